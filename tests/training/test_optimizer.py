@@ -1,0 +1,120 @@
+"""The optimizer against the original's schedules and steps, and against a plain numpy AdamW."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.training.optimizer import AdamW, OptimizerConfig, build_optimizer, build_schedule, layer_number
+
+
+@pytest.mark.parametrize("case", range(6))
+def test_schedule_equals_the_originals(golden, case):
+    fixture = np.load(golden("lr_schedule.npz"))
+    flags = json.loads(str(fixture["meta_json"]))["cases"][case]["flags"]
+    config = OptimizerConfig(
+        learning_rate=flags["learning_rate"],
+        warmup_steps=flags["warmup_steps"],
+        min_lr_ratio=flags["min_lr_ratio"],
+        decay={"poly": "linear", "cos": "cosine"}[flags["decay_method"]],
+    )
+    schedule = build_schedule(config, flags["train_steps"])
+    steps = fixture[f"steps_{case}"]
+    got = [float(schedule(tf.constant(int(step), tf.int64))) for step in steps]
+    # Near the end the original's own float32 rounding, relative to the peak, is all that is left.
+    np.testing.assert_allclose(got, fixture[f"lr_{case}"], rtol=2e-6, atol=1e-6 * flags["learning_rate"])
+
+
+def test_schedule_peaks_where_the_warmup_ends():
+    schedule = build_schedule(OptimizerConfig(learning_rate=1.0, warmup_steps=10, min_lr_ratio=0.1), 30)
+    got = [float(schedule(step)) for step in (0, 5, 10, 20, 30, 40)]
+    np.testing.assert_allclose(got, [0.0, 0.5, 1.0, 0.55, 0.1, 0.1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("changes", [{"warmup_steps": 10}, {"warmup_steps": -1}, {"decay": "step"}])
+def test_schedule_refuses_impossible_settings(changes):
+    with pytest.raises(UserError, match=next(iter(changes))):
+        build_schedule(OptimizerConfig(**changes), 10)
+
+
+def numpy_adamw(values, gradients, rates, decays, *, steps_rate, clip, bias_correction):
+    """Replays AdamW in float64: {name: value}, a list of {name: gradient}; returns values and slots."""
+    values = {k: v.astype(np.float64) for k, v in values.items()}
+    m = {k: np.zeros_like(v) for k, v in values.items()}
+    s = {k: np.zeros_like(v) for k, v in values.items()}
+    for step, gradient in enumerate(gradients):
+        norm = np.sqrt(sum(np.sum(np.square(g, dtype=np.float64)) for g in gradient.values()))
+        for k in values:
+            g = gradient[k] * min(1.0, clip / norm)
+            m[k] = 0.9 * m[k] + 0.1 * g
+            s[k] = 0.999 * s[k] + 0.001 * g**2
+            update = m[k] / (np.sqrt(s[k]) + 1e-6)
+            if bias_correction:
+                update *= np.sqrt(1 - 0.999 ** (step + 1)) / (1 - 0.9 ** (step + 1))
+            values[k] -= steps_rate(step) * rates[k] * (update + decays[k] * values[k])
+    return values, m, s
+
+
+@pytest.mark.parametrize("bias_correction", [True, False])
+def test_adamw_equals_numpy(bias_correction):
+    rng = np.random.default_rng(0)
+    # name: (learning-rate factor with layer_decay .5 and 2 layers, decay)
+    expected = {
+        "word_embedding/embeddings": (0.25, 0.1),
+        "layer_0/attention/query/kernel": (0.5, 0.1),
+        "layer_0/attention/content_bias": (0.5, 0.0),
+        "layer_1/attention/segment_embedding": (1.0, 0.1),
+        "layer_1/feed_forward_norm/gamma": (1.0, 0.0),
+        "lm_bias": (1.0, 0.0),
+        "classifier/kernel": (1.0, 0.1),
+    }
+    values = {name: rng.normal(size=(3, 4)).astype(np.float32) for name in expected}
+    gradients = [{k: rng.normal(size=(3, 4)).astype(np.float32) for k in expected} for _ in range(5)]
+    variables = [tf.Variable(value, name=name) for name, value in values.items()]
+    config = OptimizerConfig(
+        learning_rate=0.1, warmup_steps=2, weight_decay=0.1, layer_decay=0.5, clip_norm=2.0,
+        bias_correction=bias_correction,
+    )  # fmt: skip
+    optimizer = build_optimizer(config, train_steps=10, n_layer=2)
+    for gradient in gradients:
+        optimizer.apply_gradients([(tf.constant(gradient[k]), v) for k, v in zip(values, variables)])
+    schedule = build_schedule(config, 10)
+    want, m, s = numpy_adamw(
+        values, gradients,
+        {k: factor for k, (factor, _) in expected.items()},
+        {k: decay for k, (_, decay) in expected.items()},
+        steps_rate=lambda step: float(schedule(step)), clip=2.0, bias_correction=bias_correction,
+    )  # fmt: skip
+    for i, (name, variable) in enumerate(zip(values, variables)):
+        np.testing.assert_allclose(variable.numpy(), want[name], atol=2e-6, err_msg=name)
+        np.testing.assert_allclose(optimizer._momentums[i].numpy(), m[name], atol=1e-6)
+        np.testing.assert_allclose(optimizer._velocities[i].numpy(), s[name], atol=1e-6)
+
+
+def test_layer_numbers():
+    expected = {
+        "word_embedding/embeddings:0": 0,
+        "mask_embedding:0": 0,
+        "content_bias:0": 0,
+        "layer_0/attention/key/kernel:0": 1,
+        "encoder/layer_11/feed_forward/inner/bias:0": 12,
+        "lm_bias:0": None,
+        "start_logits/kernel:0": None,
+    }
+    assert {name: layer_number(name) for name in expected} == expected
+
+
+def test_repeated_rows_of_a_sparse_gradient_count_once_in_the_norm():
+    table = tf.Variable(tf.zeros([3, 2]), name="word_embedding/embeddings")
+    rows = tf.IndexedSlices(tf.constant([[3.0, 0], [-3.0, 0], [0, 0.5]]), tf.constant([1, 1, 2]), [3, 2])
+    optimizer = AdamW(0.1, global_clipnorm=1.0, weight_decay=0.0)
+    optimizer.apply_gradients([(rows, table)])
+    np.testing.assert_allclose(optimizer._momentums[0].numpy(), [[0, 0], [0, 0], [0, 0.05]], atol=1e-7)
+
+
+def test_config_round_trip():
+    optimizer = AdamW(0.1, n_layer=3, layer_decay=0.5, weight_decay=0.3, global_clipnorm=2.0)
+    config = optimizer.get_config()
+    assert AdamW.from_config(config).get_config() == config

@@ -1,0 +1,265 @@
+"""AdamW with a true learning rate per layer, and XLNet's learning-rate schedule.
+
+The defaults are what the paper describes. Three switches bring back what the original code does instead:
+`bias_correction=False`, `decay_attention_biases=True` and `scale_gradients=True`.
+"""
+
+import dataclasses
+import math
+import re
+from typing import Iterable, Optional, Union
+
+import tensorflow as tf
+import tf_keras
+from official.modeling.hyperparams import base_config
+from official.modeling.optimization import lr_schedule
+
+from xlnet_tf.errors import UserError
+
+Schedule = tf_keras.optimizers.schedules.LearningRateSchedule
+
+_ATTENTION_BIAS = r"(content|position|segment)_bias$"
+
+
+@dataclasses.dataclass
+class OptimizerConfig(base_config.Config):
+    """Settings of the optimizer and of its schedule.
+
+    Attributes:
+        learning_rate: peak learning rate, reached at the end of the warm-up.
+        warmup_steps: steps in which the learning rate grows linearly from 0 to the peak.
+        decay: "linear" or "cosine", from the peak to min_lr_ratio * learning_rate at the last step.
+        min_lr_ratio: final learning rate as a fraction of the peak.
+        beta_1: decay of the first moment.
+        beta_2: decay of the second moment.
+        epsilon: added to the root of the second moment.
+        weight_decay: decoupled decay, multiplied by the learning rate of the variable.
+        exclude_from_decay: regular expressions; a variable whose name matches one is not decayed.
+        clip_norm: largest global norm of the gradient; 0 turns clipping off.
+        layer_decay: the learning rate of layer m of n is multiplied by layer_decay**(n - m), that of the
+            embeddings (layer 0) by layer_decay**n, that of the heads by 1.
+        bias_correction: Adam's correction of the first steps; the original's AdamW has none.
+        decay_attention_biases: decay the attention biases (r_w, r_r, r_s) as the original does.
+        scale_gradients: apply layer_decay to the clipped gradients of the layers, not to the learning rates,
+            as the original does; Adam undoes nearly all of it.
+    """
+
+    learning_rate: float = 1e-4
+    warmup_steps: int = 0
+    decay: str = "linear"
+    min_lr_ratio: float = 0.0
+    beta_1: float = 0.9
+    beta_2: float = 0.999
+    epsilon: float = 1e-6
+    weight_decay: float = 0.01
+    exclude_from_decay: tuple[str, ...] = (r"bias$", r"(gamma|beta)$")
+    clip_norm: float = 1.0
+    layer_decay: float = 1.0
+    bias_correction: bool = True
+    decay_attention_biases: bool = False
+    scale_gradients: bool = False
+
+
+def build_schedule(config: OptimizerConfig, train_steps: int) -> Schedule:
+    """Builds the learning rate as a function of the steps taken so far: linear warm-up, then decay.
+
+    Args:
+        config: the settings.
+        train_steps: total number of steps, warm-up included.
+
+    Returns:
+        A schedule; the first update uses its value at 0.
+
+    Raises:
+        UserError: the settings leave no steps to decay in, or name an unknown decay.
+    """
+    decay_steps = train_steps - config.warmup_steps
+    if config.warmup_steps < 0 or decay_steps < 1:
+        raise UserError(
+            f"warmup_steps is {config.warmup_steps} and train_steps is {train_steps}: expected "
+            "0 <= warmup_steps < train_steps. Lower warmup_steps or raise train_steps."
+        )
+    if config.decay == "linear":
+        schedule = lr_schedule.PolynomialDecayWithOffset(
+            offset=config.warmup_steps,
+            initial_learning_rate=config.learning_rate,
+            decay_steps=decay_steps,
+            end_learning_rate=config.learning_rate * config.min_lr_ratio,
+        )
+    elif config.decay == "cosine":
+        schedule = lr_schedule.CosineDecayWithOffset(
+            offset=config.warmup_steps,
+            initial_learning_rate=config.learning_rate,
+            decay_steps=decay_steps,
+            alpha=config.min_lr_ratio,
+        )
+    else:
+        raise UserError(f"decay is {config.decay!r}: expected 'linear' or 'cosine'.")
+    if config.warmup_steps:
+        schedule = lr_schedule.LinearWarmup(schedule, config.warmup_steps, warmup_learning_rate=0.0)
+    return schedule
+
+
+def build_optimizer(config: OptimizerConfig, train_steps: int, n_layer: int) -> "AdamW":
+    """Builds the optimizer with its schedule.
+
+    Args:
+        config: the settings.
+        train_steps: total number of steps of the schedule.
+        n_layer: number of layers of the model, for layer_decay.
+
+    Returns:
+        The optimizer, not yet built for any variables.
+
+    Raises:
+        UserError: the settings of the schedule are wrong.
+    """
+    return AdamW(
+        build_schedule(config, train_steps),
+        n_layer=n_layer,
+        beta_1=config.beta_1,
+        beta_2=config.beta_2,
+        epsilon=config.epsilon,
+        weight_decay=config.weight_decay,
+        exclude_from_decay=config.exclude_from_decay,
+        global_clipnorm=config.clip_norm or None,
+        layer_decay=config.layer_decay,
+        bias_correction=config.bias_correction,
+        decay_attention_biases=config.decay_attention_biases,
+        scale_gradients=config.scale_gradients,
+    )
+
+
+def layer_number(name: str) -> Optional[int]:
+    """Tells which layer a variable belongs to, by its name.
+
+    Args:
+        name: the variable's name, for example "layer_3/attention/query/kernel:0".
+
+    Returns:
+        0 for the embeddings and for what all layers share, m for layer m (the name counts from 0, this from
+        1: "layer_0" is layer 1), None for a head.
+    """
+    name = name.removesuffix(":0")
+    layer = re.search(r"\blayer_(\d+)/", name)
+    if layer:
+        return int(layer.group(1)) + 1
+    if re.search(r"(word|mask)_embedding\b", name) or re.search(_ATTENTION_BIAS, name):
+        return 0
+    return None
+
+
+@tf_keras.utils.register_keras_serializable("xlnet_tf")
+class AdamW(tf_keras.optimizers.Optimizer):
+    """Adam with decoupled weight decay and one learning rate per layer.
+
+    Source: Loshchilov and Hutter 2019; the layers as in the XLNet paper, appendix A (l * alpha**(24 - m)).
+    One update reads and writes each variable and slot once. The gradient is clipped by one global norm
+    after it was summed over the replicas.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Union[float, Schedule] = 1e-4,
+        *,
+        n_layer: int = 0,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-6,
+        weight_decay: float = 0.01,
+        exclude_from_decay: Iterable[str] = OptimizerConfig.exclude_from_decay,
+        layer_decay: float = 1.0,
+        bias_correction: bool = True,
+        decay_attention_biases: bool = False,
+        scale_gradients: bool = False,
+        name: str = "AdamW",
+        **kwargs,
+    ):
+        super().__init__(name=name, weight_decay=weight_decay, **kwargs)
+        self._learning_rate = self._build_learning_rate(learning_rate)
+        self.n_layer = n_layer
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
+        self.exclude_from_decay = tuple(exclude_from_decay)
+        self.layer_decay = layer_decay
+        self.bias_correction = bias_correction
+        self.decay_attention_biases = decay_attention_biases
+        self.scale_gradients = scale_gradients
+
+    def build(self, var_list):
+        """Creates the two moments of every variable."""
+        super().build(var_list)
+        if getattr(self, "_built", False):
+            return
+        self._momentums = [self.add_variable_from_reference(v, "m") for v in var_list]
+        self._velocities = [self.add_variable_from_reference(v, "v") for v in var_list]
+        self._built = True
+
+    def is_decayed(self, name: str) -> bool:
+        """Tells whether weight decay applies to the variable of this name."""
+        name = name.removesuffix(":0")
+        if self.decay_attention_biases and re.search(_ATTENTION_BIAS, name):
+            return True
+        return not any(re.search(pattern, name) for pattern in self.exclude_from_decay)
+
+    def learning_rate_factor(self, name: str) -> float:
+        """Returns what the learning rate is multiplied by for the variable of this name."""
+        layer = layer_number(name)
+        if layer is None or self.scale_gradients:
+            return 1.0
+        return self.layer_decay ** (self.n_layer - layer)
+
+    def gradient_factor(self, name: str) -> float:
+        """Returns what the gradient is multiplied by for the variable of this name (1 but in `compat`)."""
+        layer = layer_number(name)
+        # The original keeps the attention biases and the segment embedding outside its layers' scopes.
+        outside = re.search(rf"{_ATTENTION_BIAS}|segment_embedding$", name.removesuffix(":0"))
+        if not self.scale_gradients or not layer or outside:
+            return 1.0
+        return self.layer_decay ** (self.n_layer - layer)
+
+    def _clip_gradients(self, grads):
+        # Rows of a sparse gradient may repeat, which would make its norm wrong.
+        return super()._clip_gradients([None if g is None else tf.convert_to_tensor(g) for g in grads])
+
+    def _apply_weight_decay(self, variables):
+        """Does nothing: the decay is a part of `update_step`."""
+
+    def update_step(self, gradient, variable):
+        """Updates one variable and its moments.
+
+        Args:
+            gradient: dense, of the variable's shape; already summed over the replicas and clipped.
+            variable: one of the variables that the optimizer was built for.
+        """
+        index = self._index_dict[self._var_key(variable)]
+        m, v = self._momentums[index], self._velocities[index]
+        gradient = tf.cast(gradient, variable.dtype) * self.gradient_factor(variable.name)
+        rate = tf.cast(self.learning_rate, variable.dtype) * self.learning_rate_factor(variable.name)
+        m_next = m.assign(self.beta_1 * m + (1 - self.beta_1) * gradient)
+        v_next = v.assign(self.beta_2 * v + (1 - self.beta_2) * tf.square(gradient))
+        update = m_next / (tf.sqrt(v_next) + self.epsilon)
+        if self.bias_correction:
+            step = tf.cast(self.iterations + 1, variable.dtype)
+            # 1 - beta**step, exact where beta is near 1.
+            update *= tf.sqrt(-tf.math.expm1(step * math.log(self.beta_2)))
+            update /= -tf.math.expm1(step * math.log(self.beta_1))
+        if self.weight_decay and self.is_decayed(variable.name):
+            update += self.weight_decay * variable
+        variable.assign_sub(rate * update)
+
+    def get_config(self):
+        """Returns the settings that rebuild the optimizer."""
+        return super().get_config() | {
+            "learning_rate": self._serialize_hyperparameter(self._learning_rate),
+            "n_layer": self.n_layer,
+            "beta_1": self.beta_1,
+            "beta_2": self.beta_2,
+            "epsilon": self.epsilon,
+            "exclude_from_decay": self.exclude_from_decay,
+            "layer_decay": self.layer_decay,
+            "bias_correction": self.bias_correction,
+            "decay_attention_biases": self.decay_attention_biases,
+            "scale_gradients": self.scale_gradients,
+        }
