@@ -1,0 +1,124 @@
+"""The architecture of an XLNet: the fields of the released `xlnet_config.json`, and presets."""
+
+import dataclasses
+import json
+from typing import Any, Mapping
+
+from xlnet_tf.errors import UserError
+
+ACTIVATIONS = ("gelu", "relu")
+
+
+@dataclasses.dataclass(frozen=True)
+class XLNetConfig:
+    """Shape of the network; what it is trained with (dropout, memory, ...) is given to the encoder.
+
+    `n_head * d_head` need not equal `d_model`: heads are projected from and back to `d_model`.
+
+    Args:
+        n_token: vocabulary size V.
+        n_layer: number of layers L.
+        d_model: width D of the model; even, for its sines and cosines of position.
+        n_head: number of attention heads N.
+        d_head: size H of one head.
+        d_inner: inner width F of the feed-forward network.
+        ff_activation: "gelu" (tanh form) or "relu".
+        untie_r: whether each layer has its own three attention biases.
+
+    Raises:
+        UserError: a field that no network can be built from.
+
+    Example:
+        >>> XLNetConfig.preset("base").d_model
+        768
+
+    Source: xlnet.py of the original (XLNetConfig); paper, appendix A.4.
+    """
+
+    n_token: int = 32000
+    n_layer: int = 12
+    d_model: int = 768
+    n_head: int = 12
+    d_head: int = 64
+    d_inner: int = 3072
+    ff_activation: str = "gelu"
+    untie_r: bool = True
+
+    def __post_init__(self):
+        for field in ("n_token", "n_layer", "d_model", "n_head", "d_head", "d_inner"):
+            value = getattr(self, field)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise UserError(f"XLNetConfig.{field} is {value!r}; expected a whole number of at least 1.")
+        if self.d_model % 2:
+            raise UserError(
+                f"XLNetConfig.d_model is {self.d_model}; expected an even number, because half of a "
+                "position's encoding are sines and half are cosines."
+            )
+        if self.ff_activation not in ACTIVATIONS:
+            raise UserError(
+                f"XLNetConfig.ff_activation is {self.ff_activation!r}; expected one of {', '.join(ACTIVATIONS)}."
+            )
+        if not isinstance(self.untie_r, bool):
+            raise UserError(f"XLNetConfig.untie_r is {self.untie_r!r}; expected true or false.")
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> "XLNetConfig":
+        """Returns a preset (see PRESETS), with `changes` to single fields."""
+        if name not in PRESETS:
+            raise UserError(f"no preset is called {name!r}; the presets are {', '.join(PRESETS)}.")
+        return dataclasses.replace(PRESETS[name], **changes)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], source: str = "the configuration") -> "XLNetConfig":
+        """Builds a config from the fields of `xlnet_config.json`; all of them, and no others.
+
+        Args:
+            values: field names to values.
+            source: what the values come from, for the error message.
+
+        Raises:
+            UserError: a field is missing, unknown or invalid.
+        """
+        fields = {field.name for field in dataclasses.fields(cls)}
+        missing, unknown = sorted(fields - set(values)), sorted(set(values) - fields)
+        if missing or unknown:
+            found = [f"without {', '.join(missing)}"] * bool(missing)
+            found += [f"with the unknown {', '.join(unknown)}"] * bool(unknown)
+            raise UserError(
+                f"{source} is {' and '.join(found)}; expected exactly the fields of xlnet_config.json: "
+                f"{', '.join(sorted(fields))}."
+            )
+        try:
+            return cls(**values)
+        except UserError as error:
+            raise UserError(f"{source}: {error}") from None
+
+    @classmethod
+    def from_json_file(cls, path: str) -> "XLNetConfig":
+        """Reads an `xlnet_config.json`, a released one included."""
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        try:
+            values = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise UserError(f"{path} is not JSON ({error}); expected an xlnet_config.json.") from None
+        if not isinstance(values, dict):
+            raise UserError(f"{path} holds a {type(values).__name__}; expected an object with the fields of a config.")
+        return cls.from_dict(values, source=str(path))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the fields by name."""
+        return dataclasses.asdict(self)
+
+    def to_json(self) -> str:
+        """Returns the text of the config's `xlnet_config.json`."""
+        return json.dumps(self.to_dict(), indent=4, sort_keys=True) + "\n"
+
+
+# Base and Large are the released ones; tiny is for a laptop's CPU (the demo), micro for tests.
+PRESETS: Mapping[str, XLNetConfig] = {
+    "micro": XLNetConfig(n_token=200, n_layer=2, d_model=32, n_head=4, d_head=8, d_inner=64),
+    "tiny": XLNetConfig(n_token=8000, n_layer=4, d_model=256, n_head=4, d_head=64, d_inner=1024),
+    "base": XLNetConfig(),
+    "large": XLNetConfig(n_layer=24, d_model=1024, n_head=16, d_inner=4096),
+}

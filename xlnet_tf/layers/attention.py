@@ -1,0 +1,198 @@
+"""Two-stream relative attention.
+
+Shapes: B batch, T tokens, P targets, M memory, K = M + T keys, R relative positions, N heads, H head
+size, D model. Q stands for a stream's queries: T for the content stream, P for the query stream.
+"""
+
+from typing import NamedTuple, Optional
+
+import tensorflow as tf
+import tf_keras
+
+from xlnet_tf.layers import positions as positions_lib
+from xlnet_tf.layers.dropout import dropout, seed_at
+from xlnet_tf.layers.initializers import normal
+
+# Far below any score, and exact zeros after the float32 softmax.
+_HIDDEN = -1e30
+
+
+class StreamView(NamedTuple):
+    """What one stream's queries see; the same in all layers, so it is built once per step.
+
+    Attributes:
+        visible: [B or 1, 1, Q, K] bool, or None when every query sees every key.
+        other_segment: [B, 1, Q, K] float, 1 where query and key lie in different segments; None
+            without relative segment encoding.
+        positions: [B, Q] int32, the queries' places in the segment; None for 0..T-1.
+        sighted: [B, 1, Q, 1] float, 0 for queries whose attention is to be zero; None for none.
+    """
+
+    visible: Optional[tf.Tensor] = None
+    other_segment: Optional[tf.Tensor] = None
+    positions: Optional[tf.Tensor] = None
+    sighted: Optional[tf.Tensor] = None
+
+
+class AttentionBiases(tf_keras.layers.Layer):
+    """The learned constants that stand for the query's own position: u, v of Transformer-XL, and s.
+
+    Args:
+        n_head: N.
+        d_head: H.
+        initializer_range: standard deviation of their normal initializer.
+
+    Source: Transformer-XL section 3.3 (u, v); XLNet section 2.5 (b, here segment_bias).
+    """
+
+    def __init__(self, n_head: int, d_head: int, initializer_range: float = 0.02, **kwargs):
+        super().__init__(**kwargs)
+        self.n_head = n_head
+        self.d_head = d_head
+        self.initializer_range = initializer_range
+
+    def build(self, input_shape=None):
+        shape = [self.n_head, self.d_head]
+        for name in ("content_bias", "position_bias", "segment_bias"):
+            setattr(self, name, self.add_weight(name, shape, initializer=normal(self.initializer_range)))
+        super().build(input_shape)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "n_head": self.n_head,
+            "d_head": self.d_head,
+            "initializer_range": self.initializer_range,
+        }
+
+
+class RelativeAttention(tf_keras.layers.Layer):
+    """Multi-head attention with relative positions and relative segments, for one or two streams.
+
+    Both streams take their keys and values from the memory and the content stream, and share all
+    weights. The query stream's queries know a target's position but not its content.
+
+    Args:
+        d_model: D.
+        n_head: N.
+        d_head: H; N * H need not be D.
+        attention_dropout: rate on the attention probabilities.
+        initializer_range: standard deviation of the normal initializer.
+        tied_biases: the AttentionBiases of all layers, or None for own ones (`untie_r`).
+
+    Call args:
+        content: h [B, T, D].
+        query: g [B, P, D], or None with one stream.
+        memory: [B, M, D] of this layer, or None.
+        positions: the step's RelativePositions.
+        content_view, query_view: StreamView of each stream.
+        seed: [2] int32 for dropout, None outside training.
+
+    Returns:
+        The attention of each stream, projected back to D: [B, T, D] and [B, P, D] (or None). With
+        `content_view=None` the content stream only serves keys and values, and its result is None.
+
+    Source: paper sections 2.2 (two streams), 2.3 (recurrence), 2.5 (segments).
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_head: int,
+        d_head: int,
+        attention_dropout: float = 0.1,
+        initializer_range: float = 0.02,
+        tied_biases: Optional[AttentionBiases] = None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.d_model = d_model
+        self.n_head = n_head
+        self.d_head = d_head
+        self.attention_dropout = attention_dropout
+        self.initializer_range = initializer_range
+        self.biases = tied_biases or AttentionBiases(n_head, d_head, initializer_range, name="biases")
+
+    def build(self, input_shape=None):
+        kernel = [self.d_model, self.n_head, self.d_head]
+        for name in ("query", "key", "value", "position", "output"):
+            weight = self.add_weight(f"{name}/kernel", kernel, initializer=normal(self.initializer_range))
+            setattr(self, f"{name}_kernel", weight)
+        self.segment_embedding = self.add_weight(
+            "segment_embedding", [2, self.n_head, self.d_head], initializer=normal(self.initializer_range)
+        )
+        if not self.biases.built:
+            self.biases.build()
+        super().build(input_shape)
+
+    def call(self, content, query, memory, positions, content_view, query_view=None, seed=None):
+        source = content if memory is None else tf.concat([tf.cast(memory, content.dtype), content], axis=1)
+        keys = tf.einsum("bkd,dnh->bnkh", source, self._cast(self.key_kernel))
+        values = tf.einsum("bkd,dnh->bnkh", source, self._cast(self.value_kernel))
+        position_keys = self._position_keys(positions)  # [B or 1, N, R, H]
+
+        def attend(stream, view, place):
+            queries = tf.einsum("bqd,dnh->bnqh", stream, self._cast(self.query_kernel))
+            scores = self._scores(queries, keys, position_keys, view, query_len=content.shape[1] or tf.shape(content)[1])
+            probabilities = _masked_softmax(scores, view.visible)
+            probabilities = dropout(probabilities, self.attention_dropout, seed_at(seed, place))
+            attended = tf.matmul(probabilities, values)  # [B, N, Q, H]
+            if view.sighted is not None:
+                attended *= tf.cast(view.sighted, attended.dtype)
+            return tf.einsum("bnqh,dnh->bqd", attended, self._cast(self.output_kernel))
+
+        content_attention = None if content_view is None else attend(content, content_view, place=0)
+        query_attention = None if query is None else attend(query, query_view, place=1)
+        return content_attention, query_attention
+
+    def _position_keys(self, positions: positions_lib.RelativePositions) -> tf.Tensor:
+        """Projects the encoded distances, once for all rows: [1, N, R, H], [B, N, R, H] with directions."""
+        odd_kernel, even_kernel = tf.split(self._cast(self.position_kernel), 2, axis=0)
+        odd = tf.einsum("rd,dnh->nrh", self._cast(positions.sine), odd_kernel)[None]
+        even = tf.einsum("rd,dnh->nrh", self._cast(positions.cosine), even_kernel)[None]
+        if positions.direction is None:
+            return odd + even
+        return self._cast(positions.direction)[:, None, None, None] * odd + even
+
+    def _scores(self, queries, keys, position_keys, view: StreamView, query_len) -> tf.Tensor:
+        """Sums the terms of a pair's score: content, position and segment; [B, N, Q, K]."""
+        scale = self.d_head**-0.5
+
+        def biased(bias):
+            return (queries + self._cast(bias)[:, None, :]) * tf.cast(scale, queries.dtype)
+
+        key_len = keys.shape[2] or tf.shape(keys)[2]
+        scores = tf.matmul(biased(self.biases.content_bias), keys, transpose_b=True)
+        by_distance = tf.matmul(biased(self.biases.position_bias), position_keys, transpose_b=True)
+        if view.positions is None:
+            scores += positions_lib.shift_by_row(by_distance, key_len)
+        else:
+            scores += positions_lib.shift_by_position(by_distance, view.positions, query_len, key_len)
+        if view.other_segment is not None:
+            by_segment = tf.einsum(
+                "bnqh,snh->bnqs", biased(self.biases.segment_bias), self._cast(self.segment_embedding)
+            )
+            same, other = by_segment[..., :1], by_segment[..., 1:]
+            scores += same + tf.cast(view.other_segment, scores.dtype) * (other - same)
+        return scores
+
+    def _cast(self, tensor) -> tf.Tensor:
+        return tf.cast(tensor, self.compute_dtype)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "d_model": self.d_model,
+            "n_head": self.n_head,
+            "d_head": self.d_head,
+            "attention_dropout": self.attention_dropout,
+            "initializer_range": self.initializer_range,
+        }
+
+
+def _masked_softmax(scores: tf.Tensor, visible: Optional[tf.Tensor]) -> tf.Tensor:
+    """Softmax over the visible keys, in float32; uniform over all keys where none is visible."""
+    logits = tf.cast(scores, tf.float32)
+    if visible is not None:
+        logits = tf.where(visible, logits, _HIDDEN)
+    return tf.cast(tf.nn.softmax(logits), scores.dtype)

@@ -1,0 +1,137 @@
+"""One layer of XLNet: relative attention, then a feed-forward network, each with residual and norm."""
+
+from typing import Optional
+
+import tensorflow as tf
+import tf_keras
+
+from xlnet_tf.layers.attention import AttentionBiases, RelativeAttention
+from xlnet_tf.layers.dropout import dropout, seed_at
+from xlnet_tf.layers.initializers import normal
+
+_EPSILON = 1e-12
+
+
+def gelu(x: tf.Tensor) -> tf.Tensor:
+    """The Gaussian error linear unit in its tanh form, which the released weights were trained with."""
+    return tf.nn.gelu(x, approximate=True)
+
+
+_ACTIVATIONS = {"gelu": gelu, "relu": tf.nn.relu}
+
+
+class FeedForward(tf_keras.layers.Layer):
+    """Position-wise network of one hidden layer, with residual and normalization.
+
+    Args:
+        d_model: D.
+        d_inner: F.
+        activation: "gelu" or "relu".
+        dropout: rate, on the hidden layer and on the result.
+        initializer_range: standard deviation of the kernels' normal initializer.
+    """
+
+    def __init__(self, d_model: int, d_inner: int, activation: str, dropout: float, initializer_range: float, **kwargs):
+        super().__init__(**kwargs)
+        self.d_model = d_model
+        self.d_inner = d_inner
+        self.activation = activation
+        self.dropout = dropout
+        self.initializer_range = initializer_range
+        self.inner = tf_keras.layers.Dense(
+            d_inner, _ACTIVATIONS[activation], kernel_initializer=normal(initializer_range), name="inner"
+        )
+        self.outer = tf_keras.layers.Dense(d_model, kernel_initializer=normal(initializer_range), name="outer")
+
+    def build(self, input_shape=None):
+        for layer, width in ((self.inner, self.d_model), (self.outer, self.d_inner)):
+            with tf.name_scope(layer.name):
+                layer.build([None, width])
+        super().build(input_shape)
+
+    def call(self, x, seed=None):
+        hidden = dropout(self.inner(x), self.dropout, seed_at(seed, 0))  # [B, Q, F]
+        return dropout(self.outer(hidden), self.dropout, seed_at(seed, 1))  # [B, Q, D]
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "d_model": self.d_model,
+            "d_inner": self.d_inner,
+            "activation": self.activation,
+            "dropout": self.dropout,
+            "initializer_range": self.initializer_range,
+        }
+
+
+class TransformerBlock(tf_keras.layers.Layer):
+    """Relative attention and feed-forward network for the content and, if given, the query stream.
+
+    Args:
+        d_model, n_head, d_head, d_inner, activation: as in XLNetConfig.
+        dropout: rate on the results of attention and feed-forward network, and inside the latter.
+        attention_dropout: rate on the attention probabilities.
+        initializer_range: standard deviation of the normal initializer.
+        tied_biases: see RelativeAttention.
+
+    Call args and returns: as RelativeAttention; both streams leave with the width D.
+
+    Source: paper section 2.6 and appendix A.2 (the equations of one layer).
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_head: int,
+        d_head: int,
+        d_inner: int,
+        activation: str = "gelu",
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
+        initializer_range: float = 0.02,
+        tied_biases: Optional[AttentionBiases] = None,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.dropout = dropout
+        self.attention = RelativeAttention(
+            d_model, n_head, d_head, attention_dropout, initializer_range, tied_biases, name="attention"
+        )
+        self.attention_norm = tf_keras.layers.LayerNormalization(epsilon=_EPSILON, name="attention_norm")
+        self.feed_forward = FeedForward(d_model, d_inner, activation, dropout, initializer_range, name="feed_forward")
+        self.feed_forward_norm = tf_keras.layers.LayerNormalization(epsilon=_EPSILON, name="feed_forward_norm")
+
+    def build(self, input_shape=None):
+        d_model = self.attention.d_model
+        for layer in (self.attention, self.attention_norm, self.feed_forward, self.feed_forward_norm):
+            with tf.name_scope(layer.name):
+                layer.build([None, None, d_model])
+        super().build(input_shape)
+
+    def call(self, content, query, memory, positions, content_view, query_view=None, seed=None):
+        attention = self.attention(
+            content, query, memory, positions, content_view, query_view, seed=seed_at(seed, 0)
+        )
+
+        def finish(stream, attended, place):
+            if attended is None:
+                return None
+            attended = dropout(attended, self.dropout, seed_at(seed, place))
+            stream = self.attention_norm(stream + attended)
+            return self.feed_forward_norm(stream + self.feed_forward(stream, seed=seed_at(seed, place + 1)))
+
+        return finish(content, attention[0], place=1), finish(query, attention[1], place=3)
+
+    def get_config(self):
+        attention, feed_forward = self.attention, self.feed_forward
+        return {
+            **super().get_config(),
+            "d_model": attention.d_model,
+            "n_head": attention.n_head,
+            "d_head": attention.d_head,
+            "d_inner": feed_forward.d_inner,
+            "activation": feed_forward.activation,
+            "dropout": self.dropout,
+            "attention_dropout": attention.attention_dropout,
+            "initializer_range": attention.initializer_range,
+        }

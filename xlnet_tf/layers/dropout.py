@@ -1,0 +1,37 @@
+"""Dropout as a function of a seed, so that a training step is a function of its inputs alone.
+
+Keras' dropout draws from hidden state that no checkpoint holds: a resumed run would differ from an
+undisturbed one. Here every place of the network derives its mask from one seed of the step.
+"""
+
+from typing import Optional
+
+import tensorflow as tf
+
+
+def seed_at(seed: Optional[tf.Tensor], place: int) -> Optional[tf.Tensor]:
+    """Returns the seed of one place in the network.
+
+    Args:
+        seed: [2] int32, the step's or a layer's seed; None means no dropout.
+        place: index of the place, different for all that share `seed`.
+    """
+    if seed is None:
+        return None
+    # The multiplier keeps the places of one layer apart from those of the next (seed_at of seed_at).
+    return tf.stack([seed[0], seed[1] * 101 + place])
+
+
+def dropout(x: tf.Tensor, rate: float, seed: Optional[tf.Tensor]) -> tf.Tensor:
+    """Zeroes each element with probability `rate` and scales the others by 1 / (1 - rate).
+
+    Args:
+        x: any shape.
+        rate: probability in [0, 1).
+        seed: [2] int32, or None outside training.
+    """
+    if seed is None or not rate:
+        return x
+    bits = tf.random.stateless_uniform(tf.shape(x), seed, minval=None, maxval=None, dtype=tf.uint32)
+    kept = bits >= tf.constant(round(rate * 2**32), tf.uint32)
+    return tf.where(kept, x / tf.cast(1.0 - rate, x.dtype), tf.zeros([], x.dtype))

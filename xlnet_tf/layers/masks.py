@@ -1,0 +1,90 @@
+"""Who may see whom. Every mask here is boolean and says what is visible, not what is hidden."""
+
+from typing import Optional
+
+import tensorflow as tf
+
+
+def permutation_visible(rank: tf.Tensor, is_target: tf.Tensor) -> tf.Tensor:
+    """Expands permutation ranks to the mask of the factorization order.
+
+    A target sees what comes strictly before it in the order. Any other token also sees its equals:
+    context tokens, all of one rank, see each other.
+
+    Args:
+        rank: [B, T] integers; a smaller rank is earlier in the factorization order.
+        is_target: [B, T] bool, the tokens to predict.
+
+    Returns:
+        [B, T, T] bool: whether token i (axis 1) may see token j (axis 2). The content stream adds the
+        diagonal.
+
+    Source: paper section 2.2 (eq. 3) and 2.4 (partial prediction).
+    """
+    rank = tf.cast(rank, tf.int32)
+    bound = rank + tf.cast(~is_target, tf.int32)
+    return rank[:, None, :] < bound[:, :, None]
+
+
+def causal_visible(query_len, memory_len, same_length: bool = False) -> tf.Tensor:
+    """The mask of left-to-right attention.
+
+    Args:
+        query_len: T.
+        memory_len: M.
+        same_length: hides, from the query at i, the i oldest keys, so that all queries see equally many.
+
+    Returns:
+        [T, K] bool. The content stream adds the diagonal, which same_length can hide without a memory.
+
+    Source: modeling.py _create_mask.
+    """
+    query = tf.range(query_len)[:, None]
+    key = tf.range(memory_len + query_len)[None, :]
+    visible = key <= query + memory_len
+    if same_length:
+        visible &= ~((key < query_len) & (key < query))
+    return visible
+
+
+def target_flags(target_positions: tf.Tensor, length) -> tf.Tensor:
+    """Marks the targets of each row.
+
+    Args:
+        target_positions: [B, P] places in the segment; -1 is an empty slot.
+        length: T.
+
+    Returns:
+        [B, T] bool.
+    """
+    positions = tf.cast(target_positions, tf.int32)
+    return tf.reduce_any(positions[:, :, None] == tf.range(length), axis=1)
+
+
+def take_rows(mask: tf.Tensor, target_positions: tf.Tensor) -> tf.Tensor:
+    """Picks the targets' rows of a mask.
+
+    Args:
+        mask: [B, T, K].
+        target_positions: [B, P] int32; an empty slot (-1) gets row 0.
+
+    Returns:
+        [B, P, K].
+    """
+    return tf.gather(mask, tf.maximum(target_positions, 0), batch_dims=1)
+
+
+def with_memory(visible: Optional[tf.Tensor], memory_mask: Optional[tf.Tensor]) -> Optional[tf.Tensor]:
+    """Puts the memory's slots, visible to every query, before a segment's keys.
+
+    Args:
+        visible: [B, Q, T] bool.
+        memory_mask: [B, M] bool, the slots that hold something; None without memory.
+
+    Returns:
+        [B, Q, K] bool.
+    """
+    if memory_mask is None:
+        return visible
+    queries = visible.shape[1] or tf.shape(visible)[1]
+    return tf.concat([tf.repeat(memory_mask[:, None, :], queries, axis=1), visible], axis=-1)

@@ -1,0 +1,119 @@
+"""Relative positions: distances, their sinusoid encoding, and the shift that aligns scores with keys.
+
+Queries are numbered i = 0..T-1 in the segment; keys j = 0..K-1 are the memory's M and then the
+segment's T. Their distance is M + i - j. A table of distances K, K-1, ... lists, for a query at i,
+its keys' distances as the K entries that begin at entry T - i.
+"""
+
+from typing import NamedTuple, Optional
+
+import tensorflow as tf
+
+
+class RelativePositions(NamedTuple):
+    """Encoding of the R distances of a step.
+
+    A row of the batch that is read backward has all its distances negated. Sines are odd and cosines
+    even, so one table serves both directions: a row's encoding is [direction * sine, cosine].
+
+    Attributes:
+        sine: [R, D/2].
+        cosine: [R, D/2].
+        direction: [B], +1 forward and -1 backward, or None when all rows are read forward.
+    """
+
+    sine: tf.Tensor
+    cosine: tf.Tensor
+    direction: Optional[tf.Tensor] = None
+
+
+def relative_distances(query_len, key_len, attention_type: str = "bi", clamp_len: int = -1) -> tf.Tensor:
+    """Lists the distances that occur, from the farthest key in the past on.
+
+    The first entry, K, belongs to no pair; it is there because the original has it.
+
+    Args:
+        query_len: T, length of the segment.
+        key_len: K, memory and segment together.
+        attention_type: "bi" (keys on both sides) or "uni" (keys up to the query only).
+        clamp_len: largest distance that is told apart, in tokens; -1 for no limit.
+
+    Returns:
+        [R] float32: K..-T+1 for "bi" (R = K + T), K..0 for "uni" (R = K + 1).
+
+    Source: paper section 2.3 with Transformer-XL appendix B; modeling.py relative_positional_encoding.
+    """
+    last = -query_len if attention_type == "bi" else -1
+    distances = tf.cast(tf.range(key_len, last, -1), tf.float32)
+    if clamp_len > 0:
+        distances = tf.clip_by_value(distances, -float(clamp_len), float(clamp_len))
+    return distances
+
+
+def sinusoid_encoding(distances: tf.Tensor, d_model: int) -> RelativePositions:
+    """Encodes distances by sines and cosines of D/2 wavelengths, always in float32.
+
+    bfloat16 would merge distances: at 512 tokens only 769 of 1024 stay apart.
+
+    Args:
+        distances: [R] in tokens.
+        d_model: D.
+    """
+    wavelength_index = tf.range(0, d_model, 2, dtype=tf.float32)
+    frequencies = 1.0 / tf.pow(10000.0, wavelength_index / d_model)  # [D/2]
+    angles = distances[:, None] * frequencies[None, :]
+    return RelativePositions(tf.sin(angles), tf.cos(angles))
+
+
+def shift_by_row(scores: tf.Tensor, key_len) -> tf.Tensor:
+    """Aligns scores by distance with keys, for the queries 0..T-1 in order.
+
+    Row i keeps the K entries from entry T - i on. Read as one long row, that is a constant stride of
+    R - 1, so two reshapes do it without moving data twice.
+
+    Args:
+        scores: [B, N, T, R] by distance.
+        key_len: K.
+
+    Returns:
+        [B, N, T, K].
+    """
+    shape = tf.shape(scores)
+    rows = scores.shape[2] or shape[2]
+    entries = scores.shape[3] or shape[3]
+    heads = scores.shape[1]
+    scores = tf.reshape(scores, [-1, heads, entries, rows])[:, :, 1:]
+    return tf.reshape(scores, [-1, heads, rows, entries - 1])[..., :key_len]
+
+
+def shift_by_position(scores: tf.Tensor, positions: tf.Tensor, query_len, key_len) -> tf.Tensor:
+    """Aligns scores by distance with keys, for queries at given positions of the segment.
+
+    Args:
+        scores: [B, N, P, R] by distance.
+        positions: [B, P] int32, each query's place in the segment.
+        query_len: T.
+        key_len: K.
+
+    Returns:
+        [B, N, P, K].
+    """
+    heads = scores.shape[1]
+    offsets = (query_len - positions)[:, None, :, None]  # [B, 1, P, 1]
+    entries = scores.shape[3] or tf.shape(scores)[3]
+
+    def take(rows, index, limit):
+        """Picks entries of each row; those outside of 0..limit-1 are zero."""
+        inside = (index >= 0) & (index < limit)
+        index = tf.repeat(tf.clip_by_value(index, 0, limit - 1), heads, axis=1)
+        return tf.where(inside, tf.gather(rows, index, batch_dims=3), tf.zeros([], rows.dtype))
+
+    # The gradient of such a gather is a gather as well; TensorFlow's own would be a slow scatter.
+    @tf.custom_gradient
+    def shift(rows):
+        def gradient(upstream):
+            return take(upstream, tf.range(entries) - offsets, key_len)
+
+        return take(rows, tf.range(key_len) + offsets, entries), gradient
+
+    return shift(scores)

@@ -1,0 +1,319 @@
+"""XLNet's body: token ids in, contextual vectors and the memory for the next segment out."""
+
+from typing import Any, Mapping, Optional
+
+import tensorflow as tf
+import tf_keras
+
+from xlnet_tf.config import XLNetConfig
+from xlnet_tf.errors import UserError
+from xlnet_tf.layers import masks
+from xlnet_tf.layers import positions as positions_lib
+from xlnet_tf.layers.attention import AttentionBiases, StreamView
+from xlnet_tf.layers.block import TransformerBlock
+from xlnet_tf.layers.dropout import dropout, seed_at
+from xlnet_tf.layers.initializers import normal
+
+
+class XLNetEncoder(tf_keras.Model):
+    """A stack of blocks over one stream (fine-tuning) or two (pretraining).
+
+    Args:
+        config: the architecture.
+        dropout: rate on embeddings, positions, sublayer results and the output.
+        attention_dropout: rate on the attention probabilities.
+        attention_type: "bi", every token is visible unless a mask hides it, or "uni", left to right.
+        same_length: with "uni", all queries see equally many keys.
+        clamp_len: largest distance told apart, in tokens; -1 for no limit.
+        memory_len: M, tokens of earlier segments kept in memory; 0 for none.
+        reuse_len: how many tokens of a segment, from its start, go into the memory; None for all.
+        initializer_range: standard deviation of the normal initializer.
+        uniform_when_blind: what a target that may see nothing gets: False, no attention at all; True,
+            the original's mean over all values, its own included.
+
+    Call args: a dict of
+        input_word_ids: [B, T] integers.
+        input_mask: [B, T], 1 for tokens and 0 for padding (optional: no padding).
+        input_type_ids: [B, T] segment ids; only their equality matters (optional: no segment encoding).
+        direction: [B], +1 for text read forward, -1 for backward (optional: all forward).
+        memory: [L, B, M, D], the inputs of each layer for earlier segments (optional).
+        memory_mask: [B, M] bool, the slots of the memory that hold something (optional: all).
+        dropout_seed: [2] int32 that all dropout of the call is derived from (optional: drawn).
+      The factorization order comes as one of
+        permutation_rank: [B, T] integers (see layers.masks.permutation_visible), or
+        permutation_mask: [B, T, T], 1 where token i may see token j.
+      The query stream, if any, comes as one of
+        target_positions: [B, P] integers, places of the targets; -1 is an empty slot, or
+        target_mask: [B, T], 1 for targets: the query stream then has the full length T.
+    Call kwargs: training; query_only=True skips what only the content stream's output needs.
+
+    Returns: a dict of
+        sequence_output: [B, T, D], the content stream (absent with query_only).
+        query_output: [B, P, D] or [B, T, D], the query stream (absent with one stream).
+        encoder_outputs: list of L [B, T, D], each layer's content stream (L - 1 with query_only).
+        next_memory: [L, B, M', D]; M' = M, or what one segment gives where no memory came in. No
+            gradient flows through it. Absent when memory_len is 0.
+        next_memory_mask: [B, M'] bool.
+
+    Example:
+        >>> encoder = XLNetEncoder(XLNetConfig.preset("micro"))
+        >>> encoder({"input_word_ids": tf.constant([[17, 4, 3]])})["sequence_output"].shape
+        TensorShape([1, 3, 32])
+
+    Source: paper sections 2.2 to 2.5; modeling.py transformer_xl. The original marks the second half
+    of a batch as backward (`bi_data`); here every row has its own direction.
+    """
+
+    def __init__(
+        self,
+        config: XLNetConfig,
+        *,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
+        attention_type: str = "bi",
+        same_length: bool = False,
+        clamp_len: int = -1,
+        memory_len: int = 0,
+        reuse_len: Optional[int] = None,
+        initializer_range: float = 0.02,
+        uniform_when_blind: bool = False,
+        name: str = "encoder",
+        **kwargs,
+    ):
+        if attention_type not in ("bi", "uni"):
+            raise UserError(f"attention_type is {attention_type!r}; expected 'bi' or 'uni'.")
+        if memory_len < 0:
+            raise UserError(f"memory_len is {memory_len}; expected 0 (no memory) or more tokens.")
+        if reuse_len is not None and reuse_len < 1:
+            raise UserError(f"reuse_len is {reuse_len}; expected at least 1 token, or None for whole segments.")
+        super().__init__(name=name, **kwargs)
+        self.config = config
+        self.dropout = dropout
+        self.attention_dropout = attention_dropout
+        self.attention_type = attention_type
+        self.same_length = same_length
+        self.clamp_len = clamp_len
+        self.memory_len = memory_len
+        self.reuse_len = reuse_len
+        self.initializer_range = initializer_range
+        self.uniform_when_blind = uniform_when_blind
+        self.tied_biases = None
+        if not config.untie_r:
+            self.tied_biases = AttentionBiases(
+                config.n_head, config.d_head, initializer_range, name="tied_biases"
+            )
+        self.blocks = [
+            TransformerBlock(
+                config.d_model,
+                config.n_head,
+                config.d_head,
+                config.d_inner,
+                config.ff_activation,
+                dropout,
+                attention_dropout,
+                initializer_range,
+                self.tied_biases,
+                name=f"layer_{layer}",
+            )
+            for layer in range(config.n_layer)
+        ]
+
+    def build(self, input_shape=None):
+        config = self.config
+        with tf.name_scope(self.name):
+            self.word_embedding = self.add_weight(
+                "word_embedding/embeddings", [config.n_token, config.d_model], initializer=normal(self.initializer_range)
+            )
+            self.mask_embedding = self.add_weight(
+                "mask_embedding", [config.d_model], initializer=normal(self.initializer_range)
+            )
+            if self.tied_biases is not None:
+                with tf.name_scope(self.tied_biases.name):
+                    self.tied_biases.build()
+            for block in self.blocks:
+                with tf.name_scope(block.name):
+                    block.build([None, None, config.d_model])
+        self.built = True
+
+    def call(self, features: Mapping[str, Any], training=None, query_only: bool = False):
+        word_ids = tf.cast(features["input_word_ids"], tf.int32)
+        memory, memory_mask = self._memory(features, tf.shape(word_ids)[0])
+        query_len = word_ids.shape[1] or tf.shape(word_ids)[1]
+        memory_len = 0 if memory is None else memory.shape[2] or tf.shape(memory)[2]
+        seed = self._seed(features, training)
+
+        positions = self._positions(features.get("direction"), query_len, query_len + memory_len, seed)
+        content_view, query_view = self._views(features, query_len, memory_len, memory_mask)
+        content, query = self._embed(features, word_ids, seed)  # h [B, T, D], g [B, P, D]
+
+        layer_inputs, layer_outputs = [], []
+        for layer, block in enumerate(self.blocks):
+            layer_inputs.append(content)
+            last = layer == len(self.blocks) - 1
+            content, query = block(
+                content,
+                query,
+                None if memory is None else memory[layer],
+                positions,
+                None if last and query_only else content_view,
+                query_view,
+                seed=seed_at(seed, layer),
+            )
+            layer_outputs.append(content)
+
+        outputs = {"encoder_outputs": layer_outputs[:-1] if query_only else layer_outputs}
+        if not query_only:
+            outputs["sequence_output"] = dropout(content, self.dropout, seed_at(seed, -1))
+        if query is not None:
+            outputs["query_output"] = dropout(query, self.dropout, seed_at(seed, -2))
+        if self.memory_len:
+            outputs.update(self._next_memory(features, layer_inputs, memory, memory_mask))
+        return outputs
+
+    def _seed(self, features, training) -> Optional[tf.Tensor]:
+        if not training:
+            return None
+        if "dropout_seed" in features:
+            return features["dropout_seed"]
+        return tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
+
+    def _memory(self, features, batch_size):
+        """Returns the memory [L, B, M, D] and its mask [B, M]; None twice without."""
+        memory = features.get("memory")
+        if memory is None:
+            return None, None
+        mask = features.get("memory_mask")
+        if mask is None:
+            mask = tf.ones([batch_size, memory.shape[2] or tf.shape(memory)[2]], tf.bool)
+        return memory, tf.cast(mask, tf.bool)
+
+    def _positions(self, direction, query_len, key_len, seed) -> positions_lib.RelativePositions:
+        distances = positions_lib.relative_distances(query_len, key_len, self.attention_type, self.clamp_len)
+        sine, cosine, _ = positions_lib.sinusoid_encoding(distances, self.config.d_model)
+        return positions_lib.RelativePositions(
+            dropout(sine, self.dropout, seed_at(seed, -3)), dropout(cosine, self.dropout, seed_at(seed, -4)), direction
+        )
+
+    def _views(self, features, query_len, memory_len, memory_mask) -> tuple[StreamView, Optional[StreamView]]:
+        """Builds what the queries of each stream may see; once for all layers."""
+        targets = features.get("target_positions")
+        if targets is not None:
+            targets = tf.cast(targets, tf.int32)
+        visible = self._visible(features, targets, query_len, memory_len, memory_mask)  # [B, T, K]
+        other_segment = self._other_segment(features.get("input_type_ids"), memory_len)  # [B, T, K]
+
+        content_visible = visible
+        if visible is not None:
+            itself = tf.range(query_len)[:, None] + memory_len == tf.range(memory_len + query_len)[None, :]
+            content_visible = visible | itself
+        content_view = _view(content_visible, other_segment)
+
+        if targets is not None:
+            rows = None if visible is None else masks.take_rows(visible, targets)  # [B, P, K]
+            segments = None if other_segment is None else masks.take_rows(other_segment, targets)
+            return content_view, self._query_view(rows, segments, targets)
+        if "target_mask" in features:
+            return content_view, self._query_view(visible, other_segment, None)
+        return content_view, None
+
+    def _visible(self, features, targets, query_len, memory_len, memory_mask) -> Optional[tf.Tensor]:
+        """Combines factorization order, padding, direction of attention and memory; None hides nothing."""
+        visible = None
+        if "permutation_rank" in features:
+            if targets is not None:
+                is_target = masks.target_flags(targets, query_len)
+            else:
+                is_target = tf.cast(features["target_mask"], tf.bool)
+            visible = masks.permutation_visible(features["permutation_rank"], is_target)
+        elif "permutation_mask" in features:
+            visible = tf.cast(features["permutation_mask"], tf.bool)
+        if "input_mask" in features:
+            real = tf.cast(features["input_mask"], tf.bool)[:, None, :]  # [B, 1, T]
+            real = tf.repeat(real, query_len, axis=1)
+            visible = real if visible is None else visible & real
+        if visible is None and (memory_mask is not None or self.attention_type == "uni"):
+            batch_size = tf.shape(features["input_word_ids"])[0]
+            visible = tf.ones([batch_size, query_len, query_len], tf.bool)
+        visible = masks.with_memory(visible, memory_mask)
+        if self.attention_type == "uni":
+            visible &= masks.causal_visible(query_len, memory_len, self.same_length)
+        return visible
+
+    def _other_segment(self, type_ids, memory_len) -> Optional[tf.Tensor]:
+        """[B, T, K], 1 where query and key lie in different segments; the memory counts as segment 0."""
+        if type_ids is None:
+            return None
+        type_ids = tf.cast(type_ids, tf.int32)
+        key_type_ids = tf.pad(type_ids, [[0, 0], [memory_len, 0]])
+        return tf.cast(type_ids[:, :, None] != key_type_ids[:, None, :], self.compute_dtype)
+
+    def _query_view(self, visible, other_segment, targets) -> StreamView:
+        sighted = None
+        if targets is not None:
+            sighted = targets >= 0
+        if visible is not None and not self.uniform_when_blind:
+            sees_some = tf.reduce_any(visible, axis=-1)
+            sighted = sees_some if sighted is None else sighted & sees_some
+        if sighted is not None:
+            sighted = tf.cast(sighted, self.compute_dtype)[:, None, :, None]
+        return _view(visible, other_segment)._replace(positions=targets, sighted=sighted)
+
+    def _embed(self, features, word_ids, seed):
+        """The streams' inputs: h is the tokens' embedding, g the one vector that stands for any target."""
+        embedding = tf.cast(tf.gather(self.word_embedding, word_ids), self.compute_dtype)
+        mask_embedding = tf.cast(self.mask_embedding, self.compute_dtype)
+        content = dropout(embedding, self.dropout, seed_at(seed, -5))
+        if "target_positions" in features:
+            targets = features["target_positions"]
+            shape = [tf.shape(targets)[0], targets.shape[1] or tf.shape(targets)[1], self.config.d_model]
+            query = tf.broadcast_to(mask_embedding, shape)
+        elif "target_mask" in features:
+            is_target = tf.cast(features["target_mask"], tf.bool)[:, :, None]
+            query = tf.where(is_target, mask_embedding, embedding)
+        else:
+            return content, None
+        return content, dropout(query, self.dropout, seed_at(seed, -6))
+
+    def _next_memory(self, features, layer_inputs, memory, memory_mask) -> dict[str, tf.Tensor]:
+        """Appends the segment's first `reuse_len` tokens, as each layer got them, to the memory."""
+        fresh = tf.stack([tf.stop_gradient(content[:, : self.reuse_len]) for content in layer_inputs])
+        if "input_mask" in features:
+            fresh_mask = tf.cast(features["input_mask"], tf.bool)[:, : self.reuse_len]
+        else:
+            fresh_mask = tf.ones(tf.shape(fresh)[1:3], tf.bool)
+            fresh_mask.set_shape(fresh.shape[1:3])
+        if memory is not None:
+            fresh = tf.concat([tf.cast(memory, fresh.dtype), fresh], axis=2)
+            fresh_mask = tf.concat([memory_mask, fresh_mask], axis=1)
+        return {
+            "next_memory": fresh[:, :, -self.memory_len :],
+            "next_memory_mask": fresh_mask[:, -self.memory_len :],
+        }
+
+    def get_config(self):
+        return {
+            "config": self.config.to_dict(),
+            "dropout": self.dropout,
+            "attention_dropout": self.attention_dropout,
+            "attention_type": self.attention_type,
+            "same_length": self.same_length,
+            "clamp_len": self.clamp_len,
+            "memory_len": self.memory_len,
+            "reuse_len": self.reuse_len,
+            "initializer_range": self.initializer_range,
+            "uniform_when_blind": self.uniform_when_blind,
+            "name": self.name,
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        del custom_objects
+        return cls(XLNetConfig.from_dict(config.pop("config")), **config)
+
+
+def _view(visible, other_segment) -> StreamView:
+    """Adds the axis of the heads."""
+    return StreamView(
+        None if visible is None else visible[:, None],
+        None if other_segment is None else other_segment[:, None],
+    )
