@@ -1,0 +1,196 @@
+"""Permutation ranks: a permutation mask as T small integers instead of T x T floats.
+
+With r the rank and t the target flag of a position, the content stream at i sees j iff i = j or
+r[j] < r[i] + 1 - t[i], and the query stream at i sees j iff r[j] < r[i] + 1 - t[i].
+"""
+
+import numpy as np
+
+from xlnet_tf.errors import UserError
+
+OBJECTIVES = ("permutation", "autoregressive", "denoising")
+FUNCTIONAL_TOKENS = ("ordered", "context")
+
+
+def check_perm_size(perm_size: int, seq_len: int, reuse_len: int) -> None:
+    """Checks that blocks of perm_size tokens fill both parts of a segment.
+
+    Args:
+        perm_size: tokens in a block that is permuted by itself.
+        seq_len: tokens T of a segment.
+        reuse_len: tokens R of its first part.
+
+    Raises:
+        UserError: perm_size does not divide reuse_len or seq_len - reuse_len.
+    """
+    if perm_size < 1 or reuse_len % perm_size or (seq_len - reuse_len) % perm_size:
+        raise UserError(
+            f"perm_size {perm_size} must divide both parts of a segment: reuse_len {reuse_len} and "
+            f"seq_len - reuse_len {seq_len - reuse_len}. "
+            f"The largest that does is {np.gcd(reuse_len, seq_len - reuse_len)}."
+        )
+
+
+def sample_places(rng: np.random.Generator, num_segments: int, length: int, perm_size: int) -> np.ndarray:
+    """Draws factorization orders: each position's place in the order.
+
+    Blocks of perm_size positions keep their order from left to right; inside, all blocks of a segment share one
+    permutation (the original's `_local_perm`).
+
+    Args:
+        rng: where the permutations come from.
+        num_segments: number of segments S.
+        length: positions in the permuted part of a segment, a multiple of perm_size.
+        perm_size: positions in a block.
+
+    Returns:
+        int32 [S, length], each row a permutation of 0 .. length - 1.
+
+    Raises:
+        UserError: perm_size does not divide length.
+    """
+    check_perm_size(perm_size, length, 0)
+    # Sorting random keys that carry their index in the low bits is several times as fast as rng.permuted.
+    index_bits = int(perm_size - 1).bit_length()
+    keys = rng.integers(0, 1 << 32, (num_segments, perm_size), dtype=np.uint32)
+    keys = (keys >> index_bits << index_bits) | np.arange(perm_size, dtype=np.uint32)
+    keys.sort(axis=1)
+    permutation = (keys & ((1 << index_bits) - 1)).astype(np.int32)  # [S, perm_size]
+    blocks = np.arange(0, length, perm_size, dtype=np.int32)
+    return (blocks[:, None] + permutation[:, None, :]).reshape(num_segments, length)
+
+
+def permutation_ranks(
+    is_target: np.ndarray,
+    functional: np.ndarray,
+    places: np.ndarray,
+    reuse_len: int,
+    functional_tokens: str = "ordered",
+) -> np.ndarray:
+    """Turns factorization orders into ranks.
+
+    In each part of a segment context tokens share the smallest rank, targets get 1 + their place; the second
+    part's ranks lie above the first's, so that the first part, the next segment's memory, never sees the second.
+
+    Args:
+        is_target: bool [S, T].
+        functional: bool [S, T], SEP and CLS, never targets.
+        places: int [S, T], places in the order: a permutation of 0 .. R - 1, then of 0 .. T - R - 1.
+        reuse_len: tokens R of the first part.
+        functional_tokens: "ordered" gives SEP and CLS a place in the order like targets, so that context never
+            sees them (the original); "context" lets every token of the second part see them (Model Garden).
+
+    Returns:
+        int16 [S, T]. Source: paper section 2.3; `_local_perm` of the original's data_utils.py.
+
+    Raises:
+        UserError: functional_tokens is neither.
+    """
+    hidden = _hidden_from_context(is_target, functional, functional_tokens)
+    ranks = np.where(hidden, places + np.int32(1), 0).astype(np.int16)
+    ranks[:, reuse_len:] += np.int16(reuse_len + 1)
+    return ranks
+
+
+def autoregressive_ranks(num_segments: int, seq_len: int) -> np.ndarray:
+    """Ranks of the natural order: each position sees those before it. Every token may be a target.
+
+    Args:
+        num_segments: number of segments S.
+        seq_len: tokens T of a segment.
+
+    Returns:
+        int16 [S, T].
+    """
+    return np.tile(np.arange(seq_len, dtype=np.int16), (num_segments, 1))
+
+
+def denoising_ranks(
+    is_target: np.ndarray, functional: np.ndarray, functional_tokens: str = "ordered"
+) -> np.ndarray:
+    """Ranks of BERT's objective: all context is visible, all targets share one rank and see none of each other.
+
+    The whole segment is one part here, as in BERT: its first tokens have seen the later ones. Memory would carry
+    that over to the next segment, which repeats those later ones; train this objective without memory.
+
+    Args:
+        is_target: bool [S, T].
+        functional: bool [S, T], SEP and CLS, never targets.
+        functional_tokens: "ordered" hides SEP and CLS from all others, "context" lets everything see them.
+
+    Returns:
+        int16 [S, T].
+
+    Raises:
+        UserError: functional_tokens is neither.
+    """
+    return _hidden_from_context(is_target, functional, functional_tokens).astype(np.int16)
+
+
+def sample_ranks(
+    rng: np.random.Generator,
+    is_target: np.ndarray,
+    functional: np.ndarray,
+    *,
+    objective: str,
+    reuse_len: int,
+    perm_size: int,
+    functional_tokens: str = "ordered",
+) -> np.ndarray:
+    """Draws the ranks of segments for an objective.
+
+    Args:
+        rng: where factorization orders come from; only "permutation" draws from it.
+        is_target: bool [S, T]; for "autoregressive" usually every token that is not functional.
+        functional: bool [S, T], SEP and CLS.
+        objective: "permutation" (XLNet), "autoregressive" (a language model) or "denoising" (BERT).
+        reuse_len: tokens R of the first part.
+        perm_size: tokens in a block that is permuted by itself.
+        functional_tokens: see `permutation_ranks`.
+
+    Returns:
+        int16 [S, T].
+
+    Raises:
+        UserError: a setting has no such value, or perm_size does not divide both parts.
+    """
+    num_segments, seq_len = is_target.shape
+    if objective == "autoregressive":
+        return autoregressive_ranks(num_segments, seq_len)
+    if objective == "denoising":
+        return denoising_ranks(is_target, functional, functional_tokens)
+    if objective != "permutation":
+        raise UserError(f"objective is {objective!r}; expected one of {', '.join(OBJECTIVES)}")
+    check_perm_size(perm_size, seq_len, reuse_len)
+    parts = [
+        sample_places(rng, num_segments, length, perm_size) for length in (reuse_len, seq_len - reuse_len)
+    ]
+    return permutation_ranks(
+        is_target, functional, np.concatenate(parts, axis=1), reuse_len, functional_tokens
+    )
+
+
+def expand(rank: np.ndarray, is_target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Expands ranks to the dense masks of both streams.
+
+    Args:
+        rank: int [..., T].
+        is_target: bool [..., T].
+
+    Returns:
+        (content_visible, query_visible): bool [..., T, T], True where position i (row) sees j (column).
+        `query_visible` is 1 - perm_mask of the original.
+    """
+    rank = rank.astype(np.int32)
+    limit = rank + 1 - is_target
+    query_visible = rank[..., None, :] < limit[..., :, None]  # [..., T, T]
+    return query_visible | np.eye(rank.shape[-1], dtype=bool), query_visible
+
+
+def _hidden_from_context(is_target, functional, functional_tokens):
+    """Returns bool [S, T]: the positions that context tokens do not see."""
+    if functional_tokens not in FUNCTIONAL_TOKENS:
+        raise UserError(
+            f"functional_tokens is {functional_tokens!r}; expected one of {', '.join(FUNCTIONAL_TOKENS)}"
+        )
+    return is_target | functional if functional_tokens == "ordered" else is_target

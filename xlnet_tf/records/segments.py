@@ -1,0 +1,207 @@
+"""Cuts a token stream into pretraining segments [reused | A SEP B SEP CLS]."""
+
+import dataclasses
+
+import numpy as np
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
+
+NUM_FUNCTIONAL = 3  # SEP, SEP, CLS
+
+
+@dataclasses.dataclass(frozen=True)
+class Segments:
+    """S segments of T tokens, in the order of the text; segment s + 1 starts reuse_len tokens after segment s.
+
+    Attributes:
+        ids: int32 [S, T].
+        segment_ids: uint8 [S, T]: reused part, A and its SEP 0, B and its SEP 1, CLS 2.
+        next_sentence: int8 [S]: 1 where B continues A in the text, 0 where it comes from elsewhere.
+        functional: bool [S, T], True at SEP and CLS.
+        word_start: bool [S, T], True where a word starts. A word that a border cuts starts anew behind it:
+            at the first token of the segment, of A and of B; SEP and CLS are words of their own.
+        source_positions: int32 [S, T], where each token stands in the token stream, -1 for SEP and CLS.
+    """
+
+    ids: np.ndarray
+    segment_ids: np.ndarray
+    next_sentence: np.ndarray
+    functional: np.ndarray
+    word_start: np.ndarray
+    source_positions: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def check_lengths(seq_len: int, reuse_len: int) -> None:
+    """Checks that a segment has room for a reused part, A, B and the functional tokens.
+
+    Raises:
+        UserError: it has not.
+    """
+    if not 0 < reuse_len <= seq_len - NUM_FUNCTIONAL - 2:
+        raise UserError(
+            f"seq_len {seq_len} with reuse_len {reuse_len} leaves no room: reuse_len must be at least 1, and "
+            f"at least 5 tokens must follow it (A, SEP, B, SEP, CLS). Expected 1 <= reuse_len <= {seq_len - 5}."
+        )
+
+
+def num_segments(num_tokens: int, seq_len: int, reuse_len: int) -> int:
+    """Number of segments S in a stream.
+
+    Args:
+        num_tokens: tokens N of the stream.
+        seq_len: tokens T of a segment.
+        reuse_len: tokens R of a segment's first part.
+
+    Returns:
+        How many segments find all their T - 3 text tokens in the stream.
+
+    Raises:
+        UserError: seq_len and reuse_len do not fit together.
+    """
+    check_lengths(seq_len, reuse_len)
+    return max(0, (num_tokens - (seq_len - NUM_FUNCTIONAL)) // reuse_len + 1)
+
+
+def mirror_ends(ends: np.ndarray, num_tokens: int) -> np.ndarray:
+    """Returns the sorted exclusive ends of the same pieces of text in the reversed stream.
+
+    Args:
+        ends: int [...], sorted exclusive end positions; the last one is num_tokens.
+        num_tokens: tokens N of the stream.
+    """
+    return np.append(num_tokens - ends[-2::-1], num_tokens)
+
+
+def mirror_starts(starts: np.ndarray, num_tokens: int) -> np.ndarray:
+    """Returns the sorted start positions of the same pieces of text in the reversed stream.
+
+    Args:
+        starts: int [...], sorted start positions; the first one is 0.
+        num_tokens: tokens N of the stream.
+    """
+    return np.append(0, num_tokens - starts[:0:-1])
+
+
+def mirror_word_start(word_start: np.ndarray) -> np.ndarray:
+    """Returns the word starts of the reversed stream: the last token of a word comes first there.
+
+    Args:
+        word_start: bool [N].
+    """
+    return np.append(True, word_start[:0:-1])
+
+
+def cut_segments(
+    rng: np.random.Generator,
+    tokens: np.ndarray,
+    sentence_ends: np.ndarray,
+    seq_len: int,
+    reuse_len: int,
+    word_start: np.ndarray,
+) -> Segments:
+    """Cuts a token stream into segments.
+
+    Segment s reuses R tokens from position s * R on. A follows them and ends at a sentence end, drawn from those
+    inside the remaining text (in its middle if there is none). B continues A with probability 1/2; otherwise
+    it is as long a stretch from elsewhere in the stream, from a sentence's start on, outside the segment's
+    own window of T tokens. Where no such stretch exists, B continues A.
+
+    Args:
+        rng: where the cuts and the choices of B come from.
+        tokens: int [N], the stream; for reversed streams the reversed tokens, with mirrored borders.
+        sentence_ends: int [...], sorted exclusive end positions of the sentences; the last one is N.
+        seq_len: tokens T of a segment.
+        reuse_len: tokens R of its first part.
+        word_start: bool [N], True where a word starts, in reading direction.
+
+    Returns:
+        The S segments that find all their text in the stream; S may be 0.
+
+    Raises:
+        UserError: seq_len and reuse_len do not fit together.
+
+    Source: design of the original's `_split_a_and_b` and `create_tfrecords`, without their overlaps.
+    """
+    num_tokens = len(tokens)
+    total = num_segments(num_tokens, seq_len, reuse_len)
+    text_len = seq_len - reuse_len - NUM_FUNCTIONAL  # tokens of A and B together
+    begin = np.arange(total, dtype=np.int64) * reuse_len  # [S]
+    a_begin = begin + reuse_len
+
+    first = np.searchsorted(sentence_ends, a_begin, side="right")
+    num_ends = np.searchsorted(sentence_ends, a_begin + text_len, side="left") - first
+    chosen = first + (rng.random(total) * num_ends).astype(np.int64)
+    chosen = np.minimum(chosen, len(sentence_ends) - 1)  # only where there is no end to choose
+    a_end = np.where(num_ends > 0, sentence_ends[chosen], a_begin + text_len // 2)
+    b_len = a_begin + text_len - a_end
+
+    # Sentence starts that leave room for B before the window, then those behind it.
+    starts = np.append(0, sentence_ends[:-1])
+    num_before = np.searchsorted(starts, begin - b_len, side="right")
+    first_behind = np.searchsorted(starts, begin + seq_len, side="left")
+    end_behind = np.searchsorted(starts, num_tokens - b_len, side="right")
+    num_starts = num_before + np.maximum(end_behind - first_behind, 0)
+    chosen = (rng.random(total) * num_starts).astype(np.int64)
+    chosen += np.where(chosen < num_before, 0, first_behind - num_before)
+    elsewhere = (rng.random(total) < 0.5) & (num_starts > 0)
+    b_begin = np.where(elsewhere, starts[np.minimum(chosen, len(starts) - 1)], a_end)
+
+    return assemble(tokens, word_start, begin, a_end - a_begin, b_begin, ~elsewhere, seq_len, reuse_len)
+
+
+def assemble(
+    tokens: np.ndarray,
+    word_start: np.ndarray,
+    begin: np.ndarray,
+    a_len: np.ndarray,
+    b_begin: np.ndarray,
+    contiguous: np.ndarray,
+    seq_len: int,
+    reuse_len: int,
+) -> Segments:
+    """Lays out segments whose cuts are known.
+
+    Args:
+        tokens: int [N], the stream.
+        word_start: bool [N], True where a word starts.
+        begin: int [S], where each segment's reused part begins.
+        a_len: int [S], tokens of A.
+        b_begin: int [S], where B begins.
+        contiguous: bool [S], True where B continues A.
+        seq_len: tokens T of a segment.
+        reuse_len: tokens R of its first part.
+
+    Returns:
+        The S segments.
+    """
+    tail_len = seq_len - reuse_len
+    rows = np.arange(len(begin))
+    columns = np.arange(tail_len, dtype=np.int32)  # positions behind the reused part
+    a_sep = a_len[:, None].astype(np.int32)  # [S, 1]
+    in_b = columns > a_sep  # B, its SEP and CLS
+    b_shift = (b_begin - (begin + reuse_len) - a_len - 1).astype(np.int32)
+
+    positions = np.empty((len(begin), seq_len), np.int32)
+    positions[:, :reuse_len] = begin[:, None] + np.arange(reuse_len)
+    tail = positions[:, reuse_len:]
+    np.add((begin + reuse_len)[:, None], columns, out=tail, casting="same_kind")
+    tail += in_b * b_shift[:, None]
+    tail[rows, a_len] = -1
+    tail[:, -2:] = -1
+
+    functional = positions < 0
+    ids = tokens.astype(np.int32, copy=False)[positions]
+    ids[rows, reuse_len + a_len] = SEP_ID
+    ids[:, -2] = SEP_ID
+    ids[:, -1] = CLS_ID
+    segment_ids = np.zeros((len(begin), seq_len), np.uint8)
+    segment_ids[:, reuse_len:] = in_b
+    segment_ids[:, -1] = 2
+    starts = word_start[positions] | functional
+    starts[:, [0, reuse_len]] = True
+    starts[rows, reuse_len + a_len + 1] = True
+    return Segments(ids, segment_ids, contiguous.astype(np.int8), functional, starts, positions)

@@ -1,0 +1,174 @@
+"""Chooses the targets of pretraining segments: spans of whole words, exactly as many tokens as wanted."""
+
+import numpy as np
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.segments import NUM_FUNCTIONAL, Segments
+
+SPAN_MODES = ("words", "pieces", "single")
+
+
+def split_num_predict(num_predict: int, seq_len: int, reuse_len: int) -> tuple[int, int]:
+    """Splits the targets of a segment between its two parts, in proportion to their lengths.
+
+    Args:
+        num_predict: targets P of a segment.
+        seq_len: tokens T of a segment.
+        reuse_len: tokens R of its first part.
+
+    Returns:
+        Targets of the first part and of the second; for R = T / 2 the original's halves, 85 = 43 + 42.
+
+    Raises:
+        UserError: a part cannot hold its targets.
+    """
+    parts = _split(num_predict, seq_len, reuse_len)
+    room = (reuse_len, seq_len - reuse_len - NUM_FUNCTIONAL)
+
+    def fits(count):
+        return all(part <= space for part, space in zip(_split(count, seq_len, reuse_len), room))
+
+    if num_predict < 1 or not fits(num_predict):
+        largest = next(count for count in range(sum(room), -1, -1) if fits(count))
+        raise UserError(
+            f"num_predict {num_predict} is impossible with seq_len {seq_len} and reuse_len {reuse_len}: the two "
+            f"parts of a segment would predict {parts[0]} of {room[0]} and {parts[1]} of {room[1]} tokens. "
+            f"Expected 1 <= num_predict <= {largest}."
+        )
+    return parts
+
+
+def sample_segment_targets(
+    rng: np.random.Generator,
+    segments: Segments,
+    reuse_len: int,
+    num_predict: int,
+    *,
+    alpha: float = 6,
+    beta: float = 1,
+    max_words: int = 5,
+    span_mode: str = "words",
+) -> np.ndarray:
+    """Chooses num_predict targets in every segment, in each part by itself.
+
+    Args:
+        rng: where the spans come from.
+        segments: the S segments of T tokens.
+        reuse_len: tokens R of the first part.
+        num_predict: targets P of a segment.
+        alpha, beta, max_words, span_mode: see `sample_targets`.
+
+    Returns:
+        bool [S, T], num_predict True in each row, never at SEP or CLS.
+
+    Raises:
+        UserError: num_predict does not fit, or a setting is out of range.
+    """
+    seq_len = segments.ids.shape[1]
+    goals = split_num_predict(num_predict, seq_len, reuse_len)
+    is_target = np.empty(segments.ids.shape, bool)
+    for part, goal in zip((np.s_[:, :reuse_len], np.s_[:, reuse_len:]), goals):
+        is_target[part] = sample_targets(
+            rng,
+            segments.word_start[part],
+            ~segments.functional[part],
+            goal,
+            alpha,
+            beta,
+            max_words=max_words,
+            span_mode=span_mode,
+        )
+    return is_target
+
+
+def sample_targets(
+    rng: np.random.Generator,
+    word_start: np.ndarray,
+    eligible: np.ndarray,
+    goal: int,
+    alpha: float,
+    beta: float,
+    max_words: int = 5,
+    span_mode: str = "words",
+) -> np.ndarray:
+    """Chooses exactly `goal` targets in every row, as spans of n whole words, P(n) ~ 1/n.
+
+    A row is divided into contexts of n * alpha / beta words, and each context holds one span of n words
+    somewhere inside, followed by at least one word that is no target. Spans are taken in random order until the
+    goal is reached; the last one is cut. Where the spans are too few, single words at random make up the rest.
+
+    Args:
+        rng: where the spans come from.
+        word_start: bool [S, L], True where a word starts.
+        eligible: bool [S, L], True where a target may be; every row has at least `goal` of them.
+        goal: targets per row.
+        alpha, beta: of each `alpha` words about `beta` are targets, if the goal agrees.
+        max_words: longest span, in words.
+        span_mode: "words"; "pieces", where each token counts as a word; "single", single tokens anywhere.
+
+    Returns:
+        bool [S, L].
+
+    Raises:
+        UserError: a setting is out of range, or a row has fewer than `goal` eligible tokens.
+
+    Source: paper section 3.1 (span lengths and contexts), the original's `_sample_mask` (P(n)).
+    """
+    _check_settings(alpha, beta, max_words, span_mode)
+    num_rows, length = word_start.shape
+    room = int(eligible.sum(axis=1).min(initial=length))
+    if goal > room:
+        raise UserError(f"{goal} targets wanted in {length} tokens, of which only {room} may be predicted")
+
+    if span_mode == "words":
+        word_start = word_start.copy()
+        word_start[:, 0] = True
+        word = np.cumsum(word_start, axis=1, dtype=np.int32) - 1  # [S, L], each token's word
+    else:
+        word = np.broadcast_to(np.arange(length, dtype=np.int32), word_start.shape)
+
+    # Tokens are ranked by the random key of their span, or of their word behind all spans; the first `goal` win.
+    keys = rng.integers(0, 1 << 30, (num_rows, length), dtype=np.uint32) | np.uint32(1 << 30)  # by word
+    if span_mode != "single":
+        _rank_spans_first(rng, keys, alpha / beta, max_words)
+    token_keys = np.take_along_axis(keys, word, axis=1)
+    token_keys[~eligible] = np.uint32(1 << 31)
+    order = token_keys.astype(np.uint64) << 32 | np.arange(length, dtype=np.uint64)
+    order.sort(axis=1)
+    chosen = (order[:, :goal] & 0xFFFFFFFF).astype(np.int64)
+    is_target = np.zeros(word_start.shape, bool)
+    np.put_along_axis(is_target, chosen, True, axis=1)
+    return is_target
+
+
+def _rank_spans_first(rng, keys, context_per_word, max_words):
+    """Gives all words of a span one key, lower than those of words outside of spans; keys: uint32 [S, W]."""
+    num_rows, num_words = keys.shape
+    lengths = np.arange(1, max_words + 1)
+    cumulative = np.cumsum(1 / lengths) / np.sum(1 / lengths)
+    num_contexts = int(num_words / context_per_word) + 2
+    n = 1 + np.searchsorted(cumulative, rng.random((num_rows, num_contexts)), side="right")  # [S, C] words
+    # The first context begins somewhere before the row, so that no position of the row is special.
+    ends = np.cumsum(n * context_per_word, axis=1)
+    begins = ends - n * context_per_word - rng.random((num_rows, 1)) * max_words * context_per_word
+    first = np.floor(begins + rng.random(n.shape) * (context_per_word - 1) * n).astype(np.int64)
+    span_keys = rng.integers(0, 1 << 30, n.shape, dtype=np.uint32)
+    rows = np.broadcast_to(np.arange(num_rows)[:, None], n.shape)
+    for offset in range(max_words):
+        position = first + offset
+        inside = (offset < n) & (position >= 0) & (position < num_words)
+        keys[rows[inside], position[inside]] = span_keys[inside]
+
+
+def _split(num_predict, seq_len, reuse_len):
+    second = num_predict * (seq_len - reuse_len) // seq_len
+    return num_predict - second, second
+
+
+def _check_settings(alpha, beta, max_words, span_mode):
+    if not 0 < beta <= alpha:
+        raise UserError(f"mask_alpha {alpha} and mask_beta {beta}: expected 0 < mask_beta <= mask_alpha")
+    if max_words < 1:
+        raise UserError(f"max_words is {max_words}; expected at least 1")
+    if span_mode not in SPAN_MODES:
+        raise UserError(f"span_mode is {span_mode!r}; expected one of {', '.join(SPAN_MODES)}")

@@ -1,0 +1,46 @@
+"""XLNet's special symbols and their ids, the same in every tokenizer and checkpoint."""
+
+from typing import Final
+
+from xlnet_tf.errors import UserError
+
+UNK_ID: Final = 0
+BOS_ID: Final = 1
+EOS_ID: Final = 2
+CLS_ID: Final = 3
+SEP_ID: Final = 4
+PAD_ID: Final = 5
+MASK_ID: Final = 6
+EOD_ID: Final = 7
+EOP_ID: Final = 8
+
+# The list index is the id.
+SYMBOLS: Final = ("<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>")
+
+
+def check_special_symbols(processor, source: str) -> None:
+    """Checks that a SentencePiece model holds XLNet's special symbols at their fixed ids.
+
+    Args:
+        processor: a loaded `sentencepiece.SentencePieceProcessor`.
+        source: what to call the model in an error: its file name.
+
+    Raises:
+        UserError: a symbol is missing, has another id, or is an ordinary piece, so that text could spell it.
+    """
+    wrong = []
+    for expected, symbol in enumerate(SYMBOLS):
+        found = processor.piece_to_id(symbol)
+        if processor.id_to_piece(found) != symbol:
+            wrong.append(f"{symbol} is missing (expected id {expected})")
+        elif found != expected:
+            wrong.append(f"{symbol} has id {found}, expected {expected}")
+    if not wrong:
+        for expected in (CLS_ID, SEP_ID, PAD_ID, MASK_ID, EOD_ID):
+            if not processor.is_control(expected):
+                wrong.append(f"{SYMBOLS[expected]} is not a control symbol, so text could contain it")
+    if wrong:
+        raise UserError(
+            f"{source} is not an XLNet tokenizer: {'; '.join(wrong)}. "
+            "Train one with run_scripts/train_tokenizer.py, which fixes the special symbols and their ids."
+        )

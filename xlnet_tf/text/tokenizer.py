@@ -1,0 +1,230 @@
+"""XLNet's tokenizer: cleaning, SentencePiece, and the original's rule for commas after digits."""
+
+import functools
+import hashlib
+import itertools
+import os
+import unicodedata
+from collections.abc import Sequence
+
+import numpy as np
+import sentencepiece
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.text.cleaning import (
+    DEFAULT_CLEANING,
+    CleaningConfig,
+    clean_text,
+    clean_texts,
+)
+from xlnet_tf.text.special_tokens import UNK_ID, check_special_symbols
+
+UNDERLINE = "\u2581"  # SentencePiece's mark for a space
+
+# ASCII punctuation that starts a word when it is a piece of its own. The original's set leaves out the
+# apostrophe, '=' and '>'.
+START_PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
+
+# Scripts that put no spaces between words: each piece in them may start a word.
+UNSPACED_SCRIPTS = ("CJK ", "IDEOGRAPHIC ", "HIRAGANA ", "KATAKANA ", "THAI ", "LAO ", "KHMER ", "MYANMAR ", "TIBETAN ")
+
+
+def _read_bytes(path: str) -> bytes:
+    """Reads a file; a URL such as gs://... goes through TensorFlow's file systems."""
+    if "://" in path:
+        import tensorflow as tf
+
+        with tf.io.gfile.GFile(path, "rb") as file:
+            return file.read()
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _ends_in_digit_comma(piece: str) -> bool:
+    return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
+
+
+class XLNetTokenizer:
+    """Turns text into piece ids and back.
+
+    A special symbol spelled out in a text is text, never the symbol; the exception is `<eop>`, the paragraph
+    mark of corpora, which SentencePiece treats as a piece that users may write.
+
+    Args:
+        model_file: path of a SentencePiece model, local or gs://.
+        model_proto: the serialized SentencePiece model, instead of `model_file`.
+        cleaning: how texts are cleaned first.
+
+    Raises:
+        UserError: the model is no SentencePiece model or lacks XLNet's special symbols.
+    """
+
+    def __init__(
+        self,
+        model_file: str | os.PathLike | None = None,
+        model_proto: bytes | None = None,
+        cleaning: CleaningConfig = DEFAULT_CLEANING,
+    ):
+        if (model_file is None) == (model_proto is None):
+            raise ValueError("give either model_file or model_proto")
+        source = "the SentencePiece model" if model_file is None else os.fspath(model_file)
+        self.model_proto = _read_bytes(source) if model_proto is None else model_proto
+        self.cleaning = cleaning
+        self._processor = sentencepiece.SentencePieceProcessor()
+        try:
+            loaded = bool(self.model_proto) and self._processor.LoadFromSerializedProto(self.model_proto)
+        except RuntimeError:
+            loaded = False
+        if not loaded:
+            raise UserError(f"{source} is not a SentencePiece model ({len(self.model_proto)} bytes)")
+        check_special_symbols(self._processor, source)
+
+    def __getstate__(self):
+        return {"model_proto": self.model_proto, "cleaning": self.cleaning}
+
+    def __setstate__(self, state):
+        self.__init__(**state)
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of pieces V, special symbols included."""
+        return self._processor.vocab_size()
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the SentencePiece model, hexadecimal."""
+        return hashlib.sha256(self.model_proto).hexdigest()
+
+    @functools.cached_property
+    def pieces(self) -> list[str]:
+        """All pieces, by id."""
+        return self._processor.id_to_piece(list(range(self.vocab_size)))
+
+    def id_to_piece(self, piece_id: int) -> str:
+        """Returns the piece of an id."""
+        return self.pieces[piece_id]
+
+    @functools.cached_property
+    def original_word_starts(self) -> np.ndarray:
+        """Bool [V]: the original's rule for pieces that start a word.
+
+        Such a piece begins with SentencePiece's underline or with '<', or is one ASCII punctuation mark.
+        """
+        return np.array([piece[0] in (UNDERLINE, "<") or piece in START_PUNCTUATION for piece in self.pieces])
+
+    @functools.cached_property
+    def word_starts(self) -> np.ndarray:
+        """Bool [V]: pieces that start a word: the original's rule, and all pieces of unspaced scripts.
+
+        Where a script puts no spaces between words (Chinese, Japanese, Thai, ...), SentencePiece's own pieces
+        are the best guess of words at hand: each one starts a word.
+        """
+        unspaced = [unicodedata.name(piece[0], "").startswith(UNSPACED_SCRIPTS) for piece in self.pieces]
+        return self.original_word_starts | np.array(unspaced)
+
+    def encode(self, text: str) -> list[int]:
+        """Cleans and encodes one text.
+
+        Args:
+            text: any string.
+
+        Returns:
+            Piece ids, without special symbols around them.
+        """
+        return [piece_id for _, piece_id in self._split(clean_text(text, self.cleaning))]
+
+    def encode_pieces(self, text: str) -> list[str]:
+        """Cleans a text and splits it into pieces; an unknown piece keeps its spelling."""
+        return [piece for piece, _ in self._split(clean_text(text, self.cleaning))]
+
+    def encode_batch(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Encodes many texts into one array: `encode` of each, fast.
+
+        Args:
+            texts: any strings.
+
+        Returns:
+            (ids, lengths): int32 [N], the ids of all texts one after another, and int32 [len(texts)].
+        """
+        cleaned = clean_texts(texts, self.cleaning)
+        rows = self._processor.encode(cleaned, out_type=int, num_threads=1)
+        if self._unknown_may_end_in_comma:
+            for index, row in enumerate(rows):
+                if UNK_ID in row:
+                    rows[index] = [piece_id for _, piece_id in self._split(cleaned[index])]
+        lengths = np.fromiter(map(len, rows), np.int32, len(rows))
+        ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32, lengths.sum())
+        return self._split_commas(ids, lengths)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the text of piece ids; control symbols vanish, `<unk>` is SentencePiece's mark for it."""
+        return self._processor.decode([int(piece_id) for piece_id in ids])
+
+    def _split(self, text: str) -> list[tuple[str, int]]:
+        """Splits a cleaned text into (piece, id), commas after digits on their own."""
+        pieces = []
+        for piece, piece_id in self._encode_raw(text):
+            if _ends_in_digit_comma(piece):
+                pieces.extend(self._split_comma(piece))
+            else:
+                pieces.append((piece, piece_id))
+        return pieces
+
+    def _encode_raw(self, text: str) -> list[tuple[str, int]]:
+        """SentencePiece's own (piece, id) pairs."""
+        return list(zip(self._processor.encode(text, out_type=str), self._processor.encode(text, out_type=int)))
+
+    def _split_comma(self, piece: str) -> list[tuple[str, int]]:
+        """Splits a piece such as '5,' in two: the number, encoded anew, and the comma.
+
+        The original's rule, its side effects included: a number that needs no space before it loses the
+        underline of its first piece, even if what is left is no piece of the vocabulary.
+        """
+        number = self._encode_raw(piece[:-1].replace(UNDERLINE, ""))
+        first = number[0][0]
+        if piece[0] != UNDERLINE and first[0] == UNDERLINE:
+            rest = first[1:]
+            number[:1] = [(rest, self._piece_id(rest))] if rest else []
+        return number + [(",", self._piece_id(","))]
+
+    @functools.cached_property
+    def _comma_splits(self) -> tuple[np.ndarray, np.ndarray]:
+        """What becomes of each piece under the comma rule.
+
+        Returns:
+            (counts, ids): int32 [V], 1 for pieces that stay as they are, and int32 [V, longest split].
+        """
+        splits = [[piece_id] for piece_id in range(self.vocab_size)]
+        for piece_id, piece in enumerate(self.pieces):
+            if _ends_in_digit_comma(piece):
+                splits[piece_id] = [split_id for _, split_id in self._split_comma(piece)]
+        counts = np.array([len(split) for split in splits], np.int32)
+        ids = np.zeros((len(splits), counts.max()), np.int32)
+        ids[np.arange(counts.max()) < counts[:, None]] = list(itertools.chain.from_iterable(splits))
+        return counts, ids
+
+    @functools.cached_property
+    def _unknown_may_end_in_comma(self) -> bool:
+        """Whether the vocabulary has no comma: then a run of unknown characters can hold one after a digit."""
+        return self._processor.encode(",", out_type=int)[-1] == UNK_ID
+
+    def _split_commas(self, ids: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Applies the comma rule to many texts at once; takes and returns (ids [N], lengths [texts])."""
+        counts, splits = self._comma_splits
+        token_counts = counts[ids]
+        changed = np.flatnonzero(token_counts != 1)
+        if not len(changed):
+            return ids, lengths
+        text = np.searchsorted(np.cumsum(lengths), changed, side="right")
+        np.add.at(lengths, text, token_counts[changed] - 1)
+        begins = np.cumsum(token_counts) - token_counts
+        split_ids = np.repeat(ids, token_counts)
+        for offset in range(splits.shape[1]):
+            longer = changed[token_counts[changed] > offset]
+            split_ids[begins[longer] + offset] = splits[ids[longer], offset]
+        return split_ids, lengths
+
+    def _piece_id(self, piece: str) -> int:
+        """Returns a piece's id; text that spells a control symbol is unknown text."""
+        piece_id = self._processor.piece_to_id(piece)
+        return UNK_ID if self._processor.is_control(piece_id) else piece_id
