@@ -1,0 +1,107 @@
+"""The layers' pieces equal the original's functions on its numeric fixtures."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from tests.models.original import load_case
+from xlnet_tf.layers import masks
+from xlnet_tf.layers import positions as positions_lib
+from xlnet_tf.layers.attention import RelativeAttention, StreamView, _masked_softmax
+from xlnet_tf.layers.block import gelu
+from xlnet_tf.layers.dropout import dropout, seed_at
+
+UNITS, _ = load_case("units")
+
+
+def test_gelu():
+    np.testing.assert_allclose(gelu(UNITS["gelu_in"]), UNITS["gelu_out"], atol=1e-6)
+
+
+def test_layer_norm():
+    norm = tf_keras.layers.LayerNormalization(epsilon=1e-12)
+    norm.build(UNITS["ln_in"].shape)
+    norm.set_weights([UNITS["ln_gamma"], UNITS["ln_beta"]])
+    np.testing.assert_allclose(norm(UNITS["ln_in"]), UNITS["ln_out"], atol=2e-6)
+
+
+def test_shift_by_row_and_by_position():
+    scores = UNITS["rel_shift_in"].transpose(2, 3, 0, 1)  # [Q, R, B, N] -> [B, N, Q, R]
+    expected = UNITS["rel_shift_klen12"].transpose(2, 3, 0, 1)
+    np.testing.assert_array_equal(positions_lib.shift_by_row(tf.constant(scores), 12), expected)
+    order = np.int32([[3, 0, 4], [1, 1, 2]])
+    picked = np.stack([scores[b][:, order[b]] for b in range(2)])
+    shifted = positions_lib.shift_by_position(tf.constant(picked), tf.constant(order), 5, 12)
+    np.testing.assert_array_equal(shifted, np.stack([expected[b][:, order[b]] for b in range(2)]))
+
+
+def test_gradient_of_the_shift():
+    scores = tf.Variable(np.random.default_rng(0).normal(size=[2, 3, 5, 17]).astype(np.float32))
+    weights = np.random.default_rng(1).normal(size=[2, 3, 5, 12]).astype(np.float32)
+    in_order = tf.tile(tf.range(5)[None], [2, 1])
+    gradients = []
+    for shift in (
+        lambda: positions_lib.shift_by_row(scores, 12),
+        lambda: positions_lib.shift_by_position(scores, in_order, 5, 12),
+    ):
+        with tf.GradientTape() as tape:
+            total = tf.reduce_sum(shift() * weights)
+        gradients.append(tape.gradient(total, scores))
+    np.testing.assert_array_equal(*gradients)
+
+
+@pytest.mark.parametrize(
+    ("name", "attention_type", "clamp_len"),
+    [("pos_bi_fwd", "bi", -1), ("pos_bi_bidata", "bi", -1), ("pos_bi_bidata_clamp", "bi", 5), ("pos_uni", "uni", -1)],
+)
+def test_relative_positions(name, attention_type, clamp_len):
+    expected = UNITS[name]  # [R, B, D]
+    distances = positions_lib.relative_distances(4, 10, attention_type, clamp_len)
+    encoded = positions_lib.sinusoid_encoding(distances, 32)
+    backward = expected.shape[1] // 2 if "bidata" in name else expected.shape[1]
+    for row in range(expected.shape[1]):
+        sign = 1 if row < backward else -1
+        ours = np.concatenate([sign * encoded.sine, encoded.cosine], -1)
+        np.testing.assert_allclose(ours, expected[:, row], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "memory", "same_length"),
+    [("q5_m0_std", 0, False), ("q5_m7_std", 7, False), ("q5_m7_same", 7, True), ("q5_m3_same", 3, True),
+     ("q5_m0_same", 0, True)],
+)  # fmt: skip
+def test_causal_mask(name, memory, same_length):
+    visible = masks.causal_visible(5, memory, same_length)
+    np.testing.assert_array_equal(visible, UNITS[f"create_mask_{name}"] == 0)
+
+
+@pytest.mark.parametrize("masked", [True, False])
+def test_attention_core(masked):
+    """Scores, softmax and sum over values; a query that sees nothing averages all values."""
+    heads = {name: UNITS[f"core_{name}"].transpose(1, 2, 0, 3) for name in ("q_head", "k_head_h", "v_head_h", "k_head_r")}
+    layer = RelativeAttention(32, 4, 8)
+    layer.build()
+    for name, theirs in {"content_bias": "r_w_bias", "position_bias": "r_r_bias", "segment_bias": "r_s_bias"}.items():
+        getattr(layer.biases, name).assign(UNITS[f"core_{theirs}"])
+    layer.segment_embedding.assign(UNITS["core_seg_embed"])
+    view = StreamView()
+    if masked:
+        view = StreamView(
+            visible=tf.constant(UNITS["core_attn_mask"].transpose(2, 3, 0, 1) == 0),
+            other_segment=tf.constant(UNITS["core_seg_mat"][..., 1].transpose(2, 0, 1)[:, None]),
+        )
+    scores = layer._scores(heads["q_head"], tf.constant(heads["k_head_h"]), heads["k_head_r"], view, query_len=4)
+    attended = tf.matmul(_masked_softmax(scores, view.visible), heads["v_head_h"])
+    expected = UNITS["core_out" if masked else "core_out_noseg_nomask"]
+    np.testing.assert_allclose(attended, expected.transpose(1, 2, 0, 3), atol=1e-5)
+
+
+def test_dropout_keeps_the_mean_and_its_rate():
+    x = tf.ones([200, 500])
+    dropped = dropout(x, 0.1, tf.constant([3, 4])).numpy()
+    assert abs((dropped == 0).mean() - 0.1) < 0.005
+    assert abs(dropped.mean() - 1) < 0.005
+    assert dropout(x, 0.1, None) is x
+    elsewhere = dropout(x, 0.1, seed_at(tf.constant([3, 4]), 1)).numpy()
+    assert abs(((dropped == 0) & (elsewhere == 0)).mean() - 0.01) < 0.002

@@ -1,0 +1,72 @@
+"""XLNetConfig reads what was released and refuses what no network can be built from."""
+
+import json
+
+import pytest
+
+from xlnet_tf.config import PRESETS, XLNetConfig
+from xlnet_tf.errors import UserError
+from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.models.pretrainer import XLNetPretrainer
+
+RELEASED = {
+    "base": {"d_head": 64, "d_inner": 3072, "d_model": 768, "n_head": 12, "n_layer": 12},
+    "large": {"d_head": 64, "d_inner": 4096, "d_model": 1024, "n_head": 16, "n_layer": 24},
+}
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_released_configs_are_presets(name, tmp_path):
+    released = {**RELEASED[name], "ff_activation": "gelu", "n_token": 32000, "untie_r": True}
+    path = tmp_path / "xlnet_config.json"
+    path.write_text(json.dumps(released))
+    assert XLNetConfig.from_json_file(path) == XLNetConfig.preset(name)
+    path.write_text(XLNetConfig.preset(name).to_json())
+    assert json.loads(path.read_text()) == released
+
+
+def test_presets_take_changes():
+    assert XLNetConfig.preset("tiny", n_token=123).n_token == 123
+    with pytest.raises(UserError, match="no preset is called 'huge'.*tiny"):
+        XLNetConfig.preset("huge")
+
+
+def test_heads_need_not_fill_the_width():
+    config = XLNetConfig(n_token=20, n_layer=1, d_model=10, n_head=3, d_head=7, d_inner=8)
+    encoder = XLNetEncoder(config)
+    assert encoder({"input_word_ids": [[1, 2, 3]]})["sequence_output"].shape == (1, 3, 10)
+
+
+def test_parameter_count_of_base():
+    model = XLNetPretrainer(XLNetEncoder(PRESETS["base"]))
+    model.build()
+    assert model.count_params() == 116_750_336
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"d_model": 7}, "d_model is 7; expected an even number"),
+        ({"n_layer": 0}, "n_layer is 0; expected a whole number"),
+        ({"n_head": 2.0}, "n_head is 2.0"),
+        ({"n_token": True}, "n_token is True"),
+        ({"ff_activation": "tanh"}, "ff_activation is 'tanh'; expected one of gelu, relu"),
+        ({"untie_r": 1}, "untie_r is 1; expected true or false"),
+    ],
+)
+def test_errors_name_the_field(changes, message):
+    with pytest.raises(UserError, match=message):
+        XLNetConfig.preset("micro", **changes)
+
+
+def test_errors_name_the_file(tmp_path):
+    path = tmp_path / "xlnet_config.json"
+    path.write_text('{"n_layer": 3, "colour": 1}')
+    with pytest.raises(UserError, match="xlnet_config.json is without .*d_head.* with the unknown colour"):
+        XLNetConfig.from_json_file(path)
+    path.write_text("{")
+    with pytest.raises(UserError, match="is not JSON"):
+        XLNetConfig.from_json_file(path)
+    path.write_text("[]")
+    with pytest.raises(UserError, match="holds a list"):
+        XLNetConfig.from_json_file(path)
