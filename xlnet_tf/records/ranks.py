@@ -56,7 +56,21 @@ def sample_places(rng: np.random.Generator, num_segments: int, length: int, perm
     keys = (keys >> index_bits << index_bits) | np.arange(perm_size, dtype=np.uint32)
     keys.sort(axis=1)
     permutation = (keys & ((1 << index_bits) - 1)).astype(np.int32)  # [S, perm_size]
-    blocks = np.arange(0, length, perm_size, dtype=np.int32)
+    return tile_permutation(permutation, length)
+
+
+def tile_permutation(permutation: np.ndarray, length: int) -> np.ndarray:
+    """Repeats a block's permutation over all blocks, which keep their order from left to right.
+
+    Args:
+        permutation: int [S, perm_size], places inside a block.
+        length: positions of the permuted part, a multiple of perm_size.
+
+    Returns:
+        int [S, length], places in the part.
+    """
+    num_segments, perm_size = permutation.shape
+    blocks = np.arange(0, length, perm_size, dtype=permutation.dtype)
     return (blocks[:, None] + permutation[:, None, :]).reshape(num_segments, length)
 
 
