@@ -1,0 +1,217 @@
+"""The reader against a plain-Python simulation of rows made of streams."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.records.synthetic import SPEC, make_set
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.reader import num_eval_steps, pretraining_dataset, shuffled
+from xlnet_tf.records.shards import framed_bytes, read_shard
+from xlnet_tf.records.spec import RecordSpec
+
+SEGMENTS = [
+    [(9, 7), (5, 0), (0, 3), (0, 0), (6, 6)],
+    [(4, 4), (5, 2), (1, 3), (8, 6), (0, 5)],
+]
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    return make_set(tmp_path_factory.mktemp("set"), SEGMENTS, stream_segments=3)
+
+
+def streams_of_passes(manifest):
+    """Record numbers of every stream, by pass, from the files alone."""
+    passes = [[] for _ in range(manifest.num_passes)]
+    for shard in manifest.shards:
+        columns = read_shard(manifest.path(shard), manifest.spec)
+        for stream in np.unique(columns["stream"]):
+            mine = columns["stream"] == stream
+            order = np.argsort(columns["segment"][mine])
+            assert (columns["segment"][mine][order] == np.arange(mine.sum())).all()
+            passes[shard.pass_index].append(columns["input_ids"][mine][order, 0].tolist())
+    return passes
+
+
+def simulated_rows(manifest, batch_size, steps, seed):
+    """Each row's first `steps` record numbers: streams shuffled by (seed, epoch), dealt to rows in turn."""
+    passes = streams_of_passes(manifest)
+    rows = [[] for _ in range(batch_size)]
+    epoch = 0
+    while min(map(len, rows)) < steps:
+        streams = passes[epoch % len(passes)]
+        n = len(streams)
+        order = shuffled(tf.range(n, dtype=tf.int64), tf.constant(n, tf.int64), seed, tf.constant(epoch, tf.int64))
+        for position, index in enumerate(order.numpy()):
+            rows[position % batch_size] += streams[index]
+        epoch += 1
+    return np.array([row[:steps] for row in rows]).T  # [steps, batch]
+
+
+def read_steps(manifest, batch_size, steps, **options):
+    """Record numbers [steps, rows of the host] and the batches."""
+    rows = batch_size // options.get("num_hosts", 1)
+    per_step = rows // options.get("rows_per_batch", rows)
+    batches = list(pretraining_dataset(manifest, batch_size, **options).take(steps * per_step))
+    numbers = np.concatenate([batch["input_word_ids"][:, 0].numpy() for batch in batches])
+    return numbers.reshape(-1, rows), batches
+
+
+@pytest.mark.parametrize("batch_size,num_hosts,rows_per_batch", [
+    (1, 1, 1), (2, 1, 2), (2, 2, 1), (3, 1, 1), (4, 2, 2), (4, 1, 2), (6, 2, 3), (6, 3, 1), (8, 4, 2), (8, 1, 8),
+])
+def test_rows_are_streams_in_order(records, batch_size, num_hosts, rows_per_batch):
+    steps = 70 // batch_size + 20  # several epochs, both passes
+    expected = simulated_rows(records, batch_size, steps, seed=5)
+    hosts = [
+        read_steps(
+            records, batch_size, steps, num_hosts=num_hosts, host=host, rows_per_batch=rows_per_batch, seed=5
+        )[0]
+        for host in range(num_hosts)
+    ]
+    np.testing.assert_array_equal(np.concatenate(hosts, axis=1), expected)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 8])
+def test_start_step_equals_skipping(records, batch_size):
+    expected = simulated_rows(records, batch_size, 90, seed=2)
+    for step in [0, 1, 2, 3, 4, 7, 11, 20, 33, 50, 79]:
+        numbers, batches = read_steps(records, batch_size, 10, start_step=step, seed=2)
+        np.testing.assert_array_equal(numbers, expected[step : step + 10], err_msg=str(step))
+    all_batches = read_steps(records, batch_size, 60, seed=2)[1]
+    for name, values in batches[0].items():
+        late = read_steps(records, batch_size, 1, start_step=57, seed=2)[1][0][name]
+        np.testing.assert_array_equal(late, all_batches[57][name], err_msg=name)
+        assert values.shape == late.shape
+
+
+def test_an_epoch_is_every_record_of_its_pass_once(records):
+    for epoch in range(4):  # with one row an epoch is a run of consecutive steps
+        size = sum(shard.records for shard in records.shards if shard.pass_index == epoch % 2)
+        start = [0, 36, 74, 110][epoch]
+        numbers, _ = read_steps(records, 1, size, start_step=start)
+        expected = sum(streams_of_passes(records)[epoch % 2], [])
+        assert sorted(numbers[:, 0]) == sorted(expected), epoch
+    first, again, third = (read_steps(records, 1, 36, start_step=s)[0].ravel() for s in (0, 74, 148))
+    assert sorted(first) == sorted(again) == sorted(third)
+    assert list(first) != list(again) and list(again) != list(third) and list(first) != list(third)
+
+
+def test_seed_sets_the_order(records):
+    a, b, c = (read_steps(records, 4, 9, seed=s)[0] for s in (1, 1, 2))
+    np.testing.assert_array_equal(a, b)
+    assert (a != c).any()
+
+
+@pytest.mark.parametrize("batch_size,num_hosts,rows_per_batch", [(1, 1, 1), (4, 2, 1), (7, 1, 7), (64, 4, 8)])
+def test_evaluation_reads_every_record_once(records, batch_size, num_hosts, rows_per_batch):
+    steps = num_eval_steps(records, batch_size)
+    numbers, filler, starts, ends = [], [], [], set()
+    for host in range(num_hosts):
+        options = dict(num_hosts=num_hosts, host=host, rows_per_batch=rows_per_batch, repeat=False)
+        got, batches = read_steps(records, batch_size, 10**6, **options)
+        ends.add(len(got))
+        rows = batch_size // num_hosts
+        empty = np.concatenate([(b["target_positions"] == -1).numpy().all(axis=1) for b in batches]).reshape(-1, rows)
+        labels = np.concatenate([b["next_sentence"] for b in batches]).reshape(-1, rows)
+        np.testing.assert_array_equal(labels == -1, empty)
+        start = np.concatenate([b["stream_start"] for b in batches]).reshape(-1, rows)
+        assert start[empty].all() and start[0].all()
+        for row in range(rows):  # filler comes last
+            count = int((~empty[:, row]).sum())
+            assert not empty[:count, row].any()
+            numbers += got[:count, row].tolist()
+        late, _ = read_steps(records, batch_size, 10**6, start_step=1, **options)
+        np.testing.assert_array_equal(late, got[1:])
+    assert ends == {steps}
+    assert sorted(numbers) == list(range(sum(map(sum, sum(SEGMENTS, [])))))
+
+
+def test_features(records):
+    batch = pretraining_dataset(records, 4, rows_per_batch=2).element_spec
+    t, p = SPEC.seq_len, SPEC.num_predict
+    assert {name: (spec.shape.as_list(), spec.dtype) for name, spec in batch.items()} == {
+        "input_word_ids": ([2, t], tf.int32),
+        "input_type_ids": ([2, t], tf.uint8),
+        "permutation_rank": ([2, t], tf.int16),
+        "target_positions": ([2, p], tf.int16),
+        "direction": ([2], tf.int8),
+        "next_sentence": ([2], tf.int8),
+        "stream_start": ([2], tf.bool),
+        "document_offset": ([2], tf.int32),
+    }
+    columns = {}
+    for shard in records.shards:
+        for name, values in read_shard(records.path(shard), SPEC).items():
+            columns.setdefault(name, []).append(values)
+    columns = {name: np.concatenate(values) for name, values in columns.items()}
+    for row in pretraining_dataset(records, 1).take(40):
+        row = {name: value.numpy()[0] for name, value in row.items()}
+        number = row["input_word_ids"][0]
+        for ours, theirs in [("input_word_ids", "input_ids"), ("input_type_ids", "segment_ids")] + [
+            (name, name)
+            for name in ("permutation_rank", "target_positions", "direction", "next_sentence", "document_offset")
+        ]:
+            np.testing.assert_array_equal(row[ours], columns[theirs][number])
+        assert row["stream_start"] == (columns["segment"][number] == 0)
+
+
+def test_bytes_per_example_at_the_papers_sizes(tmp_path):
+    manifest = make_set(tmp_path, [[(3, 0)]], spec=RecordSpec(512, 256, 85, 32000))
+    batch = next(iter(pretraining_dataset(manifest, 1)))
+    assert sum(value.numpy().nbytes for value in batch.values()) <= 4096
+
+
+def test_too_few_streams(records):
+    with pytest.raises(UserError, match="pass 0 .* has 13 streams, too few for a batch of 14 .*batch_size.*--stream"):
+        pretraining_dataset(records, 14)
+
+
+@pytest.mark.parametrize("options,message", [
+    (dict(num_hosts=3), "batch_size is 4, expected a positive multiple of the 3 hosts"),
+    (dict(num_hosts=2, host=2), "host is 2, expected 0 to 1"),
+    (dict(rows_per_batch=3), "rows_per_batch is 3, expected a divisor of the host's 4 rows"),
+])
+def test_sizes_that_do_not_divide(records, options, message):
+    with pytest.raises(UserError, match=message):
+        pretraining_dataset(records, 4, **options)
+
+
+def test_bad_shards(tmp_path):
+    manifest = make_set(tmp_path, [[(9, 9), (9, 9)]])
+    path = manifest.path(manifest.shards[1])
+    good = path.read_bytes()
+    size = framed_bytes(SPEC)
+    path.write_bytes(good[: 5 * size])
+    with pytest.raises(UserError, match=rf"slice00001.tfrecord has {5 * size} bytes, expected {18 * size} by"):
+        pretraining_dataset(manifest, 2)
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match="slice00001.tfrecord is missing: run the builder again"):
+        pretraining_dataset(manifest, 2)
+    bad = bytearray(good)
+    bad[7 * size + 40] ^= 4
+    path.write_bytes(bad)
+    with pytest.raises(tf.errors.DataLossError, match=f"corrupted record at {7 * size + 12}"):
+        read_steps(manifest, 2, 40)
+    with pytest.raises(UserError, match="slice00001.tfrecord has sha256 .* expected"):
+        manifest.check_files(checksums=True)
+    path.write_bytes(manifest.path(manifest.shards[0]).read_bytes())  # the same size, other streams
+    with pytest.raises(tf.errors.InvalidArgumentError, match="not the records that the manifest lists.*slice00001"):
+        read_steps(manifest, 2, 40)
+
+
+@pytest.mark.parametrize("size", [*range(1, 40), 65536, 65537, 65538, 100_003])
+def test_shuffled_is_a_permutation(size):
+    numbers = tf.range(size, dtype=tf.int64)
+    orders = [
+        shuffled(numbers, tf.constant(size, tf.int64), seed, tf.constant(epoch, tf.int64)).numpy()
+        for seed, epoch in [(0, 0), (0, 1), (1, 0)]
+    ]
+    for order in orders:
+        np.testing.assert_array_equal(np.sort(order), numbers)
+    if size > 1000:
+        for order in orders:  # about one fixed point, and no correlation of neighbours
+            assert (order == numbers.numpy()).sum() < 10
+            assert abs(np.corrcoef(order[1:], order[:-1])[0, 1]) < 0.02
+        assert np.mean(orders[0] == orders[1]) < 0.01 and np.mean(orders[0] == orders[2]) < 0.01

@@ -1,0 +1,114 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.shards import ShardWriter, file_sha256, framed_bytes, read_shard, write_atomically
+from xlnet_tf.records.spec import RecordSpec, stream_id
+
+
+def random_columns(spec, count, seed=0):
+    rng = np.random.default_rng(seed)
+    columns = {}
+    for column in spec.columns:
+        limits = np.iinfo(column.dtype)
+        shape = (count,) if column.length is None else (count, column.length)
+        columns[column.name] = rng.integers(limits.min, limits.max, shape, column.dtype, endpoint=True)
+    return columns
+
+
+@pytest.mark.parametrize("vocab_size", [65536, 65537])
+@pytest.mark.parametrize("seq_len,num_predict", [(12, 3), (64, 10), (512, 85)])
+def test_records_are_tf_examples_and_come_back_equal(tmp_path, seq_len, num_predict, vocab_size):
+    spec = RecordSpec(seq_len, seq_len // 2, num_predict, vocab_size)
+    columns = random_columns(spec, 5)
+    with ShardWriter(tmp_path / "a.tfrecord", spec) as writer:
+        writer.write({name: values[:2] for name, values in columns.items()})
+        writer.write({name: values[2:] for name, values in columns.items()})
+    dataset = tf.data.TFRecordDataset(str(tmp_path / "a.tfrecord"))
+    serialized = list(dataset.as_numpy_iterator())
+    assert [len(record) for record in serialized] == [spec.record_bytes] * 5
+    assert (tmp_path / "a.tfrecord").stat().st_size == writer.num_bytes == 5 * framed_bytes(spec)
+    assert file_sha256(tmp_path / "a.tfrecord") == writer.sha256
+    example = tf.train.Example.FromString(serialized[3])
+    assert example.features.feature["input_ids"].bytes_list.value[0] == columns["input_ids"][3].tobytes()
+    parsed = next(iter(dataset.batch(5, drop_remainder=True).map(spec.parse)))
+    read = read_shard(tmp_path / "a.tfrecord", spec)
+    part = read_shard(tmp_path / "a.tfrecord", spec, first=1, count=3)
+    for name, values in columns.items():
+        np.testing.assert_array_equal(parsed[name], values)
+        np.testing.assert_array_equal(read[name], values)
+        np.testing.assert_array_equal(part[name], values[1:4])
+        assert parsed[name].dtype == values.dtype and read[name].dtype == values.dtype
+        assert parsed[name].shape.as_list() == list(values.shape)
+
+
+def test_record_bytes_at_the_papers_sizes():
+    spec = RecordSpec(512, 256, 85, 32000)
+    payload = 512 * (2 + 1 + 2) + 85 * 2 + 1 + 1 + 8 + 4 + 4
+    assert payload < spec.record_bytes < payload + 300
+
+
+def test_values_that_do_not_fit_are_refused():
+    spec = RecordSpec(8, 4, 2, 100)
+    good = {name: np.zeros_like(v, np.int64) for name, v in random_columns(spec, 2).items()}
+    spec.encode(good)
+    with pytest.raises(ValueError, match="input_ids has values outside of uint16"):
+        spec.encode({**good, "input_ids": good["input_ids"] - 1})
+    with pytest.raises(ValueError, match=r"segment_ids has shape \(2, 7\), expected \(2, 8\)"):
+        spec.encode({**good, "segment_ids": good["segment_ids"][:, 1:]})
+    with pytest.raises(ValueError, match="expected .*next_sentence"):
+        spec.encode({name: v for name, v in good.items() if name != "next_sentence"})
+
+
+@pytest.mark.parametrize(
+    "sizes,message",
+    [((4, 2, 1, 9), "seq_len is 4"), ((8, 8, 1, 9), "reuse_len is 8"), ((8, 4, 9, 9), "num_predict is 9")],
+)
+def test_impossible_sizes_are_refused(sizes, message):
+    with pytest.raises(UserError, match=message):
+        RecordSpec(*sizes)
+
+
+def test_damage_is_found_with_file_and_record(tmp_path):
+    spec = RecordSpec(8, 4, 2, 100)
+    path = tmp_path / "a.tfrecord"
+    with ShardWriter(path, spec) as writer:
+        writer.write(random_columns(spec, 4))
+    good = path.read_bytes()
+    size = framed_bytes(spec)
+    for offset in (2 * size, 2 * size + 9, 2 * size + 50, 3 * size - 1):  # length, its sum, data, data's sum
+        bad = bytearray(good)
+        bad[offset] ^= 1
+        path.write_bytes(bad)
+        with pytest.raises(UserError, match=rf"a\.tfrecord is damaged in record 2 \(byte {2 * size}\)"):
+            read_shard(path, spec)
+        assert len(read_shard(path, spec, count=2)["stream"]) == 2
+    path.write_bytes(good[:-1])
+    with pytest.raises(UserError, match=rf"ends inside a record, at byte {4 * size - 1}"):
+        read_shard(path, spec)
+    path.write_bytes(good)
+    with pytest.raises(UserError, match="damaged in record 0"):  # the length of another layout
+        read_shard(path, RecordSpec(8, 4, 1, 100), count=1)
+    other = RecordSpec(8, 2, 2, 100_000)
+    with pytest.raises(UserError, match="expected"):
+        other.decode(spec.encode(random_columns(spec, 1)))
+
+
+def test_a_failed_shard_leaves_nothing(tmp_path):
+    spec = RecordSpec(8, 4, 2, 100)
+    (tmp_path / "a.tfrecord").write_bytes(b"old")
+    with pytest.raises(RuntimeError):
+        with ShardWriter(tmp_path / "a.tfrecord", spec) as writer:
+            writer.write(random_columns(spec, 4))
+            raise RuntimeError
+    assert [p.name for p in tmp_path.iterdir()] == ["a.tfrecord"]
+    assert (tmp_path / "a.tfrecord").read_bytes() == b"old"
+    write_atomically(tmp_path / "a.tfrecord", b"new")
+    assert [p.name for p in tmp_path.iterdir()] == ["a.tfrecord"]
+    assert (tmp_path / "a.tfrecord").read_bytes() == b"new"
+
+
+def test_stream_ids_are_unique():
+    ids = {stream_id(p, s, n) for p in (0, 1, 32767) for s in (0, 1, 2**24 - 1) for n in (0, 2**20 - 1)}
+    assert len(ids) == 18 and max(ids) < 2**63

@@ -1,0 +1,265 @@
+"""The manifest: the only hand-over from the builder to readers; written last, checked when loaded."""
+
+import dataclasses
+import json
+import re
+from typing import Any, Mapping, Sequence
+
+from etils import epath
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.records import shards as shards_lib
+from xlnet_tf.records.spec import RecordSpec
+
+FILE_NAME = "manifest.json"
+SCHEMA_VERSION = 1
+KIND = "pretraining"
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+    """One file of records: `forward_segments` records of forward streams, then the backward ones.
+
+    Args:
+        file: name in the manifest's folder.
+        pass_index: which pass over the corpus (its own orders and targets).
+        slice_index: which slice of the corpus.
+        forward_segments: records read forward.
+        backward_segments: records read backward.
+        bytes: size of the file.
+        sha256: hex digest of the file.
+        text_sha256: hex digest of the slice of text it was made from.
+        statistics: counts of this shard, see `tfrecord_builders.pretraining_unit`.
+    """
+
+    file: str
+    pass_index: int
+    slice_index: int
+    forward_segments: int
+    backward_segments: int
+    bytes: int
+    sha256: str
+    text_sha256: str
+    statistics: dict
+
+    @property
+    def records(self) -> int:
+        return self.forward_segments + self.backward_segments
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """What a folder of pretraining records holds and how it was made.
+
+    Everything but `shards` and `statistics` are the settings: equal settings give equal bytes.
+    """
+
+    schema_version: int
+    kind: str
+    split: str
+    corpus: list
+    tokenizer: dict
+    cleaning: dict
+    use_eod: bool
+    sentence_split: bool
+    seq_len: int
+    reuse_len: int
+    num_predict: int
+    perm_size: int
+    objective: str
+    functional_tokens: str
+    mask: dict
+    directions: list
+    num_passes: int
+    stream_segments: int
+    slice_bytes: int
+    seed: int
+    compat: bool
+    record_bytes: int
+    dtypes: dict
+    shards: tuple[Shard, ...] = ()
+    statistics: dict = dataclasses.field(default_factory=dict)
+    folder: epath.Path | None = dataclasses.field(default=None, compare=False)
+
+    @property
+    def spec(self) -> RecordSpec:
+        """Layout of the records."""
+        return RecordSpec(self.seq_len, self.reuse_len, self.num_predict, self.tokenizer["vocab_size"])
+
+    @property
+    def records(self) -> int:
+        return sum(shard.records for shard in self.shards)
+
+    @property
+    def tokenizer_path(self) -> epath.Path:
+        """The tokenizer model that lies beside the records."""
+        return self.folder / self.tokenizer["file"]
+
+    def path(self, shard: Shard) -> epath.Path:
+        return self.folder / shard.file
+
+    def settings(self) -> dict[str, Any]:
+        """What determines the bytes of the records: all fields but shards and statistics."""
+        values = dataclasses.asdict(dataclasses.replace(self, shards=(), statistics={}, folder=None))
+        return {name: value for name, value in values.items() if name not in _RESULTS}
+
+    def save(self) -> None:
+        """Writes manifest.json into `folder`, atomically."""
+        values = dataclasses.asdict(dataclasses.replace(self, folder=None))
+        del values["folder"]
+        shards_lib.write_atomically(self.folder / FILE_NAME, to_json(values))
+
+    @classmethod
+    def load(cls, path: epath.PathLike) -> "Manifest":
+        """Reads and validates a manifest.
+
+        Args:
+            path: manifest.json or the folder that holds it.
+
+        Raises:
+            FileNotFoundError: there is none; the build has not ended.
+            UserError: it is not a manifest of pretraining records, or a field is wrong.
+        """
+        path = epath.Path(path)
+        if path.name != FILE_NAME:
+            path = path / FILE_NAME
+        if not path.exists():
+            raise FileNotFoundError(
+                f"{path} does not exist: expected a folder of finished pretraining records. "
+                "Build them with `python -m tfrecord_builders.pretraining` (an interrupted build goes on "
+                "where it was when started again)"
+            )
+        try:
+            values = json.loads(path.read_text())
+        except ValueError as error:
+            raise UserError(f"{path} is not valid json ({error}): build the records again") from None
+        return cls._from_json(values, path)
+
+    @classmethod
+    def _from_json(cls, values: Any, path: epath.Path) -> "Manifest":
+        version = values.get("schema_version") if isinstance(values, dict) else None
+        if version != SCHEMA_VERSION or values.get("kind") != KIND:
+            raise UserError(
+                f"{path}: schema_version is {version} and kind is "
+                f"{values.get('kind') if isinstance(values, dict) else None}, expected {SCHEMA_VERSION} and "
+                f"{KIND}: build the records again with this version"
+            )
+        _check_fields(values, [f for f in dataclasses.fields(cls) if f.name != "folder"], str(path))
+        for number, shard in enumerate(values["shards"]):
+            _check_fields(shard, dataclasses.fields(Shard), f"{path}: shards[{number}]")
+        shards = tuple(Shard(**shard) for shard in values["shards"])
+        manifest = cls(**{**values, "shards": shards}, folder=path.parent)
+        manifest._validate(str(path))
+        return manifest
+
+    def _validate(self, where: str) -> None:
+        """Checks what must hold between the fields, so that a reader can rely on them."""
+        for name in ("file", "sha256", "vocab_size", "special_ids"):
+            if name not in self.tokenizer:
+                raise UserError(f"{where}: tokenizer.{name} is missing: build the records again")
+        if not _is_plain_name(self.tokenizer["file"]):
+            raise UserError(f"{where}: tokenizer.file is {self.tokenizer['file']!r}, expected a plain name")
+        for name, expected in (("record_bytes", self.spec.record_bytes), ("dtypes", self.spec.dtypes)):
+            if getattr(self, name) != expected:
+                raise UserError(
+                    f"{where}: {name} is {getattr(self, name)}, expected {expected} from seq_len, num_predict "
+                    "and vocab_size: build the records again"
+                )
+        for name in ("num_passes", "stream_segments"):
+            if getattr(self, name) < 1:
+                raise UserError(f"{where}: {name} is {getattr(self, name)}, expected at least 1")
+        seen = set()
+        for shard in self.shards:
+            expected = shard.records * shards_lib.framed_bytes(self.spec)
+            if not _is_plain_name(shard.file) or shard.file in seen:
+                raise UserError(f"{where}: shard {shard.file!r} is listed twice or is no plain file name")
+            if min(shard.forward_segments, shard.backward_segments) < 0 or shard.bytes != expected:
+                raise UserError(
+                    f"{where}: bytes of {shard.file} is {shard.bytes}, expected {expected} "
+                    f"for its {shard.records} records: build the records again"
+                )
+            if not 0 <= shard.pass_index < self.num_passes:
+                raise UserError(
+                    f"{where}: pass_index of {shard.file} is {shard.pass_index}, expected 0 to "
+                    f"{self.num_passes - 1} (num_passes)"
+                )
+            seen.add(shard.file)
+
+    def check_model(self, vocab_size: int) -> None:
+        """Raises UserError if a model with another vocabulary is to be trained on these records."""
+        if vocab_size != self.tokenizer["vocab_size"]:
+            raise UserError(
+                f"the model's n_token is {vocab_size}, but tokenizer.vocab_size in {self.folder / FILE_NAME} "
+                f"is {self.tokenizer['vocab_size']}: set n_token to {self.tokenizer['vocab_size']}, or build "
+                "the records with the model's tokenizer"
+            )
+
+    def check_tokenizer(self, fingerprint: str) -> None:
+        """Raises UserError if `fingerprint` (sha256) is not that of the tokenizer of these records."""
+        if fingerprint != self.tokenizer["sha256"]:
+            raise UserError(
+                f"the tokenizer's sha256 is {fingerprint}, but tokenizer.sha256 in {self.folder / FILE_NAME} "
+                f"is {self.tokenizer['sha256']}: use {self.tokenizer_path}, or build the records again"
+            )
+
+    def check_files(self, checksums: bool = False) -> None:
+        """Raises an error that names the first shard that is not as it was written.
+
+        Args:
+            checksums: whether to read every file and compare its sha256, too.
+
+        Raises:
+            FileNotFoundError: a shard is missing.
+            UserError: a shard has another size or, with `checksums`, other content.
+        """
+        for shard in self.shards:
+            path = self.path(shard)
+            fix = "run the builder again with the same flags (it keeps the good shards)"
+            if not path.exists():
+                raise FileNotFoundError(f"{path} is missing: {fix}")
+            size = path.stat().length
+            if size != shard.bytes:
+                raise UserError(f"{path} has {size} bytes, expected {shard.bytes} by the manifest: {fix}")
+            if checksums and (found := shards_lib.file_sha256(path)) != shard.sha256:
+                raise UserError(f"{path} has sha256 {found}, expected {shard.sha256} by the manifest: {fix}")
+
+
+def to_json(values: Mapping[str, Any]) -> bytes:
+    """Returns readable json with one shard or setting a line."""
+    return (json.dumps(values, indent=1, sort_keys=False) + "\n").encode()
+
+
+def settings_difference(found: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:
+    """Returns one line 'name: found, expected' for each field in which two settings differ."""
+    lines = []
+    for name in sorted({*found, *expected}):
+        a, b = found.get(name, "absent"), expected.get(name, "absent")
+        if isinstance(a, dict) and isinstance(b, dict):
+            lines += [f"{name}.{line}" for line in settings_difference(a, b)]
+        elif a != b:
+            lines.append(f"{name}: {a} there, {b} now")
+    return lines
+
+
+_RESULTS = ("shards", "statistics", "folder")
+_JSON_TYPES = {int: int, bool: bool, str: str, dict: dict, list: list, tuple[Shard, ...]: list}
+
+
+def _check_fields(values: Any, fields: Sequence[dataclasses.Field], where: str) -> None:
+    """Raises UserError unless `values` has exactly these fields, each of its type."""
+    if not isinstance(values, dict):
+        raise UserError(f"{where}: expected an object with fields, found {type(values).__name__}")
+    names = {field.name for field in fields}
+    if set(values) != names:
+        raise UserError(
+            f"{where}: fields missing {sorted(names - set(values))}, unknown {sorted(set(values) - names)}: "
+            "build the records again with this version"
+        )
+    for field in fields:
+        expected = _JSON_TYPES[field.type]
+        if type(values[field.name]) is not expected:
+            raise UserError(f"{where}: {field.name} is {values[field.name]!r}, expected {expected.__name__}")
+
+
+def _is_plain_name(name: Any) -> bool:
+    return isinstance(name, str) and re.fullmatch(r"[\w.-]+", name) is not None and name not in (".", "..")

@@ -1,0 +1,324 @@
+"""Reads pretraining records as batches whose rows are streams.
+
+Row b of step n+1 continues row b of step n, for any batch size, host count and replica count; a row that ends
+a stream starts its next one and says so (`stream_start`). Where a row is at step n follows from the manifest
+alone, so a run resumes exactly by giving the step.
+"""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.records import shards as shards_lib
+from xlnet_tf.records.manifest import Manifest
+from xlnet_tf.records.spec import RecordSpec, stream_id
+from xlnet_tf.text import special_tokens
+
+_READ_BUFFER_BYTES = 1 << 16  # per row: a host reads from as many files at once as it has rows
+_NO_STREAM = -1  # stream id of filler records
+_ROUNDS = 4
+
+
+def pretraining_dataset(
+    manifest: Manifest,
+    batch_size: int,
+    *,
+    num_hosts: int = 1,
+    host: int = 0,
+    rows_per_batch: int | None = None,
+    start_step: int = 0,
+    seed: int = 0,
+    repeat: bool = True,
+) -> tf.data.Dataset:
+    """Lays the streams of a record set onto the rows of batches.
+
+    With `repeat`, epoch e reads pass e modulo `num_passes`; its streams are shuffled by (seed, e) and dealt to
+    the rows in turn. Rows do not wait for each other at the end of an epoch. Without, every record of every
+    pass comes exactly once, in the set's order; rows that have ended give filler (no targets) until all have.
+
+    Args:
+        manifest: the record set.
+        batch_size: rows of a step over all hosts.
+        num_hosts: hosts that read; each gets batch_size / num_hosts consecutive rows.
+        host: index of this one.
+        rows_per_batch: rows of one element of the dataset. A step of a host is (batch_size / num_hosts) /
+            rows_per_batch consecutive elements, one a replica. None: all rows of the host.
+        start_step: steps that have already been read.
+        seed: of the order of streams.
+        repeat: whether to go on for ever (training) or to end after every record once (evaluation).
+
+    Returns:
+        A dataset of dicts, B = rows_per_batch: input_word_ids int32 [B, T], input_type_ids uint8 [B, T],
+        permutation_rank int16 [B, T], target_positions int16 [B, P] (-1: empty), direction int8 [B] (1 forward,
+        -1 backward), next_sentence int8 [B] (1: B continues A, 0: it does not, -1: filler), stream_start bool
+        [B] (memory must not reach back), document_offset int32 [B].
+
+    Raises:
+        UserError: sizes do not divide, too few streams for the rows, or a shard has another size.
+        FileNotFoundError: a shard is missing.
+    """
+    rows = _host_rows(batch_size, num_hosts, host)
+    if rows_per_batch is None:
+        rows_per_batch = len(rows)
+    if rows_per_batch < 1 or len(rows) % rows_per_batch:
+        raise UserError(f"rows_per_batch is {rows_per_batch}, expected a divisor of the host's {len(rows)} rows")
+    manifest.check_files()
+    streams = _Streams(manifest)
+    if repeat:
+        records = _endless_rows(streams, rows, batch_size, start_step, seed)
+    else:
+        records = _rows_once(streams, rows, batch_size, start_step)
+    files = [str(manifest.path(shard)) for shard in streams.shards]
+
+    def features(serialized, segment, stream, shard):
+        """Parses a batch and checks that each record is the one that the manifest promises there."""
+        columns = manifest.spec.parse(serialized)
+        wrong = tf.where((columns["stream"] != stream) | (columns["segment"] != tf.cast(segment, tf.int32)))[:, 0]
+        place = tf.gather(shard, wrong[:1])
+        as_promised = tf.debugging.Assert(
+            tf.equal(tf.size(wrong), 0),
+            ["not the records that the manifest lists (was a shard replaced?):", tf.gather(files, place)],
+        )
+        with tf.control_dependencies([as_promised]):
+            return {
+                "input_word_ids": tf.cast(columns["input_ids"], tf.int32),
+                "input_type_ids": columns["segment_ids"],
+                "permutation_rank": columns["permutation_rank"],
+                "target_positions": columns["target_positions"],
+                "direction": columns["direction"],
+                "next_sentence": columns["next_sentence"],
+                "stream_start": tf.equal(columns["segment"], 0),
+                "document_offset": columns["document_offset"],
+            }
+
+    batches = records.batch(rows_per_batch, drop_remainder=True)
+    return batches.map(features, tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
+
+
+def num_eval_steps(manifest: Manifest, batch_size: int) -> int:
+    """Returns the steps of `pretraining_dataset(..., repeat=False)`: those of its longest row."""
+    return int(_row_lengths(_Streams(manifest), batch_size).max(initial=0))
+
+
+class _Streams:
+    """All streams of a record set, numbered by pass, then by shard; a pass's are consecutive.
+
+    Positions are computed from a table of shards, so that sets with millions of streams stay small.
+    """
+
+    def __init__(self, manifest: Manifest):
+        self.spec = manifest.spec
+        self.folder = manifest.folder
+        self.stream_segments = manifest.stream_segments
+        self.num_passes = manifest.num_passes
+        self.shards = sorted(manifest.shards, key=lambda shard: (shard.pass_index, shard.slice_index))
+        self.segments = np.array(
+            [[shard.forward_segments, shard.backward_segments] for shard in self.shards], np.int64
+        ).reshape(-1, 2)  # by direction
+        self.counts = -(-self.segments // self.stream_segments)
+        self.ends = np.cumsum(self.counts.sum(axis=1))  # of each shard's stream numbers
+        self.first_ids = np.array([stream_id(s.pass_index, s.slice_index) for s in self.shards], np.int64)
+        by_pass = np.zeros(self.num_passes, np.int64)
+        np.add.at(by_pass, [shard.pass_index for shard in self.shards], self.counts.sum(axis=1))
+        self.pass_counts = by_pass
+        self.pass_starts = np.cumsum(by_pass) - by_pass
+
+    def locate(self, number):
+        """Finds streams; TensorFlow operations, so that a graph and the closed form share them.
+
+        Args:
+            number: int64 [N].
+
+        Returns:
+            (shard, first record in it, number of segments, stream id), each int64 [N].
+        """
+        shard = tf.searchsorted(self.ends, number, side="right", out_type=tf.int64)
+        local = number - tf.gather(self.ends - self.counts.sum(axis=1), shard)
+        forward, backward = tf.unstack(tf.gather(self.segments, shard), axis=1)
+        forward_streams = tf.gather(self.counts[:, 0], shard)
+        is_forward = local < forward_streams
+        first = self.stream_segments * tf.where(is_forward, local, local - forward_streams)
+        left = tf.where(is_forward, forward, backward) - first
+        length = tf.minimum(left, tf.constant(self.stream_segments, tf.int64))
+        record = tf.where(is_forward, first, forward + first)
+        return shard, record, length, tf.gather(self.first_ids, shard) + local
+
+    def read(self, number, skip) -> tf.data.Dataset:
+        """Reads a stream's records from segment `skip` on.
+
+        Args:
+            number: int64 scalar, which stream.
+            skip: int64 scalar.
+
+        Returns:
+            A dataset of (serialized record, segment, stream id, shard): what must be where, for the check.
+        """
+        shard, record, length, stream = (value[0] for value in self.locate(number[None]))
+        file = tf.gather([str(self.folder / shard.file) for shard in self.shards], shard)
+        records = tf.raw_ops.TFRecordDatasetV2(
+            filenames=[file],
+            compression_type="",
+            buffer_size=tf.constant(_READ_BUFFER_BYTES, tf.int64),
+            byte_offsets=[(record + skip) * shards_lib.framed_bytes(self.spec)],
+        )
+        records = tf.data.experimental.from_variant(records, tf.TensorSpec([], tf.string))
+        segments = tf.data.Dataset.range(skip, length)  # the shorter one: it ends the stream
+        where = tf.data.Dataset.from_tensors((stream, shard)).repeat()
+        return tf.data.Dataset.zip(records, segments, where).map(lambda *e: (e[0], e[1], *e[2]))
+
+
+def _endless_rows(streams: _Streams, rows: range, batch_size: int, start_step: int, seed: int):
+    """Interleaves the rows of a host, each an endless sequence of streams.
+
+    Row b's streams in an epoch are the shuffled streams at b, b + batch_size, b + 2 batch_size, ...
+    """
+    for index, count in enumerate(streams.pass_counts):
+        if count < batch_size:
+            raise UserError(
+                f"pass {index} in {streams.folder} has {count} streams, too few for a batch of {batch_size} rows: "
+                f"use a batch_size of at most {min(streams.pass_counts)}, or build with a smaller "
+                f"--stream_segments (now {streams.stream_segments}) or --slice_mb, or with more text"
+            )
+
+    def numbers(epoch, position):
+        """Numbers of the streams at int64 [N] `position` in the shuffled order of an epoch."""
+        index = epoch % streams.num_passes
+        place = shuffled(position, tf.gather(streams.pass_counts, index), seed, epoch)
+        return place + tf.gather(streams.pass_starts, index)
+
+    def row_dataset(row, start_epoch, start_position, start_segment):
+        def epoch_streams(epoch):
+            resumed = tf.equal(epoch, start_epoch)
+            first = tf.where(resumed, start_position, row)
+            count = tf.gather(streams.pass_counts, epoch % streams.num_passes)
+            positions = tf.data.Dataset.range(first, count, batch_size)
+            return positions.map(
+                lambda position: (
+                    numbers(epoch, position[None])[0],
+                    tf.where(resumed & tf.equal(position, start_position), start_segment, np.int64(0)),
+                )
+            )
+
+        epochs = tf.data.Dataset.range(start_epoch, np.iinfo(np.int64).max)
+        return epochs.flat_map(epoch_streams).flat_map(streams.read)
+
+    starts = _row_positions(streams, numbers, rows, batch_size, start_step)
+    dataset = tf.data.Dataset.from_tensor_slices((np.array(rows, np.int64), *starts))
+    return dataset.interleave(row_dataset, cycle_length=len(rows), block_length=1)
+
+
+def _row_positions(streams: _Streams, numbers, rows: range, batch_size: int, step: int):
+    """Where each row is after `step` steps: (epoch, position in its shuffled order, segment), int64 [rows]."""
+    epochs, segments = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    positions = np.array(rows, np.int64)
+    left = np.full(len(rows), step, np.int64)
+    searching = left > 0
+    epoch = 0
+    while searching.any():
+        order = numbers(tf.constant(epoch, tf.int64), tf.range(streams.pass_counts[epoch % streams.num_passes]))
+        lengths = streams.locate(order)[2].numpy()
+        lengths = np.pad(lengths, (0, -len(lengths) % batch_size)).reshape(-1, batch_size)
+        ends = np.cumsum(lengths[:, rows.start : rows.stop], axis=0)  # [streams of a row, rows]
+        found = searching & (left < ends[-1])
+        column = np.flatnonzero(found)
+        stream = (ends <= left)[:, column].sum(axis=0)
+        begun = np.where(stream > 0, ends[stream - 1, column], 0)
+        epochs[column] = epoch
+        positions[column] = np.array(rows)[column] + stream * batch_size
+        segments[column] = left[column] - begun
+        searching &= ~found
+        left -= ends[-1]
+        epoch += 1
+    return epochs, positions, segments
+
+
+def _rows_once(streams: _Streams, rows: range, batch_size: int, start_step: int):
+    """Interleaves the rows of a host, each its share of all streams and then filler."""
+    total = int(streams.pass_counts.sum())
+    lengths = _row_lengths(streams, batch_size)
+    filler = tf.data.Dataset.from_tensors((_filler_record(streams.spec), np.int64(0), np.int64(_NO_STREAM), np.int64(0)))
+
+    def row_dataset(row, length):
+        numbers = tf.data.Dataset.range(row, total, batch_size)
+        records = numbers.flat_map(lambda number: streams.read(number, np.int64(0)))
+        return records.concatenate(filler.repeat(lengths.max() - length)).skip(start_step)
+
+    dataset = tf.data.Dataset.from_tensor_slices((np.array(rows, np.int64), lengths[rows.start : rows.stop]))
+    return dataset.interleave(row_dataset, cycle_length=len(rows), block_length=1)
+
+
+def _row_lengths(streams: _Streams, batch_size: int) -> np.ndarray:
+    """Records of each of the batch's rows when all streams are read once, int64 [batch_size]."""
+    lengths = streams.locate(tf.range(streams.pass_counts.sum()))[2].numpy()
+    return np.pad(lengths, (0, -len(lengths) % batch_size)).reshape(-1, batch_size).sum(axis=0)
+
+
+def _filler_record(spec: RecordSpec) -> bytes:
+    """A serialized record that has no targets and starts a stream."""
+    columns = {c.name: np.zeros((1, c.length) if c.length else 1, np.int64) for c in spec.columns}
+    columns["input_ids"] += special_tokens.PAD_ID
+    columns["target_positions"] -= 1
+    columns["direction"] += 1
+    columns["next_sentence"] -= 1
+    columns["stream"] += _NO_STREAM
+    return spec.encode(columns)[0].tobytes()
+
+
+def _host_rows(batch_size: int, num_hosts: int, host: int) -> range:
+    """The global rows that a host reads."""
+    if batch_size < 1 or num_hosts < 1 or batch_size % num_hosts:
+        raise UserError(f"batch_size is {batch_size}, expected a positive multiple of the {num_hosts} hosts")
+    if not 0 <= host < num_hosts:
+        raise UserError(f"host is {host}, expected 0 to {num_hosts - 1}")
+    count = batch_size // num_hosts
+    return range(host * count, (host + 1) * count)
+
+
+def shuffled(position, size, seed: int, epoch):
+    """Returns what lies at `position` in a pseudo-random order of 0 .. size - 1, without building the order.
+
+    A generalised Feistel network on a grid of a x b >= size cells: each round shifts one coordinate by a hash
+    of the other, which can be undone, so cells map one to one; results outside of the range go round again.
+    (tf.random.experimental.index_shuffle is no permutation for some sizes, 65537 among them.)
+
+    Args:
+        position: int64 [N], 0 <= position < size.
+        size: int64 scalar.
+        seed: of the order.
+        epoch: int64 scalar; every epoch has its own order.
+
+    Returns:
+        int64 [N].
+    """
+    width = tf.cast(tf.math.ceil(tf.sqrt(tf.cast(size, tf.float64))), tf.uint64)
+    size = tf.cast(size, tf.uint64)
+    height = (size + width - 1) // width
+    key = _hash(tf.constant(seed % 2**64, tf.uint64)) ^ tf.cast(epoch, tf.uint64)
+
+    def once(cell):
+        row, column = cell // width, cell % width
+        for number in range(_ROUNDS):
+            round_key = _hash(key + tf.constant(2 * number, tf.uint64))
+            row = (row + _hash(column ^ round_key) % height) % height
+            column = (column + _hash(row ^ ~round_key) % width) % width
+        return row * width + column
+
+    def outside(cell):
+        return tf.reduce_any(cell >= size)
+
+    def again(cell):
+        return (tf.where(cell >= size, once(cell), cell),)
+
+    return tf.cast(tf.while_loop(outside, again, [once(tf.cast(position, tf.uint64))])[0], tf.int64)
+
+
+def _hash(value):
+    """SplitMix64's finaliser, uint64 -> uint64."""
+    value = value + tf.constant(0x9E3779B97F4A7C15, tf.uint64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        value = (value ^ tf.bitwise.right_shift(value, tf.constant(shift, tf.uint64))) * tf.constant(
+            factor, tf.uint64
+        )
+    return value ^ tf.bitwise.right_shift(value, tf.constant(31, tf.uint64))

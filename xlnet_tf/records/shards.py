@@ -1,0 +1,140 @@
+"""Shard files: TFRecord framing of fixed-size records, written atomically, read back with numpy.
+
+No TensorFlow is needed here, so that builder processes start at once and stay small.
+"""
+
+import hashlib
+import os
+import types
+
+import google_crc32c
+import numpy as np
+from etils import epath
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.spec import RecordSpec
+
+FRAME_BYTES = 16  # length (8), its checksum (4), record, the record's checksum (4)
+_BLOCK_BYTES = 1 << 22
+
+
+def framed_bytes(spec: RecordSpec) -> int:
+    """Bytes that one record takes in a shard file."""
+    return spec.record_bytes + FRAME_BYTES
+
+
+def write_atomically(path: epath.PathLike, data: bytes) -> None:
+    """Writes a whole file under a temporary name, then renames it: nobody sees half of it."""
+    path = epath.Path(path)
+    temporary = _temporary(path)
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+class ShardWriter:
+    """Writes one shard; the file gets its name when the `with` block ends without an error.
+
+    Args:
+        path: the shard's final path.
+        spec: layout of the records.
+
+    Attributes (final after the block): `records`, `num_bytes`, `sha256` (hex digest of the file).
+    """
+
+    def __init__(self, path: epath.PathLike, spec: RecordSpec):
+        self._path = epath.Path(path)
+        self._temporary = _temporary(self._path)
+        self._spec = spec
+        self._digest = hashlib.sha256()
+        self.records = 0
+
+    @property
+    def num_bytes(self) -> int:
+        return self.records * framed_bytes(self._spec)
+
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+    def __enter__(self) -> "ShardWriter":
+        self._file = self._temporary.open("wb")
+        return self
+
+    def write(self, columns) -> None:
+        """Appends records: name -> [S, ...] arrays as `RecordSpec.encode` takes them."""
+        rows = self._spec.encode(columns)
+        length = np.uint64(rows.shape[1]).tobytes()
+        framed = np.empty((len(rows), framed_bytes(self._spec)), np.uint8)
+        framed[:, :8] = np.frombuffer(length, np.uint8)
+        framed[:, 8:12] = _masked_checksums([length]).view(np.uint8)
+        framed[:, 12:-4] = rows
+        framed[:, -4:] = _masked_checksums(rows).view(np.uint8).reshape(-1, 4)
+        self._file.write(framed.data)
+        self._digest.update(framed.data)
+        self.records += len(rows)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
+    ) -> None:
+        try:
+            self._file.close()
+            if kind is None:
+                self._temporary.replace(self._path)
+        finally:
+            self._temporary.unlink(missing_ok=True)
+
+
+def read_shard(path: epath.PathLike, spec: RecordSpec, first: int = 0, count: int | None = None):
+    """Reads records of a shard without TensorFlow.
+
+    Args:
+        path: the shard file.
+        spec: layout of its records.
+        first: index of the first record to read.
+        count: how many to read; None reads to the end.
+
+    Returns:
+        name -> [S, ...] arrays, as `RecordSpec.decode` gives them.
+
+    Raises:
+        UserError: the file ends too early or its bytes are damaged; the message has file and offset.
+    """
+    size = framed_bytes(spec)
+    with epath.Path(path).open("rb") as file:
+        file.seek(first * size)
+        data = file.read() if count is None else file.read(count * size)
+    if len(data) % size or (count is not None and len(data) != count * size):
+        raise UserError(f"{path} ends inside a record, at byte {first * size + len(data)}: build it again")
+    framed = np.frombuffer(data, np.uint8).reshape(-1, size)
+    length = np.uint64(spec.record_bytes).tobytes()
+    header = np.frombuffer(length + _masked_checksums([length]).tobytes(), np.uint8)
+    rows = framed[:, 12:-4]
+    damaged = (framed[:, :12] != header).any(axis=1)
+    damaged |= (framed[:, -4:] != _masked_checksums(rows).view(np.uint8).reshape(-1, 4)).any(axis=1)
+    if damaged.any():
+        record = first + int(damaged.argmax())
+        raise UserError(f"{path} is damaged in record {record} (byte {record * size}): build it again")
+    return spec.decode(rows)
+
+
+def file_sha256(path: epath.PathLike) -> str:
+    """Returns the hex digest of a file, reading it in blocks."""
+    digest = hashlib.sha256()
+    with epath.Path(path).open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _temporary(path: epath.Path) -> epath.Path:
+    return path.parent / f"{path.name}.tmp{os.getpid()}"
+
+
+def _masked_checksums(rows) -> np.ndarray:
+    """CRC32C of each row, rotated and shifted as TFRecord files want it; uint32 [S], little-endian."""
+    crc = np.array([google_crc32c.value(bytes(row)) for row in rows], np.uint32)
+    return ((crc >> 15 | crc << 17) + np.uint32(0xA282EAD8)).astype("<u4")
