@@ -146,12 +146,13 @@ def _rank_spans_first(rng, keys, context_per_word, max_words):
     num_rows, num_words = keys.shape
     lengths = np.arange(1, max_words + 1)
     cumulative = np.cumsum(1 / lengths) / np.sum(1 / lengths)
-    num_contexts = int(num_words / context_per_word) + 2
+    num_contexts = int(num_words / context_per_word) + max_words + 1
     n = 1 + np.searchsorted(cumulative, rng.random((num_rows, num_contexts)), side="right")  # [S, C] words
     # The first context begins somewhere before the row, so that no position of the row is special.
-    ends = np.cumsum(n * context_per_word, axis=1)
-    begins = ends - n * context_per_word - rng.random((num_rows, 1)) * max_words * context_per_word
-    first = np.floor(begins + rng.random(n.shape) * (context_per_word - 1) * n).astype(np.int64)
+    phase = rng.integers(0, int(np.ceil(max_words * context_per_word)), (num_rows, 1))
+    contexts = n * context_per_word
+    begins = np.floor(np.cumsum(contexts, axis=1) - contexts) - phase
+    first = (begins + np.floor(rng.random(n.shape) * (contexts - n))).astype(np.int64)
     span_keys = rng.integers(0, 1 << 30, n.shape, dtype=np.uint32)
     rows = np.broadcast_to(np.arange(num_rows)[:, None], n.shape)
     for offset in range(max_words):

@@ -1,0 +1,153 @@
+"""Targets: exactly as many as wanted, whole words, the paper's lengths, spread evenly."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.records import segments, spans
+
+
+def draw_row(rng, num_rows, length, word_rate, eligible_rate=1.0):
+    return rng.random((num_rows, length)) < word_rate, rng.random((num_rows, length)) < eligible_rate
+
+
+def runs(flags):
+    """Returns (begin, end) of the runs of True in bool [L]."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], flags.astype(int), [0]])))
+    return edges.reshape(-1, 2)
+
+
+@given(
+    length=st.integers(1, 70),
+    word_rate=st.sampled_from([0.0, 0.04, 0.3, 0.75, 1.0]),
+    eligible_rate=st.sampled_from([1.0, 0.9, 0.5]),
+    share=st.floats(0, 1),
+    alpha=st.floats(1, 9),
+    max_words=st.integers(1, 7),
+    span_mode=st.sampled_from(spans.SPAN_MODES),
+    seed=st.integers(0, 10_000),
+)
+@settings(max_examples=200, deadline=None)
+def test_the_count_is_exact_and_targets_are_eligible(
+    length, word_rate, eligible_rate, share, alpha, max_words, span_mode, seed
+):
+    rng = np.random.default_rng(seed)
+    word_start, eligible = draw_row(rng, 4, length, word_rate, eligible_rate)
+    goal = int(share * eligible.sum(axis=1).min())
+    targets = spans.sample_targets(rng, word_start, eligible, goal, alpha, 1, max_words, span_mode)
+    np.testing.assert_array_equal(targets.sum(axis=1), goal)
+    assert not (targets & ~eligible).any()
+    if span_mode == "words":
+        word_start[:, 0] = True
+        for row in range(4):
+            words = np.split(np.arange(length), np.flatnonzero(word_start[row])[1:])
+            parts = [targets[row][word][eligible[row][word]] for word in words]
+            cut = [part for part in parts if part.any() and not part.all()]
+            assert len(cut) <= 1  # only the budget cuts a word, and it cuts it behind
+            assert all(not part[np.argmin(part) :].any() for part in cut)
+
+
+@pytest.mark.parametrize("span_mode", ["words", "pieces"])
+def test_span_lengths_follow_one_over_n(span_mode):
+    rng = np.random.default_rng(0)
+    word_start, eligible = draw_row(rng, 4000, 256, 0.7)
+    word_start[:, 0] = True
+    # Far fewer targets than the spans hold: nothing is filled up, and one span a row may be cut.
+    targets = spans.sample_targets(rng, word_start, eligible, 20, 6, 1, span_mode=span_mode)
+    counts = np.zeros(6, int)
+    for row_targets, row_starts in zip(targets, word_start):
+        for begin, end in runs(row_targets):
+            if begin > 0 and end < 256 and (span_mode == "pieces" or row_starts[end]):
+                counts[row_starts[begin:end].sum() if span_mode == "words" else end - begin] += 1
+    frequency = counts[1:] / counts.sum()
+    harmonic = 1 / np.arange(1, 6)
+    np.testing.assert_allclose(frequency, harmonic / harmonic.sum(), atol=0.04)
+
+
+def test_spans_do_not_touch_and_the_density_is_beta_over_alpha():
+    rng = np.random.default_rng(1)
+    word_start = np.ones((3000, 240), bool)
+    keys = np.full((3000, 240), 9, np.uint32)
+    spans._rank_spans_first(rng, keys, 6, 5)
+    in_span = keys != 9
+    assert abs(in_span.mean() - 1 / 6) < 0.003
+    assert max(end - begin for row in in_span for begin, end in runs(row)) == 5
+    targets = spans.sample_targets(rng, word_start, word_start, 40, 6, 1)
+    np.testing.assert_allclose(targets.mean(axis=0), 1 / 6, atol=0.03)  # no position is special
+
+
+@pytest.mark.parametrize("span_mode", spans.SPAN_MODES)
+@pytest.mark.parametrize("goal", [10, 42, 100])
+def test_targets_are_spread_evenly(span_mode, goal):
+    rng = np.random.default_rng(2)
+    word_start, eligible = draw_row(rng, 6000, 256, 0.75)
+    rate = spans.sample_targets(rng, word_start, eligible, goal, 6, 1, span_mode=span_mode).mean(axis=0)
+    tenths = rate[3:-3].reshape(10, -1).mean(axis=1)
+    np.testing.assert_allclose(tenths, goal / 256, rtol=0.08)
+
+
+def test_single_mode_picks_tokens_at_random():
+    rng = np.random.default_rng(3)
+    everywhere = np.ones((4000, 12), bool)
+    targets = spans.sample_targets(rng, everywhere, everywhere, 3, 6, 1, span_mode="single")
+    together = (targets[:, :-1] & targets[:, 1:]).mean()
+    assert abs(together - 3 / 12 * 2 / 11) < 0.01
+
+
+def test_segments_get_their_targets_in_both_parts():
+    rng = np.random.default_rng(5)
+    tokens = rng.integers(9, 99, 3000)
+    found = segments.cut_segments(rng, tokens, np.arange(25, 3001, 25), 64, 24, rng.random(3000) < 0.7)
+    targets = spans.sample_segment_targets(rng, found, 24, 17)
+    assert spans.split_num_predict(17, 64, 24) == (7, 10)
+    np.testing.assert_array_equal(targets[:, :24].sum(axis=1), 7)
+    np.testing.assert_array_equal(targets[:, 24:].sum(axis=1), 10)
+    assert not (targets & found.functional).any()
+
+
+def test_the_original_halves():
+    assert spans.split_num_predict(85, 512, 256) == (43, 42)
+    assert spans.split_num_predict(10, 64, 32) == (5, 5)
+
+
+@given(st.integers(1, 60), st.integers(2, 60))
+@settings(max_examples=60, deadline=None)
+def test_an_impossible_num_predict_names_the_largest_possible(reuse_len, text_len):
+    seq_len = reuse_len + text_len + 3
+    with pytest.raises(UserError, match="num_predict 1000 is impossible") as error:
+        spans.split_num_predict(1000, seq_len, reuse_len)
+    largest = int(str(error.value).rstrip(".").split()[-1])
+    if largest:
+        first, second = spans.split_num_predict(largest, seq_len, reuse_len)
+        assert first <= reuse_len and second <= text_len
+    for impossible in range(largest + 1, largest + 4):
+        with pytest.raises(UserError):
+            spans.split_num_predict(impossible, seq_len, reuse_len)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"alpha": 0.5}, "mask_alpha 0.5"),
+        ({"beta": 0}, "mask_beta 0"),
+        ({"max_words": 0}, "max_words is 0"),
+        ({"span_mode": "letters"}, "span_mode is 'letters'"),
+        ({"goal": 11}, "only 10 may be predicted"),
+    ],
+)
+def test_settings_out_of_range_are_refused(changes, message):
+    everywhere = np.ones((2, 10), bool)
+    arguments = {"goal": 3, "alpha": 6, "beta": 1} | changes
+    with pytest.raises(UserError, match=message):
+        spans.sample_targets(np.random.default_rng(0), everywhere, everywhere, **arguments)
+
+
+def test_the_same_seed_gives_the_same_targets():
+    word_start, eligible = draw_row(np.random.default_rng(0), 50, 100, 0.7)
+    draws = [
+        spans.sample_targets(np.random.Generator(np.random.Philox(3)), word_start, eligible, 17, 6, 1)
+        for _ in range(2)
+    ]
+    np.testing.assert_array_equal(*draws)
