@@ -115,3 +115,14 @@ def test_the_same_seed_gives_the_same_segments():
 def test_lengths_without_room_are_refused(seq_len, reuse_len):
     with pytest.raises(UserError, match=f"seq_len {seq_len} with reuse_len {reuse_len} leaves no room"):
         lib.check_lengths(seq_len, reuse_len)
+
+
+def test_a_segment_longer_than_int16_is_refused():
+    with pytest.raises(UserError, match="at most 32000"):
+        lib.check_lengths(40_000, 20_000)
+
+
+def test_a_stream_shorter_than_a_segment_gives_none():
+    rng = np.random.default_rng(0)
+    found = lib.cut_segments(rng, np.arange(100, 130), np.array([30]), 43, 10, np.ones(30, bool))
+    assert found.ids.shape == found.source_positions.shape == (0, 43)

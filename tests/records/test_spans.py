@@ -69,9 +69,9 @@ def test_span_lengths_follow_one_over_n(span_mode):
 def test_spans_do_not_touch_and_the_density_is_beta_over_alpha():
     rng = np.random.default_rng(1)
     word_start = np.ones((3000, 240), bool)
-    keys = np.full((3000, 240), 9, np.uint32)
-    spans._rank_spans_first(rng, keys, 6, 5)
-    in_span = keys != 9
+    keys = np.full(word_start.size, spans._NO_SPAN, np.uint32)
+    spans._rank_spans_first(rng, keys, np.arange(0, keys.size + 1, 240), 6, 5)
+    in_span = keys.reshape(word_start.shape) < spans._NO_SPAN
     assert abs(in_span.mean() - 1 / 6) < 0.003
     assert max(end - begin for row in in_span for begin, end in runs(row)) == 5
     targets = spans.sample_targets(rng, word_start, word_start, 40, 6, 1)
@@ -151,3 +151,8 @@ def test_the_same_seed_gives_the_same_targets():
         for _ in range(2)
     ]
     np.testing.assert_array_equal(*draws)
+
+
+def test_no_rows_give_no_targets():
+    nothing = np.ones((0, 10), bool)
+    assert spans.sample_targets(np.random.default_rng(0), nothing, nothing, 3, 6, 1).shape == (0, 10)

@@ -31,6 +31,11 @@ def check_perm_size(perm_size: int, seq_len: int, reuse_len: int) -> None:
         )
 
 
+def random_bits(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Draws uint32 [count], uniform over all values: twice as fast as drawing 32 bits at a time."""
+    return rng.integers(0, 1 << 64, (count + 1) // 2, dtype=np.uint64).view(np.uint32)[:count]
+
+
 def sample_places(rng: np.random.Generator, num_segments: int, length: int, perm_size: int) -> np.ndarray:
     """Draws factorization orders: each position's place in the order.
 
@@ -44,18 +49,18 @@ def sample_places(rng: np.random.Generator, num_segments: int, length: int, perm
         perm_size: positions in a block.
 
     Returns:
-        int32 [S, length], each row a permutation of 0 .. length - 1.
+        int16 [S, length], each row a permutation of 0 .. length - 1.
 
     Raises:
         UserError: perm_size does not divide length.
     """
     check_perm_size(perm_size, length, 0)
     # Sorting random keys that carry their index in the low bits is several times as fast as rng.permuted.
-    index_bits = int(perm_size - 1).bit_length()
-    keys = rng.integers(0, 1 << 32, (num_segments, perm_size), dtype=np.uint32)
-    keys = (keys >> index_bits << index_bits) | np.arange(perm_size, dtype=np.uint32)
+    index_bits = (perm_size - 1).bit_length()
+    keys = random_bits(rng, num_segments * perm_size).reshape(num_segments, perm_size)
+    keys = keys >> index_bits << index_bits | np.arange(perm_size, dtype=np.uint32)
     keys.sort(axis=1)
-    permutation = (keys & ((1 << index_bits) - 1)).astype(np.int32)  # [S, perm_size]
+    permutation = (keys & np.uint32((1 << index_bits) - 1)).astype(np.int16)
     return tile_permutation(permutation, length)
 
 
@@ -101,7 +106,7 @@ def permutation_ranks(
         UserError: functional_tokens is neither.
     """
     hidden = _hidden_from_context(is_target, functional, functional_tokens)
-    ranks = np.where(hidden, places + np.int32(1), 0).astype(np.int16)
+    ranks = (places + 1).astype(np.int16, copy=False) * hidden
     ranks[:, reuse_len:] += np.int16(reuse_len + 1)
     return ranks
 

@@ -8,6 +8,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
 
 NUM_FUNCTIONAL = 3  # SEP, SEP, CLS
+MAX_SEQ_LEN = 32_000  # positions and ranks are int16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +39,15 @@ class Segments:
 def check_lengths(seq_len: int, reuse_len: int) -> None:
     """Checks that a segment has room for a reused part, A, B and the functional tokens.
 
+    Args:
+        seq_len: tokens T of a segment.
+        reuse_len: tokens R of its first part.
+
     Raises:
-        UserError: it has not.
+        UserError: it has not, or it is too long.
     """
+    if seq_len > MAX_SEQ_LEN:
+        raise UserError(f"seq_len {seq_len} is too long; records hold at most {MAX_SEQ_LEN} tokens")
     if not 0 < reuse_len <= seq_len - NUM_FUNCTIONAL - 2:
         raise UserError(
             f"seq_len {seq_len} with reuse_len {reuse_len} leaves no room: reuse_len must be at least 1, and "

@@ -1,11 +1,17 @@
 """Chooses the targets of pretraining segments: spans of whole words, exactly as many tokens as wanted."""
 
+import math
+
 import numpy as np
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.records.ranks import random_bits
 from xlnet_tf.records.segments import NUM_FUNCTIONAL, Segments
 
 SPAN_MODES = ("words", "pieces", "single")
+
+_NO_SPAN = 1 << 30
+_INELIGIBLE = 1 << 31
 
 
 def split_num_predict(num_predict: int, seq_len: int, reuse_len: int) -> tuple[int, int]:
@@ -120,45 +126,56 @@ def sample_targets(
     if goal > room:
         raise UserError(f"{goal} targets wanted in {length} tokens, of which only {room} may be predicted")
 
-    if span_mode == "words":
-        word_start = word_start.copy()
-        word_start[:, 0] = True
-        word = np.cumsum(word_start, axis=1, dtype=np.int32) - 1  # [S, L], each token's word
-    else:
-        word = np.broadcast_to(np.arange(length, dtype=np.int32), word_start.shape)
+    starts = word_start.copy() if span_mode == "words" else np.ones_like(word_start)
+    starts[:, 0] = True
+    word = np.cumsum(starts.ravel(), dtype=np.int32) - np.int32(1)  # [S * L], words counted over all rows
+    num_words = np.count_nonzero(starts)
+    row_begin = np.append(word[::length], num_words)  # [S + 1], each row's first word
 
-    # Tokens are ranked by the random key of their span, or of their word behind all spans; the first `goal` win.
-    keys = rng.integers(0, 1 << 30, (num_rows, length), dtype=np.uint32) | np.uint32(1 << 30)  # by word
+    # A token's key: whether it is ineligible, whether it is outside of spans, the random key of its span or
+    # word, its position. The smallest keys of a row are its targets: spans first, then words, each as a whole.
+    index_bits = (length - 1).bit_length()
+    keys = random_bits(rng, num_words) >> 2 | np.uint32(_NO_SPAN)  # by word
     if span_mode != "single":
-        _rank_spans_first(rng, keys, alpha / beta, max_words)
-    token_keys = np.take_along_axis(keys, word, axis=1)
-    token_keys[~eligible] = np.uint32(1 << 31)
-    order = token_keys.astype(np.uint64) << 32 | np.arange(length, dtype=np.uint64)
-    order.sort(axis=1)
-    chosen = (order[:, :goal] & 0xFFFFFFFF).astype(np.int64)
+        _rank_spans_first(rng, keys, row_begin, alpha / beta, max_words)
+    token_keys = (keys >> index_bits << index_bits)[word].reshape(num_rows, length)
+    token_keys |= np.arange(length, dtype=np.uint32)
+    token_keys |= np.where(eligible, np.uint32(0), np.uint32(_INELIGIBLE))
+    token_keys.sort(axis=1)
     is_target = np.zeros(word_start.shape, bool)
+    chosen = (token_keys[:, :goal] & np.uint32((1 << index_bits) - 1)).astype(np.int64)
     np.put_along_axis(is_target, chosen, True, axis=1)
     return is_target
 
 
-def _rank_spans_first(rng, keys, context_per_word, max_words):
-    """Gives all words of a span one key, lower than those of words outside of spans; keys: uint32 [S, W]."""
-    num_rows, num_words = keys.shape
+def _rank_spans_first(rng, keys, row_begin, context_per_word, max_words):
+    """Gives all words of a span one key, lower than those of words outside of spans.
+
+    Args:
+        rng: where the spans come from.
+        keys: uint32 [words of all rows], changed in place.
+        row_begin: int [S + 1], each row's first word, and the number of all words.
+        context_per_word: words of context for each word of a span, the span included.
+        max_words: longest span, in words.
+    """
+    row_words = np.diff(row_begin)[:, None]  # [S, 1]
     lengths = np.arange(1, max_words + 1)
     cumulative = np.cumsum(1 / lengths) / np.sum(1 / lengths)
-    num_contexts = int(num_words / context_per_word) + max_words + 1
-    n = 1 + np.searchsorted(cumulative, rng.random((num_rows, num_contexts)), side="right")  # [S, C] words
+    num_contexts = int(row_words.max(initial=0) / context_per_word) + max_words + 1
+    n = 1 + np.searchsorted(cumulative, rng.random((len(row_words), num_contexts)), side="right")  # [S, C] words
     # The first context begins somewhere before the row, so that no position of the row is special.
-    phase = rng.integers(0, int(np.ceil(max_words * context_per_word)), (num_rows, 1))
+    phase = rng.integers(0, math.ceil(max_words * context_per_word), row_words.shape)
     contexts = n * context_per_word
     begins = np.floor(np.cumsum(contexts, axis=1) - contexts) - phase
-    first = (begins + np.floor(rng.random(n.shape) * (contexts - n))).astype(np.int64)
-    span_keys = rng.integers(0, 1 << 30, n.shape, dtype=np.uint32)
-    rows = np.broadcast_to(np.arange(num_rows)[:, None], n.shape)
+    row, column = np.nonzero((begins < row_words) & (begins + contexts > 0))
+    n, begins = n[row, column], begins[row, column]
+    first = row_begin[row] + (begins + np.floor(rng.random(len(n)) * (context_per_word - 1) * n)).astype(np.int64)
+    span_keys = random_bits(rng, len(n)) >> 2
     for offset in range(max_words):
-        position = first + offset
-        inside = (offset < n) & (position >= 0) & (position < num_words)
-        keys[rows[inside], position[inside]] = span_keys[inside]
+        inside = np.flatnonzero(
+            (offset < n) & (first + offset >= row_begin[row]) & (first + offset < row_begin[row + 1])
+        )
+        keys[first[inside] + offset] = span_keys[inside]
 
 
 def _split(num_predict, seq_len, reuse_len):
