@@ -7,7 +7,7 @@ The defaults are what the paper describes. Three switches bring back what the or
 import dataclasses
 import math
 import re
-from typing import Iterable, Optional, Union
+from typing import Optional, Sequence, Union
 
 import tensorflow as tf
 import tf_keras
@@ -18,6 +18,7 @@ from xlnet_tf.errors import UserError
 
 Schedule = tf_keras.optimizers.schedules.LearningRateSchedule
 
+NOT_DECAYED = (r"bias$", r"(gamma|beta)$")  # biases and layer norms
 _ATTENTION_BIAS = r"(content|position|segment)_bias$"
 
 
@@ -52,7 +53,7 @@ class OptimizerConfig(base_config.Config):
     beta_2: float = 0.999
     epsilon: float = 1e-6
     weight_decay: float = 0.01
-    exclude_from_decay: tuple[str, ...] = (r"bias$", r"(gamma|beta)$")
+    exclude_from_decay: list[str] = dataclasses.field(default_factory=lambda: list(NOT_DECAYED))
     clip_norm: float = 1.0
     layer_decay: float = 1.0
     bias_correction: bool = True
@@ -167,7 +168,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         beta_2: float = 0.999,
         epsilon: float = 1e-6,
         weight_decay: float = 0.01,
-        exclude_from_decay: Iterable[str] = OptimizerConfig.exclude_from_decay,
+        exclude_from_decay: Sequence[str] = NOT_DECAYED,
         layer_decay: float = 1.0,
         bias_correction: bool = True,
         decay_attention_biases: bool = False,
@@ -181,7 +182,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self.beta_1 = beta_1
         self.beta_2 = beta_2
         self.epsilon = epsilon
-        self.exclude_from_decay = tuple(exclude_from_decay)
+        self.exclude_from_decay = list(exclude_from_decay)
         self.layer_decay = layer_decay
         self.bias_correction = bias_correction
         self.decay_attention_biases = decay_attention_biases

@@ -1,0 +1,134 @@
+"""From flags and files of settings to one checked experiment; shared by the scripts that train."""
+
+import dataclasses
+from typing import Any, Mapping, Sequence
+
+from absl import flags
+from official.core import config_definitions as cfg
+from official.core import exp_factory
+from official.modeling import hyperparams
+from official.modeling.hyperparams import base_config
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.training.config import flatten
+
+_DEFINE = {
+    "string": flags.DEFINE_string,
+    "integer": flags.DEFINE_integer,
+    "float": flags.DEFINE_float,
+    "boolean": flags.DEFINE_boolean,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """A flag that sets one field of the experiment.
+
+    Args:
+        flag: the flag's name.
+        field: path of the field in the experiment.
+        kind: "string", "integer", "float", "boolean", or a tuple of the strings allowed.
+        help: what it means.
+        minimum: smallest number allowed.
+        below: number that must not be reached.
+    """
+
+    flag: str
+    field: str
+    kind: str | tuple[str, ...]
+    help: str
+    minimum: float | None = None
+    below: float | None = None
+
+    def define(self):
+        """Defines the flag; unset, it leaves the field as it is."""
+        help_text = f"{self.help} Sets {self.field}."
+        if isinstance(self.kind, tuple):
+            flags.DEFINE_enum(self.flag, None, self.kind, help_text)
+        else:
+            _DEFINE[self.kind](self.flag, None, help_text)
+
+    def check(self, value: Any):
+        """Raises UserError if the field must not have this value."""
+        if value is None:
+            return
+        if self.kind == "integer" and type(value) is not int:
+            raise UserError(f"{self.field} (--{self.flag}) is {value!r}: expected a whole number")
+        if isinstance(self.kind, tuple) and value not in self.kind:
+            raise UserError(f"{self.field} (--{self.flag}) is {value!r}: expected {', '.join(self.kind)}")
+        if self.minimum is not None and value < self.minimum:
+            raise UserError(f"{self.field} (--{self.flag}) is {value}: expected at least {self.minimum}")
+        if self.below is not None and value >= self.below:
+            raise UserError(f"{self.field} (--{self.flag}) is {value}: expected less than {self.below}")
+
+
+def define_flags(settings: Sequence[Setting]):
+    """Defines the flags of the settings, --model_dir, --config_file and --params_override."""
+    flags.DEFINE_string("model_dir", None, "Folder of the run: checkpoints, settings, losses.", required=True)
+    flags.DEFINE_multi_string(
+        "config_file", [], "Yaml file of settings, over the defaults; may be given several times, the last wins."
+    )
+    flags.DEFINE_string(
+        "params_override",
+        "",
+        "Settings over those of files and flags: trainer.train_steps=100,task.seed=1 or the name of a yaml file.",
+    )
+    for setting in settings:
+        setting.define()
+
+
+def load(name: str, settings: Sequence[Setting], values: flags.FlagValues) -> cfg.ExperimentConfig:
+    """Builds an experiment's settings: defaults, then --config_file, then flags, then --params_override.
+
+    Args:
+        name: the registered experiment.
+        settings: those with a flag.
+        values: the parsed flags.
+
+    Returns:
+        The settings, each of its type and in its limits.
+
+    Raises:
+        UserError: a setting is unknown or has a wrong value, or a file cannot be read.
+    """
+    params = exp_factory.get_exp_config(name)
+    for file in values.config_file:
+        _override(params, file, "--config_file")
+    for setting in settings:
+        if values[setting.flag].value is not None:
+            _override(params, _nested(setting.field, values[setting.flag].value), f"--{setting.flag}")
+    _override(params, values.params_override, "--params_override")
+    _check_types(params, exp_factory.get_exp_config(name))
+    for setting in settings:
+        setting.check(_field(params, setting.field))
+    return params
+
+
+def _override(params: cfg.ExperimentConfig, source: str | Mapping, flag: str):
+    try:
+        hyperparams.override_params_dict(params, source, is_strict=True)
+    except (KeyError, ValueError) as error:
+        message = error.args[0] if error.args else error
+        raise UserError(f"{flag}: {message}") from error
+
+
+def _nested(path: str, value: Any) -> dict[str, Any]:
+    for name in reversed(path.split(".")):
+        value = {name: value}
+    return value
+
+
+def _field(params: base_config.Config, path: str) -> Any:
+    for name in path.split("."):
+        params = getattr(params, name)
+    return params
+
+
+def _check_types(params: cfg.ExperimentConfig, defaults: cfg.ExperimentConfig):
+    """Raises UserError if a value is not of its default's type: neither yaml nor overrides are typed."""
+    expected = flatten(defaults.as_dict())
+    for name, value in flatten(params.as_dict()).items():
+        default = expected.get(name)
+        both_numbers = isinstance(default, float) and type(value) is int
+        if default is not None and type(value) is not type(default) and not both_numbers:
+            raise UserError(f"{name} is {value!r}: expected a value like {default!r}")

@@ -1,0 +1,323 @@
+"""Permutation language modelling on pretraining records: the task and its experiment."""
+
+import dataclasses
+from typing import Optional
+
+import tensorflow as tf
+import tf_keras
+from official.core import config_definitions as cfg
+from official.core import exp_factory, task_factory
+from official.modeling.hyperparams import base_config
+
+from xlnet_tf.config import XLNetConfig
+from xlnet_tf.errors import UserError
+from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.models.pretrainer import XLNetPretrainer, target_losses
+from xlnet_tf.records.manifest import FILE_NAME, Manifest, settings_difference
+from xlnet_tf.records.reader import num_eval_steps, pretraining_dataset
+from xlnet_tf.training import runtime
+from xlnet_tf.training import trainer as trainer_lib
+from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
+from xlnet_tf.training.memory import Memory
+from xlnet_tf.training.metrics import ExponentialRatio, Ratio
+from xlnet_tf.training.run import run_training
+
+EXPERIMENT = "xlnet/pretraining"
+
+
+@dataclasses.dataclass
+class RecordsConfig(base_config.Config):
+    """Which records to read.
+
+    Attributes:
+        input_path: folder of records, or its manifest.json.
+        global_batch_size: rows of a step over all devices; 0 for validation: that of training.
+    """
+
+    input_path: str = ""
+    global_batch_size: int = 0
+
+
+@dataclasses.dataclass
+class ModelConfig(base_config.Config):
+    """The network and how it is trained. The architecture's fields, if given, change single fields of the preset.
+
+    Attributes:
+        preset: tiny, base or large.
+        config_file: an xlnet_config.json to take the architecture from, in place of the preset.
+        dropout: rate of dropout.
+        attention_dropout: rate of dropout on attention probabilities.
+        attention_type: "bi" or "uni".
+        same_length: with "uni", let all tokens see equally many.
+        clamp_len: largest distance in tokens that is told apart; -1 for no limit.
+        memory_len: tokens of memory; 0 for none; not given: three quarters of a segment.
+        memory_within_document: hide memory of earlier documents of a stream.
+        initializer_range: standard deviation of initial weights.
+        uniform_when_blind: a target that sees nothing gets the mean of all, as in the original.
+        next_sentence_weight: weight of the next-sentence loss (the paper's ablation); 0 for none.
+    """
+
+    preset: str = "tiny"
+    config_file: str = ""
+    n_token: Optional[int] = None
+    n_layer: Optional[int] = None
+    d_model: Optional[int] = None
+    n_head: Optional[int] = None
+    d_head: Optional[int] = None
+    d_inner: Optional[int] = None
+    ff_activation: Optional[str] = None
+    untie_r: Optional[bool] = None
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    attention_type: str = "bi"
+    same_length: bool = False
+    clamp_len: int = -1
+    memory_len: Optional[int] = None
+    memory_within_document: bool = False
+    initializer_range: float = 0.02
+    uniform_when_blind: bool = False
+    next_sentence_weight: float = 0.0
+
+    def architecture(self, vocab_size: int) -> XLNetConfig:
+        """Returns the architecture; the vocabulary is the tokenizer's unless a file or n_token gives it."""
+        names = {field.name for field in dataclasses.fields(XLNetConfig)}
+        changes = {name: value for name, value in self.as_dict().items() if name in names and value is not None}
+        if self.config_file:
+            return dataclasses.replace(XLNetConfig.from_json_file(self.config_file), **changes)
+        return XLNetConfig.preset(self.preset, **{"n_token": vocab_size, **changes})
+
+
+@dataclasses.dataclass
+class PretrainingConfig(cfg.TaskConfig):
+    """Settings of pretraining.
+
+    Attributes:
+        model: the network.
+        train_data: records to train on.
+        validation_data: records to evaluate on; no path, no evaluation.
+        seed: of initial weights, dropout and the order of the records.
+    """
+
+    model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
+    train_data: RecordsConfig = dataclasses.field(
+        default_factory=lambda: RecordsConfig(global_batch_size=16)
+    )
+    validation_data: RecordsConfig = dataclasses.field(default_factory=RecordsConfig)
+    seed: int = 0
+
+
+@exp_factory.register_config_factory(EXPERIMENT)
+def pretraining_experiment() -> cfg.ExperimentConfig:
+    """Returns the defaults: a small model on one device."""
+    return cfg.ExperimentConfig(
+        task=PretrainingConfig(),
+        trainer=TrainerConfig(),
+        runtime=RuntimeConfig(),
+        restrictions=["task.train_data.input_path != None"],
+    )
+
+
+@task_factory.register_task_cls(PretrainingConfig)
+class PretrainingTask(trainer_lib.Task):
+    """Predicts the targets of pretraining records, and if asked, whether B follows A.
+
+    Args:
+        params: the settings; validation_data.global_batch_size 0 is replaced by that of train_data.
+        logging_dir: unused, Model Garden's.
+        name: of the task.
+
+    Raises:
+        UserError: records, model and settings do not fit together.
+        FileNotFoundError: there are no records.
+    """
+
+    def __init__(self, params: PretrainingConfig, logging_dir: Optional[str] = None, name: Optional[str] = None):
+        super().__init__(params, logging_dir=logging_dir, name=name)
+        model = params.model
+        if not params.train_data.input_path:
+            raise UserError("no training records: give --train_data, a folder of pretraining records")
+        self.train_manifest = Manifest.load(params.train_data.input_path)
+        self.validation_manifest = None
+        if params.validation_data.input_path:
+            self.validation_manifest = Manifest.load(params.validation_data.input_path)
+            _check_alike(self.train_manifest, self.validation_manifest)
+        self.xlnet_config = model.architecture(self.train_manifest.tokenizer["vocab_size"])
+        self.train_manifest.check_model(vocab_size=self.xlnet_config.n_token)
+        self.memory_len = self.train_manifest.seq_len * 3 // 4 if model.memory_len is None else model.memory_len
+        self.n_layer = self.xlnet_config.n_layer
+        self.loss_weights = {"loss": 1.0}
+        if model.next_sentence_weight:
+            self.loss_weights["next_sentence_loss"] = model.next_sentence_weight
+
+    @property
+    def next_sentence(self) -> bool:
+        """Whether the model has a next-sentence head."""
+        return "next_sentence_loss" in self.loss_weights
+
+    def build_model(self) -> XLNetPretrainer:
+        model = self.task_config.model
+        encoder = XLNetEncoder(
+            self.xlnet_config,
+            dropout=model.dropout,
+            attention_dropout=model.attention_dropout,
+            attention_type=model.attention_type,
+            same_length=model.same_length,
+            clamp_len=model.clamp_len,
+            memory_len=self.memory_len,
+            reuse_len=self.train_manifest.reuse_len,
+            initializer_range=model.initializer_range,
+            uniform_when_blind=model.uniform_when_blind,
+        )
+        pretrainer = XLNetPretrainer(encoder, next_sentence=self.next_sentence)
+        pretrainer.build()
+        return pretrainer
+
+    def initialize(self, model: tf_keras.Model):
+        """Loads `init_checkpoint` into a new run's model.
+
+        Raises:
+            UserError: there is no checkpoint, or it is of another model.
+        """
+        path = self.task_config.init_checkpoint
+        if not path:
+            return
+        if tf.io.gfile.isdir(path):
+            path = tf.train.latest_checkpoint(path)
+        if not path or not tf.io.gfile.exists(f"{path}.index"):
+            raise UserError(f"init_checkpoint is {self.task_config.init_checkpoint}: no checkpoint was found there")
+        try:
+            checkpoint = tf.train.Checkpoint(model=model)
+            checkpoint.read(path).expect_partial().assert_existing_objects_matched()
+        except (AssertionError, ValueError) as error:
+            raise UserError(f"init_checkpoint {path} does not fit this model: {error}") from error
+
+    def build_inputs(self, params: RecordsConfig, input_context=None, start_step: int = 0) -> tf.data.Dataset:
+        training = params is self.task_config.train_data
+        context = input_context or tf.distribute.InputContext()
+        return pretraining_dataset(
+            self.train_manifest if training else self.validation_manifest,
+            params.global_batch_size,
+            num_hosts=context.num_input_pipelines,
+            host=context.input_pipeline_id,
+            rows_per_batch=context.get_per_replica_batch_size(params.global_batch_size),
+            start_step=start_step,
+            seed=self.task_config.seed,
+            repeat=training,
+        )
+
+    def validation_steps(self) -> int:
+        """Returns the steps that evaluate every record once."""
+        return num_eval_steps(self.validation_manifest, self.task_config.validation_data.global_batch_size)
+
+    def tokens_per_step(self) -> int:
+        return self.task_config.train_data.global_batch_size * self.train_manifest.seq_len
+
+    def build_memory(self, rows: int) -> Optional[Memory]:
+        if not self.memory_len:
+            return None
+        return Memory(
+            self.xlnet_config.n_layer,
+            rows,
+            self.memory_len,
+            self.xlnet_config.d_model,
+            tf.as_dtype(tf_keras.mixed_precision.global_policy().compute_dtype),
+        )
+
+    def read_memory(self, memory: Memory, features) -> dict[str, tf.Tensor]:
+        within_document = self.task_config.model.memory_within_document
+        return memory.read(features["stream_start"], features["document_offset"] if within_document else None)
+
+    def build_metrics(self, training: bool = True) -> list[Ratio]:
+        names = ["loss", "accuracy", "loss_forward", "loss_backward"]
+        if self.next_sentence:
+            names += ["next_sentence_loss", "next_sentence_accuracy"]
+        return [Ratio(name) for name in names] + [ExponentialRatio("perplexity")]
+
+    def counts(self, features) -> dict[str, tf.Tensor]:
+        counts = {"loss": _sum(features["target_positions"] >= 0)}
+        if self.next_sentence:
+            counts["next_sentence_loss"] = _sum(features["next_sentence"] >= 0)
+        return counts
+
+    def sums(self, features, outputs) -> trainer_lib.Sums:
+        losses, weights = target_losses(outputs), outputs["target_weights"]  # [B, P]
+        loss, count = tf.reduce_sum(losses), tf.reduce_sum(weights)
+        predictions = tf.argmax(outputs["logits"], axis=-1, output_type=tf.int32)
+        hits = weights * tf.cast(predictions == outputs["target_ids"], tf.float32)
+        forward = tf.cast(features["direction"] > 0, tf.float32)[:, None]
+        loss_forward, count_forward = tf.reduce_sum(losses * forward), tf.reduce_sum(weights * forward)
+        sums = {
+            "loss": (loss, count),
+            "perplexity": (loss, count),
+            "accuracy": (tf.reduce_sum(hits), count),
+            "loss_forward": (loss_forward, count_forward),
+            "loss_backward": (tf.reduce_sum(losses * (1 - forward)), tf.reduce_sum(weights * (1 - forward))),
+        }
+        if self.next_sentence:
+            sums |= _next_sentence_sums(features["next_sentence"], outputs["next_sentence_logits"])
+        return sums
+
+    def save_assets(self, model_dir: str):
+        """Writes beside the checkpoints what later tools need: architecture, tokenizer, manifest."""
+        with tf.io.gfile.GFile(f"{model_dir}/xlnet_config.json", "w") as file:
+            file.write(self.xlnet_config.to_json())
+        for source in (self.train_manifest.tokenizer_path, self.train_manifest.folder / FILE_NAME):
+            tf.io.gfile.copy(str(source), f"{model_dir}/{source.name}", overwrite=True)
+
+    def data_difference(self, model_dir: str) -> list[str]:
+        before, now = Manifest.load(model_dir), self.train_manifest
+        difference = settings_difference(before.settings(), now.settings())
+        if not difference and [s.sha256 for s in before.shards] != [s.sha256 for s in now.shards]:
+            difference = ["shards: other checksums"]
+        return [f"records' {line}" for line in difference]
+
+
+def pretrain(params: cfg.ExperimentConfig, model_dir: str) -> dict[str, float]:
+    """Pretrains, or goes on with the run in model_dir.
+
+    Args:
+        params: the settings; what depends on the records is filled in.
+        model_dir: folder of the run.
+
+    Returns:
+        The metrics of the last evaluation; empty without validation records.
+
+    Raises:
+        UserError: settings, records, devices or model_dir do not fit together.
+        FileNotFoundError: there are no records.
+    """
+    strategy = runtime.prepare(params.runtime, params.task.seed)
+    if not params.task.validation_data.global_batch_size:
+        params.task.validation_data.global_batch_size = params.task.train_data.global_batch_size
+    task = PretrainingTask(params.task)
+    params.task.model.memory_len = task.memory_len
+    return run_training(params, task, strategy, model_dir)
+
+
+def _next_sentence_sums(labels: tf.Tensor, logits: tf.Tensor) -> trainer_lib.Sums:
+    """Sums loss and hits over the rows that have a label (-1: none)."""
+    labels = tf.cast(labels, tf.int32)
+    weights = tf.cast(labels >= 0, tf.float32)  # [B]
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.maximum(labels, 0), logits) * weights
+    hits = weights * tf.cast(tf.argmax(logits, axis=-1, output_type=tf.int32) == labels, tf.float32)
+    count = tf.reduce_sum(weights)
+    return {
+        "next_sentence_loss": (tf.reduce_sum(losses), count),
+        "next_sentence_accuracy": (tf.reduce_sum(hits), count),
+    }
+
+
+def _sum(flags: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(tf.cast(flags, tf.float32))
+
+
+def _check_alike(train: Manifest, validation: Manifest):
+    """Raises UserError unless one model can read both."""
+    validation.check_tokenizer(train.tokenizer["sha256"])
+    for name in ("seq_len", "reuse_len"):
+        found, expected = getattr(validation, name), getattr(train, name)
+        if found != expected:
+            raise UserError(
+                f"{name} is {found} in {validation.folder}, but {expected} in {train.folder}: build the validation "
+                "records with the training records' settings"
+            )

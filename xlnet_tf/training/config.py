@@ -1,0 +1,56 @@
+"""Settings that all trainings share: Model Garden's, with what it lacks."""
+
+import dataclasses
+from typing import Any, Mapping
+
+from official.core import config_definitions as cfg
+
+from xlnet_tf.training.optimizer import OptimizerConfig
+
+
+@dataclasses.dataclass
+class TrainerConfig(cfg.TrainerConfig):
+    """Model Garden's trainer settings, with our optimizer and gradient accumulation.
+
+    Attributes:
+        optimizer_config: optimizer and schedule.
+        accumulation_steps: parts into which each replica splits its rows of a batch; memory for activations
+            shrinks by it, numbers stay the same.
+    """
+
+    optimizer_config: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
+    accumulation_steps: int = 1
+    train_steps: int = 10000
+    steps_per_loop: int = 10
+    summary_interval: int = 10
+    checkpoint_interval: int = 1000
+    validation_interval: int = 1000
+    max_to_keep: int = 3
+
+
+@dataclasses.dataclass
+class RuntimeConfig(cfg.RuntimeConfig):
+    """Model Garden's runtime settings.
+
+    Attributes:
+        distribution_strategy: off, one_device, mirrored, multi_worker_mirrored or tpu.
+        num_gpus: GPUs to use; -1 for all that are visible.
+        virtual_devices: if above 0, logical devices to split the CPU into, to try `mirrored` without GPUs.
+        mixed_precision_dtype: float32 or bfloat16, the type of activations; weights stay float32.
+    """
+
+    distribution_strategy: str = "one_device"
+    num_gpus: int = -1
+    virtual_devices: int = 0
+    mixed_precision_dtype: str = "float32"
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Flattens nested settings: {"a": {"b": 1}} -> {"a.b": 1}; tuples become the lists that yaml keeps."""
+    flat = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = list(value) if isinstance(value, tuple) else value
+    return flat

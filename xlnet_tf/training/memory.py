@@ -1,0 +1,105 @@
+"""The memory of earlier segments, kept on the devices between steps: one row of it for each row of the batch."""
+
+from typing import Optional
+
+import tensorflow as tf
+
+from xlnet_tf.errors import UserError
+
+
+class Memory(tf.__internal__.tracking.Trackable):
+    """Variables that hold, per replica, what its rows remember.
+
+    A checkpoint holds the rows in the order of the global batch, so that another number of replicas can go
+    on from it. Create it under the strategy's scope.
+
+    Args:
+        n_layer: L.
+        rows: B, rows of one replica.
+        memory_len: M, tokens remembered.
+        d_model: D.
+        dtype: type of the content, the one in which the model computes.
+    """
+
+    def __init__(self, n_layer: int, rows: int, memory_len: int, d_model: int, dtype: tf.DType = tf.float32):
+        self._strategy = tf.distribute.get_strategy()
+        self._rows = rows
+        self._content = _per_replica_variable([n_layer, rows, memory_len, d_model], dtype, "memory")
+        self._mask = _per_replica_variable([rows, memory_len], tf.bool, "memory_mask")
+
+    def read(self, stream_start: tf.Tensor, document_offset: Optional[tf.Tensor] = None) -> dict[str, tf.Tensor]:
+        """Returns the model's memory inputs; in replica context.
+
+        Args:
+            stream_start: [B] bool, rows that begin something new: all their memory is hidden.
+            document_offset: [B] integers, tokens of the current document before this segment; memory from
+                before them is hidden. None: memory reaches back over the ends of documents.
+
+        Returns:
+            memory [L, B, M, D] and memory_mask [B, M] bool.
+        """
+        mask = self._mask & ~stream_start[:, None]
+        if document_offset is not None:
+            memory_len = mask.shape[1]
+            age = tf.range(memory_len, 0, -1)  # [M]: the oldest slot lies M tokens back, the newest 1
+            mask &= age[None, :] <= tf.cast(document_offset, tf.int32)[:, None]
+        return {"memory": self._content.read_value(), "memory_mask": mask}
+
+    def write(self, content: tf.Tensor, mask: tf.Tensor):
+        """Stores what the model returned as next memory ([L, B, M, D] and [B, M]); in replica context."""
+        self._content.assign(tf.cast(content, self._content.dtype))
+        self._mask.assign(mask)
+
+    def reset(self):
+        """Forgets everything; in cross-replica context."""
+
+        @tf.function
+        def run():
+            self._strategy.run(lambda: self._mask.assign(tf.zeros_like(self._mask)))
+
+        run()
+
+    def _serialize_to_tensors(self) -> dict[str, tf.Tensor]:
+        """Gathers the rows of all replicas, for a checkpoint."""
+
+        @tf.function
+        def read():
+            return self._strategy.run(lambda: (self._content.read_value(), self._mask.read_value()))
+
+        content, mask = read()
+        return {"content": self._strategy.gather(content, axis=1), "mask": self._strategy.gather(mask, axis=0)}
+
+    def _restore_from_tensors(self, restored_tensors: dict[str, tf.Tensor]):
+        """Gives each replica its rows of a checkpoint."""
+        content, mask = restored_tensors["content"], restored_tensors["mask"]
+        layers, _, memory_len, d_model = self._content.shape
+        expected = [layers, self._rows * self._strategy.num_replicas_in_sync, memory_len, d_model]
+        if content.shape != expected:
+            raise UserError(
+                f"the checkpoint's memory has shape {content.shape.as_list()} (layers, rows of the batch, "
+                f"memory_len, d_model), this run expects {expected}: resume with the batch size and memory_len "
+                "of the run, or start a new model_dir"
+            )
+
+        def rows_of(tensor, axis):
+            return self._strategy.experimental_distribute_values_from_function(
+                lambda context: tf.split(tensor, self._strategy.num_replicas_in_sync, axis)[
+                    context.replica_id_in_sync_group
+                ]
+            )
+
+        @tf.function
+        def assign(replica_content, replica_mask):
+            self._strategy.run(self.write, args=(replica_content, replica_mask))
+
+        assign(rows_of(content, 1), rows_of(mask, 0))
+
+
+def _per_replica_variable(shape, dtype, name) -> tf.Variable:
+    return tf.Variable(
+        tf.zeros(shape, dtype),
+        trainable=False,
+        name=name,
+        synchronization=tf.VariableSynchronization.ON_READ,
+        aggregation=tf.VariableAggregation.NONE,
+    )

@@ -1,0 +1,90 @@
+"""What a person sees of a run: one progress bar, and a file of losses for plots."""
+
+import json
+from typing import Mapping
+
+import orbit
+import tensorflow as tf
+import tqdm
+
+HISTORY = "history.jsonl"
+
+
+class Progress:
+    """Moves a bar over the steps and writes `history.jsonl`, one line per report.
+
+    Args:
+        model_dir: folder of the history.
+        global_step: the trainer's step; lines of later steps, from before a resume, are dropped.
+        train_steps: length of the bar.
+        write: whether this process writes the history and shows the bar (the chief's alone should).
+    """
+
+    def __init__(self, model_dir: str, global_step: tf.Variable, train_steps: int, write: bool = True):
+        self._path = f"{model_dir}/{HISTORY}"
+        self._step = global_step
+        self._write = write
+        step = int(global_step.numpy())
+        if write:
+            self._drop_after(step)
+        self._bar = tqdm.tqdm(
+            total=train_steps, initial=step, desc="train", unit="step", dynamic_ncols=True, disable=not write
+        )
+        self._shown: dict[str, str] = {}
+
+    def train(self, logs: Mapping[str, tf.Tensor]):
+        """Reports the means since the last report."""
+        values = self._record("train", logs)
+        self._show(
+            loss=f"{values['training_loss']:.3f}",
+            lr=f"{values['learning_rate']:.1e}",
+            tokens=f"{values['tokens_per_second']:,.0f}/s",
+        )
+
+    def evaluation(self, logs: Mapping[str, tf.Tensor]):
+        """Reports an evaluation of the whole validation set."""
+        values = self._record("dev", logs)
+        if "loss" in values:
+            self._show(dev=f"{values['loss']:.3f}")
+
+    def evaluation_bar(self, steps: int) -> tqdm.tqdm:
+        """Returns a bar for the steps of one evaluation, to be closed at its end."""
+        return tqdm.tqdm(
+            total=steps, desc="dev", unit="step", leave=False, dynamic_ncols=True, disable=not self._write
+        )
+
+    def close(self):
+        """Ends the bar."""
+        self._bar.close()
+
+    def _show(self, **values: str):
+        self._shown |= values
+        self._bar.set_postfix(self._shown, refresh=False)
+        self._bar.n = int(self._step.numpy())
+        self._bar.refresh()
+
+    def _record(self, kind: str, logs) -> dict[str, float]:
+        values = {name: float(orbit.utils.get_value(value)) for name, value in logs.items()}
+        if self._write:
+            line = {"step": int(self._step.numpy()), "kind": kind} | values
+            with tf.io.gfile.GFile(self._path, "a") as file:
+                file.write(json.dumps(line) + "\n")
+        return values
+
+    def _drop_after(self, step: int):
+        """Keeps what a resumed run will not report again: training up to `step`, evaluations before it."""
+        if not tf.io.gfile.exists(self._path):
+            return
+        kept = [line for line in read_history(self._path) if line["step"] < step + (line["kind"] == "train")]
+        with tf.io.gfile.GFile(self._path, "w") as file:
+            file.write("".join(json.dumps(line) + "\n" for line in kept))
+
+
+def read_history(path: str) -> list[dict]:
+    """Reads a `history.jsonl`: dicts with step, kind ("train" or "dev") and metrics by name.
+
+    A line that a killed run left unfinished at the end is skipped.
+    """
+    with tf.io.gfile.GFile(path) as file:
+        lines = file.read().split("\n")
+    return [json.loads(line) for line in lines[:-1]]

@@ -1,0 +1,134 @@
+"""Runs a training from its settings to its last evaluation, or on from where it stopped.
+
+A run lives in its model_dir: params.yaml (all settings), what the task needs to be used later, checkpoints,
+history.jsonl and TensorBoard summaries. Started again with the same model_dir it goes on from the newest
+checkpoint. Then everything that decides about the numbers must be as it was (`FIXED`); the machine may change:
+number and kind of devices, micro-batches, intervals, validation records. With dropout, another number of
+replicas or micro-batches draws other masks; all else stays the same.
+"""
+
+import contextlib
+import os
+
+import tensorflow as tf
+from official.core import train_lib, train_utils
+from official.modeling.hyperparams import params_dict
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.training.config import flatten
+from xlnet_tf.training.optimizer import build_optimizer
+from xlnet_tf.training.progress import Progress
+from xlnet_tf.training.trainer import Task, Trainer
+
+FIXED = ("task", "trainer.train_steps", "trainer.optimizer_config", "runtime.mixed_precision_dtype")
+FREE = ("task.validation_data", "task.train_data.input_path", "task.init_checkpoint")  # the task checks its data
+
+
+def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir: str) -> dict[str, float]:
+    """Trains to `params.trainer.train_steps`, evaluating at the start, at intervals and at the end.
+
+    Args:
+        params: the experiment's settings, complete and valid.
+        task: built from params.task.
+        strategy: from `runtime.prepare`.
+        model_dir: folder of the run.
+
+    Returns:
+        The metrics of the last evaluation; empty without validation data.
+
+    Raises:
+        UserError: model_dir holds another run, or sizes do not divide.
+    """
+    _check_sizes(params, strategy)
+    params.trainer.summary_interval = params.trainer.steps_per_loop  # summaries are written with the reports
+    check_resumable(params, task, model_dir)
+    chief = strategy.extended.should_checkpoint
+    if chief:
+        train_utils.serialize_config(params, model_dir)
+        task.save_assets(model_dir)
+
+    evaluate = bool(params.task.validation_data.input_path)
+    with strategy.scope():
+        trainer = Trainer(
+            params,
+            task,
+            task.build_model(),
+            build_optimizer(params.trainer.optimizer_config, params.trainer.train_steps, task.n_layer),
+            evaluate=evaluate,
+            checkpoint_exporter=train_utils.maybe_create_best_ckpt_exporter(params, model_dir),
+        )
+    # Orbit prints each message besides logging it, which would tear the progress bar.
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        return _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, chief)
+
+
+def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, chief) -> dict[str, float]:
+    # The reports come through these two once the runner has restored the step they start from.
+    report: dict[str, Progress] = {}
+    runner = train_lib.OrbitExperimentRunner(
+        strategy,
+        task,
+        "train_and_eval" if evaluate else "train",
+        params,
+        model_dir,
+        trainer=trainer,
+        train_actions=[lambda logs: report["progress"].train(logs)],
+        eval_actions=[lambda logs: report["progress"].evaluation(logs)],
+    )
+    train_steps, interval = params.trainer.train_steps, params.trainer.validation_interval
+    progress = report["progress"] = Progress(model_dir, trainer.global_step, train_steps, write=chief)
+
+    def evaluation() -> dict[str, float]:
+        if not evaluate:
+            return {}
+        steps = task.validation_steps()
+        with progress.evaluation_bar(steps) as bar:
+            trainer.on_eval_step = bar.update
+            logs = runner.controller.evaluate(steps)
+        return {name: float(value) for name, value in logs.items()}
+
+    with contextlib.closing(progress), strategy.scope():
+        metrics = evaluation()
+        step = int(trainer.global_step.numpy())
+        while step < train_steps:
+            # The next multiple of the interval, wherever a resumed run begins.
+            step = min(train_steps, (step // interval + 1) * interval)
+            runner.controller.train(step, checkpoint_at_completion=step == train_steps)
+            metrics = evaluation()
+    return metrics
+
+
+def _check_sizes(params, strategy: tf.distribute.Strategy):
+    """Raises UserError unless the batches split evenly over replicas and micro-batches."""
+    replicas, parts = strategy.num_replicas_in_sync, params.trainer.accumulation_steps
+    batch_size = params.task.train_data.global_batch_size
+    if parts < 1 or batch_size < 1 or batch_size % (replicas * parts):
+        raise UserError(
+            f"batch_size is {batch_size} with {replicas} replicas and accumulation_steps {parts}: expected a "
+            f"multiple of {replicas * max(parts, 1)}"
+        )
+    if params.task.validation_data.input_path and params.task.validation_data.global_batch_size % replicas:
+        raise UserError(
+            f"dev_batch_size is {params.task.validation_data.global_batch_size} with {replicas} replicas: "
+            f"expected a multiple of {replicas}"
+        )
+
+
+def check_resumable(params, task: Task, model_dir: str):
+    """Raises UserError if model_dir holds checkpoints of a run with other numbers (see FIXED)."""
+    path = f"{model_dir}/params.yaml"
+    if not tf.train.latest_checkpoint(model_dir) or not tf.io.gfile.exists(path):
+        return
+    before, now = flatten(params_dict.read_yaml_to_params_dict(path).as_dict()), flatten(params.as_dict())
+    different = [
+        f"  {name}: {before.get(name)} there, {now.get(name)} now"
+        for name in sorted({*before, *now})
+        if name.startswith(FIXED) and not name.startswith(FREE) and before.get(name) != now.get(name)
+    ]
+    different += [f"  {line}" for line in task.data_difference(model_dir)]
+    if different:
+        raise UserError(
+            f"{model_dir} holds a run with other settings:\n" + "\n".join(different) + "\nGo on with the "
+            f"settings of that run, or start a new one with another --model_dir (--init_checkpoint={model_dir} "
+            "begins with its weights)."
+        )

@@ -1,0 +1,305 @@
+"""Model Garden's Trainer with memory, gradient accumulation, global means and exact resume.
+
+One step, on each replica:
+  1. count what the losses are divided by, sum the counts over all replicas;
+  2. for each micro-batch: gradient of (summed losses / global counts), added up;
+  3. sum the gradients over all replicas, clip by their one norm, update.
+So the numbers do not depend on how the batch is split over replicas and micro-batches. Collectives stay out of
+the loop over micro-batches, where tf.distribute forbids them.
+"""
+
+import abc
+import time
+from typing import Callable, Mapping, Optional
+
+import tensorflow as tf
+import tf_keras
+from official.core import base_task, base_trainer
+
+from xlnet_tf.training.memory import Memory
+
+Features = Mapping[str, tf.Tensor]
+Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]  # name -> numerator and denominator, both float32 scalars
+
+
+class Task(base_task.Task):
+    """A task for our Trainer. It is written for one replica and part of its rows, and returns only sums.
+
+    Attributes:
+        loss_weights: name of a loss -> its weight in the objective. Each is the sum of `sums(...)[name]`
+            divided by the sum of `counts(...)[name]`, both over the global batch.
+        n_layer: layers of the model, for learning rates per layer.
+    """
+
+    loss_weights: Mapping[str, float]
+    n_layer: int
+
+    @abc.abstractmethod
+    def build_inputs(self, params, input_context=None, start_step: int = 0) -> tf.data.Dataset:
+        """Returns one host's batches of one replica each, in the order of the replicas.
+
+        Args:
+            params: task.train_data or task.validation_data.
+            input_context: the tf.distribute.InputContext of the host.
+            start_step: steps that were taken before; the data goes on where they ended.
+        """
+
+    @abc.abstractmethod
+    def counts(self, features: Features) -> dict[str, tf.Tensor]:
+        """Returns by how much each loss is divided: name -> scalar, float32."""
+
+    @abc.abstractmethod
+    def sums(self, features: Features, outputs: Features) -> Sums:
+        """Returns the losses and metrics of the model's outputs, each as numerator and denominator.
+
+        There is one for each loss and for each metric of `build_metrics`.
+        """
+
+    @abc.abstractmethod
+    def validation_steps(self) -> int:
+        """Returns the steps that evaluate the whole of task.validation_data once."""
+
+    def build_memory(self, rows: int) -> Optional[Memory]:
+        """Returns the memory for so many rows of a replica; None for a task without."""
+        return None
+
+    def read_memory(self, memory: Memory, features: Features) -> dict[str, tf.Tensor]:
+        """Returns the model's memory inputs for this step."""
+        return memory.read(features["stream_start"])
+
+    @abc.abstractmethod
+    def tokens_per_step(self) -> int:
+        """Returns how many tokens one training step reads, for the throughput."""
+
+    def save_assets(self, model_dir: str):
+        """Writes into the run's folder what its checkpoints need to be used later."""
+
+    def data_difference(self, model_dir: str) -> list[str]:
+        """Returns in what the training data differs from that of the run in model_dir, one line each."""
+        return []
+
+
+class Trainer(base_trainer.Trainer):
+    """Trains and evaluates a `Task`. Create it under the strategy's scope.
+
+    Args:
+        config: the experiment; its trainer is a `training.config.TrainerConfig`.
+        task: what to train.
+        model: built, with all its variables.
+        optimizer: not built.
+        train: whether it will train.
+        evaluate: whether it will evaluate.
+        checkpoint_exporter: Model Garden's exporter of the best checkpoint, or None.
+    """
+
+    def __init__(
+        self,
+        config,
+        task: Task,
+        model: tf_keras.Model,
+        optimizer: tf_keras.optimizers.Optimizer,
+        train: bool = True,
+        evaluate: bool = True,
+        checkpoint_exporter=None,
+    ):
+        super().__init__(
+            config,
+            task,
+            model,
+            optimizer,
+            train,
+            evaluate,
+            train_dataset=_Lazy(self._train_dataset_from_here),
+            validation_dataset=_Lazy(
+                lambda: self.distribute_dataset(task.build_inputs, config.task.validation_data)
+            ),
+            checkpoint_exporter=checkpoint_exporter,
+        )
+        # All state exists before a checkpoint is restored, so that none of it is restored late or not at all.
+        optimizer.build(model.trainable_variables)
+        self._memory = self._build_memory(config.task.train_data) if train else None
+        self._eval_memory = self._build_memory(config.task.validation_data) if evaluate else None
+        self._gradient_norm = tf_keras.metrics.Mean("gradient_norm", dtype=tf.float32)
+        state = {} if self._memory is None else {"memory": self._memory}
+        self._checkpoint = tf.train.Checkpoint(
+            global_step=self.global_step, model=model, optimizer=optimizer, **state
+        )
+        self.on_eval_step: Callable[[], None] = lambda: None
+
+    def _build_memory(self, data) -> Optional[Memory]:
+        return self.task.build_memory(data.global_batch_size // self.strategy.num_replicas_in_sync)
+
+    def _train_dataset_from_here(self):
+        return self.distribute_dataset(
+            self.task.build_inputs, self.config.task.train_data, start_step=int(self.global_step.numpy())
+        )
+
+    def train_loop_begin(self):
+        self._loop_start = time.perf_counter(), int(self.global_step.numpy())
+
+    def train_step(self, iterator):
+        self.strategy.run(
+            self._replica_step, args=(self.next_train_inputs(iterator),), options=self._runtime_options
+        )
+
+    def _replica_step(self, features: Features):
+        replica = tf.distribute.get_replica_context()
+        if self._memory is not None:
+            features = {**features, **self.task.read_memory(self._memory, features)}
+        counts = replica.all_reduce(tf.distribute.ReduceOp.SUM, self.task.counts(features))
+        gradients, loss, sums, next_memory = self._accumulated_gradients(features, counts)
+        gradients = replica.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
+        self.optimizer.apply_gradients(
+            zip(gradients, self.model.trainable_variables), skip_gradients_aggregation=True
+        )
+        if self._memory is not None:
+            self._memory.write(*next_memory)
+        # Each replica holds its part of the loss; the metric is the mean over the replicas.
+        self._train_loss.update_state(loss * replica.num_replicas_in_sync)
+        self._gradient_norm.update_state(tf.linalg.global_norm(gradients))
+        self._update(self.train_metrics, sums)
+        self.global_step.assign_add(1)
+
+    def _accumulated_gradients(self, features: Features, counts):
+        """Adds up gradients, loss and sums over the micro-batches; joins their memories.
+
+        Returns:
+            gradients, loss (this replica's part of it), sums, next memory: () or ([L, B, M, D], [B, M]).
+        """
+        micro_step = self._micro_step
+        if self.config.runtime.enable_xla and not _is_tpu(self.strategy):
+            micro_step = tf.function(micro_step, jit_compile=True)
+        parts = self.config.trainer.accumulation_steps
+        first_seed = tf.distribute.get_replica_context().replica_id_in_sync_group * parts
+        if parts == 1:
+            return micro_step(features, counts, self._dropout_seed(first_seed))
+
+        features = {name: _split(value, parts, _rows_axis(name)) for name, value in features.items()}
+        zeros = [tf.zeros(v.shape, v.dtype) for v in self.model.trainable_variables], tf.zeros([]), {
+            metric.name: (tf.zeros([]), tf.zeros([])) for metric in self.train_metrics
+        }
+        memories = tuple(
+            tf.TensorArray(features[name].dtype, parts, element_shape=features[name].shape[1:])
+            for name in ("memory", "memory_mask")
+            if name in features
+        )
+
+        def body(part, totals, memories):
+            micro_features = {name: value[part] for name, value in features.items()}
+            *results, next_memory = micro_step(micro_features, counts, self._dropout_seed(first_seed + part))
+            totals = tf.nest.map_structure(tf.add, totals, tuple(results))
+            memories = tuple(array.write(part, value) for array, value in zip(memories, next_memory))
+            return part + 1, totals, memories
+
+        _, totals, memories = tf.while_loop(
+            lambda part, *_: part < parts, body, (0, zeros, memories), maximum_iterations=parts
+        )
+        next_memory = tuple(
+            _join(array.stack(), _rows_axis(name)) for array, name in zip(memories, ("memory", "memory_mask"))
+        )
+        return *totals, next_memory
+
+    def _micro_step(self, features: Features, counts, dropout_seed):
+        """Returns gradients, loss, sums and next memory of part of a replica's rows."""
+        with tf.GradientTape() as tape:
+            outputs = self.model({**features, "dropout_seed": dropout_seed}, training=True)
+            sums = self.task.sums(features, outputs)
+            loss = tf.add_n(
+                [
+                    weight * tf.math.divide_no_nan(sums[name][0], counts[name])
+                    for name, weight in self.task.loss_weights.items()
+                ]
+            )
+        variables = self.model.trainable_variables
+        gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        gradients = [tf.convert_to_tensor(gradient) for gradient in gradients]
+        sums = {metric.name: sums[metric.name] for metric in self.train_metrics}
+        return gradients, loss, sums, _next_memory(outputs) if self._memory is not None else ()
+
+    def _dropout_seed(self, micro_batch) -> tf.Tensor:
+        """Returns the seed [2] of a micro-batch, counted over all replicas, in the current step."""
+        seed = tf.constant([self.config.task.seed, 0])
+        for part in (tf.cast(self.global_step, tf.int32), micro_batch, 0):
+            seed = tf.random.experimental.stateless_fold_in(seed, part)
+        return seed
+
+    def train_loop_end(self):
+        start_time, start_step = self._loop_start
+        steps = int(self.global_step.numpy()) - start_step
+        logs = super().train_loop_end()
+        logs["gradient_norm"] = self._gradient_norm.result()
+        self._gradient_norm.reset_states()
+        # Reading the results waited for the devices, so the time is that of all steps.
+        seconds = time.perf_counter() - start_time
+        logs["tokens_per_second"] = tf.constant(steps * self.task.tokens_per_step() / seconds)
+        return logs
+
+    def eval_begin(self):
+        super().eval_begin()
+        if self._eval_memory is not None:
+            self._eval_memory.reset()
+
+    def eval_step(self, iterator):
+        def replica_step(features):
+            if self._eval_memory is not None:
+                features = {**features, **self.task.read_memory(self._eval_memory, features)}
+            outputs = self.model(features, training=False)
+            if self._eval_memory is not None:
+                self._eval_memory.write(*_next_memory(outputs))
+            self._update(self.validation_metrics, self.task.sums(features, outputs))
+
+        inputs, _ = self.next_eval_inputs(iterator)
+        self.strategy.run(replica_step, args=(inputs,))
+
+    def eval_reduce(self, state=None, step_outputs=None):
+        self.on_eval_step()
+
+    def eval_end(self, aggregated_logs=None):
+        """Returns the metrics that something was counted for."""
+        logs = super().eval_end(aggregated_logs)
+        empty = {m.name for m in self.validation_metrics if not m.denominator.numpy()}
+        return {name: value for name, value in logs.items() if name not in empty}
+
+    @staticmethod
+    def _update(metrics, sums: Sums):
+        for metric in metrics:
+            metric.update_state(*sums[metric.name])
+
+
+class _Lazy:
+    """A dataset that is built when its iterator is asked for: after a checkpoint was restored."""
+
+    def __init__(self, build: Callable[[], tf.data.Dataset]):
+        self._build = build
+
+    def __iter__(self):
+        return iter(self._build())
+
+
+def _next_memory(outputs: Features) -> tuple[tf.Tensor, tf.Tensor]:
+    return outputs["next_memory"], outputs["next_memory_mask"]
+
+
+def _rows_axis(name: str) -> int:
+    """Returns the axis of the rows: memory [L, B, M, D] has the layers before them."""
+    return 1 if name == "memory" else 0
+
+
+def _split(value: tf.Tensor, parts: int, axis: int) -> tf.Tensor:
+    """Cuts an axis into equal parts and puts the parts first: [..., B, ...] -> [parts, ..., B / parts, ...]."""
+    shape = value.shape.as_list()
+    value = tf.reshape(value, shape[:axis] + [parts, shape[axis] // parts] + shape[axis + 1 :])
+    axes = list(range(len(value.shape)))
+    return tf.transpose(value, [axis] + axes[:axis] + axes[axis + 1 :]) if axis else value
+
+
+def _join(value: tf.Tensor, axis: int) -> tf.Tensor:
+    """Undoes `_split`."""
+    axes = list(range(len(value.shape)))
+    value = tf.transpose(value, axes[1 : axis + 1] + [0] + axes[axis + 1 :]) if axis else value
+    shape = value.shape.as_list()
+    return tf.reshape(value, shape[:axis] + [shape[axis] * shape[axis + 1]] + shape[axis + 2 :])
+
+
+def _is_tpu(strategy: tf.distribute.Strategy) -> bool:
+    return isinstance(strategy, tf.distribute.TPUStrategy)
