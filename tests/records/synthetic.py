@@ -60,7 +60,7 @@ def make_set(folder, segments, stream_segments=4, spec=SPEC) -> Manifest:
         tokenizer={"file": "spiece.model", "sha256": "ab", "vocab_size": spec.vocab_size, "special_ids": {}},
         cleaning={},
         use_eod=True,
-        sentence_split=False,
+        sentence_split="",
         seq_len=spec.seq_len,
         reuse_len=spec.reuse_len,
         num_predict=spec.num_predict,

@@ -1,5 +1,8 @@
 """The reader against a plain-Python simulation of rows made of streams."""
 
+import functools
+import operator
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -42,7 +45,9 @@ def simulated_rows(manifest, batch_size, steps, seed):
     while min(map(len, rows)) < steps:
         streams = passes[epoch % len(passes)]
         n = len(streams)
-        order = shuffled(tf.range(n, dtype=tf.int64), tf.constant(n, tf.int64), seed, tf.constant(epoch, tf.int64))
+        order = shuffled(
+            tf.range(n, dtype=tf.int64), tf.constant(n, tf.int64), seed, tf.constant(epoch, tf.int64)
+        )
         for position, index in enumerate(order.numpy()):
             rows[position % batch_size] += streams[index]
         epoch += 1
@@ -58,9 +63,21 @@ def read_steps(manifest, batch_size, steps, **options):
     return numbers.reshape(-1, rows), batches
 
 
-@pytest.mark.parametrize("batch_size,num_hosts,rows_per_batch", [
-    (1, 1, 1), (2, 1, 2), (2, 2, 1), (3, 1, 1), (4, 2, 2), (4, 1, 2), (6, 2, 3), (6, 3, 1), (8, 4, 2), (8, 1, 8),
-])
+@pytest.mark.parametrize(
+    "batch_size,num_hosts,rows_per_batch",
+    [
+        (1, 1, 1),
+        (2, 1, 2),
+        (2, 2, 1),
+        (3, 1, 1),
+        (4, 2, 2),
+        (4, 1, 2),
+        (6, 2, 3),
+        (6, 3, 1),
+        (8, 4, 2),
+        (8, 1, 8),
+    ],
+)
 def test_rows_are_streams_in_order(records, batch_size, num_hosts, rows_per_batch):
     steps = 70 // batch_size + 20  # several epochs, both passes
     expected = simulated_rows(records, batch_size, steps, seed=5)
@@ -91,7 +108,7 @@ def test_an_epoch_is_every_record_of_its_pass_once(records):
         size = sum(shard.records for shard in records.shards if shard.pass_index == epoch % 2)
         start = [0, 36, 74, 110][epoch]
         numbers, _ = read_steps(records, 1, size, start_step=start)
-        expected = sum(streams_of_passes(records)[epoch % 2], [])
+        expected = functools.reduce(operator.iadd, streams_of_passes(records)[epoch % 2], [])
         assert sorted(numbers[:, 0]) == sorted(expected), epoch
     first, again, third = (read_steps(records, 1, 36, start_step=s)[0].ravel() for s in (0, 74, 148))
     assert sorted(first) == sorted(again) == sorted(third)
@@ -107,13 +124,15 @@ def test_seed_sets_the_order(records):
 @pytest.mark.parametrize("batch_size,num_hosts,rows_per_batch", [(1, 1, 1), (4, 2, 1), (7, 1, 7), (64, 4, 8)])
 def test_evaluation_reads_every_record_once(records, batch_size, num_hosts, rows_per_batch):
     steps = num_eval_steps(records, batch_size)
-    numbers, filler, starts, ends = [], [], [], set()
+    numbers, _filler, _starts, ends = [], [], [], set()
     for host in range(num_hosts):
-        options = dict(num_hosts=num_hosts, host=host, rows_per_batch=rows_per_batch, repeat=False)
+        options = {"num_hosts": num_hosts, "host": host, "rows_per_batch": rows_per_batch, "repeat": False}
         got, batches = read_steps(records, batch_size, 10**6, **options)
         ends.add(len(got))
         rows = batch_size // num_hosts
-        empty = np.concatenate([(b["target_positions"] == -1).numpy().all(axis=1) for b in batches]).reshape(-1, rows)
+        empty = np.concatenate([(b["target_positions"] == -1).numpy().all(axis=1) for b in batches]).reshape(
+            -1, rows
+        )
         labels = np.concatenate([b["next_sentence"] for b in batches]).reshape(-1, rows)
         np.testing.assert_array_equal(labels == -1, empty)
         start = np.concatenate([b["stream_start"] for b in batches]).reshape(-1, rows)
@@ -125,7 +144,7 @@ def test_evaluation_reads_every_record_once(records, batch_size, num_hosts, rows
         late, _ = read_steps(records, batch_size, 10**6, start_step=1, **options)
         np.testing.assert_array_equal(late, got[1:])
     assert ends == {steps}
-    assert sorted(numbers) == list(range(sum(map(sum, sum(SEGMENTS, [])))))
+    assert sorted(numbers) == list(range(sum(map(sum, functools.reduce(operator.iadd, SEGMENTS, [])))))
 
 
 def test_features(records):
@@ -151,7 +170,13 @@ def test_features(records):
         number = row["input_word_ids"][0]
         for ours, theirs in [("input_word_ids", "input_ids"), ("input_type_ids", "segment_ids")] + [
             (name, name)
-            for name in ("permutation_rank", "target_positions", "direction", "next_sentence", "document_offset")
+            for name in (
+                "permutation_rank",
+                "target_positions",
+                "direction",
+                "next_sentence",
+                "document_offset",
+            )
         ]:
             np.testing.assert_array_equal(row[ours], columns[theirs][number])
         assert row["stream_start"] == (columns["segment"][number] == 0)
@@ -164,15 +189,20 @@ def test_bytes_per_example_at_the_papers_sizes(tmp_path):
 
 
 def test_too_few_streams(records):
-    with pytest.raises(UserError, match="pass 0 .* has 13 streams, too few for a batch of 14 .*batch_size.*--stream"):
+    with pytest.raises(
+        UserError, match="pass 0 .* has 13 streams, too few for a batch of 14 .*batch_size.*--stream"
+    ):
         pretraining_dataset(records, 14)
 
 
-@pytest.mark.parametrize("options,message", [
-    (dict(num_hosts=3), "batch_size is 4, expected a positive multiple of the 3 hosts"),
-    (dict(num_hosts=2, host=2), "host is 2, expected 0 to 1"),
-    (dict(rows_per_batch=3), "rows_per_batch is 3, expected a divisor of the host's 4 rows"),
-])
+@pytest.mark.parametrize(
+    "options,message",
+    [
+        ({"num_hosts": 3}, "batch_size is 4, expected a positive multiple of the 3 hosts"),
+        ({"num_hosts": 2, "host": 2}, "host is 2, expected 0 to 1"),
+        ({"rows_per_batch": 3}, "rows_per_batch is 3, expected a divisor of the host's 4 rows"),
+    ],
+)
 def test_sizes_that_do_not_divide(records, options, message):
     with pytest.raises(UserError, match=message):
         pretraining_dataset(records, 4, **options)
@@ -184,7 +214,9 @@ def test_bad_shards(tmp_path):
     good = path.read_bytes()
     size = framed_bytes(SPEC)
     path.write_bytes(good[: 5 * size])
-    with pytest.raises(UserError, match=rf"slice00001.tfrecord has {5 * size} bytes, expected {18 * size} by"):
+    with pytest.raises(
+        UserError, match=rf"slice00001.tfrecord has {5 * size} bytes, expected {18 * size} by"
+    ):
         pretraining_dataset(manifest, 2)
     path.unlink()
     with pytest.raises(FileNotFoundError, match="slice00001.tfrecord is missing: run the builder again"):
@@ -197,7 +229,9 @@ def test_bad_shards(tmp_path):
     with pytest.raises(UserError, match="slice00001.tfrecord has sha256 .* expected"):
         manifest.check_files(checksums=True)
     path.write_bytes(manifest.path(manifest.shards[0]).read_bytes())  # the same size, other streams
-    with pytest.raises(tf.errors.InvalidArgumentError, match="not the records that the manifest lists.*slice00001"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="not the records that the manifest lists.*slice00001"
+    ):
         read_steps(manifest, 2, 40)
 
 

@@ -3,7 +3,13 @@ import pytest
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.records.shards import ShardWriter, file_sha256, framed_bytes, read_shard, write_atomically
+from xlnet_tf.records.shards import (
+    ShardWriter,
+    file_sha256,
+    framed_bytes,
+    read_shard,
+    write_atomically,
+)
 from xlnet_tf.records.spec import RecordSpec, stream_id
 
 
@@ -98,10 +104,9 @@ def test_damage_is_found_with_file_and_record(tmp_path):
 def test_a_failed_shard_leaves_nothing(tmp_path):
     spec = RecordSpec(8, 4, 2, 100)
     (tmp_path / "a.tfrecord").write_bytes(b"old")
-    with pytest.raises(RuntimeError):
-        with ShardWriter(tmp_path / "a.tfrecord", spec) as writer:
-            writer.write(random_columns(spec, 4))
-            raise RuntimeError
+    with pytest.raises(RuntimeError), ShardWriter(tmp_path / "a.tfrecord", spec) as writer:
+        writer.write(random_columns(spec, 4))
+        raise RuntimeError
     assert [p.name for p in tmp_path.iterdir()] == ["a.tfrecord"]
     assert (tmp_path / "a.tfrecord").read_bytes() == b"old"
     write_atomically(tmp_path / "a.tfrecord", b"new")

@@ -3,7 +3,8 @@
 import dataclasses
 import json
 import re
-from typing import Any, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from etils import epath
 
@@ -61,7 +62,7 @@ class Manifest:
     tokenizer: dict
     cleaning: dict
     use_eod: bool
-    sentence_split: bool
+    sentence_split: str
     seq_len: int
     reuse_len: int
     num_predict: int

@@ -5,8 +5,6 @@ a stream starts its next one and says so (`stream_start`). Where a row is at ste
 alone, so a run resumes exactly by giving the step.
 """
 
-import math
-
 import numpy as np
 import tensorflow as tf
 
@@ -63,7 +61,9 @@ def pretraining_dataset(
     if rows_per_batch is None:
         rows_per_batch = len(rows)
     if rows_per_batch < 1 or len(rows) % rows_per_batch:
-        raise UserError(f"rows_per_batch is {rows_per_batch}, expected a divisor of the host's {len(rows)} rows")
+        raise UserError(
+            f"rows_per_batch is {rows_per_batch}, expected a divisor of the host's {len(rows)} rows"
+        )
     manifest.check_files()
     streams = _Streams(manifest)
     if repeat:
@@ -75,7 +75,9 @@ def pretraining_dataset(
     def features(serialized, segment, stream, shard):
         """Parses a batch and checks that each record is the one that the manifest promises there."""
         columns = manifest.spec.parse(serialized)
-        wrong = tf.where((columns["stream"] != stream) | (columns["segment"] != tf.cast(segment, tf.int32)))[:, 0]
+        wrong = tf.where((columns["stream"] != stream) | (columns["segment"] != tf.cast(segment, tf.int32)))[
+            :, 0
+        ]
         place = tf.gather(shard, wrong[:1])
         as_promised = tf.debugging.Assert(
             tf.equal(tf.size(wrong), 0),
@@ -217,7 +219,9 @@ def _row_positions(streams: _Streams, numbers, rows: range, batch_size: int, ste
     searching = left > 0
     epoch = 0
     while searching.any():
-        order = numbers(tf.constant(epoch, tf.int64), tf.range(streams.pass_counts[epoch % streams.num_passes]))
+        order = numbers(
+            tf.constant(epoch, tf.int64), tf.range(streams.pass_counts[epoch % streams.num_passes])
+        )
         lengths = streams.locate(order)[2].numpy()
         lengths = np.pad(lengths, (0, -len(lengths) % batch_size)).reshape(-1, batch_size)
         ends = np.cumsum(lengths[:, rows.start : rows.stop], axis=0)  # [streams of a row, rows]
@@ -238,7 +242,9 @@ def _rows_once(streams: _Streams, rows: range, batch_size: int, start_step: int)
     """Interleaves the rows of a host, each its share of all streams and then filler."""
     total = int(streams.pass_counts.sum())
     lengths = _row_lengths(streams, batch_size)
-    filler = tf.data.Dataset.from_tensors((_filler_record(streams.spec), np.int64(0), np.int64(_NO_STREAM), np.int64(0)))
+    filler = tf.data.Dataset.from_tensors(
+        (_filler_record(streams.spec), np.int64(0), np.int64(_NO_STREAM), np.int64(0))
+    )
 
     def row_dataset(row, length):
         numbers = tf.data.Dataset.range(row, total, batch_size)

@@ -6,6 +6,7 @@ No TensorFlow is needed here, so that builder processes start at once and stay s
 import hashlib
 import os
 import types
+from typing import Self
 
 import google_crc32c
 import numpy as np
@@ -30,9 +31,10 @@ def write_atomically(path: epath.PathLike, data: bytes) -> None:
     try:
         temporary.write_bytes(data)
         temporary.replace(path)
-    except BaseException:
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
 
 
 class ShardWriter:
@@ -60,7 +62,7 @@ class ShardWriter:
     def sha256(self) -> str:
         return self._digest.hexdigest()
 
-    def __enter__(self) -> "ShardWriter":
+    def __enter__(self) -> Self:
         self._file = self._temporary.open("wb")
         return self
 
@@ -73,17 +75,22 @@ class ShardWriter:
         framed[:, 8:12] = _masked_checksums([length]).view(np.uint8)
         framed[:, 12:-4] = rows
         framed[:, -4:] = _masked_checksums(rows).view(np.uint8).reshape(-1, 4)
-        self._file.write(framed.data)
+        try:
+            self._file.write(framed.data)
+        except OSError as error:
+            raise _cannot_write(self._path, error) from error
         self._digest.update(framed.data)
         self.records += len(rows)
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: types.TracebackType | None
     ) -> None:
         try:
             self._file.close()
             if kind is None:
                 self._temporary.replace(self._path)
+        except OSError as error:
+            raise _cannot_write(self._path, error) from error
         finally:
             self._temporary.unlink(missing_ok=True)
 
@@ -128,6 +135,13 @@ def file_sha256(path: epath.PathLike) -> str:
         while block := file.read(_BLOCK_BYTES):
             digest.update(block)
     return digest.hexdigest()
+
+
+def _cannot_write(path: epath.Path, error: OSError) -> UserError:
+    return UserError(
+        f"cannot write {path}: {error.strerror or error}. Make room or choose another folder and start again: "
+        "finished shards are kept"
+    )
 
 
 def _temporary(path: epath.Path) -> epath.Path:

@@ -6,7 +6,7 @@ written by filling a numpy array and found in a shard by arithmetic.
 
 import dataclasses
 import functools
-from typing import Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -90,7 +90,9 @@ class RecordSpec:
         features, places = b"", {}
         for column in self.columns:
             value = _field(1, _field(1, bytes(column.num_bytes)))  # Feature{bytes_list: BytesList{value}}
-            features += _field(1, _field(1, column.name.encode()) + _field(2, value))  # map entry {key, value}
+            features += _field(
+                1, _field(1, column.name.encode()) + _field(2, value)
+            )  # map entry {key, value}
             places[column.name] = len(features)
         example = _field(1, features)
         header = len(example) - len(features)

@@ -1,0 +1,343 @@
+"""The builder's unit of work: one slice of the corpus -> one shard of records per pass.
+
+A unit depends on its slice, the options and the tokenizer alone, so any process on any machine may do it and
+the bytes are the same.
+"""
+
+import dataclasses
+import functools
+import json
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import sentencex
+from etils import epath
+
+from tfrecord_builders.corpus import Slice, read_lines
+from xlnet_tf.errors import UserError
+from xlnet_tf.records import original, ranks, segments, spans
+from xlnet_tf.records.manifest import Shard, to_json
+from xlnet_tf.records.shards import ShardWriter, file_sha256, write_atomically
+from xlnet_tf.records.spec import MAX_STREAMS_PER_SHARD, RecordSpec, stream_id
+from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.special_tokens import EOD_ID, UNK_ID
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+FORWARD, BACKWARD = 1, -1
+MAX_RUN = 32  # longest run of adjacent targets that the statistics tell apart
+
+
+@dataclasses.dataclass(frozen=True)
+class UnitOptions:
+    """What a unit needs to know beside its slice; see the builder's flags for each."""
+
+    split: str
+    cleaning: CleaningConfig
+    use_eod: bool
+    sentence_split: str
+    spec: RecordSpec
+    perm_size: int
+    objective: str
+    functional_tokens: str
+    mask_alpha: int
+    mask_beta: int
+    span_mode: str
+    max_words: int
+    bidirectional: bool
+    num_passes: int
+    stream_segments: int
+    seed: int
+    compat: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenStream:
+    """The tokens of a slice, in one reading direction.
+
+    Args:
+        tokens: int32 [N].
+        sentence_ends: int64 [...], ascending exclusive end positions; the last is N.
+        document_starts: int64 [...], ascending; the first is 0.
+        word_start: bool [N], where a word starts in reading direction.
+    """
+
+    tokens: np.ndarray
+    sentence_ends: np.ndarray
+    document_starts: np.ndarray
+    word_start: np.ndarray
+
+    def reversed(self) -> "TokenStream":
+        """Returns the same text read backward."""
+        count = len(self.tokens)
+        return TokenStream(
+            np.ascontiguousarray(self.tokens[::-1]),
+            segments.mirror_ends(self.sentence_ends, count),
+            segments.mirror_starts(self.document_starts, count),
+            segments.mirror_word_start(self.word_start),
+        )
+
+
+def shard_name(split: str, pass_index: int, slice_index: int) -> str:
+    return f"{split}-pass{pass_index:02d}-slice{slice_index:05d}.tfrecord"
+
+
+def done_name(shard_file: str) -> str:
+    """Name of the note that a shard is complete; the manifest replaces the notes at the end."""
+    return shard_file + ".done.json"
+
+
+def build_slice(
+    options: UnitOptions,
+    tokenizer_path: str,
+    folder: str,
+    corpus_slice: Slice,
+    finished: Mapping[int, Shard],
+) -> list[Shard]:
+    """Writes the shards of a slice, one per pass; the text is tokenized once for all of them.
+
+    Args:
+        options: how.
+        tokenizer_path: the SentencePiece model.
+        folder: where to.
+        corpus_slice: the text.
+        finished: pass -> what an interrupted build noted; kept if the text and the file are still the same.
+
+    Returns:
+        The shards, by pass.
+
+    Raises:
+        UserError: the text cannot be used, or a file cannot be written.
+    """
+    lines = read_lines(corpus_slice)
+    shards = {
+        index: shard
+        for index, shard in finished.items()
+        if shard.text_sha256 == lines.text_sha256 and _is_intact(epath.Path(folder) / shard.file, shard)
+    }
+    missing = [index for index in range(options.num_passes) if index not in shards]
+    if missing:
+        tokenizer = _load_tokenizer(tokenizer_path, options.cleaning)
+        stream, text_statistics = tokenize(tokenizer, lines.lines, options.use_eod, options.sentence_split)
+        text_statistics["bytes"] = corpus_slice.num_bytes
+        directions = {FORWARD: stream}
+        if options.bidirectional:
+            directions[BACKWARD] = stream.reversed()
+        for index in missing:
+            shard = _build_shard(options, tokenizer, folder, corpus_slice.index, index, directions)
+            shard = dataclasses.replace(
+                shard,
+                text_sha256=lines.text_sha256,
+                statistics={"text": text_statistics, **shard.statistics},
+            )
+            note = to_json(dataclasses.asdict(shard))
+            write_atomically(epath.Path(folder) / done_name(shard.file), note)
+            shards[index] = Shard(**json.loads(note))  # as a later run will read it
+    return [shards[index] for index in range(options.num_passes)]
+
+
+def tokenize(
+    tokenizer: XLNetTokenizer, lines: Sequence[str], use_eod: bool, sentence_split: str
+) -> tuple[TokenStream, dict[str, Any]]:
+    """Turns lines into one stream of tokens.
+
+    Args:
+        tokenizer: the tokenizer.
+        lines: one sentence each; "" ends a document.
+        use_eod: whether an <eod> token ends each document; it belongs to the document's last sentence.
+        sentence_split: language of the lines if each is a paragraph to be split; "" if they are sentences.
+
+    Returns:
+        (the stream read forward, statistics of the text).
+    """
+    if sentence_split:
+        lines = [s for line in lines for s in (sentencex.segment(sentence_split, line) if line else [""])]
+    is_text = np.fromiter(map(bool, lines), bool, len(lines))
+    texts = [line for line in lines if line]
+    pieces, text_lengths = tokenizer.encode_batch(texts)
+    lengths = np.zeros(len(lines), np.int64)
+    lengths[is_text] = text_lengths
+    document_ends = np.cumsum(lengths)[~is_text]  # in tokens, without <eod>
+    document_ends = np.unique(document_ends[document_ends > 0])  # documents without a token leave no trace
+    if use_eod:
+        tokens = np.insert(pieces, document_ends, EOD_ID)
+        is_end = np.zeros(len(tokens) + 1, bool)
+        sentence_ends = np.cumsum(text_lengths, dtype=np.int64)
+        shifted = sentence_ends + np.searchsorted(document_ends, sentence_ends, side="right")
+        is_end[shifted] = True
+        document_ends = document_ends + np.arange(1, len(document_ends) + 1)
+    else:
+        tokens = pieces
+        is_end = np.zeros(len(tokens) + 1, bool)
+        is_end[np.cumsum(text_lengths, dtype=np.int64)] = True
+    is_end[0], is_end[-1] = False, len(tokens) > 0
+    borders = np.concatenate([[0], document_ends, [len(tokens)]])
+    document_lengths = np.diff(np.unique(borders))
+    stream = TokenStream(
+        tokens, np.flatnonzero(is_end), np.unique(borders)[:-1], tokenizer.word_starts[tokens]
+    )
+    statistics = {
+        "documents": len(document_lengths),
+        "sentences": len(texts),
+        "characters": sum(map(len, texts)),
+        "tokens": len(tokens),
+        "unknown": int(np.count_nonzero(tokens == UNK_ID)),
+        "word_starts": int(np.count_nonzero(stream.word_start)),
+        "document_lengths": _power_of_two_histogram(document_lengths),
+    }
+    return stream, statistics
+
+
+def _build_shard(
+    options: UnitOptions,
+    tokenizer: XLNetTokenizer,
+    folder: str,
+    slice_index: int,
+    pass_index: int,
+    directions: Mapping[int, TokenStream],
+) -> Shard:
+    """Writes the records of a slice for one pass: its forward streams, then its backward streams."""
+    name = shard_name(options.split, pass_index, slice_index)
+    counts = {FORWARD: 0, BACKWARD: 0}
+    streams = 0
+    tokens, runs, targets = [], np.zeros(MAX_RUN, np.int64), 0
+    with ShardWriter(epath.Path(folder) / name, options.spec) as writer:
+        for direction, stream in directions.items():
+            entropy = [options.seed, pass_index, slice_index, int(direction == BACKWARD)]
+            cut, is_target = _cut(options, tokenizer, stream, direction, np.random.SeedSequence(entropy))
+            rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([*entropy, 1])))
+            columns = _columns(options, rng, stream, cut, is_target, direction)
+            columns["stream"] += stream_id(pass_index, slice_index, streams)
+            writer.write(columns)
+            counts[direction] = len(cut)
+            streams += -(-len(cut) // options.stream_segments)
+            if streams > MAX_STREAMS_PER_SHARD:
+                raise UserError(
+                    f"slice {slice_index} has {streams} streams, expected at most {MAX_STREAMS_PER_SHARD}: use a "
+                    "smaller --slice_mb or a larger --stream_segments"
+                )
+            tokens.append({"pass": pass_index, "direction": direction, **_account(stream, cut)})
+            runs += _run_lengths(is_target)
+            targets += int(is_target.sum())
+    return Shard(
+        file=name,
+        pass_index=pass_index,
+        slice_index=slice_index,
+        forward_segments=counts[FORWARD],
+        backward_segments=counts[BACKWARD],
+        bytes=writer.num_bytes,
+        sha256=writer.sha256,
+        text_sha256="",
+        statistics={"tokens": tokens, "targets": targets, "target_runs": runs.tolist()},
+    )
+
+
+def _cut(options, tokenizer, stream, direction, seeds):
+    """Cuts a stream into segments and chooses their targets; returns (Segments, bool [S, T])."""
+    spec = options.spec
+    if options.compat:
+        cuts, masks = (int(state) for state in seeds.generate_state(2))
+        return original.segments_and_targets(
+            random.Random(cuts),
+            np.random.RandomState(masks),
+            stream.tokens,
+            stream.sentence_ends,
+            spec.seq_len,
+            spec.reuse_len,
+            spec.num_predict,
+            piece_starts=tokenizer.original_word_starts,
+            alpha=options.mask_alpha,
+            beta=options.mask_beta,
+            max_words=options.max_words,
+            reverse=direction == BACKWARD,
+        )
+    rng = np.random.Generator(np.random.Philox(seeds))
+    cut = segments.cut_segments(
+        rng, stream.tokens, stream.sentence_ends, spec.seq_len, spec.reuse_len, stream.word_start
+    )
+    if options.objective == "autoregressive":
+        return cut, ~cut.functional
+    return cut, spans.sample_segment_targets(
+        rng,
+        cut,
+        spec.reuse_len,
+        spec.num_predict,
+        alpha=options.mask_alpha,
+        beta=options.mask_beta,
+        max_words=options.max_words,
+        span_mode=options.span_mode,
+    )
+
+
+def _columns(options, rng, stream, cut, is_target, direction) -> dict[str, np.ndarray]:
+    """Returns the columns of a direction's records; streams are numbered from 0."""
+    spec = options.spec
+    count = len(cut)
+    stream_number, segment = np.divmod(np.arange(count), options.stream_segments)
+    begin = np.arange(count) * spec.reuse_len
+    document = stream.document_starts[np.searchsorted(stream.document_starts, begin, side="right") - 1]
+    return {
+        "input_ids": cut.ids,
+        "segment_ids": cut.segment_ids,
+        "permutation_rank": ranks.sample_ranks(
+            rng,
+            is_target,
+            cut.functional,
+            objective=options.objective,
+            reuse_len=spec.reuse_len,
+            perm_size=options.perm_size,
+            functional_tokens=options.functional_tokens,
+        ),
+        "target_positions": _target_positions(is_target, spec.num_predict),
+        "direction": np.full(count, direction),
+        "next_sentence": cut.next_sentence,
+        "stream": stream_number,
+        "segment": segment,
+        "document_offset": begin - np.maximum(document, begin - segment * spec.reuse_len),
+    }
+
+
+def _target_positions(is_target: np.ndarray, num_predict: int) -> np.ndarray:
+    """Lists each row's targets, ascending: bool [S, T] -> int16 [S, P], -1 in empty slots."""
+    row, position = np.nonzero(is_target)
+    counts = np.count_nonzero(is_target, axis=1)
+    slot = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+    positions = np.full((len(is_target), num_predict), -1, np.int16)
+    positions[row, slot] = position
+    return positions
+
+
+def _account(stream: TokenStream, cut: segments.Segments) -> dict[str, Any]:
+    """Counts which tokens of a stream are in some record and why the others are not."""
+    total = len(stream.tokens)
+    written = np.zeros(total + 1, bool)
+    written[cut.source_positions] = True  # -1, the functional tokens, goes to the extra place
+    count = int(np.count_nonzero(written[:total]))
+    reason = "after_last_segment" if len(cut) else "slice_shorter_than_a_segment"
+    return {"in": total, "written": count, "dropped": {reason: total - count}}
+
+
+def _run_lengths(is_target: np.ndarray) -> np.ndarray:
+    """Histogram of runs of adjacent targets: entry n - 1 counts runs of n tokens, the last one longer ones."""
+    padded = np.zeros((len(is_target), is_target.shape[1] + 2), np.int8)
+    padded[:, 1:-1] = is_target
+    change = np.diff(padded, axis=1)
+    lengths = np.nonzero(change == -1)[1] - np.nonzero(change == 1)[1]
+    return np.bincount(np.minimum(lengths, MAX_RUN) - 1, minlength=MAX_RUN)
+
+
+def _power_of_two_histogram(lengths: np.ndarray) -> dict[str, int]:
+    """Counts lengths by the largest power of two that is not above them."""
+    exponents, counts = np.unique(np.log2(lengths).astype(int), return_counts=True)
+    return {str(2**exponent): int(count) for exponent, count in zip(exponents.tolist(), counts)}
+
+
+def _is_intact(path: epath.Path, shard: Shard) -> bool:
+    return path.exists() and path.stat().length == shard.bytes and file_sha256(path) == shard.sha256
+
+
+@functools.lru_cache(maxsize=1)
+def _load_tokenizer(path: str, cleaning: CleaningConfig) -> XLNetTokenizer:
+    """Loads the tokenizer once per process."""
+    return XLNetTokenizer(model_file=path, cleaning=cleaning)
