@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import sentencepiece
+from etils import epath
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.cleaning import (
@@ -27,17 +28,6 @@ START_PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 
 # Scripts that put no spaces between words: each piece in them may start a word.
 UNSPACED_SCRIPTS = ("CJK ", "IDEOGRAPHIC ", "HIRAGANA ", "KATAKANA ", "THAI ", "LAO ", "KHMER ", "MYANMAR ", "TIBETAN ")
-
-
-def _read_bytes(path: str) -> bytes:
-    """Reads a file; a URL such as gs://... goes through TensorFlow's file systems."""
-    if "://" in path:
-        import tensorflow as tf
-
-        with tf.io.gfile.GFile(path, "rb") as file:
-            return file.read()
-    with open(path, "rb") as file:
-        return file.read()
 
 
 def _ends_in_digit_comma(piece: str) -> bool:
@@ -68,7 +58,7 @@ class XLNetTokenizer:
         if (model_file is None) == (model_proto is None):
             raise ValueError("give either model_file or model_proto")
         source = "the SentencePiece model" if model_file is None else os.fspath(model_file)
-        self.model_proto = _read_bytes(source) if model_proto is None else model_proto
+        self.model_proto = epath.Path(source).read_bytes() if model_proto is None else model_proto
         self.cleaning = cleaning
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
@@ -103,6 +93,10 @@ class XLNetTokenizer:
     def id_to_piece(self, piece_id: int) -> str:
         """Returns the piece of an id."""
         return self.pieces[piece_id]
+
+    def score(self, piece_id: int) -> float:
+        """Returns the log probability of a piece under the unigram model."""
+        return self._processor.get_score(piece_id)
 
     @functools.cached_property
     def original_word_starts(self) -> np.ndarray:

@@ -1,0 +1,118 @@
+r"""Trains a SentencePiece tokenizer with XLNet's special symbols.
+
+    python -m run_scripts.train_tokenizer --input='corpus/*.txt' --output_prefix=runs/spiece --vocab_size=32000
+
+The corpus is UTF-8 text, plain or gzip, a sentence or a paragraph per line. It writes PREFIX.model, which the
+record builders read, and PREFIX.vocab, its pieces for people to read.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+
+import tqdm
+from absl import flags
+from etils import epath
+
+from tfrecord_builders import corpus
+from xlnet_tf import errors
+from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.training import train_tokenizer, vocabulary_lines
+
+FLAGS = flags.FLAGS
+_SLICE_BYTES = 4 << 20
+
+
+def define_flags() -> None:
+    """Defines the flags; not on import, so that tests and other scripts can import this one."""
+    flags.DEFINE_list("input", None, "Corpus files: paths or globs, separated by commas.", required=True)
+    flags.DEFINE_string(
+        "output_prefix", None, "Where to write: PREFIX of PREFIX.model and PREFIX.vocab.", required=True
+    )
+    flags.DEFINE_integer("vocab_size", 32_000, "Number of pieces, special symbols included.", lower_bound=1)
+    flags.DEFINE_float(
+        "character_coverage",
+        0.99995,
+        "Share of the text's characters that get a piece. The rest becomes <unk>. "
+        "0.9995 suits scripts of thousands of characters, such as Chinese.",
+        lower_bound=0.98,
+        upper_bound=1.0,
+    )
+    flags.DEFINE_integer(
+        "max_sentences", 10_000_000, "Lines kept in memory: a random sample of more.", lower_bound=1
+    )
+    flags.DEFINE_bool("lower", False, "Lower-case all text.")
+    flags.DEFINE_bool("keep_accents", False, "Keep accents and other combining marks.")
+    flags.DEFINE_integer("seed", 0, "Of the random sample.", lower_bound=0)
+    flags.DEFINE_bool("overwrite", False, "Replace an existing tokenizer.")
+
+
+def train(
+    patterns: Sequence[str],
+    output_prefix: str | os.PathLike,
+    vocab_size: int,
+    *,
+    overwrite: bool = False,
+    **options,
+) -> XLNetTokenizer:
+    """Trains a tokenizer on corpus files and writes PREFIX.model and PREFIX.vocab.
+
+    Args:
+        patterns: corpus files: paths or globs.
+        output_prefix: PREFIX.
+        vocab_size: number of pieces.
+        overwrite: whether to replace an existing tokenizer.
+        **options: of `xlnet_tf.text.training.train_tokenizer`.
+
+    Returns:
+        The tokenizer.
+
+    Raises:
+        UserError: the files exist, or the corpus or the options are wrong.
+        FileNotFoundError: a pattern matches nothing.
+    """
+    prefix = os.fspath(output_prefix)
+    model_path, vocab_path = epath.Path(f"{prefix}.model"), epath.Path(f"{prefix}.vocab")
+    if model_path.exists() and not overwrite:
+        raise errors.UserError(f"{model_path} exists: give another --output_prefix, or --overwrite")
+    tokenizer = train_tokenizer(read_texts(corpus.find_files(patterns)), vocab_size, **options)
+    save(tokenizer, model_path, vocab_path)
+    print(f"{model_path}: {tokenizer.vocab_size} pieces, sha256 {tokenizer.fingerprint}")
+    return tokenizer
+
+
+def read_texts(files: Sequence[epath.Path]) -> Iterator[str]:
+    """Yields the lines of a corpus, with a progress bar over the files' bytes."""
+    total = sum(path.stat().length for path in files)
+    with tqdm.tqdm(total=total, unit="B", unit_scale=True, desc="reading") as progress:
+        for corpus_slice in corpus.plan_slices(files, _SLICE_BYTES):
+            yield from corpus.read_lines(corpus_slice).lines
+            progress.update(corpus_slice.source_bytes)
+    print("training the unigram model; this takes minutes on a large corpus", flush=True)
+
+
+def save(tokenizer: XLNetTokenizer, model_path: epath.Path, vocab_path: epath.Path) -> None:
+    """Writes a tokenizer's files; the model comes last, whole or not at all."""
+    model_path.parent.mkdir(parents=True, exist_ok=True)
+    vocab_path.write_text("".join(vocabulary_lines(tokenizer)))
+    temporary = model_path.with_name(model_path.name + ".tmp")
+    temporary.write_bytes(tokenizer.model_proto)
+    temporary.replace(model_path)
+
+
+def main(_) -> None:
+    train(
+        FLAGS.input,
+        FLAGS.output_prefix,
+        FLAGS.vocab_size,
+        overwrite=FLAGS.overwrite,
+        cleaning=CleaningConfig(lower=FLAGS.lower, keep_accents=FLAGS.keep_accents),
+        character_coverage=FLAGS.character_coverage,
+        max_sentences=FLAGS.max_sentences,
+        seed=FLAGS.seed,
+    )
+
+
+if __name__ == "__main__":
+    define_flags()
+    errors.run(main)

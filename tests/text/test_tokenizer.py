@@ -1,0 +1,219 @@
+"""The tokenizer equals the original's, one text at a time and in batches."""
+
+import functools
+import gzip
+import itertools
+import json
+import pickle
+import random
+
+import numpy as np
+import pytest
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
+
+from tests.text.conftest import invent_texts
+from xlnet_tf.errors import UserError
+from xlnet_tf.text import special_tokens
+from xlnet_tf.text.cleaning import CleaningConfig, clean_text
+from xlnet_tf.text.tokenizer import UNDERLINE, XLNetTokenizer
+
+HOSTILE = [
+    "",
+    " ",
+    "\u3000\t",
+    "1,2,3,,4, 5 ,6",
+    "12,",
+    ",5,",
+    "x1,",
+    "2008,2009, 2010,",
+    "٣,٤, ٢٠٠٨,",
+    "²,½,①, 5²,",
+    "中文2008,2009年，5，",
+    "価格は1,000円、",
+    "😀5,😀,5😀,",
+    "e\u0301\u0301,5\u0301,",
+    "5\u0000,\u0007 5\u200b, 5\u00a0,",
+    "<sep><cls> 5,<mask>,<eop> </s>",
+    "▁5, ▁▁7,",
+    "ﬁ1,Ⅷ,",
+    "''5,'' ``12,``",
+    "a" * 300 + "5," * 50,
+    "\ud7ff\ue000\uffff,5,",
+]
+
+
+@functools.cache
+def load_processor(model_proto):
+    processor = sentencepiece.SentencePieceProcessor()
+    processor.LoadFromSerializedProto(model_proto)
+    return processor
+
+
+def define_encode(tokenizer, text):
+    """The original's encode_pieces, written as plainly as can be: pieces, one after another."""
+    processor = load_processor(tokenizer.model_proto)
+    result = []
+    for piece in processor.encode(clean_text(text, tokenizer.cleaning), out_type=str):
+        if len(piece) >= 2 and piece.endswith(",") and piece[-2].isdigit():
+            number = processor.encode(piece[:-1].replace(UNDERLINE, ""), out_type=str)
+            if not piece.startswith(UNDERLINE) and number[0].startswith(UNDERLINE):
+                number = ([number[0][1:]] if number[0] != UNDERLINE else []) + number[1:]
+            result += [*number, ","]
+        else:
+            result.append(piece)
+    return result
+
+
+def rows_of(ids, lengths):
+    ends = np.cumsum(lengths)
+    return [ids[end - length : end].tolist() for end, length in zip(ends, lengths)]
+
+
+def hostile_texts(count, seed):
+    rng = random.Random(seed)
+    alphabet = "0123456789,,,,,   '`<>▁.abc中文円٣²½é\u0301😀\u00a0\u200b\x07<sep>"
+    return HOSTILE + ["".join(rng.choices(alphabet, k=rng.randint(0, 30))) for _ in range(count)]
+
+
+def test_the_published_ids_of_the_released_model(shared):
+    tokenizer = XLNetTokenizer(shared("data/xlnet_cased/spiece.model"))
+    for case in json.loads(shared("data/xlnet_cased/golden_tokenization.json").read_text()):
+        assert tokenizer.encode(case["text"]) == case["ids"]
+        assert tokenizer.encode_batch([case["text"]])[0].tolist() == case["ids"]
+
+
+def test_the_golden_cases_of_the_original(shared):
+    path = shared("golden/data/sp300.model")
+    cases = json.loads(shared("golden/cases/tokenization_sp300.json").read_text(encoding="utf-8"))
+    for case in cases:
+        cleaning = CleaningConfig(lower=case["lower"], keep_accents=case["keep_accents"])
+        tokenizer = XLNetTokenizer(path, cleaning=cleaning)
+        assert clean_text(case["text"], cleaning) == case["preprocessed"]
+        assert tokenizer.encode_pieces(case["text"]) == case["pieces"]
+        assert tokenizer.encode(case["text"]) == case["ids"]
+        assert tokenizer.encode_batch([case["text"]])[0].tolist() == case["ids"]
+
+
+def test_hostile_texts_follow_the_definition(any_tokenizer):
+    texts = hostile_texts(400, seed=1)
+    vocabulary = {piece: piece_id for piece_id, piece in enumerate(any_tokenizer.pieces)}
+    for text, row in zip(texts, rows_of(*any_tokenizer.encode_batch(texts)), strict=True):
+        pieces = define_encode(any_tokenizer, text)
+        assert any_tokenizer.encode_pieces(text) == pieces, repr(text)
+        ids = any_tokenizer.encode(text)
+        assert ids == row, repr(text)
+        for piece, piece_id in zip(pieces, ids, strict=True):
+            expected = vocabulary.get(piece, 0)
+            control = expected in range(special_tokens.BOS_ID, special_tokens.EOP_ID)
+            assert piece_id == (0 if control else expected)
+
+
+@pytest.mark.parametrize("name", ["gutenberg_books.sent", "abc_news.sent", "imdb_unsup_20000docs"])
+def test_a_batch_of_real_text_equals_its_lines(shared, name):
+    with gzip.open(shared(f"data/pretrain/{name}.txt.gz"), "rt", encoding="utf-8") as file:
+        texts = list(itertools.islice(file, 0, 4000, 2))
+    tokenizer = XLNetTokenizer(shared("data/xlnet_cased/spiece.model"))
+    rows = rows_of(*tokenizer.encode_batch(texts))
+    assert rows == [tokenizer.encode(text) for text in texts]
+    pieces = [define_encode(tokenizer, text) for text in texts[:300]]
+    assert pieces == [tokenizer.encode_pieces(text) for text in texts[:300]]
+
+
+def test_chinese_text_in_batches(shared):
+    tokenizer = XLNetTokenizer(shared("data/xlnet_chinese/spiece.model"))
+    texts = shared("data/chnsenticorp/dev.tsv").read_text(encoding="utf-8").splitlines()[:500]
+    assert rows_of(*tokenizer.encode_batch(texts)) == [tokenizer.encode(text) for text in texts]
+
+
+def test_batches_of_any_size(small_tokenizer):
+    texts = invent_texts(50, seed=3) + ["", "5, 12, 1999,"]
+    ids, lengths = small_tokenizer.encode_batch(texts)
+    assert ids.dtype == lengths.dtype == np.int32
+    assert any(len(small_tokenizer._processor.encode(text)) != length for text, length in zip(texts, lengths))
+    one_by_one = [small_tokenizer.encode_batch([text])[0] for text in texts]
+    np.testing.assert_array_equal(ids, np.concatenate(one_by_one))
+    ids, lengths = small_tokenizer.encode_batch([])
+    assert ids.shape == lengths.shape == (0,)
+
+
+def test_unknown_characters_may_hide_a_comma():
+    """Without a comma in the vocabulary '5,' may be part of an unknown run."""
+    path = io_model(["ba", "ne"], without={","})
+    tokenizer = XLNetTokenizer(model_proto=path)
+    texts = ["ba ٣, ne", "ba٣,ne", "5,", "7 ,", "ba"]
+    assert tokenizer._unknown_may_end_in_comma
+    assert rows_of(*tokenizer.encode_batch(texts)) == [tokenizer.encode(text) for text in texts]
+    for text in texts:
+        assert tokenizer.encode_pieces(text) == define_encode(tokenizer, text)
+    assert tokenizer.encode_pieces("ba٣,ne").count(",") == 1
+
+
+def io_model(words, without):
+    """Returns a model trained on words, some pieces renamed away."""
+    from xlnet_tf.text.training import train_tokenizer
+
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(train_tokenizer([f"{word}, {word}" for word in words] * 20, 25).model_proto)
+    for piece in proto.pieces:
+        if piece.piece in without:
+            piece.piece = "\ue000"
+    return proto.SerializeToString()
+
+
+def test_spelled_symbols_are_text(any_tokenizer):
+    for symbol in special_tokens.SYMBOLS[:8]:
+        ids = any_tokenizer.encode(f"a{symbol} b {symbol}")
+        assert not set(ids) & set(range(1, 8))
+    assert any_tokenizer.encode("a.<eop>")[-1] == special_tokens.EOP_ID
+
+
+def test_decode_is_the_text(any_tokenizer):
+    text = "ba ne tor, mi kal."
+    assert any_tokenizer.decode(any_tokenizer.encode(text)) == text
+
+
+def test_word_starts(shared):
+    tokenizer = XLNetTokenizer(shared("data/xlnet_cased/spiece.model"))
+    for piece, starts in (("▁the", 1), ("<eop>", 1), (",", 1), ("(", 1), ("'", 0), ("ing", 0), ("=", 0)):
+        assert tokenizer.word_starts[tokenizer.pieces.index(piece)] == starts, piece
+    np.testing.assert_array_equal(tokenizer.word_starts, tokenizer.original_word_starts)
+    chinese = XLNetTokenizer(shared("data/xlnet_chinese/spiece.model"))
+    index = chinese.pieces.index("新闻")
+    assert chinese.word_starts[index] and not chinese.original_word_starts[index]
+
+
+def test_workers_get_the_same_tokenizer(small_tokenizer):
+    copy = pickle.loads(pickle.dumps(small_tokenizer))
+    text = "ba ne 12, tor"
+    assert copy.encode(text) == small_tokenizer.encode(text)
+    assert copy.fingerprint == small_tokenizer.fingerprint and len(copy.fingerprint) == 64
+
+
+def test_a_model_without_the_symbols_is_refused(tmp_path, small_tokenizer):
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(small_tokenizer.model_proto)
+    proto.pieces[4].piece, proto.pieces[5].piece = "<pad>", "<sep>"
+    proto.pieces[6].piece = "[MASK]"
+    path = tmp_path / "other.model"
+    path.write_bytes(proto.SerializeToString())
+    with pytest.raises(UserError, match="other.model.*<sep> has id 5, expected 4.*<mask> is") as error:
+        XLNetTokenizer(path)
+    assert "train_tokenizer" in str(error.value)
+    proto.ParseFromString(small_tokenizer.model_proto)
+    proto.pieces[3].type = sentencepiece_model_pb2.ModelProto.SentencePiece.NORMAL
+    with pytest.raises(UserError, match="<cls> is not a control symbol"):
+        XLNetTokenizer(model_proto=proto.SerializeToString())
+
+
+@pytest.mark.parametrize("content", [b"", b"not a model", b"\x00" * 100])
+def test_a_file_that_is_no_model_is_refused(tmp_path, content):
+    path = tmp_path / "wrong.model"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="wrong.model"):
+        XLNetTokenizer(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="absent.model"):
+        XLNetTokenizer(tmp_path / "absent.model")

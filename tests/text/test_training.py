@@ -1,0 +1,84 @@
+"""Training a tokenizer: fixed special ids, nothing lost, clear errors."""
+
+import pytest
+
+from run_scripts import train_tokenizer as script
+from tests.text.conftest import invent_texts
+from xlnet_tf.errors import UserError
+from xlnet_tf.text import special_tokens, training
+from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+
+def test_special_and_user_defined_symbols_come_first(small_tokenizer):
+    symbols = list(special_tokens.SYMBOLS) + training.USER_DEFINED_SYMBOLS[1:]
+    assert small_tokenizer.pieces[: len(symbols)] == symbols
+    assert small_tokenizer.vocab_size == 90
+    assert small_tokenizer.encode_pieces('"a".<eop>')[-4:] == ["a", '"', ".", "<eop>"]
+
+
+def test_texts_are_cleaned_before_training():
+    texts = [text.upper().replace("A", "À") for text in invent_texts(300)]
+    tokenizer = training.train_tokenizer(texts, 80, cleaning=CleaningConfig(lower=True))
+    assert "À" not in "".join(tokenizer.pieces) and "BA" not in "".join(tokenizer.pieces)
+    assert special_tokens.UNK_ID not in tokenizer.encode(texts[0])
+
+
+def test_training_repeats():
+    first, second = (training.train_tokenizer(invent_texts(300), 80).fingerprint for _ in range(2))
+    assert first == second
+
+
+@pytest.mark.parametrize("joint", [" ", ""])
+def test_long_lines_are_cut_not_dropped(joint):
+    long_text = joint.join(["kal"] * 3000)
+    sentences = list(training._sentences([long_text, "", "  ", "end"], CleaningConfig(), []))
+    assert "".join(sentences) == long_text + "end"
+    assert max(len(sentence.encode()) for sentence in sentences) <= 4000
+    assert all(sentence.startswith("kal") for sentence in sentences[:-1]) or not joint
+
+
+@pytest.mark.parametrize(
+    ("texts", "vocab_size", "message"),
+    [
+        ([], 100, "no text"),
+        (["", " \t"], 100, "no text"),
+        (invent_texts(50), 5000, "at most [0-9]+, or train on more text"),
+        (invent_texts(50), 12, "set the vocabulary size to more than [0-9]+"),
+    ],
+)
+def test_impossible_trainings_are_explained(texts, vocab_size, message):
+    with pytest.raises(UserError, match=message):
+        training.train_tokenizer(texts, vocab_size)
+
+
+def test_an_error_while_reading_is_not_lost():
+    def texts():
+        yield from invent_texts(300)
+        raise OSError("line 301 cannot be read")
+
+    with pytest.raises(OSError, match="line 301"):
+        training.train_tokenizer(texts(), 80)
+
+
+def test_the_script_writes_a_tokenizer_once(tmp_path, capsys):
+    (tmp_path / "corpus.txt").write_text("\n".join(invent_texts(600)))
+    arguments = [str(tmp_path / "*.txt")], tmp_path / "out" / "spiece"
+    trained = script.train(*arguments, 70)
+    tokenizer = XLNetTokenizer(tmp_path / "out" / "spiece.model")
+    assert trained.fingerprint == tokenizer.fingerprint
+    assert tokenizer.fingerprint in capsys.readouterr().out
+    lines = (tmp_path / "out" / "spiece.vocab").read_text().splitlines()
+    assert [line.split("\t")[0] for line in lines] == tokenizer.pieces
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["spiece.model", "spiece.vocab"]
+    with pytest.raises(UserError, match="spiece.model exists"):
+        script.train(*arguments, 75)
+    script.train(*arguments, 75, overwrite=True)
+    assert XLNetTokenizer(tmp_path / "out" / "spiece.model").vocab_size == 75
+
+
+def test_the_script_refuses_a_corpus_that_is_not_utf8(tmp_path):
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n")
+    with pytest.raises(UserError, match="latin.txt.*not UTF-8"):
+        script.train([str(tmp_path / "latin.txt")], tmp_path / "spiece", 90)
+    assert not (tmp_path / "spiece.model").exists()
