@@ -1,6 +1,6 @@
 r"""Trains a SentencePiece tokenizer with XLNet's special symbols.
 
-    python -m run_scripts.train_tokenizer --input='corpus/*.txt' --output_prefix=runs/spiece --vocab_size=32000
+    python -m run_scripts.train_tokenizer --input='corpus/*.txt' --output_prefix=runs/spiece --vocab_size=8000
 
 The corpus is UTF-8 text, plain or gzip, a sentence or a paragraph per line. It writes PREFIX.model, which the
 record builders read, and PREFIX.vocab, its pieces for people to read.
