@@ -7,6 +7,7 @@ import dataclasses
 import gzip
 import hashlib
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from typing import Self
 
@@ -201,8 +202,8 @@ class _CorpusFile:
     def __init__(self, path: epath.Path):
         self._path = path
         self._compressed = path.name.endswith(".gz")
-        self._raw = path.open("rb")  # noqa: SIM115 (closed by __exit__)
-        self._stream = gzip.open(self._raw) if self._compressed else self._raw
+        self._raw = path.open("rb")
+        self._stream = gzip.GzipFile(fileobj=self._raw) if self._compressed else self._raw
         self._ahead = b""  # read from a compressed file, but not yet taken
         self._position = 0
         self._size = path.stat().length
@@ -287,7 +288,7 @@ class _CorpusFile:
     def _read(self, count: int) -> bytes:
         try:
             return self._stream.read(count)
-        except (EOFError, gzip.BadGzipFile, OSError) as error:
+        except (EOFError, OSError, zlib.error) as error:
             raise UserError(f"{self._path} cannot be read to its end ({error}): is it damaged?") from None
 
 
