@@ -1,5 +1,6 @@
 """Cleaning rules, one by one and in batches."""
 
+import sys
 import unicodedata
 
 import pytest
@@ -49,6 +50,21 @@ def test_a_text_is_cleaned_as_defined(text, config):
 @given(st.lists(st.text()), CONFIGS)
 def test_a_batch_is_cleaned_like_its_texts(texts, config):
     assert clean_texts(texts, config) == [clean_text(text, config) for text in texts]
+
+
+UNTIDY = ["", " ", "a", "a b", "é b", "''a``", "a  b", " a", "a ", "a\nb", "a\tb", "é\u3000b", "a\x1cb", "ΑΣ"]
+
+
+@given(st.lists(st.sampled_from(UNTIDY), max_size=200), CONFIGS)
+def test_blocks_of_lines_are_cleaned_like_their_lines(texts, config):
+    assert clean_texts(texts, config) == [clean_text(text, config) for text in texts]
+
+
+def test_every_space_of_python_is_known():
+    for code in range(sys.maxunicode + 1):
+        if chr(code).isspace():
+            texts = [f"a{chr(code)}{chr(code)}b", "é"]
+            assert clean_texts(texts) == [clean_text(text) for text in texts] == ["a b", "e"]
 
 
 def test_settings_survive_a_dict():

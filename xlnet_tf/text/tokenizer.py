@@ -27,7 +27,7 @@ UNDERLINE = "\u2581"  # SentencePiece's mark for a space
 START_PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 
 # Scripts that put no spaces between words: each piece in them may start a word.
-UNSPACED_SCRIPTS = ("CJK ", "IDEOGRAPHIC ", "HIRAGANA ", "KATAKANA ", "THAI ", "LAO ", "KHMER ", "MYANMAR ", "TIBETAN ")
+UNSPACED_SCRIPTS = frozenset("CJK IDEOGRAPHIC HIRAGANA KATAKANA THAI LAO KHMER MYANMAR TIBETAN".split())
 
 
 def _ends_in_digit_comma(piece: str) -> bool:
@@ -113,7 +113,7 @@ class XLNetTokenizer:
         Where a script puts no spaces between words (Chinese, Japanese, Thai, ...), SentencePiece's own pieces
         are the best guess of words at hand: each one starts a word.
         """
-        unspaced = [unicodedata.name(piece[0], "").startswith(UNSPACED_SCRIPTS) for piece in self.pieces]
+        unspaced = [unicodedata.name(piece[0], "").split(" ")[0] in UNSPACED_SCRIPTS for piece in self.pieces]
         return self.original_word_starts | np.array(unspaced)
 
     def encode(self, text: str) -> list[int]:
@@ -166,7 +166,8 @@ class XLNetTokenizer:
 
     def _encode_raw(self, text: str) -> list[tuple[str, int]]:
         """SentencePiece's own (piece, id) pairs."""
-        return list(zip(self._processor.encode(text, out_type=str), self._processor.encode(text, out_type=int)))
+        encode = self._processor.encode
+        return list(zip(encode(text, out_type=str), encode(text, out_type=int), strict=True))
 
     def _split_comma(self, piece: str) -> list[tuple[str, int]]:
         """Splits a piece such as '5,' in two: the number, encoded anew, and the comma.
@@ -199,7 +200,7 @@ class XLNetTokenizer:
 
     @functools.cached_property
     def _unknown_may_end_in_comma(self) -> bool:
-        """Whether the vocabulary has no comma: then a run of unknown characters can hold one after a digit."""
+        """Whether the vocabulary has no comma: then unknown characters can hold one after a digit."""
         return self._processor.encode(",", out_type=int)[-1] == UNK_ID
 
     def _split_commas(self, ids: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

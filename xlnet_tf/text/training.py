@@ -104,8 +104,9 @@ def _explain(message: str, vocab_size: int, character_coverage: float) -> str:
         )
     if needed := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return (
-            f"{vocab_size} pieces are fewer than the characters and special symbols that must have one: set the "
-            f"vocabulary size to more than {needed[1]}, or lower the character coverage ({character_coverage})"
+            f"{vocab_size} pieces are fewer than the characters and special symbols that must have one: set "
+            f"the vocabulary size to more than {needed[1]}, or lower the character coverage "
+            f"({character_coverage})"
         )
     if "!sentences_.empty()" in message:
         return "there is no text to train a tokenizer on"
