@@ -124,9 +124,9 @@ def find_files(patterns: Sequence[str]) -> list[epath.Path]:
 def plan_slices(files: Sequence[epath.Path], slice_bytes: int) -> Iterator[Slice]:
     """Cuts a corpus into slices at document borders, reading only around the cuts of plain files.
 
-    A slice takes at least `slice_bytes` of text and ends at the first document border after that. A document that
-    goes on for another `slice_bytes` is cut at a line's end. What is left at the end, if less than half a
-    slice, joins the slice before. Compressed and plain files with the same text give the same slices.
+    A slice takes at least `slice_bytes` of text and ends at the first document border after that. A document
+    that goes on for another `slice_bytes` is cut at a line's end. What is left at the end, if less than half
+    a slice, joins the slice before. Compressed and plain files with the same text give the same slices.
 
     Args:
         files: what `find_files` gives.
@@ -179,8 +179,8 @@ def read_lines(corpus_slice: Slice) -> Lines:
             decoded = text.decode()
         except UnicodeDecodeError as error:
             raise UserError(
-                f"{_place(part, error.start)} is not UTF-8 (byte 0x{text[error.start]:02x}): convert the file, "
-                "for example with `iconv -f latin1 -t utf-8`"
+                f"{_place(part, error.start)} is not UTF-8 (byte 0x{text[error.start]:02x}): convert the "
+                "file, for example with `iconv -f latin1 -t utf-8`"
             ) from None
         if part.start == 0:
             decoded = decoded.removeprefix(_BYTE_ORDER_MARK.decode())
@@ -229,7 +229,7 @@ class _CorpusFile:
     def take(self, target: int, slack: int) -> Part:
         """Takes at least `target` bytes and what follows up to a document border.
 
-        Takes less where the file ends before. If no border follows within `slack` bytes, a line's end will do.
+        Takes less where the file ends before. Where no border is within `slack` bytes, a line's end will do.
         """
         head = self._skip(target - 1)  # the last line may end with the target
         found = bytearray()
@@ -311,6 +311,6 @@ def _place(part: Part, offset: int) -> str:
 def _long_line(where: str, least: int) -> str:
     return (
         f"{where}: a line of at least {least:,} bytes, expected at most {MAX_LINE_BYTES:,}: a corpus has one "
-        "sentence per line (cutting such a line would invent sentence ends). Split it into sentences, or into "
-        "paragraphs and use --sentence_split"
+        "sentence per line (cutting such a line would invent sentence ends). Split it into sentences, or "
+        "into paragraphs and use --sentence_split"
     )

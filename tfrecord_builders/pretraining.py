@@ -1,6 +1,6 @@
 """Builds pretraining records from a corpus: streams of segments with precomputed permutation masks.
 
-python -m tfrecord_builders.pretraining --input='corpus/*.txt.gz' --tokenizer=spiece.model --output_dir=records
+python -m tfrecord_builders.pretraining --input='corpus/*.gz' --tokenizer=spiece.model --output_dir=records
 
 The corpus has one sentence per line and a blank line between documents. The output folder gets the shards, a
 copy of the tokenizer and, last of all, manifest.json. Run it again after an interruption: finished shards
@@ -45,7 +45,7 @@ _LEFTOVER = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingOptions:
-    """What to build; see the flags of the same names for each. None means the default that the help states."""
+    """What to build; see the flags of the same names. None means the default that the help states."""
 
     input: Sequence[str]
     tokenizer: str
@@ -87,8 +87,8 @@ class PretrainingOptions:
             everything = self.seq_len - segments.NUM_FUNCTIONAL
             if num_predict not in (None, everything):
                 raise UserError(
-                    f"num_predict is {num_predict}, but objective=autoregressive predicts all {everything} tokens "
-                    "of a segment: leave num_predict out"
+                    f"num_predict is {num_predict}, but objective=autoregressive predicts all {everything} "
+                    "tokens of a segment: leave num_predict out"
                 )
             num_predict = everything
         elif num_predict is None:
@@ -132,8 +132,8 @@ class PretrainingOptions:
             ranks.check_perm_size(self.perm_size, self.seq_len, self.reuse_len)
         if self.compat and (self.reuse_len * 2 != self.seq_len or self.objective != "permutation"):
             raise UserError(
-                f"compat is the original's builder: it needs reuse_len {self.seq_len / 2:g} (now {self.reuse_len}) "
-                f"and objective permutation (now {self.objective})"
+                f"compat is the original's builder: it needs reuse_len {self.seq_len / 2:g} "
+                f"(now {self.reuse_len}) and objective permutation (now {self.objective})"
             )
 
     @property
@@ -156,8 +156,8 @@ def build_pretraining_records(options: PretrainingOptions, progress: bool = Fals
         The manifest, which has been written last.
 
     Raises:
-        UserError: an option, the corpus, the tokenizer or the output folder is wrong, a file cannot be written,
-            or a worker died. No manifest is left then; finished shards are kept for the next run.
+        UserError: an option, the corpus, the tokenizer or the output folder is wrong, a file cannot be
+            written, or a worker died. No manifest is left then; finished shards are kept for the next run.
         FileNotFoundError: a corpus file or the tokenizer is missing.
     """
     options = options.resolved()
@@ -245,8 +245,8 @@ def warnings(manifest: Manifest) -> list[str]:
     statistics = manifest.statistics
     if statistics["unknown_rate"] > MAX_UNKNOWN_RATE:
         found.append(
-            f"{statistics['unknown_rate']:.1%} of the tokens are <unk> (more than {MAX_UNKNOWN_RATE:.0%}): the "
-            "tokenizer does not know this text. Is it of another language or case?"
+            f"{statistics['unknown_rate']:.1%} of the tokens are <unk> (more than {MAX_UNKNOWN_RATE:.0%}): "
+            "the tokenizer does not know this text. Is it of another language or case?"
         )
     if statistics["word_start_rate"] < MIN_WORD_START_RATE and manifest.mask["span_mode"] == "words":
         found.append(
@@ -255,8 +255,8 @@ def warnings(manifest: Manifest) -> list[str]:
         )
     if (streams := num_streams(manifest)) < FEW_STREAMS:
         found.append(
-            f"only {streams} streams: a batch can have {streams} rows at most. A smaller --stream_segments (now "
-            f"{manifest.stream_segments}) makes more of them"
+            f"only {streams} streams: a batch can have {streams} rows at most. A smaller --stream_segments "
+            f"(now {manifest.stream_segments}) makes more of them"
         )
     return found
 
@@ -270,13 +270,17 @@ def summary(manifest: Manifest) -> str:
         "text": f"{statistics['bytes'] / 1e6:,.1f} MB, {statistics['documents']:,} documents, "
         f"{statistics['sentences']:,} sentences",
         "tokens": f"{statistics['tokens']:,} ({statistics['characters'] / max(statistics['tokens'], 1):.2f} "
-        f"characters each, {statistics['unknown_rate']:.2%} <unk>, {statistics['word_start_rate']:.0%} start a word)",
+        f"characters each, {statistics['unknown_rate']:.2%} <unk>, "
+        f"{statistics['word_start_rate']:.0%} start a word)",
         "passes": f"{manifest.num_passes}, {' and '.join(manifest.directions)}",
-        "records": f"{manifest.records:,} of {manifest.seq_len} tokens in {num_streams(manifest):,} streams a pass",
+        "records": f"{manifest.records:,} of {manifest.seq_len} tokens, "
+        f"in {num_streams(manifest):,} streams a pass",
         "targets": f"{statistics['targets'] / max(manifest.records, 1):.1f} a record, in runs of "
         f"{_mean_run(statistics['target_runs']):.2f} tokens",
-        "tokens in": f"{statistics['tokens_in']:,} = {statistics['tokens_written']:,} written + dropped: {dropped}",
-        "files": f"{len(manifest.shards)} shards, {total_bytes / 1e6:,.1f} MB, {manifest.record_bytes:,} bytes a record",
+        "tokens in": f"{statistics['tokens_in']:,} = {statistics['tokens_written']:,} written + "
+        f"dropped: {dropped}",
+        "files": f"{len(manifest.shards)} shards, {total_bytes / 1e6:,.1f} MB, "
+        f"{manifest.record_bytes:,} bytes a record",
         "folder": str(manifest.folder),
     }
     return "\n".join(f"  {name:<10} {value}" for name, value in rows.items())
@@ -358,8 +362,8 @@ def _prepare_folder(started: Manifest, overwrite: bool) -> dict[int, dict[int, S
         there = None
         if any(_LEFTOVER.search(path.name) for path in folder.iterdir()):
             raise UserError(
-                f"{folder} holds records of an unknown build: choose another --output_dir, or give --overwrite to "
-                "remove them"
+                f"{folder} holds records of an unknown build: choose another --output_dir, or give "
+                "--overwrite to remove them"
             )
     settings = started.settings()
     if there is not None and (difference := manifest_lib.settings_difference(there, settings)):
@@ -431,8 +435,9 @@ def _run_units(
         yield from _collect(running, concurrent.futures.ALL_COMPLETED)
     except concurrent.futures.process.BrokenProcessPool:
         raise UserError(
-            "a worker process died (was memory short, or was it killed?): start again with the same flags, finished "
-            f"shards are kept; with fewer --num_workers (now {options.num_workers}) less memory is needed"
+            "a worker process died (was memory short, or was it killed?): start again with the same flags, "
+            "finished shards are kept; less memory is needed with fewer --num_workers "
+            f"(now {options.num_workers})"
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
@@ -453,8 +458,9 @@ def _check_enough_text(manifest: Manifest) -> None:
         tokens = manifest.statistics["tokens"]
         needed = manifest.seq_len - segments.NUM_FUNCTIONAL
         raise UserError(
-            f"the corpus is too small for one stream: it has {tokens} tokens in {manifest.statistics['documents']} "
-            f"documents, a segment needs {needed}: use more text or a smaller --seq_len (now {manifest.seq_len})"
+            f"the corpus is too small for one stream: it has {tokens} tokens in "
+            f"{manifest.statistics['documents']} documents, a segment needs {needed}: use more text or "
+            f"a smaller --seq_len (now {manifest.seq_len})"
         )
 
 

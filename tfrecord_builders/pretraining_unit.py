@@ -214,8 +214,8 @@ def _build_shard(
             streams += -(-len(cut) // options.stream_segments)
             if streams > MAX_STREAMS_PER_SHARD:
                 raise UserError(
-                    f"slice {slice_index} has {streams} streams, expected at most {MAX_STREAMS_PER_SHARD}: use a "
-                    "smaller --slice_mb or a larger --stream_segments"
+                    f"slice {slice_index} has {streams} streams, expected at most {MAX_STREAMS_PER_SHARD}: "
+                    "use a smaller --slice_mb or a larger --stream_segments"
                 )
             tokens.append({"pass": pass_index, "direction": direction, **_account(stream, cut)})
             runs += _run_lengths(is_target)
@@ -319,7 +319,7 @@ def _account(stream: TokenStream, cut: segments.Segments) -> dict[str, Any]:
 
 
 def _run_lengths(is_target: np.ndarray) -> np.ndarray:
-    """Histogram of runs of adjacent targets: entry n - 1 counts runs of n tokens, the last one longer ones."""
+    """Histogram of runs of adjacent targets: entry n - 1 counts runs of n tokens (last: or more)."""
     padded = np.zeros((len(is_target), is_target.shape[1] + 2), np.int8)
     padded[:, 1:-1] = is_target
     change = np.diff(padded, axis=1)

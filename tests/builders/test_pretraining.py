@@ -28,17 +28,17 @@ def options(corpus_file, tokenizer_file):
     """Returns a function that makes options for a small set in a folder."""
 
     def make(folder, **changes):
-        settings = dict(
-            input=[str(corpus_file)],
-            tokenizer=str(tokenizer_file),
-            output_dir=str(folder),
-            seq_len=32,
-            stream_segments=5,
-            slice_mb=0.02,
-            num_workers=1,
-            num_passes=2,
-            seed=3,
-        )
+        settings = {
+            "input": [str(corpus_file)],
+            "tokenizer": str(tokenizer_file),
+            "output_dir": str(folder),
+            "seq_len": 32,
+            "stream_segments": 5,
+            "slice_mb": 0.02,
+            "num_workers": 1,
+            "num_passes": 2,
+            "seed": 3,
+        }
         return PretrainingOptions(**{**settings, **changes})
 
     return make
@@ -131,7 +131,7 @@ def test_streams_are_the_corpus(records, corpus_file):
 
 
 def test_document_offset(records):
-    for shard, columns in all_columns(records):
+    for _shard, columns in all_columns(records):
         ids = columns["input_ids"].astype(int)
         forward = columns["direction"] == 1
         for i in np.flatnonzero(forward):
@@ -162,7 +162,7 @@ def test_every_token_is_accounted_for(records, options, tmp_path):
 
 
 def test_passes_and_directions_differ_in_targets_and_orders_only(records):
-    columns = dict(((s.pass_index, s.slice_index), c) for s, c in all_columns(records))
+    columns = {(s.pass_index, s.slice_index): c for s, c in all_columns(records)}
     first, second = columns[0, 0], columns[1, 0]
     reuse_len = records.reuse_len
     np.testing.assert_array_equal(first["input_ids"][:, :reuse_len], second["input_ids"][:, :reuse_len])
@@ -240,19 +240,19 @@ def test_another_build_is_refused_with_the_difference(records, options, tmp_path
 @pytest.mark.parametrize(
     "changes,message",
     [
-        (dict(num_predict=30), "num_predict 30 is impossible .*<= 27"),
-        (dict(perm_size=5), "perm_size 5 must divide"),
-        (dict(reuse_len=30), "reuse_len 30 leaves no room"),
-        (dict(objective="rtd"), "objective is 'rtd', expected one of permutation"),
-        (dict(objective="autoregressive", num_predict=5), "num_predict is 5, but objective=autoregressive"),
-        (dict(mask_beta=7), "mask_beta is 7, expected 1 to 6"),
-        (dict(compat=True, reuse_len=8), "compat is the original's builder: it needs reuse_len 16"),
-        (dict(split="a/b"), "split is 'a/b'"),
-        (dict(slice_mb=0), "slice_mb is 0"),
-        (dict(seed=-1), "seed is -1"),
-        (dict(input=["/no/such/file.txt"]), "no corpus file matches"),
-        (dict(tokenizer="/no/such.model"), "tokenizer /no/such.model does not exist"),
-        (dict(seq_len=8192, slice_mb=4), "too small for one stream.* tokens .*a segment needs 8189"),
+        ({"num_predict": 30}, "num_predict 30 is impossible .*<= 27"),
+        ({"perm_size": 5}, "perm_size 5 must divide"),
+        ({"reuse_len": 30}, "reuse_len 30 leaves no room"),
+        ({"objective": "rtd"}, "objective is 'rtd', expected one of permutation"),
+        ({"objective": "autoregressive", "num_predict": 5}, "num_predict is 5, but objective=autoregressive"),
+        ({"mask_beta": 7}, "mask_beta is 7, expected 1 to 6"),
+        ({"compat": True, "reuse_len": 8}, "compat is the original's builder: it needs reuse_len 16"),
+        ({"split": "a/b"}, "split is 'a/b'"),
+        ({"slice_mb": 0}, "slice_mb is 0"),
+        ({"seed": -1}, "seed is -1"),
+        ({"input": ["/no/such/file.txt"]}, "no corpus file matches"),
+        ({"tokenizer": "/no/such.model"}, "tokenizer /no/such.model does not exist"),
+        ({"seq_len": 8192, "slice_mb": 4}, "too small for one stream.* tokens .*a segment needs 8189"),
     ],
 )
 def test_bad_options_are_refused(options, tmp_path, changes, message):

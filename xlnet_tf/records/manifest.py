@@ -163,8 +163,8 @@ class Manifest:
         for name, expected in (("record_bytes", self.spec.record_bytes), ("dtypes", self.spec.dtypes)):
             if getattr(self, name) != expected:
                 raise UserError(
-                    f"{where}: {name} is {getattr(self, name)}, expected {expected} from seq_len, num_predict "
-                    "and vocab_size: build the records again"
+                    f"{where}: {name} is {getattr(self, name)}, expected {expected} from seq_len, "
+                    "num_predict and vocab_size: build the records again"
                 )
         for name in ("num_passes", "stream_segments"):
             if getattr(self, name) < 1:

@@ -32,9 +32,10 @@ def pretraining_dataset(
 ) -> tf.data.Dataset:
     """Lays the streams of a record set onto the rows of batches.
 
-    With `repeat`, epoch e reads pass e modulo `num_passes`; its streams are shuffled by (seed, e) and dealt to
-    the rows in turn. Rows do not wait for each other at the end of an epoch. Without, every record of every
-    pass comes exactly once, in the set's order; rows that have ended give filler (no targets) until all have.
+    With `repeat`, epoch e reads pass e modulo `num_passes`; its streams are shuffled by (seed, e) and dealt
+    to the rows in turn. Rows do not wait for each other at the end of an epoch. Without, every record of
+    every pass comes exactly once, in the set's order; rows that have ended give filler (no targets) until
+    all have.
 
     Args:
         manifest: the record set.
@@ -49,9 +50,9 @@ def pretraining_dataset(
 
     Returns:
         A dataset of dicts, B = rows_per_batch: input_word_ids int32 [B, T], input_type_ids uint8 [B, T],
-        permutation_rank int16 [B, T], target_positions int16 [B, P] (-1: empty), direction int8 [B] (1 forward,
-        -1 backward), next_sentence int8 [B] (1: B continues A, 0: it does not, -1: filler), stream_start bool
-        [B] (memory must not reach back), document_offset int32 [B].
+        permutation_rank int16 [B, T], target_positions int16 [B, P] (-1: empty), direction int8 [B]
+        (1 forward, -1 backward), next_sentence int8 [B] (1: B continues A, 0: it does not, -1: filler),
+        stream_start bool [B] (memory must not reach back), document_offset int32 [B].
 
     Raises:
         UserError: sizes do not divide, too few streams for the rows, or a shard has another size.
@@ -179,15 +180,15 @@ def _endless_rows(streams: _Streams, rows: range, batch_size: int, start_step: i
     for index, count in enumerate(streams.pass_counts):
         if count < batch_size:
             raise UserError(
-                f"pass {index} in {streams.folder} has {count} streams, too few for a batch of {batch_size} rows: "
-                f"use a batch_size of at most {min(streams.pass_counts)}, or build with a smaller "
+                f"pass {index} in {streams.folder} has {count} streams, too few for a batch of {batch_size} "
+                f"rows: use a batch_size of at most {min(streams.pass_counts)}, or build with a smaller "
                 f"--stream_segments (now {streams.stream_segments}) or --slice_mb, or with more text"
             )
 
     def numbers(epoch, position):
         """Numbers of the streams at int64 [N] `position` in the shuffled order of an epoch."""
         index = epoch % streams.num_passes
-        place = shuffled(position, tf.gather(streams.pass_counts, index), seed, epoch)
+        place = shuffled(position, tf.gather(streams.pass_counts, index), tf.constant(seed, tf.int64), epoch)
         return place + tf.gather(streams.pass_starts, index)
 
     def row_dataset(row, start_epoch, start_position, start_segment):
@@ -212,7 +213,7 @@ def _endless_rows(streams: _Streams, rows: range, batch_size: int, start_step: i
 
 
 def _row_positions(streams: _Streams, numbers, rows: range, batch_size: int, step: int):
-    """Where each row is after `step` steps: (epoch, position in its shuffled order, segment), int64 [rows]."""
+    """Where each row is after `step` steps: (epoch, position in its order, segment), each int64 [rows]."""
     epochs, segments = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
     positions = np.array(rows, np.int64)
     left = np.full(len(rows), step, np.int64)
@@ -282,7 +283,10 @@ def _host_rows(batch_size: int, num_hosts: int, host: int) -> range:
     return range(host * count, (host + 1) * count)
 
 
-def shuffled(position, size, seed: int, epoch):
+@tf.function(
+    input_signature=[tf.TensorSpec([None], tf.int64)] + [tf.TensorSpec([], tf.int64) for _ in range(3)]
+)
+def shuffled(position, size, seed, epoch):
     """Returns what lies at `position` in a pseudo-random order of 0 .. size - 1, without building the order.
 
     A generalised Feistel network on a grid of a x b >= size cells: each round shifts one coordinate by a hash
@@ -292,7 +296,7 @@ def shuffled(position, size, seed: int, epoch):
     Args:
         position: int64 [N], 0 <= position < size.
         size: int64 scalar.
-        seed: of the order.
+        seed: int64 scalar.
         epoch: int64 scalar; every epoch has its own order.
 
     Returns:
@@ -301,23 +305,21 @@ def shuffled(position, size, seed: int, epoch):
     width = tf.cast(tf.math.ceil(tf.sqrt(tf.cast(size, tf.float64))), tf.uint64)
     size = tf.cast(size, tf.uint64)
     height = (size + width - 1) // width
-    key = _hash(tf.constant(seed % 2**64, tf.uint64)) ^ tf.cast(epoch, tf.uint64)
+    key = _hash(_hash(tf.cast(seed, tf.uint64)) ^ tf.cast(epoch, tf.uint64))
 
-    def once(cell):
+    def outside(cell, todo):
+        return tf.reduce_any(todo)
+
+    def once(cell, todo):
         row, column = cell // width, cell % width
         for number in range(_ROUNDS):
-            round_key = _hash(key + tf.constant(2 * number, tf.uint64))
-            row = (row + _hash(column ^ round_key) % height) % height
-            column = (column + _hash(row ^ ~round_key) % width) % width
-        return row * width + column
+            row = (row + _hash((column ^ key) + tf.constant(2 * number, tf.uint64)) % height) % height
+            column = (column + _hash((row ^ key) + tf.constant(2 * number + 1, tf.uint64)) % width) % width
+        cell = tf.where(todo, row * width + column, cell)
+        return cell, todo & (cell >= size)
 
-    def outside(cell):
-        return tf.reduce_any(cell >= size)
-
-    def again(cell):
-        return (tf.where(cell >= size, once(cell), cell),)
-
-    return tf.cast(tf.while_loop(outside, again, [once(tf.cast(position, tf.uint64))])[0], tf.int64)
+    cell = tf.cast(position, tf.uint64)
+    return tf.cast(tf.while_loop(outside, once, [cell, tf.ones_like(position, tf.bool)])[0], tf.int64)
 
 
 def _hash(value):

@@ -139,8 +139,8 @@ def file_sha256(path: epath.PathLike) -> str:
 
 def _cannot_write(path: epath.Path, error: OSError) -> UserError:
     return UserError(
-        f"cannot write {path}: {error.strerror or error}. Make room or choose another folder and start again: "
-        "finished shards are kept"
+        f"cannot write {path}: {error.strerror or error}. Make room or choose another folder and start "
+        "again: finished shards are kept"
     )
 
 
