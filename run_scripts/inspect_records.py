@@ -172,7 +172,7 @@ def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int 
 
     matplotlib.use("Agg")
     from matplotlib import patches, pyplot
-    from matplotlib.colors import ListedColormap
+    from matplotlib.colors import to_rgb
 
     _, _, record = load_record(manifest, number)
     seq_len = manifest.seq_len
@@ -182,8 +182,9 @@ def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int 
     window = slice(first, last)
     functional = np.isin(record.ids, (SEP_ID, CLS_ID))
     kind = np.where(functional, 3, np.where(record.is_target, 2, 1))  # [T], what a visible key is
-    colors = ["#f4f4f4", "#9ecae1", "#e6550d", "#31a354"]
-    names = ["hidden", "context", "target, predicted before", "SEP or CLS"]
+    itself = np.eye(seq_len, dtype=bool)
+    names = ["hidden", "context", "target, predicted before", "SEP or CLS", "itself"]
+    colors = ["#f4f4f4", "#9ecae1", "#e6550d", "#31a354", "#222222"]
     labelled = last - first <= MOST_LABELLED
     size = max(6.5, 0.19 * (last - first)) if labelled else 8.5
     figure, axes = pyplot.subplots(1, 2, figsize=(2 * size + 1, size + 1.6), layout="constrained")
@@ -192,14 +193,17 @@ def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int 
         tokenizer = XLNetTokenizer(model_file=manifest.tokenizer_path)
         pieces = [_visible(tokenizer.id_to_piece(i)) for i in record.ids[window]]
     streams = {
-        "content stream (knows its own token)": record.content_visible,
-        "query stream (predicts its own token)": record.query_visible,
+        "content stream: every position, knowing its own token": record.content_visible,
+        "query stream: targets only (others pale), not knowing their own token": record.query_visible,
     }
     for axis, (title, visible) in zip(axes, streams.items(), strict=True):
-        image = np.where(visible, kind[None, :], 0)[window, window]
+        image = np.where(visible, np.where(itself, 4, kind[None, :]), 0)[window, window]
+        shades = np.array([to_rgb(color) for color in colors])[image]
+        if visible is record.query_visible:
+            shades[~record.is_target[window]] = 0.25 * shades[~record.is_target[window]] + 0.75
         extent = (first - 0.5, last - 0.5, last - 0.5, first - 0.5)
-        axis.imshow(image, ListedColormap(colors), vmin=0, vmax=3, interpolation="nearest", extent=extent)
-        axis.set_title(title, fontsize=13)
+        axis.imshow(shades, interpolation="nearest", extent=extent)
+        axis.set_title(title, fontsize=13, pad=18)
         axis.set_xlabel("is it seen? (key position)")
         axis.set_ylabel("who looks (position)")
         for name, part in record.parts(manifest.reuse_len).items():
@@ -213,7 +217,7 @@ def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int 
                     name,
                     (middle, 1.0),
                     xycoords=("data", "axes fraction"),
-                    xytext=(0, 2),
+                    xytext=(0, 4),
                     textcoords="offset points",
                     ha="center",
                     fontsize=9,
@@ -238,7 +242,7 @@ def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int 
     handles = [
         patches.Patch(facecolor=c, edgecolor="#999999", label=n) for c, n in zip(colors, names, strict=True)
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False, fontsize=11)
+    figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=11)
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
 
