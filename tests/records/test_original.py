@@ -154,7 +154,15 @@ def test_a_slice_equals_one_row_of_the_original(golden, tokenizer, reverse):
     ends = np.append(original.sentence_borders(flags), len(tokens))
     starts = tokenizer.original_word_starts
     found, is_target = original.segments_and_targets(
-        random.Random(5), np.random.RandomState(6), tokens, ends, 64, 32, 10, piece_starts=starts, reverse=reverse
+        random.Random(5),
+        np.random.RandomState(6),
+        tokens,
+        ends,
+        64,
+        32,
+        10,
+        piece_starts=starts,
+        reverse=reverse,
     )
     choices, numbers = random.Random(5), np.random.RandomState(6)
     borders = ends[:-1]

@@ -30,7 +30,7 @@ def test_every_segment_is_laid_out_as_defined(num_tokens, longest_sentence, reus
     tokens, ends, word_start = draw_stream(rng, num_tokens, longest_sentence)
     seq_len = reuse_len + text_len + 3
     found = lib.cut_segments(rng, tokens, ends, seq_len, reuse_len, word_start)
-    expected_count = len([i for i in range(0, num_tokens, reuse_len) if i + reuse_len + text_len <= num_tokens])
+    expected_count = len(range(0, num_tokens - reuse_len - text_len + 1, reuse_len))
     assert len(found) == expected_count == lib.num_segments(num_tokens, seq_len, reuse_len)
     starts = np.append(0, ends[:-1])
     for s in range(len(found)):
@@ -98,7 +98,8 @@ def test_the_reversed_stream_mirrors_sentences_documents_and_words():
     found = [reversed_tokens[a:b].tolist() for a, b in zip(reversed_starts, reversed_ends)]
     assert found == [sentence[::-1] for sentence in sentences[::-1]]
     borders = np.flatnonzero(lib.mirror_word_start(word_start))[1:]
-    assert [word.tolist() for word in np.split(reversed_tokens, borders)] == [word[::-1] for word in words[::-1]]
+    found = [word.tolist() for word in np.split(reversed_tokens, borders)]
+    assert found == [word[::-1] for word in words[::-1]]
 
 
 def test_the_same_seed_gives_the_same_segments():

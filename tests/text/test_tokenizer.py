@@ -202,7 +202,8 @@ def test_a_model_without_the_symbols_is_refused(tmp_path, small_tokenizer):
     assert "train_tokenizer" in str(error.value)
     proto.ParseFromString(small_tokenizer.model_proto)
     proto.pieces[3].type = sentencepiece_model_pb2.ModelProto.SentencePiece.NORMAL
-    with pytest.raises(UserError, match="<cls> is not a control symbol"):
+    proto.pieces[8].type = sentencepiece_model_pb2.ModelProto.SentencePiece.CONTROL
+    with pytest.raises(UserError, match="<cls> is not a control symbol.*<eop> is a control symbol"):
         XLNetTokenizer(model_proto=proto.SerializeToString())
 
 

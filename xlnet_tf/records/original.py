@@ -27,7 +27,7 @@ class Cut(NamedTuple):
 
 
 def sentence_borders(flags: np.ndarray) -> np.ndarray:
-    """Returns int [...], the positions inside a row whose sentence flag (bool [N]) differs from the one before."""
+    """Returns int [...], the positions in a row where the sentence flag (bool [N]) flips."""
     return np.flatnonzero(flags[1:] != flags[:-1]) + 1
 
 
@@ -176,8 +176,8 @@ def segments_and_targets(
     """Cuts a stream into segments and picks targets as the original does.
 
     The counterpart of `segments.cut_segments` followed by `spans.sample_segment_targets`: the returned pair
-    serves `ranks.sample_ranks` in the same way. Here a row has up to 3 targets fewer than num_predict, since the
-    original picks SEP and CLS too and drops them later.
+    serves `ranks.sample_ranks` in the same way. Here a row has up to 3 targets fewer than num_predict, since
+    the original picks SEP and CLS too and drops them later.
 
     Args:
         choices: Python's generator.
@@ -239,8 +239,8 @@ def token_stream(
         use_eod: whether the end of a document becomes `<eod>`.
 
     Returns:
-        (tokens int32 [N], flags bool [N]): a flag flips where a new sentence begins; `<eod>` keeps the flag of the
-        sentence before it.
+        (tokens int32 [N], flags bool [N]): the flag flips where a new sentence begins; `<eod>` keeps the flag
+        of the sentence before it.
     """
     shards = []
     for lines in files:

@@ -39,8 +39,8 @@ def random_bits(rng: np.random.Generator, count: int) -> np.ndarray:
 def sample_places(rng: np.random.Generator, num_segments: int, length: int, perm_size: int) -> np.ndarray:
     """Draws factorization orders: each position's place in the order.
 
-    Blocks of perm_size positions keep their order from left to right; inside, all blocks of a segment share one
-    permutation (the original's `_local_perm`).
+    Blocks of perm_size positions keep their order from left to right; inside, all blocks of a segment share
+    one permutation (the original's `_local_perm`).
 
     Args:
         rng: where the permutations come from.
@@ -88,16 +88,16 @@ def permutation_ranks(
 ) -> np.ndarray:
     """Turns factorization orders into ranks.
 
-    In each part of a segment context tokens share the smallest rank, targets get 1 + their place; the second
-    part's ranks lie above the first's, so that the first part, the next segment's memory, never sees the second.
+    In each part of a segment context tokens share the smallest rank, targets get 1 + their place. The second
+    part's ranks lie above the first's: the first part, the next segment's memory, never sees the second.
 
     Args:
         is_target: bool [S, T].
         functional: bool [S, T], SEP and CLS, never targets.
         places: int [S, T], places in the order: a permutation of 0 .. R - 1, then of 0 .. T - R - 1.
         reuse_len: tokens R of the first part.
-        functional_tokens: "ordered" gives SEP and CLS a place in the order like targets, so that context never
-            sees them (the original); "context" lets every token of the second part see them (Model Garden).
+        functional_tokens: "ordered" gives SEP and CLS a place in the order like targets, so that context
+            never sees them (the original); "context" lets all of the second part see them (Model Garden).
 
     Returns:
         int16 [S, T]. Source: paper section 2.3; `_local_perm` of the original's data_utils.py.
@@ -127,10 +127,10 @@ def autoregressive_ranks(num_segments: int, seq_len: int) -> np.ndarray:
 def denoising_ranks(
     is_target: np.ndarray, functional: np.ndarray, functional_tokens: str = "ordered"
 ) -> np.ndarray:
-    """Ranks of BERT's objective: all context is visible, all targets share one rank and see none of each other.
+    """Ranks of BERT's objective: all see all context, and no target, for all targets share one rank.
 
-    The whole segment is one part here, as in BERT: its first tokens have seen the later ones. Memory would carry
-    that over to the next segment, which repeats those later ones; train this objective without memory.
+    The whole segment is one part here, as in BERT: its first tokens have seen the later ones. Memory would
+    carry that over to the next segment, which repeats the later ones: train this objective without memory.
 
     Args:
         is_target: bool [S, T].

@@ -13,7 +13,7 @@ MAX_SEQ_LEN = 32_000  # positions and ranks are int16
 
 @dataclasses.dataclass(frozen=True)
 class Segments:
-    """S segments of T tokens, in the order of the text; segment s + 1 starts reuse_len tokens after segment s.
+    """S segments of T tokens, in the order of the text, each reuse_len tokens behind the one before.
 
     Attributes:
         ids: int32 [S, T].
@@ -50,8 +50,8 @@ def check_lengths(seq_len: int, reuse_len: int) -> None:
         raise UserError(f"seq_len {seq_len} is too long; records hold at most {MAX_SEQ_LEN} tokens")
     if not 0 < reuse_len <= seq_len - NUM_FUNCTIONAL - 2:
         raise UserError(
-            f"seq_len {seq_len} with reuse_len {reuse_len} leaves no room: reuse_len must be at least 1, and "
-            f"at least 5 tokens must follow it (A, SEP, B, SEP, CLS). Expected 1 <= reuse_len <= {seq_len - 5}."
+            f"seq_len {seq_len} with reuse_len {reuse_len} leaves no room: at least 5 tokens must follow the "
+            f"reused part (A, SEP, B, SEP, CLS). Expected 1 <= reuse_len <= {seq_len - 5}."
         )
 
 
@@ -112,8 +112,8 @@ def cut_segments(
 ) -> Segments:
     """Cuts a token stream into segments.
 
-    Segment s reuses R tokens from position s * R on. A follows them and ends at a sentence end, drawn from those
-    inside the remaining text (in its middle if there is none). B continues A with probability 1/2; otherwise
+    Segment s reuses R tokens from position s * R on. A follows them and ends at a sentence end, drawn from
+    those inside the remaining text (in its middle if there is none). B continues A with probability 1/2; else
     it is as long a stretch from elsewhere in the stream, from a sentence's start on, outside the segment's
     own window of T tokens. Where no such stretch exists, B continues A.
 

@@ -37,7 +37,7 @@ def split_num_predict(num_predict: int, seq_len: int, reuse_len: int) -> tuple[i
     if num_predict < 1 or not fits(num_predict):
         largest = next(count for count in range(sum(room), -1, -1) if fits(count))
         raise UserError(
-            f"num_predict {num_predict} is impossible with seq_len {seq_len} and reuse_len {reuse_len}: the two "
+            f"num_predict {num_predict} is impossible with seq_len {seq_len} and reuse_len {reuse_len}: the "
             f"parts of a segment would predict {parts[0]} of {room[0]} and {parts[1]} of {room[1]} tokens. "
             f"Expected 1 <= num_predict <= {largest}."
         )
@@ -100,8 +100,8 @@ def sample_targets(
     """Chooses exactly `goal` targets in every row, as spans of n whole words, P(n) ~ 1/n.
 
     A row is divided into contexts of n * alpha / beta words, and each context holds one span of n words
-    somewhere inside, followed by at least one word that is no target. Spans are taken in random order until the
-    goal is reached; the last one is cut. Where the spans are too few, single words at random make up the rest.
+    somewhere inside, followed by at least one word outside of spans. Spans are taken in random order until
+    the goal is reached; the last one is cut. Where the spans are too few, words at random make up the rest.
 
     Args:
         rng: where the spans come from.
@@ -133,7 +133,7 @@ def sample_targets(
     row_begin = np.append(word[::length], num_words)  # [S + 1], each row's first word
 
     # A token's key: whether it is ineligible, whether it is outside of spans, the random key of its span or
-    # word, its position. The smallest keys of a row are its targets: spans first, then words, each as a whole.
+    # word, its position. The smallest keys of a row are its targets: spans, then words, each as a whole.
     index_bits = (length - 1).bit_length()
     keys = random_bits(rng, num_words) >> 2 | np.uint32(_NO_SPAN)  # by word
     if span_mode != "single":
@@ -162,14 +162,16 @@ def _rank_spans_first(rng, keys, row_begin, context_per_word, max_words):
     lengths = np.arange(1, max_words + 1)
     cumulative = np.cumsum(1 / lengths) / np.sum(1 / lengths)
     num_contexts = int(row_words.max(initial=0) / context_per_word) + max_words + 1
-    n = 1 + np.searchsorted(cumulative, rng.random((len(row_words), num_contexts)), side="right")  # [S, C] words
+    draws = rng.random((len(row_words), num_contexts))  # [S, C]
+    n = 1 + np.searchsorted(cumulative, draws, side="right")  # words in a span
     # The first context begins somewhere before the row, so that no position of the row is special.
     phase = rng.integers(0, math.ceil(max_words * context_per_word), row_words.shape)
     contexts = n * context_per_word
     begins = np.floor(np.cumsum(contexts, axis=1) - contexts) - phase
     row, column = np.nonzero((begins < row_words) & (begins + contexts > 0))
     n, begins = n[row, column], begins[row, column]
-    first = row_begin[row] + (begins + np.floor(rng.random(len(n)) * (context_per_word - 1) * n)).astype(np.int64)
+    inset = np.floor(rng.random(len(n)) * (context_per_word - 1) * n)
+    first = row_begin[row] + (begins + inset).astype(np.int64)
     span_keys = random_bits(rng, len(n)) >> 2
     for offset in range(max_words):
         inside = np.flatnonzero(

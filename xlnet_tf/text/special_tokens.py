@@ -26,7 +26,8 @@ def check_special_symbols(processor, source: str) -> None:
         source: what to call the model in an error: its file name.
 
     Raises:
-        UserError: a symbol is missing, has another id, or is an ordinary piece, so that text could spell it.
+        UserError: a symbol is missing, has another id, or is of the wrong kind: text must be able to spell
+            `<eop>`, and none of the others.
     """
     wrong = []
     for expected, symbol in enumerate(SYMBOLS):
@@ -39,6 +40,8 @@ def check_special_symbols(processor, source: str) -> None:
         for expected in (CLS_ID, SEP_ID, PAD_ID, MASK_ID, EOD_ID):
             if not processor.is_control(expected):
                 wrong.append(f"{SYMBOLS[expected]} is not a control symbol, so text could contain it")
+        if processor.is_control(EOP_ID):
+            wrong.append(f"{SYMBOLS[EOP_ID]} is a control symbol, so a corpus cannot mark paragraphs by it")
     if wrong:
         raise UserError(
             f"{source} is not an XLNet tokenizer: {'; '.join(wrong)}. "

@@ -12,12 +12,7 @@ import sentencepiece
 from etils import epath
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.text.cleaning import (
-    DEFAULT_CLEANING,
-    CleaningConfig,
-    clean_text,
-    clean_texts,
-)
+from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig, clean_text
 from xlnet_tf.text.special_tokens import UNK_ID, check_special_symbols
 
 UNDERLINE = "\u2581"  # SentencePiece's mark for a space
@@ -27,7 +22,9 @@ UNDERLINE = "\u2581"  # SentencePiece's mark for a space
 START_PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
 
 # Scripts that put no spaces between words: each piece in them may start a word.
-UNSPACED_SCRIPTS = frozenset("CJK IDEOGRAPHIC HIRAGANA KATAKANA THAI LAO KHMER MYANMAR TIBETAN".split())
+UNSPACED_SCRIPTS = frozenset(
+    ("CJK", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
+)
 
 
 def _ends_in_digit_comma(piece: str) -> bool:
@@ -140,7 +137,7 @@ class XLNetTokenizer:
         Returns:
             (ids, lengths): int32 [N], the ids of all texts one after another, and int32 [len(texts)].
         """
-        cleaned = clean_texts(texts, self.cleaning)
+        cleaned = [clean_text(text, self.cleaning) for text in texts]
         rows = self._processor.encode(cleaned, out_type=int, num_threads=1)
         if self._unknown_may_end_in_comma:
             for index, row in enumerate(rows):
@@ -201,7 +198,7 @@ class XLNetTokenizer:
     @functools.cached_property
     def _unknown_may_end_in_comma(self) -> bool:
         """Whether the vocabulary has no comma: then unknown characters can hold one after a digit."""
-        return self._processor.encode(",", out_type=int)[-1] == UNK_ID
+        return self._processor.piece_to_id(",") == UNK_ID
 
     def _split_commas(self, ids: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Applies the comma rule to many texts at once; takes and returns (ids [N], lengths [texts])."""
