@@ -82,8 +82,11 @@ def shift_by_row(scores: tf.Tensor, key_len) -> tf.Tensor:
     rows = scores.shape[2] or shape[2]
     entries = scores.shape[3] or shape[3]
     heads = scores.shape[1]
-    scores = tf.reshape(scores, [-1, heads, entries, rows])[:, :, 1:]
-    return tf.reshape(scores, [-1, heads, rows, entries - 1])[..., :key_len]
+    # tf.slice rather than indexing: its gradient is a plain padding.
+    scores = tf.reshape(scores, [-1, heads, entries, rows])
+    scores = tf.slice(scores, [0, 0, 1, 0], [-1, -1, -1, -1])
+    scores = tf.reshape(scores, [-1, heads, rows, entries - 1])
+    return tf.slice(scores, [0, 0, 0, 0], [-1, -1, -1, key_len])
 
 
 def shift_by_position(scores: tf.Tensor, positions: tf.Tensor, query_len, key_len) -> tf.Tensor:
