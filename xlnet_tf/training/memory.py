@@ -67,7 +67,17 @@ class Memory(tf.__internal__.tracking.Trackable):
             return self._strategy.run(lambda: (self._content.read_value(), self._mask.read_value()))
 
         content, mask = read()
-        return {"content": self._strategy.gather(content, axis=1), "mask": self._strategy.gather(mask, axis=0)}
+        return {"content": self._all_rows(content, 1), "mask": self._all_rows(mask, 0)}
+
+    def _all_rows(self, values, axis: int) -> tf.Tensor:
+        """Joins what the replicas hold, on the host."""
+        local = self._strategy.experimental_local_results(values)
+        with tf.device("CPU:0"):
+            if len(local) == self._strategy.num_replicas_in_sync:
+                return tf.concat(local, axis)
+            # Other hosts hold the rest; collectives gather neither bfloat16 nor bool.
+            floats = self._strategy.run(tf.function(tf.cast), args=(values, tf.float32))
+            return tf.cast(self._strategy.gather(floats, axis), local[0].dtype)
 
     def _restore_from_tensors(self, restored_tensors: dict[str, tf.Tensor]):
         """Gives each replica its rows of a checkpoint."""

@@ -193,6 +193,10 @@ class AdamW(tf_keras.optimizers.Optimizer):
         super().build(var_list)
         if getattr(self, "_built", False):
             return
+        # By index, since a replica's copy of a variable has another name.
+        self._rates = [self.learning_rate_factor(v.name) for v in var_list]
+        self._scales = [self.gradient_factor(v.name) for v in var_list]
+        self._decays = [self.weight_decay * self.is_decayed(v.name) for v in var_list]
         self._momentums = [self.add_variable_from_reference(v, "m") for v in var_list]
         self._velocities = [self.add_variable_from_reference(v, "v") for v in var_list]
         self._built = True
@@ -236,8 +240,8 @@ class AdamW(tf_keras.optimizers.Optimizer):
         """
         index = self._index_dict[self._var_key(variable)]
         m, v = self._momentums[index], self._velocities[index]
-        gradient = tf.cast(gradient, variable.dtype) * self.gradient_factor(variable.name)
-        rate = tf.cast(self.learning_rate, variable.dtype) * self.learning_rate_factor(variable.name)
+        gradient = tf.cast(gradient, variable.dtype) * self._scales[index]
+        rate = tf.cast(self.learning_rate, variable.dtype) * self._rates[index]
         m_next = m.assign(self.beta_1 * m + (1 - self.beta_1) * gradient)
         v_next = v.assign(self.beta_2 * v + (1 - self.beta_2) * tf.square(gradient))
         update = m_next / (tf.sqrt(v_next) + self.epsilon)
@@ -246,8 +250,8 @@ class AdamW(tf_keras.optimizers.Optimizer):
             # 1 - beta**step, exact where beta is near 1.
             update *= tf.sqrt(-tf.math.expm1(step * math.log(self.beta_2)))
             update /= -tf.math.expm1(step * math.log(self.beta_1))
-        if self.weight_decay and self.is_decayed(variable.name):
-            update += self.weight_decay * variable
+        if self._decays[index]:
+            update += self._decays[index] * variable
         variable.assign_sub(rate * update)
 
     def get_config(self):
