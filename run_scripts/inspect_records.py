@@ -91,8 +91,8 @@ def describe(manifest: Manifest, number: int, target: int | None = None, color: 
         color: whether to mark targets with a terminal's colours.
 
     Returns:
-        The text: what and where the record is, its parts with the targets as [piece], the order of prediction,
-        and what the chosen target sees in both streams.
+        The text: what and where the record is, its parts with the targets as [piece], the order of
+        prediction, and what the chosen target sees in both streams.
 
     Raises:
         UserError: there is no such record or target.
@@ -133,15 +133,16 @@ def describe(manifest: Manifest, number: int, target: int | None = None, color: 
 
 
 def _view(record: Record, pieces: list[str], position: int, place: int, reuse_len: int) -> list[str]:
-    """Lines that show what one target sees: hidden pieces are ___, so that the text reads as the model has it."""
+    """Lines that show what one target sees, with ___ for hidden pieces: the text as the model has it."""
     query, content = record.query_visible[position], record.content_visible[position]
     visible_targets = int((query & record.is_target).sum())
     functional = np.isin(record.ids, (SEP_ID, CLS_ID))
     lines = [
-        f"target {place} in the order: position {position}, piece {pieces[position]}, rank {record.rank[position]}",
+        f"target {place} in the order: position {position}, piece {pieces[position]}, "
+        f"rank {record.rank[position]}",
         f"  query stream sees {int(query.sum())} of {len(query)} positions (and the memory): "
-        f"{int((query & ~record.is_target & ~functional).sum())} context, {visible_targets} targets predicted "
-        f"before, {int((query & functional).sum())} of SEP SEP CLS; not itself",
+        f"{int((query & ~record.is_target & ~functional).sum())} context, {visible_targets} targets "
+        f"predicted before, {int((query & functional).sum())} of SEP SEP CLS; not itself",
         f"  content stream sees the same{' and itself' if content[position] else ''}: "
         f"{int(content.sum())} positions",
         "  as the query stream has it (<?> is to be predicted, ___ is hidden):",
@@ -269,8 +270,8 @@ def check(manifest: Manifest, progress: bool = False) -> int:
     dropped = sum(statistics["tokens_dropped"].values())
     if statistics["tokens_in"] != statistics["tokens_written"] + dropped:
         raise UserError(
-            f"{manifest.folder}: statistics.tokens_in is {statistics['tokens_in']}, but written and dropped are "
-            f"{statistics['tokens_written']} + {dropped}: build the records again"
+            f"{manifest.folder}: statistics.tokens_in is {statistics['tokens_in']}, but written and "
+            f"dropped are {statistics['tokens_written']} + {dropped}: build the records again"
         )
     with tqdm.tqdm(total=manifest.records, unit="record", unit_scale=True, disable=not progress) as bar:
         for shard in manifest.shards:
@@ -286,7 +287,7 @@ def check(manifest: Manifest, progress: bool = False) -> int:
 def _broken_rules(
     manifest: Manifest, shard: Shard, columns: dict[str, np.ndarray]
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields, for each invariant, what is wrong where it is broken and bool [S], the records that break it."""
+    """Yields for each invariant what is wrong where it is broken, and bool [S]: the records that break it."""
     reuse_len, count = manifest.reuse_len, shard.records
     ids = columns["input_ids"].astype(int)
     rank = columns["permutation_rank"].astype(int)

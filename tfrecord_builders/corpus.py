@@ -187,10 +187,9 @@ def read_lines(corpus_slice: Slice) -> Lines:
         part_lines = decoded.removesuffix("\n").split("\n")
         if max(map(len, part_lines)) > MAX_LINE_BYTES // 4:  # a character has up to 4 bytes
             _check_line_lengths(part, text)
-        for line in part_lines:
-            line = line.strip()
-            if line or (lines and lines[-1]):
-                lines.append(line)
+        stripped = [line.strip() for line in part_lines]
+        before = [lines[-1] if lines else "", *stripped]
+        lines += [line for line, previous in zip(stripped, before, strict=False) if line or previous]
         if part.ends_document and lines and lines[-1]:
             lines.append("")
     return Lines(lines, digest.hexdigest())

@@ -65,13 +65,9 @@ def read_steps(manifest, batch_size, steps, **options):
     "batch_size,num_hosts,rows_per_batch",
     [
         (1, 1, 1),
-        (2, 1, 2),
         (2, 2, 1),
-        (3, 1, 1),
         (4, 2, 2),
-        (4, 1, 2),
         (6, 2, 3),
-        (6, 3, 1),
         (8, 4, 2),
         (8, 1, 8),
     ],
