@@ -1,0 +1,91 @@
+import json
+
+import pytest
+
+from tests.records.synthetic import make_set
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.manifest import Manifest, settings_difference
+
+SHARD = "train-pass00-slice00000.tfrecord"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    make_set(tmp_path, [[(5, 3), (2, 2)]])
+    return tmp_path
+
+
+def test_load_gives_what_was_saved(folder):
+    manifest = Manifest.load(folder)
+    assert manifest == Manifest.load(folder / "manifest.json") and manifest.records == 12
+    before = (folder / "manifest.json").read_bytes()
+    manifest.save()
+    assert (folder / "manifest.json").read_bytes() == before
+    assert "shards" not in manifest.settings() and "folder" not in manifest.settings()
+
+
+def test_missing_manifest(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"manifest.json does not exist: expected .*Build them with"):
+        Manifest.load(tmp_path)
+
+
+def set_field(*path_and_value):
+    *path, name, value = path_and_value
+
+    def change(values):
+        for key in path:
+            values = values[key]
+        values[name] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change,message",
+    [
+        (set_field("schema_version", 2), "schema_version is 2 .* expected 1"),
+        (set_field("kind", "squad"), "kind is squad, expected"),
+        (set_field("extra", 1), r"unknown \['extra'\]"),
+        (lambda values: values.pop("seed"), r"fields missing \['seed'\]"),
+        (set_field("seq_len", "12"), "seq_len is '12', expected int"),
+        (set_field("seq_len", True), "seq_len is True, expected int"),
+        (set_field("seq_len", 3), "seq_len is 3"),
+        (set_field("num_predict", 4), "record_bytes is .*, expected"),
+        (set_field("dtypes", "input_ids", "uint16"), "dtypes is"),
+        (set_field("num_passes", 0), "num_passes is 0, expected at least 1"),
+        (set_field("tokenizer", {}), "tokenizer.file is missing"),
+        (set_field("tokenizer", "file", "../spiece.model"), "tokenizer.file is '../spiece.model'"),
+        (set_field("shards", 0, "file", "/etc/passwd"), "'/etc/passwd' is listed twice or is no plain"),
+        (set_field("shards", 1, "file", SHARD), "is listed twice"),
+        (set_field("shards", 0, "forward_segments", 6), f"bytes of {SHARD} is .* for its 9 records"),
+        (set_field("shards", 0, "forward_segments", -1), "bytes of"),
+        (set_field("shards", 0, "pass_index", 1), f"pass_index of {SHARD} is 1, expected 0 to 0"),
+        (set_field("shards", 1, "bytes", 0.5), r"shards\[1\]: bytes is 0.5, expected int"),
+        (set_field("shards", [[]]), r"shards\[0\]: expected an object"),
+    ],
+)
+def test_wrong_fields_are_named(folder, change, message):
+    path = folder / "manifest.json"
+    values = json.loads(path.read_text())
+    change(values)
+    path.write_text(json.dumps(values))
+    with pytest.raises(UserError, match=message):
+        Manifest.load(folder)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", "null", '{"kind": "pretraining"}', "\x00\x01"])
+def test_files_that_are_no_manifest(folder, text):
+    (folder / "manifest.json").write_text(text)
+    with pytest.raises(UserError, match=r"manifest\.json"):
+        Manifest.load(folder)
+
+
+def test_difference():
+    there = {"a": 1, "mask": {"alpha": 6, "beta": 1}, "only": 2}
+    now = {"a": 1, "mask": {"alpha": 7, "beta": 1}, "new": 3}
+    assert settings_difference(there, there) == []
+    assert settings_difference(there, now) == [
+        "mask.alpha: 6 there, 7 now",
+        "new: absent there, 3 now",
+        "only: 2 there, absent now",
+    ]
