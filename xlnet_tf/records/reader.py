@@ -76,25 +76,24 @@ def pretraining_dataset(
     def features(serialized, segment, stream, shard):
         """Parses a batch and checks that each record is the one that the manifest promises there."""
         columns = manifest.spec.parse(serialized)
-        wrong = tf.where((columns["stream"] != stream) | (columns["segment"] != tf.cast(segment, tf.int32)))[
-            :, 0
-        ]
-        place = tf.gather(shard, wrong[:1])
-        as_promised = tf.debugging.Assert(
-            tf.equal(tf.size(wrong), 0),
-            ["not the records that the manifest lists (was a shard replaced?):", tf.gather(files, place)],
+        expected = (columns["stream"] == stream) & (columns["segment"] == tf.cast(segment, tf.int32))
+        tf.debugging.Assert(
+            tf.reduce_all(expected),
+            [
+                "not the records that the manifest lists (was a shard replaced?):",
+                tf.gather(files, tf.boolean_mask(shard, ~expected)[:1]),
+            ],
         )
-        with tf.control_dependencies([as_promised]):
-            return {
-                "input_word_ids": tf.cast(columns["input_ids"], tf.int32),
-                "input_type_ids": columns["segment_ids"],
-                "permutation_rank": columns["permutation_rank"],
-                "target_positions": columns["target_positions"],
-                "direction": columns["direction"],
-                "next_sentence": columns["next_sentence"],
-                "stream_start": tf.equal(columns["segment"], 0),
-                "document_offset": columns["document_offset"],
-            }
+        return {
+            "input_word_ids": tf.cast(columns["input_ids"], tf.int32),
+            "input_type_ids": columns["segment_ids"],
+            "permutation_rank": columns["permutation_rank"],
+            "target_positions": columns["target_positions"],
+            "direction": columns["direction"],
+            "next_sentence": columns["next_sentence"],
+            "stream_start": tf.equal(columns["segment"], 0),
+            "document_offset": columns["document_offset"],
+        }
 
     batches = records.batch(rows_per_batch, drop_remainder=True)
     return batches.map(features, tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
