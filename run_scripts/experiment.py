@@ -1,16 +1,14 @@
 """From flags and files of settings to one checked experiment; shared by the scripts that train."""
 
 import dataclasses
-from typing import Any, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from absl import flags
-from official.core import config_definitions as cfg
-from official.core import exp_factory
-from official.modeling import hyperparams
-from official.modeling.hyperparams import base_config
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.training.config import flatten
+
+# TensorFlow is imported where it is needed, so that --help answers at once.
 
 _DEFINE = {
     "string": flags.DEFINE_string,
@@ -40,13 +38,13 @@ class Setting:
     minimum: float | None = None
     below: float | None = None
 
-    def define(self):
+    def define(self, flag_values: flags.FlagValues):
         """Defines the flag; unset, it leaves the field as it is."""
         help_text = f"{self.help} Sets {self.field}."
         if isinstance(self.kind, tuple):
-            flags.DEFINE_enum(self.flag, None, self.kind, help_text)
+            flags.DEFINE_enum(self.flag, None, self.kind, help_text, flag_values=flag_values)
         else:
-            _DEFINE[self.kind](self.flag, None, help_text)
+            _DEFINE[self.kind](self.flag, None, help_text, flag_values=flag_values)
 
     def check(self, value: Any):
         """Raises UserError if the field must not have this value."""
@@ -62,22 +60,32 @@ class Setting:
             raise UserError(f"{self.field} (--{self.flag}) is {value}: expected less than {self.below}")
 
 
-def define_flags(settings: Sequence[Setting]):
+def define_flags(settings: Sequence[Setting], flag_values: flags.FlagValues = flags.FLAGS):
     """Defines the flags of the settings, --model_dir, --config_file and --params_override."""
-    flags.DEFINE_string("model_dir", None, "Folder of the run: checkpoints, settings, losses.", required=True)
+    flags.DEFINE_string(
+        "model_dir",
+        None,
+        "Folder of the run: checkpoints, settings, losses.",
+        required=True,
+        flag_values=flag_values,
+    )
     flags.DEFINE_multi_string(
-        "config_file", [], "Yaml file of settings, over the defaults; may be given several times, the last wins."
+        "config_file",
+        [],
+        "Yaml file of settings, over the defaults; may be given several times, the last wins.",
+        flag_values=flag_values,
     )
     flags.DEFINE_string(
         "params_override",
         "",
-        "Settings over those of files and flags: trainer.train_steps=100,task.seed=1 or the name of a yaml file.",
+        "Settings over those of files and flags: trainer.train_steps=100,task.seed=1, or a yaml file.",
+        flag_values=flag_values,
     )
     for setting in settings:
-        setting.define()
+        setting.define(flag_values)
 
 
-def load(name: str, settings: Sequence[Setting], values: flags.FlagValues) -> cfg.ExperimentConfig:
+def load(name: str, settings: Sequence[Setting], values: flags.FlagValues):
     """Builds an experiment's settings: defaults, then --config_file, then flags, then --params_override.
 
     Args:
@@ -86,11 +94,13 @@ def load(name: str, settings: Sequence[Setting], values: flags.FlagValues) -> cf
         values: the parsed flags.
 
     Returns:
-        The settings, each of its type and in its limits.
+        The ExperimentConfig, each value of its type and in its limits.
 
     Raises:
         UserError: a setting is unknown or has a wrong value, or a file cannot be read.
     """
+    from official.core import exp_factory
+
     params = exp_factory.get_exp_config(name)
     for file in values.config_file:
         _override(params, file, "--config_file")
@@ -104,7 +114,9 @@ def load(name: str, settings: Sequence[Setting], values: flags.FlagValues) -> cf
     return params
 
 
-def _override(params: cfg.ExperimentConfig, source: str | Mapping, flag: str):
+def _override(params, source: str | Mapping, flag: str):
+    from official.modeling import hyperparams
+
     try:
         hyperparams.override_params_dict(params, source, is_strict=True)
     except (KeyError, ValueError) as error:
@@ -118,14 +130,16 @@ def _nested(path: str, value: Any) -> dict[str, Any]:
     return value
 
 
-def _field(params: base_config.Config, path: str) -> Any:
+def _field(params, path: str) -> Any:
     for name in path.split("."):
         params = getattr(params, name)
     return params
 
 
-def _check_types(params: cfg.ExperimentConfig, defaults: cfg.ExperimentConfig):
+def _check_types(params, defaults):
     """Raises UserError if a value is not of its default's type: neither yaml nor overrides are typed."""
+    from xlnet_tf.training.config import flatten
+
     expected = flatten(defaults.as_dict())
     for name, value in flatten(params.as_dict()).items():
         default = expected.get(name)

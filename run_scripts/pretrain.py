@@ -3,12 +3,14 @@ r"""Pretrains an XLNet on the records of tfrecord_builders/pretraining.py.
     python -m run_scripts.pretrain --train_data=runs/demo/records/train --dev_data=runs/demo/records/dev \
         --model_dir=runs/demo/model
 
-Settings come, each over the one before, from the defaults, --config_file (yaml; run_scripts/recipes/ has some),
-the flags, and --params_override. The same command, started again, goes on where the run stopped.
+Settings come, each over the one before, from the defaults, --config_file (yaml; there are some in
+run_scripts/recipes/), the flags, and --params_override. The same command, started again, goes on where the
+run stopped.
 """
 
 import logging as python_logging
-from typing import Sequence
+import os
+from collections.abc import Sequence
 
 from absl import flags, logging
 
@@ -19,7 +21,8 @@ from xlnet_tf import errors
 SETTINGS = (
     Setting("train_data", "task.train_data.input_path", "string", "Folder of training records."),
     Setting("dev_data", "task.validation_data.input_path", "string", "Folder of records to evaluate on."),
-    Setting("batch_size", "task.train_data.global_batch_size", "integer", "Segments per step, all devices.", 1),
+    Setting("batch_size", "task.train_data.global_batch_size", "integer", "Segments per step, all devices.",
+            1),
     Setting("dev_batch_size", "task.validation_data.global_batch_size", "integer",
             "Segments per evaluation step, all devices; 0: batch_size.", 0),
     Setting("preset", "task.model.preset", ("tiny", "base", "large"), "Size of the model."),
@@ -64,6 +67,8 @@ SETTINGS = (
     Setting("num_gpus", "runtime.num_gpus", "integer", "GPUs to use; -1: all.", -1),
     Setting("virtual_devices", "runtime.virtual_devices", "integer",
             "Logical devices to split the CPU into, to try --strategy=mirrored; 0: do not.", 0),
+    Setting("deterministic", "runtime.deterministic", "boolean",
+            "Only operations that repeat bit for bit; on CPUs they do without, on GPUs it costs time."),
     Setting("dtype", "runtime.mixed_precision_dtype", ("float32", "bfloat16"),
             "Type of activations; weights are float32."),
     Setting("jit_compile", "runtime.enable_xla", "boolean",
@@ -73,6 +78,7 @@ SETTINGS = (
 
 def main(argv: Sequence[str]):
     del argv
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     from xlnet_tf.tasks import pretraining
 
     logging.set_verbosity(logging.WARNING)
@@ -84,4 +90,5 @@ def main(argv: Sequence[str]):
 
 if __name__ == "__main__":
     experiment.define_flags(SETTINGS)
+    flags.adopt_module_key_flags(experiment)
     errors.run(main)

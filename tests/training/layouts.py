@@ -2,8 +2,8 @@
 
     python -m tests.training.layouts FOLDER
 
-writes FOLDER/NAME.npz for each run of RUNS: losses [steps], and after the last step the weights, the optimizer's
-slots and the memory.
+writes FOLDER/NAME.npz for each run of RUNS: losses [steps], and after the last step the weights, the
+optimizer's slots and the memory.
 """
 
 import pathlib
@@ -18,14 +18,14 @@ from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.trainer import Trainer
 
 STEPS, SAVED = 20, 12
-# name: (devices, accumulation steps, dropout, whether to go on from the run "saved", compile)
+# name: (devices, accumulation steps, dropout, whether to go on from the run "saved")
 RUNS = {
-    "one": (1, 1, 0.0, False, False),
-    "two": (2, 1, 0.0, False, False),
-    "two_accumulated": (2, 2, 0.0, False, False),
-    "saved": (2, 1, 0.1, False, False),
-    "resumed": (2, 1, 0.1, True, False),
-    "resumed_elsewhere": (1, 2, 0.1, True, True),
+    "one": (1, 1, 0.0, False),
+    "two": (2, 1, 0.0, False),
+    "two_accumulated": (2, 2, 0.0, False),
+    "saved": (2, 1, 0.1, False),
+    "resumed": (2, 1, 0.1, True),
+    "resumed_elsewhere": (1, 2, 0.1, True),
 }
 
 
@@ -36,8 +36,7 @@ def build_trainer(folder, strategy, accumulation_steps, dropout, jit_compile=Fal
             "task": {
                 "train_data": {"input_path": str(folder / "records"), "global_batch_size": 8},
                 "model": {"n_layer": 2, "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 32,
-                          "memory_len": 12, "dropout": dropout, "attention_dropout": dropout,
-                          "next_sentence_weight": 0.5},
+                          "memory_len": 12, "dropout": dropout, "attention_dropout": dropout},
             },
             "trainer": {"accumulation_steps": accumulation_steps, "train_steps": STEPS,
                         "optimizer_config": {"learning_rate": 0.01}},
@@ -67,13 +66,18 @@ def main(folder: pathlib.Path):
     tf.config.set_logical_device_configuration(
         tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
     )
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})  # it takes longer than the runs
+    tf.config.optimizer.set_experimental_options(
+        {"disable_meta_optimizer": True}
+    )  # it takes longer than the runs
     make_records(folder / "records")
     # One MirroredStrategy for all: the collectives of two would be taken for each other's.
-    strategies = {1: tf.distribute.OneDeviceStrategy("CPU:0"), 2: tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])}
+    strategies = {
+        1: tf.distribute.OneDeviceStrategy("CPU:0"),
+        2: tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]),
+    }
     initial, checkpoint = None, str(folder / "checkpoint")
-    for name, (devices, accumulation_steps, dropout, resume, jit_compile) in RUNS.items():
-        trainer = build_trainer(folder, strategies[devices], accumulation_steps, dropout, jit_compile)
+    for name, (devices, accumulation_steps, dropout, resume) in RUNS.items():
+        trainer = build_trainer(folder, strategies[devices], accumulation_steps, dropout)
         if initial is None:
             initial = [v.numpy() for v in trainer.model.trainable_variables]
         for variable, value in zip(trainer.model.trainable_variables, initial):

@@ -1,7 +1,6 @@
 """Permutation language modelling on pretraining records: the task and its experiment."""
 
 import dataclasses
-from typing import Optional
 
 import tensorflow as tf
 import tf_keras
@@ -40,7 +39,7 @@ class RecordsConfig(base_config.Config):
 
 @dataclasses.dataclass
 class ModelConfig(base_config.Config):
-    """The network and how it is trained. The architecture's fields, if given, change single fields of the preset.
+    """The network and how it is trained; n_token to untie_r, if given, change single fields of the preset.
 
     Attributes:
         preset: tiny, base or large.
@@ -59,20 +58,20 @@ class ModelConfig(base_config.Config):
 
     preset: str = "tiny"
     config_file: str = ""
-    n_token: Optional[int] = None
-    n_layer: Optional[int] = None
-    d_model: Optional[int] = None
-    n_head: Optional[int] = None
-    d_head: Optional[int] = None
-    d_inner: Optional[int] = None
-    ff_activation: Optional[str] = None
-    untie_r: Optional[bool] = None
+    n_token: int | None = None
+    n_layer: int | None = None
+    d_model: int | None = None
+    n_head: int | None = None
+    d_head: int | None = None
+    d_inner: int | None = None
+    ff_activation: str | None = None
+    untie_r: bool | None = None
     dropout: float = 0.1
     attention_dropout: float = 0.1
     attention_type: str = "bi"
     same_length: bool = False
     clamp_len: int = -1
-    memory_len: Optional[int] = None
+    memory_len: int | None = None
     memory_within_document: bool = False
     initializer_range: float = 0.02
     uniform_when_blind: bool = False
@@ -81,7 +80,9 @@ class ModelConfig(base_config.Config):
     def architecture(self, vocab_size: int) -> XLNetConfig:
         """Returns the architecture; the vocabulary is the tokenizer's unless a file or n_token gives it."""
         names = {field.name for field in dataclasses.fields(XLNetConfig)}
-        changes = {name: value for name, value in self.as_dict().items() if name in names and value is not None}
+        changes = {
+            name: value for name, value in self.as_dict().items() if name in names and value is not None
+        }
         if self.config_file:
             return dataclasses.replace(XLNetConfig.from_json_file(self.config_file), **changes)
         return XLNetConfig.preset(self.preset, **{"n_token": vocab_size, **changes})
@@ -99,9 +100,7 @@ class PretrainingConfig(cfg.TaskConfig):
     """
 
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
-    train_data: RecordsConfig = dataclasses.field(
-        default_factory=lambda: RecordsConfig(global_batch_size=16)
-    )
+    train_data: RecordsConfig = dataclasses.field(default_factory=lambda: RecordsConfig(global_batch_size=16))
     validation_data: RecordsConfig = dataclasses.field(default_factory=RecordsConfig)
     seed: int = 0
 
@@ -131,7 +130,7 @@ class PretrainingTask(trainer_lib.Task):
         FileNotFoundError: there are no records.
     """
 
-    def __init__(self, params: PretrainingConfig, logging_dir: Optional[str] = None, name: Optional[str] = None):
+    def __init__(self, params: PretrainingConfig, logging_dir: str | None = None, name: str | None = None):
         super().__init__(params, logging_dir=logging_dir, name=name)
         model = params.model
         if not params.train_data.input_path:
@@ -143,7 +142,9 @@ class PretrainingTask(trainer_lib.Task):
             _check_alike(self.train_manifest, self.validation_manifest)
         self.xlnet_config = model.architecture(self.train_manifest.tokenizer["vocab_size"])
         self.train_manifest.check_model(vocab_size=self.xlnet_config.n_token)
-        self.memory_len = self.train_manifest.seq_len * 3 // 4 if model.memory_len is None else model.memory_len
+        self.memory_len = (
+            self.train_manifest.seq_len * 3 // 4 if model.memory_len is None else model.memory_len
+        )
         self.n_layer = self.xlnet_config.n_layer
         self.loss_weights = {"loss": 1.0}
         if model.next_sentence_weight:
@@ -184,7 +185,9 @@ class PretrainingTask(trainer_lib.Task):
         if tf.io.gfile.isdir(path):
             path = tf.train.latest_checkpoint(path)
         if not path or not tf.io.gfile.exists(f"{path}.index"):
-            raise UserError(f"init_checkpoint is {self.task_config.init_checkpoint}: no checkpoint was found there")
+            raise UserError(
+                f"init_checkpoint is {self.task_config.init_checkpoint}: no checkpoint was found there"
+            )
         try:
             checkpoint = tf.train.Checkpoint(model=model)
             checkpoint.read(path).expect_partial().assert_existing_objects_matched()
@@ -212,7 +215,7 @@ class PretrainingTask(trainer_lib.Task):
     def tokens_per_step(self) -> int:
         return self.task_config.train_data.global_batch_size * self.train_manifest.seq_len
 
-    def build_memory(self, rows: int) -> Optional[Memory]:
+    def build_memory(self, rows: int) -> Memory | None:
         if not self.memory_len:
             return None
         return Memory(
@@ -318,6 +321,6 @@ def _check_alike(train: Manifest, validation: Manifest):
         found, expected = getattr(validation, name), getattr(train, name)
         if found != expected:
             raise UserError(
-                f"{name} is {found} in {validation.folder}, but {expected} in {train.folder}: build the validation "
-                "records with the training records' settings"
+                f"{name} is {found} in {validation.folder}, but {expected} in {train.folder}: build the "
+                "validation records with the training records' settings"
             )

@@ -1,7 +1,8 @@
 """Settings that all trainings share: Model Garden's, with what it lacks."""
 
 import dataclasses
-from typing import Any, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from official.core import config_definitions as cfg
 
@@ -36,12 +37,14 @@ class RuntimeConfig(cfg.RuntimeConfig):
         distribution_strategy: off, one_device, mirrored, multi_worker_mirrored or tpu.
         num_gpus: GPUs to use; -1 for all that are visible.
         virtual_devices: if above 0, logical devices to split the CPU into, to try `mirrored` without GPUs.
+        deterministic: use only operations that repeat bit for bit; those of CPUs do, some of GPUs do not.
         mixed_precision_dtype: float32 or bfloat16, the type of activations; weights stay float32.
     """
 
     distribution_strategy: str = "one_device"
     num_gpus: int = -1
     virtual_devices: int = 0
+    deterministic: bool = False
     mixed_precision_dtype: str = "float32"
 
 

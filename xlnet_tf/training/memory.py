@@ -1,6 +1,4 @@
-"""The memory of earlier segments, kept on the devices between steps: one row of it for each row of the batch."""
-
-from typing import Optional
+"""The memory of earlier segments, kept on the devices between steps, a row of it for each row of the batch."""
 
 import tensorflow as tf
 
@@ -27,7 +25,7 @@ class Memory(tf.__internal__.tracking.Trackable):
         self._content = _per_replica_variable([n_layer, rows, memory_len, d_model], dtype, "memory")
         self._mask = _per_replica_variable([rows, memory_len], tf.bool, "memory_mask")
 
-    def read(self, stream_start: tf.Tensor, document_offset: Optional[tf.Tensor] = None) -> dict[str, tf.Tensor]:
+    def read(self, stream_start: tf.Tensor, document_offset: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         """Returns the model's memory inputs; in replica context.
 
         Args:
@@ -87,8 +85,8 @@ class Memory(tf.__internal__.tracking.Trackable):
         if content.shape != expected:
             raise UserError(
                 f"the checkpoint's memory has shape {content.shape.as_list()} (layers, rows of the batch, "
-                f"memory_len, d_model), this run expects {expected}: resume with the batch size and memory_len "
-                "of the run, or start a new model_dir"
+                f"memory_len, d_model), this run expects {expected}: resume with the batch size and the "
+                "memory_len of the run, or start a new model_dir"
             )
 
         def rows_of(tensor, axis):

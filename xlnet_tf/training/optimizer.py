@@ -7,7 +7,7 @@ The defaults are what the paper describes. Three switches bring back what the or
 import dataclasses
 import math
 import re
-from typing import Optional, Sequence, Union
+from collections.abc import Sequence
 
 import tensorflow as tf
 import tf_keras
@@ -131,7 +131,7 @@ def build_optimizer(config: OptimizerConfig, train_steps: int, n_layer: int) -> 
     )
 
 
-def layer_number(name: str) -> Optional[int]:
+def layer_number(name: str) -> int | None:
     """Tells which layer a variable belongs to, by its name.
 
     Args:
@@ -161,7 +161,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
 
     def __init__(
         self,
-        learning_rate: Union[float, Schedule] = 1e-4,
+        learning_rate: float | Schedule = 1e-4,
         *,
         n_layer: int = 0,
         beta_1: float = 0.9,
@@ -178,6 +178,8 @@ class AdamW(tf_keras.optimizers.Optimizer):
     ):
         super().__init__(name=name, weight_decay=weight_decay, **kwargs)
         self._learning_rate = self._build_learning_rate(learning_rate)
+        # What Adam's correction multiplies the updates of the current step by; once for all variables.
+        self._correction = tf.Variable(1.0, trainable=False, name="bias_correction")
         self.n_layer = n_layer
         self.beta_1 = beta_1
         self.beta_2 = beta_2
@@ -231,6 +233,15 @@ class AdamW(tf_keras.optimizers.Optimizer):
     def _apply_weight_decay(self, variables):
         """Does nothing: the decay is a part of `update_step`."""
 
+    def _compute_current_learning_rate(self):
+        super()._compute_current_learning_rate()
+        if self.bias_correction:
+            step = tf.cast(self.iterations + 1, tf.float32)
+            # 1 - beta**step, exact where beta is near 1.
+            bias_1 = -tf.math.expm1(step * math.log(self.beta_1))
+            bias_2 = -tf.math.expm1(step * math.log(self.beta_2))
+            self._correction.assign(tf.sqrt(bias_2) / bias_1)
+
     def update_step(self, gradient, variable):
         """Updates one variable and its moments.
 
@@ -244,12 +255,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         rate = tf.cast(self.learning_rate, variable.dtype) * self._rates[index]
         m_next = m.assign(self.beta_1 * m + (1 - self.beta_1) * gradient)
         v_next = v.assign(self.beta_2 * v + (1 - self.beta_2) * tf.square(gradient))
-        update = m_next / (tf.sqrt(v_next) + self.epsilon)
-        if self.bias_correction:
-            step = tf.cast(self.iterations + 1, variable.dtype)
-            # 1 - beta**step, exact where beta is near 1.
-            update *= tf.sqrt(-tf.math.expm1(step * math.log(self.beta_2)))
-            update /= -tf.math.expm1(step * math.log(self.beta_1))
+        update = tf.cast(self._correction, variable.dtype) * m_next / (tf.sqrt(v_next) + self.epsilon)
         if self._decays[index]:
             update += self._decays[index] * variable
         variable.assign_sub(rate * update)

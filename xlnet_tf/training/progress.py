@@ -1,7 +1,7 @@
 """What a person sees of a run: one progress bar, and a file of losses for plots."""
 
 import json
-from typing import Mapping
+from collections.abc import Mapping
 
 import orbit
 import tensorflow as tf

@@ -2,9 +2,9 @@
 
 A run lives in its model_dir: params.yaml (all settings), what the task needs to be used later, checkpoints,
 history.jsonl and TensorBoard summaries. Started again with the same model_dir it goes on from the newest
-checkpoint. Then everything that decides about the numbers must be as it was (`FIXED`); the machine may change:
-number and kind of devices, micro-batches, intervals, validation records. With dropout, another number of
-replicas or micro-batches draws other masks; all else stays the same.
+checkpoint. Then all that decides about the numbers must be as it was (`FIXED`), the batch size included, or the
+run is refused; the machine may change: number and kind of devices, micro-batches, intervals, validation records.
+With dropout, another product of replicas and micro-batches draws other masks; all else stays the same.
 """
 
 import contextlib
@@ -21,7 +21,11 @@ from xlnet_tf.training.progress import Progress
 from xlnet_tf.training.trainer import Task, Trainer
 
 FIXED = ("task", "trainer.train_steps", "trainer.optimizer_config", "runtime.mixed_precision_dtype")
-FREE = ("task.validation_data", "task.train_data.input_path", "task.init_checkpoint")  # the task checks its data
+FREE = (
+    "task.validation_data",
+    "task.train_data.input_path",
+    "task.init_checkpoint",
+)  # the task checks its data
 
 
 def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir: str) -> dict[str, float]:
@@ -85,7 +89,7 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ch
         with progress.evaluation_bar(steps) as bar:
             trainer.on_eval_step = bar.update
             logs = runner.controller.evaluate(steps)
-        return {name: float(value) for name, value in logs.items()}
+        return {name: float(value) for name, value in logs.items() if name != "steps_per_second"}
 
     with contextlib.closing(progress), strategy.scope():
         metrics = evaluation()
@@ -129,6 +133,6 @@ def check_resumable(params, task: Task, model_dir: str):
     if different:
         raise UserError(
             f"{model_dir} holds a run with other settings:\n" + "\n".join(different) + "\nGo on with the "
-            f"settings of that run, or start a new one with another --model_dir (--init_checkpoint={model_dir} "
-            "begins with its weights)."
+            f"settings of that run, or start a new one with another --model_dir "
+            f"(--init_checkpoint={model_dir} begins with its weights)."
         )

@@ -27,10 +27,10 @@ def prepare(runtime: RuntimeConfig, seed: int) -> tf.distribute.Strategy:
     if runtime.mixed_precision_dtype not in POLICIES:
         raise UserError(f"dtype is {runtime.mixed_precision_dtype!r}: expected one of {', '.join(POLICIES)}")
     tf_keras.mixed_precision.set_global_policy(POLICIES[runtime.mixed_precision_dtype])
-    # Sums whose order depends on threads would make a resumed run differ in the last bits.
-    tf.config.experimental.enable_op_determinism()
     strategy = _strategy(runtime)
     tf_keras.utils.set_random_seed(seed)
+    if runtime.deterministic:
+        tf.config.experimental.enable_op_determinism()
     return strategy
 
 

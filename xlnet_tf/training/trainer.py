@@ -4,13 +4,13 @@ One step, on each replica:
   1. count what the losses are divided by, sum the counts over all replicas;
   2. for each micro-batch: gradient of (summed losses / global counts), added up;
   3. sum the gradients over all replicas, clip by their one norm, update.
-So the numbers do not depend on how the batch is split over replicas and micro-batches. Collectives stay out of
-the loop over micro-batches, where tf.distribute forbids them.
+So the numbers do not depend on how the batch is split over replicas and micro-batches. Collectives stay out
+of the loop over micro-batches, where tf.distribute forbids them.
 """
 
 import abc
 import time
-from typing import Callable, Mapping, Optional
+from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 import tf_keras
@@ -59,7 +59,7 @@ class Task(base_task.Task):
     def validation_steps(self) -> int:
         """Returns the steps that evaluate the whole of task.validation_data once."""
 
-    def build_memory(self, rows: int) -> Optional[Memory]:
+    def build_memory(self, rows: int) -> Memory | None:
         """Returns the memory for so many rows of a replica; None for a task without."""
         return None
 
@@ -126,7 +126,7 @@ class Trainer(base_trainer.Trainer):
         )
         self.on_eval_step: Callable[[], None] = lambda: None
 
-    def _build_memory(self, data) -> Optional[Memory]:
+    def _build_memory(self, data) -> Memory | None:
         return self.task.build_memory(data.global_batch_size // self.strategy.num_replicas_in_sync)
 
     def _train_dataset_from_here(self):
@@ -175,9 +175,11 @@ class Trainer(base_trainer.Trainer):
             return micro_step(features, counts, self._dropout_seed(first_seed))
 
         features = {name: _split(value, parts, _rows_axis(name)) for name, value in features.items()}
-        zeros = [tf.zeros(v.shape, v.dtype) for v in self.model.trainable_variables], tf.zeros([]), {
-            metric.name: (tf.zeros([]), tf.zeros([])) for metric in self.train_metrics
-        }
+        zeros = (
+            [tf.zeros(v.shape, v.dtype) for v in self.model.trainable_variables],
+            tf.zeros([]),
+            {metric.name: (tf.zeros([]), tf.zeros([])) for metric in self.train_metrics},
+        )
         memories = tuple(
             tf.TensorArray(features[name].dtype, parts, element_shape=features[name].shape[1:])
             for name in ("memory", "memory_mask")
@@ -286,7 +288,7 @@ def _rows_axis(name: str) -> int:
 
 
 def _split(value: tf.Tensor, parts: int, axis: int) -> tf.Tensor:
-    """Cuts an axis into equal parts and puts the parts first: [..., B, ...] -> [parts, ..., B / parts, ...]."""
+    """Cuts an axis into equal parts and puts them first: [..., B, ...] -> [parts, ..., B / parts, ...]."""
     shape = value.shape.as_list()
     value = tf.reshape(value, shape[:axis] + [parts, shape[axis] // parts] + shape[axis + 1 :])
     axes = list(range(len(value.shape)))

@@ -1,0 +1,54 @@
+"""The same numbers on any layout of devices and micro-batches, and after a resume."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.conftest import REPOSITORY
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """All runs of tests/training/layouts.py, from a process that may set up two devices."""
+    folder = tmp_path_factory.mktemp("layouts")
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1"}
+    result = subprocess.run(
+        [sys.executable, "-m", "tests.training.layouts", str(folder)],
+        cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=500,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr[-3000:]
+    return lambda name: np.load(folder / f"{name}.npz")
+
+
+def assert_close(got, expected, steps):
+    np.testing.assert_allclose(got["losses"], expected["losses"][-steps:], atol=1e-5, rtol=0)
+    for name in expected.files:
+        if name != "losses":
+            np.testing.assert_allclose(got[name], expected[name], atol=2e-5, rtol=1e-4, err_msg=name)
+
+
+def test_two_devices_equal_one(runs):
+    one, two = runs("one"), runs("two")
+    assert len(one["losses"]) == 20 and one["losses"][-1] < one["losses"][0]
+    assert one["memory/mask"].any() and not one["memory/mask"].all()
+    assert_close(two, one, 20)
+
+
+def test_micro_batches_on_two_devices_equal_one_device(runs):
+    assert_close(runs("two_accumulated"), runs("one"), 20)
+
+
+def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(runs):
+    saved, resumed = runs("saved"), runs("resumed")
+    np.testing.assert_array_equal(resumed["losses"], saved["losses"][12:])
+    for name in saved.files:
+        if name != "losses":
+            np.testing.assert_array_equal(resumed[name], saved[name], err_msg=name)
+
+
+def test_a_run_goes_on_with_other_devices(runs):
+    # Two micro-batches on one device draw the dropout masks of one on each of two devices.
+    assert_close(runs("resumed_elsewhere"), runs("saved"), 8)
