@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import yaml
 from absl import flags
 
 from xlnet_tf.errors import UserError
@@ -115,13 +116,15 @@ def load(name: str, settings: Sequence[Setting], values: flags.FlagValues):
 
 
 def _override(params, source: str | Mapping, flag: str):
+    import tensorflow as tf
     from official.modeling import hyperparams
 
     try:
         hyperparams.override_params_dict(params, source, is_strict=True)
-    except (KeyError, ValueError) as error:
-        message = error.args[0] if error.args else error
-        raise UserError(f"{flag}: {message}") from error
+    except (KeyError, ValueError, yaml.YAMLError) as error:
+        raise UserError(f"{flag}: {error.args[0] if error.args else error}") from error
+    except tf.errors.OpError as error:
+        raise UserError(f"{flag}: {error.message}") from error
 
 
 def _nested(path: str, value: Any) -> dict[str, Any]:

@@ -11,8 +11,9 @@ import sys
 
 import numpy as np
 import tensorflow as tf
+import tf_keras
 
-from tests.training.toy_records import make_records
+from tests.training import toy
 from xlnet_tf.tasks import pretraining
 from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.trainer import Trainer
@@ -29,25 +30,16 @@ RUNS = {
 }
 
 
-def build_trainer(folder, strategy, accumulation_steps, dropout, jit_compile=False) -> Trainer:
+def build_trainer(folder, strategy, overrides, evaluate=False) -> Trainer:
+    """Builds a trainer of a very small model on FOLDER/records; `overrides` change its settings."""
     params = pretraining.pretraining_experiment()
-    params.override(
-        {
-            "task": {
-                "train_data": {"input_path": str(folder / "records"), "global_batch_size": 8},
-                "model": {"n_layer": 2, "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 32,
-                          "memory_len": 12, "dropout": dropout, "attention_dropout": dropout},
-            },
-            "trainer": {"accumulation_steps": accumulation_steps, "train_steps": STEPS,
-                        "optimizer_config": {"learning_rate": 0.01}},
-            "runtime": {"enable_xla": jit_compile},
-        }
-    )  # fmt: skip
+    params.override(toy.settings(folder))
+    params.override(overrides)
     task = pretraining.PretrainingTask(params.task)
     with strategy.scope():
-        tf.random.set_seed(1)
-        optimizer = build_optimizer(params.trainer.optimizer_config, STEPS, task.n_layer)
-        return Trainer(params, task, task.build_model(), optimizer, evaluate=False)
+        tf_keras.utils.set_random_seed(1)
+        optimizer = build_optimizer(params.trainer.optimizer_config, params.trainer.train_steps, task.n_layer)
+        return Trainer(params, task, task.build_model(), optimizer, evaluate=evaluate)
 
 
 def train(trainer: Trainer, steps: int) -> list[float]:
@@ -66,22 +58,21 @@ def main(folder: pathlib.Path):
     tf.config.set_logical_device_configuration(
         tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
     )
-    tf.config.optimizer.set_experimental_options(
-        {"disable_meta_optimizer": True}
-    )  # it takes longer than the runs
-    make_records(folder / "records")
+    # Optimizing the graphs takes longer than running them.
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    toy.make_records(folder / "records")
     # One MirroredStrategy for all: the collectives of two would be taken for each other's.
     strategies = {
         1: tf.distribute.OneDeviceStrategy("CPU:0"),
         2: tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]),
     }
-    initial, checkpoint = None, str(folder / "checkpoint")
+    checkpoint = str(folder / "checkpoint")
     for name, (devices, accumulation_steps, dropout, resume) in RUNS.items():
-        trainer = build_trainer(folder, strategies[devices], accumulation_steps, dropout)
-        if initial is None:
-            initial = [v.numpy() for v in trainer.model.trainable_variables]
-        for variable, value in zip(trainer.model.trainable_variables, initial):
-            variable.assign(value)
+        overrides = {
+            "task": {"model": {"dropout": dropout, "attention_dropout": dropout}},
+            "trainer": {"accumulation_steps": accumulation_steps},
+        }
+        trainer = build_trainer(folder, strategies[devices], overrides)
         losses = []
         if resume:
             trainer.checkpoint.read(checkpoint).assert_consumed()

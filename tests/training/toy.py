@@ -1,4 +1,4 @@
-"""Record sets of random tokens with a pattern to learn, for tests of training."""
+"""Small record sets with a pattern to learn and settings to train on them, for tests."""
 
 import dataclasses
 
@@ -53,4 +53,18 @@ def _content(rng, count: int) -> dict[str, np.ndarray]:
         "permutation_rank": ranks,
         "target_positions": targets,
         "next_sentence": rng.integers(0, 2, count),
+    }
+
+
+def settings(folder) -> dict:
+    """Settings of a very small model and 20 steps on FOLDER/records."""
+    model = {"n_layer": 2, "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 32, "memory_len": 12}
+    model |= {"dropout": 0.0, "attention_dropout": 0.0}
+    return {
+        "task": {
+            "train_data": {"input_path": str(folder / "records"), "global_batch_size": 8},
+            "validation_data": {"global_batch_size": 8},
+            "model": model,
+        },
+        "trainer": {"train_steps": 20, "optimizer_config": {"learning_rate": 0.01}},
     }

@@ -1,0 +1,264 @@
+"""A pretraining run from its settings: what it leaves, how it goes on, what it refuses."""
+
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl import flags
+
+from run_scripts import experiment
+from run_scripts.pretrain import SETTINGS
+from tests.conftest import REPOSITORY
+from tests.training import toy
+from xlnet_tf.config import XLNetConfig
+from xlnet_tf.errors import UserError
+from xlnet_tf.tasks import pretraining
+from xlnet_tf.training.progress import read_history
+from xlnet_tf.training.run import check_resumable
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pretraining")
+    toy.make_records(folder / "records")
+    toy.make_records(folder / "dev", segments=((5, 4),), seed=1)
+    return folder
+
+
+def settings(folder, **overrides):
+    params = pretraining.pretraining_experiment()
+    params.override(toy.settings(folder))
+    params.override(
+        {
+            "task": {
+                "validation_data": {"input_path": str(folder / "dev")},
+                "model": {"n_layer": 1, "dropout": 0.1},
+            },
+            "trainer": {
+                "train_steps": 7,
+                "steps_per_loop": 2,
+                "validation_interval": 4,
+                "checkpoint_interval": 2,
+                "max_to_keep": 9,
+            },
+        }
+    )
+    params.override(overrides)
+    return params
+
+
+@pytest.fixture(scope="module")
+def run(folder):
+    """A finished run's folder, settings and last metrics."""
+    model_dir = folder / "model"
+    params = settings(folder)
+    metrics = pretraining.pretrain(params, str(model_dir))
+    return model_dir, params, metrics
+
+
+def tensors(checkpoint) -> dict[str, np.ndarray]:
+    reader = tf.train.load_checkpoint(str(checkpoint))
+    names = set(reader.get_variable_to_shape_map()) - {"_CHECKPOINTABLE_OBJECT_GRAPH"}
+    return {name: reader.get_tensor(name) for name in names if "save_counter" not in name}
+
+
+def test_a_run_reports_its_losses(run):
+    model_dir, _, metrics = run
+    history = read_history(str(model_dir / "history.jsonl"))
+    steps = [(line["step"], line["kind"]) for line in history]
+    assert steps == [
+        (0, "dev"),
+        (2, "train"),
+        (4, "train"),
+        (4, "dev"),
+        (6, "train"),
+        (7, "train"),
+        (7, "dev"),
+    ]
+    assert history[-1]["loss"] == pytest.approx(metrics["loss"])
+    assert {"loss", "perplexity", "accuracy", "loss_forward", "loss_backward"} == set(metrics)
+    assert history[0]["loss"] == pytest.approx(np.log(60), abs=0.2)
+    assert all(line["tokens_per_second"] > 0 for line in history if line["kind"] == "train")
+
+
+def test_the_folder_of_a_run_is_enough_for_later_tools(run, folder):
+    model_dir, params, _ = run
+    config = XLNetConfig.from_json_file(str(model_dir / "xlnet_config.json"))
+    assert (config.n_token, config.n_layer, config.d_model) == (60, 1, 16)
+    assert (model_dir / "spiece.model").read_bytes() == (folder / "records" / "spiece.model").read_bytes()
+    assert toy.Manifest.load(model_dir).records == 61
+    again = pretraining.pretraining_experiment()
+    again.override(settings_file(model_dir / "params.yaml"))
+    assert again.as_dict() == params.as_dict()
+
+
+def settings_file(path):
+    from official.modeling.hyperparams import params_dict
+
+    return params_dict.read_yaml_to_params_dict(str(path)).as_dict()
+
+
+def test_a_killed_run_goes_on_bit_for_bit(run, folder):
+    model_dir, _, metrics = run
+    killed = folder / "killed"
+    shutil.copytree(model_dir, killed)
+    for step in (6, 7):
+        for file in killed.glob(f"ckpt-{step}.*"):
+            file.unlink()
+    state = (killed / "checkpoint").read_text().replace('"ckpt-7"', '"ckpt-4"')
+    lines = [line for line in state.splitlines() if "ckpt-6" not in line and "timestamp" not in line]
+    (killed / "checkpoint").write_text("\n".join(dict.fromkeys(lines)) + "\n")
+
+    assert pretraining.pretrain(settings(folder), str(killed)) == metrics
+    before, after = tensors(model_dir / "ckpt-7"), tensors(killed / "ckpt-7")
+    assert before.keys() == after.keys() and len(before) > 50
+    for name, value in before.items():
+        np.testing.assert_array_equal(after[name], value, err_msg=name)
+    history = [read_history(str(path / "history.jsonl")) for path in (model_dir, killed)]
+    steps = [[(line["step"], line["kind"], line["loss"]) for line in lines] for lines in history]
+    assert steps[0] == steps[1]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"trainer": {"optimizer_config": {"learning_rate": 0.5}}}, "learning_rate: 0.01 there, 0.5 now"),
+        ({"trainer": {"train_steps": 9}}, "train_steps: 7 there, 9 now"),
+        ({"task": {"train_data": {"global_batch_size": 4}}}, "global_batch_size: 8 there, 4 now"),
+        ({"task": {"model": {"d_model": 32}}}, "d_model: 16 there, 32 now"),
+        ({"task": {"seed": 3}}, "seed: 0 there, 3 now"),
+    ],
+)
+def test_another_run_in_the_same_folder_is_refused(run, folder, overrides, message):
+    params = settings(folder, **overrides)
+    task = pretraining.PretrainingTask(params.task)
+    with pytest.raises(UserError, match=message) as error:
+        check_resumable(params, task, str(run[0]))
+    assert str(run[0]) in str(error.value) and "--model_dir" in str(error.value)
+
+
+def test_other_records_in_the_same_folder_are_refused(run, folder):
+    toy.make_records(folder / "others", seed=5)
+    params = settings(folder, task={"train_data": {"input_path": str(folder / "others")}})
+    task = pretraining.PretrainingTask(params.task)
+    with pytest.raises(UserError, match="records' shards"):
+        check_resumable(params, task, str(run[0]))
+
+
+def test_another_machine_may_go_on(run, folder):
+    shutil.copytree(folder / "records", folder / "moved")
+    params = settings(
+        folder,
+        task={
+            "train_data": {"input_path": str(folder / "moved")},
+            "validation_data": {"global_batch_size": 4},
+        },
+        trainer={"accumulation_steps": 2, "steps_per_loop": 7, "checkpoint_interval": 3},
+        runtime={"distribution_strategy": "mirrored"},
+    )
+    check_resumable(params, pretraining.PretrainingTask(params.task), str(run[0]))
+
+
+def test_a_new_run_begins_with_the_weights_of_another(run, folder):
+    params = settings(folder, task={"init_checkpoint": str(run[0])})
+    task = pretraining.PretrainingTask(params.task)
+    model = task.build_model()
+    task.initialize(model)
+    embeddings = [
+        value
+        for name, value in tensors(run[0] / "ckpt-7").items()
+        if value.shape == (60, 16) and name.startswith("model/")
+    ]
+    assert len(embeddings) == 1
+    np.testing.assert_array_equal(model.encoder.word_embedding.numpy(), embeddings[0])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"train_data": {"input_path": ""}}, "--train_data"),
+        ({"model": {"n_token": 61}}, "n_token is 61, but tokenizer.vocab_size .* 60"),
+        ({"model": {"preset": "huge"}}, "huge"),
+        ({"init_checkpoint": "/nowhere"}, "/nowhere: no checkpoint was found"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(folder, overrides, message):
+    params = settings(folder, task=overrides)
+    with pytest.raises(UserError, match=message):
+        task = pretraining.PretrainingTask(params.task)
+        task.initialize(task.build_model())
+
+
+def test_a_checkpoint_of_another_model_is_refused(run, folder):
+    params = settings(folder, task={"init_checkpoint": str(run[0]), "model": {"d_model": 32}})
+    task = pretraining.PretrainingTask(params.task)
+    with pytest.raises(UserError, match="does not fit"):
+        task.initialize(task.build_model())
+
+
+@pytest.mark.parametrize(("batch_size", "dev_batch_size", "parts"), [(6, 8, 4), (0, 8, 1), (8, 8, 0)])
+def test_batches_that_do_not_split_are_refused(folder, batch_size, dev_batch_size, parts):
+    params = settings(
+        folder,
+        task={
+            "train_data": {"global_batch_size": batch_size},
+            "validation_data": {"global_batch_size": dev_batch_size},
+        },
+        trainer={"accumulation_steps": parts},
+    )
+    with pytest.raises(UserError, match="batch_size"):
+        pretraining.pretrain(params, str(folder / "unused"))
+    assert not (folder / "unused").exists()
+
+
+def load(*arguments):
+    values = flags.FlagValues()
+    experiment.define_flags(SETTINGS, values)
+    values(["pretrain", "--model_dir=unused", *arguments])
+    return experiment.load(pretraining.EXPERIMENT, SETTINGS, values)
+
+
+def test_settings_override_each_other_in_order(tmp_path):
+    for name, rate in (("first", 0.1), ("second", 0.2)):
+        text = f"trainer:\n  optimizer_config:\n    learning_rate: {rate}\n  max_to_keep: 7\n"
+        (tmp_path / name).write_text(text)
+    first, second = f"--config_file={tmp_path}/first", f"--config_file={tmp_path}/second"
+    override = "--params_override=trainer.optimizer_config.learning_rate=0.4,trainer.max_to_keep=9"
+
+    def rate(*arguments):
+        return load(*arguments).trainer.optimizer_config.learning_rate
+
+    assert [rate(), rate(first), rate(first, second), rate(second, first)] == [1e-4, 0.1, 0.2, 0.1]
+    assert rate("--learning_rate=0.3", first) == 0.3
+    assert rate(override, "--learning_rate=0.3", first) == 0.4
+    assert load(first).trainer.max_to_keep == 7 and load(first, override).trainer.max_to_keep == 9
+    assert load("--memory_len=0", "--jit_compile").runtime.enable_xla
+    assert load("--memory_len=0").task.model.memory_len == 0
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--params_override=trainer.steps=3", "steps"),
+        ("--params_override=trainer.train_steps=many", "trainer.train_steps is 'many'"),
+        ("--params_override=task.model.memory_len=1.5", "memory_len"),
+        ("--params_override=runtime.distribution_strategy=fast", "fast"),
+        ("--batch_size=0", "--batch_size"),
+        ("--dropout=1.0", "--dropout"),
+        ("--config_file=/nowhere.yaml", "/nowhere.yaml"),
+    ],
+)
+def test_wrong_settings_are_named(argument, message):
+    with pytest.raises((UserError, OSError), match=message):
+        load(argument)
+
+
+@pytest.mark.parametrize("recipe", ["base", "large_v1", "large_v2", "demo"])
+def test_recipes_are_valid(recipe):
+    files = [f"--config_file={REPOSITORY}/run_scripts/recipes/{name}.yaml" for name in (recipe, "compat")]
+    params = load(*files)
+    preset = {"base": "base", "demo": "tiny"}.get(recipe, "large")
+    assert params.task.model.preset == preset and not params.trainer.optimizer_config.bias_correction
+    config = params.trainer.optimizer_config
+    assert 0 < config.warmup_steps < params.trainer.train_steps

@@ -1,0 +1,109 @@
+"""The trainer's losses and metrics on one device; tests/training/test_layouts.py has the other layouts."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.training import toy
+from tests.training.layouts import build_trainer, train
+from xlnet_tf.models.pretrainer import target_losses
+from xlnet_tf.records.shards import read_shard
+
+DEVICE = "CPU:0"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trainer")
+    toy.make_records(folder / "records")
+    toy.make_records(folder / "dev", segments=((7, 5), (4, 3)), seed=1)
+    return folder
+
+
+def features(targets):
+    """One batch of two rows, the second read backward, with a memory."""
+    rng = np.random.default_rng(0)
+    return {
+        "input_word_ids": tf.constant(rng.integers(9, 60, (2, 16)), tf.int32),
+        "input_type_ids": tf.zeros([2, 16], tf.uint8),
+        "permutation_rank": tf.constant(rng.integers(0, 5, (2, 16)), tf.int16),
+        "target_positions": tf.constant(targets, tf.int16),
+        "direction": tf.constant([1, -1], tf.int8),
+        "next_sentence": tf.constant([1, -1], tf.int8),
+        "memory": tf.zeros([2, 2, 12, 16]),
+        "memory_mask": tf.zeros([2, 12], tf.bool),
+    }
+
+
+def test_a_micro_batch_without_targets_has_no_loss_and_no_gradient(folder):
+    trainer = build_trainer(folder, tf.distribute.OneDeviceStrategy(DEVICE), {})
+    batch = features(np.full((2, 4), -1))
+    gradients, loss, sums, _ = trainer._micro_step(batch, {"loss": tf.constant(0.0)}, tf.constant([0, 0]))
+    assert float(loss) == 0.0 and float(sums["loss"][1]) == 0.0
+    assert all(not np.any(gradient.numpy()) for gradient in gradients)
+
+
+def test_losses_are_divided_by_their_global_counts(folder):
+    overrides = {"task": {"model": {"next_sentence_weight": 0.5}}}
+    trainer = build_trainer(folder, tf.distribute.OneDeviceStrategy(DEVICE), overrides)
+    batch = features([[1, 3, 5, -1], [2, -1, -1, -1]])
+    counts = {name: float(value) for name, value in trainer.task.counts(batch).items()}
+    assert counts == {"loss": 4.0, "next_sentence_loss": 1.0}
+
+    seed = tf.constant([0, 0])
+    _, loss, sums, _ = trainer._micro_step(
+        batch, {"loss": tf.constant(40.0), "next_sentence_loss": tf.constant(10.0)}, seed
+    )
+    outputs = trainer.model({**batch, "dropout_seed": seed}, training=True)
+    losses = target_losses(outputs).numpy()
+    log_probabilities = tf.nn.log_softmax(outputs["next_sentence_logits"]).numpy()
+    np.testing.assert_allclose(loss, losses.sum() / 40 - 0.5 * log_probabilities[0, 1] / 10, rtol=1e-5)
+    np.testing.assert_allclose([float(x) for x in sums["loss_forward"]], [losses[0].sum(), 3], rtol=1e-6)
+    np.testing.assert_allclose([float(x) for x in sums["loss_backward"]], [losses[1].sum(), 1], rtol=1e-6)
+
+
+def test_compiled_steps_equal_plain_ones(folder):
+    losses = [
+        train(build_trainer(folder, tf.distribute.OneDeviceStrategy(DEVICE), overrides), 3)
+        for overrides in (
+            {"task": {"model": {"n_layer": 1}}, "runtime": {"enable_xla": compiled}}
+            for compiled in (False, True)
+        )
+    ]
+    np.testing.assert_allclose(losses[1], losses[0], atol=1e-5)
+
+
+def test_evaluation_counts_every_record_once_whatever_the_batch(folder):
+    manifest = toy.Manifest.load(folder / "dev")
+    columns = [read_shard(manifest.path(shard), manifest.spec) for shard in manifest.shards]
+    targets = sum(int((c["target_positions"] >= 0).sum()) for c in columns)
+    forward = sum(int((c["target_positions"][c["direction"] > 0] >= 0).sum()) for c in columns)
+    results = []
+    for batch_size in (8, 3):
+        data = {"input_path": str(folder / "dev"), "global_batch_size": batch_size}
+        strategy = tf.distribute.OneDeviceStrategy(DEVICE)
+        trainer = build_trainer(folder, strategy, {"task": {"validation_data": data}}, evaluate=True)
+        for _ in range(2):  # the second evaluation starts anew
+            with strategy.scope():
+                logs = trainer.evaluate(tf.constant(trainer.task.validation_steps()))
+            counted = {metric.name: int(metric.denominator.numpy()) for metric in trainer.validation_metrics}
+            assert counted["loss"] == counted["accuracy"] == targets
+            assert (counted["loss_forward"], counted["loss_backward"]) == (forward, targets - forward)
+            results.append({name: float(value) for name, value in logs.items()})
+    for other in results[1:]:
+        assert other == pytest.approx(results[0], abs=1e-5)
+    loss = results[0]["loss"]
+    assert results[0]["perplexity"] == pytest.approx(np.exp(loss), rel=1e-5)
+    share = forward / targets
+    mixed = share * results[0]["loss_forward"] + (1 - share) * results[0]["loss_backward"]
+    assert mixed == pytest.approx(loss, rel=1e-5)
+
+
+def test_what_was_never_counted_is_not_reported(folder):
+    toy.make_records(folder / "forward", segments=((6, 0),))
+    data = {"input_path": str(folder / "forward"), "global_batch_size": 2}
+    strategy = tf.distribute.OneDeviceStrategy(DEVICE)
+    trainer = build_trainer(folder, strategy, {"task": {"validation_data": data}}, evaluate=True)
+    with strategy.scope():
+        logs = trainer.evaluate(tf.constant(trainer.task.validation_steps()))
+    assert "loss_forward" in logs and "loss_backward" not in logs
