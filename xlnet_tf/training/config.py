@@ -27,6 +27,7 @@ class TrainerConfig(cfg.TrainerConfig):
     checkpoint_interval: int = 1000
     validation_interval: int = 1000
     max_to_keep: int = 3
+    preemption_on_demand_checkpoint: bool = False  # TensorFlow's handler restores once more, on some workers
 
 
 @dataclasses.dataclass

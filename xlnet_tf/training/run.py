@@ -45,9 +45,9 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
     """
     _check_sizes(params, strategy)
     params.trainer.summary_interval = params.trainer.steps_per_loop  # summaries are written with the reports
-    check_resumable(params, task, model_dir)
-    chief = strategy.extended.should_checkpoint
+    chief = strategy.extended.should_checkpoint  # of several hosts one writes; all compute
     if chief:
+        check_resumable(params, task, model_dir)
         train_utils.serialize_config(params, model_dir)
         task.save_assets(model_dir)
 
@@ -69,7 +69,7 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
 def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, chief) -> dict[str, float]:
     # The reports come through these two once the runner has restored the step they start from.
     report: dict[str, Progress] = {}
-    runner = train_lib.OrbitExperimentRunner(
+    runner = _Runner(
         strategy,
         task,
         "train_and_eval" if evaluate else "train",
@@ -100,6 +100,16 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ch
             runner.controller.train(step, checkpoint_at_completion=step == train_steps)
             metrics = evaluation()
     return metrics
+
+
+class _Runner(train_lib.OrbitExperimentRunner):
+    """Model Garden's runner, whose workers all restore what the chief has saved."""
+
+    def _maybe_build_checkpoint_manager(self):
+        manager = super()._maybe_build_checkpoint_manager()
+        # The others save into folders of their own, where they would find nothing and begin at step 0.
+        manager._latest_checkpoint = tf.train.latest_checkpoint(self.model_dir)
+        return manager
 
 
 def _check_sizes(params, strategy: tf.distribute.Strategy):
