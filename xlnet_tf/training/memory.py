@@ -1,4 +1,4 @@
-"""The memory of earlier segments, kept on the devices between steps, a row of it for each row of the batch."""
+"""The memory of earlier segments, kept on the devices between steps: one row for each row of the batch."""
 
 import tensorflow as tf
 

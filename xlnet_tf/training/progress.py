@@ -11,11 +11,12 @@ HISTORY = "history.jsonl"
 
 
 class Progress:
-    """Moves a bar over the steps and writes `history.jsonl`, one line per report.
+    """Moves a bar over the steps and writes `history.jsonl`, one line per report, inside of a `with` block.
 
     Args:
         model_dir: folder of the history.
-        global_step: the trainer's step; lines of later steps, from before a resume, are dropped.
+        global_step: the trainer's step. As the block begins, lines of later steps, which a run wrote that was
+            resumed before them, are dropped.
         train_steps: length of the bar.
         write: whether this process writes the history and shows the bar (the chief's alone should).
     """
@@ -23,14 +24,19 @@ class Progress:
     def __init__(self, model_dir: str, global_step: tf.Variable, train_steps: int, write: bool = True):
         self._path = f"{model_dir}/{HISTORY}"
         self._step = global_step
+        self._train_steps = train_steps
         self._write = write
-        step = int(global_step.numpy())
-        if write:
-            self._drop_after(step)
-        self._bar = tqdm.tqdm(
-            total=train_steps, initial=step, desc="train", unit="step", dynamic_ncols=True, disable=not write
-        )
         self._shown: dict[str, str] = {}
+
+    def __enter__(self) -> "Progress":
+        step = int(self._step.numpy())
+        if self._write:
+            self._drop_after(step)
+        self._bar = self._new_bar(total=self._train_steps, initial=step, desc="train")
+        return self
+
+    def __exit__(self, *error):
+        self._bar.close()
 
     def train(self, logs: Mapping[str, tf.Tensor]):
         """Reports the means since the last report."""
@@ -49,13 +55,10 @@ class Progress:
 
     def evaluation_bar(self, steps: int) -> tqdm.tqdm:
         """Returns a bar for the steps of one evaluation, to be closed at its end."""
-        return tqdm.tqdm(
-            total=steps, desc="dev", unit="step", leave=False, dynamic_ncols=True, disable=not self._write
-        )
+        return self._new_bar(total=steps, desc="dev", leave=False)
 
-    def close(self):
-        """Ends the bar."""
-        self._bar.close()
+    def _new_bar(self, **options) -> tqdm.tqdm:
+        return tqdm.tqdm(unit="step", dynamic_ncols=True, disable=not self._write, **options)
 
     def _show(self, **values: str):
         self._shown |= values

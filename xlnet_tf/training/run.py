@@ -2,9 +2,9 @@
 
 A run lives in its model_dir: params.yaml (all settings), what the task needs to be used later, checkpoints,
 history.jsonl and TensorBoard summaries. Started again with the same model_dir it goes on from the newest
-checkpoint. Then all that decides about the numbers must be as it was (`FIXED`), the batch size included, or the
-run is refused; the machine may change: number and kind of devices, micro-batches, intervals, validation records.
-With dropout, another product of replicas and micro-batches draws other masks; all else stays the same.
+checkpoint. Then all that decides about the numbers must be as it was (`FIXED`), the batch size included, or
+the run is refused. The machine may change: number and kind of devices, micro-batches, intervals, validation
+records. With dropout, another product of replicas and micro-batches draws other masks; all else stays the same.
 """
 
 import contextlib
@@ -21,11 +21,8 @@ from xlnet_tf.training.progress import Progress
 from xlnet_tf.training.trainer import Task, Trainer
 
 FIXED = ("task", "trainer.train_steps", "trainer.optimizer_config", "runtime.mixed_precision_dtype")
-FREE = (
-    "task.validation_data",
-    "task.train_data.input_path",
-    "task.init_checkpoint",
-)  # the task checks its data
+# Where the data lies may change, what it is may not: the task compares it.
+FREE = ("task.validation_data", "task.train_data.input_path", "task.init_checkpoint")
 
 
 def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir: str) -> dict[str, float]:
@@ -67,8 +64,8 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
 
 
 def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, chief) -> dict[str, float]:
-    # The reports come through these two once the runner has restored the step they start from.
-    report: dict[str, Progress] = {}
+    train_steps, interval = params.trainer.train_steps, params.trainer.validation_interval
+    progress = Progress(model_dir, trainer.global_step, train_steps, write=chief)
     runner = _Runner(
         strategy,
         task,
@@ -76,22 +73,20 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ch
         params,
         model_dir,
         trainer=trainer,
-        train_actions=[lambda logs: report["progress"].train(logs)],
-        eval_actions=[lambda logs: report["progress"].evaluation(logs)],
+        train_actions=[progress.train],
+        eval_actions=[progress.evaluation],
     )
-    train_steps, interval = params.trainer.train_steps, params.trainer.validation_interval
-    progress = report["progress"] = Progress(model_dir, trainer.global_step, train_steps, write=chief)
+    validation_steps = task.validation_steps() if evaluate else 0
 
     def evaluation() -> dict[str, float]:
         if not evaluate:
             return {}
-        steps = task.validation_steps()
-        with progress.evaluation_bar(steps) as bar:
+        with progress.evaluation_bar(validation_steps) as bar:
             trainer.on_eval_step = bar.update
-            logs = runner.controller.evaluate(steps)
+            logs = runner.controller.evaluate(validation_steps)
         return {name: float(value) for name, value in logs.items() if name != "steps_per_second"}
 
-    with contextlib.closing(progress), strategy.scope():
+    with progress, strategy.scope():  # the runner has restored the step that it goes on from
         metrics = evaluation()
         step = int(trainer.global_step.numpy())
         while step < train_steps:
