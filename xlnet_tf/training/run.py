@@ -4,7 +4,7 @@ A run lives in its model_dir: params.yaml (all settings), what the task needs to
 history.jsonl and TensorBoard summaries. Started again with the same model_dir it goes on from the newest
 checkpoint. Then all that decides about the numbers must be as it was (`FIXED`), the batch size included, or
 the run is refused. The machine may change: number and kind of devices, micro-batches, intervals, validation
-records. With dropout, another product of replicas and micro-batches draws other masks; all else stays the same.
+records; but with dropout another product of replicas and micro-batches draws other masks.
 """
 
 import contextlib
