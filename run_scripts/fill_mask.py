@@ -7,14 +7,13 @@ before it: what a model of permutations adds to one that predicts all masks apar
 """
 
 import dataclasses
+import pathlib
 from collections.abc import Sequence
 
 import numpy as np
-import tensorflow as tf
 from absl import flags
 
-from xlnet_tf import errors
-from xlnet_tf.config import XLNetConfig
+from xlnet_tf import checkpoints, errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer
@@ -37,20 +36,42 @@ class Guess:
 
 
 def load(model_dir: str) -> tuple[XLNetPretrainer, XLNetTokenizer]:
-    """Loads a pretrained model and its tokenizer from the folder of its run.
+    """Loads a pretrained model and its tokenizer.
+
+    Args:
+        model_dir: folder of a run, or of released weights (the original's, Hugging Face's) with their
+        spiece.model.
 
     Raises:
-        UserError: the folder holds no checkpoint of such a model.
+        UserError: the folder holds no such model, or another model's tokenizer.
+        FileNotFoundError: there is no such folder.
     """
-    checkpoint = tf.train.latest_checkpoint(model_dir)
-    if checkpoint is None:
-        raise UserError(f"{model_dir} holds no checkpoint: give the --model_dir of a finished run of run_scripts.pretrain.")
-    manifest = Manifest.load(model_dir)
-    model = XLNetPretrainer(XLNetEncoder(XLNetConfig.from_json_file(f"{model_dir}/xlnet_config.json")))
+    checkpoint = checkpoints.open_checkpoint(model_dir)
+    if checkpoint.config is None:
+        raise UserError(
+            f"{model_dir} lacks its xlnet_config.json or config.json, which tells the architecture."
+        )
+    model = XLNetPretrainer(XLNetEncoder(checkpoint.config))
     model.build()
-    tf.train.Checkpoint(model=model).read(checkpoint).expect_partial().assert_existing_objects_matched()
-    cleaning = CleaningConfig.from_dict(manifest.cleaning)
-    return model, XLNetTokenizer(model_file=manifest.tokenizer_path, cleaning=cleaning)
+    checkpoints.load_into(model, checkpoint)
+    tokenizer = _load_tokenizer(pathlib.Path(model_dir))
+    if tokenizer.vocab_size != checkpoint.config.n_token:
+        raise UserError(
+            f"the tokenizer in {model_dir} has {tokenizer.vocab_size} pieces, the model "
+            f"{checkpoint.config.n_token}: put the model's own spiece.model there."
+        )
+    return model, tokenizer
+
+
+def _load_tokenizer(folder: pathlib.Path) -> XLNetTokenizer:
+    """Loads a folder's tokenizer; a manifest tells how its texts were cleaned."""
+    if (folder / "manifest.json").exists():
+        manifest = Manifest.load(folder)
+        cleaning = CleaningConfig.from_dict(manifest.cleaning)
+        return XLNetTokenizer(model_file=manifest.tokenizer_path, cleaning=cleaning)
+    if not (folder / "spiece.model").exists():
+        raise UserError(f"{folder} lacks spiece.model, the tokenizer: copy it there.")
+    return XLNetTokenizer(model_file=folder / "spiece.model")
 
 
 def fill_masks(
@@ -72,7 +93,9 @@ def fill_masks(
     """
     parts = [tokenizer.encode(part) for part in text.split(MASK)]
     if len(parts) < 2 or not any(parts):
-        raise UserError(f"the text {text!r} has {len(parts) - 1} {MASK}; expected some, and some text around them.")
+        raise UserError(
+            f"the text {text!r} has {len(parts) - 1} {MASK}; expected some, and some text around them."
+        )
     ids = list(parts[0])
     masks = []
     for part in parts[1:]:
@@ -102,7 +125,9 @@ def fill_masks(
         probabilities /= probabilities.sum()
         best = np.argsort(-probabilities, kind="stable")[:top_k]
         ids[position] = int(best[0])
-        guesses.append([Guess(tokenizer.id_to_piece(int(piece)), float(probabilities[piece])) for piece in best])
+        guesses.append(
+            [Guess(tokenizer.id_to_piece(int(piece)), float(probabilities[piece])) for piece in best]
+        )
     return guesses
 
 
@@ -110,7 +135,10 @@ def describe(text: str, guesses: Sequence[Sequence[Guess]]) -> str:
     """Returns the text and, below it, the guesses for each mask."""
     lines = [f"  {text}"]
     for number, mask in enumerate(guesses, 1):
-        lines.append(f"    {number}. " + "  ".join(f"{guess.piece.strip('▁')} {guess.probability:.0%}" for guess in mask))
+        lines.append(
+            f"    {number}. "
+            + "  ".join(f"{guess.piece.strip('▁')} {guess.probability:.0%}" for guess in mask)
+        )
     return "\n".join(lines)
 
 
@@ -120,7 +148,12 @@ def main(_: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("model_dir", None, "Folder of the pretrained model's run.", required=True)
+    flags.DEFINE_string(
+        "model_dir",
+        None,
+        "Folder of a pretrained model: a run's, the original's or Hugging Face's.",
+        required=True,
+    )
     flags.DEFINE_string("text", None, "Text with at least one <mask>.", required=True)
     flags.DEFINE_integer("top_k", 5, "Guesses to show for each mask.", lower_bound=1)
     errors.run(main)

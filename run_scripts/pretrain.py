@@ -28,7 +28,7 @@ SETTINGS = (
     Setting("preset", "task.model.preset", ("tiny", "base", "large"), "Size of the model."),
     Setting("model_config", "task.model.config_file", "string", "An xlnet_config.json in place of --preset."),
     Setting("init_checkpoint", "task.init_checkpoint", "string",
-            "Model folder or checkpoint whose weights a new run begins with."),
+            "Weights that a new run begins with: a run's folder, the original's or Hugging Face's."),
     Setting("memory_len", "task.model.memory_len", "integer",
             "Tokens of memory; 0: none. Default: three quarters of a segment.", 0),
     Setting("memory_within_document", "task.model.memory_within_document", "boolean",

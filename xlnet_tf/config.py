@@ -6,7 +6,7 @@ from typing import Any, Mapping
 
 from xlnet_tf.errors import UserError
 
-ACTIVATIONS = ("gelu", "relu")
+ACTIVATIONS = ("gelu", "relu", "gelu_erf")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +22,7 @@ class XLNetConfig:
         n_head: number of attention heads N.
         d_head: size H of one head.
         d_inner: inner width F of the feed-forward network.
-        ff_activation: "gelu" (tanh form) or "relu".
+        ff_activation: "gelu" (tanh form), "relu", or "gelu_erf" (exact form, Hugging Face's "gelu").
         untie_r: whether each layer has its own three attention biases.
 
     Raises:

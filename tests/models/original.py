@@ -6,6 +6,8 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
+from xlnet_tf.checkpoints import load_into, names
+from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer
@@ -19,47 +21,29 @@ def load_case(name: str):
     return arrays, json.loads(str(arrays["meta_json"]))
 
 
-def variable_map(model) -> dict[str, list[tuple[str, object]]]:
-    """Names each variable of a model as the original does; stacked variables have an index."""
-    encoder = getattr(model, "encoder", model)
-    names = {
-        "word_embedding/lookup_table": encoder.word_embedding,
-        "mask_emb/mask_emb": encoder.mask_embedding,
+def variables(model) -> dict[str, tf.Variable]:
+    """Returns a model's variables by their canonical names."""
+    return {names.canonical(variable.name): variable for variable in model.variables}
+
+
+def their_arrays(arrays, prefix: str = "", suffix: str = "") -> Arrays:
+    """Returns a fixture's arrays of the original's variables by our names.
+
+    Args:
+        arrays: the fixture.
+        prefix, suffix: what surrounds the original's names there, for example "grad:".
+    """
+    theirs = {
+        key.removeprefix(prefix).removesuffix(suffix): arrays[key]
+        for key in arrays.files
+        if key.startswith(prefix) and key.endswith(suffix)
     }
-    biases = {"r_w_bias": "content_bias", "r_r_bias": "position_bias", "r_s_bias": "segment_bias"}
-    for layer, block in enumerate(encoder.blocks):
-        scope = f"layer_{layer}"
-        attention = block.attention
-        for theirs, ours in {"q": "query", "k": "key", "v": "value", "r": "position", "o": "output"}.items():
-            names[f"{scope}/rel_attn/{theirs}/kernel"] = getattr(attention, f"{ours}_kernel")
-        names[f"seg_embed:{layer}"] = attention.segment_embedding
-        for theirs, ours in biases.items():
-            key = f"{theirs}:{layer}" if encoder.tied_biases is None else theirs
-            names[key] = getattr(attention.biases, ours)
-        for theirs, norm in {"rel_attn": block.attention_norm, "ff": block.feed_forward_norm}.items():
-            names[f"{scope}/{theirs}/LayerNorm/gamma"] = norm.gamma
-            names[f"{scope}/{theirs}/LayerNorm/beta"] = norm.beta
-        for number, dense in enumerate((block.feed_forward.inner, block.feed_forward.outer), start=1):
-            names[f"{scope}/ff/layer_{number}/kernel"] = dense.kernel
-            names[f"{scope}/ff/layer_{number}/bias"] = dense.bias
-    names = {f"model/transformer/{name}": variable for name, variable in names.items()}
-    if hasattr(model, "lm_bias"):
-        names["model/lm_loss/bias"] = model.lm_bias
-    return names
-
-
-def their_array(arrays, name: str) -> np.ndarray:
-    """Reads the array of a variable_map name; `:i` is the i-th of a stack."""
-    name, _, index = name.partition(":")
-    array = arrays(name)
-    return array[int(index)] if index else array
+    return names.to_canonical(Arrays.of(theirs), names.ORIGINAL)
 
 
 def load_weights(model, checkpoint: str = "tiny_ckpt"):
     """Fills a model with the weights of the original's checkpoint."""
-    reader = tf.train.load_checkpoint(str(GOLDEN / checkpoint / "xlnet_model.ckpt"))
-    for name, variable in variable_map(model).items():
-        variable.assign(np.reshape(their_array(reader.get_tensor, name), variable.shape))
+    load_into(model, str(GOLDEN / checkpoint))
     return model
 
 

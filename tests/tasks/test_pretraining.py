@@ -180,7 +180,7 @@ def test_a_new_run_begins_with_the_weights_of_another(run, folder):
         ({"train_data": {"input_path": ""}}, "--train_data"),
         ({"model": {"n_token": 61}}, "n_token is 61, but tokenizer.vocab_size .* 60"),
         ({"model": {"preset": "huge"}}, "huge"),
-        ({"init_checkpoint": "/nowhere"}, "/nowhere: no checkpoint was found"),
+        ({"init_checkpoint": "/nowhere"}, "there is no checkpoint at /nowhere"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(folder, overrides, message):

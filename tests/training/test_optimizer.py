@@ -144,14 +144,12 @@ def test_steps_equal_the_originals(name):
     )
     model = original.pretrainer(memory_len=10, reuse_len=8)
     optimizer = build_optimizer(config, flags["train_steps"], n_layer=3)
-    variables = original.variable_map(model)
+    variables = original.variables(model)
 
     def assert_weights(step):
-        for theirs, ours in variables.items():
-            expected = original.their_array(lambda key: fixture[f"step{step}:{key}"], theirs)
-            np.testing.assert_allclose(
-                ours.numpy(), expected.reshape(ours.shape), atol=1e-5, err_msg=f"{step} {theirs}"
-            )
+        theirs = original.their_arrays(fixture, f"step{step}:")
+        for name, variable in variables.items():
+            np.testing.assert_allclose(variable.numpy(), theirs[name], atol=1e-5, err_msg=f"{step} {name}")
 
     for step in range(4):
         with tf.GradientTape() as tape:
@@ -169,12 +167,9 @@ def test_steps_equal_the_originals(name):
             assert_weights(step + 1)
     index = {id(variable): i for i, variable in enumerate(model.trainable_variables)}
     slots = {"m": optimizer._momentums, "v": optimizer._velocities}
-    for theirs, ours in variables.items():
-        for slot, values in slots.items():
-            kind = f"adam_{slot}" if flags["weight_decay"] else {"m": "Adam", "v": "Adam_1"}[slot]
-            stack = theirs.partition(":")[0]
-            expected = original.their_array(
-                lambda key, kind=kind, stack=stack: fixture[f"slot4:{key}/{kind}"], theirs
-            )
-            got = values[index[id(ours)]].numpy()
-            np.testing.assert_allclose(got, expected.reshape(got.shape), atol=2e-6, rtol=1e-3, err_msg=stack)
+    for slot, values in slots.items():
+        kind = f"adam_{slot}" if flags["weight_decay"] else {"m": "Adam", "v": "Adam_1"}[slot]
+        theirs = original.their_arrays(fixture, "slot4:", f"/{kind}")
+        for name, variable in variables.items():
+            got = values[index[id(variable)]].numpy()
+            np.testing.assert_allclose(got, theirs[name], atol=2e-6, rtol=1e-3, err_msg=name)

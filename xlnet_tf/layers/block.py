@@ -17,7 +17,7 @@ def gelu(x: tf.Tensor) -> tf.Tensor:
     return tf.nn.gelu(x, approximate=True)
 
 
-_ACTIVATIONS = {"gelu": gelu, "relu": tf.nn.relu}
+_ACTIVATIONS = {"gelu": gelu, "relu": tf.nn.relu, "gelu_erf": tf.nn.gelu}
 
 
 class FeedForward(tf_keras.layers.Layer):
@@ -26,7 +26,7 @@ class FeedForward(tf_keras.layers.Layer):
     Args:
         d_model: D.
         d_inner: F.
-        activation: "gelu" or "relu".
+        activation: "gelu", "relu" or "gelu_erf".
         dropout: rate, on the hidden layer and on the result.
         initializer_range: standard deviation of the kernels' normal initializer.
     """

@@ -8,6 +8,7 @@ from official.core import config_definitions as cfg
 from official.core import exp_factory, task_factory
 from official.modeling.hyperparams import base_config
 
+from xlnet_tf.checkpoints import load_into
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
@@ -174,7 +175,7 @@ class PretrainingTask(trainer_lib.Task):
         return pretrainer
 
     def initialize(self, model: tf_keras.Model):
-        """Loads `init_checkpoint` into a new run's model.
+        """Loads `init_checkpoint`, of a run, the original or Hugging Face, into a new run's model.
 
         Raises:
             UserError: there is no checkpoint, or it is of another model.
@@ -182,17 +183,10 @@ class PretrainingTask(trainer_lib.Task):
         path = self.task_config.init_checkpoint
         if not path:
             return
-        if tf.io.gfile.isdir(path):
-            path = tf.train.latest_checkpoint(path)
-        if not path or not tf.io.gfile.exists(f"{path}.index"):
-            raise UserError(
-                f"init_checkpoint is {self.task_config.init_checkpoint}: no checkpoint was found there"
-            )
         try:
-            checkpoint = tf.train.Checkpoint(model=model)
-            checkpoint.read(path).expect_partial().assert_existing_objects_matched()
-        except (AssertionError, ValueError) as error:
-            raise UserError(f"init_checkpoint {path} does not fit this model: {error}") from error
+            load_into(model, path)
+        except (UserError, FileNotFoundError) as error:
+            raise UserError(f"init_checkpoint: {error}") from error
 
     def build_inputs(self, params: RecordsConfig, input_context=None, start_step: int = 0) -> tf.data.Dataset:
         training = params is self.task_config.train_data

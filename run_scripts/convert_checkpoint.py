@@ -1,0 +1,67 @@
+"""Converts checkpoints of XLNet between the original's format, Hugging Face's and ours.
+
+    python -m run_scripts.convert_checkpoint --input=xlnet_cased_L-12_H-768_A-12 --output=xlnet-base
+    python -m run_scripts.convert_checkpoint --input=runs/demo/model --output=hf --format=hugging_face
+
+The input's format is found out; without --output its coverage is shown and nothing is written.
+"""
+
+from collections.abc import Sequence
+
+from absl import flags
+
+from xlnet_tf import errors
+from xlnet_tf.errors import UserError
+
+FLAGS = flags.FLAGS
+
+
+def convert(
+    source: str, output: str | None, target_format: str, config_file: str | None, strict: bool
+) -> str:
+    """Converts a checkpoint.
+
+    Args:
+        source: the checkpoint (see xlnet_tf.checkpoints.open_checkpoint).
+        output: folder to write to; None only checks.
+        target_format: "ours", "original" or "hugging_face".
+        config_file: the architecture's file, if it does not lie beside the weights.
+        strict: refuse checkpoints with missing or unknown variables.
+
+    Returns:
+        What was done and the coverage, for a person.
+
+    Raises:
+        UserError: the checkpoint is damaged, of another model, or cannot be written in this format.
+        FileNotFoundError: there is no checkpoint.
+    """
+    from xlnet_tf import checkpoints  # loads TensorFlow, which --help need not wait for
+
+    checkpoint = checkpoints.open_checkpoint(source, config_file)
+    if output is None:
+        coverage, done = checkpoints.check(checkpoint), "nothing written"
+    else:
+        coverage = checkpoints.save_checkpoint(checkpoint, output, target_format, strict=strict)
+        done = f"written to {output} ({target_format})"
+    lines = [f"{checkpoint.path} ({checkpoint.format}): {done}", coverage.table()]
+    if output and target_format == "original" and checkpoint.config.ff_activation == "gelu_erf":
+        lines.append(
+            "note: the original has only gelu's tanh form; outputs differ by about 1e-3 from the source's"
+        )
+    text = "\n".join(lines)
+    if strict and not coverage.complete:
+        raise UserError(text)
+    return text
+
+
+def main(_: Sequence[str]) -> None:
+    print(convert(FLAGS.input, FLAGS.output, FLAGS.format, FLAGS.config_file, FLAGS.strict))
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string("input", None, "Folder or file of the checkpoint, of any format.", required=True)
+    flags.DEFINE_string("output", None, "Folder to write to. Default: only check the input.")
+    flags.DEFINE_enum("format", "ours", ["ours", "original", "hugging_face"], "Format to write.")
+    flags.DEFINE_string("config_file", None, "xlnet_config.json or config.json, if not beside the weights.")
+    flags.DEFINE_boolean("strict", True, "Refuse variables that are unknown; --nostrict leaves them out.")
+    errors.run(main)

@@ -1,0 +1,96 @@
+"""Writes files as torch.save does, in both of its formats, without PyTorch."""
+
+import collections
+import io
+import pickle
+import sys
+import types
+import zipfile
+
+import numpy as np
+
+STORAGES = {
+    "float32": "FloatStorage",
+    "float16": "HalfStorage",
+    "bfloat16": "BFloat16Storage",
+    "float64": "DoubleStorage",
+}
+
+
+def _stand_ins() -> dict[str, types.ModuleType]:
+    """Modules with the names that a pickle of tensors refers to."""
+    torch, utils = types.ModuleType("torch"), types.ModuleType("torch._utils")
+    for name in STORAGES.values():
+        setattr(torch, name, type(name, (), {"__module__": "torch"}))
+
+    def rebuild(*_):
+        raise AssertionError("only a name in a pickle")
+
+    rebuild.__module__, rebuild.__qualname__ = "torch._utils", "_rebuild_tensor_v2"
+    utils._rebuild_tensor_v2 = rebuild
+    return {"torch": torch, "torch._utils": utils}
+
+
+class _Tensor:
+    def __init__(self, key, array, modules):
+        self.key, self.array, self.modules = key, array, modules
+
+    def __reduce__(self):
+        strides = tuple(stride // self.array.itemsize for stride in self.array.strides)
+        arguments = (_Storage(self), 0, self.array.shape, strides, False, collections.OrderedDict())
+        return self.modules["torch._utils"]._rebuild_tensor_v2, arguments
+
+
+class _Storage:
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
+class _Pickler(pickle.Pickler):
+    def persistent_id(self, obj):
+        if not isinstance(obj, _Storage):
+            return None
+        tensor, legacy = obj.tensor, self.legacy
+        storage = getattr(tensor.modules["torch"], STORAGES[tensor.array.dtype.name])
+        reference = ("storage", storage, tensor.key, "cpu", tensor.array.size)
+        return (*reference, None) if legacy else reference
+
+
+def write(path, arrays: dict[str, np.ndarray], legacy: bool) -> None:
+    """Writes a state_dict of arrays."""
+    modules = _stand_ins()
+    before = {name: sys.modules.get(name) for name in modules}
+    sys.modules.update(modules)
+    try:
+        tensors = {
+            name: _Tensor(str(100 + i), array, modules) for i, (name, array) in enumerate(arrays.items())
+        }
+        table = collections.OrderedDict(tensors)
+        table._metadata = collections.OrderedDict({"": {"version": 1}})  # as torch's tables have
+
+        def dump(value, file):
+            pickler = _Pickler(file, protocol=2)
+            pickler.legacy = legacy
+            pickler.dump(value)
+
+        if legacy:
+            with open(path, "wb") as file:
+                for value in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}, table):
+                    dump(value, file)
+                dump([tensor.key for tensor in tensors.values()], file)
+                for array in arrays.values():
+                    file.write(array.size.to_bytes(8, "little") + array.tobytes("A"))
+        else:
+            data = io.BytesIO()
+            dump(table, data)
+            with zipfile.ZipFile(path, "w") as archive:
+                archive.writestr("pytorch_model/data.pkl", data.getvalue())
+                archive.writestr("pytorch_model/byteorder", "little")
+                for tensor in tensors.values():
+                    archive.writestr(f"pytorch_model/data/{tensor.key}", tensor.array.tobytes("A"))
+    finally:
+        for name, module in before.items():
+            if module is None:
+                del sys.modules[name]
+            else:
+                sys.modules[name] = module

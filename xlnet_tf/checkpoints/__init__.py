@@ -1,0 +1,14 @@
+"""Released and own weights in and out: the original's, Hugging Face's and ours, any to any.
+
+    checkpoint = checkpoints.open_checkpoint("xlnet_cased_L-12_H-768_A-12")
+    checkpoints.save_checkpoint(checkpoint, "xlnet-base", "hugging_face")
+    print(checkpoints.load_into(model, "xlnet-base").table())
+
+Whatever the format, weights go by our names (see names.py).
+"""
+
+from xlnet_tf.checkpoints.checkpoint import Checkpoint
+from xlnet_tf.checkpoints.coverage import Coverage
+from xlnet_tf.checkpoints.formats import FORMATS, check, load_into, open_checkpoint, save_checkpoint
+
+__all__ = ["FORMATS", "Checkpoint", "Coverage", "check", "load_into", "open_checkpoint", "save_checkpoint"]

@@ -1,0 +1,214 @@
+"""Opens, loads and writes checkpoints of every format."""
+
+import pathlib
+import shutil
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from xlnet_tf.checkpoints import hugging_face, names, tensorflow_files
+from xlnet_tf.checkpoints.arrays import Arrays
+from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, Checkpoint, read_json, write_text
+from xlnet_tf.checkpoints.coverage import Coverage
+from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safetensors
+from xlnet_tf.config import XLNetConfig
+from xlnet_tf.errors import UserError
+
+FORMATS = ("ours", "original", "hugging_face")
+OUR_FILE = "weights.safetensors"
+
+_COMPANIONS = ("spiece.model", "manifest.json")  # the tokenizer, and how its texts were cleaned
+_EXPECTED = (
+    f"expected the folder of a run, a folder with {OUR_FILE}, the original's "
+    f"{tensorflow_files.ORIGINAL_FILE}, or Hugging Face's model.safetensors or pytorch_model.bin"
+)
+
+
+def open_checkpoint(path: str, config_file: str | None = None) -> Checkpoint:
+    """Opens a checkpoint of any format; weights are read when they are asked for.
+
+    Args:
+        path: a folder (of a run, of the original's files, of Hugging Face's, or of weights that
+            `save_checkpoint` wrote), the prefix of a TensorFlow checkpoint, or a file of weights.
+        config_file: its xlnet_config.json or config.json, if that does not lie beside the weights.
+
+    Returns:
+        The weights under our names, with their architecture.
+
+    Raises:
+        UserError: no checkpoint is there, or its files are damaged.
+        FileNotFoundError: there is nothing at the path.
+
+    Example:
+        >>> checkpoint = open_checkpoint("xlnet_cased_L-12_H-768_A-12")
+        >>> checkpoint.config.n_layer, checkpoint.arrays["lm_bias"].shape
+        (12, (32000,))
+    """
+    weights = _find_weights(path.removesuffix(".index"))
+    config, values = _read_config([config_file] if config_file else _configs_beside(weights))
+    if tensorflow_files.is_tensorflow(weights):
+        return tensorflow_files.read_tensorflow(weights, config)
+    if weights.endswith(".safetensors"):
+        arrays = read_safetensors(weights)
+        if "word_embedding/embeddings" in arrays:
+            return Checkpoint(weights, "ours", arrays, config)
+    return hugging_face.read_hugging_face(weights, config, values)
+
+
+def load_into(
+    model: tf_keras.Model,
+    source: str | Checkpoint,
+    *,
+    strict: bool = True,
+    new: Sequence[str] = (),
+) -> Coverage:
+    """Loads a checkpoint of any format into a model.
+
+    A head that the checkpoint has and the model has not is left aside: that is how a pretrained model
+    becomes an encoder. Anything else that does not fit is an error, so that no part of a model stays random
+    by accident.
+
+    Args:
+        model: an encoder, or a model with one in its attribute `encoder`; its variables are built.
+        source: a path as `open_checkpoint` takes it, or an open checkpoint.
+        strict: raise for what does not fit; if not, load what fits and report the rest.
+        new: parts of the model that the checkpoint may lack, by their first scope: ("classification_imdb",).
+
+    Returns:
+        What was loaded and what was not.
+
+    Raises:
+        UserError: the checkpoint does not fit, or, strict or not, nothing of it fits.
+        FileNotFoundError: there is no checkpoint.
+
+    Example:
+        >>> print(load_into(model, "xlnet_cased_L-12_H-768_A-12").table())
+    """
+    checkpoint = source if isinstance(source, Checkpoint) else open_checkpoint(source)
+    variables = {names.canonical(variable.name): variable for variable in model.variables}
+    expected = {name: tuple(variable.shape) for name, variable in variables.items()}
+    coverage = Coverage.compare(checkpoint.arrays.shapes, expected, checkpoint.stripped, new)
+    if strict:
+        other = _other_architecture(checkpoint.config, getattr(model, "encoder", model).config)
+        problems = "; ".join(filter(None, [other, coverage.problems()]))
+        if problems:
+            raise UserError(
+                f"{checkpoint.path} does not fit the model: {problems}. Give the checkpoint of such a "
+                "model, or build the model with the checkpoint's architecture."
+            )
+    if not coverage.loaded:
+        raise UserError(f"{checkpoint.path} has nothing that fits the model: {coverage.problems()}.")
+    for name in coverage.loaded:
+        variables[name].assign(checkpoint.arrays[name])
+    return coverage
+
+
+def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict: bool = True) -> Coverage:
+    """Writes a checkpoint in any format: weights, architecture, and the tokenizer if there is one.
+
+    Args:
+        checkpoint: what to write.
+        folder: to write to; made if it is not there.
+        format: "ours", "original" or "hugging_face".
+        strict: raise for a checkpoint whose encoder is incomplete, or that has unknown variables; if not,
+            leave the latter out.
+
+    Returns:
+        What was written (`loaded`) and what was not.
+
+    Raises:
+        UserError: the checkpoint has no architecture or does not fit it, or the format has no such
+        architecture.
+    """
+    if format not in FORMATS:
+        raise UserError(f"the format is {format!r}; expected one of {', '.join(FORMATS)}.")
+    coverage = check(checkpoint)
+    if not coverage.complete and (strict or coverage.missing or coverage.other_shape):
+        raise UserError(f"{checkpoint.path} does not fit its architecture: {coverage.problems()}.")
+    arrays = Arrays({n: entry for n, entry in checkpoint.arrays.entries.items() if n in coverage.loaded})
+    target, source = pathlib.Path(folder), pathlib.Path(checkpoint.path).parent
+    if target.resolve() == source.resolve():
+        raise UserError(f"{folder} is the folder of the checkpoint itself; expected another one to write to.")
+    target.mkdir(parents=True, exist_ok=True)
+    if format == "original":
+        tensorflow_files.write_original(arrays, checkpoint.config, folder)
+    elif format == "hugging_face":
+        hugging_face.write_hugging_face(arrays, checkpoint.config, folder)
+    else:
+        write_safetensors(arrays, f"{folder}/{OUR_FILE}")
+        write_text(checkpoint.config.to_json(), f"{folder}/{CONFIG_FILE}")
+    for name in _COMPANIONS:
+        if (source / name).exists():
+            shutil.copyfile(source / name, target / name)
+    return coverage
+
+
+def check(checkpoint: Checkpoint) -> Coverage:
+    """Compares a checkpoint with its architecture: all of the encoder, and whatever heads it has.
+
+    Raises:
+        UserError: the checkpoint's architecture is not known.
+    """
+    if checkpoint.config is None:
+        raise UserError(
+            f"no architecture lies beside {checkpoint.path}: give its {CONFIG_FILE} or config.json."
+        )
+    config, shapes = checkpoint.config, checkpoint.arrays.shapes
+    encoder = names.encoder_shapes(config)
+    heads = {name for name in shapes if names.known(name) and names.part(name) != "encoder"}
+    expected = encoder | {name: names.head_shape(name, config) for name in heads}
+    return Coverage.compare(shapes, expected, checkpoint.stripped)
+
+
+def _other_architecture(theirs: XLNetConfig | None, ours: XLNetConfig) -> str:
+    """Names the fields in which two architectures differ; the two forms of gelu are near enough to pass."""
+    if theirs is None:
+        return ""
+    pairs = {name: (value, ours.to_dict()[name]) for name, value in theirs.to_dict().items()}
+    return "; ".join(
+        f"{name} is {there} there and {here} in the model"
+        for name, (there, here) in pairs.items()
+        if str(there).removesuffix("_erf") != str(here).removesuffix("_erf")
+    )
+
+
+def _find_weights(path: str) -> str:
+    """Returns the file of weights, or the prefix of a TensorFlow checkpoint, that a path stands for."""
+    if tensorflow_files.is_tensorflow(path):
+        return path
+    if not tf.io.gfile.exists(path):
+        raise FileNotFoundError(f"there is no checkpoint at {path}: {_EXPECTED}.")
+    if not tf.io.gfile.isdir(path):
+        if path.endswith((".safetensors", ".bin", ".index.json")):
+            return path
+        raise UserError(f"{path} is no checkpoint: {_EXPECTED}, or such a file.")
+    folder = path.rstrip("/")
+    for file in (OUR_FILE, *hugging_face.WEIGHT_FILES):
+        if tf.io.gfile.exists(f"{folder}/{file}"):
+            return f"{folder}/{file}"
+    original = f"{folder}/{tensorflow_files.ORIGINAL_FILE}"
+    prefix = original if tensorflow_files.is_tensorflow(original) else tf.train.latest_checkpoint(folder)
+    if not prefix:
+        held = ", ".join(sorted(tf.io.gfile.listdir(folder))[:10]) or "nothing"
+        raise UserError(f"{folder} holds no checkpoint (but {held}): {_EXPECTED}.")
+    return prefix
+
+
+def _configs_beside(weights: str) -> list[str]:
+    """Returns the configs in the folder of the weights, the one of the same format first."""
+    folder, _, file = weights.rpartition("/")
+    order = [CONFIG_FILE, hugging_face.CONFIG_FILE]
+    if file in hugging_face.WEIGHT_FILES:
+        order.reverse()
+    return [path for name in order if tf.io.gfile.exists(path := f"{folder or '.'}/{name}")]
+
+
+def _read_config(paths: Sequence[str]) -> tuple[XLNetConfig | None, dict[str, Any]]:
+    """Reads the first config of a list: the architecture, and all fields of the file."""
+    if not paths:
+        return None, {}
+    values = read_json(paths[0])
+    read = hugging_face.read_config if hugging_face.is_config(values) else XLNetConfig.from_dict
+    return read(values, paths[0]), values

@@ -1,0 +1,240 @@
+"""Hugging Face's XLNet in and out: `config.json` with `model.safetensors` or `pytorch_model.bin`.
+
+Where its conventions differ:
+- Its "gelu" is the exact one, ours and the original's the tanh form, which it calls "gelu_new". Each is read
+  as what it is ("gelu_erf" is the exact one here), so that outputs agree. The released weights were trained
+  with the tanh form, though their config.json says "gelu": outputs of Hugging Face's models differ by about
+  1e-3 from the original's for that reason.
+- Every layer has its own attention biases, whatever `untie_r` says: tied ones are copied to all layers, and
+  are tied again if untie_r is false and all layers agree.
+- `lm_loss.weight` repeats the word embedding, and a file may hold one or both.
+- A base model (XLNetModel) may leave out the prefix `transformer.`.
+- `logits_proj` is the head of classification, of regression or of multiple choice; the config tells which.
+- The heads' width must fill the model's: d_head = d_model / n_head.
+"""
+
+import dataclasses
+import json
+import re
+from typing import Any
+
+import numpy as np
+
+from xlnet_tf.checkpoints import names
+from xlnet_tf.checkpoints.arrays import Arrays, Entry
+from xlnet_tf.checkpoints.checkpoint import Checkpoint, read_json, write_text
+from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safetensors
+from xlnet_tf.checkpoints.torch_file import read_torch_file
+from xlnet_tf.config import XLNetConfig
+from xlnet_tf.errors import UserError
+
+CONFIG_FILE = "config.json"
+# In the order of preference; an index lists the files of weights that are split.
+WEIGHT_FILES = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+NO_TASK = "default"  # the task's name when a config has none
+
+_ACTIVATIONS = {
+    "gelu_new": "gelu",
+    "gelu_pytorch_tanh": "gelu",
+    "gelu_fast": "gelu",
+    "gelu": "gelu_erf",
+    "gelu_python": "gelu_erf",
+    "relu": "relu",
+}
+_EMBEDDING, _TIED_EMBEDDING = "transformer.word_embedding.weight", "lm_loss.weight"
+_BASE_MODEL = re.compile(r"(mask_emb$|word_embedding\.|layer\.)")
+_POOLED_HEAD = re.compile(r"((classification|regression)_[^/]+|choice)/logits/")
+_MODELS = {
+    "choice": "XLNetForMultipleChoice",
+    "span": "XLNetForQuestionAnswering",
+    "tagging": "XLNetForTokenClassification",
+    "span_independent": "XLNetForQuestionAnsweringSimple",
+    "lm_bias": "XLNetLMHeadModel",
+}
+_BIASES = ("content_bias", "position_bias", "segment_bias")
+
+
+def is_config(values: dict[str, Any]) -> bool:
+    """Tells the fields of a config.json of Hugging Face's from those of an xlnet_config.json."""
+    return not values.keys().isdisjoint({"model_type", "vocab_size", "attn_type", "transformers_version"})
+
+
+def read_config(values: dict[str, Any], path: str) -> XLNetConfig:
+    """Turns the fields of a config.json into an architecture.
+
+    Args:
+        values: field names to values.
+        path: of the file, for the error message.
+
+    Raises:
+        UserError: the config is of another kind of model, or of an XLNet that cannot be built here.
+    """
+    if values.get("model_type", "xlnet") != "xlnet":
+        raise UserError(f"{path} is of model_type {values['model_type']!r}; expected 'xlnet'.")
+    fields = {"untie_r": True, **values}
+    if "vocab_size" in values:
+        fields["n_token"] = values["vocab_size"]
+    if fields.get("d_head") is None and values.get("d_model") and values.get("n_head"):
+        fields["d_head"] = values["d_model"] // values["n_head"]
+    if "ff_activation" in fields:
+        if fields["ff_activation"] not in _ACTIVATIONS:
+            known = ", ".join(_ACTIVATIONS)
+            raise UserError(f"{path}: ff_activation is {fields['ff_activation']!r}; expected one of {known}.")
+        fields["ff_activation"] = _ACTIVATIONS[fields["ff_activation"]]
+    if values.get("layer_norm_eps", 1e-12) != 1e-12:
+        raise UserError(f"{path}: layer_norm_eps is {values['layer_norm_eps']}; XLNet's is 1e-12.")
+    wanted = [field.name for field in dataclasses.fields(XLNetConfig)]
+    return XLNetConfig.from_dict({name: fields[name] for name in wanted if name in fields}, path)
+
+
+def read_hugging_face(path: str, config: XLNetConfig | None, values: dict[str, Any]) -> Checkpoint:
+    """Opens the weights of a model of Hugging Face's.
+
+    Args:
+        path: of the file of weights, or of the index of several.
+        config: their architecture, if it is known.
+        values: all fields of their config.json; they tell the head. May be empty.
+
+    Raises:
+        UserError: a file is damaged, or is not XLNet's.
+        FileNotFoundError: a file is not there.
+    """
+    arrays = _read_files(path)
+    entries = {
+        f"transformer.{name}" if _BASE_MODEL.match(name) else name: entry
+        for name, entry in arrays.entries.items()
+    }
+    tied = entries.pop(_TIED_EMBEDDING, None)
+    if tied and not np.array_equal(entries.setdefault(_EMBEDDING, tied).read(), tied.read()):
+        raise UserError(
+            f"{path}: {_TIED_EMBEDDING} differs from {_EMBEDDING}; expected a language model that "
+            "shares them."
+        )
+    head = _pooled_head(values, entries)
+    entries = {
+        f"{head}.{name}" if name.startswith("logits_proj.") else name: entry
+        for name, entry in entries.items()
+    }
+    arrays = names.to_canonical(Arrays(entries), names.HUGGING_FACE)
+    if config and not config.untie_r:
+        arrays, config = _tie(arrays, config)
+    return Checkpoint(path, "hugging_face", arrays, config)
+
+
+def write_hugging_face(arrays: Arrays, config: XLNetConfig, folder: str) -> None:
+    """Writes weights and architecture as `from_pretrained` of Hugging Face reads them.
+
+    Args:
+        arrays: the weights by our names.
+        config: the architecture.
+        folder: gets model.safetensors and config.json.
+
+    Raises:
+        UserError: Hugging Face's XLNet has no such architecture.
+    """
+    if config.n_head * config.d_head != config.d_model:
+        raise UserError(
+            f"n_head * d_head is {config.n_head} * {config.d_head}, and d_model is {config.d_model}; "
+            "Hugging Face's XLNet has only models where the two are equal."
+        )
+    values: dict[str, Any] = {
+        "model_type": "xlnet",
+        **config.to_dict(),
+    }
+    values["vocab_size"] = values.pop("n_token")
+    values["ff_activation"] = {"gelu": "gelu_new", "gelu_erf": "gelu"}.get(
+        config.ff_activation, config.ff_activation
+    )
+    values |= {
+        "mem_len": None,
+        "layer_norm_eps": 1e-12,
+        "pad_token_id": 5,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
+    values |= _architecture(arrays)
+    heads = _pooled_heads(arrays)
+    theirs = {
+        name.removeprefix(f"{heads[0]}.") if len(heads) == 1 else name: entry
+        for name, entry in names.from_canonical(_untie(arrays, config), names.HUGGING_FACE).entries.items()
+    }
+    write_safetensors(Arrays(theirs), f"{folder}/{WEIGHT_FILES[0]}")
+    write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", f"{folder}/{CONFIG_FILE}")
+
+
+def _read_files(path: str) -> Arrays:
+    if not path.endswith(".index.json"):
+        return read_safetensors(path) if path.endswith(".safetensors") else read_torch_file(path)
+    files = set(read_json(path).get("weight_map", {}).values())
+    if not files or any("/" in file or not file.endswith((".safetensors", ".bin")) for file in files):
+        raise UserError(f"{path} lists no files of weights beside it; expected a weight_map.")
+    folder = path.rpartition("/")[0] or "."
+    parts = [_read_files(f"{folder}/{file}") for file in sorted(files)]
+    return Arrays({name: entry for part in parts for name, entry in part.entries.items()})
+
+
+def _pooled_head(values: dict[str, Any], entries: dict[str, Entry]) -> str:
+    """Returns what logits_proj is for us."""
+    if "XLNetForMultipleChoice" in (values.get("architectures") or ()):
+        return "choice"
+    outputs = entries["logits_proj.bias"].shape if "logits_proj.bias" in entries else ()
+    default = "regression" if outputs == (1,) else "single_label_classification"
+    kind = (values.get("problem_type") or default).rpartition("_")[2]
+    return f"{kind}_{values.get('finetuning_task') or NO_TASK}"
+
+
+def _pooled_heads(arrays: Arrays) -> list[str]:
+    """Returns the heads that could be logits_proj; when there are several, none is."""
+    return sorted({names.part(name) for name in arrays if _POOLED_HEAD.match(name)})
+
+
+def _architecture(arrays: Arrays) -> dict[str, Any]:
+    """Returns the fields of a config.json that tell which model class has the heads."""
+    parts, pooled = {names.part(name) for name in arrays}, _pooled_heads(arrays)
+    if len(pooled) == 1 and pooled[0] != "choice":
+        kind, _, task = pooled[0].partition("_")
+        return {
+            "architectures": ["XLNetForSequenceClassification"],
+            "problem_type": "regression" if kind == "regression" else "single_label_classification",
+            "finetuning_task": None if task == NO_TASK else task,
+            "num_labels": arrays.shapes[f"{pooled[0]}/logits/bias"][0],
+        }
+    model = next((model for part, model in _MODELS.items() if part in parts), "XLNetModel")
+    labels = [
+        arrays.shapes[f"{part}/logits/bias"][0] for part in ("tagging", "span_independent") if part in parts
+    ]
+    return {"architectures": [model]} | ({"num_labels": labels[0]} if labels else {})
+
+
+def _untie(arrays: Arrays, config: XLNetConfig) -> Arrays:
+    """Gives each layer a copy of the tied biases."""
+    entries = arrays.entries
+    for bias in _BIASES:
+        tied = entries.pop(f"tied_biases/{bias}", None)
+        if tied:
+            entries |= {f"layer_{layer}/attention/{bias}": tied for layer in range(config.n_layer)}
+    return Arrays(entries)
+
+
+def _tie(arrays: Arrays, config: XLNetConfig) -> tuple[Arrays, XLNetConfig]:
+    """Ties the biases if all layers have the same, or else says that they are untied."""
+    entries = arrays.entries
+    copies = {
+        bias: [f"layer_{layer}/attention/{bias}" for layer in range(config.n_layer)] for bias in _BIASES
+    }
+    if not all(name in entries for layers in copies.values() for name in layers):
+        return arrays, config
+    for layers in copies.values():
+        first = arrays[layers[0]]
+        if not all(np.array_equal(arrays[name], first) for name in layers[1:]):
+            return arrays, dataclasses.replace(config, untie_r=True)
+    for bias, layers in copies.items():
+        entries[f"tied_biases/{bias}"] = entries[layers[0]]
+        for name in layers:
+            del entries[name]
+    return Arrays(entries), config

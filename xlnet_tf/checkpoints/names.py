@@ -1,0 +1,334 @@
+"""What each variable is called: by us, by the original and by Hugging Face. One table holds all of it.
+
+Our names are the canonical ones: a checkpoint of any format is read into them, and written from them. The
+table covers the encoder and every head of the original and of Hugging Face; a layer that wants to take over
+a head's weights names its variables as the first column does, and a new kind of head adds its rows.
+
+How a name of the table is read:
+    {i}         the layer's number, from 0.
+    {task}      the task that a head was trained for, as the original's scopes have it: `imdb`, `sts-b`, ...
+    name[i]     entry i of an array that stacks all layers; name[0,0]: the one entry of an array of more axes.
+    name.T      the transposed array: PyTorch's linear layers store [out, in].
+A variable without a name in a format is kept there under our name, so that nothing is lost on a round trip.
+Shapes use the project's letters, and C for the number of classes.
+
+Source: modeling.py, function_builder.py of the original (its `sequnece_summary` is spelled so); the model
+classes of Hugging Face's modeling_xlnet.py.
+"""
+
+import functools
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from xlnet_tf.checkpoints.arrays import Arrays, Entry
+from xlnet_tf.config import XLNetConfig
+from xlnet_tf.errors import UserError
+
+ORIGINAL, HUGGING_FACE = "original", "hugging_face"
+
+# In every table: our name, shape, the original's name, Hugging Face's name, each after the table's prefixes.
+_EMBEDDINGS = (
+    ("word_embedding/embeddings", "V D", "word_embedding/lookup_table", "word_embedding.weight"),
+    ("mask_embedding", "D", "mask_emb/mask_emb[0,0]", "mask_emb[0,0]"),
+)
+_LAYER = (
+    ("attention/query/kernel", "D N H", "rel_attn/q/kernel", "rel_attn.q"),
+    ("attention/key/kernel", "D N H", "rel_attn/k/kernel", "rel_attn.k"),
+    ("attention/value/kernel", "D N H", "rel_attn/v/kernel", "rel_attn.v"),
+    ("attention/position/kernel", "D N H", "rel_attn/r/kernel", "rel_attn.r"),
+    ("attention/output/kernel", "D N H", "rel_attn/o/kernel", "rel_attn.o"),
+    ("attention_norm/gamma", "D", "rel_attn/LayerNorm/gamma", "rel_attn.layer_norm.weight"),
+    ("attention_norm/beta", "D", "rel_attn/LayerNorm/beta", "rel_attn.layer_norm.bias"),
+    ("feed_forward/inner/kernel", "D F", "ff/layer_1/kernel", "ff.layer_1.weight.T"),
+    ("feed_forward/inner/bias", "F", "ff/layer_1/bias", "ff.layer_1.bias"),
+    ("feed_forward/outer/kernel", "F D", "ff/layer_2/kernel", "ff.layer_2.weight.T"),
+    ("feed_forward/outer/bias", "D", "ff/layer_2/bias", "ff.layer_2.bias"),
+    ("feed_forward_norm/gamma", "D", "ff/LayerNorm/gamma", "ff.layer_norm.weight"),
+    ("feed_forward_norm/beta", "D", "ff/LayerNorm/beta", "ff.layer_norm.bias"),
+)
+_SEGMENTS = (("segment_embedding", "2 N H", "seg_embed[i]", "seg_embed"),)
+_BIASES = (  # a layer's own, with untie_r
+    ("content_bias", "N H", "r_w_bias[i]", "r_w_bias"),
+    ("position_bias", "N H", "r_r_bias[i]", "r_r_bias"),
+    ("segment_bias", "N H", "r_s_bias[i]", "r_s_bias"),
+)
+_TIED_BIASES = (  # of all layers; Hugging Face has no such thing, see hugging_face.py
+    ("content_bias", "N H", "r_w_bias", None),
+    ("position_bias", "N H", "r_r_bias", None),
+    ("segment_bias", "N H", "r_s_bias", None),
+)
+_LANGUAGE_MODEL = (
+    ("lm_bias", "V", "model/lm_loss/bias", "lm_loss.bias"),
+    ("next_sentence/kernel", "D 2", None, None),
+    ("next_sentence/bias", "2", None, None),
+)
+_SUMMARY = (  # the pooled vector: a projection, and for pooling by attention the learned query and its layer
+    ("projection/kernel", "D D", "summary/kernel", "summary.weight.T"),
+    ("projection/bias", "D", "summary/bias", "summary.bias"),
+    ("query", "D", "summary_bias", None),
+    ("attention/query/kernel", "D N H", "abs_attn/q/kernel", None),
+    ("attention/key/kernel", "D N H", "abs_attn/k/kernel", None),
+    ("attention/value/kernel", "D N H", "abs_attn/v/kernel", None),
+    ("attention/output/kernel", "D N H", "abs_attn/o/kernel", None),
+    ("attention_norm/gamma", "D", "abs_attn/LayerNorm/gamma", None),
+    ("attention_norm/beta", "D", "abs_attn/LayerNorm/beta", None),
+)
+# On the pooled vector: a class, a number, the choice among several texts. Hugging Face calls each
+# `logits_proj`; hugging_face.py finds out which it is and puts our name in front.
+_CLASSIFICATION = (
+    ("logits/kernel", "D C", "logit/kernel", "logits_proj.weight.T"),
+    ("logits/bias", "C", "logit/bias", "logits_proj.bias"),
+)
+_REGRESSION = (
+    ("logits/kernel", "D 1", "logit/kernel", "logits_proj.weight.T"),
+    ("logits/bias", "1", "logit/bias", "logits_proj.bias"),
+)
+_CHOICE = (
+    ("logits/kernel", "D 1", "dense/kernel", "logits_proj.weight.T"),
+    ("logits/bias", "1", "dense/bias", "logits_proj.bias"),
+)
+# On the tokens: where an answer begins, where it ends given its beginning, and whether there is one.
+_SPAN = (
+    ("start/logits/kernel", "D 1", "start_logits/dense/kernel", "start_logits.dense.weight.T"),
+    ("start/logits/bias", "1", "start_logits/dense/bias", "start_logits.dense.bias"),
+    ("end/hidden/kernel", "2D D", "end_logits/dense_0/kernel", "end_logits.dense_0.weight.T"),
+    ("end/hidden/bias", "D", "end_logits/dense_0/bias", "end_logits.dense_0.bias"),
+    ("end/norm/gamma", "D", "end_logits/LayerNorm/gamma", "end_logits.LayerNorm.weight"),
+    ("end/norm/beta", "D", "end_logits/LayerNorm/beta", "end_logits.LayerNorm.bias"),
+    ("end/logits/kernel", "D 1", "end_logits/dense_1/kernel", "end_logits.dense_1.weight.T"),
+    ("end/logits/bias", "1", "end_logits/dense_1/bias", "end_logits.dense_1.bias"),
+    ("answerable/hidden/kernel", "2D D", "answer_class/dense_0/kernel", "answer_class.dense_0.weight.T"),
+    ("answerable/hidden/bias", "D", "answer_class/dense_0/bias", "answer_class.dense_0.bias"),
+    ("answerable/logits/kernel", "D 1", "answer_class/dense_1/kernel", "answer_class.dense_1.weight.T"),
+)
+# Hugging Face's only: an answer's beginning and end apart from each other, and a label for each token.
+_TOKENS = (
+    ("span_independent/logits/kernel", "D C", None, "qa_outputs.weight.T"),
+    ("span_independent/logits/bias", "C", None, "qa_outputs.bias"),
+    ("tagging/logits/kernel", "D C", None, "classifier.weight.T"),
+    ("tagging/logits/bias", "C", None, "classifier.bias"),
+)
+
+_PATTERNS = {"{i}": r"(?P<i>0|[1-9]\d*)", "{task}": r"(?P<task>[^/]+)"}
+
+
+class _Place(NamedTuple):
+    """Where a format keeps a variable: in all of an array, in an entry of it, or transposed."""
+
+    template: str
+    index: tuple[str, ...] = ()
+    transposed: bool = False
+
+    @classmethod
+    def parse(cls, notation: str) -> "_Place":
+        template, _, index = notation.removesuffix(".T").partition("[")
+        return cls(
+            template, tuple(index.removesuffix("]").split(",")) if index else (), notation.endswith(".T")
+        )
+
+    def match(self, name: str) -> re.Match | None:
+        return _regex(self.template).fullmatch(name)
+
+
+class _Row(NamedTuple):
+    name: _Place
+    letters: tuple[str, ...]
+    places: Mapping[str, _Place | None]
+
+    def shape(self, config: XLNetConfig) -> tuple[int | None, ...]:
+        sizes = {
+            "V": config.n_token,
+            "D": config.d_model,
+            "N": config.n_head,
+            "H": config.d_head,
+            "F": config.d_inner,
+            "2D": 2 * config.d_model,
+            "C": None,
+        }
+        return tuple(sizes[letter] if letter in sizes else int(letter) for letter in self.letters)
+
+
+@functools.cache
+def _regex(template: str) -> re.Pattern:
+    parts = re.split(r"(\{\w+\})", template)
+    return re.compile("".join(_PATTERNS.get(part, re.escape(part)) for part in parts))
+
+
+def _rows(table, ours: str = "", original: str = "", hugging_face: str = "") -> tuple[_Row, ...]:
+    """Turns a table into rows, given the prefixes of its names."""
+
+    def place(prefix, name):
+        return None if name is None else _Place.parse(prefix + name)
+
+    return tuple(
+        _Row(
+            _Place(ours + name),
+            tuple(letters.split()),
+            {ORIGINAL: place(original, their_name), HUGGING_FACE: place(hugging_face, hf_name)},
+        )
+        for name, letters, their_name, hf_name in table
+    )
+
+
+_ENCODER_ROWS = (
+    *_rows(_EMBEDDINGS, "", "model/transformer/", "transformer."),
+    *_rows(_LAYER, "layer_{i}/", "model/transformer/layer_{i}/", "transformer.layer.{i}."),
+    *_rows(_SEGMENTS, "layer_{i}/attention/", "model/transformer/", "transformer.layer.{i}.rel_attn."),
+)
+_BIAS_ROWS = _rows(_BIASES, "layer_{i}/attention/", "model/transformer/", "transformer.layer.{i}.rel_attn.")
+_TIED_ROWS = _rows(_TIED_BIASES, "tied_biases/", "model/transformer/")
+_HEAD_ROWS = (
+    *_rows(_LANGUAGE_MODEL),
+    *_rows(_SUMMARY, "summary/", "model/sequnece_summary/", "sequence_summary."),
+    *_rows(
+        _CLASSIFICATION, "classification_{task}/", "model/classification_{task}/", "classification_{task}."
+    ),
+    *_rows(_REGRESSION, "regression_{task}/", "model/regression_{task}/", "regression_{task}."),
+    *_rows(_CHOICE, "choice/", "logits/", "choice."),
+    *_rows(_SPAN, "span/"),
+    *_rows(_TOKENS),
+)
+_ROWS = _ENCODER_ROWS + _BIAS_ROWS + _TIED_ROWS + _HEAD_ROWS
+
+
+@functools.lru_cache(maxsize=4096)
+def _row(name: str) -> _Row | None:
+    return next((row for row in _ROWS if row.name.match(name)), None)
+
+
+def canonical(variable_name: str) -> str:
+    """Returns the name of a model's variable without the names of the models around it.
+
+    Args:
+        variable_name: as TensorFlow has it, for example "pretrainer/encoder/layer_0/attention/key/kernel:0".
+
+    Returns:
+        The longest tail of the path that the table has, here "layer_0/attention/key/kernel"; all of the path
+        for a variable that the table does not have.
+    """
+    path = variable_name.removesuffix(":0").split("/")
+    tails = ("/".join(path[start:]) for start in range(len(path)))
+    return next((tail for tail in tails if _row(tail)), "/".join(path))
+
+
+def known(name: str) -> bool:
+    """Tells whether the table has a variable of this (canonical) name."""
+    return _row(name) is not None
+
+
+def part(name: str) -> str:
+    """Returns which part of a model a variable belongs to: "encoder", or the head, as "lm_bias" or "span"."""
+    row = _row(name)
+    if row and row not in _HEAD_ROWS:
+        return "encoder"
+    return name.partition("/")[0]
+
+
+def encoder_shapes(config: XLNetConfig) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of the encoder's variables by name."""
+    rows = _ENCODER_ROWS + (_BIAS_ROWS if config.untie_r else _TIED_ROWS)
+    shapes = {}
+    for row in rows:
+        layers = range(config.n_layer) if "{i}" in row.name.template else (None,)
+        shapes |= {row.name.template.format(i=layer): row.shape(config) for layer in layers}
+    return shapes
+
+
+def head_shape(name: str, config: XLNetConfig) -> tuple[int | None, ...]:
+    """Returns the shape of a head's variable that the table has; None stands for the number of classes."""
+    return _row(name).shape(config)
+
+
+def num_parameters(config: XLNetConfig) -> int:
+    """Counts the weights of the encoder and the bias of the language model, as the paper does."""
+    return config.n_token + sum(math.prod(shape) for shape in encoder_shapes(config).values())
+
+
+def to_canonical(arrays: Arrays, column: str) -> Arrays:
+    """Renames a format's arrays to ours.
+
+    Args:
+        arrays: under the names of the format.
+        column: ORIGINAL or HUGGING_FACE.
+
+    Returns:
+        The arrays under our names. What the table does not have keeps its name.
+    """
+    entries = {}
+    for name, entry in arrays.entries.items():
+        found = dict(_read(name, entry, column))
+        entries.update(found or {name: entry})
+    return Arrays(entries)
+
+
+def _read(name: str, entry: Entry, column: str) -> Iterator[tuple[str, Entry]]:
+    """Yields what an array of a format is for us."""
+    for row in _ROWS:
+        place = row.places[column]
+        match = place and place.match(name)
+        rank = len(row.letters) + (len(place.index) if place else 0)
+        if not match or len(entry.shape) != rank:
+            continue
+        fields, item_shape = match.groupdict(), entry.shape[len(place.index) :]
+        if place.transposed:
+            yield row.name.template.format(**fields), Entry(item_shape[::-1], lambda: entry.read().T)
+        elif not place.index:
+            yield row.name.template.format(**fields), entry
+        else:
+            for index in np.ndindex(*entry.shape[: len(place.index)]):
+                fields |= {letter: number for letter, number in zip(place.index, index) if letter == "i"}
+                yield (
+                    row.name.template.format(**fields),
+                    Entry(item_shape, lambda index=index: entry.read()[index]),
+                )
+
+
+def from_canonical(arrays: Arrays, column: str) -> Arrays:
+    """Renames our arrays to a format's.
+
+    Args:
+        arrays: under our names.
+        column: ORIGINAL or HUGGING_FACE.
+
+    Returns:
+        The arrays under the names of the format; those it has no name for keep ours.
+
+    Raises:
+        UserError: an array that stacks all layers would have holes.
+    """
+    entries, stacks = {}, {}
+    for name, entry in arrays.entries.items():
+        row = _row(name)
+        place = row and row.places[column]
+        if not place:
+            entries[name] = entry
+            continue
+        fields = row.name.match(name).groupdict()
+        theirs = place.template.format(**fields)
+        if place.index:
+            index = tuple(int(fields.get(letter, letter)) for letter in place.index)
+            stacks.setdefault(theirs, {})[index] = entry
+        elif place.transposed:
+            entries[theirs] = Entry(entry.shape[::-1], lambda entry=entry: entry.read().T)
+        else:
+            entries[theirs] = entry
+    return Arrays(entries | {name: _stack(name, items) for name, items in stacks.items()})
+
+
+def _stack(name: str, items: Mapping[tuple[int, ...], Entry]) -> Entry:
+    sizes = tuple(size + 1 for size in max(items))
+    shapes = {entry.shape for entry in items.values()}
+    if len(items) != math.prod(sizes) or len(shapes) > 1:
+        raise UserError(
+            f"{name} stacks all layers; expected layers 0 to {max(items)[0]} with arrays of one shape."
+        )
+
+    def read() -> np.ndarray:
+        return np.stack([items[index].read() for index in np.ndindex(*sizes)]).reshape(shape)
+
+    shape = sizes + shapes.pop()
+    return Entry(shape, read)

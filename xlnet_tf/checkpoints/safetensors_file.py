@@ -1,0 +1,61 @@
+"""Reads and writes safetensors files, one array in memory at a time."""
+
+import json
+import math
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from xlnet_tf.checkpoints.arrays import Arrays, Entry, float32
+from xlnet_tf.errors import UserError
+
+
+def read_safetensors(path: str) -> Arrays:
+    """Opens a safetensors file.
+
+    Args:
+        path: of the file.
+
+    Returns:
+        The arrays by name, as float32.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    try:
+        file = safe_open(path, framework="numpy")
+        shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise UserError(
+            f"{path} is no safetensors file, or is damaged ({error}); expected a whole one."
+        ) from error
+    return Arrays(
+        {
+            name: Entry(shape, lambda name=name: float32(file.get_tensor(name), name, path))
+            for name, shape in shapes.items()
+        }
+    )
+
+
+def write_safetensors(arrays: Arrays, path: str) -> None:
+    """Writes float32 arrays as a safetensors file.
+
+    The package's own writer holds all arrays in memory, twice; the format is simple enough to do without.
+
+    Args:
+        arrays: by name.
+        path: of the file; replaced if it is there.
+
+    Source: the format's description in the safetensors repository (length, JSON header, data).
+    """
+    header: dict[str, dict] = {"__metadata__": {"format": "pt"}}  # transformers insists on it
+    end = 0
+    for name, shape in arrays.shapes.items():
+        start, end = end, end + 4 * math.prod(shape)
+        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [start, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)  # the data is aligned
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in arrays:
+            file.write(np.ascontiguousarray(arrays[name], np.dtype("<f4")).data)

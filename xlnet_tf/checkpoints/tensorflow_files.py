@@ -1,0 +1,107 @@
+"""TensorFlow checkpoints: the original's, in and out, and those of our runs, which are named by objects."""
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+from xlnet_tf.checkpoints import names
+from xlnet_tf.checkpoints.arrays import Arrays, Entry, float32
+from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, Checkpoint, write_text
+from xlnet_tf.config import XLNetConfig
+from xlnet_tf.errors import UserError
+
+ORIGINAL_FILE = "xlnet_model.ckpt"
+
+_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
+_COUNTER = re.compile(r"(global_step|beta[12]_power(_\d+)?|save_counter)")
+
+
+def is_tensorflow(prefix: str) -> bool:
+    """Tells whether a checkpoint of TensorFlow lies at a prefix of paths, as `.../xlnet_model.ckpt`."""
+    return tf.io.gfile.exists(f"{prefix}.index")
+
+
+def read_tensorflow(prefix: str, config: XLNetConfig | None) -> Checkpoint:
+    """Opens a checkpoint of the original, or of a run of ours.
+
+    Args:
+        prefix: the path without `.index` and `.data-...`.
+        config: its architecture, if it is known.
+
+    Raises:
+        UserError: the files are damaged.
+    """
+    try:
+        reader = tf.train.load_checkpoint(prefix)
+        shapes = reader.get_variable_to_shape_map()
+        graph = reader.get_tensor(_OBJECT_GRAPH) if _OBJECT_GRAPH in shapes else None
+    except _READ_ERRORS as error:
+        raise _damaged(prefix, error) from error
+
+    def entry(key: str) -> Entry:
+        def read() -> np.ndarray:
+            try:
+                array = reader.get_tensor(key)
+            except _READ_ERRORS as error:
+                raise _damaged(prefix, error) from error
+            return float32(array, key, prefix)
+
+        return Entry(tuple(shapes[key]), read)
+
+    if graph is None:
+        kept = [name for name in sorted(shapes) if not _is_state(name, shapes)]
+        arrays = names.to_canonical(Arrays({name: entry(name) for name in kept}), names.ORIGINAL)
+        return Checkpoint(prefix, "original", arrays, config, tuple(sorted(set(shapes) - set(kept))))
+    keys = _model_variables(graph)
+    arrays = Arrays({names.canonical(name): entry(key) for name, key in keys.items()})
+    stripped = tuple(sorted(set(shapes) - set(keys.values()) - {_OBJECT_GRAPH}))
+    return Checkpoint(prefix, "ours", arrays, config, stripped)
+
+
+def write_original(arrays: Arrays, config: XLNetConfig, folder: str) -> None:
+    """Writes weights and architecture as the original released them.
+
+    Args:
+        arrays: the weights by our names.
+        config: the architecture. The original has only the tanh form of gelu, so both forms become "gelu".
+        folder: gets xlnet_model.ckpt.index, .data-... and xlnet_config.json.
+    """
+    theirs = names.from_canonical(arrays, names.ORIGINAL)
+    order = sorted(theirs)
+    tf.raw_ops.SaveV2(
+        prefix=f"{folder}/{ORIGINAL_FILE}",
+        tensor_names=order,
+        shape_and_slices=[""] * len(order),
+        tensors=[tf.constant(theirs[name]) for name in order],
+    )
+    values = config.to_dict()
+    values["ff_activation"] = values["ff_activation"].removesuffix("_erf")
+    write_text(XLNetConfig.from_dict(values).to_json(), f"{folder}/{CONFIG_FILE}")
+
+
+def _is_state(name: str, shapes: Mapping[str, object]) -> bool:
+    """Tells counters and optimizer slots, which are named after their variable, from weights."""
+    return bool(_COUNTER.fullmatch(name)) or name.rpartition("/")[0] in shapes
+
+
+def _model_variables(graph: bytes) -> dict[str, str]:
+    """Returns the keys of a run's model by the variables' names; optimizer and memory are left out."""
+    objects = trackable_object_graph_pb2.TrackableObjectGraph.FromString(graph)
+    variables = [attribute for node in objects.nodes for attribute in node.attributes if attribute.full_name]
+    roots = [child for child in objects.nodes[0].children if child.local_name == "model"]
+    return {
+        variable.full_name: variable.checkpoint_key
+        for variable in variables
+        if variable.checkpoint_key.startswith("model/" if roots else "")
+        and "/.OPTIMIZER_SLOT/" not in variable.checkpoint_key
+    }
+
+
+def _damaged(prefix: str, error: Exception) -> UserError:
+    return UserError(
+        f"{prefix} is no TensorFlow checkpoint, or is damaged or cut off: {str(error).splitlines()[0]}"
+    )

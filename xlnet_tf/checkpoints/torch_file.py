@@ -1,0 +1,215 @@
+"""Reads the tensors of a `pytorch_model.bin` without running code.
+
+Such a file describes its tensors by a pickle, a small program that may call any function. Here the pickle can
+name only what a table of tensors is made of, and each of these names stands for a harmless function of this
+module: no object of PyTorch is made, and any other name is refused. Both file formats are read: the zip
+archive (since PyTorch 1.6) and the older sequence of pickles. The numbers themselves lie beside the pickle,
+and are read when asked for.
+
+Source: torch/serialization.py and torch/csrc/jit/serialization for the layouts; "Restricting Globals" in
+Python's documentation of pickle.
+"""
+
+import collections
+import io
+import math
+import pathlib
+import pickle
+import zipfile
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from xlnet_tf.checkpoints.arrays import Arrays, Entry, float32
+from xlnet_tf.errors import UserError
+
+_LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
+_LEGACY_PROTOCOL = 1001
+_STORAGE_TYPES = {
+    "FloatStorage": np.float32,
+    "HalfStorage": np.float16,
+    "BFloat16Storage": ml_dtypes.bfloat16,
+    "DoubleStorage": np.float64,
+    "LongStorage": np.int64,
+    "IntStorage": np.int32,
+    "ShortStorage": np.int16,
+    "CharStorage": np.int8,
+    "ByteStorage": np.uint8,
+    "BoolStorage": np.bool_,
+}
+
+
+class _StorageType(NamedTuple):
+    name: str
+
+
+class _Storage(NamedTuple):
+    """A flat array in the file, which tensors are views of."""
+
+    key: str
+    dtype: np.dtype
+    size: int  # elements
+
+
+class _Tensor(NamedTuple):
+    storage: _Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]  # in elements, as the offset is
+
+
+class _Unpickler(pickle.Unpickler):
+    """Follows a pickle that describes tensors, and refuses any other."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        # Functions made anew for each file, so that no pickle can tamper with another's.
+        allowed: dict[tuple[str, str], Callable] = {
+            ("collections", "OrderedDict"): collections.OrderedDict,
+            ("torch._utils", "_rebuild_tensor_v2"): lambda storage, offset, shape, strides, *_: _Tensor(
+                storage, offset, shape, strides
+            ),
+            ("torch._utils", "_rebuild_parameter"): lambda tensor, *_: tensor,
+        }
+        if module == "torch" and name in _STORAGE_TYPES:
+            return _StorageType(name)
+        if (module, name) not in allowed:
+            raise UserError(
+                f"its pickle asks for {module}.{name}; expected a plain table of tensors (a state_dict). "
+                "Such a file could run any code when loaded, so it is refused."
+            )
+        return allowed[module, name]
+
+    def persistent_load(self, reference: Any) -> _Storage:
+        kind, storage_type, key, _, size, *view = reference
+        if kind != "storage" or not isinstance(storage_type, _StorageType) or any(view):
+            raise pickle.UnpicklingError(f"unknown reference {reference!r}")
+        return _Storage(str(key), np.dtype(_STORAGE_TYPES[storage_type.name]), int(size))
+
+
+def read_torch_file(path: str) -> Arrays:
+    """Opens a file that `torch.save(model.state_dict(), path)` has written.
+
+    Args:
+        path: of the file.
+
+    Returns:
+        The tensors by name, as float32.
+
+    Raises:
+        UserError: the file is damaged, or asks for more than tensors.
+    """
+    try:
+        if zipfile.is_zipfile(path):
+            table, read_storage = _open_zip(path)
+        else:
+            table, read_storage = _open_legacy(path)
+        if not isinstance(table, Mapping):
+            raise pickle.UnpicklingError(f"it holds a {type(table).__name__}, not a table of tensors")
+        tensors = {name: tensor for name, tensor in table.items() if _check(name, tensor)}
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    except (FileNotFoundError, PermissionError):
+        raise
+    except Exception as error:  # a damaged pickle can fail in any way
+        raise UserError(
+            f"{path} is no PyTorch file of tensors, or is damaged ({error or type(error).__name__}); "
+            "expected a whole pytorch_model.bin."
+        ) from error
+
+    def read(name: str) -> np.ndarray:
+        storage, offset, shape, strides = tensors[name]
+        try:
+            flat = read_storage(storage)
+        except Exception as error:  # zlib, zipfile and the system have many
+            raise UserError(f"{path}: the numbers of {name} are damaged or cut off ({error}).") from error
+        strides = tuple(stride * flat.itemsize for stride in strides)
+        array = np.lib.stride_tricks.as_strided(flat[offset:], shape, strides)  # inside, by _check
+        return float32(np.ascontiguousarray(array).reshape(shape), name, path)
+
+    return Arrays(
+        {name: Entry(tensor.shape, lambda name=name: read(name)) for name, tensor in tensors.items()}
+    )
+
+
+def _check(name: Any, tensor: Any) -> bool:
+    """Raises unless a tensor lies within its storage."""
+    if (
+        not isinstance(name, str)
+        or not isinstance(tensor, _Tensor)
+        or not isinstance(tensor.storage, _Storage)
+    ):
+        raise pickle.UnpicklingError(f"{name!r} is no tensor")
+    numbers = (tensor.storage.size, tensor.offset, *tensor.shape, *tensor.strides)
+    if len(tensor.shape) != len(tensor.strides) or any(type(n) is not int or n < 0 for n in numbers):
+        raise pickle.UnpicklingError(f"{name} has an impossible layout")
+    last = tensor.offset + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.strides))
+    elements = math.prod(tensor.shape)
+    if elements and (elements > tensor.storage.size or last >= tensor.storage.size):
+        raise pickle.UnpicklingError(f"{name} reaches beyond its storage")
+    return True
+
+
+def _open_zip(path: str):
+    """Returns the table of tensors, and a function that reads a storage."""
+    with zipfile.ZipFile(path) as archive:
+        tables = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+        if len(tables) != 1:
+            raise pickle.UnpicklingError("it is a zip archive without the data.pkl of PyTorch")
+        folder = tables[0].removesuffix("data.pkl")
+        table = _Unpickler(io.BytesIO(archive.read(tables[0]))).load()
+        byteorder = "little"
+        if f"{folder}byteorder" in archive.namelist():
+            byteorder = archive.read(f"{folder}byteorder").decode().strip()
+
+    def read(storage: _Storage) -> np.ndarray:
+        with zipfile.ZipFile(path) as archive:
+            name = f"{folder}data/{storage.key}"
+            expected, found = storage.size * storage.dtype.itemsize, archive.getinfo(name).file_size
+            if found < expected:
+                raise ValueError(f"{found} bytes of {expected}")
+            return _in_order(np.frombuffer(archive.read(name), storage.dtype, storage.size), byteorder)
+
+    return table, read
+
+
+def _open_legacy(path: str):
+    """Returns the table of tensors, and a function that reads a storage."""
+    with open(path, "rb") as file:
+        if _Unpickler(file).load() != _LEGACY_MAGIC or _Unpickler(file).load() != _LEGACY_PROTOCOL:
+            raise pickle.UnpicklingError("it does not begin as a PyTorch file does")
+        byteorder = "little" if _Unpickler(file).load()["little_endian"] else "big"
+        seen: dict[str, _Storage] = {}
+
+        class Unpickler(_Unpickler):
+            def persistent_load(self, reference: Any) -> _Storage:
+                storage = super().persistent_load(reference)
+                return seen.setdefault(storage.key, storage)
+
+        table = Unpickler(file).load()
+        # Then come the storages' keys, and in this order each one's length and numbers.
+        places, place = {}, None
+        keys = _Unpickler(file).load()
+        place = file.tell()
+        for key in keys:
+            places[key] = place + 8
+            place += 8 + seen[key].size * seen[key].dtype.itemsize
+        found = pathlib.Path(path).stat().st_size
+        if found < place:
+            raise pickle.UnpicklingError(f"{found:,} bytes of {place:,}")
+
+    def read(storage: _Storage) -> np.ndarray:
+        with open(path, "rb") as file:
+            file.seek(places[storage.key] - 8)
+            size = int.from_bytes(file.read(8), byteorder)
+            if size != storage.size:
+                raise ValueError(f"{size} numbers, not {storage.size}")
+            return _in_order(np.fromfile(file, storage.dtype, storage.size), byteorder)
+
+    return table, read
+
+
+def _in_order(array: np.ndarray, byteorder: str) -> np.ndarray:
+    native = np.dtype(np.uint16).newbyteorder("little").isnative
+    return array if (byteorder == "little") == native else array.byteswap()
