@@ -165,6 +165,21 @@ def test_golden_values_through_every_format(tmp_path, format):
     assert outputs["logits"].shape == (*case["bf_target"].shape, 200)
 
 
+@pytest.mark.parametrize("is_run", [True, False])
+def test_a_compiled_models_optimizer_is_left_out(tmp_path, is_run):
+    """Its slots are named after the variables, and must not be taken for them."""
+    model = pretrainer(CONFIGS["micro"])
+    optimizer = build_optimizer(OptimizerConfig(), 10, n_layer=2)
+    model.compile(optimizer=optimizer)
+    optimizer.build(model.trainable_variables)
+    saved = tf.train.Checkpoint(model=model) if is_run else tf.train.Checkpoint(model)
+    (tmp_path / "xlnet_config.json").write_text(CONFIGS["micro"].to_json())
+    found = open_checkpoint(saved.write(str(tmp_path / "ckpt")))
+    assert check(found).complete and len(found.stripped) > len(model.variables)
+    for variable in model.variables:
+        np.testing.assert_array_equal(found.arrays[names.canonical(variable.name)], variable.numpy())
+
+
 def test_a_run_of_ours_without_its_optimizer(tmp_path):
     model = pretrainer(CONFIGS["tied"])
     optimizer = build_optimizer(OptimizerConfig(), 10, n_layer=3)

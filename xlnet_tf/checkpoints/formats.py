@@ -1,7 +1,6 @@
 """Opens, loads and writes checkpoints of every format."""
 
-import pathlib
-import shutil
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +25,7 @@ _EXPECTED = (
 )
 
 
-def open_checkpoint(path: str, config_file: str | None = None) -> Checkpoint:
+def open_checkpoint(path: str | os.PathLike, config_file: str | None = None) -> Checkpoint:
     """Opens a checkpoint of any format; weights are read when they are asked for.
 
     Args:
@@ -46,7 +45,7 @@ def open_checkpoint(path: str, config_file: str | None = None) -> Checkpoint:
         >>> checkpoint.config.n_layer, checkpoint.arrays["lm_bias"].shape
         (12, (32000,))
     """
-    weights = _find_weights(path.removesuffix(".index"))
+    weights = _find_weights(os.fspath(path).removesuffix(".index"))
     config, values = _read_config([config_file] if config_file else _configs_beside(weights))
     if tensorflow_files.is_tensorflow(weights):
         return tensorflow_files.read_tensorflow(weights, config)
@@ -59,7 +58,7 @@ def open_checkpoint(path: str, config_file: str | None = None) -> Checkpoint:
 
 def load_into(
     model: tf_keras.Model,
-    source: str | Checkpoint,
+    source: str | os.PathLike | Checkpoint,
     *,
     strict: bool = True,
     new: Sequence[str] = (),
@@ -128,10 +127,10 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
     if not coverage.complete and (strict or coverage.missing or coverage.other_shape):
         raise UserError(f"{checkpoint.path} does not fit its architecture: {coverage.problems()}.")
     arrays = Arrays({n: entry for n, entry in checkpoint.arrays.entries.items() if n in coverage.loaded})
-    target, source = pathlib.Path(folder), pathlib.Path(checkpoint.path).parent
-    if target.resolve() == source.resolve():
+    source = os.path.dirname(checkpoint.path)
+    if os.path.realpath(folder) == os.path.realpath(source):
         raise UserError(f"{folder} is the folder of the checkpoint itself; expected another one to write to.")
-    target.mkdir(parents=True, exist_ok=True)
+    tf.io.gfile.makedirs(folder)
     if format == "original":
         tensorflow_files.write_original(arrays, checkpoint.config, folder)
     elif format == "hugging_face":
@@ -140,8 +139,8 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
         write_safetensors(arrays, f"{folder}/{OUR_FILE}")
         write_text(checkpoint.config.to_json(), f"{folder}/{CONFIG_FILE}")
     for name in _COMPANIONS:
-        if (source / name).exists():
-            shutil.copyfile(source / name, target / name)
+        if tf.io.gfile.exists(beside := os.path.join(source, name)):
+            tf.io.gfile.copy(beside, f"{folder}/{name}", overwrite=True)
     return coverage
 
 

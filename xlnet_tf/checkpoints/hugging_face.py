@@ -46,6 +46,14 @@ _ACTIVATIONS = {
     "gelu_python": "gelu_erf",
     "relu": "relu",
 }
+_OTHER_FIELDS = {
+    "model_type": "xlnet",
+    "mem_len": None,
+    "layer_norm_eps": 1e-12,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 5,
+}
 _EMBEDDING, _TIED_EMBEDDING = "transformer.word_embedding.weight", "lm_loss.weight"
 _BASE_MODEL = re.compile(r"(mask_emb$|word_embedding\.|layer\.)")
 _POOLED_HEAD = re.compile(r"((classification|regression)_[^/]+|choice)/logits/")
@@ -142,22 +150,9 @@ def write_hugging_face(arrays: Arrays, config: XLNetConfig, folder: str) -> None
             f"n_head * d_head is {config.n_head} * {config.d_head}, and d_model is {config.d_model}; "
             "Hugging Face's XLNet has only models where the two are equal."
         )
-    values: dict[str, Any] = {
-        "model_type": "xlnet",
-        **config.to_dict(),
-    }
+    values = {**_OTHER_FIELDS, **config.to_dict(), **_architecture(arrays)}
     values["vocab_size"] = values.pop("n_token")
-    values["ff_activation"] = {"gelu": "gelu_new", "gelu_erf": "gelu"}.get(
-        config.ff_activation, config.ff_activation
-    )
-    values |= {
-        "mem_len": None,
-        "layer_norm_eps": 1e-12,
-        "pad_token_id": 5,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-    }
-    values |= _architecture(arrays)
+    values["ff_activation"] = {"gelu": "gelu_new", "gelu_erf": "gelu", "relu": "relu"}[config.ff_activation]
     heads = _pooled_heads(arrays)
     theirs = {
         name.removeprefix(f"{heads[0]}.") if len(heads) == 1 else name: entry

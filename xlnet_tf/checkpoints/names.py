@@ -327,8 +327,9 @@ def _stack(name: str, items: Mapping[tuple[int, ...], Entry]) -> Entry:
             f"{name} stacks all layers; expected layers 0 to {max(items)[0]} with arrays of one shape."
         )
 
+    shape = sizes + shapes.pop()
+
     def read() -> np.ndarray:
         return np.stack([items[index].read() for index in np.ndindex(*sizes)]).reshape(shape)
 
-    shape = sizes + shapes.pop()
     return Entry(shape, read)

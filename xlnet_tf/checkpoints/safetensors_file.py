@@ -3,7 +3,7 @@
 import json
 import math
 
-import numpy as np
+import tensorflow as tf
 from safetensors import SafetensorError, safe_open
 
 from xlnet_tf.checkpoints.arrays import Arrays, Entry, float32
@@ -55,7 +55,7 @@ def write_safetensors(arrays: Arrays, path: str) -> None:
         header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [start, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)  # the data is aligned
-    with open(path, "wb") as file:
+    with tf.io.gfile.GFile(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in arrays:
-            file.write(np.ascontiguousarray(arrays[name], np.dtype("<f4")).data)
+            file.write(arrays[name].astype("<f4", copy=False).tobytes())

@@ -89,16 +89,20 @@ def _is_state(name: str, shapes: Mapping[str, object]) -> bool:
 
 
 def _model_variables(graph: bytes) -> dict[str, str]:
-    """Returns the keys of a run's model by the variables' names; optimizer and memory are left out."""
+    """Returns the keys of a model's variables by their names; a run's optimizer and memory are left out."""
     objects = trackable_object_graph_pb2.TrackableObjectGraph.FromString(graph)
-    variables = [attribute for node in objects.nodes for attribute in node.attributes if attribute.full_name]
-    roots = [child for child in objects.nodes[0].children if child.local_name == "model"]
+    is_run = any(child.local_name == "model" for child in objects.nodes[0].children)
     return {
         variable.full_name: variable.checkpoint_key
-        for variable in variables
-        if variable.checkpoint_key.startswith("model/" if roots else "")
-        and "/.OPTIMIZER_SLOT/" not in variable.checkpoint_key
+        for node in objects.nodes
+        for variable in node.attributes
+        if variable.full_name and _is_model(variable.checkpoint_key.split("/"), is_run)
     }
+
+
+def _is_model(key: list[str], is_run: bool) -> bool:
+    """Tells a model's variable from others by its path; a model that was compiled holds its optimizer."""
+    return (key[0] == "model" or not is_run) and not {"optimizer", ".OPTIMIZER_SLOT"} & set(key)
 
 
 def _damaged(prefix: str, error: Exception) -> UserError:

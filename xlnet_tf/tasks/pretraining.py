@@ -4,6 +4,7 @@ import dataclasses
 
 import tensorflow as tf
 import tf_keras
+from absl import logging
 from official.core import config_definitions as cfg
 from official.core import exp_factory, task_factory
 from official.modeling.hyperparams import base_config
@@ -184,9 +185,10 @@ class PretrainingTask(trainer_lib.Task):
         if not path:
             return
         try:
-            load_into(model, path)
+            coverage = load_into(model, path, new=["next_sentence"])
         except (UserError, FileNotFoundError) as error:
             raise UserError(f"init_checkpoint: {error}") from error
+        logging.info("init_checkpoint %s:\n%s", path, coverage.table())
 
     def build_inputs(self, params: RecordsConfig, input_context=None, start_step: int = 0) -> tf.data.Dataset:
         training = params is self.task_config.train_data
