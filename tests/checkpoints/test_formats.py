@@ -24,6 +24,7 @@ from xlnet_tf.checkpoints import (
     names,
     open_checkpoint,
     save_checkpoint,
+    tensorflow_files,
 )
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.config import XLNetConfig
@@ -163,6 +164,15 @@ def test_golden_values_through_every_format(tmp_path, format):
         encoder(features)["query_output"], case["output"].transpose(1, 0, 2), atol=2e-5, rtol=1e-5
     )
     assert outputs["logits"].shape == (*case["bf_target"].shape, 200)
+
+
+def test_large_weights_of_the_original_are_written_in_shards(tmp_path, monkeypatch):
+    monkeypatch.setattr(tensorflow_files, "_SHARD_BYTES", 20_000)
+    checkpoint = random_checkpoint(CONFIGS["micro"])
+    save_checkpoint(checkpoint, str(tmp_path), "original")
+    assert len(list(tmp_path.glob("xlnet_model.ckpt.data-*-of-*"))) > 2
+    assert not list(tmp_path.glob("*part*"))
+    assert_equal(open_checkpoint(str(tmp_path)), checkpoint)
 
 
 @pytest.mark.parametrize("is_run", [True, False])

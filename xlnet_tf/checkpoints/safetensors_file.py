@@ -50,12 +50,12 @@ def write_safetensors(arrays: Arrays, path: str) -> None:
     """
     header: dict[str, dict] = {"__metadata__": {"format": "pt"}}  # transformers insists on it
     end = 0
-    for name, shape in arrays.shapes.items():
+    for name, shape in sorted(arrays.shapes.items()):
         start, end = end, end + 4 * math.prod(shape)
         header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [start, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)  # the data is aligned
     with tf.io.gfile.GFile(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        for name in arrays:
+        for name in sorted(arrays):
             file.write(arrays[name].astype("<f4", copy=False).tobytes())

@@ -1,5 +1,6 @@
 """TensorFlow checkpoints: the original's, in and out, and those of our runs, which are named by objects."""
 
+import math
 import re
 from collections.abc import Mapping
 
@@ -16,6 +17,7 @@ from xlnet_tf.errors import UserError
 ORIGINAL_FILE = "xlnet_model.ckpt"
 
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_SHARD_BYTES = 1 << 28
 _READ_ERRORS = (tf.errors.OpError, RuntimeError, ValueError, IndexError)
 _COUNTER = re.compile(r"(global_step|beta[12]_power(_\d+)?|save_counter)")
 
@@ -71,16 +73,33 @@ def write_original(arrays: Arrays, config: XLNetConfig, folder: str) -> None:
         folder: gets xlnet_model.ckpt.index, .data-... and xlnet_config.json.
     """
     theirs = names.from_canonical(arrays, names.ORIGINAL)
-    order = sorted(theirs)
-    tf.raw_ops.SaveV2(
-        prefix=f"{folder}/{ORIGINAL_FILE}",
-        tensor_names=order,
-        shape_and_slices=[""] * len(order),
-        tensors=[tf.constant(theirs[name]) for name in order],
+    shards = []
+    for group in _groups(theirs.shapes):
+        shards.append(f"{folder}/{ORIGINAL_FILE}.part-{len(shards)}")
+        tf.raw_ops.SaveV2(
+            prefix=shards[-1],
+            tensor_names=group,
+            shape_and_slices=[""] * len(group),
+            tensors=[tf.constant(theirs[name]) for name in group],
+        )
+    tf.raw_ops.MergeV2Checkpoints(
+        checkpoint_prefixes=shards, destination_prefix=f"{folder}/{ORIGINAL_FILE}", delete_old_dirs=False
     )
     values = config.to_dict()
     values["ff_activation"] = values["ff_activation"].removesuffix("_erf")
     write_text(XLNetConfig.from_dict(values).to_json(), f"{folder}/{CONFIG_FILE}")
+
+
+def _groups(shapes: Mapping[str, tuple[int, ...]]) -> list[list[str]]:
+    """Splits names into groups of arrays that are small enough to be in memory together."""
+    groups, size = [[]], 0
+    for name in sorted(shapes):
+        size += 4 * math.prod(shapes[name])
+        if groups[-1] and size > _SHARD_BYTES:
+            groups.append([])
+            size = 4 * math.prod(shapes[name])
+        groups[-1].append(name)
+    return groups
 
 
 def _is_state(name: str, shapes: Mapping[str, object]) -> bool:
