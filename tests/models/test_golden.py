@@ -48,12 +48,16 @@ def test_left_to_right(name):
     assert_memories(outputs, case)
 
 
-@pytest.mark.parametrize(("name", "compiled"), [(name, False) for name in PRETRAINING] + [(PRETRAINING[0], True)])
+@pytest.mark.parametrize(
+    ("name", "compiled"), [(name, False) for name in PRETRAINING] + [(PRETRAINING[0], True)]
+)
 def test_pretraining(name, compiled):
     case, settings = original.load_case(name)
     flags = settings["flags"]
     model = original.pretrainer(memory_len=flags["mem_len"], reuse_len=flags["reuse_len"])
-    features = {name: tf.constant(array) for name, array in original.pretraining_features(case, settings).items()}
+    features = {
+        name: tf.constant(array) for name, array in original.pretraining_features(case, settings).items()
+    }
     forward = tf.function(model, jit_compile=True) if compiled else model
     outputs = forward(features)
     encoded = model.encoder(features)
