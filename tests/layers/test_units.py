@@ -53,7 +53,12 @@ def test_gradient_of_the_shift():
 
 @pytest.mark.parametrize(
     ("name", "attention_type", "clamp_len"),
-    [("pos_bi_fwd", "bi", -1), ("pos_bi_bidata", "bi", -1), ("pos_bi_bidata_clamp", "bi", 5), ("pos_uni", "uni", -1)],
+    [
+        ("pos_bi_fwd", "bi", -1),
+        ("pos_bi_bidata", "bi", -1),
+        ("pos_bi_bidata_clamp", "bi", 5),
+        ("pos_uni", "uni", -1),
+    ],
 )
 def test_relative_positions(name, attention_type, clamp_len):
     expected = UNITS[name]  # [R, B, D]
@@ -79,10 +84,17 @@ def test_causal_mask(name, memory, same_length):
 @pytest.mark.parametrize("masked", [True, False])
 def test_attention_core(masked):
     """Scores, softmax and sum over values; a query that sees nothing averages all values."""
-    heads = {name: UNITS[f"core_{name}"].transpose(1, 2, 0, 3) for name in ("q_head", "k_head_h", "v_head_h", "k_head_r")}
+    heads = {
+        name: UNITS[f"core_{name}"].transpose(1, 2, 0, 3)
+        for name in ("q_head", "k_head_h", "v_head_h", "k_head_r")
+    }
     layer = RelativeAttention(32, 4, 8)
     layer.build()
-    for name, theirs in {"content_bias": "r_w_bias", "position_bias": "r_r_bias", "segment_bias": "r_s_bias"}.items():
+    for name, theirs in {
+        "content_bias": "r_w_bias",
+        "position_bias": "r_r_bias",
+        "segment_bias": "r_s_bias",
+    }.items():
         getattr(layer.biases, name).assign(UNITS[f"core_{theirs}"])
     layer.segment_embedding.assign(UNITS["core_seg_embed"])
     view = StreamView()
@@ -91,7 +103,9 @@ def test_attention_core(masked):
             visible=tf.constant(UNITS["core_attn_mask"].transpose(2, 3, 0, 1) == 0),
             other_segment=tf.constant(UNITS["core_seg_mat"][..., 1].transpose(2, 0, 1)[:, None]),
         )
-    scores = layer._scores(heads["q_head"], tf.constant(heads["k_head_h"]), heads["k_head_r"], view, query_len=4)
+    scores = layer._scores(
+        heads["q_head"], tf.constant(heads["k_head_h"]), heads["k_head_r"], view, query_len=4
+    )
     attended = tf.matmul(_masked_softmax(scores, view.visible), heads["v_head_h"])
     expected = UNITS["core_out" if masked else "core_out_noseg_nomask"]
     np.testing.assert_allclose(attended, expected.transpose(1, 2, 0, 3), atol=1e-5)

@@ -22,15 +22,21 @@ def activation(name, x):
 
 def encode_distance(distance, d_model):
     frequencies = [1 / 10000 ** (2 * k / d_model) for k in range(d_model // 2)]
-    return np.array([math.sin(distance * f) for f in frequencies] + [math.cos(distance * f) for f in frequencies])
+    return np.array(
+        [math.sin(distance * f) for f in frequencies] + [math.cos(distance * f) for f in frequencies]
+    )
 
 
-def attend(weights, config, options, queries, keys, places, key_places, segments, key_segments, visible, direction):
+def attend(
+    weights, config, options, queries, keys, places, key_places, segments, key_segments, visible, direction
+):
     """Attention of one row: queries [Q, D] at `places` over keys [K, D]; `visible` [Q][K]."""
     attended = np.zeros((len(queries), config.d_model))
     for q, place in enumerate(places):
         for head in range(config.n_head):
-            project = {name: weights[name][:, head] for name in ("query", "key", "value", "position", "output")}
+            project = {
+                name: weights[name][:, head] for name in ("query", "key", "value", "position", "output")
+            }
             query = queries[q] @ project["query"]
             scores = np.zeros(len(keys))
             for k, key in enumerate(keys):
@@ -101,9 +107,7 @@ def encode(weights, config, options, row):
     query = query_visible = None
     if targets is not None:
         query = np.repeat(weights["mask_embedding"][None], len(targets), 0)
-        query_visible = [
-            [t >= 0 and sees(t, k, False) for k in range(len(key_places))] for t in targets
-        ]
+        query_visible = [[t >= 0 and sees(t, k, False) for k in range(len(key_places))] for t in targets]
     key_types = None if types is None else [0] * slots + list(types)
     next_memory = []
     for index, layer in enumerate(weights["layers"]):
@@ -120,7 +124,9 @@ def encode(weights, config, options, row):
             )  # fmt: skip
             stream = layer_norm(stream + attended, *layer["attention_norm"])
             hidden = activation(config.ff_activation, stream @ layer["inner"][0] + layer["inner"][1])
-            return layer_norm(stream + hidden @ layer["outer"][0] + layer["outer"][1], *layer["feed_forward_norm"])
+            return layer_norm(
+                stream + hidden @ layer["outer"][0] + layer["outer"][1], *layer["feed_forward_norm"]
+            )
 
         if query is not None:
             query_types = None if types is None else [types[max(t, 0)] for t in targets]
@@ -134,11 +140,20 @@ def read_weights(encoder):
 
     def layer(block):
         attention, feed_forward = block.attention, block.feed_forward
-        values = {name: getattr(attention, f"{name}_kernel") for name in ("query", "key", "value", "position", "output")}
-        values |= {name: getattr(attention.biases, name) for name in ("content_bias", "position_bias", "segment_bias")}
+        values = {
+            name: getattr(attention, f"{name}_kernel")
+            for name in ("query", "key", "value", "position", "output")
+        }
+        values |= {
+            name: getattr(attention.biases, name)
+            for name in ("content_bias", "position_bias", "segment_bias")
+        }
         values["segment_embedding"] = attention.segment_embedding
         values = {name: variable.numpy().astype(np.float64) for name, variable in values.items()}
-        for name, norm in (("attention_norm", block.attention_norm), ("feed_forward_norm", block.feed_forward_norm)):
+        for name, norm in (
+            ("attention_norm", block.attention_norm),
+            ("feed_forward_norm", block.feed_forward_norm),
+        ):
             values[name] = (norm.gamma.numpy().astype(np.float64), norm.beta.numpy().astype(np.float64))
         for name, dense in (("inner", feed_forward.inner), ("outer", feed_forward.outer)):
             values[name] = (dense.kernel.numpy().astype(np.float64), dense.bias.numpy().astype(np.float64))

@@ -43,7 +43,9 @@ def random_features(rng, batch=3, length=10, targets=4, memory=0, config=CONFIG)
         "direction": np.where(np.arange(batch) % 2, -1, 1).astype(np.int8),
     }
     if memory:
-        features["memory"] = rng.normal(size=[config.n_layer, batch, memory, config.d_model]).astype(np.float32)
+        features["memory"] = rng.normal(size=[config.n_layer, batch, memory, config.d_model]).astype(
+            np.float32
+        )
         features["memory_mask"] = rng.random([batch, memory]) < 0.6
     return features
 
@@ -176,7 +178,12 @@ def test_backward_rows_mirror_forward_rows():
     forward = model({"input_word_ids": ids, "direction": np.int8([1, 1])})["sequence_output"]
     backward = model({"input_word_ids": ids[:, ::-1], "direction": np.int8([-1, -1])})["sequence_output"]
     np.testing.assert_allclose(forward, backward[:, ::-1], atol=1e-5)
-    assert np.abs(forward - model({"input_word_ids": ids, "direction": np.int8([-1, -1])})["sequence_output"]).max() > 0.1
+    assert (
+        np.abs(
+            forward - model({"input_word_ids": ids, "direction": np.int8([-1, -1])})["sequence_output"]
+        ).max()
+        > 0.1
+    )
 
 
 def test_memory_carries_the_past():
@@ -260,7 +267,9 @@ def test_dropout_is_a_function_of_its_seed():
     del features["dropout_seed"]
     drawn = [model(features, training=True)["query_output"].numpy() for _ in range(2)]
     assert np.abs(drawn[0] - drawn[1]).max() > 0.01
-    np.testing.assert_array_equal(model(features)["query_output"], model(features, training=False)["query_output"])
+    np.testing.assert_array_equal(
+        model(features)["query_output"], model(features, training=False)["query_output"]
+    )
 
 
 def test_weights_are_independent_and_as_wide_as_asked():

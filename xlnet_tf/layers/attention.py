@@ -4,7 +4,7 @@ Shapes: B batch, T tokens, P targets, M memory, K = M + T keys, R relative posit
 size, D model. Q stands for a stream's queries: T for the content stream, P for the query stream.
 """
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import tensorflow as tf
 import tf_keras
@@ -28,10 +28,10 @@ class StreamView(NamedTuple):
         sighted: [B, 1, Q, 1] float, 0 for queries whose attention is to be zero; None for none.
     """
 
-    visible: Optional[tf.Tensor] = None
-    other_segment: Optional[tf.Tensor] = None
-    positions: Optional[tf.Tensor] = None
-    sighted: Optional[tf.Tensor] = None
+    visible: tf.Tensor | None = None
+    other_segment: tf.Tensor | None = None
+    positions: tf.Tensor | None = None
+    sighted: tf.Tensor | None = None
 
 
 class AttentionBiases(tf_keras.layers.Layer):
@@ -102,7 +102,7 @@ class RelativeAttention(tf_keras.layers.Layer):
         d_head: int,
         attention_dropout: float = 0.1,
         initializer_range: float = 0.02,
-        tied_biases: Optional[AttentionBiases] = None,
+        tied_biases: AttentionBiases | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -133,7 +133,9 @@ class RelativeAttention(tf_keras.layers.Layer):
 
         def attend(stream, view, place):
             queries = tf.einsum("bqd,dnh->bnqh", stream, self._cast(self.query_kernel))
-            scores = self._scores(queries, keys, position_keys, view, query_len=content.shape[1] or tf.shape(content)[1])
+            scores = self._scores(
+                queries, keys, position_keys, view, query_len=content.shape[1] or tf.shape(content)[1]
+            )
             probabilities = _masked_softmax(scores, view.visible)
             probabilities = dropout(probabilities, self.attention_dropout, seed_at(seed, place))
             attended = tf.matmul(probabilities, values)  # [B, N, Q, H]
@@ -190,7 +192,7 @@ class RelativeAttention(tf_keras.layers.Layer):
         }
 
 
-def _masked_softmax(scores: tf.Tensor, visible: Optional[tf.Tensor]) -> tf.Tensor:
+def _masked_softmax(scores: tf.Tensor, visible: tf.Tensor | None) -> tf.Tensor:
     """Softmax over the visible keys, in float32; uniform over all keys where none is visible."""
     logits = tf.cast(scores, tf.float32)
     if visible is not None:

@@ -1,7 +1,5 @@
 """One layer of XLNet: relative attention, then a feed-forward network, each with residual and norm."""
 
-from typing import Optional
-
 import tensorflow as tf
 import tf_keras
 
@@ -31,7 +29,9 @@ class FeedForward(tf_keras.layers.Layer):
         initializer_range: standard deviation of the kernels' normal initializer.
     """
 
-    def __init__(self, d_model: int, d_inner: int, activation: str, dropout: float, initializer_range: float, **kwargs):
+    def __init__(
+        self, d_model: int, d_inner: int, activation: str, dropout: float, initializer_range: float, **kwargs
+    ):
         super().__init__(**kwargs)
         self.d_model = d_model
         self.d_inner = d_inner
@@ -41,7 +41,9 @@ class FeedForward(tf_keras.layers.Layer):
         self.inner = tf_keras.layers.Dense(
             d_inner, _ACTIVATIONS[activation], kernel_initializer=normal(initializer_range), name="inner"
         )
-        self.outer = tf_keras.layers.Dense(d_model, kernel_initializer=normal(initializer_range), name="outer")
+        self.outer = tf_keras.layers.Dense(
+            d_model, kernel_initializer=normal(initializer_range), name="outer"
+        )
 
     def build(self, input_shape=None):
         for layer, width in ((self.inner, self.d_model), (self.outer, self.d_inner)):
@@ -89,7 +91,7 @@ class TransformerBlock(tf_keras.layers.Layer):
         dropout: float = 0.1,
         attention_dropout: float = 0.1,
         initializer_range: float = 0.02,
-        tied_biases: Optional[AttentionBiases] = None,
+        tied_biases: AttentionBiases | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -98,8 +100,12 @@ class TransformerBlock(tf_keras.layers.Layer):
             d_model, n_head, d_head, attention_dropout, initializer_range, tied_biases, name="attention"
         )
         self.attention_norm = tf_keras.layers.LayerNormalization(epsilon=_EPSILON, name="attention_norm")
-        self.feed_forward = FeedForward(d_model, d_inner, activation, dropout, initializer_range, name="feed_forward")
-        self.feed_forward_norm = tf_keras.layers.LayerNormalization(epsilon=_EPSILON, name="feed_forward_norm")
+        self.feed_forward = FeedForward(
+            d_model, d_inner, activation, dropout, initializer_range, name="feed_forward"
+        )
+        self.feed_forward_norm = tf_keras.layers.LayerNormalization(
+            epsilon=_EPSILON, name="feed_forward_norm"
+        )
 
     def build(self, input_shape=None):
         d_model = self.attention.d_model

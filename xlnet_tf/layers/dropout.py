@@ -4,12 +4,10 @@ Keras' dropout draws from hidden state that no checkpoint holds: a resumed run w
 undisturbed one. Here every place of the network derives its mask from one seed of the step.
 """
 
-from typing import Optional
-
 import tensorflow as tf
 
 
-def seed_at(seed: Optional[tf.Tensor], place: int) -> Optional[tf.Tensor]:
+def seed_at(seed: tf.Tensor | None, place: int) -> tf.Tensor | None:
     """Returns the seed of one place in the network.
 
     Args:
@@ -22,7 +20,7 @@ def seed_at(seed: Optional[tf.Tensor], place: int) -> Optional[tf.Tensor]:
     return tf.stack([seed[0], seed[1] * 101 + place])
 
 
-def dropout(x: tf.Tensor, rate: float, seed: Optional[tf.Tensor]) -> tf.Tensor:
+def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
     """Zeroes each element with probability `rate` and scales the others by 1 / (1 - rate).
 
     Args:

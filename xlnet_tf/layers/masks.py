@@ -1,7 +1,5 @@
 """Who may see whom. Every mask here is boolean and says what is visible, not what is hidden."""
 
-from typing import Optional
-
 import tensorflow as tf
 
 
@@ -74,7 +72,7 @@ def take_rows(mask: tf.Tensor, target_positions: tf.Tensor) -> tf.Tensor:
     return tf.gather(mask, tf.maximum(target_positions, 0), batch_dims=1)
 
 
-def with_memory(visible: Optional[tf.Tensor], memory_mask: Optional[tf.Tensor]) -> Optional[tf.Tensor]:
+def with_memory(visible: tf.Tensor | None, memory_mask: tf.Tensor | None) -> tf.Tensor | None:
     """Puts the memory's slots, visible to every query, before a segment's keys.
 
     Args:

@@ -5,7 +5,7 @@ segment's T. Their distance is M + i - j. A table of distances K, K-1, ... lists
 its keys' distances as the K entries that begin at entry T - i.
 """
 
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -24,7 +24,7 @@ class RelativePositions(NamedTuple):
 
     sine: tf.Tensor
     cosine: tf.Tensor
-    direction: Optional[tf.Tensor] = None
+    direction: tf.Tensor | None = None
 
 
 def relative_distances(query_len, key_len, attention_type: str = "bi", clamp_len: int = -1) -> tf.Tensor:

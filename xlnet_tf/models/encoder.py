@@ -1,6 +1,7 @@
 """XLNet's body: token ids in, contextual vectors and the memory for the next segment out."""
 
-from typing import Any, Mapping, Optional
+from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
@@ -74,7 +75,7 @@ class XLNetEncoder(tf_keras.Model):
         same_length: bool = False,
         clamp_len: int = -1,
         memory_len: int = 0,
-        reuse_len: Optional[int] = None,
+        reuse_len: int | None = None,
         initializer_range: float = 0.02,
         uniform_when_blind: bool = False,
         name: str = "encoder",
@@ -85,7 +86,9 @@ class XLNetEncoder(tf_keras.Model):
         if memory_len < 0:
             raise UserError(f"memory_len is {memory_len}; expected 0 (no memory) or more tokens.")
         if reuse_len is not None and reuse_len < 1:
-            raise UserError(f"reuse_len is {reuse_len}; expected at least 1 token, or None for whole segments.")
+            raise UserError(
+                f"reuse_len is {reuse_len}; expected at least 1 token, or None for whole segments."
+            )
         super().__init__(name=name, **kwargs)
         self.config = config
         self.dropout = dropout
@@ -122,7 +125,9 @@ class XLNetEncoder(tf_keras.Model):
         config = self.config
         with tf.name_scope(self.name):
             self.word_embedding = self.add_weight(
-                "word_embedding/embeddings", [config.n_token, config.d_model], initializer=normal(self.initializer_range)
+                "word_embedding/embeddings",
+                [config.n_token, config.d_model],
+                initializer=normal(self.initializer_range),
             )
             self.mask_embedding = self.add_weight(
                 "mask_embedding", [config.d_model], initializer=normal(self.initializer_range)
@@ -170,7 +175,7 @@ class XLNetEncoder(tf_keras.Model):
             outputs.update(self._next_memory(features, layer_inputs, memory, memory_mask))
         return outputs
 
-    def _seed(self, features, training) -> Optional[tf.Tensor]:
+    def _seed(self, features, training) -> tf.Tensor | None:
         if not training:
             return None
         if "dropout_seed" in features:
@@ -191,10 +196,12 @@ class XLNetEncoder(tf_keras.Model):
         distances = positions_lib.relative_distances(query_len, key_len, self.attention_type, self.clamp_len)
         sine, cosine, _ = positions_lib.sinusoid_encoding(distances, self.config.d_model)
         return positions_lib.RelativePositions(
-            dropout(sine, self.dropout, seed_at(seed, -3)), dropout(cosine, self.dropout, seed_at(seed, -4)), direction
+            dropout(sine, self.dropout, seed_at(seed, -3)),
+            dropout(cosine, self.dropout, seed_at(seed, -4)),
+            direction,
         )
 
-    def _views(self, features, query_len, memory_len, memory_mask) -> tuple[StreamView, Optional[StreamView]]:
+    def _views(self, features, query_len, memory_len, memory_mask) -> tuple[StreamView, StreamView | None]:
         """Builds what the queries of each stream may see; once for all layers."""
         targets = features.get("target_positions")
         if targets is not None:
@@ -216,7 +223,7 @@ class XLNetEncoder(tf_keras.Model):
             return content_view, self._query_view(visible, other_segment, None)
         return content_view, None
 
-    def _visible(self, features, targets, query_len, memory_len, memory_mask) -> Optional[tf.Tensor]:
+    def _visible(self, features, targets, query_len, memory_len, memory_mask) -> tf.Tensor | None:
         """Combines factorization order, padding, direction of attention and memory; None hides nothing."""
         visible = None
         if "permutation_rank" in features:
@@ -239,7 +246,7 @@ class XLNetEncoder(tf_keras.Model):
             visible &= masks.causal_visible(query_len, memory_len, self.same_length)
         return visible
 
-    def _other_segment(self, type_ids, memory_len) -> Optional[tf.Tensor]:
+    def _other_segment(self, type_ids, memory_len) -> tf.Tensor | None:
         """[B, T, K], 1 where query and key lie in different segments; the memory counts as segment 0."""
         if type_ids is None:
             return None

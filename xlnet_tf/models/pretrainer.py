@@ -1,6 +1,7 @@
 """Permutation language modelling: predict each target from what precedes it in the factorization order."""
 
-from typing import Any, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
@@ -29,7 +30,9 @@ class XLNetPretrainer(tf_keras.Model):
     Source: paper section 2.2 (eq. 4); modeling.py lm_loss.
     """
 
-    def __init__(self, encoder: XLNetEncoder, next_sentence: bool = False, name: str = "pretrainer", **kwargs):
+    def __init__(
+        self, encoder: XLNetEncoder, next_sentence: bool = False, name: str = "pretrainer", **kwargs
+    ):
         super().__init__(name=name, **kwargs)
         self.encoder = encoder
         self.next_sentence = next_sentence
