@@ -146,9 +146,11 @@ def make_model(train: Manifest, dev: Manifest, folder: pathlib.Path) -> list[dic
     from official.core import exp_factory
     from official.modeling import hyperparams
 
+    from run_scripts import experiment
     from xlnet_tf.tasks import pretraining
     from xlnet_tf.training.progress import HISTORY, read_history
 
+    experiment.quiet()
     params = exp_factory.get_exp_config(pretraining.EXPERIMENT)
     hyperparams.override_params_dict(params, str(RECIPE), is_strict=True)
     params.task.train_data.input_path = str(train.folder)

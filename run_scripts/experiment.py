@@ -1,11 +1,12 @@
 """From flags and files of settings to one checked experiment; shared by the scripts that train."""
 
 import dataclasses
+import logging as python_logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
-from absl import flags
+from absl import flags, logging
 
 from xlnet_tf.errors import UserError
 
@@ -84,6 +85,12 @@ def define_flags(settings: Sequence[Setting], flag_values: flags.FlagValues = fl
     )
     for setting in settings:
         setting.define(flag_values)
+
+
+def quiet():
+    """Keeps warnings and errors and drops the runner's reports, which the progress bar replaces."""
+    logging.set_verbosity(logging.WARNING)
+    python_logging.getLogger("tensorflow").setLevel(python_logging.ERROR)
 
 
 def load(name: str, settings: Sequence[Setting], values: flags.FlagValues):

@@ -8,11 +8,10 @@ run_scripts/recipes/), the flags, and --params_override. The same command, start
 run stopped.
 """
 
-import logging as python_logging
 import os
 from collections.abc import Sequence
 
-from absl import flags, logging
+from absl import flags
 
 from run_scripts import experiment
 from run_scripts.experiment import Setting
@@ -81,8 +80,7 @@ def main(argv: Sequence[str]):
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     from xlnet_tf.tasks import pretraining
 
-    logging.set_verbosity(logging.WARNING)
-    python_logging.getLogger("tensorflow").setLevel(python_logging.ERROR)
+    experiment.quiet()
     params = experiment.load(pretraining.EXPERIMENT, SETTINGS, flags.FLAGS)
     for name, value in pretraining.pretrain(params, flags.FLAGS.model_dir).items():
         print(f"{name:>24}  {value:.4f}")

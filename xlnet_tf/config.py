@@ -2,7 +2,8 @@
 
 import dataclasses
 import json
-from typing import Any, Mapping
+from collections.abc import Mapping
+from typing import Any
 
 from xlnet_tf.errors import UserError
 
@@ -56,7 +57,8 @@ class XLNetConfig:
             )
         if self.ff_activation not in ACTIVATIONS:
             raise UserError(
-                f"XLNetConfig.ff_activation is {self.ff_activation!r}; expected one of {', '.join(ACTIVATIONS)}."
+                f"XLNetConfig.ff_activation is {self.ff_activation!r}; expected one of "
+                f"{', '.join(ACTIVATIONS)}."
             )
         if not isinstance(self.untie_r, bool):
             raise UserError(f"XLNetConfig.untie_r is {self.untie_r!r}; expected true or false.")
@@ -103,7 +105,9 @@ class XLNetConfig:
         except json.JSONDecodeError as error:
             raise UserError(f"{path} is not JSON ({error}); expected an xlnet_config.json.") from None
         if not isinstance(values, dict):
-            raise UserError(f"{path} holds a {type(values).__name__}; expected an object with the fields of a config.")
+            raise UserError(
+                f"{path} holds a {type(values).__name__}; expected an object with the fields of a config."
+            )
         return cls.from_dict(values, source=str(path))
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Errors meant for the person at the keyboard: what was found, what was expected, what to do."""
 
 import sys
-from typing import Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from absl import app
 

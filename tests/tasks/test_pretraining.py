@@ -1,5 +1,6 @@
 """A pretraining run from its settings: what it leaves, how it goes on, what it refuses."""
 
+import dataclasses
 import shutil
 
 import numpy as np
@@ -262,3 +263,26 @@ def test_recipes_are_valid(recipe):
     assert params.task.model.preset == preset and not params.trainer.optimizer_config.bias_correction
     config = params.trainer.optimizer_config
     assert 0 < config.warmup_steps < params.trainer.train_steps
+
+
+def test_a_damaged_record_is_named(folder, tmp_path):
+    shutil.copytree(folder / "records", tmp_path / "records")
+    shard = sorted((tmp_path / "records").glob("*.tfrecord"))[0]
+    damaged = bytearray(shard.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    shard.write_bytes(damaged)
+    params = settings(folder, task={"train_data": {"input_path": str(tmp_path / "records")}})
+    with pytest.raises(UserError, match=f"{shard.name} has sha256 .* run the builder again"):
+        pretraining.pretrain(params, str(tmp_path / "model"))
+
+
+def test_denoising_has_no_memory(folder, tmp_path):
+    manifest = toy.make_records(tmp_path / "records")
+    dataclasses.replace(manifest, objective="denoising").save()
+    task = settings(folder).task
+    task.validation_data.input_path = ""
+    task.train_data.input_path = str(tmp_path / "records")
+    with pytest.raises(UserError, match="memory_len is 12, but .* is for denoising.*Set memory_len to 0"):
+        pretraining.PretrainingTask(task)
+    task.model.memory_len = None
+    assert pretraining.PretrainingTask(task).memory_len == 0

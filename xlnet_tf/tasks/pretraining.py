@@ -51,7 +51,7 @@ class ModelConfig(base_config.Config):
         attention_type: "bi" or "uni".
         same_length: with "uni", let all tokens see equally many.
         clamp_len: largest distance in tokens that is told apart; -1 for no limit.
-        memory_len: tokens of memory; 0 for none; not given: three quarters of a segment.
+        memory_len: tokens of memory; 0 for none; not given: three quarters of a segment (denoising: 0).
         memory_within_document: hide memory of earlier documents of a stream.
         initializer_range: standard deviation of initial weights.
         uniform_when_blind: a target that sees nothing gets the mean of all, as in the original.
@@ -144,13 +144,22 @@ class PretrainingTask(trainer_lib.Task):
             _check_alike(self.train_manifest, self.validation_manifest)
         self.xlnet_config = model.architecture(self.train_manifest.tokenizer["vocab_size"])
         self.train_manifest.check_model(vocab_size=self.xlnet_config.n_token)
-        self.memory_len = (
-            self.train_manifest.seq_len * 3 // 4 if model.memory_len is None else model.memory_len
-        )
+        self.memory_len = self._memory_len(model.memory_len)
         self.n_layer = self.xlnet_config.n_layer
         self.loss_weights = {"loss": 1.0}
         if model.next_sentence_weight:
             self.loss_weights["next_sentence_loss"] = model.next_sentence_weight
+
+    def _memory_len(self, asked: int | None) -> int:
+        """Returns the tokens of memory; by default three quarters of a segment, where memory is sound."""
+        if self.train_manifest.objective != "denoising":
+            return self.train_manifest.seq_len * 3 // 4 if asked is None else asked
+        if asked:
+            raise UserError(
+                f"memory_len is {asked}, but {self.train_manifest.folder} is for denoising: its reused tokens "
+                "see all of the segment, so memory would tell the next segment's targets. Set memory_len to 0"
+            )
+        return 0
 
     @property
     def next_sentence(self) -> bool:
@@ -262,6 +271,10 @@ class PretrainingTask(trainer_lib.Task):
             file.write(self.xlnet_config.to_json())
         for source in (self.train_manifest.tokenizer_path, self.train_manifest.folder / FILE_NAME):
             tf.io.gfile.copy(str(source), f"{model_dir}/{source.name}", overwrite=True)
+
+    def check_data(self):
+        for manifest in filter(None, (self.train_manifest, self.validation_manifest)):
+            manifest.check_files(checksums=True)
 
     def data_difference(self, model_dir: str) -> list[str]:
         before, now = Manifest.load(model_dir), self.train_manifest

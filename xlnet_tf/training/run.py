@@ -38,7 +38,7 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
         The metrics of the last evaluation; empty without validation data.
 
     Raises:
-        UserError: model_dir holds another run, or sizes do not divide.
+        UserError: model_dir holds another run, sizes do not divide, or a file of the data is damaged.
     """
     _check_sizes(params, strategy)
     params.trainer.summary_interval = params.trainer.steps_per_loop  # summaries are written with the reports
@@ -59,8 +59,13 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
             checkpoint_exporter=train_utils.maybe_create_best_ckpt_exporter(params, model_dir),
         )
     # Orbit prints each message besides logging it, which would tear the progress bar.
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-        return _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, chief)
+    try:
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+            return _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, chief)
+    except tf.errors.DataLossError:
+        # TensorFlow names the record's offset, not its file.
+        task.check_data()
+        raise
 
 
 def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, chief) -> dict[str, float]:

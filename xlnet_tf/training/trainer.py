@@ -74,6 +74,9 @@ class Task(base_task.Task):
     def save_assets(self, model_dir: str):
         """Writes into the run's folder what its checkpoints need to be used later."""
 
+    def check_data(self):
+        """Raises UserError that names the damaged file, after reading the data has failed."""
+
     def data_difference(self, model_dir: str) -> list[str]:
         """Returns in what the training data differs from that of the run in model_dir, one line each."""
         return []
