@@ -156,8 +156,8 @@ class PretrainingTask(trainer_lib.Task):
             return self.train_manifest.seq_len * 3 // 4 if asked is None else asked
         if asked:
             raise UserError(
-                f"memory_len is {asked}, but {self.train_manifest.folder} is for denoising: its reused tokens "
-                "see all of the segment, so memory would tell the next segment's targets. Set memory_len to 0"
+                f"memory_len is {asked}, but {self.train_manifest.folder} is for denoising: reused tokens "
+                "see the whole segment, so memory would tell the next one's targets. Set memory_len to 0."
             )
         return 0
 
