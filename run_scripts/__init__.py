@@ -1,0 +1,8 @@
+"""The commands: each a thin main over importable functions.
+
+They show their own progress, which TensorFlow's notes on starting up would drown; what goes wrong is raised.
+"""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
