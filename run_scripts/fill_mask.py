@@ -9,8 +9,10 @@ before it: what a model of permutations adds to one that predicts all masks apar
 import dataclasses
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import yaml
 from absl import flags
 
 from xlnet_tf import checkpoints, errors
@@ -51,7 +53,7 @@ def load(model_dir: str) -> tuple[XLNetPretrainer, XLNetTokenizer]:
         raise UserError(
             f"{model_dir} lacks its xlnet_config.json or config.json, which tells the architecture."
         )
-    model = XLNetPretrainer(XLNetEncoder(checkpoint.config))
+    model = XLNetPretrainer(XLNetEncoder(checkpoint.config, **_attention_options(pathlib.Path(model_dir))))
     model.build()
     checkpoints.load_into(model, checkpoint)
     tokenizer = _load_tokenizer(pathlib.Path(model_dir))
@@ -61,6 +63,15 @@ def load(model_dir: str) -> tuple[XLNetPretrainer, XLNetTokenizer]:
             f"{checkpoint.config.n_token}: put the model's own spiece.model there."
         )
     return model, tokenizer
+
+
+def _attention_options(folder: pathlib.Path) -> dict[str, Any]:
+    """Returns how a run's model attends, where its weights do not tell; released ones take the defaults."""
+    if not (folder / "params.yaml").exists():
+        return {}
+    settings = yaml.safe_load((folder / "params.yaml").read_text(encoding="utf-8"))["task"]["model"]
+    names = ("attention_type", "same_length", "clamp_len", "uniform_when_blind")
+    return {name: settings[name] for name in names}
 
 
 def _load_tokenizer(folder: pathlib.Path) -> XLNetTokenizer:
@@ -137,7 +148,7 @@ def describe(text: str, guesses: Sequence[Sequence[Guess]]) -> str:
     for number, mask in enumerate(guesses, 1):
         lines.append(
             f"    {number}. "
-            + "  ".join(f"{guess.piece.strip('▁')} {guess.probability:.0%}" for guess in mask)
+            + "  ".join(f"{guess.piece.strip('▁') or '▁'} {guess.probability:.0%}" for guess in mask)
         )
     return "\n".join(lines)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.models import reference
 from xlnet_tf.config import XLNetConfig
+from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer, target_losses
 
@@ -225,6 +226,19 @@ def test_pretrainer_round_trips_and_compiles(tmp_path, next_sentence):
         outputs = run(features)
         np.testing.assert_allclose(outputs["logits"], expected["logits"], atol=1e-4)
         np.testing.assert_allclose(outputs["next_memory"], expected["next_memory"], atol=1e-5)
+
+
+def test_a_config_can_be_used_again():
+    config = random_encoder(clamp_len=3, memory_len=5, reuse_len=4).get_config()
+    first, second = (XLNetEncoder.from_config(config) for _ in range(2))
+    assert first.get_config() == second.get_config() == config
+
+
+def test_ranks_without_targets_are_refused():
+    features = random_features(np.random.default_rng(13))
+    del features["target_positions"]
+    with pytest.raises(UserError, match="expected target_positions or target_mask"):
+        random_encoder()(features)
 
 
 def test_every_variable_learns():

@@ -2,13 +2,14 @@
 
 import dataclasses
 import shutil
+import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from absl import flags
 
-from run_scripts import experiment
+from run_scripts import experiment, fill_mask
 from run_scripts.pretrain import SETTINGS
 from tests.conftest import REPOSITORY
 from tests.training import toy
@@ -98,6 +99,28 @@ def settings_file(path):
     from official.modeling.hyperparams import params_dict
 
     return params_dict.read_yaml_to_params_dict(str(path)).as_dict()
+
+
+def test_masks_are_filled_by_the_model_as_it_was_trained(folder, monkeypatch):
+    options = {"attention_type": "uni", "same_length": True, "clamp_len": 3, "uniform_when_blind": True}
+    model_dir = folder / "uni"
+    params = settings(folder, task={"model": options}, trainer={"train_steps": 1})
+    pretraining.pretrain(params, str(model_dir))
+    tokenizer = types.SimpleNamespace(vocab_size=60)
+    monkeypatch.setattr(fill_mask, "_load_tokenizer", lambda _: tokenizer)
+    encoder = fill_mask.load(str(model_dir))[0].encoder
+    assert {name: getattr(encoder, name) for name in options} == options
+
+
+def test_endless_memory_is_never_hidden(folder):
+    task = pretraining.PretrainingTask(settings(folder, task={"model": {"endless_memory": True}}).task)
+    memory = task.build_memory(2)
+    features = {"stream_start": tf.constant([True, False])}
+    empty = task.read_memory(memory, features)
+    assert empty["memory_mask"].numpy().all() and not empty["memory"].numpy().any()
+    memory.write(tf.ones_like(empty["memory"]), tf.ones_like(empty["memory_mask"]))
+    full = task.read_memory(memory, features)
+    assert full["memory_mask"].numpy().all() and full["memory"].numpy().all()
 
 
 def test_a_killed_run_goes_on_bit_for_bit(run, folder):

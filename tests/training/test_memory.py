@@ -38,10 +38,11 @@ def test_memory_within_a_document_reaches_back_to_its_start():
     np.testing.assert_array_equal(mask, np.array(expected, bool))
 
 
-def test_reset_hides_everything():
+def test_reset_hides_and_zeroes_everything():
     memory, _ = filled()
     memory.reset()
-    assert not memory.read(tf.constant([False, False]))["memory_mask"].numpy().any()
+    inputs = memory.read(tf.constant([False, False]))
+    assert not inputs["memory_mask"].numpy().any() and not inputs["memory"].numpy().any()
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])

@@ -41,7 +41,7 @@ class XLNetEncoder(tf_keras.Model):
         memory_mask: [B, M] bool, the slots of the memory that hold something (optional: all).
         dropout_seed: [2] int32 that all dropout of the call is derived from (optional: drawn).
       The factorization order comes as one of
-        permutation_rank: [B, T] integers (see layers.masks.permutation_visible), or
+        permutation_rank: [B, T] integers, with targets (see layers.masks.permutation_visible), or
         permutation_mask: [B, T, T], 1 where token i may see token j.
       The query stream, if any, comes as one of
         target_positions: [B, P] integers, places of the targets; -1 is an empty slot, or
@@ -229,8 +229,13 @@ class XLNetEncoder(tf_keras.Model):
         if "permutation_rank" in features:
             if targets is not None:
                 is_target = masks.target_flags(targets, query_len)
-            else:
+            elif "target_mask" in features:
                 is_target = tf.cast(features["target_mask"], tf.bool)
+            else:
+                raise UserError(
+                    "permutation_rank came without targets, on which its meaning depends; expected "
+                    "target_positions or target_mask as well, or permutation_mask in its place."
+                )
             visible = masks.permutation_visible(features["permutation_rank"], is_target)
         elif "permutation_mask" in features:
             visible = tf.cast(features["permutation_mask"], tf.bool)
@@ -315,6 +320,7 @@ class XLNetEncoder(tf_keras.Model):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         del custom_objects
+        config = dict(config)
         return cls(XLNetConfig.from_dict(config.pop("config")), **config)
 
 

@@ -53,6 +53,8 @@ class ModelConfig(base_config.Config):
         clamp_len: largest distance in tokens that is told apart; -1 for no limit.
         memory_len: tokens of memory; 0 for none; not given: three quarters of a segment (denoising: 0).
         memory_within_document: hide memory of earlier documents of a stream.
+        endless_memory: never hide memory, as in the original: what is still empty (zeros) is attended to, and
+            so is the stream before.
         initializer_range: standard deviation of initial weights.
         uniform_when_blind: a target that sees nothing gets the mean of all, as in the original.
         next_sentence_weight: weight of the next-sentence loss (the paper's ablation); 0 for none.
@@ -75,6 +77,7 @@ class ModelConfig(base_config.Config):
     clamp_len: int = -1
     memory_len: int | None = None
     memory_within_document: bool = False
+    endless_memory: bool = False
     initializer_range: float = 0.02
     uniform_when_blind: bool = False
     next_sentence_weight: float = 0.0
@@ -232,8 +235,12 @@ class PretrainingTask(trainer_lib.Task):
         )
 
     def read_memory(self, memory: Memory, features) -> dict[str, tf.Tensor]:
-        within_document = self.task_config.model.memory_within_document
-        return memory.read(features["stream_start"], features["document_offset"] if within_document else None)
+        model = self.task_config.model
+        within_document = features["document_offset"] if model.memory_within_document else None
+        inputs = memory.read(features["stream_start"], within_document)
+        if model.endless_memory:
+            inputs["memory_mask"] = tf.ones_like(inputs["memory_mask"])
+        return inputs
 
     def build_metrics(self, training: bool = True) -> list[Ratio]:
         names = ["loss", "accuracy", "loss_forward", "loss_backward"]

@@ -53,7 +53,7 @@ class Memory(tf.__internal__.tracking.Trackable):
 
         @tf.function
         def run():
-            self._strategy.run(lambda: self._mask.assign(tf.zeros_like(self._mask)))
+            self._strategy.run(self.write, args=(tf.zeros_like(self._content), tf.zeros_like(self._mask)))
 
         run()
 
