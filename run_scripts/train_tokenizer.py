@@ -15,6 +15,7 @@ from etils import epath
 
 from tfrecord_builders import corpus
 from xlnet_tf import errors
+from xlnet_tf.records.shards import make_folder, write_atomically
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.training import train_tokenizer, vocabulary_lines
@@ -75,6 +76,7 @@ def train(
     model_path, vocab_path = epath.Path(f"{prefix}.model"), epath.Path(f"{prefix}.vocab")
     if model_path.exists() and not overwrite:
         raise errors.UserError(f"{model_path} exists: give another --output_prefix, or --overwrite")
+    make_folder(model_path.parent)  # now, not after minutes of training
     tokenizer = train_tokenizer(read_texts(corpus.find_files(patterns)), vocab_size, **options)
     save(tokenizer, model_path, vocab_path)
     print(f"{model_path}: {tokenizer.vocab_size} pieces, sha256 {tokenizer.fingerprint}")
@@ -93,11 +95,9 @@ def read_texts(files: Sequence[epath.Path]) -> Iterator[str]:
 
 def save(tokenizer: XLNetTokenizer, model_path: epath.Path, vocab_path: epath.Path) -> None:
     """Writes a tokenizer's files; the model comes last, whole or not at all."""
-    model_path.parent.mkdir(parents=True, exist_ok=True)
-    vocab_path.write_text("".join(vocabulary_lines(tokenizer)))
-    temporary = model_path.with_name(model_path.name + ".tmp")
-    temporary.write_bytes(tokenizer.model_proto)
-    temporary.replace(model_path)
+    make_folder(model_path.parent)
+    write_atomically(vocab_path, "".join(vocabulary_lines(tokenizer)).encode())
+    write_atomically(model_path, tokenizer.model_proto)
 
 
 def main(_) -> None:

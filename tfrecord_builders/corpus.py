@@ -102,7 +102,7 @@ def find_files(patterns: Sequence[str]) -> list[epath.Path]:
     files = {}
     for pattern in patterns:
         path = epath.Path(pattern)
-        if re.search(r"[*?\[]", pattern):
+        if re.search(r"[*?\[]", pattern) and not path.exists():
             anchor = path
             while re.search(r"[*?\[]", str(anchor)):
                 anchor = anchor.parent
@@ -117,7 +117,7 @@ def find_files(patterns: Sequence[str]) -> list[epath.Path]:
             files[str(path)] = path
     files = list(files.values())
     if not any(path.stat().length for path in files):
-        raise UserError(f"the corpus is empty: {', '.join(map(str, files[:5]))} hold no text")
+        raise UserError(f"the corpus is empty: no text in {', '.join(map(str, files[:5]))}: check --input")
     return files
 
 
@@ -140,22 +140,23 @@ def plan_slices(files: Sequence[epath.Path], slice_bytes: int) -> Iterator[Slice
     """
     waiting: Slice | None = None
     parts: list[Part] = []
-    source_bytes = 0
+    num_bytes = source_bytes = 0  # of these parts
     index = 0
     for path in files:
         with _CorpusFile(path) as file:
             passed = 0
             while not file.at_end:
-                parts.append(file.take(slice_bytes - sum(part.num_bytes for part in parts), slice_bytes))
+                parts.append(file.take(slice_bytes - num_bytes, slice_bytes))
+                num_bytes += parts[-1].num_bytes
                 source_bytes += file.source_position - passed
                 passed = file.source_position
-                if sum(part.num_bytes for part in parts) >= slice_bytes:
+                if num_bytes >= slice_bytes:
                     if waiting is not None:
                         yield waiting
                     waiting = Slice(index, tuple(parts), source_bytes)
-                    index, parts, source_bytes = index + 1, [], 0
+                    index, parts, num_bytes, source_bytes = index + 1, [], 0, 0
             source_bytes += file.source_position - passed
-    if waiting is not None and sum(part.num_bytes for part in parts) < slice_bytes / 2:
+    if waiting is not None and num_bytes < slice_bytes / 2:
         yield Slice(waiting.index, waiting.parts + tuple(parts), waiting.source_bytes + source_bytes)
     else:
         if waiting is not None:
@@ -179,8 +180,9 @@ def read_lines(corpus_slice: Slice) -> Lines:
             decoded = text.decode()
         except UnicodeDecodeError as error:
             raise UserError(
-                f"{_place(part, error.start)} is not UTF-8 (byte 0x{text[error.start]:02x}): convert the "
-                "file, for example with `iconv -f latin1 -t utf-8`"
+                f"{_place(part.path, part.start + error.start)} is not UTF-8 "
+                f"(byte 0x{text[error.start]:02x}): convert the file, for example with "
+                "`iconv -f latin1 -t utf-8`"
             ) from None
         if part.start == 0:
             decoded = decoded.removeprefix(_BYTE_ORDER_MARK.decode())
@@ -244,9 +246,8 @@ class _CorpusFile:
         else:
             border, taken = None, found.find(b"\n", slack) + 1
             if not taken and block:
-                raise UserError(
-                    _long_line(f"{self._path}, after byte {self._position + target}", MAX_LINE_BYTES)
-                )
+                inside = self._position + target - 1 + slack
+                raise UserError(_long_line(_place(str(self._path), inside), MAX_LINE_BYTES))
             taken = taken or len(found)
         ends_document = border is not None or (not block and taken == len(found))
         start = self._position
@@ -296,15 +297,15 @@ def _check_line_lengths(part: Part, text: bytes) -> None:
     offset = 0
     for line in text.split(b"\n"):
         if len(line) > MAX_LINE_BYTES:
-            raise UserError(_long_line(_place(part, offset), len(line)))
+            raise UserError(_long_line(_place(part.path, part.start + offset), len(line)))
         offset += len(line) + 1
 
 
-def _place(part: Part, offset: int) -> str:
-    """Returns 'file, line n (byte m)' for a byte of a part; reads the file again to count its lines."""
-    with _CorpusFile(epath.Path(part.path)) as file:
-        line = 1 + file.count_lines(part.start + offset)
-    return f"{part.path}, line {line} (byte {part.start + offset})"
+def _place(path: str, offset: int) -> str:
+    """Returns 'file, line n (byte m)' for a byte of a file; reads it again to count its lines."""
+    with _CorpusFile(epath.Path(path)) as file:
+        line = 1 + file.count_lines(offset)
+    return f"{path}, line {line} (byte {offset})"
 
 
 def _long_line(where: str, least: int) -> str:

@@ -27,7 +27,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.records import manifest as manifest_lib
 from xlnet_tf.records import ranks, segments, spans
 from xlnet_tf.records.manifest import Manifest, Shard
-from xlnet_tf.records.shards import write_atomically
+from xlnet_tf.records.shards import make_folder, write_atomically
 from xlnet_tf.records.spec import MAX_PASSES, MAX_SLICES, RecordSpec
 from xlnet_tf.text import special_tokens
 from xlnet_tf.text.cleaning import CleaningConfig
@@ -126,6 +126,10 @@ class PretrainingOptions:
                 raise UserError(f"{name} is {getattr(self, name)}, expected {low} to {high}")
         if not re.fullmatch(r"[A-Za-z0-9_]+", self.split):
             raise UserError(f"split is {self.split!r}, expected a name of letters, digits and underscores")
+        if not re.fullmatch(r"([a-z]{2,3}(-[a-z]+)?)?", self.sentence_split):
+            raise UserError(
+                f"sentence_split is {self.sentence_split!r}, expected a language code such as en, de or zh"
+            )
         if self.objective != "autoregressive":
             spans.split_num_predict(self.num_predict, self.seq_len, self.reuse_len)
         if self.objective == "permutation":
@@ -304,7 +308,7 @@ def _new_manifest(
             "file": TOKENIZER_NAME,
             "sha256": tokenizer.fingerprint,
             "vocab_size": tokenizer.vocab_size,
-            "special_ids": {symbol: index for index, symbol in enumerate(special_tokens.SYMBOLS)},
+            "special_ids": special_tokens.IDS,
         },
         cleaning=options.cleaning.to_dict(),
         use_eod=options.use_eod,
@@ -343,37 +347,41 @@ def _prepare_folder(started: Manifest, overwrite: bool) -> dict[int, dict[int, S
         UserError: the folder holds another build.
     """
     folder = started.folder
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     finished: dict[int, dict[int, Shard]] = collections.defaultdict(dict)
     if overwrite:
         (folder / manifest_lib.FILE_NAME).unlink(missing_ok=True)
         (folder / BUILD_NAME).unlink(missing_ok=True)
         _remove_leftovers(folder, keep=set())
-    shards: list[Shard] = []
+    fix = "choose another --output_dir, or give --overwrite to replace"
+    there, shards = {}, []
     if (folder / manifest_lib.FILE_NAME).exists():
-        earlier = Manifest.load(folder)
-        there: Mapping[str, Any] | None = earlier.settings()
-        shards += earlier.shards
+        try:
+            earlier = Manifest.load(folder)
+        except UserError as error:
+            raise UserError(f"{folder} holds another build: {fix} it. It cannot be read: {error}") from None
+        there, shards = earlier.settings(), earlier.shards
     elif (folder / BUILD_NAME).exists():
         there = json.loads((folder / BUILD_NAME).read_text())
         notes = folder.glob(pretraining_unit.done_name("*"))
-        shards += [Shard(**json.loads(note.read_text())) for note in notes]
-    else:
-        there = None
-        if any(_LEFTOVER.search(path.name) for path in folder.iterdir()):
-            raise UserError(
-                f"{folder} holds records of an unknown build: choose another --output_dir, or give "
-                "--overwrite to remove them"
-            )
+        shards = [Shard(**json.loads(note.read_text())) for note in notes]
+    elif any(_LEFTOVER.search(path.name) for path in folder.iterdir()):
+        raise UserError(f"{folder} holds records of an unknown build: {fix} them")
     settings = started.settings()
-    if there is not None and (difference := manifest_lib.settings_difference(there, settings)):
-        raise UserError(
-            f"{folder} holds another build: choose another --output_dir, or give --overwrite to replace it. "
-            "Differences:\n  " + "\n  ".join(difference)
-        )
-    for shard in shards:
-        finished[shard.slice_index][shard.pass_index] = shard
+    # A build that ended before its first record, for its corpus was bad, does not stand in the way.
+    if any(shard.records for shard in shards):
+        if difference := manifest_lib.settings_difference(there, settings):
+            raise UserError(
+                f"{folder} holds another build: {fix} it. Differences:\n  " + "\n  ".join(difference)
+            )
+        for shard in shards:
+            finished[shard.slice_index][shard.pass_index] = shard
     write_atomically(folder / BUILD_NAME, manifest_lib.to_json(settings))
+    if (folder / manifest_lib.FILE_NAME).exists():
+        # Until its shards have been compared with the text, a finished set counts as an unfinished build.
+        for shard in shards:
+            pretraining_unit.note_done(folder, shard)
+        (folder / manifest_lib.FILE_NAME).unlink()
     return finished
 
 

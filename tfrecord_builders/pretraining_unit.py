@@ -88,6 +88,13 @@ def done_name(shard_file: str) -> str:
     return shard_file + ".done.json"
 
 
+def note_done(folder: epath.Path, shard: Shard) -> bytes:
+    """Writes the note that a shard is complete; returns it."""
+    note = to_json(dataclasses.asdict(shard))
+    write_atomically(folder / done_name(shard.file), note)
+    return note
+
+
 def build_slice(
     options: UnitOptions,
     tokenizer_path: str,
@@ -131,8 +138,7 @@ def build_slice(
                 text_sha256=lines.text_sha256,
                 statistics={"text": text_statistics, **shard.statistics},
             )
-            note = to_json(dataclasses.asdict(shard))
-            write_atomically(epath.Path(folder) / done_name(shard.file), note)
+            note = note_done(epath.Path(folder), shard)
             shards[index] = Shard(**json.loads(note))  # as a later run will read it
     return [shards[index] for index in range(options.num_passes)]
 

@@ -83,7 +83,8 @@ def test_a_line_of_10_mb_is_refused(tmp_path, name, slice_bytes):
     data = b"Short.\n" * 10 + b"x" * 10_000_000 + b"\nShort.\n"
     (tmp_path / name).write_bytes(gzip.compress(data, 1) if name.endswith("gz") else data)
     with pytest.raises(
-        UserError, match=rf"{name}, .*a line of at least [\d,]+ bytes, expected at most 1,048,576"
+        UserError,
+        match=rf"{name}, line 11 \(byte \d+\): a line of at least [\d,]+ bytes, expected at most 1,048,576",
     ):
         [corpus.read_lines(s) for s in cut([tmp_path / name], slice_bytes)]
 
@@ -107,6 +108,8 @@ def test_missing_and_empty_files(tmp_path):
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(UserError, match="the corpus is empty"):
         corpus.find_files([str(tmp_path / "*.txt")])
+    (tmp_path / "part[1].txt").write_text("x")
+    assert [path.name for path in corpus.find_files([str(tmp_path / "part[1].txt")])] == ["part[1].txt"]
     with pytest.raises(UserError, match="is a folder"):
         corpus.find_files([str(tmp_path)])
     for name in ("b/2.txt", "b/1.txt", "a/3.txt"):

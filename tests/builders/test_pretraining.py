@@ -233,8 +233,41 @@ def test_another_build_is_refused_with_the_difference(records, options, tmp_path
     with pytest.raises(UserError, match="holds records of an unknown build"):
         build_pretraining_records(options(tmp_path))
     (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(UserError, match="not valid json"):
+    with pytest.raises(UserError, match="holds another build: .*--overwrite.* not valid json"):
         build_pretraining_records(options(tmp_path))
+
+
+def test_a_bad_corpus_does_not_stand_in_the_way_of_its_correction(options, tmp_path):
+    path = tmp_path / "corpus.txt"
+    for bad in (b"\xff\n", b"Short.\n"):
+        path.write_bytes(bad)
+        with pytest.raises(UserError, match="not UTF-8|too small"):
+            build_pretraining_records(options(tmp_path / "out", input=[str(path)]))
+    path.write_text(make_text(20))
+    assert build_pretraining_records(options(tmp_path / "out", input=[str(path)])).records
+
+
+def test_an_interrupted_rebuild_of_changed_text_is_not_taken_for_whole(options, tmp_path, monkeypatch):
+    path = tmp_path / "corpus.txt"
+    path.write_text(make_text(100))
+    first = build_pretraining_records(options(tmp_path / "out", input=[str(path)]))
+    text = path.read_text()
+    path.write_text(text.swapcase())
+    real = pretraining_unit.build_slice
+
+    def interrupted(*job):
+        real(*job)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pretraining_unit, "build_slice", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        build_pretraining_records(options(tmp_path / "out", input=[str(path)]))
+    with pytest.raises(FileNotFoundError, match=r"manifest\.json does not exist"):
+        Manifest.load(tmp_path / "out")
+    monkeypatch.setattr(pretraining_unit, "build_slice", real)
+    path.write_text(text)
+    again = build_pretraining_records(options(tmp_path / "out", input=[str(path)]))
+    assert again.shards == first.shards and again.check_files(checksums=True) is None
 
 
 @pytest.mark.parametrize(
@@ -250,6 +283,8 @@ def test_another_build_is_refused_with_the_difference(records, options, tmp_path
         ({"split": "a/b"}, "split is 'a/b'"),
         ({"slice_mb": 0}, "slice_mb is 0"),
         ({"seed": -1}, "seed is -1"),
+        ({"seq_len": 16385}, "seq_len 16385 is too long"),
+        ({"sentence_split": "English"}, "sentence_split is 'English', expected a language code"),
         ({"input": ["/no/such/file.txt"]}, "no corpus file matches"),
         ({"tokenizer": "/no/such.model"}, "tokenizer /no/such.model does not exist"),
         ({"seq_len": 8192, "slice_mb": 4}, "too small for one stream.* tokens .*a segment needs 8189"),
@@ -318,6 +353,13 @@ def test_full_disk(options, tokenizer_file, tmp_path):
     assert "UserError: cannot write" in last and "slice00000.tfrecord: File too large. Make room" in last
     assert not [p.name for p in (tmp_path / "out").iterdir() if p.suffix == ".tfrecord" or "tmp" in p.name]
     assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_a_folder_that_cannot_be_made(options, tmp_path):
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "records"):
+        with pytest.raises(UserError, match=f"cannot write {folder}: .*choose another place"):
+            build_pretraining_records(options(folder))
 
 
 def die(*unit):

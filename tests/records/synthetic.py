@@ -6,6 +6,8 @@ from etils import epath
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.shards import ShardWriter
 from xlnet_tf.records.spec import RecordSpec, stream_id
+from xlnet_tf.text import special_tokens
+from xlnet_tf.text.cleaning import CleaningConfig
 
 SPEC = RecordSpec(seq_len=12, reuse_len=4, num_predict=3, vocab_size=70_000)
 
@@ -57,8 +59,13 @@ def make_set(folder, segments, stream_segments=4, spec=SPEC) -> Manifest:
         kind="pretraining",
         split="train",
         corpus=[],
-        tokenizer={"file": "spiece.model", "sha256": "ab", "vocab_size": spec.vocab_size, "special_ids": {}},
-        cleaning={},
+        tokenizer={
+            "file": "spiece.model",
+            "sha256": "ab",
+            "vocab_size": spec.vocab_size,
+            "special_ids": special_tokens.IDS,
+        },
+        cleaning=CleaningConfig().to_dict(),
         use_eod=True,
         sentence_split="",
         seq_len=spec.seq_len,
@@ -67,7 +74,7 @@ def make_set(folder, segments, stream_segments=4, spec=SPEC) -> Manifest:
         perm_size=4,
         objective="permutation",
         functional_tokens="ordered",
-        mask={},
+        mask={"alpha": 6, "beta": 1, "span_mode": "words", "max_words": 5},
         directions=["forward", "backward"],
         num_passes=len(segments),
         stream_segments=stream_segments,
@@ -77,6 +84,7 @@ def make_set(folder, segments, stream_segments=4, spec=SPEC) -> Manifest:
         record_bytes=spec.record_bytes,
         dtypes=spec.dtypes,
         shards=tuple(shards),
+        statistics={"tokens_in": 0, "tokens_written": 0, "tokens_dropped": {}},
         folder=folder,
     )
     manifest.save()

@@ -119,7 +119,7 @@ def test_lengths_without_room_are_refused(seq_len, reuse_len):
 
 
 def test_a_segment_longer_than_int16_is_refused():
-    with pytest.raises(UserError, match="at most 32000"):
+    with pytest.raises(UserError, match="at most 16384"):
         lib.check_lengths(40_000, 20_000)
 
 

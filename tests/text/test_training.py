@@ -77,6 +77,12 @@ def test_the_script_writes_a_tokenizer_once(tmp_path, capsys):
     assert XLNetTokenizer(tmp_path / "out" / "spiece.model").vocab_size == 75
 
 
+def test_the_script_looks_at_its_output_before_training(tmp_path):
+    (tmp_path / "file").write_text("text")
+    with pytest.raises(UserError, match="cannot write .*file: .*choose another place"):
+        script.train([str(tmp_path / "file")], tmp_path / "file" / "spiece", 90)
+
+
 def test_the_script_refuses_a_corpus_that_is_not_utf8(tmp_path):
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n")
     with pytest.raises(UserError, match="latin.txt.*not UTF-8"):

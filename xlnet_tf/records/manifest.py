@@ -3,14 +3,17 @@
 import dataclasses
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from etils import epath
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.records import ranks
 from xlnet_tf.records import shards as shards_lib
 from xlnet_tf.records.spec import RecordSpec
+from xlnet_tf.text import special_tokens
+from xlnet_tf.text.cleaning import CleaningConfig
 
 FILE_NAME = "manifest.json"
 SCHEMA_VERSION = 1
@@ -145,9 +148,11 @@ class Manifest:
                 f"{values.get('kind') if isinstance(values, dict) else None}, expected {SCHEMA_VERSION} and "
                 f"{KIND}: build the records again with this version"
             )
-        _check_fields(values, [f for f in dataclasses.fields(cls) if f.name != "folder"], str(path))
+        types = _json_types(cls)
+        del types["folder"]
+        _check_fields(values, types, str(path))
         for number, shard in enumerate(values["shards"]):
-            _check_fields(shard, dataclasses.fields(Shard), f"{path}: shards[{number}]")
+            _check_fields(shard, _json_types(Shard), f"{path}: shards[{number}]")
         shards = tuple(Shard(**shard) for shard in values["shards"])
         manifest = cls(**{**values, "shards": shards}, folder=path.parent)
         manifest._validate(str(path))
@@ -155,11 +160,26 @@ class Manifest:
 
     def _validate(self, where: str) -> None:
         """Checks what must hold between the fields, so that a reader can rely on them."""
-        for name in ("file", "sha256", "vocab_size", "special_ids"):
-            if name not in self.tokenizer:
-                raise UserError(f"{where}: tokenizer.{name} is missing: build the records again")
+        for name, types in _PARTS.items():
+            _check_fields(getattr(self, name), types, f"{where}: {name}")
+        for name, type_ in _REPORTED.items():
+            if type(self.statistics.get(name)) is not type_:
+                raise UserError(
+                    f"{where}: statistics.{name} is {self.statistics.get(name)!r}, expected {type_.__name__}"
+                )
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise UserError(
+                    f"{where}: {name} is {getattr(self, name)!r}, expected one of "
+                    f"{', '.join(map(str, allowed))}"
+                )
         if not _is_plain_name(self.tokenizer["file"]):
             raise UserError(f"{where}: tokenizer.file is {self.tokenizer['file']!r}, expected a plain name")
+        if self.tokenizer["special_ids"] != special_tokens.IDS:
+            raise UserError(
+                f"{where}: tokenizer.special_ids is {self.tokenizer['special_ids']}, expected "
+                f"{special_tokens.IDS}: build the records again with this version"
+            )
         for name, expected in (("record_bytes", self.spec.record_bytes), ("dtypes", self.spec.dtypes)):
             if getattr(self, name) != expected:
                 raise UserError(
@@ -243,23 +263,39 @@ def settings_difference(found: Mapping[str, Any], expected: Mapping[str, Any]) -
 
 
 _RESULTS = ("shards", "statistics", "folder")
-_JSON_TYPES = {int: int, bool: bool, str: str, dict: dict, list: list, tuple[Shard, ...]: list}
+_PARTS = {
+    "tokenizer": {"file": str, "sha256": str, "vocab_size": int, "special_ids": dict},
+    "cleaning": {field.name: bool for field in dataclasses.fields(CleaningConfig)},
+    "mask": {"alpha": int, "beta": int, "span_mode": str, "max_words": int},
+}
+_REPORTED = {"tokens_in": int, "tokens_written": int, "tokens_dropped": dict}
+_CHOICES = {
+    "objective": ranks.OBJECTIVES,
+    "functional_tokens": ranks.FUNCTIONAL_TOKENS,
+    "directions": (["forward"], ["forward", "backward"]),
+}
 
 
-def _check_fields(values: Any, fields: Sequence[dataclasses.Field], where: str) -> None:
+def _json_types(cls: type) -> dict[str, type]:
+    """Returns which type each field of a dataclass has in json."""
+    return {
+        field.name: list if field.type == tuple[Shard, ...] else field.type
+        for field in dataclasses.fields(cls)
+    }
+
+
+def _check_fields(values: Any, types: Mapping[str, type], where: str) -> None:
     """Raises UserError unless `values` has exactly these fields, each of its type."""
     if not isinstance(values, dict):
         raise UserError(f"{where}: expected an object with fields, found {type(values).__name__}")
-    names = {field.name for field in fields}
-    if set(values) != names:
+    if set(values) != set(types):
         raise UserError(
-            f"{where}: fields missing {sorted(names - set(values))}, unknown {sorted(set(values) - names)}: "
-            "build the records again with this version"
+            f"{where}: fields missing {sorted(set(types) - set(values))}, "
+            f"unknown {sorted(set(values) - set(types))}: build the records again with this version"
         )
-    for field in fields:
-        expected = _JSON_TYPES[field.type]
-        if type(values[field.name]) is not expected:
-            raise UserError(f"{where}: {field.name} is {values[field.name]!r}, expected {expected.__name__}")
+    for name, expected in types.items():
+        if type(values[name]) is not expected:
+            raise UserError(f"{where}: {name} is {values[name]!r}, expected {expected.__name__}")
 
 
 def _is_plain_name(name: Any) -> bool:

@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.records.spec import MAX_SEQ_LEN
 from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
 
 NUM_FUNCTIONAL = 3  # SEP, SEP, CLS
-MAX_SEQ_LEN = 32_000  # positions and ranks are int16
 
 
 @dataclasses.dataclass(frozen=True)

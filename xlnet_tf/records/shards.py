@@ -3,6 +3,7 @@
 No TensorFlow is needed here, so that builder processes start at once and stay small.
 """
 
+import contextlib
 import hashlib
 import os
 import types
@@ -24,6 +25,16 @@ def framed_bytes(spec: RecordSpec) -> int:
     return spec.record_bytes + FRAME_BYTES
 
 
+def make_folder(path: epath.PathLike) -> epath.Path:
+    """Makes a folder and those above it, if they are not there; returns it."""
+    path = epath.Path(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    return path
+
+
 def write_atomically(path: epath.PathLike, data: bytes) -> None:
     """Writes a whole file under a temporary name, then renames it: nobody sees half of it."""
     path = epath.Path(path)
@@ -34,7 +45,7 @@ def write_atomically(path: epath.PathLike, data: bytes) -> None:
     except OSError as error:
         raise _cannot_write(path, error) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        _remove(temporary)
 
 
 class ShardWriter:
@@ -63,7 +74,10 @@ class ShardWriter:
         return self._digest.hexdigest()
 
     def __enter__(self) -> Self:
-        self._file = self._temporary.open("wb")
+        try:
+            self._file = self._temporary.open("wb")
+        except OSError as error:
+            raise _cannot_write(self._path, error) from error
         return self
 
     def write(self, columns) -> None:
@@ -92,7 +106,7 @@ class ShardWriter:
         except OSError as error:
             raise _cannot_write(self._path, error) from error
         finally:
-            self._temporary.unlink(missing_ok=True)
+            _remove(self._temporary)
 
 
 def read_shard(path: epath.PathLike, spec: RecordSpec, first: int = 0, count: int | None = None):
@@ -139,13 +153,18 @@ def file_sha256(path: epath.PathLike) -> str:
 
 def _cannot_write(path: epath.Path, error: OSError) -> UserError:
     return UserError(
-        f"cannot write {path}: {error.strerror or error}. Make room or choose another folder and start "
-        "again: finished shards are kept"
+        f"cannot write {path}: {error.strerror or error}. Make room or choose another place, and start again"
     )
 
 
 def _temporary(path: epath.Path) -> epath.Path:
     return path.parent / f"{path.name}.tmp{os.getpid()}"
+
+
+def _remove(temporary: epath.Path) -> None:
+    """Removes a temporary file, if it is there and can be: the error that left it behind says more."""
+    with contextlib.suppress(OSError):
+        temporary.unlink(missing_ok=True)
 
 
 def _masked_checksums(rows) -> np.ndarray:

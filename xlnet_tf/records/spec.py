@@ -55,6 +55,8 @@ class RecordSpec:
     def __post_init__(self):
         if not 4 < self.seq_len <= MAX_SEQ_LEN:
             raise UserError(f"seq_len is {self.seq_len}, expected 5 to {MAX_SEQ_LEN}")
+        if self.vocab_size < 1:
+            raise UserError(f"vocab_size is {self.vocab_size}, expected at least 1")
         if not 0 < self.num_predict <= self.seq_len:
             raise UserError(f"num_predict is {self.num_predict}, expected 1 to seq_len ({self.seq_len})")
         if not 0 < self.reuse_len < self.seq_len:

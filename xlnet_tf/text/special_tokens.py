@@ -16,6 +16,7 @@ EOP_ID: Final = 8
 
 # The list index is the id.
 SYMBOLS: Final = ("<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>")
+IDS: Final = {symbol: index for index, symbol in enumerate(SYMBOLS)}
 
 
 def check_special_symbols(processor, source: str) -> None:
