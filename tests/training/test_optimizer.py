@@ -12,6 +12,13 @@ from xlnet_tf.models.pretrainer import target_losses
 from xlnet_tf.training.optimizer import AdamW, OptimizerConfig, build_optimizer, build_schedule, layer_number
 
 
+@pytest.mark.parametrize("changes", [{"beta_1": 0.0}, {"beta_2": 1.0}, {"epsilon": 0.0}])
+def test_adam_refuses_impossible_settings(changes):
+    name, value = next(iter(changes.items()))
+    with pytest.raises(UserError, match=f"{name} is {value}: expected"):
+        build_optimizer(OptimizerConfig(**changes), 10, 2)
+
+
 @pytest.mark.parametrize("case", range(6))
 def test_schedule_equals_the_originals(golden, case):
     fixture = np.load(golden("lr_schedule.npz"))

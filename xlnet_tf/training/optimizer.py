@@ -113,8 +113,13 @@ def build_optimizer(config: OptimizerConfig, train_steps: int, n_layer: int) -> 
         The optimizer, not yet built for any variables.
 
     Raises:
-        UserError: the settings of the schedule are wrong.
+        UserError: the settings of the schedule or of Adam are wrong.
     """
+    for name in ("beta_1", "beta_2"):
+        if not 0 < getattr(config, name) < 1:
+            raise UserError(f"{name} is {getattr(config, name)}: expected a number between 0 and 1, as 0.9.")
+    if config.epsilon <= 0:
+        raise UserError(f"epsilon is {config.epsilon}: expected more than 0, as 1e-6: it is divided by.")
     return AdamW(
         build_schedule(config, train_steps),
         n_layer=n_layer,
