@@ -16,21 +16,18 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from absl import flags
 
-from run_scripts import train_tokenizer as tokenizer_script
-from tfrecord_builders import corpus as corpus_lib
+from run_scripts import train_tokenizer
 from tfrecord_builders import pretraining as builder
 from xlnet_tf import errors
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.shards import read_shard
-from xlnet_tf.text.tokenizer import XLNetTokenizer
-from xlnet_tf.text.training import train_tokenizer
 
 RECIPE = pathlib.Path(__file__).parent / "recipes" / "demo.yaml"
 VOCAB_SIZE = 8000
 TOKENIZER_SENTENCES = 60_000  # enough for 8000 pieces, and trained in seconds
 REVIEWS_IN_CORPUS = 20_000  # of 25,000: the rest stays unseen, for fine-tuning
-DEV_EVERY = 100  # every hundredth document is held out
-DEV_REVIEWS = 100
+DEV_REVIEWS = 100  # held out
+DEV_SPEECHES = 83  # one speech in so many is held out
 MASKED_SENTENCES = (
     "It is one of the <mask> movies I have ever seen .",
     "The Congress of the United <mask> has passed the law .",
@@ -84,10 +81,8 @@ def write_corpus(corpora: pathlib.Path, folder: pathlib.Path) -> Text:
     # The file lists all positive reviews before the negative ones; a fixed shuffle mixes them.
     order = np.random.default_rng(0).permutation(len(reviews))[:REVIEWS_IN_CORPUS]
     reviews = [reviews[index] for index in order]
-    held_out = speeches[:: len(speeches) // 3] + reviews[:DEV_REVIEWS]
-    kept = [speech for index, speech in enumerate(speeches) if index % (len(speeches) // 3)] + reviews[
-        DEV_REVIEWS:
-    ]
+    held_out = speeches[::DEV_SPEECHES] + reviews[:DEV_REVIEWS]
+    kept = [speech for index, speech in enumerate(speeches) if index % DEV_SPEECHES] + reviews[DEV_REVIEWS:]
     mixed = [kept[index] for index in np.random.default_rng(1).permutation(len(kept))]
     for path, documents in ((text.dev, held_out), (text.train, mixed)):
         temporary = path.with_suffix(".tmp")
@@ -98,13 +93,12 @@ def write_corpus(corpora: pathlib.Path, folder: pathlib.Path) -> Text:
     return text
 
 
-def make_tokenizer(text: Text, path: pathlib.Path) -> XLNetTokenizer:
-    """Trains the tokenizer on the corpus, or loads the one an earlier run has trained."""
+def make_tokenizer(text: Text, path: pathlib.Path) -> None:
+    """Trains the tokenizer on the corpus, unless an earlier run has."""
     if not path.exists():
-        lines = tokenizer_script.read_texts(corpus_lib.find_files([str(text.train)]))
-        tokenizer = train_tokenizer(lines, VOCAB_SIZE, max_sentences=TOKENIZER_SENTENCES)
-        tokenizer_script.save(tokenizer, path, path.with_suffix(".vocab"))
-    return XLNetTokenizer(model_file=path)
+        train_tokenizer.train(
+            [str(text.train)], path.with_suffix(""), VOCAB_SIZE, max_sentences=TOKENIZER_SENTENCES
+        )
 
 
 def make_records(text: pathlib.Path, tokenizer: pathlib.Path, folder: pathlib.Path, split: str) -> Manifest:
@@ -195,7 +189,7 @@ def main(_: Sequence[str]) -> None:
     text = write_corpus(corpora, output / "corpus")
     step(2, f"Tokenizer: SentencePiece, {VOCAB_SIZE} pieces")
     tokenizer_path = output / "tokenizer" / "spiece.model"
-    tokenizer = make_tokenizer(text, tokenizer_path)
+    make_tokenizer(text, tokenizer_path)
     step(3, "Records: streams of segments with permutation masks")
     train = make_records(text.train, tokenizer_path, output / "records" / "train", "train")
     dev = make_records(text.dev, tokenizer_path, output / "records" / "dev", "dev")
