@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import os
 import types
+from collections.abc import Sequence
 from typing import Self
 
 import google_crc32c
@@ -14,15 +15,15 @@ import numpy as np
 from etils import epath
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.records.spec import RecordSpec
+from xlnet_tf.records.layout import Layout
 
 FRAME_BYTES = 16  # length (8), its checksum (4), record, the record's checksum (4)
 _BLOCK_BYTES = 1 << 22
 
 
-def framed_bytes(spec: RecordSpec) -> int:
+def framed_bytes(layout: Layout) -> int:
     """Bytes that one record takes in a shard file."""
-    return spec.record_bytes + FRAME_BYTES
+    return layout.record_bytes + FRAME_BYTES
 
 
 def make_folder(path: epath.PathLike) -> epath.Path:
@@ -53,21 +54,21 @@ class ShardWriter:
 
     Args:
         path: the shard's final path.
-        spec: layout of the records.
+        layout: of the records.
 
     Attributes (final after the block): `records`, `num_bytes`, `sha256` (hex digest of the file).
     """
 
-    def __init__(self, path: epath.PathLike, spec: RecordSpec):
+    def __init__(self, path: epath.PathLike, layout: Layout):
         self._path = epath.Path(path)
         self._temporary = _temporary(self._path)
-        self._spec = spec
+        self._layout = layout
         self._digest = hashlib.sha256()
         self.records = 0
 
     @property
     def num_bytes(self) -> int:
-        return self.records * framed_bytes(self._spec)
+        return self.records * framed_bytes(self._layout)
 
     @property
     def sha256(self) -> str:
@@ -81,10 +82,10 @@ class ShardWriter:
         return self
 
     def write(self, columns) -> None:
-        """Appends records: name -> [S, ...] arrays as `RecordSpec.encode` takes them."""
-        rows = self._spec.encode(columns)
+        """Appends records: name -> [S, ...] arrays as `Layout.encode` takes them."""
+        rows = self._layout.encode(columns)
         length = np.uint64(rows.shape[1]).tobytes()
-        framed = np.empty((len(rows), framed_bytes(self._spec)), np.uint8)
+        framed = np.empty((len(rows), framed_bytes(self._layout)), np.uint8)
         framed[:, :8] = np.frombuffer(length, np.uint8)
         framed[:, 8:12] = _masked_checksums([length]).view(np.uint8)
         framed[:, 12:-4] = rows
@@ -109,37 +110,58 @@ class ShardWriter:
             _remove(self._temporary)
 
 
-def read_shard(path: epath.PathLike, spec: RecordSpec, first: int = 0, count: int | None = None):
+def read_shard(path: epath.PathLike, layout: Layout, first: int = 0, count: int | None = None):
     """Reads records of a shard without TensorFlow.
 
     Args:
         path: the shard file.
-        spec: layout of its records.
+        layout: of its records.
         first: index of the first record to read.
         count: how many to read; None reads to the end.
 
     Returns:
-        name -> [S, ...] arrays, as `RecordSpec.decode` gives them.
+        name -> [S, ...] arrays, as `Layout.decode` gives them.
 
     Raises:
         UserError: the file ends too early or its bytes are damaged; the message has file and offset.
     """
-    size = framed_bytes(spec)
+    size = framed_bytes(layout)
     with epath.Path(path).open("rb") as file:
         file.seek(first * size)
         data = file.read() if count is None else file.read(count * size)
     if len(data) % size or (count is not None and len(data) != count * size):
         raise UserError(f"{path} ends inside a record, at byte {first * size + len(data)}: build it again")
     framed = np.frombuffer(data, np.uint8).reshape(-1, size)
-    length = np.uint64(spec.record_bytes).tobytes()
+    return unframe(framed, layout, path, range(first, first + len(framed)))
+
+
+def unframe(framed: np.ndarray, layout: Layout, path: epath.PathLike, numbers: Sequence[int]):
+    """Checks framed records and parses them.
+
+    Args:
+        framed: uint8 [S, framed_bytes(layout)], as they lie in a shard.
+        layout: of the records.
+        path: the shard, for the error's message.
+        numbers: each record's number in the shard, likewise.
+
+    Returns:
+        name -> [S, ...] arrays, as `Layout.decode` gives them.
+
+    Raises:
+        UserError: bytes are damaged.
+    """
+    length = np.uint64(layout.record_bytes).tobytes()
     header = np.frombuffer(length + _masked_checksums([length]).tobytes(), np.uint8)
     rows = framed[:, 12:-4]
     damaged = (framed[:, :12] != header).any(axis=1)
-    damaged |= (framed[:, -4:] != _masked_checksums(rows).view(np.uint8).reshape(-1, 4)).any(axis=1)
+    checksums = np.ascontiguousarray(framed[:, -4:])
+    damaged |= (checksums != _masked_checksums(rows).view(np.uint8).reshape(-1, 4)).any(axis=1)
     if damaged.any():
-        record = first + int(damaged.argmax())
-        raise UserError(f"{path} is damaged in record {record} (byte {record * size}): build it again")
-    return spec.decode(rows)
+        record = numbers[int(damaged.argmax())]
+        raise UserError(
+            f"{path} is damaged in record {record} (byte {record * framed.shape[1]}): build it again"
+        )
+    return layout.decode(rows)
 
 
 def file_sha256(path: epath.PathLike) -> str:

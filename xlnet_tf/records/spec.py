@@ -1,16 +1,10 @@
-"""The layout of one pretraining record: a tf.train.Example of fixed size.
-
-Every feature is a bytes feature of fixed length, so all records of a set share one byte template: they are
-written by filling a numpy array and found in a shard by arithmetic.
-"""
+"""The columns of one pretraining record."""
 
 import dataclasses
 import functools
-from collections.abc import Mapping
-
-import numpy as np
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.records.layout import Column, Layout, ids_dtype
 
 MAX_SEQ_LEN = 16384  # ranks and positions are int16
 MAX_STREAMS_PER_SHARD = 1 << 20
@@ -24,20 +18,7 @@ def stream_id(pass_index: int, slice_index: int, number: int = 0) -> int:
 
 
 @dataclasses.dataclass(frozen=True)
-class Column:
-    """One feature: `length` little-endian numbers of type `dtype` (length None: a scalar)."""
-
-    name: str
-    dtype: str
-    length: int | None
-
-    @property
-    def num_bytes(self) -> int:
-        return np.dtype(self.dtype).itemsize * (self.length or 1)
-
-
-@dataclasses.dataclass(frozen=True)
-class RecordSpec:
+class RecordSpec(Layout):
     """Shapes and types of a set of pretraining records, and their bytes.
 
     Args:
@@ -66,7 +47,7 @@ class RecordSpec:
     def columns(self) -> tuple[Column, ...]:
         """The features, in the order in which they lie in a record."""
         return (
-            Column("input_ids", "uint16" if self.vocab_size <= 65536 else "int32", self.seq_len),
+            Column("input_ids", ids_dtype(self.vocab_size), self.seq_len),
             Column("segment_ids", "uint8", self.seq_len),
             Column("permutation_rank", "int16", self.seq_len),
             Column("target_positions", "int16", self.num_predict),  # ascending, then -1 for empty slots
@@ -76,122 +57,3 @@ class RecordSpec:
             Column("segment", "int32", None),  # index in the stream
             Column("document_offset", "int32", None),  # tokens of this document before, within the stream
         )
-
-    @property
-    def dtypes(self) -> dict[str, str]:
-        return {column.name: column.dtype for column in self.columns}
-
-    @property
-    def record_bytes(self) -> int:
-        """Bytes of one serialised Example."""
-        return len(self._template[0])
-
-    @functools.cached_property
-    def _template(self) -> tuple[np.ndarray, dict[str, slice]]:
-        """Returns a record with all values zero (uint8 [record_bytes]) and where each value's bytes lie."""
-        features, places = b"", {}
-        for column in self.columns:
-            value = _field(1, _field(1, bytes(column.num_bytes)))  # Feature{bytes_list: BytesList{value}}
-            features += _field(
-                1, _field(1, column.name.encode()) + _field(2, value)
-            )  # map entry {key, value}
-            places[column.name] = len(features)
-        example = _field(1, features)
-        header = len(example) - len(features)
-        ends = {name: header + end for name, end in places.items()}
-        return np.frombuffer(example, np.uint8), {
-            column.name: slice(ends[column.name] - column.num_bytes, ends[column.name])
-            for column in self.columns
-        }
-
-    def encode(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Serialises S records.
-
-        Args:
-            columns: name -> [S, length] or, for scalars, [S]; any integer type that holds the values.
-
-        Returns:
-            uint8 [S, record_bytes], each row one tf.train.Example.
-
-        Raises:
-            ValueError: columns are missing or unknown, have a wrong shape, or values that do not fit.
-        """
-        if set(columns) != set(self.dtypes):
-            raise ValueError(f"columns are {sorted(columns)}, expected {sorted(self.dtypes)}")
-        template, places = self._template
-        count = len(columns["input_ids"])
-        rows = np.tile(template, (count, 1))
-        for column in self.columns:
-            values = np.asarray(columns[column.name])
-            expected = (count,) if column.length is None else (count, column.length)
-            if values.shape != expected:
-                raise ValueError(f"{column.name} has shape {values.shape}, expected {expected}")
-            limits = np.iinfo(column.dtype)
-            if values.size and (values.min() < limits.min or values.max() > limits.max):
-                raise ValueError(f"{column.name} has values outside of {column.dtype}")
-            values = np.ascontiguousarray(values, np.dtype(column.dtype).newbyteorder("<"))
-            rows[:, places[column.name]] = values.reshape(count, column.length or 1).view(np.uint8)
-        return rows
-
-    def decode(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Parses S serialised records without TensorFlow.
-
-        Args:
-            rows: uint8 [S, record_bytes].
-
-        Returns:
-            name -> [S, length] or, for scalars, [S].
-
-        Raises:
-            UserError: the bytes are not records of this layout.
-        """
-        template, places = self._template
-        if rows.shape[1:] != template.shape:
-            raise UserError(f"records have {rows.shape[1:]} bytes, expected {self.record_bytes}")
-        fixed = np.ones(len(template), bool)
-        for place in places.values():
-            fixed[place] = False
-        if (rows[:, fixed] != template[fixed]).any():
-            raise UserError(f"not records of this layout: {self}")
-        columns = {}
-        for column in self.columns:
-            values = np.ascontiguousarray(rows[:, places[column.name]]).view(
-                np.dtype(column.dtype).newbyteorder("<")
-            )
-            columns[column.name] = values[:, 0] if column.length is None else values
-        return columns
-
-    def parse(self, serialized):
-        """Parses serialised records in a TensorFlow graph.
-
-        Args:
-            serialized: string tensor [B].
-
-        Returns:
-            name -> [B, length] or, for scalars, [B], in the types of `columns`.
-        """
-        import tensorflow as tf
-
-        parsed = tf.io.parse_example(
-            serialized, {column.name: tf.io.FixedLenFeature([], tf.string) for column in self.columns}
-        )
-        result = {}
-        for column in self.columns:
-            values = tf.io.decode_raw(parsed[column.name], tf.as_dtype(column.dtype), little_endian=True)
-            values = tf.ensure_shape(values, [serialized.shape[0], column.length or 1])
-            result[column.name] = values[:, 0] if column.length is None else values
-        return result
-
-
-def _varint(value: int) -> bytes:
-    """Protocol buffers' variable-length integer."""
-    groups = []
-    while value > 0x7F:
-        groups.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes(groups + [value])
-
-
-def _field(number: int, payload: bytes) -> bytes:
-    """A length-delimited field of a protocol buffer."""
-    return _varint(number << 3 | 2) + _varint(len(payload)) + payload

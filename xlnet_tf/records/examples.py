@@ -1,0 +1,337 @@
+"""Sets of fine-tuning examples: how a builder writes them and how everybody else finds them.
+
+A set is a folder, one for each split of the data:
+
+    shard-00000.tfrecord, ...   examples of fixed size
+    examples.jsonl              line i: what predictions of example i need besides its tensors, as its id
+    spiece.model                the tokenizer
+    manifest.json               all about the set; written last: a set without one is not finished
+
+Padding is not stored: it is where the piece id is that of `<pad>`, which no text can spell.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from etils import epath
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.records import shards as shards_lib
+from xlnet_tf.records.layout import Column, Layout, ids_dtype
+from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+MANIFEST_FILE = "manifest.json"
+SIDECAR_FILE = "examples.jsonl"
+TOKENIZER_FILE = "spiece.model"
+KIND = "examples"
+SCHEMA_VERSION = 1
+MAX_SEQ_LEN = 1 << 20
+
+_SHARD_RECORDS = 50_000
+_CHUNK_RECORDS = 256  # examples encoded at once
+_PLACES_KEPT = 20  # of the examples skipped for one reason
+
+
+@dataclasses.dataclass(frozen=True)
+class ExampleLayout(Layout):
+    """The columns of one example."""
+
+    columns: tuple[Column, ...]
+
+
+def sequence_columns(length: int, vocab_size: int) -> tuple[Column, ...]:
+    """Returns the columns that all examples have.
+
+    Args:
+        length: tokens of an example: T, or sequences * T.
+        vocab_size: V.
+    """
+    return (
+        Column("input_ids", ids_dtype(vocab_size), length),
+        Column("segment_ids", "uint8", length),
+        Column("index", "int64", None),  # number of the example in its set
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class ExampleSet:
+    """A set of examples, as its manifest describes it.
+
+    Attributes:
+        task: the kind of task that it is for: "classification", "squad", ...
+        split: "train", "dev", "test", ...
+        seq_len: T, tokens of a sequence.
+        sequences: sequences of one example: the choices of a question, the candidates of a query.
+        columns: name, type and length of each column.
+        settings: what the builder was asked for and the task must know: labels, windows, ...
+        tokenizer: sha256 and vocab_size of the SentencePiece model.
+        cleaning: the CleaningConfig.
+        shards: file, records, bytes and sha256 of each shard.
+        statistics: counts for a person: truncated examples, ...
+        skipped: reason -> {"count", "places"}: what of the input is not in the set.
+        folder: where it is.
+    """
+
+    task: str
+    split: str
+    seq_len: int
+    sequences: int
+    columns: list
+    settings: dict
+    tokenizer: dict
+    cleaning: dict
+    shards: list
+    statistics: dict
+    skipped: dict
+    kind: str = KIND
+    schema_version: int = SCHEMA_VERSION
+    folder: epath.Path | None = dataclasses.field(default=None, compare=False)
+
+    @classmethod
+    def load(cls, path: epath.PathLike) -> Self:
+        """Reads a set's manifest.
+
+        Args:
+            path: the folder of the set, or of a run that was trained on it, or the manifest itself.
+
+        Raises:
+            FileNotFoundError: there is none.
+            UserError: it is something else, or a field is wrong.
+        """
+        path = epath.Path(path)
+        if path.name != MANIFEST_FILE:
+            path = path / MANIFEST_FILE
+        if not path.exists():
+            folders = sorted(p.parent.name for p in path.parent.glob(f"*/{MANIFEST_FILE}"))
+            hint = f"; it has sets in {', '.join(folders)}" if folders else ""
+            raise FileNotFoundError(
+                f"{path} does not exist: expected a folder of finished fine-tuning examples{hint}. "
+                "Build them with one of tfrecord_builders/"
+            )
+        try:
+            values = json.loads(path.read_text())
+        except ValueError as error:
+            raise UserError(f"{path} is not valid json ({error}): build the examples again") from None
+        found = [values.get(name) for name in ("kind", "schema_version")] if isinstance(values, dict) else []
+        if found != [KIND, SCHEMA_VERSION]:
+            raise UserError(
+                f"{path}: kind and schema_version are {found}, expected {[KIND, SCHEMA_VERSION]}: "
+                "no fine-tuning examples, or of another version; build them again"
+            )
+        types = {f.name: f.type for f in dataclasses.fields(cls) if f.name != "folder"}
+        wrong = [name for name, type_ in types.items() if type(values.get(name)) is not type_]
+        if wrong or set(values) != set(types):
+            fields = ", ".join(wrong or sorted(set(values) ^ set(types)))
+            raise UserError(f"{path}: fields missing, unknown or of a wrong type: {fields}")
+        return cls(**values, folder=path.parent)
+
+    def save(self) -> None:
+        """Writes the manifest into `folder`, atomically."""
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "folder"}
+        text = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
+        shards_lib.write_atomically(self.folder / MANIFEST_FILE, text.encode())
+
+    @property
+    def layout(self) -> ExampleLayout:
+        """The layout of the examples' bytes."""
+        return ExampleLayout(tuple(Column(*column) for column in self.columns))
+
+    @property
+    def records(self) -> int:
+        """Number of examples."""
+        return sum(shard["records"] for shard in self.shards)
+
+    @property
+    def tokenizer_path(self) -> epath.Path:
+        """The SentencePiece model that lies beside the examples."""
+        return self.folder / TOKENIZER_FILE
+
+    def load_tokenizer(self) -> XLNetTokenizer:
+        """Returns the tokenizer that the examples were made with."""
+        return XLNetTokenizer(self.tokenizer_path, cleaning=CleaningConfig.from_dict(self.cleaning))
+
+    def sidecar(self) -> Iterator[dict[str, Any]]:
+        """Yields what `examples.jsonl` has of each example, in their order."""
+        with (self.folder / SIDECAR_FILE).open("r", encoding="utf-8") as file:
+            for line in file:
+                yield json.loads(line)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Returns all examples: name -> [records, length] or, for scalars, [records]."""
+        layout = self.layout
+        parts = [shards_lib.read_shard(self.folder / shard["file"], layout) for shard in self.shards]
+        if not parts:
+            parts = [layout.decode(np.zeros((0, layout.record_bytes), np.uint8))]
+        return {name: np.concatenate([part[name] for part in parts]) for name in layout.dtypes}
+
+    def check_files(self, checksums: bool = False) -> None:
+        """Raises an error that names the first shard that is not as it was written.
+
+        Args:
+            checksums: whether to read every shard and compare its sha256, too.
+
+        Raises:
+            FileNotFoundError: a shard is missing.
+            UserError: a shard has another size or, with `checksums`, other content.
+        """
+        for shard in self.shards:
+            path = self.folder / shard["file"]
+            if not path.exists():
+                raise FileNotFoundError(f"{path} is missing: build the examples again")
+            if (size := path.stat().length) != shard["bytes"]:
+                raise UserError(
+                    f"{path} has {size} bytes, expected {shard['bytes']}: build the examples again"
+                )
+            if checksums and shards_lib.file_sha256(path) != shard["sha256"]:
+                raise UserError(
+                    f"{path} has not the content of the manifest's sha256: build the examples again"
+                )
+
+    def table(self) -> str:
+        """Returns what a person wants to know of the set, a line each."""
+        rows = [("examples", f"{self.records:,}"), ("tokens of an example", self._length())]
+        rows += [(name, f"{value:,}") for name, value in self.statistics.items()]
+        for reason, skipped in self.skipped.items():
+            first = ", ".join(skipped["places"][:3])
+            rows.append((f"skipped: {reason}", f"{skipped['count']:,} ({first})"))
+        width = max(len(name) for name, _ in rows)
+        return "\n".join([f"{self.split}: {self.folder}", *(f"  {n:<{width}}  {v}" for n, v in rows)])
+
+    def _length(self) -> str:
+        return f"{self.sequences} x {self.seq_len}" if self.sequences > 1 else str(self.seq_len)
+
+
+class ExampleWriter:
+    """Writes a set; it is complete when the `with` block has ended without an error.
+
+    Args:
+        folder: of the set; what an earlier build left there is replaced.
+        task, split, seq_len, sequences, settings: see ExampleSet.
+        tokenizer: that the examples are made with.
+        columns: beside those of `sequence_columns`.
+
+    Example:
+        >>> with ExampleWriter("sst2/train", task="classification", split="train", tokenizer=tokenizer,
+        ...                    seq_len=128, columns=[Column("label", "int32", None)],
+        ...                    settings={"labels": ["0", "1"]}) as writer:
+        ...     writer.write({**pack(ids, seq_len=128)._asdict(), "label": 1}, {"id": "0"})
+    """
+
+    def __init__(
+        self,
+        folder: epath.PathLike,
+        *,
+        task: str,
+        split: str,
+        tokenizer: XLNetTokenizer,
+        seq_len: int,
+        columns: Sequence[Column],
+        settings: Mapping[str, Any],
+        sequences: int = 1,
+    ):
+        if not 4 < seq_len <= MAX_SEQ_LEN:
+            raise UserError(f"seq_len is {seq_len}, expected 5 to {MAX_SEQ_LEN}")
+        self._tokenizer = tokenizer
+        self._set = ExampleSet(
+            task=task,
+            split=split,
+            seq_len=seq_len,
+            sequences=sequences,
+            columns=[
+                dataclasses.astuple(column)
+                for column in (*sequence_columns(sequences * seq_len, tokenizer.vocab_size), *columns)
+            ],
+            settings=json.loads(json.dumps(settings)),
+            tokenizer={"sha256": tokenizer.fingerprint, "vocab_size": tokenizer.vocab_size},
+            cleaning=tokenizer.cleaning.to_dict(),
+            shards=[],
+            statistics={},
+            skipped={},
+            folder=epath.Path(folder),
+        )
+        self._layout = self._set.layout
+        self._chunk: list[Mapping[str, Any]] = []
+        self._shard: shards_lib.ShardWriter | None = None
+        self._written = 0
+
+    def __enter__(self) -> Self:
+        folder = shards_lib.make_folder(self._set.folder)
+        (folder / MANIFEST_FILE).unlink(missing_ok=True)
+        for shard in folder.glob("shard-*.tfrecord"):
+            shard.unlink()
+        shards_lib.write_atomically(folder / TOKENIZER_FILE, self._tokenizer.model_proto)
+        self._sidecar = (folder / SIDECAR_FILE).open("w", encoding="utf-8")
+        return self
+
+    def write(self, columns: Mapping[str, Any], sidecar: Mapping[str, Any]) -> None:
+        """Adds one example.
+
+        Args:
+            columns: name -> values of the columns; `index` is added.
+            sidecar: json, the example's line of examples.jsonl.
+        """
+        self._chunk.append({**columns, "index": self._written})
+        self._sidecar.write(json.dumps(sidecar, ensure_ascii=False) + "\n")
+        self._written += 1
+        if len(self._chunk) == _CHUNK_RECORDS:
+            self._flush()
+
+    def skip(self, reason: str, place: str) -> None:
+        """Counts an example of the input that is not written.
+
+        Args:
+            reason: in few words, the same for all alike.
+            place: file and line.
+        """
+        skipped = self._set.skipped.setdefault(reason, {"count": 0, "places": []})
+        skipped["count"] += 1
+        if len(skipped["places"]) < _PLACES_KEPT:
+            skipped["places"].append(place)
+
+    def count(self, name: str, number: int = 1) -> None:
+        """Adds to one of the set's statistics."""
+        self._set.statistics[name] = self._set.statistics.get(name, 0) + number
+
+    def __exit__(self, kind, value, trace) -> None:
+        self._sidecar.close()
+        if kind is None:
+            self._flush()
+            self._close_shard()
+            self._set.save()
+        elif self._shard:
+            self._shard.__exit__(kind, value, trace)
+
+    @property
+    def example_set(self) -> ExampleSet:
+        """The set, complete after the block."""
+        return self._set
+
+    def _flush(self) -> None:
+        if not self._chunk:
+            return
+        if self._shard is None:
+            name = f"shard-{len(self._set.shards):05d}.tfrecord"
+            self._shard = shards_lib.ShardWriter(self._set.folder / name, self._layout).__enter__()
+        self._shard.write({name: np.asarray([c[name] for c in self._chunk]) for name in self._chunk[0]})
+        self._chunk = []
+        if self._shard.records >= _SHARD_RECORDS:
+            self._close_shard()
+
+    def _close_shard(self) -> None:
+        if self._shard is None:
+            return
+        self._shard.__exit__(None, None, None)
+        shard = self._shard
+        self._set.shards.append(
+            {
+                "file": f"shard-{len(self._set.shards):05d}.tfrecord",
+                "records": shard.records,
+                "bytes": shard.num_bytes,
+                "sha256": shard.sha256,
+            }
+        )
+        self._shard = None
