@@ -1,0 +1,85 @@
+"""Packed sequences have the original's layout, and lose no more text than they must."""
+
+import json
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.text.packing import PAD_SEGMENT, pack, truncated
+from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID, UNK_ID
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+IDS = strategies.lists(strategies.integers(10, 99), max_size=20)
+
+
+def define_truncated(ids_a, ids_b, room):
+    """The original's _truncate_seq_pair: pop from the longer one."""
+    ids_a, ids_b = list(ids_a), list(ids_b)
+    while len(ids_a) + len(ids_b) > room:
+        (ids_a if len(ids_a) > len(ids_b) else ids_b).pop()
+    return ids_a, ids_b
+
+
+def test_the_golden_features_of_the_original(shared):
+    golden = np.load(shared("golden/cases/data_classifier_features.npz"))
+    meta = json.loads(str(golden["meta_json"]))
+    tokenizer = XLNetTokenizer(shared(f"golden/data/{meta['sp']}"))
+    examples = [example for example in meta["examples"] if example]
+    assert len(examples) == 4
+    for row, example in enumerate(examples):
+        pair = None if example["text_b"] is None else tokenizer.encode(example["text_b"])
+        packed = pack(tokenizer.encode(example["text_a"]), pair, seq_len=meta["max_seq_length"])
+        padding = packed.input_ids == PAD_ID
+        np.testing.assert_array_equal(padding, golden["input_mask"][row] == 1)
+        np.testing.assert_array_equal(np.where(padding, UNK_ID, packed.input_ids), golden["input_ids"][row])
+        np.testing.assert_array_equal(packed.segment_ids, golden["segment_ids"][row])
+
+
+@hypothesis.given(IDS, strategies.none() | IDS, strategies.integers(4, 50), strategies.booleans())
+def test_a_sequence_is_its_texts_its_symbols_and_padding(ids_a, ids_b, seq_len, left):
+    packed = pack(ids_a, ids_b, seq_len=seq_len, padding="left" if left else "right")
+    kept_a, kept_b, dropped = truncated(ids_a, ids_b, seq_len)
+    tokens = [*kept_a, SEP_ID] + ([] if kept_b is None else [*kept_b, SEP_ID]) + [CLS_ID]
+    segments = [0] * (len(kept_a) + 1) + ([] if kept_b is None else [1] * (len(kept_b) + 1)) + [2]
+    count = seq_len - len(tokens)
+    assert count >= 0
+    assert not (dropped and count)
+    for found, expected, pad in (
+        (packed.input_ids, tokens, PAD_ID),
+        (packed.segment_ids, segments, PAD_SEGMENT),
+    ):
+        padding = [pad] * count
+        assert found.tolist() == (padding + expected if left else expected + padding)
+
+
+@hypothesis.given(IDS, IDS, strategies.integers(4, 50))
+def test_pairs_are_cut_as_the_original_cuts_them(ids_a, ids_b, seq_len):
+    kept_a, kept_b, dropped = truncated(ids_a, ids_b, seq_len)
+    assert (list(kept_a), list(kept_b)) == define_truncated(ids_a, ids_b, seq_len - 3)
+    assert dropped == len(ids_a) + len(ids_b) - len(kept_a) - len(kept_b)
+
+
+def test_a_single_text_is_cut_at_its_end():
+    assert truncated([10, 11, 12, 13], None, 5) == ([10, 11, 12], None, 1)
+    assert pack([10, 11, 12, 13], seq_len=5).input_ids.tolist() == [10, 11, 12, SEP_ID, CLS_ID]
+
+
+def test_arrays_are_packed_like_lists():
+    ids_a, ids_b = np.arange(10, 30), np.arange(40, 45)
+    from_arrays, from_lists = (
+        pack(a, b, seq_len=12) for a, b in ((ids_a, ids_b), (list(ids_a), list(ids_b)))
+    )
+    np.testing.assert_array_equal(from_arrays, from_lists)
+    assert (from_arrays.input_ids.dtype, from_arrays.segment_ids.dtype) == (np.int32, np.uint8)
+
+
+def test_impossible_settings_are_named():
+    with pytest.raises(UserError, match="seq_len is 2, which leaves no room"):
+        pack([10], seq_len=2)
+    with pytest.raises(UserError, match="seq_len is 3"):
+        pack([10], [11], seq_len=3)
+    with pytest.raises(UserError, match="'middle'; expected one of left, right"):
+        pack([10], seq_len=8, padding="middle")
