@@ -128,6 +128,15 @@ class XLNetTokenizer:
         """Cleans a text and splits it into pieces; an unknown piece keeps its spelling."""
         return [piece for piece, _ in self._split(clean_text(text, self.cleaning))]
 
+    def normalize(self, cleaned: str) -> tuple[str, list[int]]:
+        """Applies SentencePiece's own normalisation, which precedes its splitting, to a cleaned text.
+
+        Returns:
+            The normalized text, spaces written as underlines, and the place in `cleaned` where each of its
+            characters, and what comes after the last, begins.
+        """
+        return self._processor.normalize(cleaned, with_offsets=True)
+
     def encode_batch(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Encodes many texts into one array: `encode` of each, fast.
 

@@ -1,0 +1,120 @@
+"""Which characters of a raw text each piece stands for, through cleaning and SentencePiece's normalisation.
+
+Every step maps each of its output characters to the place in the raw text where it begins. A character ends
+where the next one that begins elsewhere does, so that what one raw character becomes (a fraction, a ligature)
+is never cut, and what a step drops (accents, control characters) belongs to the character before it.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.tokenizer import UNDERLINE, XLNetTokenizer
+
+_UNEVEN_WHITESPACE = re.compile(r"^\s+|\s{2,}|[^\S ]")
+_DOUBLED_QUOTES = re.compile("``|''")
+_NON_ASCII = re.compile(r"[^\x00-\x7f]")
+
+
+class Encoded(NamedTuple):
+    """The pieces of a text and their places in it.
+
+    Attributes:
+        ids: piece ids, as `XLNetTokenizer.encode` gives them; T of them.
+        begins: int32 [T], the first character of each piece in the raw text, whitespace before it left out.
+        ends: int32 [T], the character after its last. A piece that is whitespace alone is empty (begins[i] ==
+            ends[i]) and lies where the next piece begins.
+    """
+
+    ids: list[int]
+    begins: np.ndarray
+    ends: np.ndarray
+
+
+def encode_with_offsets(tokenizer: XLNetTokenizer, text: str) -> Encoded:
+    """Encodes a text and finds each piece in it: `text[begins[i]:ends[i]]` is what piece i was made of.
+
+    Args:
+        tokenizer: any, with any cleaning.
+        text: the raw text.
+
+    Returns:
+        Ids and spans. Spans are in the order of the text; two of them overlap only where one character became
+        several pieces.
+
+    Raises:
+        UserError: the tokenizer's pieces do not spell the text (a model with byte fallback).
+    """
+    cleaned, cleaned_begins = clean_with_offsets(text, tokenizer.cleaning)
+    normalized, places = tokenizer.normalize(cleaned)
+    begins = cleaned_begins[places]  # [len(normalized) + 1]
+    later = np.searchsorted(begins, begins[:-1], side="right")
+    ends = np.append(begins, begins[-1])[later]
+    visible = np.array([character != UNDERLINE for character in normalized], bool)
+    begins, ends = np.append(begins[:-1][visible], begins[-1]), ends[visible]
+
+    pieces = tokenizer.encode_pieces(text)
+    counts = np.array([len(piece) - piece.count(UNDERLINE) for piece in pieces], np.int64)
+    if counts.sum() != len(ends):
+        raise UserError(
+            f"the tokenizer's pieces have {counts.sum()} characters, but the text {text[:40]!r}... has "
+            f"{len(ends)}: offsets need a SentencePiece model without byte fallback"
+        )
+    stops = np.cumsum(counts)
+    piece_begins = begins[stops - counts]
+    piece_ends = piece_begins.copy()
+    piece_ends[counts > 0] = ends[stops[counts > 0] - 1]
+    return Encoded(tokenizer.encode(text), piece_begins.astype(np.int32), piece_ends.astype(np.int32))
+
+
+def clean_with_offsets(text: str, config: CleaningConfig) -> tuple[str, np.ndarray]:
+    """Cleans a text as `clean_text` does and says where its characters come from.
+
+    Args:
+        text: any string.
+        config: which rules apply.
+
+    Returns:
+        The cleaned text and int64 [its length + 1], the place in `text` where each of its characters, and
+        what comes after the last, begins.
+    """
+    if config.collapse_whitespace:
+        text = text.rstrip()
+    begins = np.arange(len(text) + 1)
+    if config.collapse_whitespace:
+        text, begins = _substitute(
+            _UNEVEN_WHITESPACE, lambda match: " " if match.start() else "", text, begins
+        )
+    if config.normalize_quotes:
+        text, begins = _substitute(_DOUBLED_QUOTES, lambda match: '"', text, begins)
+    if not config.keep_accents:
+        text, begins = _substitute(_NON_ASCII, _strip_accents, text, begins)
+    if config.lower:
+        # Lengths are those of single characters; the letters are not (a sigma that ends a word).
+        begins = _substitute(_NON_ASCII, lambda match: match[0].lower(), text, begins)[1]
+        text = text.lower()
+    return text, begins
+
+
+def _substitute(
+    pattern: re.Pattern, replace: Callable[[re.Match], str], text: str, begins: np.ndarray
+) -> tuple[str, np.ndarray]:
+    """`pattern.sub(replace, text)`, with `begins`: what replaces a match begins where the match does."""
+    parts, places, done = [], [], 0
+    for match in pattern.finditer(text):
+        replacement = replace(match)
+        parts += [text[done : match.start()], replacement]
+        places += [begins[done : match.start()], np.repeat(begins[match.start()], len(replacement))]
+        done = match.end()
+    return "".join([*parts, text[done:]]), np.concatenate([*places, begins[done:]])
+
+
+def _strip_accents(match: re.Match) -> str:
+    """Decomposes one character (NFKD) and drops its combining marks."""
+    decomposed = unicodedata.normalize("NFKD", match[0])
+    return "".join(character for character in decomposed if not unicodedata.combining(character))
