@@ -1,14 +1,24 @@
 """Text cleaning before SentencePiece: one small set of rules, each of them a setting."""
 
 import dataclasses
+import json
+import os
 import re
 import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
+from etils import epath
+
 from xlnet_tf.errors import UserError
 
 _NON_ASCII = re.compile(r"[^\x00-\x7f]+")
+# Hugging Face's names in tokenizer_config.json. Its tokenizer always normalizes quotes.
+_HUGGING_FACE = {
+    "do_lower_case": "lower",
+    "keep_accents": "keep_accents",
+    "remove_space": "collapse_whitespace",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +59,44 @@ class CleaningConfig:
 
 
 DEFAULT_CLEANING = CleaningConfig()
+
+
+def read_cleaning(folder: str | os.PathLike) -> CleaningConfig:
+    """Finds out how the texts of a model or of records were cleaned.
+
+    Args:
+        folder: holds the manifest.json of our runs and records, or Hugging Face's tokenizer_config.json.
+
+    Returns:
+        The settings; those of the released cased models if the folder has neither file.
+
+    Raises:
+        UserError: a file does not say it as it should.
+    """
+    folder = epath.Path(folder)
+    if (manifest := folder / "manifest.json").exists():
+        settings = _read_object(manifest).get("cleaning")
+        if not isinstance(settings, dict):
+            raise UserError(f"{manifest} has no 'cleaning'; expected the manifest of a run or of records.")
+    elif (theirs := folder / "tokenizer_config.json").exists():
+        values = _read_object(theirs)
+        settings = {ours: values[name] for name, ours in _HUGGING_FACE.items() if name in values}
+    else:
+        return DEFAULT_CLEANING
+    try:
+        return CleaningConfig.from_dict(settings)
+    except UserError as error:
+        raise UserError(f"the tokenizer's settings in {folder}: {error}") from None
+
+
+def _read_object(path: epath.Path) -> dict[str, Any]:
+    try:
+        values = json.loads(path.read_text())
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON ({error}).") from None
+    if not isinstance(values, dict):
+        raise UserError(f"{path} holds a {type(values).__name__}; expected an object with fields.")
+    return values
 
 
 def clean_text(text: str, config: CleaningConfig = DEFAULT_CLEANING) -> str:

@@ -6,14 +6,19 @@ import itertools
 import os
 import unicodedata
 from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 import sentencepiece
+from absl import logging
 from etils import epath
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig, clean_text
-from xlnet_tf.text.special_tokens import UNK_ID, check_special_symbols
+from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig, clean_text, read_cleaning
+from xlnet_tf.text.packing import pack, truncated
+from xlnet_tf.text.special_tokens import PAD_ID, UNK_ID, check_special_symbols
+
+MODEL_FILE = "spiece.model"
 
 UNDERLINE = "\u2581"  # SentencePiece's mark for a space
 
@@ -65,6 +70,68 @@ class XLNetTokenizer:
         if not loaded:
             raise UserError(f"{source} is not a SentencePiece model ({len(self.model_proto)} bytes)")
         check_special_symbols(self._processor, source)
+
+    @classmethod
+    def from_pretrained(cls, path: str | os.PathLike) -> Self:
+        """Loads the tokenizer of a model.
+
+        Args:
+            path: a folder with spiece.model: of a run, of records, of the original's or Hugging Face's files;
+                or such a file. Files beside it tell how texts are cleaned (see cleaning.read_cleaning).
+
+        Raises:
+            UserError: the folder has no tokenizer, or a file of it is wrong.
+            FileNotFoundError: there is nothing at the path.
+
+        Example:
+            >>> tokenizer = XLNetTokenizer.from_pretrained("xlnet_cased_L-12_H-768_A-12")
+        """
+        path = epath.Path(path)
+        if not path.exists():
+            raise FileNotFoundError(
+                f"there is no {path}: expected a folder with {MODEL_FILE}, or such a file."
+            )
+        if path.is_dir():
+            path = path / MODEL_FILE
+            if not path.exists():
+                raise UserError(f"{path.parent} has no {MODEL_FILE}: copy the model's tokenizer there.")
+        return cls(path, cleaning=read_cleaning(path.parent))
+
+    def __call__(
+        self, texts: Sequence[str], text_pairs: Sequence[str] | None = None, seq_len: int = 128
+    ) -> dict[str, np.ndarray]:
+        """Turns texts, or pairs of texts, into what the models read.
+
+        Args:
+            texts: N strings.
+            text_pairs: the second texts, N strings; None if there are none.
+            seq_len: T; longer texts are cut (see packing.truncated), which is logged, and shorter ones are
+                padded on the left.
+
+        Returns:
+            input_word_ids int32 [N, T], input_mask uint8 [N, T] (1: a token), input_type_ids uint8 [N, T].
+
+        Raises:
+            UserError: the texts are no lists of strings, or differ in number, or seq_len is too small.
+
+        Example:
+            >>> model.predict(tokenizer(["A fine film.", "A waste of time."]))
+        """
+        ids_a = self._encode_rows(texts, "texts")
+        ids_b = None if text_pairs is None else self._encode_rows(text_pairs, "text_pairs")
+        if ids_b is not None and len(ids_b) != len(ids_a):
+            raise UserError(f"there are {len(ids_a)} texts and {len(ids_b)} text_pairs; expected as many.")
+        rows = list(zip(ids_a, ids_b or [None] * len(ids_a)))
+        packed = [pack(*row, seq_len=seq_len) for row in rows]
+        if cut := sum(truncated(*row, seq_len)[2] > 0 for row in rows):
+            logging.info("%d of %d texts were cut to seq_len=%d", cut, len(rows), seq_len)
+        input_ids = np.array([row.input_ids for row in packed], np.int32).reshape(-1, seq_len)
+        segment_ids = np.array([row.segment_ids for row in packed], np.uint8).reshape(-1, seq_len)
+        return {
+            "input_word_ids": input_ids,
+            "input_mask": (input_ids != PAD_ID).astype(np.uint8),
+            "input_type_ids": segment_ids,
+        }
 
     def __getstate__(self):
         return {"model_proto": self.model_proto, "cleaning": self.cleaning}
@@ -155,6 +222,17 @@ class XLNetTokenizer:
         lengths = np.fromiter(map(len, rows), np.int32, len(rows))
         ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32, lengths.sum())
         return self._split_commas(ids, lengths)
+
+    def _encode_rows(self, texts: Sequence[str], name: str) -> list[np.ndarray]:
+        """Encodes a list of texts, having checked that it is one."""
+        if isinstance(texts, (str, bytes)):
+            raise UserError(f"{name} is one {type(texts).__name__}; expected a list of strings.")
+        texts = list(texts)
+        for index, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise UserError(f"{name}[{index}] is {text!r}; expected a string.")
+        ids, lengths = self.encode_batch(texts)
+        return np.split(ids, np.cumsum(lengths)[:-1]) if texts else []
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of piece ids; control symbols vanish, `<unk>` is SentencePiece's mark for it."""

@@ -1,0 +1,114 @@
+"""A tokenizer finds its model and its cleaning in a folder, and packs texts for the models."""
+
+import json
+
+import numpy as np
+import pytest
+from absl import logging
+
+from tests.text.conftest import invent_texts
+from xlnet_tf.errors import UserError
+from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig
+from xlnet_tf.text.packing import pack
+from xlnet_tf.text.special_tokens import PAD_ID
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+
+@pytest.fixture
+def folder(tmp_path, small_tokenizer):
+    (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    return tmp_path
+
+
+def test_a_folder_or_the_file_itself(folder, small_tokenizer):
+    for path in (folder, str(folder), folder / "spiece.model"):
+        tokenizer = XLNetTokenizer.from_pretrained(path)
+        assert tokenizer.fingerprint == small_tokenizer.fingerprint
+        assert tokenizer.cleaning == DEFAULT_CLEANING
+
+
+def test_cleaning_as_a_run_says(folder):
+    cleaning = CleaningConfig(lower=True, normalize_quotes=False)
+    (folder / "manifest.json").write_text(json.dumps({"cleaning": cleaning.to_dict(), "kind": "examples"}))
+    # A run's manifest decides, whatever else lies there.
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    assert XLNetTokenizer.from_pretrained(folder).cleaning == cleaning
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ({"do_lower_case": True, "model_max_length": 512}, CleaningConfig(lower=True)),
+        ({"keep_accents": True}, CleaningConfig(keep_accents=True)),
+        ({"remove_space": False}, CleaningConfig(collapse_whitespace=False)),
+        ({}, DEFAULT_CLEANING),
+    ],
+)
+def test_cleaning_as_hugging_face_says(folder, theirs, ours):
+    (folder / "tokenizer_config.json").write_text(json.dumps(theirs))
+    assert XLNetTokenizer.from_pretrained(folder).cleaning == ours
+
+
+def test_what_is_wrong_with_a_folder_is_said(folder):
+    with pytest.raises(FileNotFoundError, match="nowhere: expected a folder with spiece.model"):
+        XLNetTokenizer.from_pretrained(folder / "nowhere")
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": "yes"}')
+    with pytest.raises(UserError, match="'lower' is 'yes'; expected true or false"):
+        XLNetTokenizer.from_pretrained(folder)
+    (folder / "manifest.json").write_text("{}")
+    with pytest.raises(UserError, match="manifest.json has no 'cleaning'"):
+        XLNetTokenizer.from_pretrained(folder)
+    (folder / "manifest.json").write_text("[1")
+    with pytest.raises(UserError, match="manifest.json is not JSON"):
+        XLNetTokenizer.from_pretrained(folder)
+    (folder / "spiece.model").unlink()
+    with pytest.raises(UserError, match="has no spiece.model: copy"):
+        XLNetTokenizer.from_pretrained(folder)
+
+
+def test_texts_become_packed_rows(small_tokenizer):
+    texts, pairs = invent_texts(20, seed=1) + [""], invent_texts(21, seed=2)
+    for second in (None, pairs):
+        features = small_tokenizer(texts, second, seq_len=24)
+        assert [array.dtype for array in features.values()] == [np.int32, np.uint8, np.uint8]
+        for row, text in enumerate(texts):
+            pair = second and small_tokenizer.encode(second[row])
+            expected = pack(small_tokenizer.encode(text), pair, seq_len=24)
+            np.testing.assert_array_equal(features["input_word_ids"][row], expected.input_ids)
+            np.testing.assert_array_equal(features["input_type_ids"][row], expected.segment_ids)
+            np.testing.assert_array_equal(features["input_mask"][row], expected.input_ids != PAD_ID)
+
+
+def test_no_texts_are_no_rows(small_tokenizer):
+    for pairs in (None, []):
+        assert {array.shape for array in small_tokenizer([], pairs, seq_len=9).values()} == {(0, 9)}
+
+
+def test_cut_texts_are_counted(small_tokenizer, monkeypatch):
+    lines = []
+    monkeypatch.setattr(logging, "info", lambda message, *values: lines.append(message % values))
+    small_tokenizer(["ba", "ba ne tor mi kal su ren do", "ne"], seq_len=8)
+    small_tokenizer(["ba", "ne"], seq_len=8)
+    assert lines == ["1 of 3 texts were cut to seq_len=8"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "pairs", "message"),
+    [
+        ("one text", None, "texts is one str; expected a list"),
+        (["a", float("nan")], None, r"texts\[1\] is nan; expected a string"),
+        (["a"], [None], r"text_pairs\[0\] is None"),
+        (["a", "b"], ["c"], "2 texts and 1 text_pairs"),
+        (["a"], [], "1 texts and 0 text_pairs"),
+    ],
+)
+def test_what_is_no_list_of_texts_is_named(small_tokenizer, texts, pairs, message):
+    with pytest.raises(UserError, match=message):
+        small_tokenizer(texts, pairs)
+
+
+def test_arrays_of_texts_are_lists_of_texts(small_tokenizer):
+    texts = invent_texts(3)
+    np.testing.assert_array_equal(
+        small_tokenizer(np.array(texts, object))["input_word_ids"], small_tokenizer(texts)["input_word_ids"]
+    )
