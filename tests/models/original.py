@@ -97,3 +97,26 @@ def pretraining_features(case, settings) -> dict[str, np.ndarray]:
     if "mems" in case.files:
         features["memory"] = case["mems"].transpose(0, 2, 1, 3)
     return features
+
+
+def head(kind: type, *args, **options):
+    """A model of a head's class with the weights of the original's heads."""
+    model = kind(encoder("tiny_ckpt_heads"), *args, **options)
+    model.build()
+    return load_weights(model, "tiny_ckpt_heads")
+
+
+def head_features(case) -> dict[str, np.ndarray]:
+    """Turns the inputs of a fixture of a head into ours."""
+    features = {
+        "input_word_ids": case["input_ids"],
+        "input_type_ids": case["segment_ids"],
+        "input_mask": 1 - case["input_mask"],
+    }
+    if "p_mask" in case.files:
+        features["answer_mask"] = 1 - case["p_mask"]
+    if "start_positions" in case.files:
+        features["start_position"] = case["start_positions"]
+        features["end_position"] = case["end_positions"]
+        features["is_impossible"] = case["is_impossible"]
+    return features

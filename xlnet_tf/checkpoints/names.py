@@ -66,16 +66,19 @@ _LANGUAGE_MODEL = (
     ("next_sentence/kernel", "D 2", None, None),
     ("next_sentence/bias", "2", None, None),
 )
-_SUMMARY = (  # the pooled vector: a projection, and for pooling by attention the learned query and its layer
+# The pooled vector: of pooling by attention the learned query and its layer, and a projection.
+_POOLING = (
+    ("query", "D", "summary_bias", None),
+    ("query/kernel", "D N H", "abs_attn/q/kernel", None),
+    ("key/kernel", "D N H", "abs_attn/k/kernel", None),
+    ("value/kernel", "D N H", "abs_attn/v/kernel", None),
+    ("output/kernel", "D N H", "abs_attn/o/kernel", None),
+    ("norm/gamma", "D", "abs_attn/LayerNorm/gamma", None),
+    ("norm/beta", "D", "abs_attn/LayerNorm/beta", None),
+)
+_SUMMARY = (
     ("projection/kernel", "D D", "summary/kernel", "summary.weight.T"),
     ("projection/bias", "D", "summary/bias", "summary.bias"),
-    ("query", "D", "summary_bias", None),
-    ("attention/query/kernel", "D N H", "abs_attn/q/kernel", None),
-    ("attention/key/kernel", "D N H", "abs_attn/k/kernel", None),
-    ("attention/value/kernel", "D N H", "abs_attn/v/kernel", None),
-    ("attention/output/kernel", "D N H", "abs_attn/o/kernel", None),
-    ("attention_norm/gamma", "D", "abs_attn/LayerNorm/gamma", None),
-    ("attention_norm/beta", "D", "abs_attn/LayerNorm/beta", None),
 )
 # On the pooled vector: a class, a number, the choice among several texts. Hugging Face calls each
 # `logits_proj`; hugging_face.py finds out which it is and puts our name in front.
@@ -90,6 +93,11 @@ _REGRESSION = (
 _CHOICE = (
     ("logits/kernel", "D 1", "dense/kernel", "logits_proj.weight.T"),
     ("logits/bias", "1", "dense/bias", "logits_proj.bias"),
+)
+# A score for each of several texts, which neither of the other formats has.
+_RANKING = (
+    ("logits/kernel", "D 1", None, None),
+    ("logits/bias", "1", None, None),
 )
 # On the tokens: where an answer begins, where it ends given its beginning, and whether there is one.
 _SPAN = (
@@ -183,12 +191,14 @@ _BIAS_ROWS = _rows(_BIASES, "layer_{i}/attention/", "model/transformer/", "trans
 _TIED_ROWS = _rows(_TIED_BIASES, "tied_biases/", "model/transformer/")
 _HEAD_ROWS = (
     *_rows(_LANGUAGE_MODEL),
+    *_rows(_POOLING, "pooling/", "model/sequnece_summary/"),
     *_rows(_SUMMARY, "summary/", "model/sequnece_summary/", "sequence_summary."),
     *_rows(
         _CLASSIFICATION, "classification_{task}/", "model/classification_{task}/", "classification_{task}."
     ),
     *_rows(_REGRESSION, "regression_{task}/", "model/regression_{task}/", "regression_{task}."),
     *_rows(_CHOICE, "choice/", "logits/", "choice."),
+    *_rows(_RANKING, "ranking/"),
     *_rows(_SPAN, "span/"),
     *_rows(_TOKENS),
 )

@@ -4,7 +4,24 @@ Keras' dropout draws from hidden state that no checkpoint holds: a resumed run w
 undisturbed one. Here every place of the network derives its mask from one seed of the step.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import tensorflow as tf
+
+
+def step_seed(features: Mapping[str, Any], training: bool | None) -> tf.Tensor | None:
+    """Returns the seed that all dropout of a step is derived from.
+
+    Args:
+        features: `dropout_seed` [2] int32 among them, or else the seed is drawn.
+        training: whether there is dropout at all.
+    """
+    if not training:
+        return None
+    if "dropout_seed" in features:
+        return features["dropout_seed"]
+    return tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
 
 
 def seed_at(seed: tf.Tensor | None, place: int) -> tf.Tensor | None:

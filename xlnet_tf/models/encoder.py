@@ -12,7 +12,7 @@ from xlnet_tf.layers import masks
 from xlnet_tf.layers import positions as positions_lib
 from xlnet_tf.layers.attention import AttentionBiases, StreamView
 from xlnet_tf.layers.block import TransformerBlock
-from xlnet_tf.layers.dropout import dropout, seed_at
+from xlnet_tf.layers.dropout import dropout, seed_at, step_seed
 from xlnet_tf.layers.initializers import normal
 
 
@@ -145,7 +145,7 @@ class XLNetEncoder(tf_keras.Model):
         memory, memory_mask = self._memory(features, tf.shape(word_ids)[0])
         query_len = word_ids.shape[1] or tf.shape(word_ids)[1]
         memory_len = 0 if memory is None else memory.shape[2] or tf.shape(memory)[2]
-        seed = self._seed(features, training)
+        seed = step_seed(features, training)
 
         positions = self._positions(features.get("direction"), query_len, query_len + memory_len, seed)
         content_view, query_view = self._views(features, query_len, memory_len, memory_mask)
@@ -174,13 +174,6 @@ class XLNetEncoder(tf_keras.Model):
         if self.memory_len:
             outputs.update(self._next_memory(features, layer_inputs, memory, memory_mask))
         return outputs
-
-    def _seed(self, features, training) -> tf.Tensor | None:
-        if not training:
-            return None
-        if "dropout_seed" in features:
-            return features["dropout_seed"]
-        return tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
 
     def _memory(self, features, batch_size):
         """Returns the memory [L, B, M, D] and its mask [B, M]; None twice without."""

@@ -1,0 +1,117 @@
+"""Heads that tell a text's class or its value on a scale."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.models.head import PooledHead
+
+
+class XLNetClassifier(PooledHead):
+    """Scores the classes of a text or of a pair of texts.
+
+    Args:
+        encoder: the body.
+        num_labels: C.
+        head_name: the task in the names of the head's variables, as in the original's: "imdb", "sts-b".
+        summary, projection, pool_padding: how the tokens become one vector (see SequenceSummary).
+        segment_len: tokens of the segments in which long texts are read; 0 reads them at once (see read).
+
+    Call args: a dict of input_word_ids, input_mask, input_type_ids [B, T] and dropout_seed, as the encoder
+        takes them; other features are left alone.
+
+    Returns: logits [B, C] float32; their softmax (or, with several labels per text, their sigmoid) are the
+        probabilities.
+
+    Raises:
+        UserError: head_name cannot be a part of a variable's name.
+
+    Source: paper appendix A.4; function_builder.py get_classification_loss.
+    """
+
+    def __init__(
+        self,
+        encoder: XLNetEncoder,
+        num_labels: int,
+        head_name: str = "task",
+        *,
+        name: str = "classifier",
+        **kwargs,
+    ):
+        super().__init__(encoder, _part("classification", head_name), num_labels, name=name, **kwargs)
+        self.num_labels = num_labels
+        self.head_name = head_name
+
+    def call(self, features: Mapping[str, Any], training=None):
+        return self.pooled_logits(features, training)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_labels": self.num_labels,
+            "head_name": self.head_name,
+            "segment_len": self.segment_len,
+        }
+
+
+class XLNetRegressor(PooledHead):
+    """Predicts a number for a text or a pair of texts.
+
+    Args: as XLNetClassifier, without num_labels.
+
+    Call args: as XLNetClassifier.
+
+    Returns: [B] float32.
+
+    Raises:
+        UserError: head_name cannot be a part of a variable's name.
+
+    Source: function_builder.py get_regression_loss.
+    """
+
+    def __init__(self, encoder: XLNetEncoder, head_name: str = "task", *, name: str = "regressor", **kwargs):
+        super().__init__(encoder, _part("regression", head_name), 1, name=name, **kwargs)
+        self.head_name = head_name
+
+    def call(self, features: Mapping[str, Any], training=None):
+        return tf.squeeze(self.pooled_logits(features, training), axis=-1)
+
+    def get_config(self):
+        return {**super().get_config(), "head_name": self.head_name, "segment_len": self.segment_len}
+
+
+def classification_losses(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    """The cross entropy in nats, with a softmax over the classes; also for choices and for tagged tokens.
+
+    Args:
+        logits: [..., C] float32.
+        labels: [...] integers from 0; -1, an unknown label, has no loss and no gradient.
+
+    Returns:
+        [...] float32.
+    """
+    chosen = tf.one_hot(labels, logits.shape[-1])
+    return -tf.reduce_sum(chosen * tf.nn.log_softmax(logits), axis=-1)
+
+
+def regression_losses(predictions: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    """The squared error, [B] float32.
+
+    Args:
+        predictions: [B] float32.
+        targets: [B] numbers.
+    """
+    return tf.math.squared_difference(predictions, tf.cast(targets, tf.float32))
+
+
+def _part(kind: str, head_name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_.\-]+", head_name):
+        raise UserError(
+            f"head_name is {head_name!r}; expected letters, digits, '_', '-' and '.', because variables are "
+            "named after it."
+        )
+    return f"{kind}_{head_name}"

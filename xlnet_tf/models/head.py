@@ -1,0 +1,143 @@
+"""What the heads share: an encoder that reads the text, and layers built under the table's names."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from xlnet_tf.layers.dropout import seed_at, step_seed
+from xlnet_tf.layers.initializers import normal
+from xlnet_tf.layers.summary import SequenceSummary
+from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.models.reading import read
+
+_HEAD = -7  # its place among those of the encoder's dropout
+
+
+class XLNetHead(tf_keras.Model):
+    """An encoder, to which a subclass adds what its task needs.
+
+    Args:
+        encoder: the body.
+        segment_len: tokens of the segments in which texts are read; 0 reads them at once (see read).
+    """
+
+    def __init__(self, encoder: XLNetEncoder, segment_len: int = 0, **kwargs):
+        super().__init__(**kwargs)
+        self.encoder = encoder
+        self.segment_len = segment_len
+
+    def build(self, input_shape=None):
+        if not self.encoder.built:
+            self.encoder.build()
+        self.build_head(self.encoder.config.d_model)
+        self.built = True
+
+    def build_head(self, d_model: int):
+        """Creates the variables of the head, under the names of checkpoints/names.py."""
+        raise NotImplementedError
+
+    def encode(self, features: Mapping[str, Any], training: bool | None):
+        """Reads the text.
+
+        Returns:
+            Its vectors [B, T, D], and the seed of the head's dropout, None outside training.
+        """
+        seed = step_seed(features, training)
+        if seed is not None:
+            features = {**features, "dropout_seed": seed}
+        return read(self.encoder, features, self.segment_len, training), seed_at(seed, _HEAD)
+
+    def get_config(self):
+        return {"encoder": tf_keras.layers.serialize(self.encoder), "name": self.name}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        config = dict(config)
+        encoder = tf_keras.layers.deserialize(
+            config.pop("encoder"), custom_objects={"XLNetEncoder": XLNetEncoder, **(custom_objects or {})}
+        )
+        return cls(encoder, **config)
+
+
+class PooledHead(XLNetHead):
+    """A dense layer on one vector for the text.
+
+    Args:
+        encoder: the body.
+        part: the name of the head's part, as checkpoints/names.py has it.
+        outputs: C, the width of the dense layer.
+        summary, projection, pool_padding: how the tokens become one vector (see SequenceSummary).
+        segment_len: see XLNetHead.
+    """
+
+    def __init__(
+        self,
+        encoder: XLNetEncoder,
+        part: str,
+        outputs: int,
+        *,
+        summary: str = "last",
+        projection: bool = True,
+        pool_padding: bool = False,
+        segment_len: int = 0,
+        **kwargs,
+    ):
+        super().__init__(encoder, segment_len, **kwargs)
+        self.part = part
+        self.pooling = SequenceSummary(
+            encoder.config.d_model,
+            encoder.config.n_head,
+            encoder.config.d_head,
+            kind=summary,
+            projection=projection,
+            dropout=encoder.dropout,
+            attention_dropout=encoder.attention_dropout,
+            initializer_range=encoder.initializer_range,
+            pool_padding=pool_padding,
+            name="summary",
+        )
+        self.dense = logits_layer(outputs, encoder)
+
+    def build_head(self, d_model: int):
+        with tf.name_scope(self.pooling.name):
+            self.pooling.build([None, None, d_model])
+        build_layer(self.dense, [None, d_model], self.part)
+
+    def pooled_logits(self, features: Mapping[str, Any], training: bool | None) -> tf.Tensor:
+        """Returns the dense layer's result, [B, C] float32."""
+        sequence_output, seed = self.encode(features, training)
+        pooled = self.pooling(sequence_output, features.get("input_mask"), seed=seed)
+        return self.dense(tf.cast(pooled, tf.float32))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "summary": self.pooling.kind,
+            "projection": self.pooling.projection is not None,
+            "pool_padding": self.pooling.pool_padding,
+        }
+
+
+def logits_layer(outputs: int, encoder: XLNetEncoder, use_bias: bool = True) -> tf_keras.layers.Dense:
+    """Returns the last layer of a head, which computes in float32 under any policy."""
+    return tf_keras.layers.Dense(
+        outputs,
+        use_bias=use_bias,
+        kernel_initializer=normal(encoder.initializer_range),
+        dtype=tf.float32,
+        name="logits",
+    )
+
+
+def build_layer(layer: tf_keras.layers.Layer, input_shape: Sequence[int | None], scope: str) -> None:
+    """Creates a layer's variables under `scope` and the layer's own name.
+
+    Args:
+        layer: the layer.
+        input_shape: of its inputs; None for axes of any size.
+        scope: the path above it, for example "span/start".
+    """
+    with tf.name_scope(scope), tf.name_scope(layer.name):
+        layer.build(input_shape)
