@@ -9,6 +9,22 @@ Whatever the format, weights go by our names (see names.py).
 
 from xlnet_tf.checkpoints.checkpoint import Checkpoint
 from xlnet_tf.checkpoints.coverage import Coverage
-from xlnet_tf.checkpoints.formats import FORMATS, check, load_into, open_checkpoint, save_checkpoint
+from xlnet_tf.checkpoints.formats import (
+    FORMATS,
+    check,
+    load_into,
+    open_checkpoint,
+    save_checkpoint,
+    save_model,
+)
 
-__all__ = ["FORMATS", "Checkpoint", "Coverage", "check", "load_into", "open_checkpoint", "save_checkpoint"]
+__all__ = [
+    "FORMATS",
+    "Checkpoint",
+    "Coverage",
+    "check",
+    "load_into",
+    "open_checkpoint",
+    "save_checkpoint",
+    "save_model",
+]

@@ -104,6 +104,19 @@ def load_into(
     return coverage
 
 
+def save_model(model: tf_keras.Model, folder: str) -> None:
+    """Writes a model's weights and its architecture in our format, as `open_checkpoint` reads it.
+
+    Args:
+        model: as `load_into` takes it.
+        folder: to write to; made if it is not there.
+    """
+    arrays = Arrays.of({names.canonical(variable.name): variable.numpy() for variable in model.variables})
+    tf.io.gfile.makedirs(folder)
+    write_text(getattr(model, "encoder", model).config.to_json(), f"{folder}/{CONFIG_FILE}")
+    write_safetensors(arrays, f"{folder}/{OUR_FILE}")
+
+
 def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict: bool = True) -> Coverage:
     """Writes a checkpoint in any format: weights, architecture, and the tokenizer if there is one.
 

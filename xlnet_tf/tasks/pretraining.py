@@ -10,12 +10,12 @@ from official.core import exp_factory, task_factory
 from official.modeling.hyperparams import base_config
 
 from xlnet_tf.checkpoints import load_into
-from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer, target_losses
 from xlnet_tf.records.manifest import FILE_NAME, Manifest, settings_difference
 from xlnet_tf.records.reader import num_eval_steps, pretraining_dataset
+from xlnet_tf.tasks.model_config import EncoderModelConfig
 from xlnet_tf.training import runtime
 from xlnet_tf.training import trainer as trainer_lib
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
@@ -40,57 +40,27 @@ class RecordsConfig(base_config.Config):
 
 
 @dataclasses.dataclass
-class ModelConfig(base_config.Config):
-    """The network and how it is trained; n_token to untie_r, if given, change single fields of the preset.
+class ModelConfig(EncoderModelConfig):
+    """The network and how it is trained.
 
-    Attributes:
-        preset: tiny, base or large.
-        config_file: an xlnet_config.json to take the architecture from, in place of the preset.
-        dropout: rate of dropout.
-        attention_dropout: rate of dropout on attention probabilities.
+    Attributes (beside those of EncoderModelConfig):
         attention_type: "bi" or "uni".
         same_length: with "uni", let all tokens see equally many.
-        clamp_len: largest distance in tokens that is told apart; -1 for no limit.
         memory_len: tokens of memory; 0 for none; not given: three quarters of a segment (denoising: 0).
         memory_within_document: hide memory of earlier documents of a stream.
         endless_memory: never hide memory, as in the original: what is still empty (zeros) is attended to, and
             so is the stream before.
-        initializer_range: standard deviation of initial weights.
         uniform_when_blind: a target that sees nothing gets the mean of all, as in the original.
         next_sentence_weight: weight of the next-sentence loss (the paper's ablation); 0 for none.
     """
 
-    preset: str = "tiny"
-    config_file: str = ""
-    n_token: int | None = None
-    n_layer: int | None = None
-    d_model: int | None = None
-    n_head: int | None = None
-    d_head: int | None = None
-    d_inner: int | None = None
-    ff_activation: str | None = None
-    untie_r: bool | None = None
-    dropout: float = 0.1
-    attention_dropout: float = 0.1
     attention_type: str = "bi"
     same_length: bool = False
-    clamp_len: int = -1
     memory_len: int | None = None
     memory_within_document: bool = False
     endless_memory: bool = False
-    initializer_range: float = 0.02
     uniform_when_blind: bool = False
     next_sentence_weight: float = 0.0
-
-    def architecture(self, vocab_size: int) -> XLNetConfig:
-        """Returns the architecture; the vocabulary is the tokenizer's unless a file or n_token gives it."""
-        names = {field.name for field in dataclasses.fields(XLNetConfig)}
-        changes = {
-            name: value for name, value in self.as_dict().items() if name in names and value is not None
-        }
-        if self.config_file:
-            return dataclasses.replace(XLNetConfig.from_json_file(self.config_file), **changes)
-        return XLNetConfig.preset(self.preset, **{"n_token": vocab_size, **changes})
 
 
 @dataclasses.dataclass
@@ -305,7 +275,7 @@ def pretrain(params: cfg.ExperimentConfig, model_dir: str) -> dict[str, float]:
         UserError: settings, records, devices or model_dir do not fit together.
         FileNotFoundError: there are no records.
     """
-    strategy = runtime.prepare(params.runtime, params.task.seed)
+    strategy = runtime.prepare(params.runtime)
     if not params.task.validation_data.global_batch_size:
         params.task.validation_data.global_batch_size = params.task.train_data.global_batch_size
     task = PretrainingTask(params.task)

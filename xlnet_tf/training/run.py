@@ -8,9 +8,11 @@ records; but with dropout another product of replicas and micro-batches draws ot
 """
 
 import contextlib
+import math
 import os
 
 import tensorflow as tf
+import tf_keras
 from official.core import train_lib, train_utils
 from official.modeling.hyperparams import params_dict
 
@@ -39,6 +41,7 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
 
     Raises:
         UserError: model_dir holds another run, sizes do not divide, or a file of the data is damaged.
+        Diverged: the loss is infinite or no number.
     """
     _check_sizes(params, strategy)
     params.trainer.summary_interval = params.trainer.steps_per_loop  # summaries are written with the reports
@@ -49,6 +52,7 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
         task.save_assets(model_dir)
 
     evaluate = bool(params.task.validation_data.input_path)
+    tf_keras.utils.set_random_seed(params.task.seed)
     with strategy.scope():
         trainer = Trainer(
             params,
@@ -78,7 +82,7 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ch
         params,
         model_dir,
         trainer=trainer,
-        train_actions=[progress.train],
+        train_actions=[progress.train, lambda logs: _stop_if_diverged(logs, trainer, model_dir)],
         eval_actions=[progress.evaluation],
     )
     validation_steps = task.validation_steps() if evaluate else 0
@@ -89,7 +93,10 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ch
         with progress.evaluation_bar(validation_steps) as bar:
             trainer.on_eval_step = bar.update
             logs = runner.controller.evaluate(validation_steps)
-        return {name: float(value) for name, value in logs.items() if name != "steps_per_second"}
+        metrics = {name: float(value) for name, value in logs.items() if name != "steps_per_second"}
+        if chief:
+            task.after_evaluation(trainer.model, metrics, int(trainer.global_step.numpy()), model_dir)
+        return metrics
 
     with progress, strategy.scope():  # the runner has restored the step that it goes on from
         metrics = evaluation()
@@ -100,6 +107,21 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ch
             runner.controller.train(step, checkpoint_at_completion=step == train_steps)
             metrics = evaluation()
     return metrics
+
+
+class Diverged(UserError):
+    """Training has left the numbers; its last checkpoint has not."""
+
+
+def _stop_if_diverged(logs, trainer: Trainer, model_dir: str):
+    """Raises Diverged before weights that are no numbers are saved."""
+    loss = float(logs["training_loss"])
+    if not math.isfinite(loss):
+        raise Diverged(
+            f"the loss is {loss} at step {int(trainer.global_step.numpy())}: training has diverged. The last "
+            f"good weights are in {tf.train.latest_checkpoint(model_dir)}. Lower learning_rate, raise "
+            "warmup_steps, or take another seed"
+        )
 
 
 class _Runner(train_lib.OrbitExperimentRunner):

@@ -1,4 +1,4 @@
-"""The machine a run uses: devices, number type, random state."""
+"""The machine a run uses: devices, number type."""
 
 import tensorflow as tf
 import tf_keras
@@ -11,12 +11,11 @@ STRATEGIES = ("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
-def prepare(runtime: RuntimeConfig, seed: int) -> tf.distribute.Strategy:
-    """Sets up devices, number type and random state. Call it once, before TensorFlow has done anything.
+def prepare(runtime: RuntimeConfig) -> tf.distribute.Strategy:
+    """Sets up devices and number type. Call it once, before TensorFlow has done anything.
 
     Args:
         runtime: the settings.
-        seed: of initial weights.
 
     Returns:
         The strategy to build the model under.
@@ -28,7 +27,6 @@ def prepare(runtime: RuntimeConfig, seed: int) -> tf.distribute.Strategy:
         raise UserError(f"dtype is {runtime.mixed_precision_dtype!r}: expected one of {', '.join(POLICIES)}")
     tf_keras.mixed_precision.set_global_policy(POLICIES[runtime.mixed_precision_dtype])
     strategy = _strategy(runtime)
-    tf_keras.utils.set_random_seed(seed)
     if runtime.deterministic:
         tf.config.experimental.enable_op_determinism()
     return strategy

@@ -12,6 +12,7 @@ import abc
 import time
 from collections.abc import Callable, Mapping
 
+import numpy as np
 import tensorflow as tf
 import tf_keras
 from official.core import base_task, base_trainer
@@ -76,6 +77,26 @@ class Task(base_task.Task):
 
     def check_data(self):
         """Raises UserError that names the damaged file, after reading the data has failed."""
+
+    def predictions(self, features: Features, outputs: Features) -> dict[str, tf.Tensor]:
+        """Returns what the whole evaluation set's metrics need of each row: name -> [B, ...], int or float32.
+
+        Empty where sums are enough.
+        """
+        return {}
+
+    def report(self, predictions: dict[str, np.ndarray]) -> dict[str, float]:
+        """Returns metrics of the whole evaluation set.
+
+        Args:
+            predictions: of all rows of the evaluation, in no particular order, filler rows included.
+        """
+        return {}
+
+    def after_evaluation(
+        self, model: tf_keras.Model, metrics: Mapping[str, float], step: int, model_dir: str
+    ):
+        """Is told an evaluation's metrics, on the chief; the model has the weights they are of."""
 
     def data_difference(self, model_dir: str) -> list[str]:
         """Returns in what the training data differs from that of the run in model_dir, one line each."""
@@ -243,6 +264,7 @@ class Trainer(base_trainer.Trainer):
         super().eval_begin()
         if self._eval_memory is not None:
             self._eval_memory.reset()
+        self._eval_rows = []
 
     def eval_step(self, iterator):
         def replica_step(features):
@@ -252,18 +274,31 @@ class Trainer(base_trainer.Trainer):
             if self._eval_memory is not None:
                 self._eval_memory.write(*_next_memory(outputs))
             self._update(self.validation_metrics, self.task.sums(features, outputs))
+            return self.task.predictions(features, outputs)
 
         inputs, _ = self.next_eval_inputs(iterator)
-        self.strategy.run(replica_step, args=(inputs,))
+        return self.strategy.run(replica_step, args=(inputs,))
 
     def eval_reduce(self, state=None, step_outputs=None):
+        self._eval_rows.append({name: self._all_rows(values) for name, values in step_outputs.items()})
         self.on_eval_step()
 
+    def _all_rows(self, values) -> np.ndarray:
+        """Joins a step's rows of all replicas, those of other hosts included."""
+        local = self.strategy.experimental_local_results(values)
+        if len(local) < self.strategy.num_replicas_in_sync:
+            return self.strategy.gather(values, axis=0).numpy()
+        return np.concatenate([value.numpy() for value in local])
+
     def eval_end(self, aggregated_logs=None):
-        """Returns the metrics that something was counted for."""
+        """Returns the metrics that something was counted for, and the task's report on all predictions."""
         logs = super().eval_end(aggregated_logs)
         empty = {m.name for m in self.validation_metrics if not m.denominator.numpy()}
-        return {name: value for name, value in logs.items() if name not in empty}
+        logs = {name: value for name, value in logs.items() if name not in empty}
+        rows, self._eval_rows = self._eval_rows, []
+        if rows and rows[0]:
+            logs |= self.task.report({name: np.concatenate([row[name] for row in rows]) for name in rows[0]})
+        return logs
 
     @staticmethod
     def _update(metrics, sums: Sums):

@@ -1,0 +1,140 @@
+"""Reads fine-tuning examples as batches.
+
+Which examples make step n follows from (set, batch size, seed, n) alone: each epoch is a permutation of the
+whole set, one epoch follows the other without a gap, and a run resumes exactly by giving the step. Examples
+have a fixed size, so each is read from its place in its shard; local shards are mapped into memory, others
+are read into it.
+"""
+
+import functools
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+from etils import epath
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.records import shards as shards_lib
+from xlnet_tf.records.examples import ExampleSet
+from xlnet_tf.text.special_tokens import PAD_ID
+
+FILLER = -1  # index of the rows that fill up the last batch of an evaluation
+
+
+def example_dataset(
+    examples: ExampleSet,
+    batch_size: int,
+    *,
+    num_hosts: int = 1,
+    host: int = 0,
+    rows_per_batch: int | None = None,
+    start_step: int = 0,
+    seed: int = 0,
+    repeat: bool = True,
+) -> tf.data.Dataset:
+    """Reads a set in batches.
+
+    Args:
+        examples: the set.
+        batch_size: rows of a step over all hosts.
+        num_hosts: hosts that read; each gets batch_size / num_hosts consecutive rows.
+        host: index of this one.
+        rows_per_batch: rows of one element of the dataset. A step of a host is (batch_size / num_hosts) /
+            rows_per_batch consecutive elements, one a replica. None: all rows of the host.
+        start_step: steps that have already been read.
+        seed: of the order.
+        repeat: training: for ever, in random order. Without, every example once, in the set's order; rows
+            without text, of index -1, fill up the last batch.
+
+    Returns:
+        A dataset of dicts, B = rows_per_batch, T = all tokens of an example: input_word_ids int32 [B, T],
+        input_mask uint8 [B, T] (1 = token, 0 = padding), input_type_ids uint8 [B, T], index int64 [B], and
+        the set's other columns under their names.
+
+    Raises:
+        UserError: sizes do not divide, the set is empty, or a shard has another size.
+        FileNotFoundError: a shard is missing.
+    """
+    rows = batch_size // num_hosts
+    rows_per_batch = rows_per_batch or rows
+    if batch_size % num_hosts or rows % rows_per_batch:
+        raise UserError(
+            f"batch_size is {batch_size}: expected a multiple of {num_hosts} hosts x {rows_per_batch} rows"
+        )
+    if not examples.records:
+        raise UserError(f"{examples.folder} holds no examples: expected at least one")
+    examples.check_files()
+    source = _Source(examples)
+
+    def batches() -> Iterator[dict[str, np.ndarray]]:
+        for numbers in _numbers(examples.records, batch_size, start_step, seed, repeat):
+            mine = numbers[host * rows : (host + 1) * rows]
+            for begin in range(0, rows, rows_per_batch):
+                yield source.read(mine[begin : begin + rows_per_batch])
+
+    signature = {
+        name: tf.TensorSpec([rows_per_batch, *array.shape[1:]], array.dtype)
+        for name, array in source.read(np.array([0])).items()
+    }
+    return tf.data.Dataset.from_generator(batches, output_signature=signature).prefetch(tf.data.AUTOTUNE)
+
+
+def num_eval_steps(examples: ExampleSet, batch_size: int) -> int:
+    """Returns the steps of `example_dataset(..., repeat=False)`."""
+    return -(-examples.records // batch_size)
+
+
+def _numbers(records: int, batch_size: int, start_step: int, seed: int, repeat: bool) -> Iterator[np.ndarray]:
+    """Yields the numbers of the examples of each step [batch_size]; FILLER where there are none left."""
+    step = start_step
+    while repeat or step * batch_size < records:
+        places = np.arange(step * batch_size, (step + 1) * batch_size)
+        if repeat:
+            epochs = [(epoch, places[places // records == epoch]) for epoch in np.unique(places // records)]
+            yield np.concatenate([_order(records, seed, int(e))[part % records] for e, part in epochs])
+        else:
+            yield np.where(places < records, places, FILLER)
+        step += 1
+
+
+@functools.lru_cache(maxsize=2)  # at the seam of two epochs a batch needs both
+def _order(records: int, seed: int, epoch: int) -> np.ndarray:
+    return np.random.default_rng([seed, epoch]).permutation(records)
+
+
+class _Source:
+    """Random access to the examples of a set."""
+
+    def __init__(self, examples: ExampleSet):
+        self._layout = examples.layout
+        self._paths = [examples.folder / shard["file"] for shard in examples.shards]
+        self._first = np.cumsum([0] + [shard["records"] for shard in examples.shards])
+        size = shards_lib.framed_bytes(self._layout)
+        self._shards = [_bytes(path).reshape(-1, size) for path in self._paths]
+
+    def read(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns the features of some examples; FILLER stands for a row without text."""
+        shards = np.searchsorted(self._first, np.maximum(numbers, 0), side="right") - 1
+        columns: dict[str, np.ndarray] = {}
+        for shard in np.unique(shards):
+            rows = np.flatnonzero(shards == shard)
+            places = np.maximum(numbers[rows], 0) - self._first[shard]
+            framed = self._shards[shard][places]
+            for name, values in shards_lib.unframe(framed, self._layout, self._paths[shard], places).items():
+                column = columns.setdefault(name, np.zeros((len(numbers), *values.shape[1:]), values.dtype))
+                column[rows] = values
+        columns["input_ids"][numbers == FILLER] = PAD_ID
+        columns["index"][numbers == FILLER] = FILLER
+        word_ids = columns.pop("input_ids").astype(np.int32)
+        return {
+            "input_word_ids": word_ids,
+            "input_mask": (word_ids != PAD_ID).astype(np.uint8),
+            "input_type_ids": columns.pop("segment_ids"),
+            **columns,
+        }
+
+
+def _bytes(path: epath.Path) -> np.ndarray:
+    if "://" in str(path):
+        return np.frombuffer(path.read_bytes(), np.uint8)
+    return np.memmap(path, np.uint8, mode="r")

@@ -1,0 +1,378 @@
+"""What all fine-tuning tasks share: settings, data, initial weights, metrics of a whole set, the best model.
+
+A task of its own is one head and one file (see tasks/classification.py): it says how to build its model,
+what its loss is, what it predicts for each example, and how predictions are scored and written.
+"""
+
+import abc
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from absl import logging
+from official.core import config_definitions as cfg
+from official.modeling.hyperparams import base_config
+
+from xlnet_tf.checkpoints import load_into, open_checkpoint, save_model
+from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, write_text
+from xlnet_tf.config import XLNetConfig
+from xlnet_tf.errors import UserError
+from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.records.example_reader import FILLER, example_dataset, num_eval_steps
+from xlnet_tf.records.examples import MANIFEST_FILE, TOKENIZER_FILE, ExampleSet
+from xlnet_tf.tasks.model_config import EncoderModelConfig
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.training import trainer as trainer_lib
+from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
+from xlnet_tf.training.run import run_training
+
+BEST = "best"  # folder of a run that keeps the weights of its best evaluation
+BEST_METRICS = "metrics.json"
+
+
+@dataclasses.dataclass
+class ExamplesConfig(base_config.Config):
+    """Which examples to read.
+
+    Attributes:
+        input_path: folder of a set of examples.
+        global_batch_size: examples of a step over all devices; 0 for validation: that of training.
+    """
+
+    input_path: str = ""
+    global_batch_size: int = 0
+
+
+@dataclasses.dataclass
+class FinetuningConfig(cfg.TaskConfig):
+    """Settings that all fine-tuning tasks share.
+
+    Attributes:
+        model: the network.
+        train_data: examples to train on.
+        validation_data: examples to evaluate on; no path, no evaluation.
+        epochs: how often to see every training example, where trainer.train_steps is 0.
+        warmup_fraction: part of the steps until the peak learning rate, where warmup_steps is 0.
+        seed: of the head's initial weights, dropout and the order of the examples.
+    """
+
+    model: EncoderModelConfig = dataclasses.field(default_factory=EncoderModelConfig)
+    train_data: ExamplesConfig = dataclasses.field(
+        default_factory=lambda: ExamplesConfig(global_batch_size=32)
+    )
+    validation_data: ExamplesConfig = dataclasses.field(default_factory=ExamplesConfig)
+    epochs: float = 3.0
+    warmup_fraction: float = 0.1
+    seed: int = 0
+
+
+def finetuning_experiment(task: FinetuningConfig) -> cfg.ExperimentConfig:
+    """Returns an experiment with the defaults of fine-tuning: one evaluation and checkpoint an epoch.
+
+    Args:
+        task: the task's settings.
+    """
+    trainer = TrainerConfig(train_steps=0, validation_interval=0, checkpoint_interval=0, max_to_keep=5)
+    trainer.optimizer_config.learning_rate = 2e-5
+    trainer.optimizer_config.warmup_steps = 0
+    return cfg.ExperimentConfig(task=task, trainer=trainer, runtime=RuntimeConfig())
+
+
+class FinetuningTask(trainer_lib.Task):
+    """A task on a set of examples.
+
+    Args:
+        params: the settings.
+        logging_dir: unused, Model Garden's.
+        name: of the task.
+        trained_on: the set that a run was trained on, to use its model on validation_data alone.
+
+    Attributes:
+        TASK: the kind of ExampleSet that the task reads.
+        BEST_METRIC: of `score`; the higher, the better.
+        ALIKE: settings of the sets in which training and validation must agree.
+        example_set: the set that says what the model is for: its labels and sizes.
+
+    Raises:
+        UserError: sets, settings and checkpoint do not fit together.
+        FileNotFoundError: there is no such set.
+    """
+
+    TASK: ClassVar[str]
+    BEST_METRIC: ClassVar[str] = "accuracy"
+    ALIKE: ClassVar[tuple[str, ...]] = ()
+    loss_weights: Mapping[str, float] = {"loss": 1.0}
+
+    def __init__(
+        self,
+        params: FinetuningConfig,
+        logging_dir: str | None = None,
+        name: str | None = None,
+        trained_on: ExampleSet | None = None,
+    ):
+        super().__init__(params, logging_dir=logging_dir, name=name)
+        if not trained_on and not params.train_data.input_path:
+            raise UserError("no training examples: give --data, or --train_data, a folder of examples")
+        self.example_set = trained_on or ExampleSet.load(params.train_data.input_path)
+        self.validation_set = None
+        if params.validation_data.input_path:
+            self.validation_set = ExampleSet.load(params.validation_data.input_path)
+        for examples in filter(None, (self.example_set, self.validation_set)):
+            if examples.task != self.TASK:
+                raise UserError(
+                    f"{examples.folder} has examples for {examples.task}: expected some for {self.TASK}"
+                )
+        if self.validation_set:
+            _check_alike(self.example_set, self.validation_set, self.ALIKE)
+        self.xlnet_config = self._architecture()
+        self.n_layer = self.xlnet_config.n_layer
+
+    def _architecture(self) -> XLNetConfig:
+        """Returns that of init_checkpoint, if there is one, with the changes of the settings."""
+        vocab_size = self.example_set.tokenizer["vocab_size"]
+        base = None
+        if path := self.task_config.init_checkpoint:
+            try:
+                checkpoint = open_checkpoint(path)
+            except (UserError, FileNotFoundError) as error:
+                raise UserError(f"init_checkpoint: {error}") from error
+            _check_tokenizer(checkpoint.path, self.example_set)
+            base = checkpoint.config
+        config = self.task_config.model.architecture(vocab_size, base)
+        if config.n_token != vocab_size:
+            raise UserError(
+                f"the model's vocabulary has {config.n_token} pieces, that of the tokenizer of "
+                f"{self.example_set.folder} {vocab_size}: build the examples with the model's tokenizer"
+            )
+        return config
+
+    @abc.abstractmethod
+    def build_head(self, encoder: XLNetEncoder) -> tf_keras.Model:
+        """Returns the whole model, not built yet, over an encoder that is not built either."""
+
+    @abc.abstractmethod
+    def new_parts(self) -> list[str]:
+        """Returns the parts of the model (see checkpoints.names.part) that a pretrained checkpoint lacks."""
+
+    @abc.abstractmethod
+    def score(self, examples: ExampleSet, predictions: Mapping[str, np.ndarray]) -> dict[str, float]:
+        """Returns the task's metrics of a whole set.
+
+        Args:
+            examples: a set with answers.
+            predictions: what `predictions` gave: name -> [records, ...], in the order of the set.
+        """
+
+    @abc.abstractmethod
+    def write_predictions(
+        self, examples: ExampleSet, predictions: Mapping[str, np.ndarray], folder: str
+    ) -> list[str]:
+        """Writes the predictions for a set as files for people and scorers; returns their paths."""
+
+    def tables(self, examples: ExampleSet, predictions: Mapping[str, np.ndarray]) -> str:
+        """Returns what else a person may want to see of an evaluation."""
+        return ""
+
+    def has_answers(self, examples: ExampleSet) -> bool:
+        """Tells whether a set can be scored."""
+        return True
+
+    def constant_score(self, examples: ExampleSet) -> float | None:
+        """Returns BEST_METRIC of the best answer that ignores the texts; None if the task has no such."""
+        return None
+
+    def build_model(self) -> tf_keras.Model:
+        model = self.build_head(self.build_encoder())
+        model.build(None)
+        return model
+
+    def build_encoder(self, **options) -> XLNetEncoder:
+        """Returns the encoder of the settings; options go before them."""
+        model = self.task_config.model
+        return XLNetEncoder(
+            self.xlnet_config,
+            **{
+                "dropout": model.dropout,
+                "attention_dropout": model.attention_dropout,
+                "clamp_len": model.clamp_len,
+                "initializer_range": model.initializer_range,
+                **options,
+            },
+        )
+
+    def initialize(self, model: tf_keras.Model):
+        """Loads `init_checkpoint`, of any format, into a new run's model; the head may be new."""
+        path = self.task_config.init_checkpoint
+        if path:
+            coverage = load_into(model, path, new=self.new_parts())
+            logging.info("init_checkpoint %s:\n%s", path, coverage.table())
+
+    def build_inputs(
+        self, params: ExamplesConfig, input_context=None, start_step: int = 0
+    ) -> tf.data.Dataset:
+        training = params is self.task_config.train_data
+        context = input_context or tf.distribute.InputContext()
+        return example_dataset(
+            self.example_set if training else self.validation_set,
+            params.global_batch_size,
+            num_hosts=context.num_input_pipelines,
+            host=context.input_pipeline_id,
+            rows_per_batch=context.get_per_replica_batch_size(params.global_batch_size),
+            start_step=start_step,
+            seed=self.task_config.seed,
+            repeat=training,
+        )
+
+    def validation_steps(self) -> int:
+        return num_eval_steps(self.validation_set, self.task_config.validation_data.global_batch_size)
+
+    def tokens_per_step(self) -> int:
+        examples = self.example_set
+        return self.task_config.train_data.global_batch_size * examples.sequences * examples.seq_len
+
+    def report(self, predictions: dict[str, np.ndarray]) -> dict[str, float]:
+        return self.score(self.validation_set, in_order(predictions, self.validation_set.records))
+
+    def after_evaluation(self, model, metrics: Mapping[str, float], step: int, model_dir: str):
+        """Keeps the weights of the best evaluation so far, in a folder that every tool can read."""
+        folder = f"{model_dir}/{BEST}"
+        best = read_metrics(folder)
+        if step == 0 or (best and not metrics[self.BEST_METRIC] > best[self.BEST_METRIC]):
+            return
+        save_model(model, folder)
+        self.save_assets(folder)
+        write_text(json.dumps({"step": step, **metrics}, indent=1) + "\n", f"{folder}/{BEST_METRICS}")
+
+    def save_assets(self, model_dir: str):
+        """Writes beside the weights what later tools need: architecture, tokenizer, the set's settings."""
+        tf.io.gfile.makedirs(model_dir)
+        write_text(self.xlnet_config.to_json(), f"{model_dir}/{CONFIG_FILE}")
+        for name in (TOKENIZER_FILE, MANIFEST_FILE):
+            tf.io.gfile.copy(str(self.example_set.folder / name), f"{model_dir}/{name}", overwrite=True)
+
+    def check_data(self):
+        for examples in filter(None, (self.example_set, self.validation_set)):
+            examples.check_files(checksums=True)
+
+    def data_difference(self, model_dir: str) -> list[str]:
+        before, now = ExampleSet.load(model_dir), self.example_set
+        return [
+            f"examples' {name}: {a} there, {b} now"
+            for name in ("tokenizer", "cleaning", "seq_len", "settings", "shards")
+            if (a := getattr(before, name)) != (b := getattr(now, name))
+        ]
+
+
+def row_weights(features: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Returns 1 for rows that are examples and 0 for those that fill up a batch: [B] float32."""
+    return tf.cast(features["index"] != FILLER, tf.float32)
+
+
+def in_order(predictions: Mapping[str, np.ndarray], records: int) -> dict[str, np.ndarray]:
+    """Puts rows into the order of their set and leaves out the filler.
+
+    Args:
+        predictions: name -> [rows, ...], `index` among them.
+        records: size of the set.
+
+    Raises:
+        ValueError: rows are missing or come twice.
+    """
+    real = predictions["index"] != FILLER
+    order = np.argsort(predictions["index"][real])
+    rows = {name: values[real][order] for name, values in predictions.items()}
+    if not np.array_equal(rows["index"], np.arange(records)):
+        raise ValueError(f"predictions are of {len(order)} rows, expected each of {records} once")
+    return rows
+
+
+def read_metrics(folder: str) -> dict[str, float]:
+    """Returns the metrics that a folder of best weights was kept for; empty if there is none."""
+    path = f"{folder}/{BEST_METRICS}"
+    if not tf.io.gfile.exists(path):
+        return {}
+    with tf.io.gfile.GFile(path) as file:
+        return json.loads(file.read())
+
+
+def complete(params: cfg.ExperimentConfig, records: int):
+    """Fills in what depends on the number of examples: steps, warm-up, intervals, batch sizes.
+
+    Args:
+        params: the experiment's settings; changed.
+        records: size of the training set.
+    """
+    task, trainer = params.task, params.trainer
+    epoch = max(1, round(records / task.train_data.global_batch_size))
+    trainer.train_steps = trainer.train_steps or max(1, math.ceil(task.epochs * epoch))
+    trainer.validation_interval = trainer.validation_interval or min(epoch, trainer.train_steps)
+    trainer.checkpoint_interval = trainer.checkpoint_interval or trainer.validation_interval
+    trainer.steps_per_loop = min(trainer.steps_per_loop, trainer.validation_interval)
+    if not trainer.optimizer_config.warmup_steps:
+        trainer.optimizer_config.warmup_steps = int(task.warmup_fraction * trainer.train_steps)
+    task.validation_data.global_batch_size = (
+        task.validation_data.global_batch_size or task.train_data.global_batch_size
+    )
+
+
+def finetune(
+    params: cfg.ExperimentConfig,
+    task_class: type[FinetuningTask],
+    strategy: tf.distribute.Strategy,
+    model_dir: str,
+) -> dict[str, float]:
+    """Fine-tunes, or goes on with the run in model_dir.
+
+    Args:
+        params: the settings; what depends on the examples is filled in.
+        task_class: what to train.
+        strategy: from `training.runtime.prepare`.
+        model_dir: folder of the run.
+
+    Returns:
+        The metrics of the last evaluation; empty without validation examples.
+
+    Raises:
+        UserError: settings, examples, checkpoint, devices or model_dir do not fit together.
+        FileNotFoundError: there are no examples.
+        Diverged: the loss is infinite or no number.
+    """
+    task = task_class(params.task)
+    complete(params, task.example_set.records)
+    for examples in filter(None, (task.example_set, task.validation_set)):
+        if not task.has_answers(examples):
+            raise UserError(f"{examples.folder} has examples without answers: it can only be predicted")
+    return run_training(params, task, strategy, model_dir)
+
+
+def _check_alike(trained_on: ExampleSet, other: ExampleSet, names: tuple[str, ...]):
+    """Raises UserError unless one model can read both sets."""
+    pairs = {
+        "the tokenizer": (trained_on.tokenizer, other.tokenizer),
+        "cleaning": (trained_on.cleaning, other.cleaning),
+        "sequences": (trained_on.sequences, other.sequences),
+        **{name: (trained_on.settings.get(name), other.settings.get(name)) for name in names},
+    }
+    for name, (expected, found) in pairs.items():
+        if found != expected:
+            raise UserError(
+                f"{name} of {other.folder} is {found}, but the model is for {expected} "
+                f"({trained_on.folder}): build both with the same settings"
+            )
+
+
+def _check_tokenizer(weights: str, examples: ExampleSet):
+    """Raises UserError if another tokenizer lies beside a checkpoint."""
+    path = f"{weights.rpartition('/')[0] or '.'}/{TOKENIZER_FILE}"
+    if not tf.io.gfile.exists(path):
+        return
+    if XLNetTokenizer(path).fingerprint != examples.tokenizer["sha256"]:
+        raise UserError(
+            f"the examples in {examples.folder} were made with another tokenizer than that of the "
+            f"checkpoint, {path}: build them with it"
+        )

@@ -1,0 +1,53 @@
+"""Settings of the network that all tasks share."""
+
+import dataclasses
+
+from official.modeling.hyperparams import base_config
+
+from xlnet_tf.config import XLNetConfig
+
+
+@dataclasses.dataclass
+class EncoderModelConfig(base_config.Config):
+    """The architecture and its dropout; n_token to untie_r, if given, change single fields of the preset.
+
+    Attributes:
+        preset: tiny, base or large.
+        config_file: an xlnet_config.json to take the architecture from, in place of the preset.
+        dropout: rate of dropout.
+        attention_dropout: rate of dropout on attention probabilities.
+        clamp_len: largest distance in tokens that is told apart; -1 for no limit.
+        initializer_range: standard deviation of initial weights.
+    """
+
+    preset: str = "tiny"
+    config_file: str = ""
+    n_token: int | None = None
+    n_layer: int | None = None
+    d_model: int | None = None
+    n_head: int | None = None
+    d_head: int | None = None
+    d_inner: int | None = None
+    ff_activation: str | None = None
+    untie_r: bool | None = None
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    clamp_len: int = -1
+    initializer_range: float = 0.02
+
+    def architecture(self, vocab_size: int, base: XLNetConfig | None = None) -> XLNetConfig:
+        """Returns the architecture.
+
+        Args:
+            vocab_size: of the tokenizer; a file, n_token or `base` goes before it.
+            base: what to start from in place of file and preset: a checkpoint's.
+        """
+        names = {field.name for field in dataclasses.fields(XLNetConfig)}
+        changes = {
+            name: value for name, value in self.as_dict().items() if name in names and value is not None
+        }
+        if self.config_file:
+            base = XLNetConfig.from_json_file(self.config_file)
+        if base:
+            return dataclasses.replace(base, **changes)
+        return XLNetConfig.preset(self.preset, **{"n_token": vocab_size, **changes})
