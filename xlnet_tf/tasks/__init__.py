@@ -1,0 +1,1 @@
+"""One task each: what a model is trained for."""

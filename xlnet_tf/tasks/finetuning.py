@@ -160,6 +160,10 @@ class FinetuningTask(trainer_lib.Task):
         """Returns the parts of the model (see checkpoints.names.part) that a pretrained checkpoint lacks."""
 
     @abc.abstractmethod
+    def predictions(self, features, outputs) -> dict[str, tf.Tensor]:
+        """Returns what the model says of each row, as scores and files need it: name -> [B, ...]."""
+
+    @abc.abstractmethod
     def score(self, examples: ExampleSet, predictions: Mapping[str, np.ndarray]) -> dict[str, float]:
         """Returns the task's metrics of a whole set.
 
@@ -235,8 +239,11 @@ class FinetuningTask(trainer_lib.Task):
         examples = self.example_set
         return self.task_config.train_data.global_batch_size * examples.sequences * examples.seq_len
 
-    def report(self, predictions: dict[str, np.ndarray]) -> dict[str, float]:
-        return self.score(self.validation_set, in_order(predictions, self.validation_set.records))
+    def evaluation_rows(self, features, outputs) -> dict[str, tf.Tensor]:
+        return {"index": features["index"], **self.predictions(features, outputs)}
+
+    def report(self, rows: dict[str, np.ndarray]) -> dict[str, float]:
+        return self.score(self.validation_set, in_order(rows, self.validation_set.records))
 
     def after_evaluation(self, model, metrics: Mapping[str, float], step: int, model_dir: str):
         """Keeps the weights of the best evaluation so far, in a folder that every tool can read."""
@@ -273,22 +280,22 @@ def row_weights(features: Mapping[str, tf.Tensor]) -> tf.Tensor:
     return tf.cast(features["index"] != FILLER, tf.float32)
 
 
-def in_order(predictions: Mapping[str, np.ndarray], records: int) -> dict[str, np.ndarray]:
+def in_order(rows: Mapping[str, np.ndarray], records: int) -> dict[str, np.ndarray]:
     """Puts rows into the order of their set and leaves out the filler.
 
     Args:
-        predictions: name -> [rows, ...], `index` among them.
+        rows: name -> [rows, ...], `index` among them.
         records: size of the set.
 
     Raises:
         ValueError: rows are missing or come twice.
     """
-    real = predictions["index"] != FILLER
-    order = np.argsort(predictions["index"][real])
-    rows = {name: values[real][order] for name, values in predictions.items()}
-    if not np.array_equal(rows["index"], np.arange(records)):
+    real = rows["index"] != FILLER
+    order = np.argsort(rows["index"][real])
+    ordered = {name: values[real][order] for name, values in rows.items()}
+    if not np.array_equal(ordered["index"], np.arange(records)):
         raise ValueError(f"predictions are of {len(order)} rows, expected each of {records} once")
-    return rows
+    return ordered
 
 
 def read_metrics(folder: str) -> dict[str, float]:

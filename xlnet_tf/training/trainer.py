@@ -78,18 +78,18 @@ class Task(base_task.Task):
     def check_data(self):
         """Raises UserError that names the damaged file, after reading the data has failed."""
 
-    def predictions(self, features: Features, outputs: Features) -> dict[str, tf.Tensor]:
+    def evaluation_rows(self, features: Features, outputs: Features) -> dict[str, tf.Tensor]:
         """Returns what the whole evaluation set's metrics need of each row: name -> [B, ...], int or float32.
 
         Empty where sums are enough.
         """
         return {}
 
-    def report(self, predictions: dict[str, np.ndarray]) -> dict[str, float]:
+    def report(self, rows: dict[str, np.ndarray]) -> dict[str, float]:
         """Returns metrics of the whole evaluation set.
 
         Args:
-            predictions: of all rows of the evaluation, in no particular order, filler rows included.
+            rows: what `evaluation_rows` gave in all steps, in no particular order.
         """
         return {}
 
@@ -274,21 +274,14 @@ class Trainer(base_trainer.Trainer):
             if self._eval_memory is not None:
                 self._eval_memory.write(*_next_memory(outputs))
             self._update(self.validation_metrics, self.task.sums(features, outputs))
-            return self.task.predictions(features, outputs)
+            return self.task.evaluation_rows(features, outputs)
 
         inputs, _ = self.next_eval_inputs(iterator)
         return self.strategy.run(replica_step, args=(inputs,))
 
     def eval_reduce(self, state=None, step_outputs=None):
-        self._eval_rows.append({name: self._all_rows(values) for name, values in step_outputs.items()})
+        self._eval_rows.append(all_rows(self.strategy, step_outputs))
         self.on_eval_step()
-
-    def _all_rows(self, values) -> np.ndarray:
-        """Joins a step's rows of all replicas, those of other hosts included."""
-        local = self.strategy.experimental_local_results(values)
-        if len(local) < self.strategy.num_replicas_in_sync:
-            return self.strategy.gather(values, axis=0).numpy()
-        return np.concatenate([value.numpy() for value in local])
 
     def eval_end(self, aggregated_logs=None):
         """Returns the metrics that something was counted for, and the task's report on all predictions."""
@@ -304,6 +297,23 @@ class Trainer(base_trainer.Trainer):
     def _update(metrics, sums: Sums):
         for metric in metrics:
             metric.update_state(*sums[metric.name])
+
+
+def all_rows(strategy: tf.distribute.Strategy, outputs) -> dict[str, np.ndarray]:
+    """Joins a step's rows of all replicas, those of other hosts included.
+
+    Args:
+        strategy: that ran the step.
+        outputs: name -> [B, ...] of each replica.
+    """
+
+    def join(values) -> np.ndarray:
+        local = strategy.experimental_local_results(values)
+        if len(local) < strategy.num_replicas_in_sync:
+            return strategy.gather(values, axis=0).numpy()
+        return np.concatenate([value.numpy() for value in local])
+
+    return {name: join(values) for name, values in outputs.items()}
 
 
 class _Lazy:

@@ -1,0 +1,79 @@
+r"""Fine-tunes XLNet on examples that a builder of tfrecord_builders/ made for a task.
+
+    python -m run_scripts.finetune --data=records/sst-2 --init_checkpoint=xlnet_cased_L-12_H-768_A-12 \
+        --config_file=run_scripts/recipes/glue_base.yaml --model_dir=runs/sst-2
+
+The examples know which task they are for. Settings come, each over the one before, from the task's defaults,
+--config_file (yaml; there are some in run_scripts/recipes/), the flags, and --params_override. The same
+command, started again, goes on where the run stopped. MODEL_DIR/best keeps the weights that did best on the
+dev examples.
+"""
+
+import os
+from collections.abc import Sequence
+
+from absl import flags
+
+from run_scripts import experiment, settings
+from run_scripts.experiment import Setting
+from xlnet_tf import errors
+
+SETTINGS = (
+    Setting("batch_size", "task.train_data.global_batch_size", "integer", "Examples per step, all devices.",
+            1),
+    Setting("dev_batch_size", "task.validation_data.global_batch_size", "integer",
+            "Examples per evaluation step, all devices; 0: batch_size.", 0),
+    Setting("init_checkpoint", "task.init_checkpoint", "string",
+            "Weights to begin with and their architecture: a run's folder, the original's, Hugging Face's."),
+    Setting("seed", "task.seed", "integer", "Of the head's weights, dropout and the order of examples.", 0),
+    Setting("epochs", "task.epochs", "float", "How often to see every example, if train_steps is 0.", 0),
+    Setting("train_steps", "trainer.train_steps", "integer", "Steps in all; 0: as --epochs says.", 0),
+    Setting("warmup_fraction", "task.warmup_fraction", "float",
+            "Part of all steps until the peak learning rate, if warmup_steps is 0.", 0, 1),
+    Setting("checkpoint_interval", "trainer.checkpoint_interval", "integer",
+            "Steps between checkpoints; 0: those between evaluations.", 0),
+    Setting("eval_interval", "trainer.validation_interval", "integer",
+            "Steps between evaluations; 0: an epoch.", 0),
+    *settings.MODEL,
+    *settings.TRAINER,
+    *settings.RUNTIME,
+)  # fmt: skip
+
+
+def define_flags():
+    """Defines the flags of this script."""
+    experiment.define_flags(SETTINGS)
+    flags.DEFINE_string("data", None, "Folder of built examples, with train and dev in it.", required=True)
+    flags.DEFINE_string("dev_split", "dev", "Which of its folders to evaluate on; empty: none.")
+    flags.DEFINE_integer(
+        "num_seeds", 1, "Runs with so many seeds, from --seed on, and reports the median.", lower_bound=1
+    )
+
+
+def main(argv: Sequence[str]):
+    del argv
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    from official.core import task_factory
+
+    from xlnet_tf.tasks import registry, seeds
+    from xlnet_tf.training import runtime
+
+    experiment.quiet()
+    values = flags.FLAGS
+    params = experiment.load(registry.experiment_of(f"{values.data}/train"), SETTINGS, values)
+    params.task.train_data.input_path = f"{values.data}/train"
+    params.task.validation_data.input_path = f"{values.data}/{values.dev_split}" if values.dev_split else ""
+    results = seeds.finetune_seeds(
+        params,
+        task_factory.get_task_cls(type(params.task)),
+        runtime.prepare(params.runtime),
+        values.model_dir,
+        values.num_seeds,
+    )
+    print(seeds.table(results))
+
+
+if __name__ == "__main__":
+    define_flags()
+    flags.adopt_module_key_flags(experiment)
+    errors.run(main)

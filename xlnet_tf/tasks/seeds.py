@@ -1,0 +1,105 @@
+"""Fine-tuning with several seeds: large models fail on some of them, so one run says little."""
+
+import copy
+import dataclasses
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from official.core import config_definitions as cfg
+
+from xlnet_tf.checkpoints.checkpoint import write_text
+from xlnet_tf.tasks.finetuning import BEST, FinetuningTask, finetune, read_metrics
+from xlnet_tf.training.progress import HISTORY, read_history
+from xlnet_tf.training.run import Diverged
+
+SUMMARY = "seeds.json"
+_LEARNED = 0.95  # of its first value, which the training loss must have fallen below
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What became of one seed.
+
+    Attributes:
+        seed: the seed.
+        metric: name of the metric that counts.
+        last: metrics of the last evaluation.
+        best: metrics of the evaluation that did best, and its step.
+        problem: empty, or how the run failed: diverged, or learned nothing.
+    """
+
+    seed: int
+    metric: str
+    last: dict
+    best: dict
+    problem: str = ""
+
+
+def finetune_seeds(
+    params: cfg.ExperimentConfig,
+    task_class: type[FinetuningTask],
+    strategy: tf.distribute.Strategy,
+    model_dir: str,
+    num_seeds: int = 1,
+) -> list[Result]:
+    """Fine-tunes with seeds params.task.seed, + 1, ...; what is finished is not done again.
+
+    Args:
+        params, task_class, strategy: see `finetuning.finetune`.
+        model_dir: folder of the run; with several seeds, each has a folder seed-N in it.
+        num_seeds: how many.
+
+    Returns:
+        One result for each seed; also in model_dir/seeds.json.
+
+    Raises:
+        Diverged: the only run has diverged. Of several runs, each is tried.
+    """
+    results = []
+    for seed in range(params.task.seed, params.task.seed + num_seeds):
+        run_params = copy.deepcopy(params)
+        run_params.task.seed = seed
+        folder = f"{model_dir}/seed-{seed}" if num_seeds > 1 else model_dir
+        tf_keras.backend.clear_session()
+        try:
+            last = finetune(run_params, task_class, strategy, folder)
+        except Diverged as error:
+            if num_seeds == 1:
+                raise
+            results.append(Result(seed, task_class.BEST_METRIC, {}, {}, f"diverged: {error}"))
+            continue
+        best = read_metrics(f"{folder}/{BEST}")
+        problem = "" if has_learned(folder) else "learned nothing: the loss did not fall"
+        results.append(Result(seed, task_class.BEST_METRIC, last, best, problem))
+    text = json.dumps([dataclasses.asdict(result) for result in results], indent=1) + "\n"
+    write_text(text, f"{model_dir}/{SUMMARY}")
+    return results
+
+
+def has_learned(model_dir: str) -> bool:
+    """Tells whether the training loss has fallen: in the last tenth of the run against the first."""
+    history = read_history(f"{model_dir}/{HISTORY}")
+    losses = [line["training_loss"] for line in history if line["kind"] == "train"]
+    tenth = max(1, len(losses) // 10)
+    return len(losses) < 2 or np.mean(losses[-tenth:]) < _LEARNED * np.mean(losses[:tenth])
+
+
+def table(results: Sequence[Result]) -> str:
+    """Returns the results as a table: a row each, and the medians, failed runs included."""
+    if not results[0].last and not results[0].problem:
+        return "trained without an evaluation"
+    metric = results[0].metric
+    names = [metric, *(name for name in results[0].last if name != metric)]
+    lines = [f"{'seed':>8}  {'best ' + metric:>16}  " + "  ".join(f"{name:>16}" for name in names)]
+    for result in results:
+        cells = [result.best.get(metric, np.nan), *(result.last.get(name, np.nan) for name in names)]
+        lines.append(f"{result.seed:>8}  " + "  ".join(f"{c:>16.4f}" for c in cells) + f"  {result.problem}")
+    if len(results) > 1:
+        # A diverged run counts as the worst.
+        medians = [np.median([r.best.get(metric, -np.inf) for r in results])]
+        medians += [np.median([r.last.get(name, -np.inf) for r in results]) for name in names]
+        lines.append(f"{'median':>8}  " + "  ".join(f"{value:>16.4f}" for value in medians))
+    return "\n".join(line.rstrip() for line in lines)
