@@ -1,0 +1,291 @@
+"""Builds examples for classification, regression and multi-label classification of texts and pairs of texts.
+
+python -m tfrecord_builders.classification --train=train.csv --dev=dev.csv --text_column=text \
+    --label_column=label --tokenizer=spiece.model --output_dir=records/mine
+python -m tfrecord_builders.classification --preset=sst-2 --data_dir=glue/SST-2 --tokenizer=spiece.model \
+    --output_dir=records/sst-2
+
+Each split becomes a folder of --output_dir. All rows are read and checked before any example is written.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import tqdm
+from absl import flags
+from etils import epath
+
+from tfrecord_builders import labels as labels_lib
+from tfrecord_builders import tables
+from tfrecord_builders.classification_options import TRUNCATIONS, ClassificationOptions
+from tfrecord_builders.presets import METRICS, PRESETS, Dataset, Source
+from tfrecord_builders.tables import Row
+from xlnet_tf import errors
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.examples import ExampleSet, ExampleWriter
+from xlnet_tf.text import packing
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+TASK = "classification"
+_BATCH_ROWS = 512  # encoded at once
+_COUNTED_LABELS = 20  # with more labels, the table of a set does not count each
+
+
+@dataclasses.dataclass(frozen=True)
+class _Split:
+    """The rows of one split: those `chosen` (bool [rows of the source]) of the source of that name."""
+
+    name: str
+    source_name: str
+    chosen: np.ndarray
+
+
+def build_classification(options: ClassificationOptions, progress: bool = False) -> dict[str, ExampleSet]:
+    """Builds the examples of all splits.
+
+    Args:
+        options: what to build.
+        progress: whether to draw progress bars on stderr.
+
+    Returns:
+        split -> its examples, in `output_dir`/split.
+
+    Raises:
+        UserError: options, data or tokenizer are wrong; no example was written then.
+        FileNotFoundError: a file is missing.
+    """
+    dataset = options.dataset()
+    if not epath.Path(options.tokenizer).exists():
+        raise FileNotFoundError(f"tokenizer {options.tokenizer} does not exist: check --tokenizer")
+    tokenizer = XLNetTokenizer(options.tokenizer, cleaning=options.cleaning)
+    packing.truncated([], [], options.seq_len)  # an impossible length stops here
+    dataset = _with_labels(_without_missing_labels(dataset), options)
+    splits = [split for name in dataset.sources for split in _choose(name, dataset, options)]
+    return {split.name: _write(split, dataset, tokenizer, options, progress) for split in splits}
+
+
+def _read(name: str, dataset: Dataset, options: ClassificationOptions, skip=None) -> Iterator[Row]:
+    """Reads a source; `skip` hears of ragged rows, where they may be left out."""
+    source = dataset.sources[name]
+    may_skip = options.skip_ragged and name == "train"
+    return tables.read_table(source.file, source.table, (skip or _ignore) if may_skip else None)
+
+
+def _ignore(reason: str, place: str) -> None:
+    """Hears of a ragged row that the pass which writes examples counts."""
+
+
+def _without_missing_labels(dataset: Dataset) -> Dataset:
+    """Test splits need no labels: notes which ones have none."""
+    sources = dict(dataset.sources)
+    for name, source in sources.items():
+        if name.startswith("test"):
+            first = next(tables.read_table(source.file, source.table), None)
+            if first is not None and not any(column in first for column in source.label):
+                sources[name] = dataclasses.replace(source, label=())
+    return dataclasses.replace(dataset, sources=sources)
+
+
+def _with_labels(dataset: Dataset, options: ClassificationOptions) -> Dataset:
+    """Fills in the labels of the training data, where they are not known already."""
+    if dataset.labels or dataset.kind == "regression":
+        return dataset
+    source = dataset.sources["train"]
+    found = {
+        label
+        for row in _read("train", dataset, options)
+        for label in labels_lib.read_labels(row, source, dataset)
+    }
+    if len(found) < 2:
+        raise UserError(
+            f"{source.file} has {len(found)} labels ({', '.join(found)}) in column {source.label[0]!r}; "
+            "expected at least 2"
+        )
+    return dataclasses.replace(dataset, labels=labels_lib.in_order(found))
+
+
+def _choose(name: str, dataset: Dataset, options: ClassificationOptions) -> list[_Split]:
+    """Checks all rows of a source and chooses which to use; "train" may give a "dev" split, too."""
+    source, count = dataset.sources[name], 0
+    for row in _read(name, dataset, options):
+        _texts(row, source)
+        labels_lib.encode(row, source, dataset)
+        count += 1
+    if not count:
+        raise UserError(f"{source.file} has no rows")
+    order = np.random.default_rng(options.seed).permutation(count)
+    if name != "train":
+        return [_Split(name, name, _mask(order, count, options.eval_limit))]
+    held_out = round(count * dataset.dev_fraction)
+    if dataset.dev_fraction and not 0 < held_out < count:
+        raise UserError(
+            f"dev_fraction {dataset.dev_fraction} holds out {held_out} of the {count} rows of {source.file}: "
+            "choose another"
+        )
+    splits = [_Split("train", name, _mask(order[held_out:], count, options.train_limit))]
+    if held_out:
+        splits.append(_Split("dev", name, _mask(order[:held_out], count, options.eval_limit)))
+    return splits
+
+
+def _mask(rows: np.ndarray, count: int, limit: int) -> np.ndarray:
+    """Returns bool [count]: true for the given rows, of which the limit (0: none) takes the first."""
+    mask = np.zeros(count, bool)
+    mask[rows[: limit or None]] = True
+    return mask
+
+
+def _texts(row: Row, source: Source) -> dict[str, str]:
+    """Returns the row's text and, if there is one, its second text."""
+    texts = {"text": " ".join(row.text(column) for column in source.text)}
+    if source.text_pair:
+        texts["text_pair"] = " ".join(row.text(column) for column in source.text_pair)
+    return texts
+
+
+def _write(
+    split: _Split, dataset: Dataset, tokenizer: XLNetTokenizer, options: ClassificationOptions, progress: bool
+) -> ExampleSet:
+    """Writes the examples of one split."""
+    source = dataset.sources[split.source_name]
+    writer = ExampleWriter(
+        epath.Path(options.output_dir) / split.name,
+        task=TASK,
+        split=split.name,
+        tokenizer=tokenizer,
+        seq_len=options.seq_len,
+        columns=[labels_lib.label_column(dataset)],
+        settings={
+            "name": options.preset or "",
+            "kind": dataset.kind,
+            "labels": list(dataset.labels),
+            "metrics": list(dataset.metrics),
+            "submissions": dict(dataset.submissions),
+            "truncation": options.truncation,
+        },
+    )
+    counted = dataset.kind == "classification" and source.label and len(dataset.labels) <= _COUNTED_LABELS
+    label_names = [f"label {label}" for label in dataset.labels] if counted else []
+    lengths: list[int] = []
+    with writer, tqdm.tqdm(total=int(split.chosen.sum()), desc=split.name, disable=not progress) as bar:
+        for name in (*label_names, "empty texts (kept)", "texts cut", "pieces cut"):
+            writer.count(name, 0)  # the order of the table
+        skip = writer.skip if split.name == split.source_name else None
+        rows = enumerate(_read(split.source_name, dataset, options, skip))
+        chosen = ((number, row) for number, row in rows if split.chosen[number])
+        for number, row, ids in _encoded(chosen, source, tokenizer):
+            bar.update()
+            lengths.append(sum(map(len, ids)))
+            if not all(map(len, ids)):
+                if split.name == "train":
+                    writer.skip("empty text", row.place)
+                    continue
+                writer.count("empty texts (kept)")
+            packed, dropped = _pack(ids, options)
+            writer.count("texts cut", int(dropped > 0))
+            writer.count("pieces cut", dropped)
+            label = labels_lib.encode(row, source, dataset)
+            if label_names:
+                writer.count(label_names[label])
+            row_id = row.text(source.id) if source.id else str(number)
+            writer.write({**packed._asdict(), "label": label}, {"id": row_id, **_texts(row, source)})
+        if not any(lengths):
+            raise UserError(f"all texts of {source.file} are empty: is {', '.join(source.text)} the column?")
+        for name, quantile in (("median", 0.5), ("99 %", 0.99), ("longest", 1.0)):
+            writer.count(f"pieces of a text, {name}", int(np.quantile(lengths, quantile)))
+    return writer.example_set
+
+
+def _encoded(
+    rows: Iterator[tuple[int, Row]], source: Source, tokenizer: XLNetTokenizer
+) -> Iterator[tuple[int, Row, tuple[np.ndarray, ...]]]:
+    """Yields (number, row, piece ids of its text and, if there is one, of its second text)."""
+    while batch := list(itertools.islice(rows, _BATCH_ROWS)):
+        texts = [text for _, row in batch for text in _texts(row, source).values()]
+        ids, lengths = tokenizer.encode_batch(texts)
+        parts = iter(np.split(ids, np.cumsum(lengths)[:-1]))
+        per_row = len(texts) // len(batch)
+        for number, row in batch:
+            yield number, row, tuple(itertools.islice(parts, per_row))
+
+
+def _pack(ids: Sequence[np.ndarray], options: ClassificationOptions) -> tuple[packing.Packed, int]:
+    """Returns the sequence of a text, or of two, and how many pieces were too many."""
+    *_, dropped = packing.truncated(ids[0], *ids[1:] or (None,), options.seq_len)
+    if dropped and options.truncation == "middle":
+        # The proportion of Sun et al. 2019, How to fine-tune BERT for text classification: 128 of 510.
+        room = len(ids[0]) - dropped
+        head = room // 4
+        ids = [np.concatenate([ids[0][:head], ids[0][head - room :]])]
+    return packing.pack(*ids, seq_len=options.seq_len), dropped
+
+
+def define_flags() -> None:
+    """Defines one flag for each field of ClassificationOptions."""
+    default = {field.name: field.default for field in dataclasses.fields(ClassificationOptions)}
+    flags.DEFINE_string("tokenizer", None, "SentencePiece model of the checkpoint to fine-tune")
+    flags.DEFINE_string("output_dir", None, "folder for the examples, one folder in it for each split")
+    flags.mark_flags_as_required(["tokenizer", "output_dir"])
+    flags.DEFINE_enum("preset", None, list(PRESETS), "a well-known set of texts; needs --data_dir")
+    flags.DEFINE_string("data_dir", None, "folder of the preset's files, under their official names")
+    for split in ("train", "dev", "test"):
+        flags.DEFINE_string(
+            split, None, f"{split} data: a csv, tsv or jsonl file, plain or .gz, or folders of .txt files"
+        )
+    flags.DEFINE_list("text_column", None, "column of the text; several are joined. Default: text")
+    flags.DEFINE_list("text_pair_column", None, "column of the second text, for pairs")
+    flags.DEFINE_list(
+        "label_column",
+        None,
+        "column of the label; with --kind=multi_label also several columns of 0 and 1. A test split may lack "
+        "it. Default: label",
+    )
+    flags.DEFINE_string("id_column", None, "column that names the rows in predictions. Default: their number")
+    flags.DEFINE_enum("kind", None, list(METRICS), "what a label is. Default: classification")
+    flags.DEFINE_list("labels", None, "all labels, in the model's order. Default: those of --train, sorted")
+    flags.DEFINE_string("label_separator", None, "between several labels in one column. Default: a comma")
+    flags.DEFINE_list("metrics", None, "what to evaluate; the first decides which checkpoint is best")
+    flags.DEFINE_enum("format", None, list(tables.KINDS), "of the files. Default: by their names")
+    flags.DEFINE_bool(
+        "header", None, "csv, tsv: the first line names the columns; without, they are 0, 1, ..."
+    )
+    flags.DEFINE_bool("quoting", None, "csv, tsv: double quotes enclose fields. Default: in csv, not in tsv")
+    flags.DEFINE_string("encoding", None, "of the files. Default: utf-8")
+    flags.DEFINE_integer("seq_len", default["seq_len"], "tokens of an example", lower_bound=5)
+    flags.DEFINE_enum(
+        "truncation", default["truncation"], list(TRUNCATIONS), "where a text that is too long is cut"
+    )
+    flags.DEFINE_float(
+        "dev_fraction", None, "part of --train to hold out as dev split. Default: the preset's, or 0"
+    )
+    flags.DEFINE_integer("train_limit", 0, "training rows to take, at random; 0: all", lower_bound=0)
+    flags.DEFINE_integer("eval_limit", 0, "rows to take of each other split; 0: all", lower_bound=0)
+    flags.DEFINE_bool(
+        "skip_ragged",
+        default["skip_ragged"],
+        "leave out, and count, training rows with too few or many fields",
+    )
+    flags.DEFINE_bool("lower", default["lower"], "lower-case the text")
+    flags.DEFINE_bool("keep_accents", default["keep_accents"], "keep accents (the released models drop them)")
+    flags.DEFINE_integer("seed", default["seed"], "of the rows held out or taken", lower_bound=0)
+
+
+def main(argv: Sequence[str]) -> None:
+    del argv
+    options = ClassificationOptions(
+        **{field.name: flags.FLAGS[field.name].value for field in dataclasses.fields(ClassificationOptions)}
+    )
+    built = build_classification(options, progress=True)
+    for example_set in built.values():
+        print(example_set.table())
+    if options.preset:
+        for split, source in PRESETS[options.preset].sources.items():
+            if split not in built:
+                print(f"{split}: {source.file} is not there, left out")
+
+
+if __name__ == "__main__":
+    define_flags()
+    errors.run(main)
