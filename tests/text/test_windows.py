@@ -1,0 +1,67 @@
+"""Windows hold every token, and each token has one window that shows it best."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
+from xlnet_tf.text.windows import (
+    Window,
+    answer_mask,
+    best_windows,
+    cls_position,
+    pack_window,
+    split_windows,
+)
+
+SIZES = st.tuples(st.integers(0, 300), st.integers(1, 60), st.integers(1, 80))
+
+
+@given(SIZES)
+def test_windows_hold_every_token(sizes):
+    tokens, room, stride = sizes
+    windows = split_windows(tokens, room, stride)
+    held = [token for first, length in windows for token in range(first, first + length)]
+    assert set(held) == set(range(tokens))
+    assert all(length <= room for _, length in windows)
+    assert windows[0].first == 0 and windows[-1].first + windows[-1].length == tokens
+    steps = np.diff([window.first for window in windows])
+    assert (steps == min(stride, room)).all()
+    # No window is within another one.
+    assert all(window.first + window.length < tokens for window in windows[:-1])
+
+
+@given(SIZES)
+def test_each_token_has_one_best_window(sizes):
+    tokens, room, stride = sizes
+    windows = split_windows(tokens, room, stride)
+    best = best_windows(windows, tokens)
+    assert best.shape == (tokens,)
+
+    def context(window, token):
+        left, right = token - window.first, window.first + window.length - 1 - token
+        return -1 if left < 0 or right < 0 else min(left, right) + 0.01 * window.length
+
+    for token, index in enumerate(best):
+        contexts = [context(window, token) for window in windows]
+        assert contexts[index] == max(contexts) >= 0
+        assert contexts.index(max(contexts)) == index
+
+
+def test_a_long_passage():
+    windows = split_windows(10, room=6, stride=3)
+    assert windows == [(0, 6), (3, 6), (6, 4)]
+    assert best_windows(windows, 10).tolist() == [0, 0, 0, 0, 0, 1, 1, 1, 2, 2]
+
+
+def test_packing():
+    passage, question = list(range(20, 30)), [50, 51]
+    window = Window(3, 4)
+    packed = pack_window(passage, window, question, seq_len=12)
+    assert packed.input_ids.tolist() == [23, 24, 25, 26, SEP_ID, 50, 51, SEP_ID, CLS_ID] + [PAD_ID] * 3
+    assert cls_position(window, len(question)) == packed.input_ids.tolist().index(CLS_ID)
+    mask = answer_mask(window, len(question), seq_len=12)
+    assert np.flatnonzero(mask).tolist() == [0, 1, 2, 3, 8] and mask.dtype == np.uint8
+    empty = Window(0, 0)
+    assert pack_window([], empty, question, seq_len=6).input_ids.tolist() == [4, 50, 51, 4, 3, 5]
+    assert np.flatnonzero(answer_mask(empty, 2, seq_len=6)).tolist() == [4]
