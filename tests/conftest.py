@@ -2,11 +2,14 @@
 
 import os
 import pathlib
+import random
 
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import pytest
+
+from xlnet_tf.text.training import train_tokenizer
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 
@@ -32,3 +35,18 @@ def golden():
         return REPOSITORY / "tests" / "golden" / relative
 
     return find
+
+
+def invent_texts(count, seed=0):
+    """Invents sentences with words, numbers and commas."""
+    rng = random.Random(seed)
+    syllables = ["ba", "ne", "tor", "mi", "kal", "su", "ren", "do"]
+    words = ["".join(rng.choices(syllables, k=rng.randint(1, 3))) for _ in range(60)]
+    words += [f"{number}," for number in (5, 12, 1999, 2008)] + [f"{word}," for word in words[:10]]
+    return [" ".join(rng.choices(words, k=rng.randint(3, 20))) + "." for _ in range(count)]
+
+
+@pytest.fixture(scope="session")
+def small_tokenizer():
+    """A tokenizer of 90 pieces for the words of `invent_texts`."""
+    return train_tokenizer(invent_texts(600), 90)

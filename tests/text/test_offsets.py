@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.text.conftest import invent_texts
+from tests.conftest import invent_texts
 from tests.text.test_tokenizer import hostile_texts
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.cleaning import CleaningConfig, clean_text

@@ -12,7 +12,7 @@ import pytest
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
-from tests.text.conftest import invent_texts
+from tests.conftest import invent_texts
 from xlnet_tf.errors import UserError
 from xlnet_tf.text import special_tokens
 from xlnet_tf.text.cleaning import CleaningConfig, clean_text

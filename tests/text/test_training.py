@@ -3,7 +3,7 @@
 import pytest
 
 from run_scripts import train_tokenizer as script
-from tests.text.conftest import invent_texts
+from tests.conftest import invent_texts
 from xlnet_tf.errors import UserError
 from xlnet_tf.text import special_tokens, training
 from xlnet_tf.text.cleaning import CleaningConfig

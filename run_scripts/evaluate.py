@@ -1,0 +1,76 @@
+r"""Evaluates all checkpoints of a fine-tuned run and says which is best.
+
+    python -m run_scripts.evaluate --model_dir=runs/sst-2 --data=records/sst-2/dev
+
+Prints a table, a row for each checkpoint, and writes it to evaluations.json in --output_dir. The best is the
+one with the highest value of the task's main metric.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+
+import tqdm
+from absl import flags
+
+from xlnet_tf import errors
+
+
+def define_flags():
+    """Defines the flags of this script."""
+    flags.DEFINE_string("model_dir", None, "Folder of the fine-tuned run.", required=True)
+    flags.DEFINE_string("data", None, "Folder of a set of examples with answers.", required=True)
+    flags.DEFINE_string("output_dir", "", "Where evaluations.json goes; empty: --model_dir.")
+    flags.DEFINE_string("checkpoint", "", "Only this one: best, last, or as ckpt-100; empty: all.")
+    flags.DEFINE_integer("batch_size", 32, "Examples per step, all devices.", lower_bound=1)
+
+
+def main(argv: Sequence[str]):
+    del argv
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    from run_scripts import experiment
+    from xlnet_tf.records.shards import make_folder, write_atomically
+    from xlnet_tf.tasks.prediction import Predictor, Run
+    from xlnet_tf.training import runtime
+
+    experiment.quiet()
+    values = flags.FLAGS
+    run = Run.open(values.model_dir, values.data)
+    examples, task = run.task.validation_set, run.task
+    if not task.has_answers(examples):
+        raise errors.UserError(f"{values.data} has no answers: expected examples to score; use predict")
+    paths = [run.checkpoint(values.checkpoint)] if values.checkpoint else run.checkpoints()
+    strategy = runtime.prepare(run.params.runtime)
+    with tqdm.tqdm(unit="step", dynamic_ncols=True) as bar:
+        predictor = Predictor(run, strategy, values.batch_size, on_step=bar.update)
+        bar.reset(total=predictor.steps * len(paths))
+        results, best_predictions = {}, None
+        for path in paths:
+            name = path.rpartition("/")[2]
+            bar.set_description(name)
+            predictions = predictor.predict(path)
+            results[name] = task.score(examples, predictions)
+            if results[name][task.BEST_METRIC] == max(r[task.BEST_METRIC] for r in results.values()):
+                best_predictions = predictions
+    print(table(results, task.BEST_METRIC))
+    if text := task.tables(examples, best_predictions):
+        print(f"\n{text}")
+    folder = make_folder(values.output_dir or values.model_dir)
+    write_atomically(folder / "evaluations.json", (json.dumps(results, indent=1) + "\n").encode())
+
+
+def table(results: dict[str, dict[str, float]], metric: str) -> str:
+    """Returns a table of metrics, a row for each checkpoint, the best marked."""
+    names = [metric, *(name for name in next(iter(results.values())) if name != metric)]
+    width = max(map(len, results))
+    highest = max(result[metric] for result in results.values())
+    lines = [" " * width + "  " + "  ".join(f"{name:>16}" for name in names)]
+    for checkpoint, result in results.items():
+        mark = "  <- best" if result[metric] == highest else ""
+        lines.append(f"{checkpoint:<{width}}  " + "  ".join(f"{result[n]:>16.4f}" for n in names) + mark)
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    define_flags()
+    errors.run(main)

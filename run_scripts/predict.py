@@ -1,0 +1,62 @@
+r"""Predicts with a fine-tuned run and writes the task's files: tsv, json, submission or run files.
+
+    python -m run_scripts.predict --model_dir=runs/sst-2 --data=records/sst-2/test --output_dir=predictions
+
+Takes the weights that did best on the dev examples, unless --checkpoint names others. Where the examples have
+answers, the scores are printed too. An interrupted prediction goes on where it was.
+"""
+
+import os
+from collections.abc import Sequence
+
+import tqdm
+from absl import flags
+
+from xlnet_tf import errors
+
+
+def define_flags():
+    """Defines the flags of this script."""
+    flags.DEFINE_string("model_dir", None, "Folder of the fine-tuned run.", required=True)
+    flags.DEFINE_string("data", None, "Folder of a set of examples.", required=True)
+    flags.DEFINE_string("output_dir", None, "Folder for the files.", required=True)
+    flags.DEFINE_string(
+        "checkpoint", "", "Weights: best, last, or as ckpt-100; empty: best if kept, else last."
+    )
+    flags.DEFINE_integer("batch_size", 32, "Examples per step, all devices.", lower_bound=1)
+
+
+def main(argv: Sequence[str]):
+    del argv
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    from run_scripts import experiment
+    from xlnet_tf.records.shards import make_folder
+    from xlnet_tf.tasks.prediction import Predictor, Run, remove_pieces
+    from xlnet_tf.training import runtime
+
+    experiment.quiet()
+    values = flags.FLAGS
+    run = Run.open(values.model_dir, values.data)
+    examples, task = run.task.validation_set, run.task
+    checkpoint = run.checkpoint(values.checkpoint)
+    strategy = runtime.prepare(run.params.runtime)
+    folder = make_folder(values.output_dir)
+    pieces = str(folder / "pieces")
+    with tqdm.tqdm(desc="predict", unit="step", dynamic_ncols=True) as bar:
+        predictor = Predictor(run, strategy, values.batch_size, on_step=bar.update)
+        bar.reset(total=predictor.steps)
+        predictions = predictor.predict(checkpoint, pieces)
+    print(f"weights: {checkpoint}")
+    for path in task.write_predictions(examples, predictions, str(folder)):
+        print(f"  {path}")
+    remove_pieces(pieces)
+    if task.has_answers(examples):
+        for name, value in task.score(examples, predictions).items():
+            print(f"{name:>24}  {value:.4f}")
+        if text := task.tables(examples, predictions):
+            print(f"\n{text}")
+
+
+if __name__ == "__main__":
+    define_flags()
+    errors.run(main)

@@ -1,0 +1,191 @@
+"""Sets of fine-tuning examples: what is written is read, in an order that the step determines."""
+
+import json
+
+import numpy as np
+import pytest
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.records import examples as examples_lib
+from xlnet_tf.records.example_reader import FILLER, example_dataset, num_eval_steps
+from xlnet_tf.records.examples import ExampleSet, ExampleWriter
+from xlnet_tf.records.layout import Column
+from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
+
+T = 8
+
+
+def rows_of(number):
+    """Returns an example that can be told from all others."""
+    return {
+        "input_ids": [PAD_ID] * (number % 4) + [20 + number] * (6 - number % 4) + [SEP_ID, CLS_ID],
+        "segment_ids": [4] * (number % 4) + [0] * (7 - number % 4) + [2],
+        "label": number - 1,
+        "value": number / 7,
+    }
+
+
+@pytest.fixture
+def write(tmp_path, small_tokenizer):
+    def write(count, folder="set", **options):
+        settings = {
+            "task": "classification",
+            "split": "train",
+            "tokenizer": small_tokenizer,
+            "seq_len": T,
+            "columns": [Column("label", "int32", None), Column("value", "float32", None)],
+            "settings": {"labels": ["a", "b"]},
+            **options,
+        }
+        with ExampleWriter(tmp_path / folder, **settings) as writer:
+            for number in range(count):
+                writer.write(rows_of(number), {"id": f"id {number}"})
+        return ExampleSet.load(tmp_path / folder)
+
+    return write
+
+
+def indices(dataset, steps):
+    return [batch["index"].numpy().tolist() for batch in dataset.take(steps)]
+
+
+def test_examples_come_back_equal(write, monkeypatch):
+    monkeypatch.setattr(examples_lib, "_SHARD_RECORDS", 6)
+    monkeypatch.setattr(examples_lib, "_CHUNK_RECORDS", 3)
+    examples = write(20)
+    assert [shard["records"] for shard in examples.shards] == [6, 6, 6, 2]
+    arrays = examples.arrays()
+    for number in range(20):
+        for name, values in rows_of(number).items():
+            np.testing.assert_allclose(arrays[name][number], values, rtol=1e-6)
+    assert arrays["index"].tolist() == list(range(20))
+    assert [line["id"] for line in examples.sidecar()] == [f"id {number}" for number in range(20)]
+    assert examples.settings == {"labels": ["a", "b"]}
+
+
+def test_the_reader_gives_what_models_read(write):
+    (batch,) = example_dataset(write(3), 3, repeat=False)
+    for number in range(3):
+        row = rows_of(number)
+        assert batch["input_word_ids"][number].numpy().tolist() == row["input_ids"]
+        assert batch["input_mask"][number].numpy().tolist() == [i != PAD_ID for i in row["input_ids"]]
+        assert batch["input_type_ids"][number].numpy().tolist() == row["segment_ids"]
+        assert batch["label"][number] == row["label"]
+
+
+def test_an_evaluation_reads_each_example_once_and_fills_up(write):
+    examples = write(7)
+    rows = indices(example_dataset(examples, 3, repeat=False), 10)
+    assert rows == [[0, 1, 2], [3, 4, 5], [6, FILLER, FILLER]]
+    assert len(rows) == num_eval_steps(examples, 3)
+    *_, last = example_dataset(examples, 3, repeat=False)
+    assert not last["input_mask"][1:].numpy().any()
+
+
+def test_every_epoch_is_another_order_of_the_whole_set(write):
+    examples = write(10)
+    stream = np.concatenate(indices(example_dataset(examples, 4, seed=3), 10))
+    epochs = [stream[begin : begin + 10].tolist() for begin in range(0, 40, 10)]
+    assert all(sorted(epoch) == list(range(10)) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 4
+    assert stream.tolist() != np.concatenate(indices(example_dataset(examples, 4, seed=4), 10)).tolist()
+
+
+@pytest.mark.parametrize("start", [1, 3, 7])
+def test_a_step_does_not_depend_on_where_reading_began(write, start):
+    examples = write(10)
+    whole = indices(example_dataset(examples, 4, seed=1), 9)
+    assert indices(example_dataset(examples, 4, seed=1, start_step=start), 9 - start) == whole[start:]
+
+
+def test_hosts_and_replicas_share_the_steps_of_one(write):
+    examples = write(24)
+    whole = indices(example_dataset(examples, 8, seed=1), 4)
+    parts = [
+        indices(example_dataset(examples, 8, seed=1, num_hosts=2, host=host, rows_per_batch=2), 8)
+        for host in (0, 1)
+    ]
+    joined = [sum((parts[host][2 * step + r] for host in (0, 1) for r in (0, 1)), []) for step in range(4)]
+    assert joined == whole
+
+
+def test_skips_and_counts_are_kept_with_their_places(tmp_path, small_tokenizer):
+    with ExampleWriter(
+        tmp_path / "set", task="t", split="dev", tokenizer=small_tokenizer, seq_len=T, columns=[], settings={}
+    ) as writer:
+        for line in range(30):
+            writer.skip("empty text", f"dev.tsv:{line}")
+        writer.count("truncated", 4)
+    examples = ExampleSet.load(tmp_path / "set")
+    assert examples.skipped["empty text"]["count"] == 30
+    assert examples.skipped["empty text"]["places"][0] == "dev.tsv:0"
+    assert "skipped: empty text" in examples.table() and "truncated" in examples.table()
+    with pytest.raises(UserError, match="holds no examples"):
+        example_dataset(examples, 2)
+
+
+def test_an_interrupted_build_leaves_no_set(write, tmp_path, small_tokenizer):
+    write(5)
+
+    def broken():
+        with ExampleWriter(
+            tmp_path / "set",
+            task="t",
+            split="dev",
+            tokenizer=small_tokenizer,
+            seq_len=T,
+            columns=[],
+            settings={},
+        ):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        broken()
+    with pytest.raises(FileNotFoundError, match="Build them"):
+        ExampleSet.load(tmp_path / "set")
+
+
+def test_a_folder_of_splits_is_pointed_out(write, tmp_path):
+    write(2, folder="records/train")
+    with pytest.raises(FileNotFoundError, match="it has sets in train"):
+        ExampleSet.load(tmp_path / "records")
+
+
+def damage(examples):
+    path = examples.folder / examples.shards[0]["file"]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def truncate(examples):
+    path = examples.folder / examples.shards[0]["file"]
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def wrong_field(examples):
+    path = examples.folder / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "seq_len": "8"}))
+
+
+def other_kind(examples):
+    path = examples.folder / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "kind": "pretraining"}))
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (damage, "is damaged in record"),
+        (truncate, "bytes, expected"),
+        (wrong_field, "wrong type: seq_len"),
+        (other_kind, "no fine-tuning examples"),
+    ],
+)
+def test_damaged_sets_are_named(write, harm, message):
+    examples = write(6)
+    harm(examples)
+    with pytest.raises(UserError, match=message):
+        loaded = ExampleSet.load(examples.folder)
+        loaded.check_files()
+        loaded.arrays()

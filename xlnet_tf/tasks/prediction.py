@@ -1,0 +1,216 @@
+"""Uses a fine-tuned run: its checkpoints, its predictions for a set of examples.
+
+Predictions are kept as they are made, in pieces; a run that was interrupted goes on after the last of them.
+"""
+
+import dataclasses
+import io
+import json
+import re
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from etils import epath
+from official.core import config_definitions as cfg
+from official.core import exp_factory, task_factory
+from official.modeling import hyperparams
+
+from xlnet_tf.checkpoints import load_into
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.example_reader import example_dataset, num_eval_steps
+from xlnet_tf.records.examples import ExampleSet
+from xlnet_tf.records.shards import make_folder, write_atomically
+from xlnet_tf.tasks.finetuning import BEST, BEST_METRICS, FinetuningTask, in_order
+from xlnet_tf.tasks.registry import experiment_of
+from xlnet_tf.training.trainer import all_rows
+
+_STEPS_KEPT = 100  # steps of predictions in a piece
+_STATE = "state.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A fine-tuned run and a set of examples to use it on.
+
+    Attributes:
+        model_dir: folder of the run.
+        params: its settings.
+        task: its task, whose validation_set is the set.
+    """
+
+    model_dir: str
+    params: cfg.ExperimentConfig
+    task: FinetuningTask
+
+    @classmethod
+    def open(cls, model_dir: str, data: str) -> "Run":
+        """Opens a run.
+
+        Args:
+            model_dir: its folder.
+            data: folder of a set of examples.
+
+        Raises:
+            UserError: the set does not fit the run.
+            FileNotFoundError: one of them is not there.
+        """
+        path = f"{model_dir}/params.yaml"
+        if not tf.io.gfile.exists(path):
+            raise FileNotFoundError(f"{path} does not exist: expected the folder of a fine-tuned run")
+        trained_on = ExampleSet.load(model_dir)
+        params = exp_factory.get_exp_config(experiment_of(model_dir))
+        hyperparams.override_params_dict(params, path, is_strict=True)
+        # The run's own architecture and weights, wherever those it began with may be by now.
+        params.task.init_checkpoint = ""
+        params.task.model.config_file = f"{model_dir}/xlnet_config.json"
+        params.task.validation_data.input_path = data
+        task_class = task_factory.get_task_cls(type(params.task))
+        return cls(model_dir, params, task_class(params.task, trained_on=trained_on))
+
+    def checkpoints(self) -> list[str]:
+        """Returns what can be loaded: the run's checkpoints, by step, and the folder of its best weights."""
+        numbered = {}
+        for path in tf.io.gfile.glob(f"{self.model_dir}/ckpt-*.index"):
+            if match := re.search(r"ckpt-(\d+)\.index$", path):
+                numbered[int(match[1])] = path.removesuffix(".index")
+        found = [numbered[step] for step in sorted(numbered)]
+        if tf.io.gfile.exists(f"{self.model_dir}/{BEST}/{BEST_METRICS}"):
+            found.append(f"{self.model_dir}/{BEST}")
+        if not found:
+            raise FileNotFoundError(f"{self.model_dir} holds no checkpoint of a fine-tuned run")
+        return found
+
+    def checkpoint(self, name: str) -> str:
+        """Returns the checkpoint of a name: "best", "last" or as "ckpt-100"; "" is the best, if kept.
+
+        Raises:
+            UserError: there is none of this name.
+        """
+        found = {path.rpartition("/")[2]: path for path in self.checkpoints()}
+        last = [path for key, path in found.items() if key != BEST][-1:]
+        if name == "last" and last:
+            return last[0]
+        if not name:
+            return found.get(BEST) or last[0]
+        if name not in found:
+            raise UserError(f"{self.model_dir} has no checkpoint {name!r}: it has {', '.join(found)}")
+        return found[name]
+
+
+class Predictor:
+    """Computes a run's predictions for its set.
+
+    Args:
+        run: the run.
+        strategy: the devices, from `training.runtime.prepare`.
+        batch_size: examples of a step over all devices.
+        on_step: called after each step.
+
+    Raises:
+        UserError: the batch does not split over the devices.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        strategy: tf.distribute.Strategy,
+        batch_size: int,
+        on_step: Callable[[], None] = lambda: None,
+    ):
+        if batch_size < 1 or batch_size % strategy.num_replicas_in_sync:
+            raise UserError(
+                f"batch_size is {batch_size}: expected a multiple of {strategy.num_replicas_in_sync} replicas"
+            )
+        self._task, self._strategy, self._batch_size, self._on_step = run.task, strategy, batch_size, on_step
+        with strategy.scope():
+            self.model: tf_keras.Model = run.task.build_model()
+
+        @tf.function
+        def step(features):
+            return strategy.run(
+                lambda rows: run.task.evaluation_rows(rows, self.model(rows, training=False)), (features,)
+            )
+
+        self._step = step
+        self.steps = num_eval_steps(run.task.validation_set, batch_size)
+
+    def predict(self, checkpoint: str, pieces: str | None = None) -> dict[str, np.ndarray]:
+        """Returns the predictions of a checkpoint: name -> [records, ...], in the order of the set.
+
+        Args:
+            checkpoint: as `Run.checkpoints` has it.
+            pieces: folder that keeps predictions as they are made, to go on from; None: none.
+        """
+        load_into(self.model, checkpoint)
+        kept = _Pieces(pieces, self._fingerprint(checkpoint)) if pieces else None
+        rows, fresh = kept.read() if kept else [], []
+        for number, features in enumerate(self._batches(start_step=len(rows)), start=len(rows) + 1):
+            fresh.append(all_rows(self._strategy, self._step(features)))
+            if kept and (len(fresh) == _STEPS_KEPT or number == self.steps):
+                kept.write(fresh, first=len(rows))
+                rows, fresh = rows + fresh, []
+            self._on_step()
+        rows += fresh
+        joined = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+        return in_order(joined, self._task.validation_set.records)
+
+    def _batches(self, start_step: int):
+        def build(context: tf.distribute.InputContext) -> tf.data.Dataset:
+            return example_dataset(
+                self._task.validation_set,
+                self._batch_size,
+                num_hosts=context.num_input_pipelines,
+                host=context.input_pipeline_id,
+                rows_per_batch=context.get_per_replica_batch_size(self._batch_size),
+                start_step=start_step,
+                repeat=False,
+            )
+
+        return self._strategy.distribute_datasets_from_function(build)
+
+    def _fingerprint(self, checkpoint: str) -> dict:
+        """Returns what the predictions depend on."""
+        return {
+            "checkpoint": checkpoint,
+            "shards": self._task.validation_set.shards,
+            "batch_size": self._batch_size,
+        }
+
+
+class _Pieces:
+    """Predictions on disk: one file for every so many steps."""
+
+    def __init__(self, folder: str, fingerprint: dict):
+        self._folder = make_folder(folder)
+        state = self._folder / _STATE
+        text = json.dumps(fingerprint, sort_keys=True)
+        if not state.exists() or state.read_text() != text:
+            remove_pieces(folder)
+            write_atomically(make_folder(folder) / _STATE, text.encode())
+
+    def read(self) -> list[dict[str, np.ndarray]]:
+        """Returns the rows of each step that is there, from the first on."""
+        steps: list[dict[str, np.ndarray]] = []
+        while (path := self._path(len(steps))).exists():
+            with path.open("rb") as file, np.load(file) as arrays:
+                names = list(arrays.files)
+                columns = {name: arrays[name] for name in names}
+            count = len(next(iter(columns.values())))
+            steps += [{name: columns[name][step] for name in names} for step in range(count)]
+        return steps
+
+    def write(self, steps: list[dict[str, np.ndarray]], first: int):
+        """Keeps the rows of consecutive steps."""
+        buffer = io.BytesIO()
+        np.savez(buffer, **{name: np.stack([step[name] for step in steps]) for name in steps[0]})
+        write_atomically(self._path(first), buffer.getvalue())
+
+    def _path(self, first: int) -> epath.Path:
+        return self._folder / f"rows-{first:08d}.npz"
+
+
+def remove_pieces(folder: str):
+    """Removes the predictions that `Predictor.predict` has kept, once they are written elsewhere."""
+    epath.Path(folder).rmtree(missing_ok=True)
