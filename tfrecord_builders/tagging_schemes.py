@@ -1,0 +1,68 @@
+"""Tags of words: the schemes in which entities are written down, all turned into BIO.
+
+B-X begins an entity of type X, I-X goes on with it, O is no entity. The other schemes:
+
+    IOB1   B-X only where an entity follows another of its type at once; else entities begin with I-X
+    IOBES  E-X ends an entity of several words, S-X is an entity of one word
+    BILOU  the same, with L-X and U-X
+"""
+
+from collections.abc import Iterable, Sequence
+
+OUTSIDE = "O"
+_PREFIXES = {"bio": "BI", "iob1": "BI", "iobes": "BIES", "bilou": "BILU"}
+_SINGLE, _END = "SU", "EL"
+SCHEMES = tuple(_PREFIXES)
+
+
+def to_bio(tags: Sequence[str], scheme: str) -> tuple[list[str], list[int]]:
+    """Turns the tags of a sentence into BIO.
+
+    Args:
+        tags: in any of the schemes.
+        scheme: one of SCHEMES.
+
+    Returns:
+        (bio, broken): the tags, and the indices of those that the scheme does not allow where they are, such
+        as I-X after O in BIO. They are read so: a tag that cannot go on with an entity begins one, and an entity
+        that lacks its end ends before the next tag that is not its own.
+
+    Raises:
+        ValueError: a tag is none of the scheme; its index and the reason.
+    """
+    bio, broken = [], []
+    open_type = None  # of the entity that the tag before this one left open
+    must_end = scheme in ("iobes", "bilou")
+    for index, tag in enumerate(tags):
+        prefix, kind = _parse(tag, scheme, index)
+        goes_on = prefix in ("I", *_END) and kind == open_type
+        if prefix == OUTSIDE:
+            allowed = not (must_end and open_type)
+        elif scheme == "iob1":
+            allowed = prefix == "I" or kind == open_type
+        elif goes_on:
+            allowed = True
+        else:
+            allowed = prefix in ("B", *_SINGLE) and not (must_end and open_type)
+        if not allowed:
+            broken.append(index)
+        bio.append(OUTSIDE if prefix == OUTSIDE else f"{'I' if goes_on else 'B'}-{kind}")
+        open_type = None if prefix in (OUTSIDE, *_SINGLE, *_END) else kind
+    if must_end and open_type:
+        broken.append(len(tags) - 1)
+    return bio, sorted(set(broken))
+
+
+def label_set(types: Iterable[str]) -> list[str]:
+    """Returns O, then B-X and I-X of each type X, the types in alphabetical order."""
+    return [OUTSIDE, *(f"{prefix}-{kind}" for kind in sorted(types) for prefix in "BI")]
+
+
+def _parse(tag: str, scheme: str, index: int) -> tuple[str, str]:
+    """Splits a tag into prefix and type."""
+    prefixes = _PREFIXES[scheme]
+    prefix, dash, kind = tag.partition("-")
+    if tag == OUTSIDE or (dash and kind and prefix and prefix in prefixes):
+        return prefix, kind
+    expected = ", ".join([OUTSIDE, *(f"{letter}-TYPE" for letter in prefixes)])
+    raise ValueError(index, f"the tag is {tag!r}, expected {expected} (--scheme={scheme})")

@@ -1,0 +1,121 @@
+"""Tagging words: named entities and whatever else is written as BIO tags."""
+
+import dataclasses
+
+import tensorflow as tf
+from official.core import config_definitions as cfg
+from official.core import exp_factory, task_factory
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.models.tagger import XLNetTagger
+from xlnet_tf.tasks import tagging_metrics, tagging_predictions
+from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, finetuning_experiment, row_weights
+from xlnet_tf.tasks.model_config import EncoderModelConfig
+from xlnet_tf.training.metrics import Ratio
+
+EXPERIMENT = "xlnet/tagging"
+
+
+@dataclasses.dataclass
+class TaggingModelConfig(EncoderModelConfig):
+    """The network.
+
+    Attributes:
+        segment_len: tokens of the segments in which long texts are read, each with the memory of those
+            before; 0 reads a text at once.
+        memory_len: tokens of memory; 0: segment_len.
+    """
+
+    segment_len: int = 0
+    memory_len: int = 0
+
+
+@dataclasses.dataclass
+class TaggingConfig(FinetuningConfig):
+    """Settings of tagging."""
+
+    model: TaggingModelConfig = dataclasses.field(default_factory=TaggingModelConfig)
+
+
+@exp_factory.register_config_factory(EXPERIMENT)
+def tagging_experiment() -> cfg.ExperimentConfig:
+    """Returns the defaults."""
+    return finetuning_experiment(TaggingConfig())
+
+
+@task_factory.register_task_cls(TaggingConfig)
+class TaggingTask(FinetuningTask):
+    """Predicts the tag of each word from its first piece."""
+
+    TASK = "tagging"
+    BEST_METRIC = "f1"
+    ALIKE = ("labels",)
+
+    def build_encoder(self, **options) -> XLNetEncoder:
+        model = self.task_config.model
+        if model.segment_len and self.example_set.seq_len % model.segment_len:
+            raise UserError(
+                f"task.model.segment_len is {model.segment_len}, expected a divisor of "
+                f"{self.example_set.seq_len}, the tokens of the examples in {self.example_set.folder}"
+            )
+        return super().build_encoder(memory_len=model.memory_len or model.segment_len, **options)
+
+    def build_head(self, encoder):
+        labels = self.example_set.settings["labels"]
+        segment_len = self.task_config.model.segment_len
+        return XLNetTagger(encoder, len(labels), segment_len=segment_len, labels=labels)
+
+    def new_parts(self):
+        return ["tagging"]
+
+    def build_metrics(self, training: bool = True):
+        return [Ratio("loss"), Ratio("word_accuracy")]
+
+    def counts(self, features):
+        return {"loss": tf.reduce_sum(_word_weights(features))}
+
+    def sums(self, features, outputs):
+        weights = _word_weights(features)
+        count = tf.reduce_sum(weights)
+        tags = tf.maximum(tf.cast(features["tags"], tf.int32), 0)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tags, outputs)
+        hits = tf.cast(_best(outputs) == tags, tf.float32)
+        return {
+            "loss": (tf.reduce_sum(weights * losses), count),
+            "word_accuracy": (tf.reduce_sum(weights * hits), count),
+        }
+
+    def predictions(self, features, outputs):
+        return {"tags": _best(outputs)}
+
+    def has_answers(self, examples):
+        return examples.settings["tagged"]
+
+    def constant_score(self, examples):
+        return 0.0  # of no entities at all
+
+    def score(self, examples, predictions):
+        return tagging_metrics.entity_scores(*_gold_and_predicted(examples, predictions))
+
+    def tables(self, examples, predictions):
+        return tagging_metrics.type_table(*_gold_and_predicted(examples, predictions))
+
+    def write_predictions(self, examples, predictions, folder):
+        sentences = tagging_predictions.tagged_sentences(examples, predictions)
+        return tagging_predictions.write_files(sentences, folder)
+
+
+def _word_weights(features) -> tf.Tensor:
+    """Returns 1 at the first pieces of words to predict: [B, T] float32."""
+    return tf.cast(features["tags"] >= 0, tf.float32) * row_weights(features)[:, None]
+
+
+def _best(logits: tf.Tensor) -> tf.Tensor:
+    """Returns the number of the best tag of each token: int32 [B, T]."""
+    return tf.argmax(logits, axis=-1, output_type=tf.int32)
+
+
+def _gold_and_predicted(examples, predictions) -> tuple[list[list[str]], list[list[str]]]:
+    sentences = tagging_predictions.tagged_sentences(examples, predictions)
+    return [s.gold for s in sentences], [s.predicted for s in sentences]
