@@ -1,0 +1,331 @@
+r"""Builds examples of ranking: passages, answers or replies for a query, K candidates in one record.
+
+WikiQA:
+    python -m tfrecord_builders.ranking --format=wikiqa --train=WikiQA-train.tsv --dev=WikiQA-dev.tsv \
+        --tokenizer=spiece.model --output_dir=records/wikiqa
+MS MARCO and TREC ({split} stands for train, dev or test):
+    python -m tfrecord_builders.ranking --format=trec --train=queries.train.tsv --dev=queries.dev.tsv \
+        --collection=collection.tsv --run=top1000.{split}.tsv --qrels=qrels.{split}.tsv --depth=100 \
+        --tokenizer=spiece.model --output_dir=records/marco
+Your own csv, tsv or jsonl, for instance the replies that agents chose in customer support:
+    python -m tfrecord_builders.ranking --train=tickets.csv --query_column=message --passage_column=reply \
+        --relevance_column=chosen --tokenizer=spiece.model --output_dir=records/support
+
+A sequence is [query SEP passage SEP CLS]. For training, each relevant passage makes a record with K - 1 drawn
+from those less relevant; dev and test have all candidates of a query, in as many records as it takes.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import tqdm
+from absl import flags
+from etils import epath
+
+from tfrecord_builders.ranking_queries import (
+    PairColumns,
+    Passage,
+    Query,
+    Skip,
+    read_pairs,
+    read_wikiqa,
+)
+from tfrecord_builders.ranking_trec import TrecFiles, read_trec
+from xlnet_tf import errors
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.examples import ExampleSet, ExampleWriter
+from xlnet_tf.records.layout import Column
+from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.packing import PAD_SEGMENT, pack
+from xlnet_tf.text.special_tokens import PAD_ID
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+TASK = "ranking"
+SPLITS = ("train", "dev", "test")
+FORMATS = ("table", "wikiqa", "trec")
+NO_CANDIDATE = -1  # relevance of the slots that a query's candidates leave empty
+_NUM_SPECIAL = 3  # SEP, SEP and CLS
+
+
+@dataclasses.dataclass(frozen=True)
+class RankingOptions:
+    """What to build; see the flags of the same names."""
+
+    tokenizer: str
+    output_dir: str
+    format: str = "table"
+    train: str = ""
+    dev: str = ""
+    test: str = ""
+    query_column: str = PairColumns.query
+    passage_column: str = PairColumns.passage
+    relevance_column: str = PairColumns.relevance
+    query_id_column: str = PairColumns.query_id
+    passage_id_column: str = PairColumns.passage_id
+    collection: str = ""
+    run: str = ""
+    qrels: str = ""
+    depth: int = 0
+    candidates: int = 8
+    relevant_from: int = 1
+    num_passes: int = 1
+    seq_len: int = 128
+    max_query_len: int = 32
+    lower: bool = False
+    keep_accents: bool = False
+    seed: int = 0
+
+    def check(self) -> None:
+        """Raises UserError for options that do not fit each other."""
+        if self.format not in FORMATS:
+            raise UserError(f"format is {self.format!r}, expected one of {', '.join(FORMATS)}")
+        if not (self.train or self.dev or self.test):
+            raise UserError("no queries: give --train, --dev or --test")
+        if self.format == "trec" and not (self.collection and self.run):
+            raise UserError("format=trec needs --collection and --run")
+        if self.format == "trec" and self.train and not self.qrels:
+            raise UserError("to train, format=trec needs --qrels: what is relevant")
+        if self.format != "trec" and (self.collection or self.run or self.qrels or self.depth):
+            raise UserError(
+                f"--collection, --run, --qrels and --depth are for format=trec, not {self.format}"
+            )
+        if not 0 < self.max_query_len < self.seq_len - _NUM_SPECIAL:
+            raise UserError(
+                f"max_query_len is {self.max_query_len}, expected 1 to {self.seq_len - _NUM_SPECIAL - 1}, so "
+                f"that seq_len {self.seq_len} has room for a passage"
+            )
+
+    def read(self, split: str, skip: Skip) -> list[Query]:
+        """Returns the queries of a split; calls skip with reason and place of what is left out."""
+        path, labelled = getattr(self, split), split != "test"
+        if self.format == "wikiqa":
+            return read_wikiqa(path, skip, labelled)
+        if self.format == "table":
+            columns = PairColumns(
+                self.query_column,
+                self.passage_column,
+                self.relevance_column,
+                self.query_id_column,
+                self.passage_id_column,
+            )
+            return read_pairs(path, columns, skip, labelled)
+        collection, run, qrels = (
+            name.replace("{split}", split) for name in (self.collection, self.run, self.qrels)
+        )
+        return read_trec(TrecFiles(path, collection, run, qrels, self.depth), skip)
+
+
+def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, ExampleSet]:
+    """Builds the splits that are asked for.
+
+    Args:
+        options: what to build.
+        progress: whether to draw progress bars on stderr.
+
+    Returns:
+        split -> its set of examples. Columns: `relevance` int32 [K], -1 where it is not known and in slots
+        without a candidate. Each line of examples.jsonl has query_id, query, passages (id and text of the
+        candidates) and missing (the relevance of relevant passages that are no candidates).
+
+    Raises:
+        FileNotFoundError: an input is not there.
+        UserError: options or data are not as they should be; the message has file and line.
+    """
+    options.check()
+    cleaning = CleaningConfig(lower=options.lower, keep_accents=options.keep_accents)
+    tokenizer = XLNetTokenizer(options.tokenizer, cleaning=cleaning)
+    return {
+        split: _build_split(split, options, tokenizer, progress)
+        for split in SPLITS
+        if getattr(options, split)
+    }
+
+
+def _build_split(
+    split: str, options: RankingOptions, tokenizer: XLNetTokenizer, progress: bool
+) -> ExampleSet:
+    names = ("candidates", "relevant_from", "max_query_len", "num_passes", "seed")
+    with ExampleWriter(
+        epath.Path(options.output_dir) / split,
+        task=TASK,
+        split=split,
+        tokenizer=tokenizer,
+        seq_len=options.seq_len,
+        columns=[Column("relevance", "int32", options.candidates)],
+        settings={name: getattr(options, name) for name in names},
+        sequences=options.candidates,
+    ) as writer:
+        queries = options.read(split, writer.skip)
+        if split == "train":
+            rng = np.random.default_rng(options.seed)
+            group = functools.partial(training_groups, options=options, rng=rng, skip=writer.skip)
+        else:
+            group = functools.partial(all_candidates, size=options.candidates)
+        if not _write(writer, queries, group, tokenizer, options, progress):
+            raise UserError(f"{getattr(options, split)} gives no examples: {_reasons(writer.example_set)}")
+    return writer.example_set
+
+
+def _reasons(examples: ExampleSet) -> str:
+    reasons = [f"{reason} ({skipped['count']})" for reason, skipped in examples.skipped.items()]
+    return ", ".join(reasons) or "it is empty"
+
+
+def _write(
+    writer: ExampleWriter,
+    queries: Sequence[Query],
+    group: Callable[[Query], Iterator[list[Passage]]],
+    tokenizer: XLNetTokenizer,
+    options: RankingOptions,
+    progress: bool,
+) -> int:
+    """Writes all records of the queries; returns how many."""
+    records = 0
+    for query in tqdm.tqdm(queries, writer.example_set.split, unit=" queries", disable=not progress):
+        for passages in group(query):
+            columns = candidate_sequences(query.text, passages, tokenizer, options)
+            for name in ("queries cut", "passages cut"):
+                writer.count(name, columns.pop(name))
+            writer.count("candidates", len(passages))
+            writer.write(
+                columns,
+                {
+                    "query_id": query.id,
+                    "query": query.text,
+                    "passages": [{"id": passage.id, "text": passage.text} for passage in passages],
+                    "missing": [passage.relevance for passage in query.missing],
+                },
+            )
+            records += 1
+    writer.count("queries", len(queries))
+    return records
+
+
+def training_groups(
+    query: Query, options: RankingOptions, rng: np.random.Generator, skip: Skip
+) -> Iterator[list[Passage]]:
+    """Yields the candidates of each of a query's training records.
+
+    Each relevant passage gets a record, `num_passes` times over, with others drawn from the less relevant;
+    their order is drawn, too. Relevant passages that are no candidates are trained on if their text is known.
+
+    Args:
+        query: with its judged passages.
+        options: candidates, relevant_from and num_passes count.
+        rng: draws.
+        skip: called with reason and place if the query gives nothing to learn from.
+    """
+    known = query.passages + [passage for passage in query.missing if passage.text]
+    relevant = [passage for passage in known if passage.relevance >= options.relevant_from]
+    if not relevant:
+        skip("query without a relevant passage", query.place)
+    elif min(passage.relevance for passage in known) == max(passage.relevance for passage in known):
+        skip("query whose passages are all alike relevant", query.place)
+    for _ in range(options.num_passes):
+        for passage in relevant:
+            others = [other for other in known if other.relevance < passage.relevance]
+            if others:
+                count = min(options.candidates - 1, len(others))
+                drawn = [passage, *(others[i] for i in rng.choice(len(others), count, replace=False))]
+                yield [drawn[i] for i in rng.permutation(len(drawn))]
+
+
+def all_candidates(query: Query, size: int) -> Iterator[list[Passage]]:
+    """Yields a query's candidates in their order, `size` at a time."""
+    for start in range(0, len(query.passages), size):
+        yield query.passages[start : start + size]
+
+
+def candidate_sequences(
+    query: str, passages: Sequence[Passage], tokenizer: XLNetTokenizer, options: RankingOptions
+) -> dict:
+    """Packs the candidates of a record, T = seq_len tokens each, at most K = `options.candidates` of them.
+
+    The query keeps its first `max_query_len` pieces; the passage is cut at its end to what room is left.
+
+    Returns:
+        input_ids and segment_ids [K * T], all padding in slots without a candidate; relevance [K]; and how
+        many queries (0 or 1) and passages were cut.
+    """
+    ids, lengths = tokenizer.encode_batch([query, *(passage.text for passage in passages)])
+    query_ids, *passage_ids = np.split(ids, np.cumsum(lengths)[:-1])
+    kept = query_ids[: options.max_query_len]
+    room = options.seq_len - _NUM_SPECIAL - len(kept)
+    input_ids = np.full((options.candidates, options.seq_len), PAD_ID, np.int32)
+    segment_ids = np.full((options.candidates, options.seq_len), PAD_SEGMENT, np.uint8)
+    relevance = np.full(options.candidates, NO_CANDIDATE, np.int32)
+    for slot, (passage, text) in enumerate(zip(passages, passage_ids, strict=True)):
+        input_ids[slot], segment_ids[slot] = pack(kept, text[:room], seq_len=options.seq_len)
+        relevance[slot] = passage.relevance
+    return {
+        "input_ids": input_ids.reshape(-1),
+        "segment_ids": segment_ids.reshape(-1),
+        "relevance": relevance,
+        "queries cut": int(len(query_ids) > len(kept)),
+        "passages cut": sum(len(text) > room for text in passage_ids),
+    }
+
+
+def define_flags() -> None:
+    """Defines one flag for each field of RankingOptions."""
+    default = {field.name: field.default for field in dataclasses.fields(RankingOptions)}
+    flags.DEFINE_string("tokenizer", None, "SentencePiece model of the checkpoint to fine-tune")
+    flags.DEFINE_string("output_dir", None, "folder for the examples, one folder in it for each split")
+    flags.mark_flags_as_required(["tokenizer", "output_dir"])
+    flags.DEFINE_enum(
+        "format",
+        default["format"],
+        FORMATS,
+        "table (csv, tsv or jsonl: a query, a passage and its relevance a line), wikiqa (.tsv, or .txt with "
+        ".ref beside it) or trec",
+    )
+    for split in SPLITS:
+        flags.DEFINE_string(
+            split, "", f"file of the {split} split; format=trec: of its queries (id, tab, text)"
+        )
+    for name in ("query", "passage", "relevance"):
+        flags.DEFINE_string(f"{name}_column", default[f"{name}_column"], f"column of the {name}")
+    for name in ("query_id", "passage_id"):
+        flags.DEFINE_string(f"{name}_column", default[f"{name}_column"], f"column of the {name}, if any")
+    flags.DEFINE_string("collection", "", "trec: file of all passages (id, tab, text)")
+    flags.DEFINE_string(
+        "run", "", "trec: candidates, best first: a TREC run, or query id, passage id and more with tabs"
+    )
+    flags.DEFINE_string("qrels", "", "trec: judgements (query id, 0, passage id, relevance)")
+    flags.DEFINE_integer(
+        "depth", default["depth"], "trec: candidates of a query to take from the run; 0: all", lower_bound=0
+    )
+    flags.DEFINE_integer("candidates", default["candidates"], "candidates K of a record", lower_bound=2)
+    flags.DEFINE_integer(
+        "relevant_from",
+        default["relevant_from"],
+        "smallest relevance that counts as relevant (TREC Deep Learning's passages: 2)",
+        lower_bound=1,
+    )
+    flags.DEFINE_integer(
+        "num_passes",
+        default["num_passes"],
+        "training records for each relevant passage, each with others drawn beside it",
+        lower_bound=1,
+    )
+    flags.DEFINE_integer("seq_len", default["seq_len"], "tokens of a sequence", lower_bound=5)
+    flags.DEFINE_integer("max_query_len", default["max_query_len"], "most tokens of a query", lower_bound=1)
+    flags.DEFINE_bool("lower", default["lower"], "lower-case the text")
+    flags.DEFINE_bool("keep_accents", default["keep_accents"], "keep accents (the released models drop them)")
+    flags.DEFINE_integer("seed", default["seed"], "of what is drawn for training", lower_bound=0)
+
+
+def main(argv: Sequence[str]) -> None:
+    del argv
+    options = RankingOptions(
+        **{field.name: flags.FLAGS[field.name].value for field in dataclasses.fields(RankingOptions)}
+    )
+    for example_set in build_ranking(options, progress=True).values():
+        print(example_set.table())
+
+
+if __name__ == "__main__":
+    define_flags()
+    errors.run(main)
