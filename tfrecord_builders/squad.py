@@ -24,6 +24,8 @@ from xlnet_tf import errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
+from xlnet_tf.records.passages import PASSAGES_FILE
+from xlnet_tf.records.passages import Passage as EncodedPassage
 from xlnet_tf.text import windows as windows_lib
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.offsets import Encoded, encode_with_offsets
@@ -32,7 +34,6 @@ from xlnet_tf.text.windows import Window
 
 TASK = "squad"
 SPLITS = ("train", "dev", "test")
-PASSAGES_FILE = "passages.jsonl"
 SKIPPED_FILE = "skipped.jsonl"
 
 
@@ -79,10 +80,10 @@ class Unusable(Exception):
 def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, ExampleSet]:
     """Builds the splits that are asked for.
 
-    "train" has the columns answer_mask uint8 [T], start_position and end_position int32, and is_impossible
-    uint8. A window without the whole answer has both positions on CLS and is_impossible 1, as in the
-    original; in 1.1 too, where it teaches to compare windows. Questions that cannot be used are skipped.
-    The other splits have answer_mask alone and leave no question out.
+    "train" has the columns answer_mask uint8 [T], answer_first and answer_last int32, the places of the
+    answer's tokens, and is_impossible uint8. A window without the whole answer has both places on CLS and
+    is_impossible 1, as in the original; in 1.1 too, where it teaches to compare windows. Questions that
+    cannot be used are skipped. The other splits have answer_mask alone and leave no question out.
 
     A line of examples.jsonl has the question's `id`, text and answers (null if not known), the number of its
     `passage`, and the window's `first` token and `length`.
@@ -92,7 +93,8 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
         progress: whether to draw progress bars on stderr.
 
     Returns:
-        split -> its set of examples. settings["unanswerable"]: whether some questions have no answer.
+        split -> its set of examples. settings["unanswerable"]: whether some questions have no answer;
+        settings["answered"]: whether answers are known.
 
     Raises:
         FileNotFoundError: an input is not there.
@@ -108,7 +110,7 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
         "stride": options.stride,
     }
     return {
-        split: _build_split(split, file, tokenizer, options, settings, progress)
+        split: _build_split(split, file, tokenizer, options, settings | {"answered": file.answered}, progress)
         for split, file in files.items()
     }
 
@@ -123,7 +125,7 @@ def _build_split(
 ) -> ExampleSet:
     columns = [Column("answer_mask", "uint8", options.seq_len)]
     if split == "train":
-        columns += [Column(name, "int32", None) for name in ("start_position", "end_position")]
+        columns += [Column(name, "int32", None) for name in ("answer_first", "answer_last")]
         columns += [Column("is_impossible", "uint8", None)]
     writer = ExampleWriter(
         epath.Path(options.output_dir) / split,
@@ -145,8 +147,8 @@ def _build_split(
         builder = _SplitBuilder(writer, tokenizer, options, split == "train", skipped_file)
         for number, passage in enumerate(file.passages):
             encoded = encode_with_offsets(tokenizer, passage.text)
-            places = {"begins": encoded.begins.tolist(), "ends": encoded.ends.tolist()}
-            _write_line(passages_file, {"text": passage.text, **places})
+            places = encoded.begins.tolist(), encoded.ends.tolist()
+            EncodedPassage(passage.text, *places).write(passages_file)
             for question in passage.questions:
                 builder.add(question, passage, number, encoded)
             bar.update(len(passage.questions))
@@ -254,10 +256,10 @@ def training_columns(answer: Span | None, window: Window, cls: int) -> dict[str,
         cls: place of CLS in the packed window.
     """
     if answer is None or not inside(answer, window):
-        return {"start_position": cls, "end_position": cls, "is_impossible": 1}
+        return {"answer_first": cls, "answer_last": cls, "is_impossible": 1}
     return {
-        "start_position": answer.first - window.first,
-        "end_position": answer.last - window.first,
+        "answer_first": answer.first - window.first,
+        "answer_last": answer.last - window.first,
         "is_impossible": 0,
     }
 

@@ -59,6 +59,11 @@ class SquadFile(NamedTuple):
     passages: list[Passage]
     unanswerable: bool
 
+    @property
+    def answered(self) -> bool:
+        """Whether some answers are known."""
+        return any(question.answers for passage in self.passages for question in passage.questions)
+
 
 def read_squad(path: epath.PathLike) -> SquadFile:
     """Reads a file of questions.

@@ -16,6 +16,7 @@ _EPSILON = 1e-12
 _NOT_ALLOWED = -1e30
 
 
+@tf_keras.utils.register_keras_serializable("xlnet_tf")
 class XLNetSpan(XLNetHead):
     """Finds an answer's first token, then its last one given the first, and whether there is an answer.
 
@@ -149,12 +150,12 @@ def _scores(layer: tf_keras.layers.Layer, vectors: tf.Tensor) -> tf.Tensor:
 
 
 def span_losses(outputs: Mapping[str, tf.Tensor], features: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """The loss of each row in nats, [B] float32: half of start and end, and half of answerability.
+    """The loss of each row in nats, [B] float32: the mean of start and end, and half of answerability.
 
     Args:
         outputs: what XLNetSpan returns, given start_position.
         features: start_position, end_position [B] integers, both on CLS where there is no answer, and
-            is_impossible [B], 1 where there is none.
+            is_impossible [B], 1 where there is none. Without is_impossible the last part is left out.
     """
 
     def cross_entropy(logits, positions):
@@ -162,6 +163,8 @@ def span_losses(outputs: Mapping[str, tf.Tensor], features: Mapping[str, tf.Tens
 
     span = cross_entropy(outputs["start_logits"], features["start_position"])
     span += cross_entropy(outputs["end_logits"], features["end_position"])
+    if "is_impossible" not in features:
+        return 0.5 * span
     no_answer = tf.nn.sigmoid_cross_entropy_with_logits(
         labels=tf.cast(features["is_impossible"], tf.float32), logits=outputs["no_answer_logits"]
     )

@@ -1,0 +1,35 @@
+"""The passages of a set of questions: their texts, and where in them each token is.
+
+They lie beside the examples, one a line, so that answers can be read from the raw text.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import IO, NamedTuple, Self
+
+from etils import epath
+
+PASSAGES_FILE = "passages.jsonl"
+
+
+class Passage(NamedTuple):
+    """A passage and the places of its tokens in it.
+
+    Attributes:
+        text: the raw text.
+        begins, ends: [tokens] each, as `text.offsets.Encoded` has them.
+    """
+
+    text: str
+    begins: Sequence[int]
+    ends: Sequence[int]
+
+    def write(self, file: IO[str]) -> None:
+        """Adds the passage to an open file."""
+        file.write(json.dumps(self._asdict(), ensure_ascii=False) + "\n")
+
+    @classmethod
+    def read_all(cls, folder: epath.Path) -> list[Self]:
+        """Returns the passages of the set in a folder."""
+        with (folder / PASSAGES_FILE).open("r", encoding="utf-8") as file:
+            return [cls(**json.loads(line)) for line in file]

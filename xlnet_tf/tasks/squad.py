@@ -1,0 +1,153 @@
+"""Extractive question answering, SQuAD 1.1 and 2.0: which words of a passage answer a question, if any."""
+
+import dataclasses
+
+import tensorflow as tf
+from official.core import config_definitions as cfg
+from official.core import exp_factory, task_factory
+
+from xlnet_tf.models.span import XLNetSpan, span_losses
+from xlnet_tf.tasks import squad_answers
+from xlnet_tf.tasks.finetuning import (
+    BEST,
+    FinetuningConfig,
+    FinetuningTask,
+    finetuning_experiment,
+    read_metrics,
+    row_weights,
+)
+from xlnet_tf.tasks.model_config import EncoderModelConfig
+from xlnet_tf.training.metrics import Ratio
+
+EXPERIMENT = "xlnet/squad"
+_TARGETS = {"answer_first": "start_position", "answer_last": "end_position"}
+
+
+@dataclasses.dataclass
+class SquadModelConfig(EncoderModelConfig):
+    """The network.
+
+    Attributes:
+        start_top: beginnings of answers that are looked at in a window.
+        end_top: ends that are looked at for each beginning.
+    """
+
+    start_top: int = 5
+    end_top: int = 5
+
+
+@dataclasses.dataclass
+class SquadConfig(FinetuningConfig):
+    """Settings of question answering.
+
+    Attributes:
+        n_best: most answers to a question in nbest_predictions.json.
+        max_answer_len: most tokens of an answer.
+        no_answer_threshold: the no-answer logit above which a prediction is empty. Not given: the one that
+            was best for F1 in the run's best evaluation.
+    """
+
+    model: SquadModelConfig = dataclasses.field(default_factory=SquadModelConfig)
+    n_best: int = squad_answers.N_BEST
+    max_answer_len: int = squad_answers.MAX_ANSWER_LEN
+    no_answer_threshold: float | None = None
+
+
+@exp_factory.register_config_factory(EXPERIMENT)
+def squad_experiment() -> cfg.ExperimentConfig:
+    """Returns the defaults."""
+    return finetuning_experiment(SquadConfig())
+
+
+@task_factory.register_task_cls(SquadConfig)
+class SquadTask(FinetuningTask):
+    """Finds first and last token of the answer in each window, and whether there is an answer.
+
+    Without unanswerable questions (SQuAD 1.1) the last is neither trained nor used.
+    """
+
+    TASK = "squad"
+    BEST_METRIC = "best_f1"
+    ALIKE = ("unanswerable",)
+
+    @property
+    def unanswerable(self) -> bool:
+        """Whether a question may have no answer."""
+        return self.example_set.settings["unanswerable"]
+
+    def build_head(self, encoder):
+        model = self.task_config.model
+        return XLNetSpan(encoder, start_top=model.start_top, end_top=model.end_top)
+
+    def new_parts(self):
+        return ["span"]
+
+    def build_inputs(self, params, input_context=None, start_step: int = 0):
+        """Returns batches; only in training does the model read where the answer begins."""
+        dataset = super().build_inputs(params, input_context, start_step)
+        if params is not self.task_config.train_data:
+            return dataset
+        return dataset.map(
+            lambda features: {_TARGETS.get(name, name): value for name, value in features.items()}
+        )
+
+    def build_metrics(self, training: bool = True):
+        return [Ratio(name) for name in ("loss", "start_accuracy", "end_accuracy")] if training else []
+
+    def counts(self, features):
+        return {"loss": tf.reduce_sum(row_weights(features))}
+
+    def sums(self, features, outputs):
+        if "start_logits" not in outputs:  # evaluation searches answers and is told no beginnings
+            return {}
+        if not self.unanswerable:
+            features = {name: value for name, value in features.items() if name != "is_impossible"}
+        weights = row_weights(features)
+        count = tf.reduce_sum(weights)
+
+        def accuracy(logits, positions):
+            hits = tf.argmax(logits, axis=-1, output_type=tf.int32) == tf.cast(positions, tf.int32)
+            return tf.reduce_sum(weights * tf.cast(hits, tf.float32)), count
+
+        return {
+            "loss": (tf.reduce_sum(weights * span_losses(outputs, features)), count),
+            "start_accuracy": accuracy(outputs["start_logits"], features["start_position"]),
+            "end_accuracy": accuracy(outputs["end_logits"], features["end_position"]),
+        }
+
+    def predictions(self, features, outputs):
+        return dict(outputs)
+
+    def has_answers(self, examples):
+        return examples.settings["answered"]
+
+    def constant_score(self, examples):
+        return squad_answers.share_without_answer(examples) if self.unanswerable else 0.0
+
+    def score(self, examples, predictions):
+        answers = self._answers(examples, predictions)
+        return squad_answers.score(answers, self.unanswerable, self._threshold())
+
+    def write_predictions(self, examples, predictions, folder):
+        answers = self._answers(examples, predictions)
+        threshold = None
+        if self.unanswerable:
+            threshold = self._threshold()
+            if threshold is None:
+                threshold = squad_answers.UNDECIDED
+        return squad_answers.write_files(answers, folder, threshold)
+
+    def _answers(self, examples, predictions) -> list[squad_answers.Prediction]:
+        return squad_answers.predict(
+            list(squad_answers.read_questions(examples)),
+            predictions,
+            self.task_config.n_best,
+            self.task_config.max_answer_len,
+        )
+
+    def _threshold(self) -> float | None:
+        """Returns the threshold that is asked for or was found in training; None if there is none."""
+        asked = self.task_config.no_answer_threshold
+        # A run that is used has its own folder in place of that of its training examples.
+        kept = read_metrics(f"{self.example_set.folder}/{BEST}").get("best_f1_threshold")
+        return kept if asked is None else asked

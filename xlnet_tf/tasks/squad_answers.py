@@ -1,0 +1,264 @@
+"""From what a span model says about windows to answers: texts, scores and files. No TensorFlow."""
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from etils import epath
+from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
+
+from xlnet_tf.records.examples import ExampleSet
+from xlnet_tf.records.passages import Passage
+from xlnet_tf.text.windows import Window, best_windows
+
+N_BEST = 5
+MAX_ANSWER_LEN = 64  # tokens
+UNDECIDED = 0.0  # the no-answer logit at which both are as likely
+
+
+class Question(NamedTuple):
+    """A question and its windows.
+
+    Attributes:
+        id: of the question.
+        answers: the texts that are right; empty if it has no answer, None if they are not known.
+        passage: that it is about.
+        windows: parts of the passage.
+        record: number of the first window's record; those of the others follow.
+    """
+
+    id: str
+    answers: list[str] | None
+    passage: Passage
+    windows: list[Window]
+    record: int
+
+
+class Candidate(NamedTuple):
+    """A possible answer.
+
+    Attributes:
+        text: as it stands in the passage.
+        begin: place of its first character.
+        start_log_prob, end_log_prob: of its first token in its window, and of its last one given the first.
+    """
+
+    text: str
+    begin: int
+    start_log_prob: float
+    end_log_prob: float
+
+
+class Prediction(NamedTuple):
+    """What the model says about a question.
+
+    Attributes:
+        question: what was asked.
+        candidates: answers of different texts, best first; may be empty.
+        no_answer_logit: the lowest of its windows; the higher, the less likely there is an answer.
+    """
+
+    question: Question
+    candidates: list[Candidate]
+    no_answer_logit: float
+
+    def answer(self, threshold: float | None) -> str:
+        """Returns the best candidate; nothing if there is none or the logit is above the threshold."""
+        refused = threshold is not None and self.no_answer_logit > threshold
+        return "" if refused or not self.candidates else self.candidates[0].text
+
+
+def read_questions(examples: ExampleSet) -> Iterator[Question]:
+    """Yields the questions of a set, in the order of its records."""
+    passages = Passage.read_all(examples.folder)
+    for question_id, rows in itertools.groupby(enumerate(examples.sidecar()), lambda row: row[1]["id"]):
+        records, lines = zip(*rows)
+        windows = [Window(line["first"], line["length"]) for line in lines]
+        yield Question(question_id, lines[0]["answers"], passages[lines[0]["passage"]], windows, records[0])
+
+
+def predict(
+    questions: Sequence[Question],
+    beams: Mapping[str, np.ndarray],
+    n_best: int = N_BEST,
+    max_answer_len: int = MAX_ANSWER_LEN,
+) -> list[Prediction]:
+    """Chooses each question's answers from the beams of all its windows.
+
+    An answer counts in the one window that shows its first token best, ends where it begins or later, within
+    the passage, and is not too long. Of equal texts the best is kept.
+
+    Args:
+        questions: their records are rows of the beams.
+        beams: start_top_log_probs and start_top_index [R, K], end_top_log_probs and end_top_index [R, K, E],
+            and no_answer_logits [R], as models.span.XLNetSpan gives them.
+        n_best: most candidates of a question.
+        max_answer_len: most tokens of an answer.
+
+    Source: run_squad.py of the original, which never takes the last token of a passage.
+    """
+    return [_predict(question, beams, n_best, max_answer_len) for question in questions]
+
+
+def _predict(
+    question: Question, beams: Mapping[str, np.ndarray], n_best: int, max_answer_len: int
+) -> Prediction:
+    passage, windows = question.passage, question.windows
+    rows = slice(question.record, question.record + len(windows))
+    end = beams["end_top_index"][rows]  # [windows, K, E]
+    start = np.broadcast_to(beams["start_top_index"][rows, :, None], end.shape)
+    first, length = np.array(windows).T[:, :, None, None]  # [windows, 1, 1]
+    allowed = (start < length) & (end < length) & (end >= start) & (end - start < max_answer_len)
+    if len(windows) > 1:
+        best = best_windows(windows, len(passage.begins))
+        allowed &= best[np.where(allowed, first + start, 0)] == np.arange(len(windows))[:, None, None]
+    start_log_probs = np.broadcast_to(beams["start_top_log_probs"][rows, :, None], end.shape)
+    end_log_probs = beams["end_top_log_probs"][rows]
+
+    candidates: dict[str, Candidate] = {}
+    places = np.argwhere(allowed)
+    for place in places[np.argsort(-(start_log_probs + end_log_probs)[allowed], kind="stable")]:
+        place = tuple(place)
+        offset = windows[place[0]].first
+        begin = passage.begins[offset + start[place]]
+        text = passage.text[begin : passage.ends[offset + end[place]]]
+        if text and text not in candidates:
+            log_probs = float(start_log_probs[place]), float(end_log_probs[place])
+            candidates[text] = Candidate(text, begin, *log_probs)
+        if len(candidates) == n_best:
+            break
+    return Prediction(question, list(candidates.values()), float(beams["no_answer_logits"][rows].min()))
+
+
+def score(
+    predictions: Sequence[Prediction], unanswerable: bool, threshold: float | None = None
+) -> dict[str, float]:
+    """Scores predictions by the official metrics, all in percent.
+
+    Questions whose answers are not known are left out; so are, in 1.1, those without one.
+
+    Args:
+        predictions: of questions, some with known answers.
+        unanswerable: whether a question may have no answer (SQuAD 2.0).
+        threshold: the no-answer logit above which there is none. None: the best one for F1.
+
+    Returns:
+        exact, f1 and best_f1, the highest that a threshold gives (in 1.1, which has none, f1). For 2.0 also
+        best_exact, the thresholds of both (best_exact_threshold, best_f1_threshold), and, at the given
+        threshold, the scores of questions with an answer and without: has_answer_exact, has_answer_f1,
+        no_answer_exact.
+    """
+    known = [p for p in predictions if p.question.answers or (unanswerable and p.question.answers == [])]
+    if not unanswerable:
+        scores = score_v1(_dataset(known), {p.question.id: p.answer(None) for p in known})
+        return {**scores, "best_f1": scores["f1"]}
+    answered = [score_v2(_dataset([p]), {p.question.id: p.answer(None)}) for p in known]
+    refused = np.array([0.0 if p.question.answers else 100.0 for p in known])
+    logits = np.array([p.no_answer_logit for p in known])
+    best = {}
+    for name in ("f1", "exact"):
+        each = np.array([scores[name] for scores in answered])
+        best[f"best_{name}"], best[f"best_{name}_threshold"] = best_threshold(each, refused, logits)
+    threshold = best["best_f1_threshold"] if threshold is None else threshold
+    return {**score_v2(_dataset(known), {p.question.id: p.answer(threshold) for p in known}), **best}
+
+
+def best_threshold(answered: np.ndarray, refused: np.ndarray, logits: np.ndarray) -> tuple[float, float]:
+    """Finds the logit above which it is best to say that there is no answer.
+
+    Args:
+        answered: [N] what each question scores with its best candidate.
+        refused: [N] what it scores with none.
+        logits: [N] no-answer logits.
+
+    Returns:
+        The mean score, and the threshold: the logit of a question that is still answered, or one less than
+        the lowest if none is.
+    """
+    order = np.argsort(logits, kind="stable")
+    sums = refused.sum() + np.concatenate([[0.0], np.cumsum((answered - refused)[order])])
+    thresholds = np.concatenate([[logits.min() - 1], logits[order]])
+    possible = np.append(thresholds[:-1] != thresholds[1:], True)  # equal logits go together
+    best = np.flatnonzero(possible)[np.argmax(sums[possible])]
+    return float(sums[best] / len(logits)), float(thresholds[best])
+
+
+def share_without_answer(examples: ExampleSet) -> float:
+    """Returns how many questions of a set have no answer, in percent."""
+    questions = list(read_questions(examples))
+    return 100 * sum(question.answers == [] for question in questions) / len(questions)
+
+
+def score_v1(dataset: list[dict], answers: Mapping[str, str]) -> dict[str, float]:
+    """Scores answers as SQuAD 1.1 does.
+
+    Args:
+        dataset: the "data" of SQuAD's json.
+        answers: question id -> text.
+    """
+    scores = squad_evaluate_v1_1.evaluate(dataset, answers)
+    return {"exact": 100 * scores["exact_match"], "f1": 100 * scores["final_f1"]}
+
+
+def score_v2(dataset: list[dict], answers: Mapping[str, str]) -> dict[str, float]:
+    """Scores answers as SQuAD 2.0 does; an empty answer says that there is none. Args: see `score_v1`."""
+    scores = squad_evaluate_v2_0.evaluate(dataset, answers)
+    names = {
+        "exact": "exact",
+        "f1": "f1",
+        "HasAns_exact": "has_answer_exact",
+        "HasAns_f1": "has_answer_f1",
+        "NoAns_exact": "no_answer_exact",
+    }
+    return {name: scores[theirs] for theirs, name in names.items() if theirs in scores}
+
+
+def _dataset(predictions: Sequence[Prediction]) -> list[dict]:
+    """Returns the questions as the official scorers read them."""
+    questions = [
+        {"id": p.question.id, "answers": [{"text": text} for text in p.question.answers]} for p in predictions
+    ]
+    return [{"paragraphs": [{"qas": questions}]}]
+
+
+def write_files(
+    predictions: Sequence[Prediction], folder: epath.PathLike, threshold: float | None
+) -> list[str]:
+    """Writes what SQuAD's scorers and people read.
+
+    predictions.json: id -> answer. nbest_predictions.json: id -> candidates with text, probability (among
+    them), start_log_prob, end_log_prob and begin, the place in the passage. With a threshold also
+    null_odds.json: id -> no-answer logit; where that is above the threshold, the answer is empty.
+
+    Args:
+        predictions: of all questions.
+        folder: for the files.
+        threshold: None if every question has an answer (SQuAD 1.1).
+
+    Returns:
+        The paths.
+    """
+    files = {
+        "predictions.json": {p.question.id: p.answer(threshold) for p in predictions},
+        "nbest_predictions.json": {p.question.id: _n_best(p.candidates) for p in predictions},
+    }
+    if threshold is not None:
+        files["null_odds.json"] = {p.question.id: p.no_answer_logit for p in predictions}
+    paths = []
+    for name, values in files.items():
+        path = epath.Path(folder) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n")
+        paths.append(str(path))
+    return paths
+
+
+def _n_best(candidates: Sequence[Candidate]) -> list[dict]:
+    scores = np.array([candidate.start_log_prob + candidate.end_log_prob for candidate in candidates])
+    odds = np.exp(scores - scores.max(initial=-np.inf))
+    return [
+        {**candidate._asdict(), "probability": float(probability)}
+        for candidate, probability in zip(candidates, odds / odds.sum())
+    ]
