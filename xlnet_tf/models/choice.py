@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
+import tf_keras
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
@@ -11,6 +12,7 @@ from xlnet_tf.models.head import PooledHead
 from xlnet_tf.models.reading import token_features
 
 
+@tf_keras.utils.register_keras_serializable("xlnet_tf")
 class XLNetChoice(PooledHead):
     """Scores each of C texts by itself; the C scores of a row compete in the loss.
 
@@ -53,6 +55,7 @@ class XLNetChoice(PooledHead):
         return {**super().get_config(), "num_choices": self.num_choices}
 
 
+@tf_keras.utils.register_keras_serializable("xlnet_tf")
 class XLNetRanker(XLNetChoice):
     """Scores passages or replies for a query; higher is better.
 

@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
+import tf_keras
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import PooledHead
 
 
+@tf_keras.utils.register_keras_serializable("xlnet_tf")
 class XLNetClassifier(PooledHead):
     """Scores the classes of a text or of a pair of texts.
 
@@ -58,6 +60,7 @@ class XLNetClassifier(PooledHead):
         }
 
 
+@tf_keras.utils.register_keras_serializable("xlnet_tf")
 class XLNetRegressor(PooledHead):
     """Predicts a number for a text or a pair of texts.
 

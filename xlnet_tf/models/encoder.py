@@ -16,6 +16,7 @@ from xlnet_tf.layers.dropout import dropout, seed_at, step_seed
 from xlnet_tf.layers.initializers import normal
 
 
+@tf_keras.utils.register_keras_serializable("xlnet_tf")
 class XLNetEncoder(tf_keras.Model):
     """A stack of blocks over one stream (fine-tuning) or two (pretraining).
 

@@ -55,10 +55,7 @@ class XLNetHead(tf_keras.Model):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
-        encoder = tf_keras.layers.deserialize(
-            config.pop("encoder"), custom_objects={"XLNetEncoder": XLNetEncoder, **(custom_objects or {})}
-        )
-        return cls(encoder, **config)
+        return cls(tf_keras.layers.deserialize(config.pop("encoder"), custom_objects), **config)
 
 
 class PooledHead(XLNetHead):

@@ -10,6 +10,7 @@ from xlnet_tf.layers.initializers import normal
 from xlnet_tf.models.encoder import XLNetEncoder
 
 
+@tf_keras.utils.register_keras_serializable("xlnet_tf")
 class XLNetPretrainer(tf_keras.Model):
     """The encoder with a language-model head that shares the word embedding.
 
@@ -86,10 +87,7 @@ class XLNetPretrainer(tf_keras.Model):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
-        encoder = tf_keras.layers.deserialize(
-            config.pop("encoder"), custom_objects={"XLNetEncoder": XLNetEncoder, **(custom_objects or {})}
-        )
-        return cls(encoder, **config)
+        return cls(tf_keras.layers.deserialize(config.pop("encoder"), custom_objects), **config)
 
 
 def _targets(features) -> dict[str, tf.Tensor]:

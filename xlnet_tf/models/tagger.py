@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
+import tf_keras
 
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import XLNetHead, build_layer, logits_layer
 
 
+@tf_keras.utils.register_keras_serializable("xlnet_tf")
 class XLNetTagger(XLNetHead):
     """Scores the labels of every token.
 

@@ -1,0 +1,96 @@
+"""The pooled vector: the original's values, and what must hold for any padding."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from tests.models import original
+from xlnet_tf.checkpoints import open_checkpoint
+from xlnet_tf.errors import UserError
+from xlnet_tf.layers.summary import KINDS, SequenceSummary, last_position
+
+D, N, H = 12, 2, 5
+
+
+def random_summary(kind, **options):
+    tf_keras.utils.set_random_seed(0)
+    summary = SequenceSummary(D, N, H, kind, initializer_range=0.4, **options)
+    summary.build()
+    return summary
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("projection", [True, False])
+def test_equals_the_originals(kind, projection):
+    case, _ = original.load_case("summary")
+    checkpoint = open_checkpoint(str(original.GOLDEN / "tiny_ckpt_heads"))
+    config = checkpoint.config
+    summary = SequenceSummary(
+        config.d_model, config.n_head, config.d_head, kind, projection, pool_padding=True, name="summary"
+    )
+    with tf.name_scope("summary"):
+        summary.build()
+    for name, variable in original.variables(summary).items():
+        variable.assign(checkpoint.arrays[name])
+    pooled = summary(case["output"].transpose(1, 0, 2), 1 - case["input_mask"].T)
+    expected = case[f"pooled_{kind}_{'proj' if projection else 'noproj'}"]
+    np.testing.assert_allclose(pooled, expected, atol=2e-5, rtol=1e-5)
+
+
+def random_inputs(rng, side):
+    """Sequences of 1, 3 and 6 tokens, with random padding."""
+    tokens, mask = rng.normal(size=[3, 6, D]).astype(np.float32), np.zeros([3, 6], np.uint8)
+    texts = [rng.normal(size=[length, D]) for length in (1, 3, 6)]
+    for row, text in enumerate(texts):
+        place = slice(0, len(text)) if side == "right" else slice(6 - len(text), 6)
+        tokens[row, place], mask[row, place] = text, 1
+    return tokens, mask, texts
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_sees_the_tokens_only(kind, side):
+    """A padded batch gives what each text gives alone."""
+    summary = random_summary(kind)
+    tokens, mask, texts = random_inputs(np.random.default_rng(0), side)
+    alone = [summary(text[None].astype(np.float32))[0] for text in texts]
+    np.testing.assert_allclose(summary(tokens, mask), alone, atol=1e-5)
+
+
+def test_what_each_kind_is():
+    tokens, mask, texts = random_inputs(np.random.default_rng(1), "left")
+    for kind, expected in {
+        "last": [text[-1] for text in texts],
+        "first": [text[0] for text in texts],
+        "mean": [text.mean(axis=0) for text in texts],
+    }.items():
+        np.testing.assert_allclose(
+            random_summary(kind, projection=False)(tokens, mask), np.float32(expected), atol=1e-6
+        )
+    whole = {"last": tokens[:, -1], "first": tokens[:, 0], "mean": tokens.mean(axis=1)}
+    for kind, expected in whole.items():
+        pooled = random_summary(kind, projection=False, pool_padding=True)(tokens, mask)
+        np.testing.assert_allclose(pooled, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_of_padding_is_finite(kind):
+    pooled = random_summary(kind)(np.ones([2, 4, D], np.float32), np.zeros([2, 4]))
+    assert np.isfinite(pooled).all()
+
+
+def test_last_position():
+    mask = [[0, 0, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0]]
+    np.testing.assert_array_equal(last_position(tf.constant(mask, tf.uint8)), [3, 1, 3, 3])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_config_round_trip(kind):
+    config = random_summary(kind, projection=kind == "last", pool_padding=kind == "mean").get_config()
+    assert SequenceSummary.from_config(config).get_config() == config
+
+
+def test_unknown_kind_is_refused():
+    with pytest.raises(UserError, match="'max'; expected one of last, first, mean, attn"):
+        SequenceSummary(D, N, H, "max")
