@@ -117,10 +117,11 @@ def _stop_if_diverged(logs, trainer: Trainer, model_dir: str):
     """Raises Diverged before weights that are no numbers are saved."""
     loss = float(logs["training_loss"])
     if not math.isfinite(loss):
+        kept = tf.train.latest_checkpoint(model_dir)
         raise Diverged(
-            f"the loss is {loss} at step {int(trainer.global_step.numpy())}: training has diverged. The last "
-            f"good weights are in {tf.train.latest_checkpoint(model_dir)}. Lower learning_rate, raise "
-            "warmup_steps, or take another seed"
+            f"the loss is {loss} at step {int(trainer.global_step.numpy())}: training has diverged. "
+            f"{f'The last good weights are in {kept}' if kept else 'No weights had been saved'}. Lower "
+            "learning_rate, raise warmup_steps, or take another seed"
         )
 
 

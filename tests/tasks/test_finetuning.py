@@ -1,0 +1,190 @@
+"""Fine-tuning runs: what they leave, how they go on, what they refuse; and the use of what they leave."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.tasks import toy_finetuning as toy
+from xlnet_tf.checkpoints import open_checkpoint, save_model
+from xlnet_tf.errors import UserError
+from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.tasks import prediction, registry, seeds
+from xlnet_tf.tasks.finetuning import BEST, finetune, read_metrics
+from xlnet_tf.training.progress import read_history
+from xlnet_tf.training.run import Diverged
+
+STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory, small_tokenizer):
+    folder = tmp_path_factory.mktemp("finetuning")
+    toy.make_examples(folder / "train", small_tokenizer, 64)
+    toy.make_examples(folder / "dev", small_tokenizer, 21, seed=1)
+    return folder
+
+
+def settings(data, **overrides):
+    params = toy.experiment()
+    params.task.train_data.input_path = str(data / "train")
+    params.task.validation_data.input_path = str(data / "dev")
+    params.override(overrides)
+    return params
+
+
+def run_toy(data, model_dir, **overrides):
+    return finetune(settings(data, **overrides), toy.ToyTask, STRATEGY, str(model_dir))
+
+
+@pytest.fixture(scope="module")
+def run(data):
+    """The folder of a finished run, and its last metrics."""
+    metrics = run_toy(data, data / "run")
+    return data / "run", metrics
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    """Lets scripts find the toy task."""
+    monkeypatch.setattr(prediction, "experiment_of", lambda folder: toy.EXPERIMENT)
+
+
+def weights(model_dir):
+    return {name: np.array(open_checkpoint(str(model_dir)).arrays[name]) for name in names(model_dir)}
+
+
+def names(model_dir):
+    return list(open_checkpoint(str(model_dir)).arrays.entries)
+
+
+def test_it_learns_and_reports_each_epoch(run):
+    model_dir, metrics = run
+    assert metrics["accuracy"] >= 0.9
+    history = read_history(str(model_dir / "history.jsonl"))
+    evaluations = [line for line in history if line["kind"] == "dev"]
+    assert [line["step"] for line in evaluations] == list(range(0, 65, 8))
+    assert evaluations[-1]["accuracy"] == pytest.approx(metrics["accuracy"])
+    assert seeds.has_learned(str(model_dir))
+
+
+def test_the_best_weights_are_kept_and_score_as_they_did(run, registered, data):
+    model_dir, _ = run
+    history = read_history(str(model_dir / "history.jsonl"))
+    highest = max(line["accuracy"] for line in history if line["kind"] == "dev" and line["step"])
+    kept = read_metrics(str(model_dir / BEST))
+    assert kept["accuracy"] == highest
+    opened = prediction.Run.open(str(model_dir), str(data / "dev"))
+    for batch_size in (4, 21, 50):
+        predictor = prediction.Predictor(opened, STRATEGY, batch_size)
+        predictions = predictor.predict(opened.checkpoint("best"))
+        assert opened.task.score(opened.task.validation_set, predictions)["accuracy"] == highest
+
+
+def test_a_killed_run_goes_on_bit_for_bit(data, run, tmp_path):
+    model_dir, metrics = run
+    run_toy(data, tmp_path / "again", trainer={"max_to_keep": 20})
+    for path in (tmp_path / "again").glob("ckpt-6*"):
+        path.unlink()  # the last 8 steps have not happened
+    (tmp_path / "again" / "checkpoint").write_text('model_checkpoint_path: "ckpt-56"\n')
+    last = run_toy(data, tmp_path / "again", trainer={"max_to_keep": 20})
+    assert last == metrics
+    for name, values in weights(model_dir).items():
+        np.testing.assert_array_equal(values, weights(tmp_path / "again")[name], err_msg=name)
+
+
+def test_an_encoder_begins_with_the_checkpoint(data, tmp_path, small_tokenizer):
+    task = toy.ToyTask(settings(data).task)
+    encoder = XLNetEncoder(task.xlnet_config)
+    encoder.build()
+    save_model(encoder, str(tmp_path / "pretrained"))
+    (tmp_path / "pretrained" / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    overrides = {"init_checkpoint": str(tmp_path / "pretrained"), "model": {"n_layer": None}}
+    task = toy.ToyTask(settings(data, task=overrides).task)  # the architecture comes with the weights
+    model = task.build_model()
+    task.initialize(model)
+    np.testing.assert_array_equal(model.encoder.word_embedding, encoder.word_embedding)
+
+    with pytest.raises(UserError, match="n_layer is 1 there and 2 in the model"):
+        other = toy.ToyTask(settings(data, task={**overrides, "model": {"n_layer": 2}}).task)
+        other.initialize(other.build_model())
+    model_file = tmp_path / "pretrained" / "spiece.model"
+    model_file.write_bytes(model_file.read_bytes() + b"\x1a\x00")
+    with pytest.raises(UserError, match="another tokenizer"):
+        toy.ToyTask(settings(data, task=overrides).task)
+
+
+def test_several_seeds_give_a_median_and_a_failed_one_counts_as_worst(data, tmp_path):
+    params = settings(data, task={"epochs": 1.0})
+    results = seeds.finetune_seeds(params, toy.ToyTask, STRATEGY, str(tmp_path / "runs"), num_seeds=2)
+    assert [result.seed for result in results] == [0, 1]
+    losses = [result.last["loss"] for result in results]
+    assert len(set(losses)) == 2
+    assert f"{np.median(losses):.4f}" in seeds.table(results).splitlines()[-1]
+    assert json.loads((tmp_path / "runs" / "seeds.json").read_text())[1]["last"]["loss"] == losses[1]
+
+    failed = [seeds.Result(seed, "accuracy", {}, {}, "diverged") for seed in (3, 4, 5)]
+    assert "-inf" in seeds.table(results + failed).splitlines()[-1]
+
+
+def test_divergence_stops_the_run_before_bad_weights_are_saved(data, tmp_path):
+    wild = {"trainer": {"optimizer_config": {"learning_rate": 1e30, "clip_norm": 0.0}}}
+    with pytest.raises(Diverged, match="Lower learning_rate"):
+        run_toy(data, tmp_path / "run", **wild)
+    assert not list((tmp_path / "run").glob("ckpt-*"))
+    results = seeds.finetune_seeds(settings(data, **wild), toy.ToyTask, STRATEGY, str(tmp_path / "runs"), 2)
+    assert all(result.problem.startswith("diverged") for result in results)
+
+
+def test_a_run_that_learns_nothing_says_so(data, tmp_path):
+    still = settings(data, trainer={"optimizer_config": {"learning_rate": 0.0}}, task={"epochs": 2.0})
+    (result,) = seeds.finetune_seeds(still, toy.ToyTask, STRATEGY, str(tmp_path / "run"))
+    assert result.problem.startswith("learned nothing")
+
+
+def test_an_interrupted_prediction_goes_on(run, registered, data, tmp_path, monkeypatch):
+    monkeypatch.setattr(prediction, "_STEPS_KEPT", 2)
+    opened = prediction.Run.open(str(run[0]), str(data / "dev"))
+    done, limit = [], 5
+
+    def on_step():
+        done.append(1)
+        if len(done) == limit:
+            raise KeyboardInterrupt
+
+    predictor = prediction.Predictor(opened, STRATEGY, 3, on_step)
+    assert predictor.steps == 7
+    with pytest.raises(KeyboardInterrupt):
+        predictor.predict(opened.checkpoint("last"), str(tmp_path / "pieces"))
+    done, limit = [], 99
+    resumed = predictor.predict(opened.checkpoint("last"), str(tmp_path / "pieces"))
+    assert len(done) == 3  # 4 of 7 were kept
+    whole = predictor.predict(opened.checkpoint("last"))
+    np.testing.assert_array_equal(resumed["logits"], whole["logits"])
+    done = []
+    predictor.predict(opened.checkpoint("best"), str(tmp_path / "pieces"))
+    assert len(done) == 7  # other weights: nothing is taken over
+
+
+def test_what_does_not_fit_is_refused(data, run, registered, tmp_path, small_tokenizer):
+    toy.make_examples(tmp_path / "other" / "dev", small_tokenizer, 4, labels=("0", "1"))
+    with pytest.raises(UserError, match="labels of .* is .*'0', '1'.* for .*'no', 'yes'"):
+        toy.ToyTask(
+            settings(data, task={"validation_data": {"input_path": str(tmp_path / "other/dev")}}).task
+        )
+    with pytest.raises(UserError, match="labels"):
+        prediction.Run.open(str(run[0]), str(tmp_path / "other" / "dev"))
+    toy.make_examples(tmp_path / "strange", small_tokenizer, 4, task="parsing")
+    with pytest.raises(UserError, match="examples for parsing: expected some for toy"):
+        toy.ToyTask(settings(data, task={"train_data": {"input_path": str(tmp_path / "strange")}}).task)
+    with pytest.raises(UserError, match="'parsing': expected one of classification"):
+        registry.experiment_of(str(tmp_path / "strange"))
+    shutil.copytree(run[0], tmp_path / "run")
+    toy.make_examples(tmp_path / "more" / "train", small_tokenizer, 80)
+    with pytest.raises(UserError, match="examples' shards"):
+        run_toy(data, tmp_path / "run", task={"train_data": {"input_path": str(tmp_path / "more/train")}},
+                trainer={"train_steps": 64, "validation_interval": 8})  # fmt: skip
+    with pytest.raises(UserError, match="has no checkpoint 'ckpt-3'"):
+        prediction.Run.open(str(run[0]), str(data / "dev")).checkpoint("ckpt-3")

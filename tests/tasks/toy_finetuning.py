@@ -1,0 +1,91 @@
+"""A fine-tuning task that is learned in seconds: does a text hold a certain word?"""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+from official.core import exp_factory, task_factory
+
+from xlnet_tf.models.classifier import XLNetClassifier, classification_losses
+from xlnet_tf.records.examples import ExampleSet, ExampleWriter
+from xlnet_tf.records.layout import Column
+from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, finetuning_experiment, row_weights
+from xlnet_tf.text.packing import pack
+from xlnet_tf.training.metrics import Ratio
+
+EXPERIMENT = "toy/finetuning"
+T = 10
+WORD = 20  # id of the piece that makes a text positive
+
+
+def make_examples(folder, tokenizer, count, seed=0, labels=("no", "yes"), task="toy") -> ExampleSet:
+    """Writes `count` texts of 3 to 7 random pieces."""
+    rng = np.random.default_rng(seed)
+    with ExampleWriter(
+        folder,
+        task=task,
+        split=folder.name,
+        tokenizer=tokenizer,
+        seq_len=T,
+        columns=[Column("label", "int32", None)],
+        settings={"labels": labels},
+    ) as writer:
+        for number in range(count):
+            label = number % 2
+            ids = rng.integers(21, 60, rng.integers(3, 8))
+            ids[rng.integers(len(ids))] = WORD if label else WORD + 1
+            writer.write({**pack(ids.tolist(), seq_len=T)._asdict(), "label": label}, {"id": str(number)})
+    return ExampleSet.load(folder)
+
+
+@dataclasses.dataclass
+class ToyConfig(FinetuningConfig):
+    """Nothing of its own."""
+
+
+@exp_factory.register_config_factory(EXPERIMENT)
+def experiment():
+    params = finetuning_experiment(ToyConfig())
+    params.override(
+        {
+            "task": {
+                "model": {"n_layer": 1, "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 16},
+                "train_data": {"global_batch_size": 8},
+                "epochs": 8.0,
+            },
+            "trainer": {"steps_per_loop": 4, "optimizer_config": {"learning_rate": 0.02}},
+        }
+    )
+    return params
+
+
+@task_factory.register_task_cls(ToyConfig)
+class ToyTask(FinetuningTask):
+    TASK = "toy"
+    ALIKE = ("labels",)
+
+    def build_head(self, encoder):
+        return XLNetClassifier(encoder, 2, summary="mean")
+
+    def new_parts(self):
+        return ["summary", "classification_task"]
+
+    def build_metrics(self, training=True):
+        return [Ratio("loss")]
+
+    def counts(self, features):
+        return {"loss": tf.reduce_sum(row_weights(features))}
+
+    def sums(self, features, outputs):
+        weights = row_weights(features)
+        losses = classification_losses(outputs, features["label"])
+        return {"loss": (tf.reduce_sum(weights * losses), tf.reduce_sum(weights))}
+
+    def predictions(self, features, outputs):
+        return {"logits": outputs}
+
+    def score(self, examples, predictions):
+        return {"accuracy": float((predictions["logits"].argmax(-1) == examples.arrays()["label"]).mean())}
+
+    def write_predictions(self, examples, predictions, folder):
+        return []
