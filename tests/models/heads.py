@@ -63,3 +63,29 @@ def random_features(kind: str, rng, side="left", training=True):
         if training:
             features["start_position"] = np.argmax(features["answer_mask"], axis=1).astype(np.int32)
     return features
+
+
+def by_token(outputs, features):
+    """Flattens outputs to what does not depend on where a text lies in its row."""
+    mask = features["input_mask"].astype(bool)
+    first = mask.argmax(axis=1)
+
+    def flatten(name, value):
+        if value.shape[:2] == mask.shape:
+            return value[mask]
+        if name.endswith("_index"):
+            return value - first.reshape([-1] + [1] * (value.ndim - 1))
+        return value
+
+    return {name: flatten(name, value) for name, value in arrays(outputs).items()}
+
+
+def arrays(outputs):
+    outputs = outputs if isinstance(outputs, dict) else {"logits": outputs}
+    return {name: np.asarray(value) for name, value in outputs.items()}
+
+
+def assert_equal(ours, theirs, **tolerance):
+    assert set(ours) == set(theirs)
+    for name, value in ours.items():
+        np.testing.assert_allclose(value, theirs[name], **(tolerance or {"atol": 2e-5}), err_msg=name)

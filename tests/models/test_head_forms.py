@@ -1,0 +1,110 @@
+"""Every head under every name and in every form: nested, restored, compiled, in bfloat16, fitted, saved."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from tests.models import heads, original
+from tests.models.heads import arrays, assert_equal, by_token
+from xlnet_tf.checkpoints import names
+from xlnet_tf.models.classifier import XLNetClassifier
+from xlnet_tf.models.encoder import XLNetEncoder
+
+KINDS = list(heads.HEADS)
+COMPILED = ["classifier_attn", "classifier_long", "regressor", "span", "choice"]
+PARTS = {
+    "classifier": {"summary", "classification_task"},
+    "classifier_mean": {"classification_sts-b"},
+    "classifier_attn": {"pooling", "summary", "classification_task"},
+    "classifier_long": {"summary", "classification_task"},
+    "regressor": {"summary", "regression_sts-b"},
+    "span": {"span"},
+    "choice": {"summary", "choice"},
+    "ranker": {"summary", "ranking"},
+    "tagger": {"tagging"},
+    "tagger_long": {"tagging"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_names(kind):
+    """The table has each variable, whether it is built by hand, by a call, or inside another model."""
+    model = heads.random_head(kind)
+    variables = original.variables(model)
+    assert len(variables) == len(model.variables)
+    assert all(map(names.known, variables))
+    assert {names.part(name) for name in variables} == {"encoder"} | PARTS[kind]
+    shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
+    for name, shape in shapes.items():
+        if names.part(name) != "encoder":
+            wanted = names.head_shape(name, heads.CONFIG)
+            assert all(size in (None, got) for size, got in zip(wanted, shape, strict=True)), name
+
+    class Service(tf_keras.Model):
+        def __init__(self):
+            super().__init__(name="service")
+            self.inner = type(model).from_config(model.get_config())
+
+        def call(self, features):
+            return self.inner(features)
+
+    service = Service()
+    service(heads.random_features(kind, np.random.default_rng(7)))
+    assert {name: tuple(v.shape) for name, v in original.variables(service).items()} == shapes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_config_and_weights_go_round_and_graph_and_xla_agree(tmp_path, kind):
+    model = heads.random_head(kind)
+    features = heads.random_features(kind, np.random.default_rng(8))
+    features = {name: tf.constant(value) for name, value in features.items()}
+    expected = arrays(model(features))
+    model.save_weights(str(tmp_path / "weights"))
+    restored = type(model).from_config(model.get_config())
+    assert restored.get_config() == model.get_config()
+    restored.build()
+    restored.load_weights(str(tmp_path / "weights")).assert_consumed()
+    runs = [restored]
+    if kind in COMPILED:
+        runs += [tf.function(model), tf.function(model, jit_compile=True)]
+    for run in runs:
+        assert_equal(arrays(run(features)), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bfloat16_is_near_float32(kind):
+    features = heads.random_features(kind, np.random.default_rng(9))
+    outputs = {}
+    for policy in ("float32", "mixed_bfloat16"):
+        tf_keras.mixed_precision.set_global_policy(policy)
+        try:
+            model = heads.random_head(kind, initializer_range=0.1)
+            outputs[policy] = by_token(model(features), features)
+            assert all(variable.dtype == tf.float32 for variable in model.variables)
+        finally:
+            tf_keras.mixed_precision.set_global_policy("float32")
+    assert all(value.dtype == np.float32 for value in outputs["mixed_bfloat16"].values())
+    assert_equal(outputs["mixed_bfloat16"], outputs["float32"], atol=0.05, rtol=0.02)
+    assert any((outputs["float32"][name] != value).any() for name, value in outputs["mixed_bfloat16"].items())
+
+
+def test_fit_save_and_load(tmp_path):
+    """Plain tf_keras: compile, fit, evaluate, save in both of its formats, load."""
+    model = XLNetClassifier(XLNetEncoder(heads.CONFIG, initializer_range=0.2), 2)
+    texts = heads.random_texts(np.random.default_rng(13), rows=16)
+    labels = (texts["input_word_ids"] > 30).any(axis=1).astype(np.int32)
+    model.compile(
+        tf_keras.optimizers.Adam(1e-2),
+        tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        ["accuracy"],
+    )
+    history = model.fit(texts, labels, batch_size=16, epochs=5, verbose=0).history
+    assert history["loss"][-1] < history["loss"][0]
+    evaluated = model.evaluate(texts, labels, verbose=0)
+    for path in (str(tmp_path / "model.keras"), str(tmp_path / "saved_model")):
+        model.save(path)
+        restored = tf_keras.models.load_model(path)
+        assert isinstance(restored, XLNetClassifier)
+        np.testing.assert_allclose(restored(texts), model(texts), atol=1e-5)
+        np.testing.assert_allclose(restored.evaluate(texts, labels, verbose=0), evaluated, atol=1e-5)
