@@ -1,8 +1,9 @@
 """Heads that tell a text's class or its value on a scale."""
 
+import os
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import tensorflow as tf
 import tf_keras
@@ -10,6 +11,7 @@ import tf_keras
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import PooledHead
+from xlnet_tf.models.pretrained import Pretrained
 
 
 @tf_keras.utils.register_keras_serializable("xlnet_tf")
@@ -22,6 +24,7 @@ class XLNetClassifier(PooledHead):
         head_name: the task in the names of the head's variables, as in the original's: "imdb", "sts-b".
         summary, projection, pool_padding: how the tokens become one vector (see SequenceSummary).
         segment_len: tokens of the segments in which long texts are read; 0 reads them at once (see read).
+        labels: of the classes, for people who use the model; default: their numbers.
 
     Call args: a dict of input_word_ids, input_mask, input_type_ids [B, T] and dropout_seed, as the encoder
         takes them; other features are left alone.
@@ -30,7 +33,12 @@ class XLNetClassifier(PooledHead):
         probabilities.
 
     Raises:
-        UserError: head_name cannot be a part of a variable's name.
+        UserError: head_name cannot be a part of a variable's name, or there are not num_labels labels.
+
+    Example:
+        >>> model = XLNetClassifier.from_pretrained("xlnet_cased_L-12_H-768_A-12", labels=["no", "yes"])
+        >>> model.compile("adam", tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        >>> model.fit(tokenizer(texts), np.array([model.labels.index(label) for label in answers]))
 
     Source: paper appendix A.4; function_builder.py get_classification_loss.
     """
@@ -41,12 +49,51 @@ class XLNetClassifier(PooledHead):
         num_labels: int,
         head_name: str = "task",
         *,
+        labels: Sequence[str] | None = None,
         name: str = "classifier",
         **kwargs,
     ):
         super().__init__(encoder, _part("classification", head_name), num_labels, name=name, **kwargs)
         self.num_labels = num_labels
         self.head_name = head_name
+        self.labels = list(map(str, range(num_labels) if labels is None else labels))
+        if len(self.labels) != num_labels:
+            raise UserError(f"there are {len(self.labels)} labels for {num_labels} classes.")
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        path: str | os.PathLike,
+        labels: Sequence[str] | None = None,
+        *,
+        head_name: str | None = None,
+        **options,
+    ) -> Self:
+        """Builds the classifier of a checkpoint: with its head, or with a new one on pretrained weights.
+
+        Args:
+            path: of a run, the original's or Hugging Face's files (see checkpoints.open_checkpoint).
+            labels: of the classes. A new head needs them; for one of the checkpoint's they may be left out,
+                or must agree with it.
+            head_name: which head, if the checkpoint has several; one that it lacks is new.
+            **options: of this class and of XLNetEncoder: dropout, summary, ...
+
+        Raises:
+            UserError: the checkpoint does not fit, labels or head are unclear, or no such option exists.
+            FileNotFoundError: there is nothing at the path.
+        """
+        source = Pretrained(path)
+        head = source.find_head("classification", labels, head_name)
+        encoder_options, own_options = source.options(options, XLNetEncoder, cls)
+        model = cls(
+            XLNetEncoder(source.config, **encoder_options),
+            len(head.labels),
+            head.part.partition("_")[2],
+            labels=head.labels,
+            **{**source.head_options(head), **own_options},
+        )
+        source.load_into(model, head)
+        return model
 
     def call(self, features: Mapping[str, Any], training=None):
         return self.pooled_logits(features, training)
@@ -57,6 +104,7 @@ class XLNetClassifier(PooledHead):
             "num_labels": self.num_labels,
             "head_name": self.head_name,
             "segment_len": self.segment_len,
+            "labels": list(self.labels),
         }
 
 

@@ -1,7 +1,8 @@
 """XLNet's body: token ids in, contextual vectors and the memory for the next segment out."""
 
+import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import tensorflow as tf
 import tf_keras
@@ -14,10 +15,12 @@ from xlnet_tf.layers.attention import AttentionBiases, StreamView
 from xlnet_tf.layers.block import TransformerBlock
 from xlnet_tf.layers.dropout import dropout, seed_at, step_seed
 from xlnet_tf.layers.initializers import normal
+from xlnet_tf.models.pretrained import Pretrained
+from xlnet_tf.models.saving import ShapeFreeModel
 
 
 @tf_keras.utils.register_keras_serializable("xlnet_tf")
-class XLNetEncoder(tf_keras.Model):
+class XLNetEncoder(ShapeFreeModel):
     """A stack of blocks over one stream (fine-tuning) or two (pretraining).
 
     Args:
@@ -121,6 +124,24 @@ class XLNetEncoder(tf_keras.Model):
             )
             for layer in range(config.n_layer)
         ]
+
+    @classmethod
+    def from_pretrained(cls, path: str | os.PathLike, **options) -> Self:
+        """Builds the encoder of a checkpoint, whatever heads that has, and loads its weights.
+
+        Args:
+            path: of a run, the original's or Hugging Face's files (see checkpoints.open_checkpoint).
+            **options: of the class: dropout, memory_len, ...
+
+        Raises:
+            UserError: there is no whole encoder, or no such option.
+            FileNotFoundError: there is nothing at the path.
+        """
+        source = Pretrained(path)
+        [settings] = source.options(options, cls)
+        encoder = cls(source.config, **settings)
+        source.load_into(encoder)
+        return encoder
 
     def build(self, input_shape=None):
         config = self.config

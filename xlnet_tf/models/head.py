@@ -11,11 +11,12 @@ from xlnet_tf.layers.initializers import normal
 from xlnet_tf.layers.summary import SequenceSummary
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.reading import read
+from xlnet_tf.models.saving import ShapeFreeModel
 
 _HEAD = -7  # its place among those of the encoder's dropout
 
 
-class XLNetHead(tf_keras.Model):
+class XLNetHead(ShapeFreeModel):
     """An encoder, to which a subclass adds what its task needs.
 
     Args:
@@ -45,8 +46,8 @@ class XLNetHead(tf_keras.Model):
             Its vectors [B, T, D], and the seed of the head's dropout, None outside training.
         """
         seed = step_seed(features, training)
-        if seed is not None:
-            features = {**features, "dropout_seed": seed}
+        # A seed outside training, too: SavedModels want the same features in both.
+        features = {**features, "dropout_seed": tf.zeros([2], tf.int32) if seed is None else seed}
         return read(self.encoder, features, self.segment_len, training), seed_at(seed, _HEAD)
 
     def get_config(self):

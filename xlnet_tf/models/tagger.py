@@ -1,13 +1,16 @@
 """The head that labels each token."""
 
-from collections.abc import Mapping
-from typing import Any
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import tensorflow as tf
 import tf_keras
 
+from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import XLNetHead, build_layer, logits_layer
+from xlnet_tf.models.pretrained import Pretrained
 
 
 @tf_keras.utils.register_keras_serializable("xlnet_tf")
@@ -18,6 +21,7 @@ class XLNetTagger(XLNetHead):
         encoder: the body.
         num_labels: C.
         segment_len: tokens of the segments in which long texts are read; 0 reads them at once (see read).
+        labels: of the classes, for people who use the model; default: their numbers.
 
     Call args: the encoder's features.
 
@@ -30,12 +34,37 @@ class XLNetTagger(XLNetHead):
         num_labels: int,
         *,
         segment_len: int = 0,
+        labels: Sequence[str] | None = None,
         name: str = "tagger",
         **kwargs,
     ):
         super().__init__(encoder, segment_len, name=name, **kwargs)
         self.num_labels = num_labels
         self.dense = logits_layer(num_labels, encoder)
+        self.labels = list(map(str, range(num_labels) if labels is None else labels))
+        if len(self.labels) != num_labels:
+            raise UserError(f"there are {len(self.labels)} labels for {num_labels} classes.")
+
+    @classmethod
+    def from_pretrained(cls, path: str | os.PathLike, labels: Sequence[str] | None = None, **options) -> Self:
+        """Builds the tagger of a checkpoint: with its head, or with a new one on pretrained weights.
+
+        Args:
+            path: of a run, the original's or Hugging Face's files (see checkpoints.open_checkpoint).
+            labels: as in XLNetClassifier.from_pretrained.
+            **options: of this class and of XLNetEncoder.
+
+        Raises:
+            UserError: the checkpoint does not fit, labels are unclear, or no such option exists.
+            FileNotFoundError: there is nothing at the path.
+        """
+        source = Pretrained(path)
+        head = source.find_head("tagging", labels)
+        encoder_options, own_options = source.options(options, XLNetEncoder, cls)
+        encoder = XLNetEncoder(source.config, **encoder_options)
+        model = cls(encoder, len(head.labels), labels=head.labels, **own_options)
+        source.load_into(model, head)
+        return model
 
     def build_head(self, d_model: int):
         build_layer(self.dense, [None, None, d_model], "tagging")
@@ -45,4 +74,9 @@ class XLNetTagger(XLNetHead):
         return self.dense(tf.cast(sequence_output, tf.float32))
 
     def get_config(self):
-        return {**super().get_config(), "num_labels": self.num_labels, "segment_len": self.segment_len}
+        return {
+            **super().get_config(),
+            "num_labels": self.num_labels,
+            "segment_len": self.segment_len,
+            "labels": list(self.labels),
+        }

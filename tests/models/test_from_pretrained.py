@@ -1,0 +1,292 @@
+"""Models made from checkpoints have their weights, settings and labels, and work as any tf_keras model."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+import yaml
+from absl import logging
+
+from xlnet_tf.checkpoints import Checkpoint, names, open_checkpoint, save_checkpoint, save_model
+from xlnet_tf.checkpoints.arrays import Arrays
+from xlnet_tf.config import XLNetConfig
+from xlnet_tf.errors import UserError
+from xlnet_tf.models.classifier import XLNetClassifier
+from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.models.tagger import XLNetTagger
+from xlnet_tf.training.optimizer import OptimizerConfig, build_optimizer
+
+LABELS = ["bad", "fair", "good"]
+CONFIG = XLNetConfig(n_token=60, n_layer=1, d_model=16, n_head=2, d_head=8, d_inner=16)
+LOSS = {"loss": tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True), "metrics": ["accuracy"]}
+
+
+def invent_features(rows=32, length=10):
+    """Rows whose label is told by half of their tokens; the rest is noise, and padding on the left."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, rows)
+    ids = rng.integers(12, 60, [rows, length])
+    ids[:, 4:9], ids[:, -1], ids[::2, :3] = 9 + labels[:, None], 3, 5
+    features = {
+        "input_word_ids": ids.astype(np.int32),
+        "input_mask": (ids != 5).astype(np.uint8),
+        "input_type_ids": np.zeros([rows, length], np.uint8),
+    }
+    return features, labels
+
+
+def fine_tuned(model, folder, task=None, settings=None):
+    """Writes a model as a run does."""
+    save_model(model, str(folder))
+    if task:
+        manifest = {"kind": "examples", "task": task, "settings": {"labels": list(model.labels)}}
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+    if settings:
+        (folder / "params.yaml").write_text(yaml.safe_dump({"task": {"model": settings}}))
+    return folder
+
+
+def new_model(model_class, seed=0, **options):
+    tf_keras.utils.set_random_seed(seed)
+    model = model_class(XLNetEncoder(CONFIG), 3, labels=LABELS, **options)
+    model.build()
+    return model
+
+
+def predict(model):
+    return model(invent_features()[0]).numpy()
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory):
+    """A folder of pretrained weights: an encoder without a head."""
+    tf_keras.utils.set_random_seed(0)
+    encoder = XLNetEncoder(CONFIG)
+    encoder.build()
+    save_model(encoder, folder := str(tmp_path_factory.mktemp("pretrained")))
+    return folder
+
+
+@pytest.fixture
+def logged(monkeypatch):
+    lines = []
+    monkeypatch.setattr(logging, "info", lambda message, *values: lines.append(message % values))
+    return lines
+
+
+def test_the_encoder_of_any_checkpoint(golden):
+    path = golden("tiny_ckpt_heads")
+    encoder = XLNetEncoder.from_pretrained(path, dropout=0.25, memory_len=4)
+    assert (encoder.dropout, encoder.memory_len) == (0.25, 4)
+    arrays = open_checkpoint(path).arrays
+    assert {names.canonical(v.name) for v in encoder.variables} == set(names.encoder_shapes(encoder.config))
+    for variable in encoder.variables:
+        np.testing.assert_array_equal(variable, arrays[names.canonical(variable.name)])
+
+
+def test_a_fine_tuned_classifier_comes_back(tmp_path):
+    model = new_model(XLNetClassifier, summary="mean", projection=False)
+    settings = {"summary": "mean", "projection": False, "clamp_len": 3, "dropout": 0.5, "memory_len": None}
+    fine_tuned(model, tmp_path, "classification", settings)
+    found = XLNetClassifier.from_pretrained(tmp_path)
+    assert list(found.labels) == LABELS and found.head_name == "task"
+    assert (found.encoder.clamp_len, found.encoder.dropout, found.encoder.memory_len) == (3, 0.1, 0)
+    found.encoder.clamp_len = -1
+    np.testing.assert_array_equal(predict(found), predict(model))
+    assert XLNetClassifier.from_pretrained(tmp_path, summary="last").pooling.kind == "last"
+    assert list(XLNetClassifier.from_pretrained(tmp_path, LABELS).labels) == LABELS
+
+
+def test_a_fine_tuned_tagger_comes_back(tmp_path):
+    model = new_model(XLNetTagger)
+    fine_tuned(model, tmp_path, "tagging")
+    found = XLNetTagger.from_pretrained(tmp_path)
+    assert list(found.labels) == LABELS
+    np.testing.assert_array_equal(predict(found), predict(model))
+    with pytest.raises(UserError, match="has the labels bad, fair, good; the given labels are a, b, c"):
+        XLNetTagger.from_pretrained(tmp_path, ["a", "b", "c"])
+
+
+def test_segments_of_a_run_are_read_as_they_were(tmp_path):
+    encoder = XLNetEncoder(CONFIG, memory_len=5)
+    model = XLNetClassifier(encoder, 3, segment_len=5)
+    model.build()
+    fine_tuned(model, tmp_path, settings={"segment_len": 5, "memory_len": 5})
+    np.testing.assert_array_equal(predict(XLNetClassifier.from_pretrained(tmp_path)), predict(model))
+
+
+def test_heads_of_the_original(golden):
+    path = golden("tiny_ckpt_heads")
+    model = XLNetClassifier.from_pretrained(path, head_name="mnli_matched")
+    assert list(model.labels) == ["0", "1", "2"]
+    kernel = next(v for v in model.variables if "classification_mnli_matched/logits/kernel" in v.name)
+    np.testing.assert_array_equal(kernel, open_checkpoint(path).arrays[names.canonical(kernel.name)])
+    assert list(XLNetClassifier.from_pretrained(path, ["no", "yes"], head_name="imdb").labels) == [
+        "no",
+        "yes",
+    ]
+    with pytest.raises(
+        UserError, match="several heads for classification: give head_name, one of imdb, mnli"
+    ):
+        XLNetClassifier.from_pretrained(path, ["no", "yes"])
+
+
+@pytest.mark.parametrize(("named", "pooling"), [(True, "mean"), (False, "last")])
+def test_a_classifier_of_hugging_face(tmp_path, named, pooling):
+    model = new_model(XLNetClassifier)
+    fine_tuned(model, tmp_path / "ours")
+    save_checkpoint(open_checkpoint(tmp_path / "ours"), str(tmp_path / "theirs"), "hugging_face")
+    file = tmp_path / "theirs/config.json"
+    id2label = {str(index): label if named else f"LABEL_{index}" for index, label in enumerate(LABELS)}
+    file.write_text(
+        json.dumps(json.loads(file.read_text()) | {"id2label": id2label, "summary_type": pooling})
+    )
+    found = XLNetClassifier.from_pretrained(tmp_path / "theirs")
+    assert list(found.labels) == (LABELS if named else ["0", "1", "2"])
+    assert (found.pooling.kind, found.pooling.pool_padding) == (pooling, pooling == "mean")
+    if pooling == "last":
+        np.testing.assert_array_equal(predict(found), predict(model))
+    other = ["x", "y", "z"]
+    if named:
+        with pytest.raises(UserError, match="has the labels bad, fair, good"):
+            XLNetClassifier.from_pretrained(tmp_path / "theirs", other)
+    else:
+        assert list(XLNetClassifier.from_pretrained(tmp_path / "theirs", other).labels) == other
+
+
+def test_a_new_head_says_so(pretrained, logged):
+    model = XLNetClassifier.from_pretrained(pretrained, LABELS, head_name="stars", summary="attn")
+    assert logged[-1].endswith("has no head classification_stars: a new one begins with random weights")
+    assert list(model.labels) == LABELS and model.pooling.kind == "attn"
+    for variable in model.encoder.variables:
+        np.testing.assert_array_equal(
+            variable, open_checkpoint(pretrained).arrays[names.canonical(variable.name)]
+        )
+
+
+def test_a_new_head_beside_an_old_one(tmp_path, logged):
+    """The projection below the logits is taken over; the old logits are left aside."""
+    old = new_model(XLNetClassifier)
+    fine_tuned(old, tmp_path, "classification")
+    new = XLNetClassifier.from_pretrained(tmp_path, ["a", "b"], head_name="other")
+    assert "no head classification_other" in logged[-1]
+    np.testing.assert_array_equal(new.pooling.projection.kernel, old.pooling.projection.kernel)
+    assert new.dense.kernel.shape == [CONFIG.d_model, 2]
+
+
+@pytest.mark.parametrize(
+    ("labels", "options", "message"),
+    [
+        (None, {}, r"no head classification_task: give labels=\[...\]"),
+        ("good", {}, "labels is 'good'; expected a list"),
+        (["good"], {}, "expected at least 2"),
+        (["good", "good"], {}, "each of them once"),
+        (LABELS, {"dropuot": 0.2}, "unknown option dropuot; expected some of .*dropout.*summary"),
+        (LABELS, {"summary": "best"}, "the summary is 'best'"),
+        (LABELS, {"head_name": "a/b"}, "head_name is 'a/b'"),
+    ],
+)
+def test_wrong_arguments(pretrained, labels, options, message):
+    with pytest.raises(UserError, match=message):
+        XLNetClassifier.from_pretrained(pretrained, labels, **options)
+
+
+def test_wrong_checkpoints(tmp_path, pretrained):
+    model = new_model(XLNetClassifier)
+    fine_tuned(model, tmp_path)
+    with pytest.raises(UserError, match="has 3 classes; the given labels are no, yes"):
+        XLNetClassifier.from_pretrained(tmp_path, ["no", "yes"])
+    (tmp_path / "xlnet_config.json").unlink()
+    with pytest.raises(UserError, match="neither xlnet_config.json nor config.json"):
+        XLNetEncoder.from_pretrained(tmp_path)
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        XLNetEncoder.from_pretrained(tmp_path / "nowhere")
+    arrays = dict(open_checkpoint(pretrained).arrays.entries)
+    del arrays["mask_embedding"]
+    (tmp_path / "part").mkdir()
+    part = Checkpoint(pretrained, "ours", Arrays(arrays), CONFIG)
+    with pytest.raises(UserError, match="mask_embedding"):
+        save_checkpoint(part, str(tmp_path / "part"), "ours")
+
+
+def test_labels_are_as_many_as_classes():
+    for model_class in (XLNetClassifier, XLNetTagger):
+        with pytest.raises(UserError, match="3 labels for 2 classes"):
+            model_class(XLNetEncoder(CONFIG), 2, labels=LABELS)
+
+
+def optimizers():
+    ours = OptimizerConfig(learning_rate=1e-2, warmup_steps=2, layer_decay=0.9)
+    return {"adam": tf_keras.optimizers.Adam(1e-2), "ours": build_optimizer(ours, 100, CONFIG.n_layer)}
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "ours"])
+def test_fit_learns_and_what_was_saved_goes_on(pretrained, tmp_path, optimizer):
+    """compile, fit with callbacks, evaluate, predict and save are tf_keras' own."""
+    features, labels = invent_features()
+    tf_keras.utils.set_random_seed(1)
+    model = XLNetClassifier.from_pretrained(pretrained, LABELS)
+    model.compile(optimizers()[optimizer], **LOSS)
+    path = str(tmp_path / "best.keras")
+    callbacks = [
+        tf_keras.callbacks.ModelCheckpoint(path, monitor="val_accuracy", mode="max", save_best_only=True),
+        tf_keras.callbacks.EarlyStopping("val_loss", patience=10, restore_best_weights=True),
+    ]
+    model.fit(
+        features,
+        labels,
+        batch_size=16,
+        epochs=30,
+        validation_data=(features, labels),
+        callbacks=callbacks,
+        verbose=0,
+    )
+    best = tf_keras.models.load_model(path)
+    assert isinstance(best, XLNetClassifier) and list(best.labels) == LABELS
+    assert best.evaluate(features, labels, verbose=0)[1] > 0.9
+    assert best.optimizer.iterations.numpy() > 0
+    best.fit(features, labels, verbose=0)
+
+
+def test_formats_of_tf_keras(pretrained, tmp_path):
+    features, labels = invent_features()
+    model = XLNetClassifier.from_pretrained(pretrained, LABELS)
+    model.compile("adam", **LOSS)
+    model.fit(features, labels, verbose=0)
+    model.save(tmp_path / "saved_model")
+    restored = tf_keras.models.load_model(tmp_path / "saved_model")
+    logits = restored.predict(features, verbose=0)
+    np.testing.assert_allclose(logits, predict(model), atol=1e-5)
+    model.save_weights(tmp_path / "weights")
+    other = XLNetClassifier.from_pretrained(pretrained, LABELS)
+    other.load_weights(tmp_path / "weights").expect_partial()
+    np.testing.assert_array_equal(predict(other), predict(model))
+
+
+def test_data_from_tf_data(pretrained):
+    features, labels = invent_features()
+    model = XLNetClassifier.from_pretrained(pretrained, LABELS)
+    model.compile("adam", **LOSS)
+    dataset = tf.data.Dataset.from_tensor_slices((features, labels)).batch(8)
+    model.fit(dataset.shuffle(4).repeat(), steps_per_epoch=2, validation_data=dataset, verbose=0)
+    np.testing.assert_allclose(
+        model.evaluate(dataset, verbose=0), model.evaluate(features, labels, verbose=0), rtol=1e-5
+    )
+    np.testing.assert_allclose(model.predict(dataset, verbose=0), predict(model), atol=1e-5)
+
+
+def test_an_encoder_inside_a_model_of_the_users(pretrained):
+    features, labels = invent_features()
+    encoder = XLNetEncoder.from_pretrained(pretrained)
+    inputs = {
+        name: tf_keras.Input(array.shape[1:], dtype=array.dtype, name=name)
+        for name, array in features.items()
+    }
+    mean = tf.reduce_mean(encoder(inputs)["sequence_output"], axis=1)
+    model = tf_keras.Model(inputs, tf_keras.layers.Dense(3)(mean))
+    model.compile("adam", **LOSS)
+    before = encoder.word_embedding.numpy()
+    model.fit(features, labels, verbose=0)
+    assert np.abs(encoder.word_embedding.numpy() - before).max() > 0
