@@ -7,7 +7,8 @@ The defaults are what the paper describes. Three switches bring back what the or
 import dataclasses
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
@@ -61,6 +62,34 @@ class OptimizerConfig(base_config.Config):
     scale_gradients: bool = False
 
 
+@tf_keras.utils.register_keras_serializable("xlnet_tf")
+class WarmupDecay(Schedule):
+    """The learning rate as a function of the steps taken so far: linear warm-up, then decay.
+
+    Made of Model Garden's schedules, whose own configurations leave out what would rebuild them when a saved
+    model is loaded.
+
+    Args:
+        settings: the fields of an OptimizerConfig.
+        train_steps: total number of steps, warm-up included.
+
+    Raises:
+        UserError: the settings leave no steps to decay in, or name an unknown decay.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], train_steps: int):
+        self.settings = dict(settings)
+        self.train_steps = train_steps
+        self._schedule = _compose(OptimizerConfig(**settings), train_steps)
+
+    def __call__(self, step):
+        return self._schedule(step)
+
+    def get_config(self):
+        """Returns the settings that rebuild the schedule."""
+        return {"settings": self.settings, "train_steps": self.train_steps}
+
+
 def build_schedule(config: OptimizerConfig, train_steps: int) -> Schedule:
     """Builds the learning rate as a function of the steps taken so far: linear warm-up, then decay.
 
@@ -74,6 +103,10 @@ def build_schedule(config: OptimizerConfig, train_steps: int) -> Schedule:
     Raises:
         UserError: the settings leave no steps to decay in, or name an unknown decay.
     """
+    return WarmupDecay(config.as_dict(), train_steps)
+
+
+def _compose(config: OptimizerConfig, train_steps: int) -> Schedule:
     decay_steps = train_steps - config.warmup_steps
     if config.warmup_steps < 0 or decay_steps < 1:
         raise UserError(
