@@ -17,7 +17,7 @@ import tqdm
 from absl import flags
 from etils import epath
 
-from tfrecord_builders.race_questions import Question, read_questions
+from tfrecord_builders.race_questions import UNKNOWN, Question, read_questions
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
@@ -86,7 +86,11 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
             tokenizer=tokenizer,
             seq_len=options.seq_len,
             columns=[Column("label", "int32", None)],
-            settings={"num_choices": num_choices, "max_qa_len": options.max_qa_len},
+            settings={
+                "num_choices": num_choices,
+                "max_qa_len": options.max_qa_len,
+                "answered": all(question.answer != UNKNOWN for question in questions),
+            },
             sequences=num_choices,
         ) as writer:
             for reason, place in skipped:

@@ -25,6 +25,7 @@ from absl import flags
 from etils import epath
 
 from tfrecord_builders.ranking_queries import (
+    UNKNOWN,
     PairColumns,
     Passage,
     Query,
@@ -146,7 +147,11 @@ def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, 
 def _build_split(
     split: str, options: RankingOptions, tokenizer: XLNetTokenizer, progress: bool
 ) -> ExampleSet:
+    skipped: list[tuple[str, str]] = []
+    queries = options.read(split, lambda reason, place: skipped.append((reason, place)))
     names = ("candidates", "relevant_from", "max_query_len", "num_passes", "seed")
+    settings = {name: getattr(options, name) for name in names}
+    settings["judged"] = all(p.relevance != UNKNOWN for query in queries for p in query.passages)
     with ExampleWriter(
         epath.Path(options.output_dir) / split,
         task=TASK,
@@ -154,10 +159,11 @@ def _build_split(
         tokenizer=tokenizer,
         seq_len=options.seq_len,
         columns=[Column("relevance", "int32", options.candidates)],
-        settings={name: getattr(options, name) for name in names},
+        settings=settings,
         sequences=options.candidates,
     ) as writer:
-        queries = options.read(split, writer.skip)
+        for reason, place in skipped:
+            writer.skip(reason, place)
         if split == "train":
             rng = np.random.default_rng(options.seed)
             group = functools.partial(training_groups, options=options, rng=rng, skip=writer.skip)

@@ -1,9 +1,10 @@
 """How good a ranking is: MAP, MRR and nDCG over queries.
 
 Conventions, which differ between tools:
-    Queries without any known relevant passage say nothing about a ranking: they are left out and counted (WikiQA).
-    A relevant passage that is not among a query's candidates is found at no rank: it makes MAP and nDCG smaller,
-        as in trec_eval.
+    Queries without any known relevant passage say nothing about a ranking: they are left out, as WikiQA does,
+        and counted.
+    A relevant passage that is not among a query's candidates is found at no rank: it makes MAP and nDCG
+        smaller, as in trec_eval.
     Equal scores: the candidate that comes first in the input ranks first.
     nDCG takes the relevance itself as the gain, as trec_eval and scikit-learn do, not 2 ** relevance - 1.
 """

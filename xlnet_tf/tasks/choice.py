@@ -1,0 +1,139 @@
+"""Multiple choice: which of C options answers a question about a text (RACE)."""
+
+import csv
+import dataclasses
+import json
+
+import numpy as np
+import tensorflow as tf
+from etils import epath
+from official.core import config_definitions as cfg
+from official.core import exp_factory, task_factory
+
+from xlnet_tf.models.choice import XLNetChoice
+from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, finetuning_experiment, row_weights
+from xlnet_tf.tasks.model_config import EncoderModelConfig
+from xlnet_tf.training.metrics import Ratio
+
+EXPERIMENT = "xlnet/choice"
+TSV_FILE, JSONL_FILE = "predictions.tsv", "predictions.jsonl"
+
+
+@dataclasses.dataclass
+class ChoiceModelConfig(EncoderModelConfig):
+    """The network.
+
+    Attributes:
+        summary: how the tokens of a text become one vector: last (CLS), first, mean or attn.
+        projection: whether a dense layer with tanh follows.
+    """
+
+    summary: str = "last"
+    projection: bool = True
+
+
+@dataclasses.dataclass
+class ChoiceConfig(FinetuningConfig):
+    """Settings of multiple choice."""
+
+    model: ChoiceModelConfig = dataclasses.field(default_factory=ChoiceModelConfig)
+
+
+@exp_factory.register_config_factory(EXPERIMENT)
+def choice_experiment() -> cfg.ExperimentConfig:
+    """Returns the defaults."""
+    return finetuning_experiment(ChoiceConfig())
+
+
+@task_factory.register_task_cls(ChoiceConfig)
+class ChoiceTask(FinetuningTask):
+    """Scores each option by itself; the scores of a question's options compete in a softmax."""
+
+    TASK = "choice"
+    ALIKE = ("num_choices",)
+
+    def build_head(self, encoder):
+        model = self.task_config.model
+        return XLNetChoice(
+            encoder, self.example_set.sequences, summary=model.summary, projection=model.projection
+        )
+
+    def new_parts(self):
+        return ["summary", "choice"]
+
+    def build_metrics(self, training: bool = True):
+        return [Ratio("loss"), Ratio("accuracy")]
+
+    def counts(self, features):
+        return {"loss": tf.reduce_sum(row_weights(features))}
+
+    def sums(self, features, outputs):
+        weights, labels = row_weights(features), tf.cast(features["label"], tf.int32)
+        count = tf.reduce_sum(weights)
+        # Without an answer, as in a test set, there is no loss.
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.maximum(labels, 0), outputs)
+        hits = tf.cast(tf.argmax(outputs, axis=-1, output_type=tf.int32) == labels, tf.float32)
+        return {
+            "loss": (tf.reduce_sum(weights * losses), count),
+            "accuracy": (tf.reduce_sum(weights * hits), count),
+        }
+
+    def predictions(self, features, outputs):
+        return {"probabilities": tf.nn.softmax(outputs), "label": features["label"]}
+
+    def has_answers(self, examples):
+        return examples.settings["answered"]
+
+    def score(self, examples, predictions):
+        levels = [row["level"] for row in examples.sidecar()]
+        return accuracies(predictions["probabilities"], predictions["label"], levels)
+
+    def write_predictions(self, examples, predictions, folder):
+        return write_files(examples.sidecar(), predictions["probabilities"], folder)
+
+
+def accuracies(probabilities: np.ndarray, labels: np.ndarray, levels: list[str]) -> dict[str, float]:
+    """Returns the accuracy, and that of each level that questions have.
+
+    Args:
+        probabilities: [questions, C].
+        labels: int [questions].
+        levels: of each question; empty for none.
+    """
+    hits = np.argmax(probabilities, axis=1) == labels
+    found = {"accuracy": float(np.mean(hits))}
+    for level in sorted(set(levels) - {""}):
+        found[f"accuracy_{level}"] = float(np.mean(hits[np.array(levels) == level]))
+    return found
+
+
+def write_files(questions, probabilities: np.ndarray, folder: epath.PathLike) -> list[str]:
+    """Writes predictions.tsv (id, answer's letter, probability of each option) and predictions.jsonl.
+
+    Args:
+        questions: dicts with id, level, question and options.
+        probabilities: [questions, C].
+        folder: for the files.
+
+    Returns:
+        The files' paths.
+    """
+    folder = epath.Path(folder)
+    letters = [chr(ord("A") + option) for option in range(probabilities.shape[1])]
+    with (
+        (folder / TSV_FILE).open("w", encoding="utf-8") as tsv,
+        (folder / JSONL_FILE).open("w", encoding="utf-8") as jsonl,
+    ):
+        table = csv.writer(tsv, delimiter="\t", lineterminator="\n")
+        table.writerow(["id", "answer", *letters])
+        for question, row in zip(questions, probabilities, strict=True):
+            best = int(np.argmax(row))
+            table.writerow([question["id"], letters[best], *(f"{p:.6f}" for p in row)])
+            line = {
+                **question,
+                "answer": letters[best],
+                "answer_text": question["options"][best],
+                "probabilities": [round(float(p), 6) for p in row],
+            }
+            jsonl.write(json.dumps(line, ensure_ascii=False) + "\n")
+    return [str(folder / TSV_FILE), str(folder / JSONL_FILE)]

@@ -1,0 +1,99 @@
+"""Ranking: passages, answers or replies for a query (WikiQA, MS MARCO, customer support)."""
+
+import dataclasses
+
+import tensorflow as tf
+from official.core import config_definitions as cfg
+from official.core import exp_factory, task_factory
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.models.choice import XLNetRanker
+from xlnet_tf.tasks import ranking_losses
+from xlnet_tf.tasks.choice import ChoiceModelConfig
+from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, finetuning_experiment, row_weights
+from xlnet_tf.tasks.ranking_metrics import ranking_metrics
+from xlnet_tf.tasks.ranking_predictions import ranked_queries, write_files
+from xlnet_tf.training.metrics import Ratio
+
+EXPERIMENT = "xlnet/ranking"
+
+
+@dataclasses.dataclass
+class RankingConfig(FinetuningConfig):
+    """Settings of ranking.
+
+    Attributes:
+        loss: pointwise, pairwise or listwise (see ranking_losses).
+    """
+
+    model: ChoiceModelConfig = dataclasses.field(default_factory=ChoiceModelConfig)
+    loss: str = "pairwise"
+
+
+@exp_factory.register_config_factory(EXPERIMENT)
+def ranking_experiment() -> cfg.ExperimentConfig:
+    """Returns the defaults."""
+    return finetuning_experiment(RankingConfig())
+
+
+@task_factory.register_task_cls(RankingConfig)
+class RankingTask(FinetuningTask):
+    """Scores each candidate by itself; the scores of a query's candidates rank them."""
+
+    TASK = "ranking"
+    BEST_METRIC = "map"
+    ALIKE = ("relevant_from",)
+
+    def build_head(self, encoder):
+        settings = self.task_config
+        if settings.loss not in ranking_losses.LOSSES:
+            raise UserError(
+                f"task.loss is {settings.loss!r}, expected one of {', '.join(ranking_losses.LOSSES)}"
+            )
+        model = settings.model
+        return XLNetRanker(
+            encoder, self.example_set.sequences, summary=model.summary, projection=model.projection
+        )
+
+    def new_parts(self):
+        return ["summary", "ranking"]
+
+    def build_metrics(self, training: bool = True):
+        return [Ratio("loss"), Ratio("pair_accuracy")]
+
+    def counts(self, features):
+        return {"loss": self._loss(tf.zeros_like(features["relevance"], tf.float32), features)[1]}
+
+    def sums(self, features, outputs):
+        pairs = ranking_losses.pairs(_relevance(features))
+        hits = pairs * tf.cast(ranking_losses.differences(outputs) > 0, tf.float32)
+        return {
+            "loss": self._loss(outputs, features),
+            "pair_accuracy": (tf.reduce_sum(hits), tf.reduce_sum(pairs)),
+        }
+
+    def _loss(self, logits: tf.Tensor, features) -> ranking_losses.SumAndCount:
+        loss = ranking_losses.LOSSES[self.task_config.loss]
+        return loss(logits, _relevance(features), self.example_set.settings["relevant_from"])
+
+    def predictions(self, features, outputs):
+        return {"score": outputs, "relevance": features["relevance"]}
+
+    def has_answers(self, examples):
+        return examples.settings["judged"]
+
+    def score(self, examples, predictions):
+        queries = [query.judged() for query in _queries(examples, predictions)]
+        return ranking_metrics(queries, examples.settings["relevant_from"])
+
+    def write_predictions(self, examples, predictions, folder):
+        return write_files(_queries(examples, predictions), folder)
+
+
+def _relevance(features) -> tf.Tensor:
+    """Returns the relevance [B, K], -1 in all slots of rows that fill up a batch."""
+    return tf.where(row_weights(features)[:, None] > 0, tf.cast(features["relevance"], tf.int32), -1)
+
+
+def _queries(examples, predictions):
+    return ranked_queries(examples.sidecar(), predictions["score"], predictions["relevance"])
