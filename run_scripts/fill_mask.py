@@ -7,21 +7,17 @@ before it: what a model of permutations adds to one that predicts all masks apar
 """
 
 import dataclasses
-import pathlib
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import yaml
 from absl import flags
 
-from xlnet_tf import checkpoints, errors
+from xlnet_tf import errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.models.pretrained import Pretrained
 from xlnet_tf.models.pretrainer import XLNetPretrainer
-from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.text import special_tokens
-from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 MASK = "<mask>"
@@ -48,41 +44,17 @@ def load(model_dir: str) -> tuple[XLNetPretrainer, XLNetTokenizer]:
         UserError: the folder holds no such model, or another model's tokenizer.
         FileNotFoundError: there is no such folder.
     """
-    checkpoint = checkpoints.open_checkpoint(model_dir)
-    if checkpoint.config is None:
-        raise UserError(
-            f"{model_dir} lacks its xlnet_config.json or config.json, which tells the architecture."
-        )
-    model = XLNetPretrainer(XLNetEncoder(checkpoint.config, **_attention_options(pathlib.Path(model_dir))))
-    model.build()
-    checkpoints.load_into(model, checkpoint)
-    tokenizer = _load_tokenizer(pathlib.Path(model_dir))
-    if tokenizer.vocab_size != checkpoint.config.n_token:
+    source = Pretrained(model_dir)
+    [settings] = source.options({}, XLNetEncoder)
+    model = XLNetPretrainer(XLNetEncoder(source.config, **settings))
+    source.load_into(model)
+    tokenizer = XLNetTokenizer.from_pretrained(model_dir)
+    if tokenizer.vocab_size != source.config.n_token:
         raise UserError(
             f"the tokenizer in {model_dir} has {tokenizer.vocab_size} pieces, the model "
-            f"{checkpoint.config.n_token}: put the model's own spiece.model there."
+            f"{source.config.n_token}: put the model's own spiece.model there."
         )
     return model, tokenizer
-
-
-def _attention_options(folder: pathlib.Path) -> dict[str, Any]:
-    """Returns how a run's model attends, where its weights do not tell; released ones take the defaults."""
-    if not (folder / "params.yaml").exists():
-        return {}
-    settings = yaml.safe_load((folder / "params.yaml").read_text(encoding="utf-8"))["task"]["model"]
-    names = ("attention_type", "same_length", "clamp_len", "uniform_when_blind")
-    return {name: settings[name] for name in names}
-
-
-def _load_tokenizer(folder: pathlib.Path) -> XLNetTokenizer:
-    """Loads a folder's tokenizer; a manifest tells how its texts were cleaned."""
-    if (folder / "manifest.json").exists():
-        manifest = Manifest.load(folder)
-        cleaning = CleaningConfig.from_dict(manifest.cleaning)
-        return XLNetTokenizer(model_file=manifest.tokenizer_path, cleaning=cleaning)
-    if not (folder / "spiece.model").exists():
-        raise UserError(f"{folder} lacks spiece.model, the tokenizer: copy it there.")
-    return XLNetTokenizer(model_file=folder / "spiece.model")
 
 
 def fill_masks(

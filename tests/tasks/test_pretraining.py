@@ -107,7 +107,7 @@ def test_masks_are_filled_by_the_model_as_it_was_trained(folder, monkeypatch):
     params = settings(folder, task={"model": options}, trainer={"train_steps": 1})
     pretraining.pretrain(params, str(model_dir))
     tokenizer = types.SimpleNamespace(vocab_size=60)
-    monkeypatch.setattr(fill_mask, "_load_tokenizer", lambda _: tokenizer)
+    monkeypatch.setattr(fill_mask.XLNetTokenizer, "from_pretrained", lambda _: tokenizer)
     encoder = fill_mask.load(str(model_dir))[0].encoder
     assert {name: getattr(encoder, name) for name in options} == options
 
