@@ -20,7 +20,7 @@ from etils import epath
 from tfrecord_builders import labels as labels_lib
 from tfrecord_builders import tables
 from tfrecord_builders.classification_options import TRUNCATIONS, ClassificationOptions
-from tfrecord_builders.presets import METRICS, PRESETS, Dataset, Source
+from tfrecord_builders.presets import BINARY_METRICS, METRICS, PRESETS, Dataset, Source
 from tfrecord_builders.tables import Row
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
@@ -62,6 +62,8 @@ def build_classification(options: ClassificationOptions, progress: bool = False)
     tokenizer = XLNetTokenizer(options.tokenizer, cleaning=options.cleaning)
     packing.truncated([], [], options.seq_len)  # an impossible length stops here
     dataset = _with_labels(_without_missing_labels(dataset), options)
+    if len(dataset.labels) != 2 and (wrong := set(dataset.metrics) & set(BINARY_METRICS)):
+        raise UserError(f"{', '.join(sorted(wrong))} needs two labels, here are {len(dataset.labels)}")
     splits = [split for name in dataset.sources for split in _choose(name, dataset, options)]
     return {split.name: _write(split, dataset, tokenizer, options, progress) for split in splits}
 
@@ -164,6 +166,7 @@ def _write(
             "metrics": list(dataset.metrics),
             "submissions": dict(dataset.submissions),
             "truncation": options.truncation,
+            "labelled": bool(source.label),
         },
     )
     counted = dataset.kind == "classification" and source.label and len(dataset.labels) <= _COUNTED_LABELS

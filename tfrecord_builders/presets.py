@@ -13,6 +13,7 @@ METRICS: Mapping[str, tuple[str, ...]] = {
     "regression": ("pearson", "spearman", "rmse"),
     "multi_label": ("micro_f1", "macro_f1", "exact_match", "auc"),
 }  # fmt: skip
+BINARY_METRICS = ("f1", "average_precision")  # of the second of two labels
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,202 @@
+"""Classification, regression and multi-label classification of texts and pairs of texts."""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+from official.core import config_definitions as cfg
+from official.core import exp_factory, task_factory
+from official.modeling.hyperparams import base_config
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.models.classifier import (
+    XLNetClassifier,
+    XLNetRegressor,
+    classification_losses,
+    regression_losses,
+)
+from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.tasks import classification_metrics as metrics
+from xlnet_tf.tasks.classification_predictions import write_files
+from xlnet_tf.tasks.finetuning import (
+    BEST,
+    FinetuningConfig,
+    FinetuningTask,
+    finetuning_experiment,
+    read_metrics,
+    row_weights,
+)
+from xlnet_tf.tasks.model_config import EncoderModelConfig
+from xlnet_tf.training.metrics import Ratio
+
+EXPERIMENT = "xlnet/classification"
+
+
+@dataclasses.dataclass
+class ClassifierModelConfig(EncoderModelConfig):
+    """The network.
+
+    Attributes:
+        summary: which tokens become the vector of a text: last (CLS), first, mean or attn.
+        projection: whether a dense layer with tanh follows.
+        head_name: the task in the names of the head's variables; empty: the preset's name, or "task".
+        segment_len: tokens of the segments in which long texts are read, each with the memory of those
+            before; 0 reads a text at once.
+        memory_len: tokens of memory; 0: segment_len.
+    """
+
+    summary: str = "last"
+    projection: bool = True
+    head_name: str = ""
+    segment_len: int = 0
+    memory_len: int = 0
+
+
+@dataclasses.dataclass
+class AlertConfig(base_config.Config):
+    """From which probability on a class is an alert; found at each evaluation, used by predict.
+
+    Attributes:
+        label: the class; empty: no alerts.
+        precision: what the threshold must reach on the dev examples, with as much recall as possible.
+        recall: the same the other way round. Without either, the best F1 counts.
+    """
+
+    label: str = ""
+    precision: float = 0.0
+    recall: float = 0.0
+
+
+@dataclasses.dataclass
+class ClassificationConfig(FinetuningConfig):
+    """Settings of classification.
+
+    Attributes:
+        alert: of texts of one class.
+    """
+
+    model: ClassifierModelConfig = dataclasses.field(default_factory=ClassifierModelConfig)
+    alert: AlertConfig = dataclasses.field(default_factory=AlertConfig)
+
+
+@exp_factory.register_config_factory(EXPERIMENT)
+def classification_experiment() -> cfg.ExperimentConfig:
+    """Returns the defaults."""
+    return finetuning_experiment(ClassificationConfig())
+
+
+@task_factory.register_task_cls(ClassificationConfig)
+class ClassificationTask(FinetuningTask):
+    """Predicts a class, a number, or a set of labels, as the examples' `kind` says."""
+
+    TASK = "classification"
+    BEST_METRIC = metrics.SCORE
+    ALIKE = ("kind", "labels")
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        settings = self.example_set.settings
+        self.kind, self.labels = settings["kind"], settings["labels"]
+        alert = self.task_config.alert
+        if alert.label and alert.label not in self.labels:
+            raise UserError(
+                f"task.alert.label is {alert.label!r}, expected one of {', '.join(self.labels) or 'no label'}"
+            )
+        if alert.precision and alert.recall:
+            raise UserError(
+                "task.alert has both a precision and a recall: give one, the other follows from it"
+            )
+
+    @property
+    def head_name(self) -> str:
+        """The task in the names of the head's variables."""
+        return self.task_config.model.head_name or self.example_set.settings["name"] or "task"
+
+    def build_encoder(self, **options) -> XLNetEncoder:
+        model = self.task_config.model
+        if model.segment_len and self.example_set.seq_len % model.segment_len:
+            raise UserError(
+                f"task.model.segment_len is {model.segment_len}, expected a divisor of "
+                f"{self.example_set.seq_len}, the tokens of the examples in {self.example_set.folder}"
+            )
+        return super().build_encoder(memory_len=model.memory_len or model.segment_len, **options)
+
+    def build_head(self, encoder):
+        model = self.task_config.model
+        options = {
+            "head_name": self.head_name,
+            "summary": model.summary,
+            "projection": model.projection,
+            "segment_len": model.segment_len,
+        }
+        if self.kind == "regression":
+            return XLNetRegressor(encoder, **options)
+        return XLNetClassifier(encoder, len(self.labels), **options)
+
+    def new_parts(self):
+        kind = "regression" if self.kind == "regression" else "classification"
+        return ["summary", f"{kind}_{self.head_name}"]
+
+    def build_metrics(self, training: bool = True):
+        return [Ratio("loss")] + ([Ratio("accuracy")] if self.kind == "classification" else [])
+
+    def counts(self, features):
+        return {"loss": tf.reduce_sum(row_weights(features))}
+
+    def sums(self, features, outputs):
+        weights, labels = row_weights(features), features["label"]
+        count = tf.reduce_sum(weights)
+        if self.kind == "regression":
+            losses = regression_losses(outputs, labels)
+        elif self.kind == "multi_label":
+            targets = tf.cast(labels, tf.float32)
+            losses = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(targets, outputs), axis=-1)
+        else:
+            losses = classification_losses(outputs, labels)
+        sums = {"loss": (tf.reduce_sum(weights * losses), count)}
+        if self.kind == "classification":
+            hits = tf.cast(tf.argmax(outputs, axis=-1, output_type=labels.dtype) == labels, tf.float32)
+            sums["accuracy"] = (tf.reduce_sum(weights * hits), count)
+        return sums
+
+    def predictions(self, features, outputs):
+        probabilities = {"classification": tf.nn.softmax, "multi_label": tf.nn.sigmoid}
+        outputs = probabilities.get(self.kind, tf.identity)(outputs)
+        return {"outputs": outputs, "label": features["label"]}
+
+    def has_answers(self, examples):
+        return examples.settings["labelled"]
+
+    def score(self, examples, predictions):
+        names = self.example_set.settings["metrics"]
+        values = metrics.scores(self.kind, names, predictions["label"], predictions["outputs"])
+        if label := self.task_config.alert.label:
+            wish = self.task_config.alert
+            targets, probabilities = self._watched(label, predictions)
+            alert = metrics.alert_threshold(targets, probabilities, wish.precision, wish.recall)
+            values |= {f"alert_{name}": value for name, value in alert._asdict().items()}
+        return values
+
+    def constant_score(self, examples):
+        first = self.example_set.settings["metrics"][0]
+        return metrics.constant_score(self.kind, first, examples.arrays()["label"], len(self.labels))
+
+    def tables(self, examples, predictions):
+        if self.kind == "regression":
+            return ""
+        return metrics.per_class_report(self.kind, self.labels, predictions["label"], predictions["outputs"])
+
+    def write_predictions(self, examples, predictions, folder):
+        alerts = None
+        if label := self.task_config.alert.label:
+            # A finished run is its own example set: the threshold is that of its best evaluation.
+            threshold = read_metrics(f"{self.example_set.folder}/{BEST}").get("alert_threshold", np.nan)
+            alerts = self._watched(label, predictions)[1] >= threshold
+        return write_files(examples, predictions["outputs"], alerts, folder)
+
+    def _watched(self, label: str, predictions) -> tuple[np.ndarray, np.ndarray]:
+        """Returns which texts have a label, bool [N], and its probability for each, [N]."""
+        index = self.labels.index(label)
+        targets = predictions["label"]
+        has_label = targets[:, index] == 1 if self.kind == "multi_label" else targets == index
+        return has_label, predictions["outputs"][:, index]
