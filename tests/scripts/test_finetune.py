@@ -1,0 +1,103 @@
+"""The commands of the README, one after the other: build, fine-tune, evaluate, predict."""
+
+import csv
+import json
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import REPOSITORY, invent_texts
+
+RECIPE = """
+task:
+  model: {n_layer: 1, d_model: 16, n_head: 2, d_head: 8, d_inner: 16, summary: mean}
+  train_data: {global_batch_size: 8}
+  epochs: 6.0
+trainer: {optimizer_config: {learning_rate: 0.02}}
+"""
+
+
+def run(module, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", module, *map(str, arguments)],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, small_tokenizer):
+    """A folder with tables of texts, labelled by a word that they hold."""
+    folder = tmp_path_factory.mktemp("finetune")
+    (folder / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    (folder / "recipe.yaml").write_text(RECIPE)
+    rng = random.Random(0)
+    for split, count in (("train", 64), ("dev", 20)):
+        with (folder / f"{split}.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["words", "class"])
+            for number, text in enumerate(invent_texts(count, seed=count)):
+                words = text.split()[:5]
+                words.insert(rng.randrange(5), "1999," if number % 2 else "2008,")
+                writer.writerow([" ".join(words), "old" if number % 2 else "new"])
+    return folder
+
+
+def test_from_tables_to_predictions(folder):
+    records, model_dir = folder / "records", folder / "run"
+    built = run(
+        "tfrecord_builders.classification",
+        f"--train={folder}/train.csv",
+        f"--dev={folder}/dev.csv",
+        "--text_column=words",
+        "--label_column=class",
+        "--seq_len=32",
+        f"--tokenizer={folder}/spiece.model",
+        f"--output_dir={records}",
+    )
+    assert built.returncode == 0, built.stderr
+    assert "label new" in built.stdout
+
+    options = (f"--config_file={folder}/recipe.yaml", f"--data={records}", f"--model_dir={model_dir}")
+    trained = run("run_scripts.finetune", *options, "--num_seeds=2")
+    assert trained.returncode == 0, trained.stderr
+    assert trained.stdout.splitlines()[-1].split()[0] == "median"
+    seeds = json.loads((model_dir / "seeds.json").read_text())
+    assert [seed["problem"] for seed in seeds] == ["", ""]
+
+    evaluated = run("run_scripts.evaluate", f"--model_dir={model_dir}/seed-0", f"--data={records}/dev")
+    assert evaluated.returncode == 0, evaluated.stderr
+    scores = json.loads((model_dir / "seed-0" / "evaluations.json").read_text())
+    metric = seeds[0]["metric"]
+    assert scores["best"][metric] == max(score[metric] for score in scores.values())
+    assert scores["best"][metric] == pytest.approx(seeds[0]["best"][metric])
+    assert "<- best" in evaluated.stdout
+
+    predicted = run(
+        "run_scripts.predict",
+        f"--model_dir={model_dir}/seed-0",
+        f"--data={records}/dev",
+        f"--output_dir={folder}/out",
+    )
+    assert predicted.returncode == 0, predicted.stderr
+    assert not (folder / "out" / "pieces").exists()
+    assert len(list((folder / "out").iterdir())) >= 2
+    assert f"{scores['best'][metric]:.4f}" in predicted.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "message"),
+    [
+        ("run_scripts.finetune", ["--data=nowhere", "--model_dir=x"], "nowhere/train/manifest.json does not"),
+        ("run_scripts.evaluate", ["--data=nowhere", "--model_dir=x"], "x/params.yaml does not exist"),
+    ],
+)  # fmt: skip
+def test_errors_are_one_line(module, arguments, message):
+    result = run(module, *arguments)
+    assert result.returncode == 1
+    assert message in result.stderr and "Traceback" not in result.stderr
