@@ -11,6 +11,7 @@ question, or follows the question. --train, --dev and --test are folders of RACE
 import dataclasses
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tqdm
@@ -95,8 +96,12 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
         ) as writer:
             for reason, place in skipped:
                 writer.skip(reason, place)
-            for question in tqdm.tqdm(questions, split, unit=" questions", disable=not progress):
+            pieces = [
                 _write(writer, question, tokenizer, options)
+                for question in tqdm.tqdm(questions, split, unit=" questions", disable=not progress)
+            ]
+            for name, quantile in (("median", 0.5), ("99 %", 0.99), ("longest", 1.0)):
+                writer.count(f"pieces of a text and an option, {name}", int(np.quantile(pieces, quantile)))
         sets[split] = writer.example_set
     return sets
 
@@ -126,12 +131,12 @@ def _num_choices(questions: Sequence[Question]) -> int:
     return expected
 
 
-def _write(
-    writer: ExampleWriter, question: Question, tokenizer: XLNetTokenizer, options: RaceOptions
-) -> None:
-    columns = option_sequences(question, tokenizer, options.seq_len, options.max_qa_len)
-    writer.count("questions with their context cut", columns.pop("context_cut"))
-    writer.count("questions with an option cut", columns.pop("option_cut"))
+def _write(writer: ExampleWriter, question: Question, tokenizer: XLNetTokenizer, options: RaceOptions) -> int:
+    """Writes a question; returns the pieces of its context and its longest option."""
+    columns, pieces = option_sequences(question, tokenizer, options.seq_len, options.max_qa_len)
+    room = options.seq_len - _NUM_SPECIAL - min(pieces.option, options.max_qa_len)
+    writer.count("questions with their text cut", pieces.context > room)
+    writer.count("questions with an option cut", pieces.option > options.max_qa_len)
     writer.write(
         {**columns, "label": question.answer},
         {
@@ -141,6 +146,7 @@ def _write(
             "options": question.options,
         },
     )
+    return sum(pieces)
 
 
 def join_option(question: str, option: str) -> str:
@@ -150,7 +156,16 @@ def join_option(question: str, option: str) -> str:
     return f"{question} {option}"
 
 
-def option_sequences(question: Question, tokenizer: XLNetTokenizer, seq_len: int, max_qa_len: int) -> dict:
+class Pieces(NamedTuple):
+    """How many pieces a question has before anything is cut: of its context, and of its longest option."""
+
+    context: int
+    option: int
+
+
+def option_sequences(
+    question: Question, tokenizer: XLNetTokenizer, seq_len: int, max_qa_len: int
+) -> tuple[dict[str, np.ndarray], Pieces]:
     """Packs a question: one sequence for each of its C options, each with that option alone.
 
     Of question and option the last `max_qa_len` pieces are kept, for the option mostly stands at the end. The
@@ -163,7 +178,7 @@ def option_sequences(question: Question, tokenizer: XLNetTokenizer, seq_len: int
         max_qa_len: most pieces of question and option.
 
     Returns:
-        input_ids and segment_ids [C * T]; context_cut and option_cut, whether something was cut.
+        The columns input_ids and segment_ids [C * T], and the lengths of the texts.
 
     Source: run_race.py of the original, which by a shared list leaves the options before in every sequence.
     """
@@ -175,12 +190,11 @@ def option_sequences(question: Question, tokenizer: XLNetTokenizer, seq_len: int
     sequences = [
         pack(context[:room], answer, seq_len=seq_len) for room, answer in zip(rooms, kept, strict=True)
     ]
-    return {
+    columns = {
         "input_ids": np.concatenate([sequence.input_ids for sequence in sequences]),
         "segment_ids": np.concatenate([sequence.segment_ids for sequence in sequences]),
-        "context_cut": int(len(context) > min(rooms)),
-        "option_cut": int(max(map(len, answers)) > max_qa_len),
     }
+    return columns, Pieces(len(context), max(map(len, answers)))
 
 
 def define_flags() -> None:

@@ -188,13 +188,16 @@ def _write(
     progress: bool,
 ) -> int:
     """Writes all records of the queries; returns how many."""
+    lengths: list[int] = []
     records = 0
     for query in tqdm.tqdm(queries, writer.example_set.split, unit=" queries", disable=not progress):
         for passages in group(query):
-            columns = candidate_sequences(query.text, passages, tokenizer, options)
-            for name in ("queries cut", "passages cut"):
-                writer.count(name, columns.pop(name))
+            columns, pieces = candidate_sequences(query.text, passages, tokenizer, options)
+            room = options.seq_len - _NUM_SPECIAL - min(pieces[0], options.max_query_len)
+            writer.count("queries cut", int(pieces[0] > options.max_query_len))
+            writer.count("passages cut", int(np.sum(pieces[1:] > room)))
             writer.count("candidates", len(passages))
+            lengths += list(pieces[0] + pieces[1:])
             writer.write(
                 columns,
                 {
@@ -206,6 +209,8 @@ def _write(
             )
             records += 1
     writer.count("queries", len(queries))
+    for name, quantile in (("median", 0.5), ("99 %", 0.99), ("longest", 1.0)):
+        writer.count(f"pieces of a query and a passage, {name}", int(np.quantile(lengths or [0], quantile)))
     return records
 
 
@@ -246,14 +251,14 @@ def all_candidates(query: Query, size: int) -> Iterator[list[Passage]]:
 
 def candidate_sequences(
     query: str, passages: Sequence[Passage], tokenizer: XLNetTokenizer, options: RankingOptions
-) -> dict:
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Packs the candidates of a record, T = seq_len tokens each, at most K = `options.candidates` of them.
 
     The query keeps its first `max_query_len` pieces; the passage is cut at its end to what room is left.
 
     Returns:
-        input_ids and segment_ids [K * T], all padding in slots without a candidate; relevance [K]; and how
-        many queries (0 or 1) and passages were cut.
+        The columns input_ids and segment_ids [K * T], all padding in slots without a candidate, and relevance
+        [K]; the pieces of the query and of each passage before anything was cut, [1 + passages].
     """
     ids, lengths = tokenizer.encode_batch([query, *(passage.text for passage in passages)])
     query_ids, *passage_ids = np.split(ids, np.cumsum(lengths)[:-1])
@@ -265,13 +270,12 @@ def candidate_sequences(
     for slot, (passage, text) in enumerate(zip(passages, passage_ids, strict=True)):
         input_ids[slot], segment_ids[slot] = pack(kept, text[:room], seq_len=options.seq_len)
         relevance[slot] = passage.relevance
-    return {
+    columns = {
         "input_ids": input_ids.reshape(-1),
         "segment_ids": segment_ids.reshape(-1),
         "relevance": relevance,
-        "queries cut": int(len(query_ids) > len(kept)),
-        "passages cut": sum(len(text) > room for text in passage_ids),
     }
+    return columns, lengths
 
 
 def define_flags() -> None:

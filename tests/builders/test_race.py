@@ -2,10 +2,13 @@
 
 import gzip
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
+from tests.conftest import REPOSITORY
 from tfrecord_builders.race import RaceOptions, build_race, join_option, option_sequences
 from tfrecord_builders.race_questions import Question, read_questions
 from xlnet_tf.errors import UserError
@@ -52,7 +55,7 @@ def build(tmp_path, tokenizer_file, **inputs):
 def test_the_sequence_of_an_option_has_that_option_only(tokenizer):
     """The original's list alias put all options before into each sequence."""
     options = ["tomi", "velan qui", "bor", "ren sol"]
-    columns = option_sequences(question("Ka tomi ren.", "Sol du ?", options), tokenizer, 48, 24)
+    columns, _ = option_sequences(question("Ka tomi ren.", "Sol du ?", options), tokenizer, 48, 24)
     for option, sequence in zip(options, columns["input_ids"].reshape(4, 48), strict=True):
         context, answer = segments(sequence)
         assert context == tokenizer.encode("Ka tomi ren.")
@@ -61,10 +64,13 @@ def test_the_sequence_of_an_option_has_that_option_only(tokenizer):
 
 
 def test_the_context_is_cut_at_its_end_and_the_question_at_its_start(tokenizer):
-    columns = option_sequences(
+    columns, pieces = option_sequences(
         question("ka tomi ren sol " * 20, "du velan " * 20, ["qui", "bor tomi"]), tokenizer, 32, 10
     )
-    assert columns["context_cut"] == columns["option_cut"] == 1
+    assert pieces == (
+        len(tokenizer.encode("ka tomi ren sol " * 20)),
+        len(tokenizer.encode("du velan " * 20 + "bor tomi")),
+    )
     for option, sequence in zip(["qui", "bor tomi"], columns["input_ids"].reshape(2, 32), strict=True):
         context, answer = segments(sequence)
         assert PAD_ID not in sequence
@@ -73,7 +79,7 @@ def test_the_context_is_cut_at_its_end_and_the_question_at_its_start(tokenizer):
 
 
 def test_segments_tell_context_answer_and_cls_apart(tokenizer):
-    columns = option_sequences(question("Ka tomi.", "Sol ?", ["du", "ve"]), tokenizer, 32, 10)
+    columns, _ = option_sequences(question("Ka tomi.", "Sol ?", ["du", "ve"]), tokenizer, 32, 10)
     ids, segment_ids = (columns[name].reshape(2, 32)[0] for name in ("input_ids", "segment_ids"))
     assert (np.diff(segment_ids[ids != PAD_ID].astype(int)) >= 0).all()
     assert list(segment_ids[ids == SEP_ID]) == [0, 1]
@@ -140,6 +146,22 @@ def test_own_questions_with_three_options_letters_numbers_and_no_answer(tmp_path
     assert [row["id"] for row in example_set.sidecar()] == [f"{test}:1", "x", f"{test}:3"]
 
 
+def test_what_is_cut_is_counted(tmp_path, tokenizer_file):
+    """Of 48 tokens 3 are special; the option takes what it needs, at most 24."""
+    tokenizer = XLNetTokenizer(tokenizer_file)
+    short = {"question": "ka", "options": ["to", "mi", "to"], "answer": 0}
+    length = len(tokenizer.encode("ka to"))
+    assert length == len(tokenizer.encode("ka mi"))
+    words = "ka " * 60
+    fits = next(words[: 3 * n] for n in range(60) if len(tokenizer.encode(words[: 3 * n])) == 45 - length)
+    rows = [{"context": fits, **short}, {"context": f"{fits} ka", **short}, {**OWN, "question": words}]
+    path = write_jsonl(tmp_path / "own.jsonl", rows)
+    statistics = build(tmp_path, tokenizer_file, train=[path])["train"].statistics
+    assert statistics["questions with their text cut"] == 1
+    assert statistics["questions with an option cut"] == 1
+    assert statistics["pieces of a text and an option, median"] == 46
+
+
 def test_empty_texts_are_skipped_and_counted(tmp_path, tokenizer_file):
     rows = [OWN, {**OWN, "context": " "}, {**OWN, "options": ["a", "", "b"]}]
     path = write_jsonl(tmp_path / "own.jsonl", rows)
@@ -177,6 +199,16 @@ def test_impossible_options_are_refused(tmp_path, tokenizer_file):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="has no .txt files"):
         build(tmp_path, tokenizer_file, train=[str(tmp_path / "empty")])
+
+
+def test_the_script_prints_a_table_or_what_is_wrong(tmp_path, tokenizer_file):
+    path = write_jsonl(tmp_path / "own.jsonl", [OWN])
+    command = [sys.executable, "-m", "tfrecord_builders.race", f"--tokenizer={tokenizer_file}"]
+    command += [f"--train={path}", f"--output_dir={tmp_path / 'records'}", "--seq_len=48"]
+    good = subprocess.run([*command, "--max_qa_len=24"], capture_output=True, text=True, cwd=REPOSITORY)
+    assert good.returncode == 0 and "examples" in good.stdout and "3 x 48" in good.stdout, good.stderr
+    bad = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
+    assert bad.returncode == 1 and bad.stderr.startswith("ERROR: max_qa_len is 128, expected 1 to 44")
 
 
 def test_the_real_development_set(tmp_path, shared):

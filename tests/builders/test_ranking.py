@@ -2,10 +2,13 @@
 
 import collections
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
+from tests.conftest import REPOSITORY
 from tfrecord_builders.ranking import RankingOptions, build_ranking
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
@@ -180,6 +183,16 @@ def test_options_that_do_not_fit(tmp_path, tokenizer_file):
             build(tmp_path, tokenizer_file, **options)
     with pytest.raises(FileNotFoundError, match="nowhere.tsv"):
         build(tmp_path, tokenizer_file, dev=str(tmp_path / "nowhere.tsv"))
+
+
+def test_the_script_prints_a_table_or_what_is_wrong(tmp_path, tokenizer_file):
+    command = [sys.executable, "-m", "tfrecord_builders.ranking", f"--tokenizer={tokenizer_file}"]
+    command += [f"--train={support_csv(tmp_path / 's.csv')}", f"--output_dir={tmp_path / 'records'}"]
+    columns = [f"--{name}={column}" for name, column in SUPPORT.items()]
+    good = subprocess.run([*command, *columns], capture_output=True, text=True, cwd=REPOSITORY)
+    assert good.returncode == 0 and "8 x 128" in good.stdout, good.stderr
+    bad = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
+    assert bad.returncode == 1 and "s.csv:2: there is no column 'query'" in bad.stderr
 
 
 class TestWikiQA:
