@@ -24,7 +24,7 @@ def to_bio(tags: Sequence[str], scheme: str) -> tuple[list[str], list[int]]:
 
     Returns:
         (bio, broken): the tags, and the indices of those that the scheme does not allow where they are, such
-        as I-X after O in BIO. They are read so: a tag that cannot go on with an entity begins one, and an entity
+        as I-X after O in BIO. They are read so: a tag that cannot go on with an entity begins one, and one
         that lacks its end ends before the next tag that is not its own.
 
     Raises:

@@ -54,11 +54,12 @@ class TaggingTask(FinetuningTask):
 
     def build_encoder(self, **options) -> XLNetEncoder:
         model = self.task_config.model
-        if model.segment_len and self.example_set.seq_len % model.segment_len:
-            raise UserError(
-                f"task.model.segment_len is {model.segment_len}, expected a divisor of "
-                f"{self.example_set.seq_len}, the tokens of the examples in {self.example_set.folder}"
-            )
+        for examples in filter(None, (self.example_set, self.validation_set)):
+            if model.segment_len and examples.seq_len % model.segment_len:
+                raise UserError(
+                    f"task.model.segment_len is {model.segment_len}, expected a divisor of {examples.seq_len}, "
+                    f"the tokens of the examples in {examples.folder}"
+                )
         return super().build_encoder(memory_len=model.memory_len or model.segment_len, **options)
 
     def build_head(self, encoder):

@@ -1,0 +1,37 @@
+"""Windows over long texts: every word once, in the window that shows most of the text around it."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tfrecord_builders.tagging_windows import windows
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=60), st.integers(9, 40), st.data())
+def test_each_word_is_predicted_once_with_most_context(lengths, room, data):
+    stride = data.draw(st.integers(1, room))
+    found = windows(lengths, room, stride)
+    predicted = [word for w in found for word in range(w.predict_start, w.predict_stop)]
+    assert predicted == list(range(len(lengths)))
+    for window in found:
+        assert window.start <= window.predict_start < window.predict_stop <= window.stop
+        assert sum(lengths[window.start : window.stop]) <= room
+        for word in range(window.predict_start, window.predict_stop):
+            mine = _context(lengths, window, word)
+            others = [_context(lengths, w, word) for w in found if w.start <= word < w.stop]
+            assert mine == max(others)
+
+
+def _context(lengths, window, word):
+    return min(sum(lengths[window.start : word]), sum(lengths[word + 1 : window.stop]))
+
+
+def test_a_text_that_fits_is_one_window():
+    assert windows([3, 4, 5], room=12, stride=6) == [(0, 3, 0, 3)]
+    assert windows([3, 4, 5, 1], room=12, stride=6) == [(0, 3, 0, 3), (2, 4, 3, 4)]
+
+
+def test_half_strides_leave_a_quarter_of_a_window_around_each_word():
+    found = windows([1] * 1000, room=100, stride=50)
+    assert len(found) == 19
+    contexts = [_context([1] * 1000, w, i) for w in found for i in range(w.predict_start, w.predict_stop)]
+    assert min(contexts[25:-25]) == 25
