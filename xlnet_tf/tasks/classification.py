@@ -131,7 +131,7 @@ class ClassificationTask(FinetuningTask):
         }
         if self.kind == "regression":
             return XLNetRegressor(encoder, **options)
-        return XLNetClassifier(encoder, len(self.labels), **options)
+        return XLNetClassifier(encoder, len(self.labels), labels=self.labels, **options)
 
     def new_parts(self):
         kind = "regression" if self.kind == "regression" else "classification"
