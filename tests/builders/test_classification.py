@@ -1,0 +1,457 @@
+"""Classification examples: what is in them, which rows they are of, and what is said of bad data."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+from etils import epath
+
+from tfrecord_builders.classification import ClassificationOptions, build_classification
+from tfrecord_builders.presets import PRESETS
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.examples import ExampleSet
+from xlnet_tf.text.packing import pack
+from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+TRAIN = [("Ka tomi ren.", "good"), ("Sol du velan.", "bad"), ("Qui bor.", "good"), ("Mi to ka.", "so-so")]
+DEV = [("Ren ren.", "bad"), ("Ka.", "good")]
+
+
+def table(path, columns, *rows, delimiter=","):
+    lines = [columns, *rows] if columns else rows
+    path.write_text("".join(delimiter.join(map(str, line)) + "\n" for line in lines))
+    return str(path)
+
+
+@pytest.fixture
+def files(tmp_path):
+    return {
+        "train": table(tmp_path / "train.csv", ("text", "label"), *TRAIN),
+        "dev": table(tmp_path / "dev.csv", ("text", "label"), *DEV),
+    }
+
+
+@pytest.fixture
+def build(tmp_path, tokenizer_file):
+    def build(**options):
+        options = {"tokenizer": str(tokenizer_file), "seq_len": 32, **options}
+        return build_classification(ClassificationOptions(output_dir=str(tmp_path / "records"), **options))
+
+    return build
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tokenizer_file):
+    return XLNetTokenizer(tokenizer_file)
+
+
+def ids_of(example_set):
+    return [row["id"] for row in example_set.sidecar()]
+
+
+def labels_of(example_set):
+    return example_set.arrays()["label"].tolist()
+
+
+def test_single_texts(build, files, tokenizer, tmp_path):
+    built = build(**files)
+    assert list(built) == ["train", "dev"]
+    for split, rows in (("train", TRAIN), ("dev", DEV)):
+        examples = ExampleSet.load(tmp_path / "records" / split)
+        assert (
+            examples.shards == built[split].shards
+            and examples.split == split
+            and examples.task == "classification"
+        )
+        assert examples.settings["labels"] == ["bad", "good", "so-so"] and examples.settings["labelled"]
+        assert examples.settings["metrics"] == ["accuracy", "macro_f1"]
+        arrays = examples.arrays()
+        for number, (text, label) in enumerate(rows):
+            packed = pack(tokenizer.encode(text), seq_len=32)
+            np.testing.assert_array_equal(arrays["input_ids"][number], packed.input_ids)
+            np.testing.assert_array_equal(arrays["segment_ids"][number], packed.segment_ids)
+            assert examples.settings["labels"][arrays["label"][number]] == label
+        assert list(examples.sidecar()) == [{"id": str(i), "text": text} for i, (text, _) in enumerate(rows)]
+    assert built["train"].statistics["label good"] == 2
+    assert "label so-so" in built["train"].table()
+
+
+def test_pairs_and_several_columns(build, tmp_path, tokenizer):
+    rows = ("Ka", "tomi", "Ren sol.", "7", 1), ("Du", "ve", "Lan.", "x", 0)
+    train = table(tmp_path / "t.tsv", ("title", "body", "answer", "key", "y"), *rows, delimiter="\t")
+    examples = build(
+        train=train,
+        text_column=["title", "body"],
+        text_pair_column=["answer"],
+        label_column=["y"],
+        id_column="key",
+    )["train"]
+    packed = pack(tokenizer.encode("Ka tomi"), tokenizer.encode("Ren sol."), seq_len=32)
+    np.testing.assert_array_equal(examples.arrays()["input_ids"][0], packed.input_ids)
+    assert list(examples.sidecar())[0] == {"id": "7", "text": "Ka tomi", "text_pair": "Ren sol."}
+    assert labels_of(examples) == [1, 0]
+
+
+def test_numbers_as_labels_are_in_their_order(build, tmp_path):
+    train = table(tmp_path / "t.csv", ("text", "label"), *[("ka", n) for n in (10, 2, -1, 2)])
+    examples = build(train=train)["train"]
+    assert examples.settings["labels"] == ["-1", "2", "10"] and labels_of(examples) == [2, 1, 0, 1]
+
+
+def test_regression(build, tmp_path):
+    train = table(tmp_path / "t.csv", ("text", "label"), ("ka", 0.25), ("mi", "4"))
+    test = table(tmp_path / "u.csv", ("text",), ("ka",))
+    built = build(train=train, test=test, kind="regression")
+    assert labels_of(built["train"]) == [0.25, 4.0]
+    assert np.isnan(built["test"].arrays()["label"]).all() and not built["test"].settings["labelled"]
+    table(tmp_path / "t.csv", ("text", "label"), ("ka", 0.25), ("mi", "many"))
+    with pytest.raises(UserError, match=r"t\.csv:3: the label is 'many', expected a number"):
+        build(train=train, kind="regression")
+
+
+def test_several_labels_in_one_column(build, tmp_path):
+    train = table(
+        tmp_path / "t.tsv", ("text", "label"), ("ka", "b;a"), ("mi", ""), ("du", "c "), delimiter="\t"
+    )
+    examples = build(train=train, kind="multi_label", label_separator=";")["train"]
+    assert examples.settings["labels"] == ["a", "b", "c"]
+    assert labels_of(examples) == [[1, 1, 0], [0, 0, 0], [0, 0, 1]]
+    lines = [{"text": "ka", "label": ["b", "a"]}, {"text": "mi", "label": []}, {"text": "du", "label": ["c"]}]
+    jsonl = tmp_path / "t.jsonl"
+    jsonl.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert labels_of(build(train=str(jsonl), kind="multi_label")["train"]) == labels_of(examples)
+
+
+def test_several_labels_in_columns_of_their_own(build, tmp_path):
+    train = table(tmp_path / "t.csv", ("text", "rude", "mad"), ("ka", 1, 0), ("mi", 1, 1))
+    test = table(tmp_path / "u.csv", ("text",), ("ka",))
+    built = build(train=train, test=test, kind="multi_label", label_column=["rude", "mad"])
+    assert built["train"].settings["labels"] == ["rude", "mad"]
+    assert labels_of(built["train"]) == [[1, 0], [1, 1]]
+    assert labels_of(built["test"]) == [[-1, -1]]
+    table(tmp_path / "t.csv", ("text", "rude", "mad"), ("ka", 1, 0), ("mi", 1, "yes"))
+    with pytest.raises(UserError, match=r"t\.csv:3: column 'mad' has 'yes', expected 0 or 1"):
+        build(train=train, kind="multi_label", label_column=["rude", "mad"])
+
+
+def test_an_unknown_label_in_dev_stops_before_anything_is_written(build, files, tmp_path):
+    table(tmp_path / "dev.csv", ("text", "label"), *DEV, ("Sol.", "awful"))
+    with pytest.raises(UserError, match=r"dev\.csv:4: unknown label 'awful'; known are bad, good, so-so"):
+        build(**files)
+    assert not (tmp_path / "records").exists()
+
+
+def test_all_rows_are_checked_before_anything_is_written(build, files, tmp_path):
+    (tmp_path / "dev.csv").write_text("text,label\nka,bad\nmi\n")
+    with pytest.raises(UserError, match=r"dev\.csv:3: 1 fields where there are 2 columns"):
+        build(**files)
+    (tmp_path / "train.csv").write_bytes(b"text,label\nka,bad\nmi \xff,good\n")
+    with pytest.raises(UserError, match=r"train\.csv:3: byte 4 \(ff\) is not utf-8"):
+        build(**files)
+    table(tmp_path / "train.csv", ("text", "label"), ("ka", "bad"), ("mi", " "))
+    with pytest.raises(UserError, match=r"train\.csv:3: no label in column 'label'"):
+        build(**files)
+    assert not (tmp_path / "records").exists()
+
+
+def test_ragged_training_rows_may_be_left_out_and_are_counted(build, files, tmp_path):
+    (tmp_path / "train.csv").write_text("text,label\nka,bad\nmi\ndu,good,x,y\nsol,good\n")
+    examples = build(**files, skip_ragged=True)["train"]
+    assert labels_of(examples) == [0, 1]
+    assert examples.skipped == {
+        "1 fields where there are 2 columns": {"count": 1, "places": [f"{files['train']}:3"]},
+        "4 fields where there are 2 columns": {"count": 1, "places": [f"{files['train']}:4"]},
+    }
+    (tmp_path / "dev.csv").write_text("text,label\nka,bad\nmi\n")
+    with pytest.raises(UserError, match=r"dev\.csv:3"):
+        build(**files, skip_ragged=True)
+
+
+def test_empty_texts_are_left_out_of_training_only(build, files, tmp_path):
+    table(tmp_path / "train.csv", ("text", "label"), ("ka", "bad"), (" ", "good"), ("\u0301", "good"))
+    table(tmp_path / "dev.csv", ("text", "label"), ("", "bad"), ("ka", "good"))
+    built = build(**files)
+    assert labels_of(built["train"]) == [0]
+    places = [f"{files['train']}:3", f"{files['train']}:4"]
+    assert built["train"].skipped == {"empty text": {"count": 2, "places": places}}
+    assert labels_of(built["dev"]) == [0, 1] and built["dev"].statistics["empty texts (kept)"] == 1
+    assert built["dev"].arrays()["input_ids"][0, -2:].tolist() == [SEP_ID, CLS_ID]
+    table(tmp_path / "dev.csv", ("text", "label"), ("", "bad"))
+    with pytest.raises(UserError, match="all texts of .*dev.csv are empty: is text the column"):
+        build(**files)
+
+
+def test_long_texts_are_cut_at_the_end_or_in_the_middle(build, files, tmp_path, tokenizer):
+    text = "Ka tomi ren sol du velan qui bor. " * 10
+    table(tmp_path / "train.csv", ("text", "label"), (text, "bad"), ("ka", "good"))
+    ids = tokenizer.encode(text)
+    examples = build(train=files["train"])["train"]
+    assert examples.arrays()["input_ids"][0].tolist() == [*ids[:30], SEP_ID, CLS_ID]
+    assert examples.statistics["texts cut"] == 1 and examples.statistics["pieces cut"] == len(ids) - 30
+    assert examples.statistics["pieces of a text, longest"] == len(ids)
+    examples = build(train=files["train"], truncation="middle")["train"]
+    assert examples.arrays()["input_ids"][0].tolist() == [*ids[:7], *ids[-23:], SEP_ID, CLS_ID]
+    with pytest.raises(UserError, match="truncation=middle is for single texts"):
+        build(train=files["train"], text_pair_column=["label"], truncation="middle")
+
+
+def test_a_dev_split_is_held_out_of_training(build, tmp_path):
+    rows = [(f"ka {number}", number % 2) for number in range(100)]
+    train = table(tmp_path / "t.csv", ("text", "label"), *rows)
+    built = build(train=train, dev_fraction=0.2)
+    split = {name: ids_of(examples) for name, examples in built.items()}
+    assert len(split["train"]) == 80 and len(split["dev"]) == 20
+    assert sorted(map(int, split["train"] + split["dev"])) == list(range(100))
+    assert split == {name: ids_of(s) for name, s in build(train=train, dev_fraction=0.2).items()}
+    assert split != {name: ids_of(s) for name, s in build(train=train, dev_fraction=0.2, seed=1).items()}
+    few = build(train=train, dev_fraction=0.2, train_limit=10, eval_limit=5)
+    assert [len(ids_of(few[name])) for name in ("train", "dev")] == [10, 5]
+    assert set(ids_of(few["train"])) <= set(split["train"]) and set(ids_of(few["dev"])) <= set(split["dev"])
+    with pytest.raises(UserError, match="dev_fraction 0.001 holds out 0 of the 100 rows"):
+        build(train=train, dev_fraction=0.001)
+    with pytest.raises(UserError, match="dev_fraction is for data without a dev split"):
+        build(train=train, dev=train, dev_fraction=0.1)
+
+
+def test_only_a_test_split_may_lack_labels(build, files, tmp_path):
+    test = table(tmp_path / "test.csv", ("text",), ("ka",), ("mi",))
+    built = build(**files, test=test)
+    assert labels_of(built["test"]) == [-1, -1] and not built["test"].settings["labelled"]
+    with pytest.raises(UserError, match=r"test\.csv:2: there is no column 'label', only text"):
+        build(train=files["train"], dev=test)
+    alone = build(test=test, labels=["bad", "good", "so-so"])
+    assert list(alone) == ["test"] and alone["test"].settings["labels"] == ["bad", "good", "so-so"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "ranking"}, "kind is 'ranking', expected one of classification, regression, multi_label"),
+        ({"truncation": "start"}, "truncation is 'start', expected end or middle"),
+        ({"metrics": ["bleu"]}, "metric 'bleu' is not for classification, which has accuracy"),
+        ({"metrics": ["f1"]}, "f1 needs two labels, here are 3"),
+        ({"format": "xml"}, "format is 'xml', expected one of csv"),
+        ({"label_column": ["a", "b"]}, r"several label columns \(a, b\) are for --kind=multi_label"),
+        ({"text_column": ["body"]}, r"train\.csv:2: there is no column 'body', only text, label"),
+        ({"labels": ["bad", "good"]}, r"train\.csv:5: unknown label 'so-so'; known are bad, good"),
+        ({"seq_len": 2}, "seq_len is 2"),
+        ({"dev_fraction": 1.5}, "dev_fraction is 1.5"),
+        ({"preset": "sst-2"}, "--preset=sst-2 knows its files: leave out --train, --dev"),
+        ({"preset": "sst-3"}, "there is no preset 'sst-3', only cola, sst-2"),
+        ({"data_dir": "glue"}, "give --train .* or --preset and --data_dir"),
+    ],
+)
+def test_wrong_options(build, files, options, message):
+    with pytest.raises(UserError, match=message):
+        build(**files, **options)
+
+
+def test_more_wrong_options(build, files, tmp_path):
+    with pytest.raises(UserError, match="without --train, the labels are not known: give --labels"):
+        build(test=files["dev"])
+    with pytest.raises(UserError, match="needs --data_dir"):
+        build(preset="sst-2")
+    with pytest.raises(FileNotFoundError, match=r"sst-2 has the files train.tsv, dev.tsv, test.tsv"):
+        build(preset="sst-2", data_dir=str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="tokenizer nowhere does not exist"):
+        build(**files, tokenizer="nowhere")
+    table(tmp_path / "one.csv", ("text", "label"), ("ka", "good"))
+    with pytest.raises(UserError, match=r"has 1 labels \(good\) in column 'label'; expected at least 2"):
+        build(train=str(tmp_path / "one.csv"))
+    table(tmp_path / "none.csv", ("text", "label"))
+    with pytest.raises(UserError, match=r"none\.csv has no rows"):
+        build(train=files["train"], dev=str(tmp_path / "none.csv"))
+
+
+def glue(folder, name, *rows):
+    """Writes a file of a task of GLUE, as it comes: no quotes around anything."""
+    epath.Path(folder / name).write_text("".join("\t".join(row) + "\n" for row in rows))
+
+
+PARSES = ["sentence1_binary_parse", "sentence2_binary_parse", "sentence1_parse", "sentence2_parse"]
+MNLI_TEST = ["index", "promptID", "pairID", "genre", *PARSES, "sentence1", "sentence2"]
+STSB_TEST = [
+    "index",
+    "genre",
+    "filename",
+    "year",
+    "old_index",
+    "source1",
+    "source2",
+    "sentence1",
+    "sentence2",
+]
+OFFICIAL = {
+    # preset -> header of the training file, a row of it, header of the test file, a row of it
+    "sst-2": (["sentence", "label"], ["ka", "1"], ["index", "sentence"], ["0", "ka"]),
+    "mrpc": (
+        ["\ufeffQuality", "#1 ID", "#2 ID", "#1 String", "#2 String"],
+        ["1", "702876", "702977", "ka", 'the " mi'],
+        ["index", "#1 ID", "#2 ID", "#1 String", "#2 String"],
+        ["0", "1089874", "1089925", "ka", "mi"],
+    ),
+    "sts-b": (
+        [*STSB_TEST, "score"],
+        ["0", "g", "f", "2012", "1", "none", "none", "ka", "mi", "3.800"],
+        STSB_TEST,
+        ["0", "g", "f", "2012", "1", "none", "none", "ka", "mi"],
+    ),
+    "qqp": (
+        ["id", "qid1", "qid2", "question1", "question2", "is_duplicate"],
+        ["133273", "213221", "213222", "ka", "mi", "1"],
+        ["id", "question1", "question2"],
+        ["0", "ka", "mi"],
+    ),
+    "qnli": (
+        ["index", "question", "sentence", "label"],
+        ["0", "ka", "mi", "not_entailment"],
+        ["index", "question", "sentence"],
+        ["0", "ka", "mi"],
+    ),
+    "rte": (
+        ["index", "sentence1", "sentence2", "label"],
+        ["0", "ka", "mi", "not_entailment"],
+        ["index", "sentence1", "sentence2"],
+        ["0", "ka", "mi"],
+    ),
+    "wnli": (
+        ["index", "sentence1", "sentence2", "label"],
+        ["0", "ka", "mi", "1"],
+        ["index", "sentence1", "sentence2"],
+        ["0", "ka", "mi"],
+    ),
+}
+
+
+@pytest.mark.parametrize("preset", OFFICIAL)
+def test_tasks_of_glue(build, tmp_path, tokenizer, preset):
+    train_header, train_row, test_header, test_row = OFFICIAL[preset]
+    glue(tmp_path, "train.tsv", train_header, train_row)
+    glue(tmp_path, "dev.tsv", train_header, train_row, train_row)
+    glue(tmp_path, "test.tsv", test_header, test_row)
+    built = build(preset=preset, data_dir=str(tmp_path))
+    assert {name: examples.records for name, examples in built.items()} == {"train": 1, "dev": 2, "test": 1}
+    settings = built["test"].settings
+    assert settings["submissions"] == {"test": f"{preset.upper()}.tsv"} and not settings["labelled"]
+    if preset == "sts-b":
+        assert labels_of(built["dev"]) == [np.float32(3.8)] * 2
+    else:
+        assert labels_of(built["dev"]) == [1, 1] and len(settings["labels"]) == 2
+    second = [] if preset == "sst-2" else ["mi"]
+    packed = pack(tokenizer.encode("ka"), *map(tokenizer.encode, second), seq_len=32)
+    np.testing.assert_array_equal(built["test"].arrays()["input_ids"][0], packed.input_ids)
+
+
+def test_cola_has_no_header_but_in_its_test_file(build, tmp_path):
+    glue(tmp_path, "train.tsv", ["gj04", "1", "", "Ka tomi."], ["gj04", "0", "*", "Mi."])
+    glue(tmp_path, "dev.tsv", ["gj04", "1", "", "Sol."])
+    glue(tmp_path, "test.tsv", ["index", "sentence"], ["0", "Du."])
+    built = build(preset="cola", data_dir=str(tmp_path))
+    assert labels_of(built["train"]) == [1, 0] and labels_of(built["test"]) == [-1]
+    texts = {name: [row["text"] for row in examples.sidecar()] for name, examples in built.items()}
+    assert texts == {"train": ["Ka tomi.", "Mi."], "dev": ["Sol."], "test": ["Du."]}
+    assert built["dev"].settings["metrics"] == ["matthews", "accuracy"]
+    assert built["test"].settings["submissions"] == {"test": "CoLA.tsv"}
+
+
+def test_mnli_has_two_of_each_and_the_diagnostic_set(build, tmp_path):
+    row = ["0", "1n", "1", "g", "p", "p", "p", "p", "ka", "mi"]
+    glue(tmp_path, "train.tsv", [*MNLI_TEST, "label1", "gold_label"], [*row, "neutral", "entailment"])
+    voters = [f"label{number}" for number in range(1, 6)]
+    for name in ("dev_matched", "dev_mismatched"):
+        header = [*MNLI_TEST, *voters, "gold_label"]
+        glue(tmp_path, f"{name}.tsv", header, [*row, *["neutral"] * 5, "contradiction"])
+    for name in ("test_matched", "test_mismatched"):
+        glue(tmp_path, f"{name}.tsv", MNLI_TEST, row)
+    glue(tmp_path, "diagnostic.tsv", ["index", "sentence1", "sentence2"], ["0", "ka", "mi"])
+    built = build(preset="mnli", data_dir=str(tmp_path))
+    assert list(built) == list(PRESETS["mnli"].sources)
+    assert labels_of(built["train"]) == [1] and labels_of(built["dev_mismatched"]) == [0]
+    assert built["test_matched"].settings["submissions"] == {
+        "test_matched": "MNLI-m.tsv",
+        "test_mismatched": "MNLI-mm.tsv",
+        "test_diagnostic": "AX.tsv",
+    }
+
+
+def test_imdb_folders(build, tmp_path):
+    for split in ("train", "test"):
+        for label in ("neg", "pos", "unsup"):
+            folder = tmp_path / "aclImdb" / split / label
+            folder.mkdir(parents=True)
+            for number in range(3):
+                (folder / f"{number}_{number + 1}.txt").write_text(f"Ka tomi<br />{label}")
+    built = build(preset="imdb", data_dir=str(tmp_path / "aclImdb"), dev_fraction=0)
+    assert labels_of(built["train"]) == [0, 0, 0, 1, 1, 1] and list(built) == ["train", "test"]
+    assert ids_of(built["test"])[-1] == "pos/2_3"
+
+
+@pytest.mark.parametrize("preset", ["yelp-2", "yelp-5", "ag-news", "dbpedia", "amazon-2", "amazon-5"])
+def test_the_csv_files_of_zhang(build, tmp_path, preset):
+    labels = PRESETS[preset].labels
+    title = [] if preset.startswith("yelp") else ["Mi \\n du"]
+    rows = [[label, *title, 'Ka \\""tomi\\"", ren'] for label in labels]
+    text = "".join(",".join(f'"{field}"' for field in row) + "\n" for row in rows)
+    (tmp_path / "test.csv").write_text(text)
+    (tmp_path / "train.csv.gz").write_bytes(gzip.compress(text.encode()))
+    built = build(preset=preset, data_dir=str(tmp_path), dev_fraction=0)
+    assert labels_of(built["train"]) == list(range(len(labels))) == labels_of(built["test"])
+    expected = 'Mi \n du Ka "tomi", ren' if title else 'Ka "tomi", ren'
+    assert {row["text"] for row in built["train"].sidecar()} == {expected}
+
+
+def test_clicks(build, tmp_path):
+    header = ("query", "title", "click")
+    table(tmp_path / "train.csv", header, ("ka", '"Mi, du"', 1), ("ka", "sol", 0))
+    table(tmp_path / "dev.csv", header, ("ka", "mi", 0))
+    built = build(preset="clicks", data_dir=str(tmp_path))
+    assert labels_of(built["train"]) == [1, 0] and built["dev"].settings["metrics"][0] == "auc"
+    assert list(built["train"].sidecar())[0] == {"id": "0", "text": "ka", "text_pair": "Mi, du"}
+
+
+@pytest.mark.parametrize(
+    ("preset", "data", "tokenizer_name", "records", "metric"),
+    [
+        ("sst-2", "glue/SST-2", "xlnet_cased", {"train": 500, "dev": 500}, "accuracy"),
+        ("cola", "glue/CoLA", "xlnet_cased", {"train": 500, "dev": 500}, "matthews"),
+        ("sts-b", "glue/STS-B", "xlnet_cased", {"train": 500, "dev": 500}, "pearson"),
+        ("chnsenticorp", "chnsenticorp", "xlnet_chinese", {"train": 500, "dev": 500}, "accuracy"),
+        (
+            "financial-phrasebank",
+            "financial_phrasebank",
+            "xlnet_cased",
+            {"train": 500, "dev": 453},
+            "macro_f1",
+        ),
+    ],
+)
+def test_real_data(build, shared, preset, data, tokenizer_name, records, metric):
+    built = build(
+        preset=preset,
+        data_dir=str(shared(f"data/{data}")),
+        tokenizer=str(shared(f"data/{tokenizer_name}/spiece.model")),
+        train_limit=500,
+        eval_limit=500,
+        seq_len=64,
+    )
+    assert {name: examples.records for name, examples in built.items()} == records
+    assert built["dev"].settings["metrics"][0] == metric
+    for examples in built.values():
+        if labels := examples.settings["labels"]:
+            assert set(labels_of(examples)) == set(range(len(labels)))
+        else:
+            assert 0 <= min(labels_of(examples)) < 1 and 4 < max(labels_of(examples)) <= 5
+
+
+def test_real_reviews_in_jsonl(build, shared):
+    examples = build(
+        train=str(shared("data/imdb/imdb_train_2500.jsonl.gz")),
+        id_column="id",
+        tokenizer=str(shared("data/xlnet_cased/spiece.model")),
+        train_limit=300,
+    )["train"]
+    assert examples.settings["labels"] == ["neg", "pos"]
+    stars = [int(row["id"].rpartition("_")[2]) for row in examples.sidecar()]
+    assert [int(star > 5) for star in stars] == labels_of(examples)
