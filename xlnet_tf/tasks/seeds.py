@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -72,19 +72,25 @@ def finetune_seeds(
             results.append(Result(seed, task_class.BEST_METRIC, {}, {}, f"diverged: {error}"))
             continue
         best = read_metrics(f"{folder}/{BEST}")
-        problem = "" if has_learned(folder) else "learned nothing: the loss did not fall"
+        problem = _problem(task_class(run_params.task), last, folder)
         results.append(Result(seed, task_class.BEST_METRIC, last, best, problem))
     text = json.dumps([dataclasses.asdict(result) for result in results], indent=1) + "\n"
     write_text(text, f"{model_dir}/{SUMMARY}")
     return results
 
 
-def has_learned(model_dir: str) -> bool:
-    """Tells whether the training loss has fallen: in the last tenth of the run against the first."""
-    history = read_history(f"{model_dir}/{HISTORY}")
-    losses = [line["training_loss"] for line in history if line["kind"] == "train"]
+def _problem(task: FinetuningTask, last: Mapping[str, float], model_dir: str) -> str:
+    """Says in what a finished run has failed; empty if in nothing."""
+    losses = [
+        line["training_loss"] for line in read_history(f"{model_dir}/{HISTORY}") if line["kind"] == "train"
+    ]
     tenth = max(1, len(losses) // 10)
-    return len(losses) < 2 or np.mean(losses[-tenth:]) < _LEARNED * np.mean(losses[:tenth])
+    if len(losses) > 1 and np.mean(losses[-tenth:]) >= _LEARNED * np.mean(losses[:tenth]):
+        return "learned nothing: the loss did not fall"
+    constant = task.constant_score(task.validation_set) if last else None
+    if constant is not None and last[task.BEST_METRIC] <= constant:
+        return f"learned nothing: one answer for all scores {constant:.4f}"
+    return ""
 
 
 def table(results: Sequence[Result]) -> str:
