@@ -46,8 +46,8 @@ class XLNetHead(ShapeFreeModel):
             Its vectors [B, T, D], and the seed of the head's dropout, None outside training.
         """
         seed = step_seed(features, training)
-        # A seed outside training, too: SavedModels want the same features in both.
-        features = {**features, "dropout_seed": tf.zeros([2], tf.int32) if seed is None else seed}
+        if seed is not None:
+            features = {**features, "dropout_seed": seed}
         return read(self.encoder, features, self.segment_len, training), seed_at(seed, _HEAD)
 
     def get_config(self):
