@@ -1,0 +1,188 @@
+"""Question answering from passages to answers: it learns what can be learned, and runs on real questions."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from official.core import exp_factory
+from official.modeling import hyperparams
+
+from tests.conftest import REPOSITORY
+from tfrecord_builders.squad import SquadOptions, build_squad
+from xlnet_tf.errors import UserError
+from xlnet_tf.tasks import prediction, squad
+from xlnet_tf.tasks.finetuning import finetune, read_metrics
+from xlnet_tf.training.progress import read_history
+
+STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")
+RECIPE = REPOSITORY / "run_scripts/recipes/squad_small.yaml"
+WORDS = ["ba", "ne", "mi", "ren", "do"]
+
+
+def squad_file(path, count, seed, unanswerable=True, answered=True):
+    """Writes questions whose answer is `kalsu` and the word after it; passages without it have none."""
+    rng = np.random.default_rng(seed)
+    paragraphs = []
+    for number in range(count):
+        words = list(rng.choice(WORDS, rng.integers(8, 30)))
+        entry = {"id": f"q{number}", "question": "Kal su?", "answers": []}
+        if unanswerable:
+            entry["is_impossible"] = number % 3 == 0
+        if not (unanswerable and number % 3 == 0):
+            place = rng.integers(len(words))
+            words[place:place] = ["kalsu"]
+            text = " ".join(words[place : place + 2])
+            entry["answers"] = [{"text": text, "answer_start": len(" ".join(words[:place] + [""]))}]
+        if not answered:
+            del entry["answers"], entry["is_impossible"]
+        paragraphs.append({"context": " ".join(words), "qas": [entry]})
+    version = "v2.0" if unanswerable else "1.1"
+    path.write_text(json.dumps({"version": version, "data": [{"paragraphs": paragraphs}]}))
+    return str(path)
+
+
+def build(folder, tokenizer, unanswerable):
+    folder.mkdir()
+    (folder / "spiece.model").write_bytes(tokenizer.model_proto)
+    files = {
+        "train": squad_file(folder / "train.json", 300, 0, unanswerable),
+        "dev": squad_file(folder / "dev.json", 30, 1, unanswerable),
+    }
+    if unanswerable:
+        files["test"] = squad_file(folder / "test.json", 9, 2, answered=False)
+    options = SquadOptions(
+        str(folder / "spiece.model"), str(folder), seq_len=32, max_question_len=8, stride=10, **files
+    )
+    build_squad(options)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory, small_tokenizer):
+    return build(tmp_path_factory.mktemp("squad") / "v2", small_tokenizer, True)
+
+
+@pytest.fixture(scope="module")
+def data_v1(tmp_path_factory, small_tokenizer):
+    return build(tmp_path_factory.mktemp("squad") / "v1", small_tokenizer, False)
+
+
+def settings(data, **overrides):
+    params = exp_factory.get_exp_config(squad.EXPERIMENT)
+    hyperparams.override_params_dict(params, str(RECIPE), is_strict=True)
+    params.task.train_data.input_path = str(data / "train")
+    params.task.validation_data.input_path = str(data / "dev")
+    params.override(overrides)
+    return params
+
+
+@pytest.fixture(scope="module")
+def run(data):
+    """The folder of a run, and its last metrics."""
+    return data / "run", finetune(settings(data), squad.SquadTask, STRATEGY, str(data / "run"))
+
+
+def test_it_learns_answers_and_their_absence(run):
+    model_dir, metrics = run
+    assert metrics["best_f1"] > 90 and metrics["no_answer_exact"] > 80 and metrics["has_answer_f1"] > 80
+    assert read_metrics(str(model_dir / "best"))["best_f1"] >= metrics["best_f1"]
+
+
+def test_predictions_for_questions_without_known_answers(run, data, tmp_path):
+    model_dir, _ = run
+    opened = prediction.Run.open(str(model_dir), str(data / "test"))
+    examples = opened.task.validation_set
+    assert not opened.task.has_answers(examples)
+    predictions = prediction.Predictor(opened, STRATEGY, 4).predict(opened.checkpoint(""))
+    paths = opened.task.write_predictions(examples, predictions, str(tmp_path))
+    chosen, n_best, odds = (json.loads(Path(path).read_text()) for path in paths)
+    assert list(chosen) == list(n_best) == list(odds) == [f"q{number}" for number in range(9)]
+    threshold = read_metrics(str(model_dir / "best"))["best_f1_threshold"]
+    for name, text in chosen.items():
+        assert text == ("" if odds[name] > threshold else n_best[name][0]["text"])
+    assert sum(text.startswith("kalsu") for text in chosen.values()) >= 5
+    assert any(text == "" for text in chosen.values())
+    opened.task.task_config.no_answer_threshold = 1e9
+    opened.task.write_predictions(examples, predictions, str(tmp_path))
+    assert all(json.loads(Path(paths[0]).read_text()).values())
+
+
+def test_a_training_set_can_be_evaluated(run, data):
+    """It has the true positions, which the model must not be told."""
+    opened = prediction.Run.open(str(run[0]), str(data / "train"))
+    predictions = prediction.Predictor(opened, STRATEGY, 100).predict(opened.checkpoint("last"))
+    scores = opened.task.score(opened.task.validation_set, predictions)
+    assert scores["best_f1"] > 90
+    assert opened.task.constant_score(opened.task.validation_set) == pytest.approx(100 / 3)
+
+
+def features_and_outputs(count=4, length=6):
+    rng = np.random.default_rng(0)
+    features = {
+        "start_position": tf.constant(rng.integers(0, length, count)),
+        "end_position": tf.constant(rng.integers(0, length, count)),
+        "is_impossible": tf.constant([0, 1, 0, 1], tf.uint8),
+        "index": tf.constant([7, 8, 9, -1], tf.int64),
+    }
+    outputs = {
+        "start_logits": tf.constant(rng.normal(size=[count, length]), tf.float32),
+        "end_logits": tf.constant(rng.normal(size=[count, length]), tf.float32),
+        "no_answer_logits": tf.constant(rng.normal(size=count), tf.float32),
+    }
+    return features, outputs
+
+
+@pytest.mark.parametrize("unanswerable", [True, False])
+def test_the_loss_of_a_batch(data, data_v1, unanswerable):
+    """Rows that fill up a batch do not count; nor does the absence of answers in 1.1."""
+    task = squad.SquadTask(settings(data if unanswerable else data_v1).task)
+    features, outputs = features_and_outputs()
+    expected, hits = 0.0, 0
+    for row in range(3):
+        for name in ("start", "end"):
+            logits, position = outputs[f"{name}_logits"][row].numpy(), int(features[f"{name}_position"][row])
+            expected += 0.5 * (np.log(np.exp(logits).sum()) - logits[position])
+            hits += name == "end" and logits.argmax() == position
+        if unanswerable:
+            sign = 1 if features["is_impossible"][row] else -1
+            expected += 0.5 * np.log1p(np.exp(-sign * float(outputs["no_answer_logits"][row])))
+    sums = task.sums(features, outputs)
+    assert [float(value) for value in sums["loss"]] == pytest.approx([expected, 3])
+    assert [float(value) for value in sums["end_accuracy"]] == [hits, 3]
+    assert float(task.counts(features)["loss"]) == 3
+
+
+def test_versions_do_not_mix(data, data_v1):
+    params = settings(data)
+    params.task.validation_data.input_path = str(data_v1 / "dev")
+    with pytest.raises(UserError, match="unanswerable of .* is False, but the model is for True"):
+        squad.SquadTask(params.task)
+
+
+def test_the_small_recipe_on_real_questions(shared, tmp_path):
+    """Too little to learn much: the loss falls, and answers are texts of the passages."""
+    with gzip.open(shared("data/squad/dev-v1.1.from-explorer.json.gz")) as file:
+        paragraphs = [p for article in json.load(file)["data"] for p in article["paragraphs"][:1]]
+    tokenizer = str(shared("data/xlnet_cased/spiece.model"))
+    for split, part in (("train", paragraphs[:20]), ("dev", paragraphs[20:24])):
+        (tmp_path / f"{split}.json").write_text(json.dumps({"data": [{"paragraphs": part}]}))
+    files = {split: str(tmp_path / f"{split}.json") for split in ("train", "dev")}
+    sizes = {"seq_len": 96, "max_question_len": 24, "stride": 48}
+    build_squad(SquadOptions(tokenizer, str(tmp_path), **files, **sizes))
+    params = settings(tmp_path, trainer={"train_steps": 20, "validation_interval": 20})
+    metrics = finetune(params, squad.SquadTask, STRATEGY, str(tmp_path / "run"))
+    assert set(metrics) == {"exact", "f1", "best_f1"}
+    history = read_history(str(tmp_path / "run" / "history.jsonl"))
+    losses = [entry["loss"] for entry in history if entry["kind"] == "train"]
+    assert losses[-1] < losses[0] - 0.5
+    opened = prediction.Run.open(str(tmp_path / "run"), str(tmp_path / "dev"))
+    predictions = prediction.Predictor(opened, STRATEGY, 16).predict(opened.checkpoint(""))
+    paths = opened.task.write_predictions(opened.task.validation_set, predictions, str(tmp_path / "out"))
+    assert [Path(path).name for path in paths] == ["predictions.json", "nbest_predictions.json"]
+    chosen = json.loads(Path(paths[0]).read_text())
+    passages = {qa["id"]: p["context"] for p in paragraphs[20:24] for qa in p["qas"]}
+    assert set(chosen) == set(passages)
+    assert all(text and text in passages[name] for name, text in chosen.items())
