@@ -145,13 +145,17 @@ def _build_split(
         tqdm.tqdm(total=total, desc=split, unit=" questions", disable=not progress) as bar,
     ):
         builder = _SplitBuilder(writer, tokenizer, options, split == "train", skipped_file)
+        lengths = []
         for number, passage in enumerate(file.passages):
             encoded = encode_with_offsets(tokenizer, passage.text)
             places = encoded.begins.tolist(), encoded.ends.tolist()
             EncodedPassage(passage.text, *places).write(passages_file)
             for question in passage.questions:
                 builder.add(question, passage, number, encoded)
+            lengths.append(len(encoded.ids))
             bar.update(len(passage.questions))
+        for name, quantile in (("median", 0.5), ("99 %", 0.99), ("longest", 1.0)):
+            writer.count(f"pieces of a passage, {name}", int(np.quantile(lengths, quantile)))
     return writer.example_set
 
 

@@ -2,10 +2,13 @@
 
 import gzip
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
+from tests.conftest import REPOSITORY
 from tfrecord_builders.squad import (
     SKIPPED_FILE,
     Span,
@@ -248,6 +251,17 @@ def test_wrong_answers_and_ids_are_named(tmp_path):
 def test_options_that_do_not_fit(tokenizer_file, tmp_path, options, message):
     with pytest.raises(UserError, match=message):
         build_squad(SquadOptions(str(tokenizer_file), str(tmp_path), **options))
+
+
+def test_the_command(tmp_path, tokenizer_file):
+    path = write(tmp_path / "train.json", question("a?", "sol"), question("b?", "nowhere", 0))
+    command = [sys.executable, "-m", "tfrecord_builders.squad", f"--tokenizer={tokenizer_file}"]
+    command += [f"--train={path}", f"--output_dir={tmp_path / 'records'}"]
+    good = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
+    assert good.returncode == 0 and "skipped: answer not in the passage" in good.stdout, good.stderr
+    assert "pieces of a passage, longest" in good.stdout
+    bad = subprocess.run([*command, "--seq_len=40"], capture_output=True, text=True, cwd=REPOSITORY)
+    assert bad.returncode == 1 and bad.stderr.startswith("ERROR: max_question_len is 64, expected 1 to 36")
 
 
 @pytest.mark.parametrize("name", ["dev-v1.1.from-explorer", "dev-v2.0.from-explorer", "cs224n_dev-v2.0"])
