@@ -21,7 +21,7 @@ from etils import epath
 from tfrecord_builders.tagging_data import AnnotatedText, TaggedWords, read_sentences
 from tfrecord_builders.tagging_examples import NUM_SPECIAL, text_examples
 from tfrecord_builders.tagging_schemes import SCHEMES, label_set
-from tfrecord_builders.tagging_words import Sentence, encode_text, encode_words
+from tfrecord_builders.tagging_words import Sentence, SentenceEncoder
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
@@ -183,11 +183,9 @@ def _sentences(
     writer: ExampleWriter,
 ) -> Iterator[Sentence]:
     """Yields the rows' sentences; those without words are skipped."""
+    encoder = SentenceEncoder(tokenizer, options.scheme, options.repair)
     for row in rows:
-        if isinstance(row, TaggedWords):
-            sentence = encode_words(tokenizer, row, options.scheme, options.repair, writer)
-        else:
-            sentence = encode_text(tokenizer, row, writer)
+        sentence = encoder.encode(row, writer)
         if not sentence.pieces:
             writer.skip("no words", row.place)
             continue

@@ -127,13 +127,14 @@ def _read_columns(path: epath.Path, word_column: int, tag_column: int) -> Iterat
     tags: list[str] = []
     document = first_line = 0
     columns: _Columns | None = None
+    file = str(path)
 
     def sentence() -> Iterator[TaggedWords]:
         if words:
             yield TaggedWords(
                 id=f"{path.name}:{first_line}",
                 document=f"{path.name}#{document}",
-                file=str(path),
+                file=file,
                 line=first_line,
                 line_step=1,
                 words=list(words),
@@ -148,8 +149,8 @@ def _read_columns(path: epath.Path, word_column: int, tag_column: int) -> Iterat
             yield from sentence()
             document += line.startswith(DOCUMENT_START)
             continue
-        columns = columns or _Columns.of(line, word_column, tag_column, f"{path}:{number}")
-        fields = columns.split(line, f"{path}:{number}")
+        columns = columns or _Columns.of(line, word_column, tag_column, f"{file}:{number}")
+        fields = columns.split(line, f"{file}:{number}")
         first_line = first_line if words else number
         words.append(fields[columns.word])
         if columns.tag is not None:
