@@ -49,7 +49,7 @@ def train(model, features, answers, *, learning_rate: float, epochs: int, batch_
     from xlnet_tf.training.optimizer import OptimizerConfig, build_optimizer
 
     order = np.random.default_rng(0).permutation(len(answers))
-    held_out, kept = np.split(order, [len(order) // 10])
+    held_out, kept = np.split(order, [max(1, len(order) // 10)])
     steps = epochs * -(-len(kept) // batch_size)
     settings = OptimizerConfig(learning_rate=learning_rate, warmup_steps=steps // 10)
     model.compile(
