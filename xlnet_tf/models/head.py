@@ -39,6 +39,12 @@ class XLNetHead(ShapeFreeModel):
         """Creates the variables of the head, under the names of checkpoints/names.py."""
         raise NotImplementedError
 
+    @property
+    def trainable_weights(self):
+        """Not the query stream's embedding, which no head reads: nothing would be left to it but decay."""
+        unread = getattr(self.encoder, "mask_embedding", None)
+        return [weight for weight in super().trainable_weights if weight is not unread]
+
     def encode(self, features: Mapping[str, Any], training: bool | None):
         """Reads the text.
 
