@@ -63,7 +63,8 @@ def settings(data, recipe=RECIPE, **overrides):
 @pytest.fixture(scope="module")
 def run(data):
     """The folder of a run, and its last metrics."""
-    return data / "run", finetune(settings(data), choice.ChoiceTask, STRATEGY, str(data / "run"))
+    params = settings(data, trainer={"validation_interval": 12})
+    return data / "run", finetune(params, choice.ChoiceTask, STRATEGY, str(data / "run"))
 
 
 def test_it_learns_and_reports_each_level(run):

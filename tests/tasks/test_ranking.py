@@ -172,7 +172,7 @@ def settings(data, **overrides):
 @pytest.fixture(scope="module")
 def run(data):
     """The folder of a run, and its last metrics."""
-    params = settings(data, task={"epochs": 8})
+    params = settings(data, task={"epochs": 8}, trainer={"validation_interval": 20})
     return data / "run", finetune(params, ranking.RankingTask, STRATEGY, str(data / "run"))
 
 
