@@ -39,6 +39,7 @@ def invent_features(rows=32, length=10):
 
 def fine_tuned(model, folder, task=None, settings=None):
     """Writes a model as a run does."""
+    folder.mkdir(exist_ok=True)
     save_model(model, str(folder))
     if task:
         manifest = {"kind": "examples", "task": task, "settings": {"labels": list(model.labels)}}
@@ -99,6 +100,16 @@ def test_a_fine_tuned_classifier_comes_back(tmp_path):
     assert list(XLNetClassifier.from_pretrained(tmp_path, LABELS).labels) == LABELS
 
 
+@pytest.mark.parametrize("format", ["original", "hugging_face"])
+def test_a_converted_run_is_still_the_same_model(tmp_path, format):
+    model = new_model(XLNetClassifier, summary="mean")
+    fine_tuned(model, tmp_path / "run", "classification", {"summary": "mean"})
+    save_checkpoint(open_checkpoint(tmp_path / "run"), str(tmp_path / "other"), format)
+    found = XLNetClassifier.from_pretrained(tmp_path / "other")
+    assert list(found.labels) == LABELS
+    np.testing.assert_array_equal(predict(found), predict(model))
+
+
 def test_a_fine_tuned_tagger_comes_back(tmp_path):
     model = new_model(XLNetTagger)
     fine_tuned(model, tmp_path, "tagging")
@@ -109,11 +120,12 @@ def test_a_fine_tuned_tagger_comes_back(tmp_path):
         XLNetTagger.from_pretrained(tmp_path, ["a", "b", "c"])
 
 
-def test_segments_of_a_run_are_read_as_they_were(tmp_path):
-    encoder = XLNetEncoder(CONFIG, memory_len=5)
+@pytest.mark.parametrize("memory_len", [0, 3])
+def test_segments_of_a_run_are_read_as_they_were(tmp_path, memory_len):
+    encoder = XLNetEncoder(CONFIG, memory_len=memory_len or 5)
     model = XLNetClassifier(encoder, 3, segment_len=5)
     model.build()
-    fine_tuned(model, tmp_path, settings={"segment_len": 5, "memory_len": 5})
+    fine_tuned(model, tmp_path, settings={"segment_len": 5, "memory_len": memory_len})
     np.testing.assert_array_equal(predict(XLNetClassifier.from_pretrained(tmp_path)), predict(model))
 
 

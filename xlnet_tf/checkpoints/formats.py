@@ -18,7 +18,8 @@ from xlnet_tf.errors import UserError
 FORMATS = ("ours", "original", "hugging_face")
 OUR_FILE = "weights.safetensors"
 
-_COMPANIONS = ("spiece.model", "manifest.json")  # the tokenizer, and how its texts were cleaned
+# The tokenizer, how its texts were cleaned, and how the model reads them.
+_COMPANIONS = ("spiece.model", "manifest.json", "params.yaml")
 _EXPECTED = (
     f"expected the folder of a run, a folder with {OUR_FILE}, the original's "
     f"{tensorflow_files.ORIGINAL_FILE}, or Hugging Face's model.safetensors or pytorch_model.bin"

@@ -141,8 +141,10 @@ class Pretrained:
         if tf.io.gfile.exists(run := self._beside("params.yaml")):
             with tf.io.gfile.GFile(run) as file:
                 found = yaml.safe_load(file.read())["task"]["model"]
-            names = _SETTINGS + _HEAD_SETTINGS + ("memory_len",) * bool(found.get("segment_len"))
-            return {name: found[name] for name in names if name in found}
+            settings = {name: found[name] for name in _SETTINGS + _HEAD_SETTINGS if name in found}
+            if segment_len := found.get("segment_len"):
+                settings["memory_len"] = found.get("memory_len") or segment_len
+            return settings
         theirs = self._hugging_face()
         found = {ours: theirs[name] for name, ours in _HUGGING_FACE.items() if name in theirs}
         # Its models pool padding, too.
