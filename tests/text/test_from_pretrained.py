@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from absl import logging
 
-from tests.text.conftest import invent_texts
+from tests.conftest import invent_texts
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig
 from xlnet_tf.text.packing import pack
