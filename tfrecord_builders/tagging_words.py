@@ -61,9 +61,9 @@ class SentenceEncoder:
         has no piece (it is of control characters only), it gets `<unk>`.
 
         A text is encoded as it is. A word begins where both the text and a piece begin one: in the text
-        letters after spaces or punctuation, every punctuation mark, and every character of scripts that put no
-        spaces between words; pieces of several such characters are split. An entity that begins or ends within
-        a word is tagged to the word's begin or end.
+        letters after spaces or punctuation, every punctuation mark, and every character of scripts without
+        spaces between words; pieces of several such characters are split. An entity that begins or ends
+        within a word is tagged to the word's begin or end.
 
         Args:
             row: the data.

@@ -57,8 +57,8 @@ class TaggingTask(FinetuningTask):
         for examples in filter(None, (self.example_set, self.validation_set)):
             if model.segment_len and examples.seq_len % model.segment_len:
                 raise UserError(
-                    f"task.model.segment_len is {model.segment_len}, expected a divisor of {examples.seq_len}, "
-                    f"the tokens of the examples in {examples.folder}"
+                    f"task.model.segment_len is {model.segment_len}, expected a divisor of "
+                    f"{examples.seq_len}, the tokens of the examples in {examples.folder}"
                 )
         return super().build_encoder(memory_len=model.memory_len or model.segment_len, **options)
 
