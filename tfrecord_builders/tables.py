@@ -185,10 +185,11 @@ def _read_fields(
         if len(fields) != len(names):
             reason = f"{len(fields)} fields where there are {len(names)} columns"
             if skip is None:
+                quotes = "enclose fields" if table.quoting else "are text"
                 raise UserError(
-                    f"{path}:{number}: {reason} ({', '.join(names)}). Is {delimiter!r} the delimiter, and "
-                    f"are quotes {'quotes' if table.quoting else 'text'}, as --format and --quoting say? "
-                    "--skip_ragged leaves such rows of training data out"
+                    f"{path}:{number}: {reason} ({', '.join(names)}); the delimiter is {delimiter!r} and double "
+                    f"quotes {quotes}, unless --format and --quoting say else. --skip_ragged leaves such "
+                    "training rows out"
                 )
             skip(reason, f"{path}:{number}")
             continue
