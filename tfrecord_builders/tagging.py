@@ -130,7 +130,10 @@ def _types(options: TaggingOptions) -> set[str]:
     """Returns the types of entities in the training data."""
     types = set().union(*(row.types for row in _rows("train", options)))
     if not types:
-        raise UserError(f"no entities in {', '.join(options.train)}: expected some to learn from")
+        raise UserError(
+            f"no entities in {', '.join(options.train)}: expected some to learn from. Is --tag_column="
+            f"{options.tag_column} the column of their tags?"
+        )
     return types
 
 

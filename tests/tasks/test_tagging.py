@@ -138,7 +138,6 @@ def test_it_learns_what_context_tells(run):
     _, metrics = run
     assert {"f1", "precision", "recall", "strict_f1", "accuracy", "loss"} <= set(metrics)
     assert metrics["f1"] > 0.95
-    assert metrics["word_accuracy"] == pytest.approx(metrics["accuracy"])
 
 
 def test_files_have_every_word_once_with_true_and_predicted_tags(run, data, tmp_path):
@@ -179,7 +178,7 @@ def test_only_words_of_real_rows_count(data):
     words = [(0, 1, 2), (0, 3, 0), (1, 2, 1)]
     assert sums["loss"] == pytest.approx([-sum(log_probabilities[word] for word in words), 3], rel=1e-5)
     hits = sum(int(logits[row, token].argmax() == tag) for row, token, tag in words)
-    assert sums["word_accuracy"] == [hits, 3] and float(task.counts(features)["loss"]) == 3
+    assert sums["accuracy"] == [hits, 3] and float(task.counts(features)["loss"]) == 3
     assert (
         task.predictions(features, tf.constant(logits))["tags"].numpy().tolist() == logits.argmax(-1).tolist()
     )

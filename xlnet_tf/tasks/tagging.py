@@ -71,7 +71,7 @@ class TaggingTask(FinetuningTask):
         return ["tagging"]
 
     def build_metrics(self, training: bool = True):
-        return [Ratio("loss"), Ratio("word_accuracy")]
+        return [Ratio("loss"), Ratio("accuracy")]
 
     def counts(self, features):
         return {"loss": tf.reduce_sum(_word_weights(features))}
@@ -84,7 +84,7 @@ class TaggingTask(FinetuningTask):
         hits = tf.cast(_best(outputs) == tags, tf.float32)
         return {
             "loss": (tf.reduce_sum(weights * losses), count),
-            "word_accuracy": (tf.reduce_sum(weights * hits), count),
+            "accuracy": (tf.reduce_sum(weights * hits), count),
         }
 
     def predictions(self, features, outputs):
