@@ -188,8 +188,8 @@ def _read_fields(
                 quotes = "enclose fields" if table.quoting else "are text"
                 raise UserError(
                     f"{path}:{number}: {reason} ({', '.join(names)}); the delimiter is {delimiter!r} and "
-                    f"double quotes {quotes}, unless --format and --quoting say else. --skip_ragged leaves such "
-                    "training rows out"
+                    f"double quotes {quotes}, unless --format and --quoting say else. "
+                    "--skip_ragged leaves such training rows out"
                 )
             skip(reason, f"{path}:{number}")
             continue
