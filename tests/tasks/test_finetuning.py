@@ -85,7 +85,9 @@ def test_the_best_weights_are_kept_and_score_as_they_did(run, registered, data):
 def test_a_killed_run_goes_on_bit_for_bit(data, run, tmp_path):
     model_dir, metrics = run
     run_toy(data, tmp_path / "again", trainer={"max_to_keep": 20})
-    for path in (tmp_path / "again").glob("ckpt-6*"):
+    kept = sorted(path.name for path in (tmp_path / "again").glob("ckpt-*.index"))
+    assert kept == [f"ckpt-{step}.index" for step in sorted(range(8, 65, 8), key=str)]
+    for path in (tmp_path / "again").glob("ckpt-64*"):
         path.unlink()  # the last 8 steps have not happened
     (tmp_path / "again" / "checkpoint").write_text('model_checkpoint_path: "ckpt-56"\n')
     last = run_toy(data, tmp_path / "again", trainer={"max_to_keep": 20})

@@ -242,7 +242,7 @@ class ExampleWriter:
             seq_len=seq_len,
             sequences=sequences,
             columns=[
-                dataclasses.astuple(column)
+                list(dataclasses.astuple(column))
                 for column in (*sequence_columns(sequences * seq_len, tokenizer.vocab_size), *columns)
             ],
             settings=json.loads(json.dumps(settings)),

@@ -253,6 +253,7 @@ class FinetuningTask(trainer_lib.Task):
             return
         save_model(model, folder)
         self.save_assets(folder)
+        tf.io.gfile.copy(f"{model_dir}/params.yaml", f"{folder}/params.yaml", overwrite=True)
         write_text(json.dumps({"step": step, **metrics}, indent=1) + "\n", f"{folder}/{BEST_METRICS}")
 
     def save_assets(self, model_dir: str):

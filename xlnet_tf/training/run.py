@@ -126,12 +126,15 @@ def _stop_if_diverged(logs, trainer: Trainer, model_dir: str):
 
 
 class _Runner(train_lib.OrbitExperimentRunner):
-    """Model Garden's runner, whose workers all restore what the chief has saved."""
+    """Model Garden's runner; its workers all restore what the chief has saved, and its intervals are even."""
 
     def _maybe_build_checkpoint_manager(self):
         manager = super()._maybe_build_checkpoint_manager()
         # The others save into folders of their own, where they would find nothing and begin at step 0.
         manager._latest_checkpoint = tf.train.latest_checkpoint(self.model_dir)
+        # Intervals count from step 0, not from a first checkpoint after the first loop: with equal intervals
+        # checkpoints fall on evaluations.
+        manager._last_checkpoint_step = 0
         return manager
 
 
