@@ -53,7 +53,7 @@ class Plan:
 
 
 SHORT = Plan("demo.yaml", True, (1e-3,), (1e-3,), (0,))
-LONG = Plan("demo_long.yaml", False, (3e-4, 1e-3, 2e-3), (3e-4, 1e-3, 2e-3), (0, 1, 2))
+LONG = Plan("demo_long.yaml", False, (5e-4, 1e-3, 2e-3), (5e-4, 1e-3, 2e-3), (0, 1, 2))
 
 
 def make_tokenizer(text: Text, path: pathlib.Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 RECIPE = pathlib.Path(__file__).parent / "recipes" / "demo_reviews.yaml"
-SEQ_LEN = 256
+SEQ_LEN = 128
 
 
 @dataclasses.dataclass(frozen=True)
