@@ -155,10 +155,14 @@ def test_the_loss_of_a_batch(data, data_v1, unanswerable):
     assert float(task.counts(features)["loss"]) == 3
 
 
-def test_versions_do_not_mix(data, data_v1):
+def test_only_a_model_of_version_2_takes_both_versions(data, data_v1):
+    """Questions to be predicted, without answers and a version, look like 1.1."""
     params = settings(data)
     params.task.validation_data.input_path = str(data_v1 / "dev")
-    with pytest.raises(UserError, match="unanswerable of .* is False, but the model is for True"):
+    assert squad.SquadTask(params.task).unanswerable
+    params = settings(data_v1)
+    params.task.validation_data.input_path = str(data / "dev")
+    with pytest.raises(UserError, match=r"v2/dev has questions without an answer .* \(1.1, .*v1/train\)"):
         squad.SquadTask(params.task)
 
 

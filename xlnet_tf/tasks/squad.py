@@ -6,6 +6,7 @@ import tensorflow as tf
 from official.core import config_definitions as cfg
 from official.core import exp_factory, task_factory
 
+from xlnet_tf.errors import UserError
 from xlnet_tf.models.span import XLNetSpan, span_losses
 from xlnet_tf.tasks import squad_answers
 from xlnet_tf.tasks.finetuning import (
@@ -63,12 +64,24 @@ def squad_experiment() -> cfg.ExperimentConfig:
 class SquadTask(FinetuningTask):
     """Finds first and last token of the answer in each window, and whether there is an answer.
 
-    Without unanswerable questions (SQuAD 1.1) the last is neither trained nor used.
+    Without unanswerable questions (SQuAD 1.1) the last is neither trained nor used. A model that is trained
+    with them also takes sets without any; not the other way round.
+
+    Raises:
+        UserError: see FinetuningTask; or only the set to evaluate has unanswerable questions.
     """
 
     TASK = "squad"
     BEST_METRIC = "best_f1"
-    ALIKE = ("unanswerable",)
+
+    def __init__(self, params: SquadConfig, *args, **kwargs):
+        super().__init__(params, *args, **kwargs)
+        if self.validation_set and self.validation_set.settings["unanswerable"] and not self.unanswerable:
+            raise UserError(
+                f"{self.validation_set.folder} has questions without an answer (SQuAD 2.0), but the model is "
+                f"trained on questions that have one (1.1, {self.example_set.folder}): expected data of the "
+                "same version"
+            )
 
     @property
     def unanswerable(self) -> bool:
