@@ -43,7 +43,7 @@ def read_questions(path: epath.PathLike, skip: Callable[[str, str], None]) -> It
         path: a folder of RACE's .txt files, or of folders of them (RACE/dev); or a jsonl file, plain or .gz,
             with RACE's objects {id, article, questions, options, answers}, or one question a line:
             {context, question, options, answer} and, if you like, id and level. An answer is a letter (A is
-            the first option) or a number (0 is the first option).
+            the first option) or a number (0 is the first option); it is left out where it is not known.
         skip: called with reason and place of each question that is left out.
 
     Yields:
@@ -73,22 +73,24 @@ def _race_questions(row: Row) -> Iterator[Question]:
     """Yields the questions about one article."""
     name = row.text("id").removesuffix(".txt")
     level = next((level for level in LEVELS if name.startswith(level)), "")
-    lists = [_list(row, column) for column in ("questions", "options", "answers")]
+    lists = [_list(row, column) for column in ("questions", "options")]
+    lists.append(_list(row, "answers") if "answers" in row else [""] * len(lists[0]))
     if len({len(values) for values in lists}) > 1:
         raise UserError(
             f"{row.place}: {len(lists[0])} questions, {len(lists[1])} lists of options and {len(lists[2])} "
             "answers, expected as many of each"
         )
     for number, (question, options, answer) in enumerate(zip(*lists)):
-        options = json.loads(options)  # a table gives lists within a list as json
+        place = f"{row.place} question {number + 1}"
+        options = _nested_list(options, place)
         yield Question(
             f"{name}-{number}",
             row.text("article"),
             question,
             options,
-            _answer_index(answer, len(options), row.place),
+            _answer_index(answer, len(options), place),
             level,
-            f"{row.place} question {number + 1}",
+            place,
         )
 
 
@@ -113,10 +115,23 @@ def _list(row: Row, column: str) -> list[str]:
     return values
 
 
+def _nested_list(value: str, place: str) -> list[str]:
+    """Returns the texts of a list within a list, which a table gives as json."""
+    try:
+        values = json.loads(value)
+    except ValueError:
+        values = value
+    if not isinstance(values, list) or not all(isinstance(item, str) for item in values):
+        raise UserError(f"{place}: options are {value}, expected a list of texts")
+    return values
+
+
 def _answer_index(answer: str, count: int, place: str) -> int:
     """Returns the index of the option that a letter or a number names; -1 for an empty answer."""
     if not answer:
         return UNKNOWN
+    if not count:
+        raise UserError(f"{place}: there are no options")
     index = int(answer) if answer.isdecimal() else ord(answer) - ord("A") if len(answer) == 1 else -1
     if not 0 <= index < count:
         last = chr(ord("A") + count - 1)

@@ -68,7 +68,7 @@ def read_pairs(path: epath.PathLike, columns: PairColumns, skip: Skip, labelled:
         path: a csv, tsv or jsonl file, plain or .gz.
         columns: the names of its columns.
         skip: called with reason and place of each row that is left out.
-        labelled: whether there must be a column of relevance.
+        labelled: whether the relevance must be known; if not, it may be empty, or have no column.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -80,7 +80,7 @@ def read_pairs(path: epath.PathLike, columns: PairColumns, skip: Skip, labelled:
         query_id = row.text(columns.query_id) if columns.query_id in row else None
         passage_id = row.text(columns.passage_id) if columns.passage_id in row else None
         grade = UNKNOWN
-        if labelled or columns.relevance in row:
+        if labelled or (columns.relevance in row and row.text(columns.relevance)):
             grade = parse_relevance(row.text(columns.relevance), row.place)
         pairs.add(query_id, text, passage_id, row.text(columns.passage), grade, row.place)
     return pairs.queries()

@@ -154,6 +154,10 @@ def _build_split(
                 builder.add(question, passage, number, encoded)
             lengths.append(len(encoded.ids))
             bar.update(len(passage.questions))
+        skipped = writer.example_set.skipped
+        if sum(reason["count"] for reason in skipped.values()) == total:
+            reasons = ", ".join(f"{reason} ({found['count']})" for reason, found in skipped.items())
+            raise UserError(f"{getattr(options, split)} gives no examples: {reasons}")
         for name, quantile in (("median", 0.5), ("99 %", 0.99), ("longest", 1.0)):
             writer.count(f"pieces of a passage, {name}", int(np.quantile(lengths, quantile)))
     return writer.example_set
@@ -196,7 +200,7 @@ class _SplitBuilder:
             self.writer.skip(str(reason), f"{question.place} ({question.id})")
             _write_line(self.skipped_file, {"reason": str(reason), **described})
             return
-        self.writer.count("questions without an answer", int(not question.answers))
+        self.writer.count("questions without an answer", int(question.answers == []))
         self.writer.count("questions cut", int(len(ids) > length))
         for window in windows:
             columns = {

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from etils import epath
 
+from tfrecord_builders.tables import half_character
 from xlnet_tf.errors import UserError
 
 
@@ -81,7 +82,7 @@ def read_squad(path: epath.PathLike) -> SquadFile:
         if path.name.endswith(".gz"):
             content = gzip.decompress(content)
         data = json.loads(content)
-    except (ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (ValueError, RecursionError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise UserError(f"{path} is not json ({error}): expected a file of SQuAD's questions") from None
     passages = []
     ids: dict[str, str] = {}
@@ -149,4 +150,6 @@ def _field(entry: Any, name: str, kind: type, place: str) -> Any:
     if not isinstance(value, kind):
         found = f"{name} is {value!r}"[:80] if isinstance(entry, dict) else f"found {entry!r}"[:80]
         raise UserError(f"{place}: {found}, expected an object with {name}, a {kind.__name__}")
+    if kind is str and (half := half_character(value)):
+        raise UserError(f"{place}: {name} has {half}, half a character (a lone surrogate): repair it")
     return value

@@ -95,7 +95,7 @@ def infer_format(path: epath.PathLike) -> TableFormat:
         return TableFormat("folders")
     kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
     if kind not in ("csv", "tsv", "jsonl"):
-        raise UserError(f"{path}: the name does not tell the format: give --format, {', '.join(KINDS)}")
+        raise UserError(f"{path}: the name does not tell the format: end it in .csv, .tsv or .jsonl")
     return TableFormat(kind, quoting=kind == "csv")
 
 
@@ -159,8 +159,8 @@ def _decode(data: bytes, encoding: str, place: str) -> str:
     except UnicodeDecodeError as error:
         found = data[error.start : error.end].hex(" ")
         raise UserError(
-            f"{place}: byte {error.start + 1} ({found}) is not {encoding}: give the file's --encoding "
-            "(latin-1, gb18030, ...) or repair the line"
+            f"{place}: byte {error.start + 1} ({found}) is not {encoding}: convert the file to utf-8, or "
+            "give its encoding (latin-1, gb18030, ...) to a builder that has the flag --encoding"
         ) from None
 
 
@@ -225,11 +225,22 @@ def _read_json_lines(path: epath.Path, lines: Iterator[tuple[int, str]]) -> Iter
             continue
         try:
             values = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path}:{number}: not json ({error}): expected one object a line") from None
+        if half := half_character(values):
+            raise UserError(f"{path}:{number}: {half} is half a character (a lone surrogate): repair it")
         if not isinstance(values, dict):
             raise UserError(f"{path}:{number}: a json {type(values).__name__}, expected an object")
         yield Row({name: _json_text(value) for name, value in values.items()}, str(path), number)
+
+
+def half_character(values: Any) -> str:
+    """Returns a surrogate without its other half, which json can spell but no file can hold; "" for none."""
+    try:
+        json.dumps(values, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        return ascii(error.object[error.start])
+    return ""
 
 
 def _json_text(value: Any) -> str | list[str]:

@@ -146,6 +146,12 @@ def test_own_questions_with_three_options_letters_numbers_and_no_answer(tmp_path
     assert [row["id"] for row in example_set.sidecar()] == [f"{test}:1", "x", f"{test}:3"]
 
 
+def test_articles_without_answers_can_be_predicted(tmp_path, tokenizer_file):
+    test = write_jsonl(tmp_path / "a.jsonl", [{k: v for k, v in ARTICLE.items() if k != "answers"}])
+    example_set = build(tmp_path, tokenizer_file, test=[test])["test"]
+    assert list(example_set.arrays()["label"]) == [-1, -1] and not example_set.settings["answered"]
+
+
 def test_what_is_cut_is_counted(tmp_path, tokenizer_file):
     """Of 48 tokens 3 are special; the option takes what it needs, at most 24."""
     tokenizer = XLNetTokenizer(tokenizer_file)
@@ -181,6 +187,9 @@ def test_empty_texts_are_skipped_and_counted(tmp_path, tokenizer_file):
         ({**OWN, "options": ["a", "b"], "answer": 0}, r"own.jsonl:2: 2 options, expected 3"),
         ({**OWN, "options": "abc"}, r"own.jsonl:2: options is 'abc', expected a list"),
         ({"context": "Ka.", "options": ["a", "b", "c"]}, r"own.jsonl:2.*question"),
+        ({**ARTICLE, "options": ["tomi", "velan"]}, r"own.jsonl:2 question 1: options are tomi"),
+        ({**ARTICLE, "options": [["a", 1], []]}, r"own.jsonl:2 question 1: .* expected a list"),
+        ({**OWN, "options": []}, r"own.jsonl:2: there are no options"),
         ({**ARTICLE, "answers": ["A"]}, r"own.jsonl:2: 2 questions, 2 lists of options and 1 answers"),
     ],
 )

@@ -149,6 +149,8 @@ def test_a_test_split_needs_no_relevance(tmp_path, tokenizer_file):
     assert list(build(tmp_path, tokenizer_file, test=path)["test"].arrays()["relevance"][0]) == [-1] * 4
     with pytest.raises(UserError, match=r"p.tsv:2.*relevance"):
         build(tmp_path, tokenizer_file, dev=path)
+    path = write(tmp_path / "p.tsv", "query\tpassage\trelevance", "ka\tto\t", "ka\tmi\t")
+    assert not build(tmp_path, tokenizer_file, test=path)["test"].settings["judged"]
 
 
 @pytest.mark.parametrize(

@@ -158,11 +158,15 @@ def test_questions_to_predict_are_all_kept(build):
 
 
 def test_a_passage_without_text(build):
-    sets = build(context=" \n", train=[question("Ka?", "sol")], dev=[question("Ka?", "sol")])
-    assert sets["train"].records == 0 and sets["train"].skipped["empty passage"]["count"] == 1
-    arrays = sets["dev"].arrays()
-    assert sets["dev"].records == 1 and arrays["input_ids"][0, 0] == SEP_ID
+    examples = build(context=" \n", dev=[question("Ka?", "sol")])["dev"]
+    arrays = examples.arrays()
+    assert examples.records == 1 and arrays["input_ids"][0, 0] == SEP_ID
     assert arrays["answer_mask"].sum() == 1  # CLS
+
+
+def test_nothing_is_learned_from_a_passage_without_text(build):
+    with pytest.raises(UserError, match=r"train.json gives no examples: empty passage \(1\)"):
+        build(context=" \n", train=[question("Ka?", "sol")])
 
 
 def test_long_questions_are_cut(build):
@@ -217,6 +221,8 @@ def test_targets_of_windows():
         ("[]", r"found \[\], expected an object with data, a list"),
         ('{"data": []}', "has no questions"),
         ('{"data": [{"paragraphs": [{"qas": []}]}]}', r"data\[0\].paragraphs\[0\]: context is None"),
+        ("[" * 100_000, "is not json"),
+        ('{"data": [{"paragraphs": [{"context": "a\\ud83d", "qas": []}]}]}', "context has '.ud83d', half"),
         ('{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": 7}]}]}]}', r"qas\[0\]: id is 7.*a str"),
     ],
 )
@@ -238,6 +244,13 @@ def test_wrong_answers_and_ids_are_named(tmp_path):
         read_squad(tmp_path / "c.json.gz")
     with pytest.raises(FileNotFoundError):
         read_squad(tmp_path / "absent.json")
+
+
+def test_nothing_to_learn_from_is_an_error(tmp_path, tokenizer_file):
+    path = write(tmp_path / "train.json", question("a?", "nowhere", 0))
+    with pytest.raises(UserError, match=r"train.json gives no examples: answer not in the passage \(1\)"):
+        build_squad(SquadOptions(str(tokenizer_file), str(tmp_path / "records"), train=path))
+    assert not (tmp_path / "records/train/manifest.json").exists()
 
 
 @pytest.mark.parametrize(

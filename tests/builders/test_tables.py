@@ -130,6 +130,8 @@ def test_long_fields_are_read(file):
         ('text,label\n"a"b,1\n', CSV, r"data:2: bad quoting"),
         ("text\ttext\na\t1\n", TSV, r"data:1: two columns have the same name"),
         ('{"text": 1}\n{"text"\n', TableFormat("jsonl"), r"data:2: not json"),
+        ('{"text": ["\\ud83d\\ude00", "\\ud83d"]}\n', TableFormat("jsonl"), r"data:1: '.ud83d' is half"),
+        ("[" * 100_000, TableFormat("jsonl"), r"data:1: not json"),
         ("[1]\n", TableFormat("jsonl"), r"data:1: a json list, expected an object"),
         ("a@1\nb\n", TableFormat("at"), r"data:2: no @ in the line"),
         ("a\n", TableFormat("tsv", encoding="utf-16"), r"utf-16 cannot be read line by line"),
@@ -170,7 +172,7 @@ def test_damaged_gzip(tmp_path):
 def test_files_that_are_not_there_or_of_unknown_format(tmp_path):
     with pytest.raises(FileNotFoundError, match="x.csv does not exist"):
         infer_format(tmp_path / "x.csv")
-    with pytest.raises(UserError, match="give --format"):
+    with pytest.raises(UserError, match="end it in .csv, .tsv or .jsonl"):
         infer_format(write(tmp_path / "x.txt", ""))
     with pytest.raises(UserError, match="has no texts: expected a folder of .txt files"):
         list(read_table(tmp_path, TableFormat("folders")))
