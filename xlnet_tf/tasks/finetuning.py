@@ -25,8 +25,8 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.records.example_reader import FILLER, example_dataset, num_eval_steps
 from xlnet_tf.records.examples import MANIFEST_FILE, TOKENIZER_FILE, ExampleSet
+from xlnet_tf.tasks import agreement
 from xlnet_tf.tasks.model_config import EncoderModelConfig
-from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.training import trainer as trainer_lib
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
 from xlnet_tf.training.run import run_training
@@ -128,7 +128,7 @@ class FinetuningTask(trainer_lib.Task):
                     f"{examples.folder} has examples for {examples.task}: expected some for {self.TASK}"
                 )
         if self.validation_set:
-            _check_alike(self.example_set, self.validation_set, self.ALIKE)
+            agreement.check_alike(self.example_set, self.validation_set, self.ALIKE)
         self.xlnet_config = self._architecture()
         self.n_layer = self.xlnet_config.n_layer
 
@@ -141,7 +141,7 @@ class FinetuningTask(trainer_lib.Task):
                 checkpoint = open_checkpoint(path)
             except (UserError, FileNotFoundError) as error:
                 raise UserError(f"init_checkpoint: {error}") from error
-            _check_tokenizer(checkpoint.path, self.example_set)
+            agreement.check_texts(checkpoint, self.example_set)
             base = checkpoint.config
         config = self.task_config.model.architecture(vocab_size, base)
         if config.n_token != vocab_size:
@@ -213,7 +213,9 @@ class FinetuningTask(trainer_lib.Task):
         """Loads `init_checkpoint`, of any format, into a new run's model; the head may be new."""
         path = self.task_config.init_checkpoint
         if path:
-            coverage = load_into(model, path, new=self.new_parts())
+            checkpoint = open_checkpoint(path)
+            agreement.check_classes(checkpoint, self.example_set, self.new_parts())
+            coverage = load_into(model, checkpoint, new=self.new_parts())
             logging.info("init_checkpoint %s:\n%s", path, coverage.table())
 
     def build_inputs(
@@ -248,8 +250,12 @@ class FinetuningTask(trainer_lib.Task):
     def after_evaluation(self, model, metrics: Mapping[str, float], step: int, model_dir: str):
         """Keeps the weights of the best evaluation so far, in a folder that every tool can read."""
         folder = f"{model_dir}/{BEST}"
+        if step == 0:
+            if tf.io.gfile.exists(folder):  # of a run that was stopped before its first checkpoint
+                tf.io.gfile.rmtree(folder)
+            return
         best = read_metrics(folder)
-        if step == 0 or (best and not metrics[self.BEST_METRIC] > best[self.BEST_METRIC]):
+        if best and not metrics[self.BEST_METRIC] > best[self.BEST_METRIC]:
             return
         save_model(model, folder)
         self.save_assets(folder)
@@ -316,16 +322,16 @@ def complete(params: cfg.ExperimentConfig, records: int):
         records: size of the training set.
     """
     task, trainer = params.task, params.trainer
-    epoch = max(1, round(records / task.train_data.global_batch_size))
-    trainer.train_steps = trainer.train_steps or max(1, math.ceil(task.epochs * epoch))
-    trainer.validation_interval = trainer.validation_interval or min(epoch, trainer.train_steps)
+    batch_size = task.train_data.global_batch_size
+    trainer.train_steps = trainer.train_steps or max(1, math.ceil(task.epochs * records / batch_size))
+    trainer.validation_interval = trainer.validation_interval or min(
+        math.ceil(records / batch_size), trainer.train_steps
+    )
     trainer.checkpoint_interval = trainer.checkpoint_interval or trainer.validation_interval
     trainer.steps_per_loop = min(trainer.steps_per_loop, trainer.validation_interval)
     if not trainer.optimizer_config.warmup_steps:
         trainer.optimizer_config.warmup_steps = int(task.warmup_fraction * trainer.train_steps)
-    task.validation_data.global_batch_size = (
-        task.validation_data.global_batch_size or task.train_data.global_batch_size
-    )
+    task.validation_data.global_batch_size = task.validation_data.global_batch_size or batch_size
 
 
 def finetune(
@@ -356,31 +362,3 @@ def finetune(
         if not task.has_answers(examples):
             raise UserError(f"{examples.folder} has examples without answers: it can only be predicted")
     return run_training(params, task, strategy, model_dir)
-
-
-def _check_alike(trained_on: ExampleSet, other: ExampleSet, names: tuple[str, ...]):
-    """Raises UserError unless one model can read both sets."""
-    pairs = {
-        "the tokenizer": (trained_on.tokenizer, other.tokenizer),
-        "cleaning": (trained_on.cleaning, other.cleaning),
-        "sequences": (trained_on.sequences, other.sequences),
-        **{name: (trained_on.settings.get(name), other.settings.get(name)) for name in names},
-    }
-    for name, (expected, found) in pairs.items():
-        if found != expected:
-            raise UserError(
-                f"{name} of {other.folder} is {found}, but the model is for {expected} "
-                f"({trained_on.folder}): build both with the same settings"
-            )
-
-
-def _check_tokenizer(weights: str, examples: ExampleSet):
-    """Raises UserError if another tokenizer lies beside a checkpoint."""
-    path = f"{weights.rpartition('/')[0] or '.'}/{TOKENIZER_FILE}"
-    if not tf.io.gfile.exists(path):
-        return
-    if XLNetTokenizer(path).fingerprint != examples.tokenizer["sha256"]:
-        raise UserError(
-            f"the examples in {examples.folder} were made with another tokenizer than that of the "
-            f"checkpoint, {path}: build them with it"
-        )

@@ -1,0 +1,85 @@
+"""Whether examples and checkpoints go together: what does not is an error that names both sides."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from xlnet_tf.checkpoints import Checkpoint
+from xlnet_tf.checkpoints.checkpoint import read_json
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.examples import MANIFEST_FILE, TOKENIZER_FILE, ExampleSet
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+_CLASSES = ("kind", "labels")  # settings that say what the outputs of a head mean
+
+
+def check_alike(trained_on: ExampleSet, other: ExampleSet, names: Sequence[str]):
+    """Raises UserError unless one model can read both sets.
+
+    Args:
+        trained_on: the set that the model is for.
+        other: another set.
+        names: settings in which they must agree.
+    """
+    pairs = {
+        "the tokenizer": (trained_on.tokenizer, other.tokenizer),
+        "cleaning": (trained_on.cleaning, other.cleaning),
+        "sequences": (trained_on.sequences, other.sequences),
+        **{name: (trained_on.settings.get(name), other.settings.get(name)) for name in names},
+    }
+    for name, (expected, found) in pairs.items():
+        if found != expected:
+            raise UserError(
+                f"{name} of {other.folder} is {found}, but the model is for {expected} "
+                f"({trained_on.folder}): build both with the same settings"
+            )
+
+
+def check_texts(checkpoint: Checkpoint, examples: ExampleSet):
+    """Raises UserError if the files beside a checkpoint tell of another tokenizer or other cleaning."""
+    path = _beside(checkpoint, TOKENIZER_FILE)
+    if tf.io.gfile.exists(path) and XLNetTokenizer(path).fingerprint != examples.tokenizer["sha256"]:
+        raise UserError(
+            f"the examples in {examples.folder} were made with another tokenizer than that of the "
+            f"checkpoint, {path}: build them with it"
+        )
+    cleaning = _manifest(checkpoint).get("cleaning", examples.cleaning)
+    if cleaning != examples.cleaning:
+        raise UserError(
+            f"the examples in {examples.folder} were cleaned by {examples.cleaning}, the texts of the "
+            f"checkpoint {checkpoint.path} by {cleaning}: build the examples with --lower and --keep_accents "
+            "as the checkpoint has them"
+        )
+
+
+def check_classes(checkpoint: Checkpoint, examples: ExampleSet, parts: Sequence[str]):
+    """Raises UserError if a checkpoint's head, which a model is to take over, is for other classes.
+
+    Args:
+        checkpoint: the weights.
+        examples: what the model is for.
+        parts: parts of the model (see checkpoints.names.part), the head among them.
+    """
+    manifest = _manifest(checkpoint)
+    head = [part for part in parts if f"{part}/logits/kernel" in checkpoint.arrays]
+    if not head or manifest.get("task") != examples.task:
+        return
+    for name in _CLASSES:
+        theirs, ours = manifest["settings"].get(name), examples.settings.get(name)
+        if theirs != ours:
+            raise UserError(
+                f"{name} of the head {head[0]} of {checkpoint.path} is {theirs}, but of the examples in "
+                f"{examples.folder} {ours}: build them alike, begin with pretrained weights, or, for "
+                "classification, begin another head with --params_override=task.model.head_name=NAME"
+            )
+
+
+def _manifest(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Returns the manifest of what a checkpoint was trained on; empty if none lies beside it."""
+    path = _beside(checkpoint, MANIFEST_FILE)
+    return read_json(path) if tf.io.gfile.exists(path) else {}
+
+
+def _beside(checkpoint: Checkpoint, name: str) -> str:
+    return f"{checkpoint.path.rpartition('/')[0] or '.'}/{name}"
