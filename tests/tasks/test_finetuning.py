@@ -1,6 +1,7 @@
 """Fine-tuning runs: what they leave, how they go on, what they refuse; and the use of what they leave."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -12,7 +13,7 @@ from xlnet_tf.checkpoints import open_checkpoint, save_model
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.tasks import prediction, registry, seeds
-from xlnet_tf.tasks.finetuning import BEST, finetune, read_metrics
+from xlnet_tf.tasks.finetuning import BEST, complete, finetune, read_metrics
 from xlnet_tf.training.progress import read_history
 from xlnet_tf.training.run import Diverged
 
@@ -82,6 +83,20 @@ def test_the_best_weights_are_kept_and_score_as_they_did(run, registered, data):
         assert opened.task.score(opened.task.validation_set, predictions)["accuracy"] == highest
 
 
+def test_best_weights_of_a_run_that_has_no_checkpoint_are_not_those_of_the_next(data, tmp_path):
+    (tmp_path / "run" / BEST).mkdir(parents=True)
+    (tmp_path / "run" / BEST / "metrics.json").write_text(json.dumps({"step": 8, "accuracy": 2.0}))
+    run_toy(data, tmp_path / "run", task={"epochs": 1.0})
+    assert read_metrics(str(tmp_path / "run" / BEST))["accuracy"] <= 1.0
+
+
+def test_epochs_are_counted_in_examples(data):
+    params = settings(data, task={"epochs": 3.0, "train_data": {"global_batch_size": 32}})
+    complete(params, 47)
+    assert params.trainer.train_steps == 5  # 141 examples
+    assert params.trainer.validation_interval == params.trainer.checkpoint_interval == 2
+
+
 def test_a_killed_run_goes_on_bit_for_bit(data, run, tmp_path):
     model_dir, metrics = run
     run_toy(data, tmp_path / "again", trainer={"max_to_keep": 20})
@@ -115,6 +130,29 @@ def test_an_encoder_begins_with_the_checkpoint(data, tmp_path, small_tokenizer):
     model_file.write_bytes(model_file.read_bytes() + b"\x1a\x00")
     with pytest.raises(UserError, match="another tokenizer"):
         toy.ToyTask(settings(data, task=overrides).task)
+    model_file.write_bytes(small_tokenizer.model_proto)
+    cleaning = {**task.example_set.cleaning, "lower": True}
+    (tmp_path / "pretrained" / "manifest.json").write_text(json.dumps({"cleaning": cleaning}))
+    with pytest.raises(UserError, match="'lower': False.* by .*'lower': True.* build the examples with"):
+        toy.ToyTask(settings(data, task=overrides).task)
+
+
+def test_a_trained_head_is_taken_over_for_its_own_labels_only(data, run, tmp_path, small_tokenizer):
+    begin = {"init_checkpoint": str(run[0])}
+    task = toy.ToyTask(settings(data, task=begin).task)
+    model = task.build_model()
+    task.initialize(model)
+    np.testing.assert_array_equal(model.dense.kernel, weights(run[0])["classification_task/logits/kernel"])
+
+    toy.make_examples(tmp_path / "train", small_tokenizer, 8, labels=("yes", "no"))
+    other = {
+        **begin,
+        "train_data": {"input_path": str(tmp_path / "train")},
+        "validation_data": {"input_path": ""},
+    }
+    task = toy.ToyTask(settings(data, task=other).task)
+    with pytest.raises(UserError, match="labels of the head .* is .*'no', 'yes'.* but .*'yes', 'no'"):
+        task.initialize(task.build_model())
 
 
 def test_several_seeds_give_a_median_and_a_failed_one_counts_as_worst(data, tmp_path):
@@ -127,7 +165,22 @@ def test_several_seeds_give_a_median_and_a_failed_one_counts_as_worst(data, tmp_
     assert json.loads((tmp_path / "runs" / "seeds.json").read_text())[1]["last"]["loss"] == losses[1]
 
     failed = [seeds.Result(seed, "accuracy", {}, {}, "diverged") for seed in (3, 4, 5)]
-    assert "-inf" in seeds.table(results + failed).splitlines()[-1]
+    header, *_, medians = seeds.table(failed + results).splitlines()
+    assert header.split()[1:] == ["best", "accuracy", "accuracy", "loss"]
+    assert medians.split() == ["median", "-inf", "-inf", "nan"]  # -inf would be the best loss
+
+
+def test_a_gradient_that_is_no_number_stops_the_run_although_the_loss_is_one(data, tmp_path):
+    class Steep(toy.ToyTask):
+        """The square root of 0 has an infinite gradient, and 0 times infinity is no number."""
+
+        def sums(self, features, outputs):
+            loss, count = super().sums(features, outputs)["loss"]
+            return {"loss": (loss + tf.sqrt(0.0 * loss), count)}
+
+    with pytest.raises(Diverged, match="the loss is [0-9.]+ and the norm of its gradient nan at step 1:"):
+        finetune(settings(data, trainer={"steps_per_loop": 1}), Steep, STRATEGY, str(tmp_path / "run"))
+    assert not list((tmp_path / "run").glob("ckpt-*"))
 
 
 def test_divergence_stops_the_run_before_bad_weights_are_saved(data, tmp_path):
@@ -178,6 +231,11 @@ def test_an_interrupted_prediction_goes_on(run, registered, data, tmp_path, monk
     done = []
     predictor.predict(opened.checkpoint("best"), str(tmp_path / "pieces"))
     assert len(done) == 7  # other weights: nothing is taken over
+    done = []
+    (weights_file,) = (run[0] / BEST).glob("*.safetensors")
+    os.utime(weights_file, ns=(0, 0))
+    predictor.predict(opened.checkpoint("best"), str(tmp_path / "pieces"))
+    assert len(done) == 7  # other weights of the same name
 
 
 def test_what_does_not_fit_is_refused(data, run, registered, tmp_path, small_tokenizer):

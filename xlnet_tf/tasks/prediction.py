@@ -17,7 +17,7 @@ from official.core import config_definitions as cfg
 from official.core import exp_factory, task_factory
 from official.modeling import hyperparams
 
-from xlnet_tf.checkpoints import load_into
+from xlnet_tf.checkpoints import load_into, open_checkpoint
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.example_reader import example_dataset, num_eval_steps
 from xlnet_tf.records.examples import ExampleSet
@@ -172,8 +172,12 @@ class Predictor:
 
     def _fingerprint(self, checkpoint: str) -> dict:
         """Returns what the predictions depend on."""
+        weights = open_checkpoint(checkpoint).path
+        files = tf.io.gfile.glob([weights, f"{weights}.*"])
         return {
             "checkpoint": checkpoint,
+            # A run that trains on replaces its best weights.
+            "written": max(tf.io.gfile.stat(file).mtime_nsec for file in files),
             "shards": self._task.validation_set.shards,
             "batch_size": self._batch_size,
         }

@@ -98,14 +98,18 @@ def table(results: Sequence[Result]) -> str:
     if not results[0].last and not results[0].problem:
         return "trained without an evaluation"
     metric = results[0].metric
-    names = [metric, *(name for name in results[0].last if name != metric)]
+    known = dict.fromkeys(name for result in results for name in result.last)  # diverged runs have none
+    names = [metric, *(name for name in known if name != metric)]
     lines = [f"{'seed':>8}  {'best ' + metric:>16}  " + "  ".join(f"{name:>16}" for name in names)]
     for result in results:
         cells = [result.best.get(metric, np.nan), *(result.last.get(name, np.nan) for name in names)]
         lines.append(f"{result.seed:>8}  " + "  ".join(f"{c:>16.4f}" for c in cells) + f"  {result.problem}")
     if len(results) > 1:
-        # A diverged run counts as the worst.
+        # A diverged run counts as the worst; of other metrics than the one that counts, lower may be better.
         medians = [np.median([r.best.get(metric, -np.inf) for r in results])]
-        medians += [np.median([r.last.get(name, -np.inf) for r in results]) for name in names]
+        medians += [
+            np.median([r.last.get(name, -np.inf if name == metric else np.nan) for r in results])
+            for name in names
+        ]
         lines.append(f"{'median':>8}  " + "  ".join(f"{value:>16.4f}" for value in medians))
     return "\n".join(line.rstrip() for line in lines)

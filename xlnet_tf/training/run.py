@@ -115,11 +115,13 @@ class Diverged(UserError):
 
 def _stop_if_diverged(logs, trainer: Trainer, model_dir: str):
     """Raises Diverged before weights that are no numbers are saved."""
-    loss = float(logs["training_loss"])
-    if not math.isfinite(loss):
+    loss, norm = float(logs["training_loss"]), float(logs["gradient_norm"])
+    # After the last of the reported steps, the loss does not yet show what its gradient did.
+    if not (math.isfinite(loss) and math.isfinite(norm)):
         kept = tf.train.latest_checkpoint(model_dir)
         raise Diverged(
-            f"the loss is {loss} at step {int(trainer.global_step.numpy())}: training has diverged. "
+            f"the loss is {loss} and the norm of its gradient {norm} at step "
+            f"{int(trainer.global_step.numpy())}: training has diverged. "
             f"{f'The last good weights are in {kept}' if kept else 'No weights had been saved'}. Lower "
             "learning_rate, raise warmup_steps, or take another seed"
         )
