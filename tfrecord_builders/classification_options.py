@@ -109,6 +109,7 @@ class ClassificationOptions:
             raise UserError(f"kind is {kind!r}, expected one of {', '.join(METRICS)}")
         if "train" not in files and not self.labels and kind != "regression":
             raise UserError("without --train, the labels are not known: give --labels")
+        self._check_labels(kind)
         label = tuple(self.label_column or ["label"])
         if len(label) > 1 and kind != "multi_label":
             raise UserError(f"several label columns ({', '.join(label)}) are for --kind=multi_label")
@@ -128,6 +129,16 @@ class ClassificationOptions:
             labels=tuple(self.labels or (label if len(label) > 1 else ())),
             separator=self.label_separator or ",",
         )
+
+    def _check_labels(self, kind: str) -> None:
+        """Raises UserError unless --labels, if given, can be the classes of a model."""
+        labels = self.labels or ()
+        if labels and kind == "regression":
+            raise UserError(
+                f"--labels ({', '.join(labels)}) are for classes; the labels of regression are numbers"
+            )
+        if len(set(labels)) < len(labels) or (len(labels) == 1 and kind == "classification"):
+            raise UserError(f"--labels are {', '.join(labels)}; expected at least 2, each of them once")
 
     def _table(self, file: str) -> TableFormat:
         if self.format is None:

@@ -215,6 +215,12 @@ def test_only_a_test_split_may_lack_labels(build, files, tmp_path):
         ({"label_column": ["a", "b"]}, r"several label columns \(a, b\) are for --kind=multi_label"),
         ({"text_column": ["body"]}, r"train\.csv:2: there is no column 'body', only text, label"),
         ({"labels": ["bad", "good"]}, r"train\.csv:5: unknown label 'so-so'; known are bad, good"),
+        (
+            {"labels": ["bad", "good", "bad"]},
+            "--labels are bad, good, bad; expected at least 2, each of them",
+        ),
+        ({"labels": ["bad"]}, "--labels are bad; expected at least 2"),
+        ({"labels": ["1", "2"], "kind": "regression"}, r"--labels \(1, 2\) are for classes"),
         ({"seq_len": 2}, "seq_len is 2"),
         ({"dev_fraction": 1.5}, "dev_fraction is 1.5"),
         ({"preset": "sst-2"}, "--preset=sst-2 knows its files: leave out --train, --dev"),

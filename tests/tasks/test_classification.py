@@ -224,6 +224,10 @@ def test_the_loss_of_each_kind(data):
 def test_settings_of_alerts_are_checked(data):
     if "classification" not in data.name:
         return
+    with pytest.raises(UserError, match="threshold on the dev examples, and there are none"):
+        params = settings(data, {"task": {"alert": {"label": "old"}}})
+        params.task.validation_data.input_path = ""
+        classification.ClassificationTask(params.task)
     both = {"label": "old", "precision": 0.9, "recall": 0.9}
     with pytest.raises(UserError, match="both a precision and a recall"):
         classification.ClassificationTask(settings(data, {"task": {"alert": both}}).task)

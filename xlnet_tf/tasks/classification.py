@@ -102,6 +102,8 @@ class ClassificationTask(FinetuningTask):
             raise UserError(
                 f"task.alert.label is {alert.label!r}, expected one of {', '.join(self.labels) or 'no label'}"
             )
+        if alert.label and not self.validation_set:
+            raise UserError("task.alert finds its threshold on the dev examples, and there are none")
         if alert.precision and alert.recall:
             raise UserError(
                 "task.alert has both a precision and a recall: give one, the other follows from it"
