@@ -3,7 +3,8 @@ r"""Evaluates all checkpoints of a fine-tuned run and says which is best.
     python -m run_scripts.evaluate --model_dir=runs/sst-2 --data=records/sst-2/dev
 
 Prints a table, a row for each checkpoint, and writes it to evaluations.json in --output_dir. The best is the
-one with the highest value of the task's main metric.
+one with the highest value of the task's main metric. Devices are those of the training, unless flags say
+else.
 """
 
 import json
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 import tqdm
 from absl import flags
 
+from run_scripts import experiment, settings
 from xlnet_tf import errors
 
 
@@ -23,12 +25,13 @@ def define_flags():
     flags.DEFINE_string("output_dir", "", "Where evaluations.json goes; empty: --model_dir.")
     flags.DEFINE_string("checkpoint", "", "Only this one: best, last, or as ckpt-100; empty: all.")
     flags.DEFINE_integer("batch_size", 32, "Examples per step, all devices.", lower_bound=1)
+    for setting in settings.DEVICES:
+        setting.define(flags.FLAGS)
 
 
 def main(argv: Sequence[str]):
     del argv
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    from run_scripts import experiment
     from xlnet_tf.records.shards import make_folder, write_atomically
     from xlnet_tf.tasks.prediction import Predictor, Run
     from xlnet_tf.training import runtime
@@ -36,6 +39,7 @@ def main(argv: Sequence[str]):
     experiment.quiet()
     values = flags.FLAGS
     run = Run.open(values.model_dir, values.data)
+    experiment.override_by_flags(run.params, settings.DEVICES, values)
     examples, task = run.task.validation_set, run.task
     if not task.has_answers(examples):
         raise errors.UserError(f"{values.data} has no answers: expected examples to score; use predict")

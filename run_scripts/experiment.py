@@ -112,14 +112,29 @@ def load(name: str, settings: Sequence[Setting], values: flags.FlagValues):
     params = exp_factory.get_exp_config(name)
     for file in values.config_file:
         _override(params, file, "--config_file")
-    for setting in settings:
-        if values[setting.flag].value is not None:
-            _override(params, _nested(setting.field, values[setting.flag].value), f"--{setting.flag}")
+    override_by_flags(params, settings, values)
     _override(params, values.params_override, "--params_override")
     _check_types(params, exp_factory.get_exp_config(name))
     for setting in settings:
         setting.check(_field(params, setting.field))
     return params
+
+
+def override_by_flags(params, settings: Sequence[Setting], values: flags.FlagValues):
+    """Puts the settings whose flags are given over those of an experiment.
+
+    Args:
+        params: the ExperimentConfig; changed.
+        settings: those with a flag.
+        values: the parsed flags.
+
+    Raises:
+        UserError: a value is out of its limits.
+    """
+    for setting in settings:
+        if (value := values[setting.flag].value) is not None:
+            setting.check(value)
+            _override(params, _nested(setting.field, value), f"--{setting.flag}")
 
 
 def _override(params, source: str | Mapping, flag: str):

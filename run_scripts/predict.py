@@ -3,7 +3,8 @@ r"""Predicts with a fine-tuned run and writes the task's files: tsv, json, submi
     python -m run_scripts.predict --model_dir=runs/sst-2 --data=records/sst-2/test --output_dir=predictions
 
 Takes the weights that did best on the dev examples, unless --checkpoint names others. Where the examples have
-answers, the scores are printed too. An interrupted prediction goes on where it was.
+answers, the scores are printed too. An interrupted prediction goes on where it was. Devices are those of the
+training, unless flags say else.
 """
 
 import os
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 import tqdm
 from absl import flags
 
+from run_scripts import experiment, settings
 from xlnet_tf import errors
 
 
@@ -24,12 +26,13 @@ def define_flags():
         "checkpoint", "", "Weights: best, last, or as ckpt-100; empty: best if kept, else last."
     )
     flags.DEFINE_integer("batch_size", 32, "Examples per step, all devices.", lower_bound=1)
+    for setting in settings.DEVICES:
+        setting.define(flags.FLAGS)
 
 
 def main(argv: Sequence[str]):
     del argv
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    from run_scripts import experiment
     from xlnet_tf.records.shards import make_folder
     from xlnet_tf.tasks.prediction import Predictor, Run, remove_pieces
     from xlnet_tf.training import runtime
@@ -37,6 +40,7 @@ def main(argv: Sequence[str]):
     experiment.quiet()
     values = flags.FLAGS
     run = Run.open(values.model_dir, values.data)
+    experiment.override_by_flags(run.params, settings.DEVICES, values)
     examples, task = run.task.validation_set, run.task
     checkpoint = run.checkpoint(values.checkpoint)
     strategy = runtime.prepare(run.params.runtime)

@@ -31,7 +31,7 @@ TRAINER = (
     Setting("max_to_keep", "trainer.max_to_keep", "integer", "Newest checkpoints to keep.", 1),
 )  # fmt: skip
 
-RUNTIME = (
+DEVICES = (
     Setting("strategy", "runtime.distribution_strategy",
             ("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu"),
             "How to use the devices; multi_worker_mirrored reads the environment's TF_CONFIG."),
@@ -43,6 +43,10 @@ RUNTIME = (
             "Only operations that repeat bit for bit; on CPUs they do without, on GPUs it costs time."),
     Setting("dtype", "runtime.mixed_precision_dtype", ("float32", "bfloat16"),
             "Type of activations; weights are float32."),
+)  # fmt: skip
+
+RUNTIME = (
+    *DEVICES,
     Setting("jit_compile", "runtime.enable_xla", "boolean",
             "Compile forward and backward pass with XLA (on a TPU they always are)."),
 )  # fmt: skip

@@ -83,6 +83,8 @@ def test_from_tables_to_predictions(folder):
         f"--model_dir={model_dir}/seed-0",
         f"--data={records}/dev",
         f"--output_dir={folder}/out",
+        "--strategy=mirrored",
+        "--virtual_devices=2",
     )
     assert predicted.returncode == 0, predicted.stderr
     assert not (folder / "out" / "pieces").exists()
