@@ -147,6 +147,8 @@ def test_an_interrupted_build_leaves_no_set(write, tmp_path, small_tokenizer):
 
 def test_a_folder_of_splits_is_pointed_out(write, tmp_path):
     write(2, folder="records/train")
+    with pytest.raises(FileNotFoundError, match="dev_matched/.* does not exist.*; beside it are train"):
+        ExampleSet.load(tmp_path / "records/dev_matched")
     with pytest.raises(FileNotFoundError, match="it has sets in train"):
         ExampleSet.load(tmp_path / "records")
 

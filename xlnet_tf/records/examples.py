@@ -106,8 +106,11 @@ class ExampleSet:
         if path.name != MANIFEST_FILE:
             path = path / MANIFEST_FILE
         if not path.exists():
-            folders = sorted(p.parent.name for p in path.parent.glob(f"*/{MANIFEST_FILE}"))
-            hint = f"; it has sets in {', '.join(folders)}" if folders else ""
+            inside, beside = (
+                ", ".join(sorted(p.parent.name for p in folder.glob(f"*/{MANIFEST_FILE}")))
+                for folder in (path.parent, path.parent.parent)
+            )
+            hint = f"; it has sets in {inside}" if inside else f"; beside it are {beside}" if beside else ""
             raise FileNotFoundError(
                 f"{path} does not exist: expected a folder of finished fine-tuning examples{hint}. "
                 "Build them with one of tfrecord_builders/"
