@@ -63,7 +63,7 @@ def settings(data, recipe=RECIPE, **overrides):
 @pytest.fixture(scope="module")
 def run(data):
     """The folder of a run, and its last metrics."""
-    params = settings(data, trainer={"validation_interval": 12})
+    params = settings(data, task={"model": {"n_layer": 1}}, trainer={"validation_interval": 12})
     return data / "run", finetune(params, choice.ChoiceTask, STRATEGY, str(data / "run"))
 
 
@@ -141,7 +141,7 @@ def test_the_small_recipe_on_a_slice_of_race(tmp_path, shared):
         options[split] = [write_jsonl(tmp_path / f"{split}.jsonl", rows)]
     tokenizer = str(shared("data/xlnet_cased/spiece.model"))
     build_race(RaceOptions(tokenizer, str(tmp_path), seq_len=96, max_qa_len=48, **options))
-    params = settings(tmp_path, task={"epochs": 1})
+    params = settings(tmp_path, task={"epochs": 1, "model": {"n_layer": 1}})  # half the time of tracing
     metrics = finetune(params, choice.ChoiceTask, STRATEGY, str(tmp_path / "run"))
     assert metrics["accuracy"] == metrics["accuracy_high"]
     assert metrics["loss"] == pytest.approx(np.log(4), abs=0.2)  # so few steps: near chance

@@ -172,7 +172,8 @@ def settings(data, **overrides):
 @pytest.fixture(scope="module")
 def run(data):
     """The folder of a run, and its last metrics."""
-    params = settings(data, task={"epochs": 8}, trainer={"validation_interval": 20})
+    task = {"epochs": 6, "model": {"n_layer": 1}}
+    params = settings(data, task=task, trainer={"validation_interval": 20})
     return data / "run", finetune(params, ranking.RankingTask, STRATEGY, str(data / "run"))
 
 
@@ -214,7 +215,7 @@ def test_an_unknown_loss_is_named(data):
 
 
 def test_the_small_recipe_on_a_slice_of_wikiqa(tmp_path, shared):
-    for split, lines in (("train", 800), ("dev", 60)):
+    for split, lines in (("train", 400), ("dev", 60)):
         with gzip.open(shared(f"data/wikiqa/WikiQA-{split}.txt.gz"), "rt", encoding="utf-8") as file:
             (tmp_path / f"{split}.txt").write_text("".join(itertools.islice(file, lines)))
         judgements = shared(f"data/wikiqa/WikiQA-{split}.ref").read_text().splitlines(keepends=True)
@@ -231,7 +232,7 @@ def test_the_small_recipe_on_a_slice_of_wikiqa(tmp_path, shared):
             max_query_len=16,
         )
     )
-    params = settings(tmp_path / "records")
+    params = settings(tmp_path / "records", task={"model": {"n_layer": 1}})  # half the time of tracing
     metrics = finetune(params, ranking.RankingTask, STRATEGY, str(tmp_path / "run"))
     judged = [line.split() for line in read_lines(tmp_path / "dev.ref")]
     answered, everything = {f[0] for f in judged if f[3] == "1"}, {f[0] for f in judged}
