@@ -269,6 +269,10 @@ def test_formats_of_tf_keras(pretrained, tmp_path):
     model.fit(features, labels, verbose=0)
     model.save(tmp_path / "saved_model")
     restored = tf_keras.models.load_model(tmp_path / "saved_model")
+    assert isinstance(restored, XLNetClassifier)
+    np.testing.assert_allclose(
+        restored.evaluate(features, labels, verbose=0), model.evaluate(features, labels, verbose=0), atol=1e-5
+    )
     logits = restored.predict(features, verbose=0)
     np.testing.assert_allclose(logits, predict(model), atol=1e-5)
     model.save_weights(tmp_path / "weights")
