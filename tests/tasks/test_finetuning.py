@@ -13,7 +13,8 @@ from xlnet_tf.checkpoints import open_checkpoint, save_model
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.tasks import prediction, registry, seeds
-from xlnet_tf.tasks.finetuning import BEST, complete, finetune, read_metrics
+from xlnet_tf.tasks.finetuning import BEST, finetune, read_metrics
+from xlnet_tf.tasks.intervals import complete
 from xlnet_tf.training.progress import read_history
 from xlnet_tf.training.run import Diverged
 
@@ -81,6 +82,8 @@ def test_the_best_weights_are_kept_and_score_as_they_did(run, registered, data):
         predictor = prediction.Predictor(opened, STRATEGY, batch_size)
         predictions = predictor.predict(opened.checkpoint("best"))
         assert opened.task.score(opened.task.validation_set, predictions)["accuracy"] == highest
+    best = str(model_dir / BEST)
+    assert prediction.Run.open(best, str(data / "dev")).checkpoint("") == best
 
 
 def test_best_weights_of_a_run_that_has_no_checkpoint_are_not_those_of_the_next(data, tmp_path):

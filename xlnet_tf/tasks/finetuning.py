@@ -7,7 +7,6 @@ what its loss is, what it predicts for each example, and how predictions are sco
 import abc
 import dataclasses
 import json
-import math
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -26,6 +25,7 @@ from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.records.example_reader import FILLER, example_dataset, num_eval_steps
 from xlnet_tf.records.examples import MANIFEST_FILE, TOKENIZER_FILE, ExampleSet
 from xlnet_tf.tasks import agreement
+from xlnet_tf.tasks.intervals import complete
 from xlnet_tf.tasks.model_config import EncoderModelConfig
 from xlnet_tf.training import trainer as trainer_lib
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
@@ -312,26 +312,6 @@ def read_metrics(folder: str) -> dict[str, float]:
         return {}
     with tf.io.gfile.GFile(path) as file:
         return json.loads(file.read())
-
-
-def complete(params: cfg.ExperimentConfig, records: int):
-    """Fills in what depends on the number of examples: steps, warm-up, intervals, batch sizes.
-
-    Args:
-        params: the experiment's settings; changed.
-        records: size of the training set.
-    """
-    task, trainer = params.task, params.trainer
-    batch_size = task.train_data.global_batch_size
-    trainer.train_steps = trainer.train_steps or max(1, math.ceil(task.epochs * records / batch_size))
-    trainer.validation_interval = trainer.validation_interval or min(
-        math.ceil(records / batch_size), trainer.train_steps
-    )
-    trainer.checkpoint_interval = trainer.checkpoint_interval or trainer.validation_interval
-    trainer.steps_per_loop = min(trainer.steps_per_loop, trainer.validation_interval)
-    if not trainer.optimizer_config.warmup_steps:
-        trainer.optimizer_config.warmup_steps = int(task.warmup_fraction * trainer.train_steps)
-    task.validation_data.global_batch_size = task.validation_data.global_batch_size or batch_size
 
 
 def finetune(
