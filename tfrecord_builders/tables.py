@@ -188,8 +188,8 @@ def _read_fields(
                 quotes = "enclose fields" if table.quoting else "are text"
                 raise UserError(
                     f"{path}:{number}: {reason} ({', '.join(names)}); the delimiter is {delimiter!r} and "
-                    f"double quotes {quotes}, unless --format and --quoting say else. "
-                    "--skip_ragged leaves such training rows out"
+                    f"double quotes {quotes}. Repair the row; the builder's --help tells whether it can read "
+                    "tables otherwise, or leave such rows out"
                 )
             skip(reason, f"{path}:{number}")
             continue
@@ -215,7 +215,8 @@ def _quoted_fields(path, lines, delimiter) -> Iterator[tuple[int, list[str]]]:
             begin = reader.line_num + 1
     except csv.Error as error:
         raise UserError(
-            f"{path}:{begin}: bad quoting ({error}): repair it, or give --noquoting if quotes are text"
+            f"{path}:{begin}: bad quoting ({error}): repair it, or if quotes are text, see whether the "
+            "builder's --help has a way to say so"
         ) from None
 
 

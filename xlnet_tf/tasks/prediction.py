@@ -49,7 +49,7 @@ class Run:
         """Opens a run.
 
         Args:
-            model_dir: its folder.
+            model_dir: its folder, or that of its best weights.
             data: folder of a set of examples.
 
         Raises:
@@ -71,6 +71,8 @@ class Run:
 
     def checkpoints(self) -> list[str]:
         """Returns what can be loaded: the run's checkpoints, by step, and the folder of its best weights."""
+        if tf.io.gfile.exists(f"{self.model_dir}/{BEST_METRICS}"):
+            return [self.model_dir]  # a folder of best weights itself
         numbered = {}
         for path in tf.io.gfile.glob(f"{self.model_dir}/ckpt-*.index"):
             if match := re.search(r"ckpt-(\d+)\.index$", path):
