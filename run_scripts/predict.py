@@ -45,7 +45,7 @@ def main(argv: Sequence[str]):
     checkpoint = run.checkpoint(values.checkpoint)
     strategy = runtime.prepare(run.params.runtime)
     folder = make_folder(values.output_dir)
-    pieces = str(folder / "pieces")
+    pieces = str(folder / "unfinished_predictions")
     with tqdm.tqdm(desc="predict", unit="step", dynamic_ncols=True) as bar:
         predictor = Predictor(run, strategy, values.batch_size, on_step=bar.update)
         bar.reset(total=predictor.steps)

@@ -87,7 +87,7 @@ def test_from_tables_to_predictions(folder):
         "--virtual_devices=2",
     )
     assert predicted.returncode == 0, predicted.stderr
-    assert not (folder / "out" / "pieces").exists()
+    assert not (folder / "out" / "unfinished_predictions").exists()
     assert len(list((folder / "out").iterdir())) >= 2
     assert f"{scores['best'][metric]:.4f}" in predicted.stdout
 

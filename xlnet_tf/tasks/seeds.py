@@ -81,15 +81,16 @@ def finetune_seeds(
 
 def _problem(task: FinetuningTask, last: Mapping[str, float], model_dir: str) -> str:
     """Says in what a finished run has failed; empty if in nothing."""
+    constant = task.constant_score(task.validation_set) if last else None
+    if constant is not None:
+        failed = last[task.BEST_METRIC] <= constant
+        return f"learned nothing: one answer for all scores {constant:.4f}" if failed else ""
     losses = [
         line["training_loss"] for line in read_history(f"{model_dir}/{HISTORY}") if line["kind"] == "train"
     ]
     tenth = max(1, len(losses) // 10)
     if len(losses) > 1 and np.mean(losses[-tenth:]) >= _LEARNED * np.mean(losses[:tenth]):
         return "learned nothing: the loss did not fall"
-    constant = task.constant_score(task.validation_set) if last else None
-    if constant is not None and last[task.BEST_METRIC] <= constant:
-        return f"learned nothing: one answer for all scores {constant:.4f}"
     return ""
 
 
