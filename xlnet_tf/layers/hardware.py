@@ -1,0 +1,39 @@
+"""Which kind of device the graph being traced is for: some operations are fast in another form on each."""
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+KINDS = ("cpu", "gpu", "tpu")
+
+_assumed: contextvars.ContextVar[str | None] = contextvars.ContextVar("hardware", default=None)
+
+
+def kind() -> str:
+    """Returns what the graph is for: "tpu" under a TPUStrategy, else "gpu" where there is one, else "cpu"."""
+    if assumed := _assumed.get():
+        return assumed
+    if isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy):
+        return "tpu"
+    return "gpu" if tf.config.list_logical_devices("GPU") else "cpu"
+
+
+@contextlib.contextmanager
+def assume(hardware: str) -> Iterator[None]:
+    """Traces what is inside for another kind of device than this machine has, to compile it ahead.
+
+    Args:
+        hardware: one of KINDS.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if hardware not in KINDS:
+        raise ValueError(f"hardware is {hardware!r}: expected one of {', '.join(KINDS)}")
+    token = _assumed.set(hardware)
+    try:
+        yield
+    finally:
+        _assumed.reset(token)
