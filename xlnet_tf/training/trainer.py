@@ -163,15 +163,17 @@ class Trainer(base_trainer.Trainer):
 
     def train_step(self, iterator):
         self.strategy.run(
-            self._replica_step, args=(self.next_train_inputs(iterator),), options=self._runtime_options
+            self.replica_step, args=(self.next_train_inputs(iterator),), options=self._runtime_options
         )
 
-    def _replica_step(self, features: Features):
+    def replica_step(self, features: Features):
+        """Takes one replica's part of a training step; in replica context.
+
+        Args:
+            features: a batch of the replica's rows.
+        """
         replica = tf.distribute.get_replica_context()
-        if self._memory is not None:
-            features = {**features, **self.task.read_memory(self._memory, features)}
-        counts = replica.all_reduce(tf.distribute.ReduceOp.SUM, self.task.counts(features))
-        gradients, loss, sums, next_memory = self._accumulated_gradients(features, counts)
+        gradients, loss, sums, next_memory = self.replica_gradients(features)
         gradients = replica.all_reduce(tf.distribute.ReduceOp.SUM, gradients)
         self.optimizer.apply_gradients(
             zip(gradients, self.model.trainable_variables), skip_gradients_aggregation=True
@@ -184,12 +186,23 @@ class Trainer(base_trainer.Trainer):
         self._update(self.train_metrics, sums)
         self.global_step.assign_add(1)
 
-    def _accumulated_gradients(self, features: Features, counts):
-        """Adds up gradients, loss and sums over the micro-batches; joins their memories.
+    def replica_gradients(self, features: Features):
+        """Computes one replica's part of the gradients and changes nothing; in replica context.
+
+        Args:
+            features: a batch of the replica's rows.
 
         Returns:
             gradients, loss (this replica's part of it), sums, next memory: () or ([L, B, M, D], [B, M]).
         """
+        replica = tf.distribute.get_replica_context()
+        if self._memory is not None:
+            features = {**features, **self.task.read_memory(self._memory, features)}
+        counts = replica.all_reduce(tf.distribute.ReduceOp.SUM, self.task.counts(features))
+        return self._accumulated_gradients(features, counts)
+
+    def _accumulated_gradients(self, features: Features, counts):
+        """Adds up gradients, loss and sums over the micro-batches; joins their memories."""
         micro_step = self._micro_step
         if self.config.runtime.enable_xla and not _is_tpu(self.strategy):
             micro_step = tf.function(micro_step, jit_compile=True)
