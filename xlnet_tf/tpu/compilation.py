@@ -1,0 +1,124 @@
+"""What the TPU's compiler makes of a program, without a TPU."""
+
+import dataclasses
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.tpu import compiler
+from xlnet_tf.tpu.topologies import Topology
+
+REQUIREMENTS = "requirements-tpu-compile.txt"
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_ERROR_CHARACTERS = 2000
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """A program that compiles for a topology.
+
+    Args:
+        arguments: bytes in HBM of all parameters.
+        outputs: bytes of all outputs, those that take over a parameter's memory included.
+        aliased: bytes of outputs in a parameter's memory.
+        temporaries: bytes that the program needs beside them.
+        code: bytes of the program itself.
+        flops: floating-point operations, as the compiler counts them.
+        bytes_accessed: bytes of operands read and results written, as the compiler counts them.
+        estimated_seconds: the compiler's estimate of the time; None where it is none (not above 0).
+        compile_seconds: time that compiling took.
+    """
+
+    arguments: int
+    outputs: int
+    aliased: int
+    temporaries: int
+    code: int
+    flops: float
+    bytes_accessed: float
+    estimated_seconds: float | None
+    compile_seconds: float
+
+    @property
+    def hbm(self) -> int:
+        """Bytes of HBM that the program takes, all in all."""
+        return self.arguments + self.outputs - self.aliased + self.temporaries + self.code
+
+
+@dataclasses.dataclass(frozen=True)
+class Refused:
+    """A program that does not compile for a topology.
+
+    Args:
+        error: the compiler's own text, its beginning.
+    """
+
+    error: str
+
+    @property
+    def out_of_memory(self) -> bool:
+        """Whether the program is too large, rather than wrong."""
+        return "Ran out of memory" in self.error or "RESOURCE_EXHAUSTED" in self.error
+
+
+def compile_program(hlo: bytes, topology: Topology) -> Compiled | Refused:
+    """Compiles a program for one core of a TPU.
+
+    Args:
+        hlo: of a lowering.Program.
+        topology: the kind of TPU.
+
+    Raises:
+        UserError: the compiler is not here, or is another than expected.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "program.hlo"
+        path.write_bytes(hlo)
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                compiler.__name__,
+                str(path),
+                topology.slice_name,
+                json.dumps(dict(topology.options)),
+            ],
+            cwd=_ROOT,
+            capture_output=True,
+            text=True,
+            errors="replace",
+        )
+    if done.returncode or not done.stdout.strip():
+        # libtpu ends its process where a program breaks a rule of its own.
+        ending = done.stderr[-_ERROR_CHARACTERS:]
+        return Refused(f"the compiler ended with code {done.returncode}:\n{ending}")
+    return read_result(json.loads(done.stdout.splitlines()[-1]))
+
+
+def read_result(result: dict) -> Compiled | Refused:
+    """Reads what the compiler's process prints.
+
+    Args:
+        result: see tpu.compiler.
+
+    Raises:
+        UserError: the compiler is not here, or is another than expected.
+    """
+    if "unavailable" in result:
+        raise UserError(
+            f"the TPU's compiler is not here, or not in the release expected ({result['unavailable']}): "
+            f"install it with `pip install -r {REQUIREMENTS}`"
+        )
+    if "error" in result:
+        return Refused(result["error"].strip()[:_ERROR_CHARACTERS])
+    cost = result["cost"]
+    return Compiled(
+        **result["memory"],
+        flops=cost["flops"],
+        bytes_accessed=cost["bytes_accessed"],
+        estimated_seconds=cost["seconds"] if cost["seconds"] > 0 else None,
+        compile_seconds=result["seconds"],
+    )

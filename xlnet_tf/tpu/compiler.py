@@ -1,0 +1,85 @@
+"""Compiles one program for one TPU core with libtpu, in a process of its own.
+
+    python -m xlnet_tf.tpu.compiler FILE.hlo SLICE_NAME '{"option": "value"}'
+
+The last line that it prints is json: "memory" and "cost" as the compiler gives them and "seconds", or "error",
+the compiler's own text, or "unavailable", what is missing here. The process imports jax and libtpu, which take
+over much of their process, and no TensorFlow. All private names of jaxlib are in this file.
+"""
+
+import json
+import os
+import sys
+import time
+
+_MEMORY = {
+    "arguments": "argument_size_in_bytes",
+    "outputs": "output_size_in_bytes",
+    "temporaries": "temp_size_in_bytes",
+    "aliased": "alias_size_in_bytes",
+    "code": "generated_code_size_in_bytes",
+}
+_COST = {"flops": "flops", "bytes_accessed": "bytes accessed", "seconds": "optimal_seconds"}
+
+
+class Unavailable(Exception):
+    """Something is not here that compiling needs."""
+
+
+def main(hlo_path: str, slice_name: str, options: str) -> None:
+    """Compiles a file and prints what came of it."""
+    os.environ["JAX_PLATFORMS"] = "cpu"  # topologies need no device
+    os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # there is no metadata server to ask
+    os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")  # others may compile as well
+    try:
+        with open(hlo_path, "rb") as file:
+            result = _compile(file.read(), slice_name, json.loads(options))
+    except Unavailable as error:
+        result = {"unavailable": str(error)}
+    print(json.dumps(result))
+
+
+def _compile(hlo: bytes, slice_name: str, options: dict[str, str]) -> dict:
+    try:
+        import libtpu  # noqa: F401
+        import numpy as np
+        from jax._src.interpreters import mlir
+        from jax._src.lib import _jax, xla_client
+        from jax._src.lib.mlir import ir
+        from jax.experimental import topologies
+
+        # The compiler takes a program in MLIR only.
+        text = _jax.mlir.xla_computation_to_mlir_module(xla_client.XlaComputation(hlo))
+        with mlir.make_ir_context():
+            module = ir.Module.parse(text)
+        device = topologies.get_topology_desc(
+            platform="tpu", topology_name=slice_name, **options
+        ).devices[0]
+        compile_options = xla_client.CompileOptions()
+        build = compile_options.executable_build_options
+        for settings in (compile_options, build):
+            settings.num_replicas = settings.num_partitions = 1
+        build.device_assignment = xla_client.DeviceAssignment.create(np.array([[device.id]]))
+        devices = xla_client.DeviceList((device,))
+    except (ImportError, AttributeError, TypeError) as error:
+        raise Unavailable(f"{type(error).__name__}: {error}") from error
+
+    start = time.perf_counter()
+    try:
+        executable = device.client.compile(module, devices, compile_options)
+    except Exception as error:  # of a type that moves between releases
+        return {"error": str(error)}
+    seconds = time.perf_counter() - start
+    try:
+        memory, cost = executable.get_compiled_memory_stats(), executable.cost_analysis()
+        return {
+            "memory": {name: getattr(memory, field) for name, field in _MEMORY.items()},
+            "cost": {name: cost[field] for name, field in _COST.items()},
+            "seconds": seconds,
+        }
+    except (AttributeError, KeyError, TypeError) as error:
+        raise Unavailable(f"{type(error).__name__}: {error}") from error
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,129 @@
+"""From a TensorFlow function to the program that a compiler gets: XLA's HLO."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.compiler.xla.service import hlo_pb2
+
+_HOST_OPCODES = ("infeed", "outfeed", "send", "recv", "custom-call")
+_PRODUCTS = ("dot", "convolution")
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A computation of one core.
+
+    Its parameters are the function's arguments and then the variables that it reads; its outputs are the
+    function's results and then the variables that it writes.
+
+    Args:
+        hlo: a serialized HloModuleProto, not optimized yet.
+    """
+
+    hlo: bytes
+
+    @functools.cached_property
+    def module(self) -> hlo_pb2.HloModuleProto:
+        """The program, parsed."""
+        return hlo_pb2.HloModuleProto.FromString(self.hlo)
+
+    def parameters(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Returns type and shape of each parameter."""
+        return [_type_and_shape(shape) for shape in self.module.host_program_shape.parameters]
+
+    def donated(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Returns type and shape of the parameters whose memory an output takes over."""
+        parameters = self.parameters()
+        numbers = {entry.parameter_number for entry in self.module.input_output_alias.entries}
+        return [parameters[number] for number in sorted(numbers)]
+
+    def host_operations(self) -> list[str]:
+        """Returns the operations that a device cannot do without its host."""
+        return sorted(
+            {
+                instruction.custom_call_target or instruction.opcode
+                for instruction in self._instructions()
+                if instruction.opcode in _HOST_OPCODES
+            }
+        )
+
+    def dynamic_shapes(self) -> list[str]:
+        """Returns the instructions whose shape is not known before they run."""
+        return [
+            instruction.name
+            for instruction in self._instructions()
+            if any(instruction.shape.is_dynamic_dimension) or instruction.opcode == "set-dimension-size"
+        ]
+
+    def loops_with_products(self) -> int:
+        """Counts the loops that multiply matrices: XLA's counts of work see their bodies once."""
+        computations = {computation.id: computation for computation in self.module.computations}
+
+        @functools.cache
+        def multiplies(number: int) -> bool:
+            return any(
+                instruction.opcode in _PRODUCTS or any(map(multiplies, instruction.called_computation_ids))
+                for instruction in computations[number].instructions
+            )
+
+        return sum(
+            instruction.opcode == "while" and any(map(multiplies, instruction.called_computation_ids))
+            for instruction in self._instructions()
+        )
+
+    def _instructions(self) -> Iterator[hlo_pb2.HloInstructionProto]:
+        for computation in self.module.computations:
+            yield from computation.instructions
+
+
+def lower(function: Callable[[dict[str, tf.Tensor]], Any], inputs: Mapping[str, tf.TensorSpec]) -> Program:
+    """Lowers a function with all that it does to variables.
+
+    The lowering is that of this machine's TensorFlow for its own kind of device: it is the same HLO that a
+    TPU gets but for the operations that are written differently under layers.hardware.assume.
+
+    Args:
+        function: of a dict of tensors.
+        inputs: shape and type of each, all of them static.
+
+    Returns:
+        The program. Each variable that the function writes takes over its parameter's memory.
+    """
+    names = sorted(inputs)
+
+    def positional(*values):
+        return function(dict(zip(names, values)))
+
+    compiled = tf.function(positional, jit_compile=True, autograph=False)
+    stages = compiled.experimental_get_compiler_ir(*(inputs[name] for name in names))
+    return Program(_without_copies(stages(stage="hlo_serialized")))
+
+
+def _without_copies(hlo: bytes) -> bytes:
+    """Takes out the copies of what is written to variables: TensorFlow's runtime asks for them, not the step.
+
+    The TPU's compiler would refuse them. Each is what it copies; aliasing is decided later.
+    """
+    module = hlo_pb2.HloModuleProto.FromString(hlo)
+    for computation in module.computations:
+        copies = {i.id: i.operand_ids[0] for i in computation.instructions if i.opcode == "copy"}
+
+        def original(number: int, copies=copies) -> int:
+            return original(copies[number]) if number in copies else number
+
+        kept = [instruction for instruction in computation.instructions if instruction.id not in copies]
+        for instruction in kept:
+            instruction.operand_ids[:] = map(original, instruction.operand_ids)
+        computation.root_id = original(computation.root_id)
+        del computation.instructions[:]
+        computation.instructions.extend(kept)
+    return module.SerializeToString()
+
+
+def _type_and_shape(shape) -> tuple[str, tuple[int, ...]]:
+    return shape.DESCRIPTOR.fields_by_name["element_type"].enum_type.values_by_number[
+        shape.element_type
+    ].name.lower(), tuple(shape.dimensions)
