@@ -3,21 +3,21 @@
 python -m run_scripts.benchmark_generation --peer_python=PYTHON --output=runs/benchmark_generation.json
 
   ours           prompts continued by the likeliest piece, with cached content states, as a TensorFlow graph.
-  ours xla       the same compiled by XLA, if --xla asks for it.
+  ours bfloat16  the same model with activations in bfloat16, where the processor computes with it.
+  ours xla       ours compiled by XLA, if --xla asks for it.
   hugging_face   XLNetLMHeadModel.generate in PyTorch, with our weights, in a process of --peer_python, a
                  Python that has torch and transformers; left out without. It keeps hidden states, too, but
                  projects all of them to keys and values again for each token.
 
 They run in turn, once per repetition, so that a disturbance hits all alike, with as many threads as there are
 cores. A run reads the prompts and writes all tokens. The weights are random. That both compute the same is
-checked by the first tokens; later ones may differ: Hugging Face lets the last two tokens see each other.
+checked by the first tokens; later ones may differ: Hugging Face lets the last two tokens see each other, and
+random weights make many pieces nearly as likely as the likeliest, among which bfloat16 chooses otherwise.
 """
 
 import contextlib
 import functools
-import json
 import os
-import pathlib
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -25,15 +25,16 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from run_scripts.benchmark import Timing, interleave, machine
-from run_scripts.benchmark_serving import hugging_face
+from run_scripts import benchmark_common
+from run_scripts import benchmark_peers as peers
+from run_scripts.benchmark_common import Timing, interleave, machine, our_model
 from xlnet_tf import errors
-from xlnet_tf.config import PRESETS, XLNetConfig
+from xlnet_tf.config import XLNetConfig
 from xlnet_tf.text import special_tokens
 
 # TensorFlow is imported where it is needed, after its environment is set.
 
-OURS, XLA, PEER = "ours", "ours xla", "hugging_face"
+OURS, BFLOAT16, XLA, PEER = "ours", "ours bfloat16", "ours xla", "hugging_face"
 # Answers to a line of prompts with what it writes after them, to any other line by writing once more.
 PEER_PROGRAM = """
 import json, sys, torch, transformers
@@ -51,20 +52,6 @@ with torch.inference_mode():
         )
         print("ANSWER", json.dumps(texts[:, ids.shape[1] :].tolist()), flush=True)
 """
-
-
-def make_model(config: XLNetConfig, folder: str):
-    """Makes a model of random weights, and writes it in Hugging Face's format."""
-    from xlnet_tf import checkpoints
-    from xlnet_tf.models.encoder import XLNetEncoder
-    from xlnet_tf.models.pretrainer import XLNetPretrainer
-
-    model = XLNetPretrainer(XLNetEncoder(config))
-    model.build()
-    with tempfile.TemporaryDirectory() as ours:
-        checkpoints.save_model(model, ours)
-        checkpoints.save_checkpoint(checkpoints.open_checkpoint(ours), folder, "hugging_face")
-    return model
 
 
 def make_prompts(vocab_size: int, rows: int, prompt_len: int) -> np.ndarray:
@@ -101,6 +88,7 @@ def measure(
     prompt_lens: Sequence[int] = (128,),
     new_tokens: int = 64,
     repeats: int = 5,
+    bfloat16: bool = False,
     xla: bool = False,
     peer_python: str | None = None,
 ) -> dict[str, Any]:
@@ -112,13 +100,14 @@ def measure(
         prompt_lens: their lengths, T.
         new_tokens: to write after each, G.
         repeats: rounds.
+        bfloat16: whether to measure ours with activations in bfloat16, too.
         xla: whether to measure a compiled graph, too.
         peer_python: for Hugging Face, or None.
 
     Returns:
         config, new_tokens; cases: for each length and number of prompts prompt_len, rows, seconds and
-        tokens_per_second by name, and, with Hugging Face, ratio: its time over the faster one of ours, and
-        same_first, same: the shares of first tokens, and of all, that are equal.
+        tokens_per_second by name, and, with Hugging Face, of each of ours by name speed_up: its time over
+        ours, and same_first, same: the shares of first tokens, and of all, that are equal to its.
 
     Raises:
         UserError: peer_python does not answer.
@@ -126,9 +115,14 @@ def measure(
     report = {"config": config.to_dict(), "new_tokens": new_tokens, "cases": []}
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        model = make_model(config, folder)
-        writers = {OURS: our_writer(model)} | ({XLA: our_writer(model, xla=True)} if xla else {})
-        peer = stack.enter_context(hugging_face(peer_python, folder, machine()["cores"], PEER_PROGRAM))
+        model = our_model(config)
+        peers.save_for_hugging_face(model, folder)
+        writers = {OURS: our_writer(model)}
+        if bfloat16:
+            writers[BFLOAT16] = our_writer(our_model(config, bfloat16=True))
+        if xla:
+            writers[XLA] = our_writer(model, xla=True)
+        peer = stack.enter_context(peers.hugging_face(peer_python, PEER_PROGRAM, folder, machine()["cores"]))
         for prompt_len in prompt_lens:
             for rows in batches:
                 prompts = make_prompts(config.n_token, rows, prompt_len)
@@ -137,10 +131,11 @@ def measure(
                 }
                 case = {"prompt_len": prompt_len, "rows": rows}
                 if peer:
-                    theirs = peer.set_features({"ids": prompts, "new_tokens": np.array(new_tokens)})
-                    same = runs[OURS]() == theirs
-                    case |= {"same_first": float(same[:, 0].mean()), "same": float(same.mean())}
-                    runs[PEER] = peer.run
+                    theirs = peer.ask({"ids": prompts, "new_tokens": new_tokens})
+                    same = {name: run() == theirs for name, run in runs.items()}
+                    case["same_first"] = {name: float(equal[:, 0].mean()) for name, equal in same.items()}
+                    case["same"] = {name: float(equal.mean()) for name, equal in same.items()}
+                    runs[PEER] = peer.repeat
                 timings = interleave(runs, repeats, f"{rows} x {prompt_len}")
                 report["cases"].append(case | figures(timings, rows * new_tokens))
     return report
@@ -154,69 +149,62 @@ def figures(timings: Mapping[str, Timing], tokens: int) -> dict[str, Any]:
         "tokens_per_second": {name: tokens / value for name, value in seconds.items()},
     }
     if PEER in seconds:
-        result["ratio"] = seconds[PEER] / min(value for name, value in seconds.items() if name != PEER)
+        result["speed_up"] = {name: seconds[PEER] / value for name, value in seconds.items() if name != PEER}
     return result
 
 
 def table(report: Mapping[str, Any]) -> str:
     """Returns a report for a person."""
-    where, config = report["machine"], report["config"]
+    config = report["config"]
     lines = [
-        f"{where['date']}, {where['cpu']}, {where['cores']} cores, TensorFlow {where['tensorflow']}",
+        benchmark_common.heading(report["machine"]),
         f"{config['n_layer']} layers of {config['d_model']}, {config['n_token']} pieces, "
         f"{report['new_tokens']} new tokens after each prompt, prompts read included",
         "",
-        f"{'prompt':>6} {'rows':>5}  {'':<13}{'seconds':>9}{'tokens/s':>10}",
+        f"{'prompt':>6} {'rows':>5}  {'':<14}{'seconds':>9}{'tokens/s':>10}",
     ]
     for case in report["cases"]:
         for name, seconds in case["seconds"].items():
-            lines.append(
-                f"{case['prompt_len']:>6} {case['rows']:>5}  {name:<13}{seconds:>9.3f}"
+            line = (
+                f"{case['prompt_len']:>6} {case['rows']:>5}  {name:<14}{seconds:>9.3f}"
                 f"{case['tokens_per_second'][name]:>10.1f}"
             )
-        if "ratio" in case:
-            lines.append(
-                f"{'':14}{case['ratio']:.1f} times as fast; {case['same_first']:.0%} of the first tokens are "
-                f"the same, {case['same']:.0%} of all"
-            )
+            if name in case.get("speed_up", {}):
+                line += (
+                    f"  {case['speed_up'][name]:.1f} times as fast as {PEER}; {case['same_first'][name]:.0%} "
+                    f"of the first tokens are the same, {case['same'][name]:.0%} of all"
+                )
+            lines.append(line)
     return "\n".join(lines)
 
 
 def define_flags() -> None:
     """Defines the script's flags."""
-    flags.DEFINE_enum("preset", "base", list(PRESETS), "size of the model")
-    flags.DEFINE_integer("layers", None, "layers of the model. Default: the preset's", lower_bound=1)
+    benchmark_common.define_flags(repeats=5)
     flags.DEFINE_multi_integer(
         "batch_size", [1, 8], "prompts continued together; may be repeated", lower_bound=1
     )
     flags.DEFINE_multi_integer("prompt_len", [128], "pieces of a prompt; may be repeated", lower_bound=1)
     flags.DEFINE_integer("new_tokens", 64, "pieces to write after each", lower_bound=1)
-    flags.DEFINE_integer("repeats", 5, "repetitions; figures are their medians", lower_bound=1)
     flags.DEFINE_bool("xla", False, "whether to measure a graph compiled by XLA, too")
-    flags.DEFINE_string("peer_python", None, "a Python with torch and transformers. Default: not measured")
-    flags.DEFINE_string("output", None, "json file for the figures")
 
 
 def main(argv: Sequence[str]) -> None:
     del argv
     values = flags.FLAGS
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    layers = {} if values.layers is None else {"n_layer": values.layers}
-    report = {"machine": machine()} | measure(
-        XLNetConfig.preset(values.preset, **layers),
+    where = machine()
+    report = {"machine": where} | measure(
+        benchmark_common.config_of_flags(),
         batches=values.batch_size,
         prompt_lens=values.prompt_len,
         new_tokens=values.new_tokens,
         repeats=values.repeats,
+        bfloat16=bool(where["bfloat16"]),
         xla=values.xla,
         peer_python=values.peer_python,
     )
-    print(table(report))
-    if values.output:
-        output = pathlib.Path(values.output)
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-        print(f"\n{output}")
+    benchmark_common.write(report, table(report), values.output)
 
 
 if __name__ == "__main__":

@@ -15,21 +15,20 @@ cores. The weights are random. That ours and Hugging Face's compute the same is 
 
 import contextlib
 import functools
-import json
 import os
 import pathlib
-import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from absl import flags
 
-from run_scripts.benchmark import DEMO_TOKENIZER, Timing, existing, interleave, machine
+from run_scripts import benchmark_common
+from run_scripts import benchmark_peers as peers
+from run_scripts.benchmark_common import DEMO_TOKENIZER, Timing, existing, interleave, machine
 from xlnet_tf import errors
-from xlnet_tf.config import PRESETS, XLNetConfig
-from xlnet_tf.errors import UserError
+from xlnet_tf.config import XLNetConfig
 from xlnet_tf.text import packing, special_tokens
 from xlnet_tf.text.tokenizer import MODEL_FILE, XLNetTokenizer
 
@@ -95,28 +94,10 @@ def export_ours(weights_folder: str, weights: str, seq_len: int, folder: pathlib
 def export_model_garden(config: XLNetConfig, folder: pathlib.Path) -> str:
     """Writes Model Garden's classifier of the same size as a SavedModel; returns its folder."""
     import tensorflow as tf
-    import tf_keras
     from official.nlp.modeling.models import xlnet
-    from official.nlp.modeling.networks import xlnet_base
 
-    initializer = tf_keras.initializers.TruncatedNormal(stddev=0.02)
-    network = xlnet_base.XLNetBase(
-        vocab_size=config.n_token,
-        num_layers=config.n_layer,
-        hidden_size=config.d_model,
-        num_attention_heads=config.n_head,
-        head_size=config.d_head,
-        inner_size=config.d_inner,
-        dropout_rate=0.1,
-        attention_dropout_rate=0.1,
-        attention_type="bi",
-        bi_data=False,
-        initializer=initializer,
-        two_stream=False,
-        tie_attention_biases=not config.untie_r,
-        inner_activation=config.ff_activation,
-    )
-    model = xlnet.XLNetClassifier(network, len(LABELS), initializer=initializer)
+    network = peers.model_garden_network(config, dropout=0.1, two_stream=False)
+    model = xlnet.XLNetClassifier(network, len(LABELS))
 
     def answer(input_word_ids, input_mask, input_type_ids):
         features = {
@@ -148,67 +129,6 @@ def load(path: str) -> Callable[[Features], np.ndarray]:
         return loaded.signatures["tokens"](**tensors)["probabilities"].numpy()
 
     return answer
-
-
-class HuggingFace:
-    """A process that computes with PyTorch.
-
-    Args:
-        python: that has torch and transformers.
-        weights_folder: the model, in Hugging Face's format.
-        threads: how many it computes with.
-        program: that answers lines, as PEER does.
-    """
-
-    def __init__(self, python: str, weights_folder: str, threads: int, program: str = PEER):
-        self._process = subprocess.Popen(
-            [python, "-c", program, weights_folder, str(threads)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-            text=True,
-        )
-
-    def set_features(self, features: Features) -> np.ndarray:
-        """Gives the inputs of the runs to come; returns their logits [B, C]."""
-        return self._ask(json.dumps({name: values.tolist() for name, values in features.items()}))
-
-    def run(self) -> np.ndarray:
-        """Computes once; returns the logits again."""
-        return self._ask("")
-
-    def close(self) -> None:
-        """Ends the process."""
-        with contextlib.suppress(BrokenPipeError):  # of what is still to be written
-            self._process.stdin.close()
-        self._process.wait()
-
-    def _ask(self, line: str) -> np.ndarray:
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(f"{line}\n")
-            self._process.stdin.flush()
-        for answer in self._process.stdout:
-            if answer.startswith("ANSWER "):
-                return np.array(json.loads(answer.removeprefix("ANSWER ")))
-        raise UserError(
-            f"{self._process.args[0]} ended without an answer: give --peer_python a Python that has torch, "
-            "transformers and safetensors; what it wrote is above"
-        )
-
-
-@contextlib.contextmanager
-def hugging_face(
-    python: str | None, weights_folder: str, threads: int, program: str = PEER
-) -> Iterator[HuggingFace | None]:
-    """Starts Hugging Face's process, if there is a Python for it, and ends it after the block."""
-    if not python:
-        yield None
-        return
-    peer = HuggingFace(python, weights_folder, threads, program)
-    try:
-        yield peer
-    finally:
-        peer.close()
 
 
 def matrix_products(config: XLNetConfig, rows: int, seq_len: int) -> Callable[[], None]:
@@ -281,14 +201,14 @@ def measure(
             for weights in WEIGHTS
         }
         served["model_garden"] = load(export_model_garden(config, folder))
-        peer = stack.enter_context(hugging_face(peer_python, weights_folder, machine()["cores"]))
+        peer = stack.enter_context(peers.hugging_face(peer_python, PEER, weights_folder, machine()["cores"]))
         for rows in batches:
             features = make_features(config.n_token, rows, seq_len)
             answers = {name: served[name](features) for name in (first, *others)}
             candidates = {name: functools.partial(answer, features) for name, answer in served.items()}
             if peer:
-                answers["hugging_face"] = softmax(peer.set_features(features))
-                candidates["hugging_face"] = peer.run
+                answers["hugging_face"] = softmax(peer.ask(features))
+                candidates["hugging_face"] = peer.repeat
             candidates["products"] = matrix_products(config, rows, seq_len)
             for name, answer in answers.items():
                 difference = float(np.abs(answer - answers[first]).max())
@@ -320,9 +240,9 @@ def figures(timings: Mapping[str, Timing], rows: int, first: str) -> dict[str, d
 
 def table(report: Mapping[str, Any]) -> str:
     """Returns a report for a person."""
-    where, config = report["machine"], report["config"]
+    config = report["config"]
     lines = [
-        f"{where['date']}, {where['cpu']}, {where['cores']} cores, TensorFlow {where['tensorflow']}",
+        benchmark_common.heading(report["machine"]),
         f"Classifier of {config['n_layer']} layers of {config['d_model']}, {report['seq_len']} tokens",
         "",
         f"{'batch':>5}  {'':<15}{'median ms':>10}{'fastest ms':>11}{'examples/s':>11}{'time / ours':>12}",
@@ -340,14 +260,10 @@ def table(report: Mapping[str, Any]) -> str:
 
 def define_flags() -> None:
     """Defines the script's flags."""
-    flags.DEFINE_enum("preset", "base", list(PRESETS), "size of the model")
-    flags.DEFINE_integer("layers", None, "layers of the model. Default: the preset's", lower_bound=1)
+    benchmark_common.define_flags(repeats=15)
     flags.DEFINE_string("tokenizer", None, f"a SentencePiece model. Default: the demo's, {DEMO_TOKENIZER}")
     flags.DEFINE_multi_integer("batch_size", [1, 8], "rows of a request; may be repeated", lower_bound=1)
     flags.DEFINE_integer("seq_len", 128, "tokens of a text", lower_bound=5)
-    flags.DEFINE_integer("repeats", 15, "repetitions; figures are their medians", lower_bound=1)
-    flags.DEFINE_string("peer_python", None, "a Python with torch and transformers. Default: not measured")
-    flags.DEFINE_string("output", None, "json file for the figures")
 
 
 def main(argv: Sequence[str]) -> None:
@@ -355,21 +271,15 @@ def main(argv: Sequence[str]) -> None:
     values = flags.FLAGS
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     tokenizer = XLNetTokenizer(existing(values.tokenizer, DEMO_TOKENIZER, "tokenizer"))
-    layers = {} if values.layers is None else {"n_layer": values.layers}
     report = {"machine": machine()} | measure(
-        XLNetConfig.preset(values.preset, **layers),
+        benchmark_common.config_of_flags(),
         tokenizer,
         batches=values.batch_size,
         seq_len=values.seq_len,
         repeats=values.repeats,
         peer_python=values.peer_python,
     )
-    print(table(report))
-    if values.output:
-        output = pathlib.Path(values.output)
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-        print(f"\n{output}")
+    benchmark_common.write(report, table(report), values.output)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from run_scripts import benchmark_serving
-from run_scripts.benchmark import Timing
+from run_scripts import benchmark_peers, benchmark_serving
+from run_scripts.benchmark_common import Timing
 from tests.conftest import REPOSITORY
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
@@ -80,9 +80,9 @@ def test_figures():
 
 
 def test_a_peer_that_does_not_answer_is_an_error_that_helps(tmp_path):
-    peer = benchmark_serving.HuggingFace("/bin/true", str(tmp_path), 1)
+    peer = benchmark_peers.HuggingFace("/bin/true", "", str(tmp_path), 1)
     with pytest.raises(UserError, match="/bin/true ended without an answer.*--peer_python"):
-        peer.set_features(benchmark_serving.make_features(90, 1, 6))
+        peer.ask(benchmark_serving.make_features(90, 1, 6))
     peer.close()
 
 

@@ -1,0 +1,176 @@
+"""What the benchmarks share: timing in turn, the machine, our model, flags, the report."""
+
+import collections
+import contextlib
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import tqdm
+from absl import flags
+
+from xlnet_tf.config import PRESETS, XLNetConfig
+from xlnet_tf.errors import UserError
+
+DEMO_TEXT = "runs/demo/corpus/train.txt"
+DEMO_TOKENIZER = "runs/demo/tokenizer/spiece.model"
+WARM_UP = 1
+# What /proc/cpuinfo calls the instructions that multiply bfloat16 numbers.
+BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
+
+
+@dataclasses.dataclass(frozen=True)
+class Timing:
+    """Of the repetitions, in seconds.
+
+    Args:
+        wall: by the clock; the median.
+        cpu: of all of the process's threads together; the median.
+        fastest: by the clock; the least.
+    """
+
+    wall: float
+    cpu: float
+    fastest: float
+
+
+def interleave(candidates: Mapping[str, Callable[[], Any]], repeats: int, title: str) -> dict[str, Timing]:
+    """Times candidates in turn: a, b, a, b, ...; the first round is not counted.
+
+    Args:
+        candidates: name -> what to run; it returns when its work is done.
+        repeats: rounds to count.
+        title: of the progress bar.
+
+    Returns:
+        name -> its timing.
+    """
+    walls, cpus = collections.defaultdict(list), collections.defaultdict(list)
+    with tqdm.tqdm(total=(WARM_UP + repeats) * len(candidates), desc=title) as bar:
+        for number in range(-WARM_UP, repeats):
+            for name, candidate in candidates.items():
+                bar.set_postfix_str(name)
+                wall, cpu = time.perf_counter(), time.process_time()
+                candidate()
+                wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+                if number >= 0:
+                    walls[name].append(wall)
+                    cpus[name].append(cpu)
+                bar.update()
+    return {
+        name: Timing(statistics.median(walls[name]), statistics.median(cpus[name]), min(walls[name]))
+        for name in candidates
+    }
+
+
+def machine() -> dict[str, Any]:
+    """Returns what labels the figures: date, processor and its bfloat16 instructions, cores, TensorFlow."""
+    from importlib import metadata
+
+    info = pathlib.Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    features = {word for line in lines if line.startswith(("flags", "Features")) for word in line.split()}
+    return {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "cpu": models[0] if models else platform.processor() or platform.machine(),
+        "bfloat16": [name for name in BFLOAT16_INSTRUCTIONS if name in features],
+        "cores": len(os.sched_getaffinity(0)),
+        "tensorflow": metadata.version("tensorflow"),
+    }
+
+
+def heading(where: Mapping[str, Any]) -> str:
+    """Returns what `machine` found as a line."""
+    return (
+        f"{where['date']}, {where['cpu']} ({', '.join(where['bfloat16']) or 'no bfloat16 instructions'}), "
+        f"{where['cores']} cores, TensorFlow {where['tensorflow']}"
+    )
+
+
+@contextlib.contextmanager
+def number_type(name: str) -> Iterator[None]:
+    """Makes the layers that are created inside compute in "float32" or "bfloat16"."""
+    import tf_keras
+
+    from xlnet_tf.training.runtime import POLICIES
+
+    before = tf_keras.mixed_precision.global_policy()
+    tf_keras.mixed_precision.set_global_policy(POLICIES[name])
+    try:
+        yield
+    finally:
+        tf_keras.mixed_precision.set_global_policy(before)
+
+
+def our_model(config: XLNetConfig, dropout: float = 0.1, bfloat16: bool = False, recompute: bool = False):
+    """Makes our pretrainer; its initial weights are always the same.
+
+    Args:
+        config: the architecture.
+        dropout: rate of all dropouts.
+        bfloat16: whether activations are in bfloat16.
+        recompute: whether those of a block are computed again in the backward pass.
+    """
+    import tf_keras
+
+    from xlnet_tf.models.encoder import XLNetEncoder
+    from xlnet_tf.models.pretrainer import XLNetPretrainer
+
+    tf_keras.utils.set_random_seed(0)
+    with number_type("bfloat16" if bfloat16 else "float32"):
+        options = {"recompute": True} if recompute else {}
+        model = XLNetPretrainer(XLNetEncoder(config, dropout=dropout, attention_dropout=dropout, **options))
+        model.build()
+    return model
+
+
+def existing(path: str | None, default: str, flag: str) -> str:
+    """Returns the path that a flag gives, or its default.
+
+    Raises:
+        UserError: there is no such file.
+    """
+    if not os.path.exists(path or default):
+        raise UserError(
+            f"{path or default} does not exist: give --{flag} a file of yours, or run `make demo`, which "
+            "makes a text and a tokenizer to measure with"
+        )
+    return path or default
+
+
+def define_flags(repeats: int) -> None:
+    """Defines the flags that all benchmarks have.
+
+    Args:
+        repeats: default of the flag.
+    """
+    flags.DEFINE_enum("preset", "base", list(PRESETS), "size of the model")
+    flags.DEFINE_integer("layers", None, "layers of the model. Default: the preset's", lower_bound=1)
+    flags.DEFINE_integer("repeats", repeats, "repetitions; figures are their medians", lower_bound=1)
+    flags.DEFINE_string("peer_python", None, "a Python with torch and transformers. Default: not measured")
+    flags.DEFINE_string("output", None, "json file for the figures")
+
+
+def config_of_flags() -> XLNetConfig:
+    """Returns the architecture that --preset and --layers ask for; for mains."""
+    values = flags.FLAGS
+    layers = {} if values.layers is None else {"n_layer": values.layers}
+    return XLNetConfig.preset(values.preset, **layers)
+
+
+def write(report: Mapping[str, Any], table: str, output: str | None) -> None:
+    """Prints a report's table, and writes the report as json if there is a path for it."""
+    print(table)
+    if output:
+        path = pathlib.Path(output)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        print(f"\n{path}")
