@@ -2,9 +2,9 @@
 
     python -m xlnet_tf.tpu.compiler FILE.hlo SLICE_NAME '{"option": "value"}'
 
-The last line that it prints is json: "memory" and "cost" as the compiler gives them and "seconds", or "error",
-the compiler's own text, or "unavailable", what is missing here. The process imports jax and libtpu, which take
-over much of their process, and no TensorFlow. All private names of jaxlib are in this file.
+The last line that it prints is json: "memory" and "cost" as the compiler gives them and "seconds", or
+"error", the compiler's own text, or "unavailable", what is missing here. The process imports jax and libtpu,
+which take over much of it, and no TensorFlow. All private names of jaxlib are in this file.
 """
 
 import json
@@ -52,9 +52,7 @@ def _compile(hlo: bytes, slice_name: str, options: dict[str, str]) -> dict:
         text = _jax.mlir.xla_computation_to_mlir_module(xla_client.XlaComputation(hlo))
         with mlir.make_ir_context():
             module = ir.Module.parse(text)
-        device = topologies.get_topology_desc(
-            platform="tpu", topology_name=slice_name, **options
-        ).devices[0]
+        device = topologies.get_topology_desc(platform="tpu", topology_name=slice_name, **options).devices[0]
         compile_options = xla_client.CompileOptions()
         build = compile_options.executable_build_options
         for settings in (compile_options, build):

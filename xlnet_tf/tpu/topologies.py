@@ -25,8 +25,8 @@ class Topology:
     options: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
-# The bytes are those of the compiler's own "exceeds available HBM" (libtpu 0.0.42.1). The two cores of a v4 or
-# v5p chip work as one.
+# The bytes are those of the compiler's own "exceeds available HBM" (libtpu 0.0.42.1). The two cores of a
+# chip work as one in v4 and v5p.
 TOPOLOGIES: Mapping[str, Topology] = {
     topology.name: topology
     for topology in (

@@ -1,0 +1,218 @@
+r"""Compiles a training step or a served model for one TPU core, on a machine that has no TPU.
+
+    python -m run_scripts.tpu_compile --preset=large --dtype=bfloat16 --topology=v3 --batch_per_core=4
+    python -m run_scripts.tpu_compile --config_file=run_scripts/recipes/squad_large.yaml --task=squad \
+        --dtype=bfloat16 --topology=v3,v5e --find_max_batch
+    python -m run_scripts.tpu_compile --export=served/reviews/1 --topology=v5e --batch_per_core=8
+
+It says whether the program compiles and what it takes: memory, floating-point operations, bytes, and the
+compiler's estimate of the time. The program is the trainer's own step: forward and backward pass, clipping,
+update, memory and metrics, with weights and optimizer state updated in place. Data are made up to the sizes
+given; --data takes the shapes and labels of a set of records or examples. Settings come from the task's
+defaults, --config_file, the flags, and --params_override. Input and sums over the cores are no part of it.
+
+Of a SavedModel it compiles the signature `tokens`, what the model computes of token ids: its other signatures
+read texts, which a host makes tokens of; those that write texts also choose shapes as they go.
+
+The compiler is an extra: pip install -r requirements-tpu-compile.txt
+"""
+
+import functools
+import gc
+import importlib
+import json
+import os
+import pathlib
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+
+import tqdm
+from absl import flags
+
+from run_scripts import experiment, settings
+from run_scripts.experiment import Setting
+from xlnet_tf import errors
+from xlnet_tf.errors import UserError
+from xlnet_tf.tpu import compilation, report, search, topologies
+from xlnet_tf.tpu.report import Row
+from xlnet_tf.tpu.topologies import Topology
+
+# The task on the command line -> its module in xlnet_tf.tasks.
+TASKS = {
+    "pretraining": "pretraining",
+    "classification": "classification",
+    "squad": "squad",
+    "race": "choice",
+    "tagging": "tagging",
+    "ranking": "ranking",
+}
+PEERS = ("model_garden",)
+SETTINGS = (
+    Setting("memory_len", "task.model.memory_len", "integer",
+            "Tokens of memory; 0: none. Pretraining's default: three quarters of a segment.", 0),
+    *settings.MODEL,
+    *(s for s in settings.TRAINER if s.flag in ("accumulation_steps", "recompute")),
+    *(s for s in settings.DEVICES if s.flag == "dtype"),
+)  # fmt: skip
+
+
+def define_flags() -> None:
+    """Defines the script's flags."""
+    flags.DEFINE_list("topology", ["v3"], f"TPUs to compile for, of {', '.join(topologies.TOPOLOGIES)}.")
+    flags.DEFINE_enum("task", "pretraining", list(TASKS), "What to train.")
+    flags.DEFINE_string("data", None, "Folder of records or examples, to take shapes and labels from.")
+    flags.DEFINE_string(
+        "export", None, "A version that run_scripts.export wrote, to compile in place of a step."
+    )
+    flags.DEFINE_integer("batch_per_core", 4, "Rows of a core's batch.", lower_bound=1)
+    flags.DEFINE_bool("find_max_batch", False, "Search the largest batch per core, from --batch_per_core on.")
+    flags.DEFINE_bool("gradient_only", False, "Leave out the update: forward and backward pass alone.")
+    flags.DEFINE_enum("peer", None, PEERS, "Compile another implementation's step; pretraining only.")
+    flags.DEFINE_integer("seq_len", 512, "Tokens of a sequence.", lower_bound=5)
+    flags.DEFINE_integer("num_predict", None, "Targets of a segment. Default: seq_len / 6.", lower_bound=1)
+    flags.DEFINE_integer("vocab_size", 32000, "Pieces of the tokenizer.", lower_bound=10)
+    flags.DEFINE_integer("num_labels", 2, "Classes of a text, or tags of a word.", lower_bound=1)
+    flags.DEFINE_integer("sequences", 4, "Options of a question, or candidates of a query.", lower_bound=1)
+    flags.DEFINE_multi_string("config_file", [], "Yaml file of settings, over the defaults; the last wins.")
+    flags.DEFINE_string("params_override", "", "Settings over those of files and flags.")
+    flags.DEFINE_string("output", None, "json file for the figures.")
+    for setting in SETTINGS:
+        setting.define(flags.FLAGS)
+
+
+def load_params(values: flags.FlagValues):
+    """Returns the experiment that the flags ask for; its data are still to be given."""
+    module = importlib.import_module(f"xlnet_tf.tasks.{TASKS[values.task]}")
+    params = experiment.load(module.EXPERIMENT, SETTINGS, values)
+    params.task.validation_data.input_path = ""
+    params.task.init_checkpoint = ""
+    return params
+
+
+def lower_step(params, values: flags.FlagValues, rows: int):
+    """Lowers a training step of so many rows.
+
+    Args:
+        params: of `load_params`; its data are replaced.
+        values: the flags.
+        rows: of a core's batch.
+
+    Returns:
+        A lowering.Program.
+    """
+    from xlnet_tf.tpu import made_up, steps
+
+    data = params.task.train_data
+    data.global_batch_size = rows
+    with tempfile.TemporaryDirectory() as folder:
+        data.input_path = values.data or folder
+        sizes = {"seq_len": values.seq_len, "vocab_size": params.task.model.n_token or values.vocab_size}
+        if not values.data and values.task == "pretraining":
+            made_up.pretraining_records(folder, rows=rows, num_predict=values.num_predict, **sizes)
+        elif not values.data:
+            made_up.examples(
+                folder,
+                TASKS[values.task],
+                num_labels=values.num_labels,
+                sequences=values.sequences,
+                **sizes,
+            )
+        return steps.training_step(params, values.gradient_only)
+
+
+def program_of_rows(values: flags.FlagValues) -> Callable:
+    """Returns the function from a batch's rows to its lowering.Program that the flags ask for.
+
+    Raises:
+        UserError: flags do not go together.
+    """
+    if values.export:
+        if values.gradient_only or values.peer or values.data:
+            raise UserError("--gradient_only, --peer and --data are for training steps: leave out --export")
+        from xlnet_tf.tpu import steps
+
+        return lambda rows: steps.served_signature(values.export, rows, values.seq_len)
+    params = load_params(values)
+    if not values.peer:
+        return lambda rows: lower_step(params, values, rows)
+    if values.task != "pretraining" or values.data or params.task.model.memory_len:
+        raise UserError("--peer is for pretraining on made-up data without memory: add --memory_len=0")
+    if params.runtime.mixed_precision_dtype != "float32":
+        raise UserError(f"--peer={values.peer} computes in float32 only: leave out --dtype")
+    from run_scripts import tpu_peer
+
+    model = params.task.model
+    return lambda rows: tpu_peer.model_garden_step(
+        model.architecture(values.vocab_size),
+        rows,
+        values.seq_len,
+        values.num_predict,
+        model.dropout,
+        values.gradient_only,
+    )
+
+
+def compile_rows(
+    program: Callable, wanted: Sequence[Topology], batch_per_core: int, find_max_batch: bool, multiple: int
+) -> list[Row]:
+    """Compiles a program for each topology.
+
+    Args:
+        program: of rows, gives a lowering.Program.
+        wanted: the topologies.
+        batch_per_core: rows; where to begin, with find_max_batch.
+        find_max_batch: search the largest batch of each topology.
+        multiple: search multiples of so many rows only.
+
+    Returns:
+        What came of each compilation, the answers of searches last.
+    """
+    made = []
+    with tqdm.tqdm(desc="compiling", unit=" programs", disable=None) as bar:
+        for topology in wanted:
+
+            def outcome(rows: int, topology=topology):
+                bar.set_postfix_str(f"{topology.name}, batch {rows}")
+                result = compilation.compile_program(program(rows).hlo, topology)
+                bar.update()
+                return result
+
+            if not find_max_batch:
+                made.append(Row(topology, batch_per_core, outcome(batch_per_core)))
+                continue
+            largest, tried = search.largest_batch(outcome, topology.hbm_bytes, batch_per_core, multiple)
+            made += [Row(topology, rows, tried[rows], rows == largest) for rows in sorted(tried)]
+    return made
+
+
+def main(argv: Sequence[str]) -> None:
+    del argv
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    values = flags.FLAGS
+    wanted = [topologies.find(name) for name in values.topology]
+    experiment.quiet()
+    lower = program_of_rows(values)
+
+    @functools.cache  # one program serves all topologies
+    def program(rows: int):
+        lowered = lower(rows)
+        gc.collect()  # the model's weights, which only cycles hold now
+        return lowered
+
+    rows = compile_rows(
+        program, wanted, values.batch_per_core, values.find_max_batch, multiple=2 if values.peer else 1
+    )
+    loops = program(rows[-1].batch_per_core).loops_with_products()
+    print(report.table(rows, loops))
+    if values.output:
+        figures = {"flags": sys.argv[1:], "loops": loops, "rows": [row.to_dict() for row in rows]}
+        output = pathlib.Path(values.output)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        print(f"\n{output}")
+
+
+if __name__ == "__main__":
+    define_flags()
+    errors.run(main)

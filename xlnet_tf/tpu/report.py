@@ -1,0 +1,90 @@
+"""What compiling came to, for people and as json."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from xlnet_tf.tpu.compilation import Compiled, Refused
+from xlnet_tf.tpu.topologies import Topology
+
+_HEADER = ("topology", "batch", "HBM", "filled", "arguments", "temporaries", "outputs", "aliased", "TFLOP",
+           "accessed", "estimate")  # fmt: skip
+_LOOPS = (
+    "{} loop(s) of the program multiply matrices. Flops, bytes and estimate count the body of a loop once, "
+    "however often it runs."
+)
+_ESTIMATE = (
+    "Sizes are the compiler's plan for one core; accessed bytes and flops its count; the time its estimate, "
+    "of the computation alone, no measurement (-: the compiler gave none that makes sense)."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A program that was compiled.
+
+    Args:
+        topology: for which TPU.
+        batch_per_core: rows of the program.
+        outcome: what it came to.
+        largest: whether it is the largest batch that fits, as a search found.
+    """
+
+    topology: Topology
+    batch_per_core: int
+    outcome: Compiled | Refused
+    largest: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the row as json has it; sizes in bytes."""
+        values = {
+            "topology": self.topology.name,
+            "batch_per_core": self.batch_per_core,
+            "hbm_bytes_of_core": self.topology.hbm_bytes,
+            "compiles": isinstance(self.outcome, Compiled),
+            **dataclasses.asdict(self.outcome),
+        }
+        if isinstance(self.outcome, Compiled):
+            values |= {"hbm": self.outcome.hbm, "hbm_filled": self.outcome.hbm / self.topology.hbm_bytes}
+        return values | ({"largest": True} if self.largest else {})
+
+
+def table(rows: Sequence[Row], loops: int) -> str:
+    """Returns a table of all rows, and what to know about it.
+
+    Args:
+        rows: what was compiled.
+        loops: of the programs, that multiply matrices.
+    """
+    cells = [_HEADER, *(_cells(row) for row in rows if isinstance(row.outcome, Compiled))]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(_HEADER))]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths)) for line in cells]
+    for row in rows:
+        if isinstance(row.outcome, Refused):
+            reason = "too large" if row.outcome.out_of_memory else "does not compile"
+            lines += [f"{row.topology.name}, batch {row.batch_per_core}: {reason}. The compiler says:"]
+            lines += [f"    {line}" for line in row.outcome.error.splitlines()[:12]]
+    lines += [_ESTIMATE] + [_LOOPS.format(loops)] * bool(loops)
+    return "\n".join(lines)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    made = row.outcome
+    estimate = made.estimated_seconds
+    return (
+        row.topology.name,
+        f"{row.batch_per_core}{' (largest)' * row.largest}",
+        _gigabytes(made.hbm),
+        f"{made.hbm / row.topology.hbm_bytes:.0%}",
+        _gigabytes(made.arguments),
+        _gigabytes(made.temporaries),
+        _gigabytes(made.outputs),
+        _gigabytes(made.aliased),
+        f"{made.flops / 1e12:.3f}",
+        _gigabytes(made.bytes_accessed),
+        "-" if estimate is None else f"{estimate:.4f} s",
+    )
+
+
+def _gigabytes(size: float) -> str:
+    return f"{size / 1e9:.2f} GB"
