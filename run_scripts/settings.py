@@ -14,6 +14,8 @@ MODEL = (
 TRAINER = (
     Setting("accumulation_steps", "trainer.accumulation_steps", "integer",
             "Parts into which each device splits its segments of a step, to fit its memory.", 1),
+    Setting("recompute", "trainer.recompute", "boolean",
+            "Compute each block's activations again in the backward pass: time for memory."),
     Setting("learning_rate", "trainer.optimizer_config.learning_rate", "float", "Peak learning rate.", 0),
     Setting("warmup_steps", "trainer.optimizer_config.warmup_steps", "integer",
             "Steps until the peak learning rate.", 0),
@@ -29,6 +31,8 @@ TRAINER = (
     Setting("steps_per_loop", "trainer.steps_per_loop", "integer",
             "Steps between two reports; they run on the device as one loop.", 1),
     Setting("max_to_keep", "trainer.max_to_keep", "integer", "Newest checkpoints to keep.", 1),
+    Setting("profile_steps", "trainer.profile_steps", "string",
+            "First and last step to trace for TensorBoard, as 10,15."),
 )  # fmt: skip
 
 DEVICES = (

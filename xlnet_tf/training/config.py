@@ -17,10 +17,14 @@ class TrainerConfig(cfg.TrainerConfig):
         optimizer_config: optimizer and schedule.
         accumulation_steps: parts into which each replica splits its rows of a batch; memory for activations
             shrinks by it, numbers stay the same.
+        recompute: compute each block's activations again in the backward pass: time for memory.
+        profile_steps: "FIRST,LAST": the steps that a trace is written of; empty: none.
     """
 
     optimizer_config: OptimizerConfig = dataclasses.field(default_factory=OptimizerConfig)
     accumulation_steps: int = 1
+    recompute: bool = False
+    profile_steps: str = ""
     train_steps: int = 10000
     steps_per_loop: int = 10
     summary_interval: int = 10
