@@ -15,6 +15,9 @@ Of a SavedModel it compiles the signature `tokens`, what the model computes of t
 read texts, which a host makes tokens of; those that write texts also choose shapes as they go.
 
 The compiler is an extra: pip install -r requirements-tpu-compile.txt
+
+--save_hlo=FILE compiles nothing: it writes a pretraining step for run_scripts.run_hlo to run elsewhere, for
+example on a GPU (--hardware=gpu).
 """
 
 import functools
@@ -30,7 +33,9 @@ from collections.abc import Callable, Sequence
 import tqdm
 from absl import flags
 
-from run_scripts import experiment, settings
+from run_scripts import experiment, run_hlo, settings
+from run_scripts.benchmark_batches import TARGETS
+from run_scripts.benchmark_flops import step_flops
 from run_scripts.experiment import Setting
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
@@ -48,6 +53,7 @@ TASKS = {
     "ranking": "ranking",
 }
 PEERS = ("model_garden",)
+HARDWARE = ("cpu", "gpu", "tpu")
 SETTINGS = (
     Setting("memory_len", "task.model.memory_len", "integer",
             "Tokens of memory; 0: none. Pretraining's default: three quarters of a segment.", 0),
@@ -77,6 +83,8 @@ def define_flags() -> None:
     flags.DEFINE_multi_string("config_file", [], "Yaml file of settings, over the defaults; the last wins.")
     flags.DEFINE_string("params_override", "", "Settings over those of files and flags.")
     flags.DEFINE_string("output", None, "json file for the figures.")
+    flags.DEFINE_string("save_hlo", None, "File for the program, to run it with run_scripts.run_hlo.")
+    flags.DEFINE_enum("hardware", "tpu", HARDWARE, "What --save_hlo writes the program for.")
     for setting in SETTINGS:
         setting.define(flags.FLAGS)
 
@@ -118,7 +126,7 @@ def lower_step(params, values: flags.FlagValues, rows: int):
                 sequences=values.sequences,
                 **sizes,
             )
-        return steps.training_step(params, values.gradient_only)
+        return steps.training_step(params, values.gradient_only, values.hardware)
 
 
 def program_of_rows(values: flags.FlagValues) -> Callable:
@@ -151,6 +159,34 @@ def program_of_rows(values: flags.FlagValues) -> Callable:
         model.dropout,
         values.gradient_only,
     )
+
+
+def save_hlo(values: flags.FlagValues) -> None:
+    """Writes the pretraining step that the flags ask for, with what run_scripts.run_hlo wants to know of it.
+
+    Raises:
+        UserError: they ask for something else.
+    """
+    if values.export or values.peer or values.data or values.gradient_only or values.task != "pretraining":
+        raise UserError(
+            "--save_hlo is for a whole pretraining step on made-up data: leave out --task, --data, --export, "
+            "--peer and --gradient_only"
+        )
+    params = load_params(values)
+    rows, model = values.batch_per_core, params.task.model
+    num_predict = values.num_predict or round(values.seq_len * TARGETS["beta"] / TARGETS["alpha"])
+    memory_len = values.seq_len * 3 // 4 if model.memory_len is None else model.memory_len
+    flops = step_flops(model.architecture(values.vocab_size), rows, values.seq_len, num_predict, memory_len)
+    program = lower_step(params, values, rows)
+    run_hlo.save(
+        values.save_hlo,
+        program.hlo,
+        batch_size=rows,
+        seq_len=values.seq_len,
+        flops=flops,
+        hardware=values.hardware,
+    )
+    print(f"{values.save_hlo}: {len(program.hlo) / 1e6:.1f} MB")
 
 
 def compile_rows(
@@ -192,6 +228,11 @@ def main(argv: Sequence[str]) -> None:
     values = flags.FLAGS
     wanted = [topologies.find(name) for name in values.topology]
     experiment.quiet()
+    if values.save_hlo:
+        save_hlo(values)
+        return
+    if values.hardware != "tpu":
+        raise UserError(f"--hardware={values.hardware} is for --save_hlo: the compiler here is that of TPUs")
     lower = program_of_rows(values)
 
     @functools.cache  # one program serves all topologies
