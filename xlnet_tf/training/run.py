@@ -3,8 +3,9 @@
 A run lives in its model_dir: params.yaml (all settings), what the task needs to be used later, checkpoints,
 history.jsonl and TensorBoard summaries. Told to end (SIGTERM), it saves a checkpoint. Started again with the
 same model_dir it goes on from the newest one. Then all that decides about the numbers must be as it was
-(`FIXED`), the batch size included, or the run is refused. The machine may change: number and kind of devices, micro-batches,
-intervals, validation records; but with dropout another product of replicas and micro-batches draws other masks.
+(`FIXED`), the batch size included, or the run is refused. The machine may change: number and kind of
+devices, micro-batches, intervals, validation records; but with dropout another product of replicas and
+micro-batches draws other masks.
 """
 
 import contextlib
