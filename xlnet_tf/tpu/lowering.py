@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.compiler.xla import xla_data_pb2
 from tensorflow.compiler.xla.service import hlo_pb2
 
 _HOST_OPCODES = ("infeed", "outfeed", "send", "recv", "custom-call")
@@ -123,7 +124,5 @@ def _without_copies(hlo: bytes) -> bytes:
     return module.SerializeToString()
 
 
-def _type_and_shape(shape) -> tuple[str, tuple[int, ...]]:
-    return shape.DESCRIPTOR.fields_by_name["element_type"].enum_type.values_by_number[
-        shape.element_type
-    ].name.lower(), tuple(shape.dimensions)
+def _type_and_shape(shape: xla_data_pb2.ShapeProto) -> tuple[str, tuple[int, ...]]:
+    return xla_data_pb2.PrimitiveType.Name(shape.element_type).lower(), tuple(shape.dimensions)
