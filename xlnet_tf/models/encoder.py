@@ -11,7 +11,7 @@ from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers import masks
 from xlnet_tf.layers import positions as positions_lib
-from xlnet_tf.layers.attention import AttentionBiases, StreamView
+from xlnet_tf.layers.attention import AttentionBiases, StreamView, hide
 from xlnet_tf.layers.block import TransformerBlock
 from xlnet_tf.layers.dropout import dropout, seed_at, step_seed
 from xlnet_tf.layers.initializers import normal
@@ -350,6 +350,6 @@ class XLNetEncoder(ShapeFreeModel):
 def _view(visible, other_segment) -> StreamView:
     """Adds the axis of the heads."""
     return StreamView(
-        None if visible is None else visible[:, None],
+        None if visible is None else hide(visible[:, None]),
         None if other_segment is None else other_segment[:, None],
     )
