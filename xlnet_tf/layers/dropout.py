@@ -37,6 +37,17 @@ def seed_at(seed: tf.Tensor | None, place: int) -> tf.Tensor | None:
     return tf.stack([seed[0], seed[1] * 101 + place])
 
 
+def kept(shape, rate: float, seed: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Draws which elements dropout keeps: 1 for those, 0 with probability `rate`, of a shape and dtype.
+
+    An element gets 16 random bits, since drawing them is what dropout costs; `rate` is met to 1 / 2**17.
+    """
+    size = tf.reduce_prod(shape)
+    words = tf.random.stateless_uniform([(size + 1) // 2], seed, minval=None, maxval=None, dtype=tf.uint32)
+    bits = tf.reshape(tf.reshape(tf.bitcast(words, tf.uint16), [-1])[:size], shape)
+    return tf.cast(bits >= tf.constant(round(rate * 2**16), tf.uint16), dtype)
+
+
 def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
     """Zeroes each element with probability `rate` and scales the others by 1 / (1 - rate).
 
@@ -47,6 +58,5 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
     """
     if seed is None or not rate:
         return x
-    bits = tf.random.stateless_uniform(tf.shape(x), seed, minval=None, maxval=None, dtype=tf.uint32)
-    kept = bits >= tf.constant(round(rate * 2**32), tf.uint32)
-    return tf.where(kept, x / tf.cast(1.0 - rate, x.dtype), tf.zeros([], x.dtype))
+    # A product takes less of a CPU's time than a choice, and its gradient is one product.
+    return x * (kept(tf.shape(x), rate, seed, x.dtype) * tf.cast(1 / (1 - rate), x.dtype))

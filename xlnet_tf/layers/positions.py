@@ -120,22 +120,20 @@ def shift_by_position(scores: tf.Tensor, positions: tf.Tensor, query_len, key_le
     Returns:
         [B, N, P, K].
     """
-    heads = scores.shape[1]
-    offsets = (query_len - positions)[:, None, :, None]  # [B, 1, P, 1]
     entries = scores.shape[3] or tf.shape(scores)[3]
+    firsts = query_len - positions  # [B, P]
 
-    def take(rows, index, limit):
-        """Picks entries of each row; those outside of 0..limit-1 are zero."""
-        inside = (index >= 0) & (index < limit)
-        index = tf.repeat(tf.clip_by_value(index, 0, limit - 1), heads, axis=1)
-        return tf.where(inside, tf.gather(rows, index, batch_dims=3), tf.zeros([], rows.dtype))
+    def take(rows, firsts, count):
+        """Picks so many entries of each row, from its first one on; those outside of the row are zero."""
+        # Heads last, so that an index moves a run of numbers and not a single one.
+        by_entry = tf.pad(tf.transpose(rows, [0, 2, 3, 1]), [[0, 0], [0, 0], [1, 1], [0, 0]])
+        index = firsts[:, :, None] + tf.range(1, count + 1)
+        index = tf.clip_by_value(index, 0, tf.shape(by_entry)[2] - 1)
+        return tf.transpose(tf.gather(by_entry, index, batch_dims=2), [0, 3, 1, 2])
 
     # The gradient of such a gather is a gather as well; TensorFlow's own would be a slow scatter.
     @tf.custom_gradient
     def shift(rows):
-        def gradient(upstream):
-            return take(upstream, tf.range(entries) - offsets, key_len)
-
-        return take(rows, tf.range(key_len) + offsets, entries), gradient
+        return take(rows, firsts, key_len), lambda upstream: take(upstream, -firsts, entries)
 
     return shift(scores)

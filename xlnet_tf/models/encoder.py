@@ -11,7 +11,7 @@ from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers import masks
 from xlnet_tf.layers import positions as positions_lib
-from xlnet_tf.layers.attention import AttentionBiases, StreamView
+from xlnet_tf.layers.attention import AttentionBiases, StreamView, hide
 from xlnet_tf.layers.block import TransformerBlock
 from xlnet_tf.layers.dropout import dropout, seed_at, step_seed
 from xlnet_tf.layers.initializers import normal
@@ -151,6 +151,7 @@ class XLNetEncoder(ShapeFreeModel):
                 "word_embedding/embeddings",
                 [config.n_token, config.d_model],
                 initializer=normal(self.initializer_range),
+                experimental_autocast=False,  # only the rows that are read are cast
             )
             self.mask_embedding = self.add_weight(
                 "mask_embedding", [config.d_model], initializer=normal(self.initializer_range)
@@ -292,7 +293,9 @@ class XLNetEncoder(ShapeFreeModel):
 
     def _embed(self, features, word_ids, seed):
         """The streams' inputs: h is the tokens' embedding, g the one vector that stands for any target."""
-        embedding = tf.cast(tf.gather(self.word_embedding, word_ids), self.compute_dtype)
+        # A gather from the variable itself would make a copy of it at each later read.
+        embedding = tf.gather(tf.convert_to_tensor(self.word_embedding), word_ids)
+        embedding = tf.cast(embedding, self.compute_dtype)
         mask_embedding = tf.cast(self.mask_embedding, self.compute_dtype)
         content = dropout(embedding, self.dropout, seed_at(seed, -5))
         if "target_positions" in features:
@@ -347,6 +350,6 @@ class XLNetEncoder(ShapeFreeModel):
 def _view(visible, other_segment) -> StreamView:
     """Adds the axis of the heads."""
     return StreamView(
-        None if visible is None else visible[:, None],
+        None if visible is None else hide(visible[:, None]),
         None if other_segment is None else other_segment[:, None],
     )
