@@ -110,21 +110,29 @@ def number_type(name: str) -> Iterator[None]:
         tf_keras.mixed_precision.set_global_policy(before)
 
 
-def our_model(config: XLNetConfig, dropout: float = 0.1, bfloat16: bool = False, recompute: bool = False):
-    """Makes our pretrainer; its initial weights are always the same.
+def our_model(
+    config: XLNetConfig,
+    dropout: float = 0.1,
+    *,
+    bfloat16: bool = False,
+    recompute: bool = False,
+    seed: int = 0,
+):
+    """Makes our pretrainer; equal seeds give equal initial weights.
 
     Args:
         config: the architecture.
         dropout: rate of all dropouts.
         bfloat16: whether activations are in bfloat16.
         recompute: whether those of a block are computed again in the backward pass.
+        seed: of the initial weights.
     """
     import tf_keras
 
     from xlnet_tf.models.encoder import XLNetEncoder
     from xlnet_tf.models.pretrainer import XLNetPretrainer
 
-    tf_keras.utils.set_random_seed(0)
+    tf_keras.utils.set_random_seed(seed)
     with number_type("bfloat16" if bfloat16 else "float32"):
         options = {"recompute": True} if recompute else {}
         model = XLNetPretrainer(XLNetEncoder(config, dropout=dropout, attention_dropout=dropout, **options))

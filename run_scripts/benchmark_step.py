@@ -149,7 +149,7 @@ def our_steps(
 
     @functools.cache
     def trained(bfloat16: bool, recompute: bool):
-        model = our_model(config, dropout, bfloat16, recompute)
+        model = our_model(config, dropout, bfloat16=bfloat16, recompute=recompute)
         optimizer = build_optimizer(OptimizerConfig(), TRAIN_STEPS, config.n_layer)
         optimizer.build(model.trainable_variables)
 

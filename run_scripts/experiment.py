@@ -87,6 +87,22 @@ def define_flags(settings: Sequence[Setting], flag_values: flags.FlagValues = fl
         setting.define(flag_values)
 
 
+def define_dry_run_flags(flag_values: flags.FlagValues = flags.FLAGS):
+    """Defines --dry_run and --topology."""
+    flags.DEFINE_bool(
+        "dry_run",
+        False,
+        "Build and check everything, print what would be trained, and train nothing.",
+        flag_values=flag_values,
+    )
+    flags.DEFINE_string(
+        "topology",
+        None,
+        "With --dry_run: the TPU to check for, as v3-32; the step is compiled for one of its cores.",
+        flag_values=flag_values,
+    )
+
+
 def quiet():
     """Keeps warnings and errors and drops the runner's reports, which the progress bar replaces."""
     logging.set_verbosity(logging.WARNING)

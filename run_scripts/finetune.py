@@ -5,7 +5,8 @@ r"""Fine-tunes XLNet on examples that a builder of tfrecord_builders/ made for a
 
 The examples know which task they are for. Settings come, each over the one before, from the task's defaults,
 --config_file (yaml; there are some in run_scripts/recipes/), the flags, and --params_override. The same
-command, started again, goes on where the run stopped. MODEL_DIR/best keeps the weights that did best on the
+command, started again, goes on where the run stopped; with --dry_run it checks everything and trains nothing.
+MODEL_DIR/best keeps the weights that did best on the
 dev examples.
 """
 
@@ -43,6 +44,7 @@ SETTINGS = (
 def define_flags():
     """Defines the flags of this script."""
     experiment.define_flags(SETTINGS)
+    experiment.define_dry_run_flags()
     flags.DEFINE_string("data", None, "Folder of built examples, with train and dev in it.", required=True)
     flags.DEFINE_string("dev_split", "dev", "Which of its folders to evaluate on; empty: none.")
     flags.DEFINE_integer(
@@ -55,7 +57,7 @@ def main(argv: Sequence[str]):
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     from official.core import task_factory
 
-    from xlnet_tf.tasks import registry, seeds
+    from xlnet_tf.tasks import finetuning, registry, seeds
     from xlnet_tf.training import runtime
 
     experiment.quiet()
@@ -63,9 +65,16 @@ def main(argv: Sequence[str]):
     params = experiment.load(registry.experiment_of(f"{values.data}/train"), SETTINGS, values)
     params.task.train_data.input_path = f"{values.data}/train"
     params.task.validation_data.input_path = f"{values.data}/{values.dev_split}" if values.dev_split else ""
+    task_class = task_factory.get_task_cls(type(params.task))
+    if values.dry_run:
+        from run_scripts import dry_run
+
+        task = finetuning.build_task(params, task_class)
+        dry_run.check_and_print(params, task, values.topology, values.model_dir)
+        return
     results = seeds.finetune_seeds(
         params,
-        task_factory.get_task_cls(type(params.task)),
+        task_class,
         runtime.prepare(params.runtime),
         values.model_dir,
         values.num_seeds,

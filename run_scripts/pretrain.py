@@ -5,7 +5,7 @@ r"""Pretrains an XLNet on the records of tfrecord_builders/pretraining.py.
 
 Settings come, each over the one before, from the defaults, --config_file (yaml; there are some in
 run_scripts/recipes/), the flags, and --params_override. The same command, started again, goes on where the
-run stopped.
+run stopped. With --dry_run it checks everything and trains nothing.
 """
 
 import os
@@ -48,12 +48,20 @@ def main(argv: Sequence[str]):
     from xlnet_tf.tasks import pretraining
 
     experiment.quiet()
-    params = experiment.load(pretraining.EXPERIMENT, SETTINGS, flags.FLAGS)
-    for name, value in pretraining.pretrain(params, flags.FLAGS.model_dir).items():
+    values = flags.FLAGS
+    params = experiment.load(pretraining.EXPERIMENT, SETTINGS, values)
+    if values.dry_run:
+        from run_scripts import dry_run
+
+        task = pretraining.build_task(params)
+        dry_run.check_and_print(params, task, values.topology, values.model_dir)
+        return
+    for name, value in pretraining.pretrain(params, values.model_dir).items():
         print(f"{name:>24}  {value:.4f}")
 
 
 if __name__ == "__main__":
     experiment.define_flags(SETTINGS)
+    experiment.define_dry_run_flags()
     flags.adopt_module_key_flags(experiment)
     errors.run(main)

@@ -15,22 +15,29 @@ Of a SavedModel it compiles the signature `tokens`, what the model computes of t
 read texts, which a host makes tokens of; those that write texts also choose shapes as they go.
 
 The compiler is an extra: pip install -r requirements-tpu-compile.txt
+
+--save_hlo=FILE compiles nothing: it writes a pretraining step for run_scripts.run_hlo to run elsewhere, for
+example on a GPU (--hardware=gpu).
 """
 
 import functools
-import gc
 import importlib
 import json
+import multiprocessing
 import os
 import pathlib
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent import futures
+from typing import NamedTuple
 
 import tqdm
 from absl import flags
 
-from run_scripts import experiment, settings
+from run_scripts import experiment, run_hlo, settings
+from run_scripts.benchmark_batches import TARGETS
+from run_scripts.benchmark_flops import step_flops
 from run_scripts.experiment import Setting
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
@@ -48,43 +55,63 @@ TASKS = {
     "ranking": "ranking",
 }
 PEERS = ("model_garden",)
+HARDWARE = ("cpu", "gpu", "tpu")
+MEMORY = Setting(
+    "memory_len",
+    "task.model.memory_len",
+    "integer",
+    "Pretraining's tokens of memory; 0: none. Default: three quarters of a segment.",
+    0,
+)
 SETTINGS = (
-    Setting("memory_len", "task.model.memory_len", "integer",
-            "Tokens of memory; 0: none. Pretraining's default: three quarters of a segment.", 0),
     *settings.MODEL,
     *(s for s in settings.TRAINER if s.flag in ("accumulation_steps", "recompute")),
     *(s for s in settings.DEVICES if s.flag == "dtype"),
-)  # fmt: skip
+)
 
 
-def define_flags() -> None:
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines the script's flags."""
-    flags.DEFINE_list("topology", ["v3"], f"TPUs to compile for, of {', '.join(topologies.TOPOLOGIES)}.")
-    flags.DEFINE_enum("task", "pretraining", list(TASKS), "What to train.")
-    flags.DEFINE_string("data", None, "Folder of records or examples, to take shapes and labels from.")
-    flags.DEFINE_string(
-        "export", None, "A version that run_scripts.export wrote, to compile in place of a step."
+    into = {"flag_values": flag_values}
+    number = functools.partial(flags.DEFINE_integer, **into)
+    string = functools.partial(flags.DEFINE_string, **into)
+    switch = functools.partial(flags.DEFINE_bool, default=False, **into)
+    choice = functools.partial(flags.DEFINE_enum, **into)
+    flags.DEFINE_list(
+        "topology", ["v3"], f"TPUs to compile for, of {', '.join(topologies.TOPOLOGIES)}.", **into
     )
-    flags.DEFINE_integer("batch_per_core", 4, "Rows of a core's batch.", lower_bound=1)
-    flags.DEFINE_bool("find_max_batch", False, "Search the largest batch per core, from --batch_per_core on.")
-    flags.DEFINE_bool("gradient_only", False, "Leave out the update: forward and backward pass alone.")
-    flags.DEFINE_enum("peer", None, PEERS, "Compile another implementation's step; pretraining only.")
-    flags.DEFINE_integer("seq_len", 512, "Tokens of a sequence.", lower_bound=5)
-    flags.DEFINE_integer("num_predict", None, "Targets of a segment. Default: seq_len / 6.", lower_bound=1)
-    flags.DEFINE_integer("vocab_size", 32000, "Pieces of the tokenizer.", lower_bound=10)
-    flags.DEFINE_integer("num_labels", 2, "Classes of a text, or tags of a word.", lower_bound=1)
-    flags.DEFINE_integer("sequences", 4, "Options of a question, or candidates of a query.", lower_bound=1)
-    flags.DEFINE_multi_string("config_file", [], "Yaml file of settings, over the defaults; the last wins.")
-    flags.DEFINE_string("params_override", "", "Settings over those of files and flags.")
-    flags.DEFINE_string("output", None, "json file for the figures.")
-    for setting in SETTINGS:
-        setting.define(flags.FLAGS)
+    choice("task", "pretraining", list(TASKS), "What to train.")
+    string("data", None, "Folder of records or examples, to take shapes and labels from.")
+    string("export", None, "A version that run_scripts.export wrote, in place of a step.")
+    number("batch_per_core", 4, "Rows of a core's batch.", lower_bound=1)
+    switch("find_max_batch", help="Search the largest batch per core, from --batch_per_core on.")
+    switch("gradient_only", help="Leave out the update: forward and backward pass alone.")
+    choice("peer", None, PEERS, "Compile another implementation's step; pretraining only.")
+    number("seq_len", 512, "Tokens of a sequence.", lower_bound=5)
+    number("num_predict", None, "Targets of a segment. Default: seq_len / 6.", lower_bound=1)
+    number("vocab_size", 32000, "Pieces of the tokenizer.", lower_bound=10)
+    number("num_labels", 2, "Classes of a text, or tags of a word.", lower_bound=1)
+    number("sequences", 4, "Options of a question, or candidates of a query.", lower_bound=1)
+    flags.DEFINE_multi_string("config_file", [], "Yaml file of settings, over the defaults.", **into)
+    string("params_override", "", "Settings over those of files and flags.")
+    string("output", None, "json file for the figures.")
+    string("save_hlo", None, "File for the program, to run it with run_scripts.run_hlo.")
+    choice("hardware", "tpu", HARDWARE, "What --save_hlo writes the program for.")
+    for setting in (MEMORY, *SETTINGS):
+        setting.define(flag_values)
 
 
 def load_params(values: flags.FlagValues):
-    """Returns the experiment that the flags ask for; its data are still to be given."""
+    """Returns the experiment that the flags ask for; its data are still to be given.
+
+    Raises:
+        UserError: a setting is unknown or wrong.
+    """
+    if values.task != "pretraining" and values.memory_len is not None:
+        raise UserError(f"--memory_len is for pretraining: leave it out with --task={values.task}")
     module = importlib.import_module(f"xlnet_tf.tasks.{TASKS[values.task]}")
-    params = experiment.load(module.EXPERIMENT, SETTINGS, values)
+    asked = (MEMORY, *SETTINGS) if values.task == "pretraining" else SETTINGS
+    params = experiment.load(module.EXPERIMENT, asked, values)
     params.task.validation_data.input_path = ""
     params.task.init_checkpoint = ""
     return params
@@ -118,7 +145,7 @@ def lower_step(params, values: flags.FlagValues, rows: int):
                 sequences=values.sequences,
                 **sizes,
             )
-        return steps.training_step(params, values.gradient_only)
+        return steps.training_step(params, values.gradient_only, values.hardware)
 
 
 def program_of_rows(values: flags.FlagValues) -> Callable:
@@ -136,7 +163,7 @@ def program_of_rows(values: flags.FlagValues) -> Callable:
     params = load_params(values)
     if not values.peer:
         return lambda rows: lower_step(params, values, rows)
-    if values.task != "pretraining" or values.data or params.task.model.memory_len:
+    if values.task != "pretraining" or values.data or params.task.model.memory_len != 0:
         raise UserError("--peer is for pretraining on made-up data without memory: add --memory_len=0")
     if params.runtime.mixed_precision_dtype != "float32":
         raise UserError(f"--peer={values.peer} computes in float32 only: leave out --dtype")
@@ -153,20 +180,85 @@ def program_of_rows(values: flags.FlagValues) -> Callable:
     )
 
 
+def save_hlo(values: flags.FlagValues) -> None:
+    """Writes the pretraining step that the flags ask for, with what run_scripts.run_hlo wants to know of it.
+
+    Raises:
+        UserError: they ask for something else.
+    """
+    if values.export or values.peer or values.data or values.gradient_only or values.task != "pretraining":
+        raise UserError(
+            "--save_hlo is for a whole pretraining step on made-up data: leave out --task, --data, --export, "
+            "--peer and --gradient_only"
+        )
+    params = load_params(values)
+    rows, model = values.batch_per_core, params.task.model
+    num_predict = values.num_predict or round(values.seq_len * TARGETS["beta"] / TARGETS["alpha"])
+    memory_len = values.seq_len * 3 // 4 if model.memory_len is None else model.memory_len
+    flops = step_flops(model.architecture(values.vocab_size), rows, values.seq_len, num_predict, memory_len)
+    program = lower_step(params, values, rows)
+    run_hlo.save(
+        values.save_hlo,
+        program.hlo,
+        batch_size=rows,
+        seq_len=values.seq_len,
+        flops=flops,
+        hardware=values.hardware,
+    )
+    print(f"{values.save_hlo}: {len(program.hlo) / 1e6:.1f} MB")
+
+
+class Lowered(NamedTuple):
+    """A program, and how many of its loops multiply matrices."""
+
+    hlo: bytes
+    loops: int
+
+
+def lower(arguments: Sequence[str], rows: int) -> Lowered:
+    """Lowers the program that the script's arguments ask for, of so many rows."""
+    values = flags.FlagValues()
+    define_flags(values)
+    values([__name__, *arguments], known_only=True)
+    experiment.quiet()
+    program = program_of_rows(values)(rows)
+    return Lowered(program.hlo, program.loops_with_products())
+
+
+def lower_apart(arguments: Sequence[str], rows: int) -> Lowered:
+    """Does `lower` in a process of its own: TensorFlow does not give back the memory of Large's variables.
+
+    Raises:
+        UserError: what `lower` raises, or the process was killed.
+    """
+    with futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        try:
+            return pool.submit(lower, arguments, rows).result()
+        except futures.process.BrokenProcessPool as error:
+            raise UserError(
+                f"the process that traced the step of {rows} rows was killed, as happens where memory runs "
+                "out: weights and optimizer state take 12 bytes for each parameter of the model"
+            ) from error
+
+
 def compile_rows(
-    program: Callable, wanted: Sequence[Topology], batch_per_core: int, find_max_batch: bool, multiple: int
+    program: Callable[[int], Lowered],
+    wanted: Sequence[Topology],
+    batch_per_core: int,
+    find_max_batch: bool,
+    multiple: int,
 ) -> list[Row]:
     """Compiles a program for each topology.
 
     Args:
-        program: of rows, gives a lowering.Program.
+        program: of rows.
         wanted: the topologies.
         batch_per_core: rows; where to begin, with find_max_batch.
         find_max_batch: search the largest batch of each topology.
         multiple: search multiples of so many rows only.
 
     Returns:
-        What came of each compilation, the answers of searches last.
+        What came of each compilation; of each topology, by rows.
     """
     made = []
     with tqdm.tqdm(desc="compiling", unit=" programs", disable=None) as bar:
@@ -186,24 +278,41 @@ def compile_rows(
     return made
 
 
+def run(values: flags.FlagValues, arguments: Sequence[str]) -> tuple[list[Row], int]:
+    """Compiles what the flags ask for.
+
+    Args:
+        values: the flags.
+        arguments: that they were parsed from.
+
+    Returns:
+        What came of each compilation, and the program's loops that multiply matrices.
+
+    Raises:
+        UserError: flags do not go together, or the compiler is not here.
+    """
+    if values.hardware != "tpu":
+        raise UserError(f"--hardware={values.hardware} is for --save_hlo: the compiler here is that of TPUs")
+    wanted = [topologies.find(name) for name in values.topology]
+
+    @functools.cache  # one program serves all topologies
+    def program(rows: int) -> Lowered:
+        return lower_apart(arguments, rows)
+
+    multiple = 2 if values.peer else 1  # Model Garden reads half of the rows backward
+    rows = compile_rows(program, wanted, values.batch_per_core, values.find_max_batch, multiple)
+    return rows, program(rows[-1].batch_per_core).loops
+
+
 def main(argv: Sequence[str]) -> None:
     del argv
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    values = flags.FLAGS
-    wanted = [topologies.find(name) for name in values.topology]
     experiment.quiet()
-    lower = program_of_rows(values)
-
-    @functools.cache  # one program serves all topologies
-    def program(rows: int):
-        lowered = lower(rows)
-        gc.collect()  # the model's weights, which only cycles hold now
-        return lowered
-
-    rows = compile_rows(
-        program, wanted, values.batch_per_core, values.find_max_batch, multiple=2 if values.peer else 1
-    )
-    loops = program(rows[-1].batch_per_core).loops_with_products()
+    values = flags.FLAGS
+    if values.save_hlo:
+        save_hlo(values)
+        return
+    rows, loops = run(values, sys.argv[1:])
     print(report.table(rows, loops))
     if values.output:
         figures = {"flags": sys.argv[1:], "loops": loops, "rows": [row.to_dict() for row in rows]}

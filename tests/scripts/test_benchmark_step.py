@@ -204,6 +204,18 @@ def test_hugging_face_gets_the_batch_in_its_form():
     np.testing.assert_array_equal(targets, theirs["labels"])
 
 
+def test_hugging_face_computes_the_same_loss():
+    """With dropout off, on rows read forward; where this Python has PyTorch."""
+    for name in ("torch", "transformers"):
+        pytest.importorskip(name, reason=f"{name} is not installed: no step of Hugging Face's")
+    batch = benchmark_batches.make_batch(TINY, 2, **SIZES)
+    batch["direction"] = np.abs(batch["direction"])
+    ours = benchmark_step.our_steps(ONE_LAYER, batch, 0.0, ["graph"])["graph"]()
+    with benchmark_step.hugging_face_steps(ONE_LAYER, batch, 0.0, sys.executable) as theirs:
+        assert float(theirs["eager"]()) == pytest.approx(ours, abs=1e-5)
+        assert float(theirs["fused"]()) < ours
+
+
 def test_an_empty_slot_is_no_target():
     batch = benchmark_batches.make_batch(TINY, 2, **SIZES)
     batch["target_positions"][:, -1] = -1

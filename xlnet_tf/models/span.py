@@ -141,7 +141,8 @@ class _DenseOfPair(tf_keras.layers.Layer):
 
     def call(self, first, second):
         upper, lower = tf.split(tf.cast(self.kernel, first.dtype), 2, axis=0)
-        summed = tf.einsum("...d,de->...e", first, upper) + tf.einsum("...d,de->...e", second, lower)
+        # A product of matrices: the gradient of an einsum with "..." keeps all rows apart, D x D for each.
+        summed = tf.tensordot(first, upper, 1) + tf.tensordot(second, lower, 1)
         return tf.tanh(summed + tf.cast(self.bias, first.dtype))
 
 

@@ -107,6 +107,7 @@ class FinetuningTask(trainer_lib.Task):
     BEST_METRIC: ClassVar[str] = "accuracy"
     ALIKE: ClassVar[tuple[str, ...]] = ()
     loss_weights: Mapping[str, float] = {"loss": 1.0}
+    input_in_graph = False
 
     def __init__(
         self,
@@ -344,9 +345,23 @@ def finetune(
         FileNotFoundError: there are no examples.
         Diverged: the loss is infinite or no number.
     """
+    return run_training(params, build_task(params, task_class), strategy, model_dir)
+
+
+def build_task(params: cfg.ExperimentConfig, task_class: type[FinetuningTask]) -> FinetuningTask:
+    """Returns the task and fills in what depends on its examples.
+
+    Args:
+        params: the settings; changed.
+        task_class: what to train.
+
+    Raises:
+        UserError: settings, examples and checkpoint do not fit together.
+        FileNotFoundError: there are no examples.
+    """
     task = task_class(params.task)
     complete(params, task.example_set.records)
     for examples in filter(None, (task.example_set, task.validation_set)):
         if not task.has_answers(examples):
             raise UserError(f"{examples.folder} has examples without answers: it can only be predicted")
-    return run_training(params, task, strategy, model_dir)
+    return task

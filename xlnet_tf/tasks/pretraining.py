@@ -276,11 +276,24 @@ def pretrain(params: cfg.ExperimentConfig, model_dir: str) -> dict[str, float]:
         FileNotFoundError: there are no records.
     """
     strategy = runtime.prepare(params.runtime)
+    return run_training(params, build_task(params), strategy, model_dir)
+
+
+def build_task(params: cfg.ExperimentConfig) -> PretrainingTask:
+    """Returns the task and fills in what depends on its records.
+
+    Args:
+        params: the settings; changed.
+
+    Raises:
+        UserError: settings and records do not fit together.
+        FileNotFoundError: there are no records.
+    """
     if not params.task.validation_data.global_batch_size:
         params.task.validation_data.global_batch_size = params.task.train_data.global_batch_size
     task = PretrainingTask(params.task)
     params.task.model.memory_len = task.memory_len
-    return run_training(params, task, strategy, model_dir)
+    return task
 
 
 def _next_sentence_sums(labels: tf.Tensor, logits: tf.Tensor) -> trainer_lib.Sums:

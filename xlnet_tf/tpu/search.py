@@ -41,19 +41,20 @@ def largest_batch(
 
 
 def _next(fits: int, too_large: int | None, limit: float | None) -> int:
-    """Returns what to try, above what fits and below what is too large; near the limit, if one is known."""
-    if limit is None:
-        return 2 * fits if too_large is None else (fits + too_large) // 2
-    # At most four times as many at once: two batches near each other tell little about far ones.
-    units = max(min(int(limit), 4 * fits), fits + 1)
-    return units if too_large is None else min(units, too_large - 1)
+    """Returns what to try, above what fits and below what is too large; near the limit, if it is between."""
+    if too_large is None:
+        # At most four times as many at once: two batches near each other tell little about far ones.
+        return 2 * fits if limit is None else max(min(int(limit), 4 * fits), fits + 1)
+    if limit is None or not fits <= limit < too_large:
+        return (fits + too_large) // 2
+    return max(int(limit), fits + 1)
 
 
 def _limit(known: list[tuple[float, int]], hbm_bytes: int) -> float | None:
-    """Returns where the line through the two largest (batch, bytes) that fit meets the core's memory."""
+    """Returns where the line through the least and the largest (batch, bytes) that fit meets the memory."""
     if len(known) < 2:
         return None
-    (batch_a, bytes_a), (batch_b, bytes_b) = known[-2:]
+    (batch_a, bytes_a), (batch_b, bytes_b) = known[0], known[-1]
     if bytes_b <= bytes_a:
         return None
     return batch_b + (hbm_bytes - bytes_b) * (batch_b - batch_a) / (bytes_b - bytes_a)

@@ -18,18 +18,19 @@ from xlnet_tf.training.trainer import Trainer
 TOKENS = "tokens"
 
 
-def training_step(params: cfg.ExperimentConfig, gradient_only: bool = False) -> Program:
+def training_step(params: cfg.ExperimentConfig, gradient_only: bool = False, kind: str = "tpu") -> Program:
     """Lowers one core's whole step of a training: forward, backward, clipping, update, memory, metrics.
 
     Args:
         params: the experiment; task.train_data has the core's rows, of a set whose shapes are taken.
         gradient_only: leave out update and metrics; the gradients and the next memory are outputs then.
+        kind: of layers.hardware, that the program is for.
 
     Raises:
         UserError: settings and data do not fit together.
         FileNotFoundError: there are no data.
     """
-    with _policy(params.runtime.mixed_precision_dtype), hardware.assume("tpu"):
+    with _policy(params.runtime.mixed_precision_dtype), hardware.assume(kind):
         task = task_factory.get_task_cls(type(params.task))(params.task)
         schedule = params.trainer.optimizer_config
         # Fine-tuning counts its steps from its data; a number in the program is as good as another.

@@ -1,6 +1,7 @@
 """What a person sees of a run: one progress bar, and a file of losses for plots."""
 
 import json
+import sys
 from collections.abc import Mapping
 
 import orbit
@@ -37,6 +38,11 @@ class Progress:
 
     def __exit__(self, *error):
         self._bar.close()
+
+    def say(self, text: str):
+        """Prints a text above the bar."""
+        if self._write:
+            tqdm.tqdm.write(text, file=sys.stderr)
 
     def train(self, logs: Mapping[str, tf.Tensor]):
         """Reports the means since the last report."""

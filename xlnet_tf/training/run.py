@@ -1,10 +1,11 @@
 """Runs a training from its settings to its last evaluation, or on from where it stopped.
 
 A run lives in its model_dir: params.yaml (all settings), what the task needs to be used later, checkpoints,
-history.jsonl and TensorBoard summaries. Started again with the same model_dir it goes on from the newest
-checkpoint. Then all that decides about the numbers must be as it was (`FIXED`), the batch size included, or
-the run is refused. The machine may change: number and kind of devices, micro-batches, intervals, validation
-records; but with dropout another product of replicas and micro-batches draws other masks.
+history.jsonl and TensorBoard summaries. Told to end (SIGTERM), it saves a checkpoint. Started again with the
+same model_dir it goes on from the newest one. Then all that decides about the numbers must be as it was
+(`FIXED`), the batch size included, or the run is refused. The machine may change: number and kind of
+devices, micro-batches, intervals, validation records; but with dropout another product of replicas and
+micro-batches draws other masks.
 """
 
 import contextlib
@@ -17,8 +18,11 @@ from official.core import train_lib, train_utils
 from official.modeling.hyperparams import params_dict
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.training import topology
 from xlnet_tf.training.config import flatten
+from xlnet_tf.training.interruption import Preemption, lost_hosts
 from xlnet_tf.training.optimizer import build_optimizer
+from xlnet_tf.training.profile import Profile
 from xlnet_tf.training.progress import Progress
 from xlnet_tf.training.trainer import Task, Trainer
 
@@ -42,8 +46,10 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
     Raises:
         UserError: model_dir holds another run, sizes do not divide, or a file of the data is damaged.
         Diverged: the loss is infinite or no number.
+        Interrupted: the process was told to end, or another host was lost; a new start goes on.
     """
-    _check_sizes(params, strategy)
+    check_sizes(params, strategy.num_replicas_in_sync)
+    check_places(params, task, model_dir)
     params.trainer.summary_interval = params.trainer.steps_per_loop  # summaries are written with the reports
     chief = strategy.extended.should_checkpoint  # of several hosts one writes; all compute
     if chief:
@@ -64,7 +70,11 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
         )
     # Orbit prints each message besides logging it, which would tear the progress bar.
     try:
-        with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        with (
+            open(os.devnull, "w") as nowhere,
+            contextlib.redirect_stdout(nowhere),
+            lost_hosts(strategy, model_dir),
+        ):
             return _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, chief)
     except tf.errors.DataLossError:
         # TensorFlow names the record's offset, not its file.
@@ -75,6 +85,12 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
 def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, chief) -> dict[str, float]:
     train_steps, interval = params.trainer.train_steps, params.trainer.validation_interval
     progress = Progress(model_dir, trainer.global_step, train_steps, write=chief)
+    preemption = Preemption(strategy)
+    profile = Profile(params.trainer.profile_steps, model_dir)
+
+    def end_if_told(_=None):
+        preemption.end_run(runner.controller.save_checkpoint, int(trainer.global_step.numpy()), model_dir)
+
     runner = _Runner(
         strategy,
         task,
@@ -82,7 +98,11 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ch
         params,
         model_dir,
         trainer=trainer,
-        train_actions=[progress.train, lambda logs: _stop_if_diverged(logs, trainer, model_dir)],
+        train_actions=[
+            progress.train,
+            lambda logs: _stop_if_diverged(logs, trainer, model_dir),
+            end_if_told,
+        ],
         eval_actions=[progress.evaluation],
     )
     validation_steps = task.validation_steps() if evaluate else 0
@@ -91,21 +111,30 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ch
         if not evaluate:
             return {}
         with progress.evaluation_bar(validation_steps) as bar:
-            trainer.on_eval_step = bar.update
+
+            def after_step():
+                bar.update()
+                end_if_told()
+
+            trainer.on_eval_step = after_step
             logs = runner.controller.evaluate(validation_steps)
         metrics = {name: float(value) for name, value in logs.items() if name != "steps_per_second"}
         if chief:
             task.after_evaluation(trainer.model, metrics, int(trainer.global_step.numpy()), model_dir)
         return metrics
 
-    with progress, strategy.scope():  # the runner has restored the step that it goes on from
+    with preemption, progress, profile, strategy.scope():
+        progress.say(topology.describe(strategy))
         metrics = evaluation()
-        step = int(trainer.global_step.numpy())
+        step = int(trainer.global_step.numpy())  # the runner has restored the one that it goes on from
         while step < train_steps:
             # The next multiple of the interval, wherever a resumed run begins.
-            step = min(train_steps, (step // interval + 1) * interval)
+            evaluated = min(train_steps, (step // interval + 1) * interval)
+            profile.at(step)
+            step = profile.stop_before(step, evaluated)
             runner.controller.train(step, checkpoint_at_completion=step == train_steps)
-            metrics = evaluation()
+            if step == evaluated:
+                metrics = evaluation()
     return metrics
 
 
@@ -140,9 +169,9 @@ class _Runner(train_lib.OrbitExperimentRunner):
         return manager
 
 
-def _check_sizes(params, strategy: tf.distribute.Strategy):
-    """Raises UserError unless the batches split evenly over replicas and micro-batches."""
-    replicas, parts = strategy.num_replicas_in_sync, params.trainer.accumulation_steps
+def check_sizes(params, replicas: int):
+    """Raises UserError unless the batches split evenly over so many replicas and their micro-batches."""
+    parts = params.trainer.accumulation_steps
     batch_size = params.task.train_data.global_batch_size
     if parts < 1 or batch_size < 1 or batch_size % (replicas * parts):
         raise UserError(
@@ -153,6 +182,24 @@ def _check_sizes(params, strategy: tf.distribute.Strategy):
         raise UserError(
             f"dev_batch_size is {params.task.validation_data.global_batch_size} with {replicas} replicas: "
             f"expected a multiple of {replicas}"
+        )
+
+
+def check_places(params, task: Task, model_dir: str):
+    """Raises UserError if the hosts of a TPU that is reached by name cannot read or write what they must."""
+    if params.runtime.distribution_strategy != "tpu" or params.runtime.tpu == "local":
+        return
+    if not task.input_in_graph:
+        raise UserError(
+            f"this task's examples are read by the process that was started, not by the hosts of the TPU "
+            f"{params.runtime.tpu}: start it on a TPU VM of one host, with --tpu=local"
+        )
+    data = params.task.train_data.input_path, params.task.validation_data.input_path
+    here = [path for path in (*data, model_dir) if path and "://" not in path]
+    if here:
+        raise UserError(
+            f"the hosts of the TPU {params.runtime.tpu} read and write by themselves, and do not see "
+            f"{', '.join(here)}: expected places that all machines reach, as gs://BUCKET/..."
         )
 
 

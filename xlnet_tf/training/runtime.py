@@ -1,5 +1,9 @@
 """The machine a run uses: devices, number type."""
 
+import json
+import os
+import sys
+
 import tensorflow as tf
 import tf_keras
 from official.common import distribute_utils
@@ -40,6 +44,12 @@ def _strategy(runtime: RuntimeConfig) -> tf.distribute.Strategy:
         raise UserError("strategy is tpu, but no TPU is named: add --tpu=NAME, or --tpu=local on a TPU VM")
     if runtime.virtual_devices:
         return _virtual_devices(name, runtime.virtual_devices)
+    if name == "tpu":
+        return _tpu(runtime.tpu)
+    if name == "multi_worker_mirrored":
+        hosts = check_tf_config(os.environ.get("TF_CONFIG", ""))
+        # TensorFlow waits for all of them, without a limit.
+        print(f"waiting for {len(hosts)} hosts: {', '.join(hosts)}", file=sys.stderr)
     visible = len(tf.config.list_physical_devices("GPU"))
     num_gpus = visible if runtime.num_gpus < 0 else runtime.num_gpus
     if num_gpus > visible:
@@ -51,8 +61,75 @@ def _strategy(runtime: RuntimeConfig) -> tf.distribute.Strategy:
         num_gpus=num_gpus,
         all_reduce_alg=runtime.all_reduce_alg,
         num_packs=runtime.num_packs,
-        tpu_address=runtime.tpu,
     )
+
+
+def _tpu(address: str) -> tf.distribute.TPUStrategy:
+    """Connects to a TPU and starts it.
+
+    Args:
+        address: "local", of the machine that runs this; or the name of a TPU, or grpc://HOST:8470.
+    """
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=address)
+        if address != "local":
+            tf.config.experimental_connect_to_cluster(resolver)
+        topology = tf.tpu.experimental.initialize_tpu_system(resolver)
+    except (tf.errors.OpError, ValueError, RuntimeError, OSError) as error:
+        reason = str(getattr(error, "message", error)).strip().splitlines()[0]
+        raise UserError(
+            f"no TPU at --tpu={address} ({reason}). --tpu=local needs a TPU VM with tensorflow-tpu and "
+            "libtpu, a name needs a TPU of this project and zone (see BUILD.md); --dry_run checks a run "
+            "without one"
+        ) from error
+    return tf.distribute.TPUStrategy(resolver, experimental_device_assignment=_assignment(resolver, topology))
+
+
+def _assignment(resolver, topology) -> tf.tpu.experimental.DeviceAssignment | None:
+    """Returns which replica gets which device; None where TensorFlow knows by itself.
+
+    Newer TPUs, with the second embedding hardware, need to be told.
+    """
+    feature = tf.tpu.experimental.HardwareFeature
+    if feature(resolver.tpu_hardware_feature).embedding_feature != feature.EmbeddingFeature.V2:
+        return None
+    replicas = resolver.get_tpu_system_metadata().num_cores
+    return tf.tpu.experimental.DeviceAssignment.build(topology, num_replicas=replicas)
+
+
+def check_tf_config(text: str) -> list[str]:
+    """Checks the environment variable that tells each of several hosts of the others.
+
+    Args:
+        text: TF_CONFIG.
+
+    Returns:
+        The addresses of the hosts, HOST:PORT.
+
+    Raises:
+        UserError: it is not what TensorFlow expects.
+    """
+    example = (
+        '{"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}, with '
+        "another index on each host"
+    )
+    try:
+        config = json.loads(text)
+        workers, task = config["cluster"]["worker"], config["task"]
+        kind, index = task["type"], task["index"]
+    except (ValueError, KeyError, TypeError):
+        found = f"is {text!r}" if text else "is not set"
+        raise UserError(
+            f"strategy is multi_worker_mirrored, but TF_CONFIG {found}: expected {example}"
+        ) from None
+    if kind != "worker" or type(index) is not int or not 0 <= index < len(workers):
+        raise UserError(
+            f"TF_CONFIG names the task {kind!r} {index!r} of {len(workers)} workers: expected {example}"
+        )
+    wrong = [host for host in workers if not str(host).rpartition(":")[2].isdecimal()]
+    if wrong or len(set(workers)) != len(workers):
+        raise UserError(f"TF_CONFIG lists the workers {workers}: expected different ones, each as HOST:PORT")
+    return workers
 
 
 def _virtual_devices(name: str, count: int) -> tf.distribute.Strategy:

@@ -1,0 +1,179 @@
+"""Checks a training before its machines are rented: data, sizes, weights, and the step for a TPU.
+
+Shared by the scripts that train, for their --dry_run. Nothing is trained and nothing is written.
+"""
+
+import copy
+import dataclasses
+import os
+
+import tensorflow as tf
+import tf_keras
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.shards import file_sha256
+from xlnet_tf.tpu import compilation, report, steps, topologies
+from xlnet_tf.training import run, runtime
+from xlnet_tf.training.topology import Slice
+from xlnet_tf.training.trainer import Task
+
+_ROW = "{:>22}  {}"
+_ADAM_SLOTS = 2  # a mean and a variance for each weight
+
+
+@dataclasses.dataclass(frozen=True)
+class Machines:
+    """What a run will use.
+
+    Attributes:
+        text: in words.
+        replicas: parts of a batch.
+        hosts: machines that read their own rows.
+        slice: the TPU, if it is one.
+    """
+
+    text: str
+    replicas: int
+    hosts: int = 1
+    slice: Slice | None = None
+
+
+def machines(config: runtime.RuntimeConfig, topology: str | None) -> Machines:
+    """Returns what a run will use; no TPU and no other host is asked.
+
+    Args:
+        config: the settings.
+        topology: name of a TPU slice; needed for the strategy `tpu`.
+
+    Raises:
+        UserError: the settings do not say, or are wrong.
+    """
+    if topology or config.distribution_strategy == "tpu":
+        if not topology:
+            raise UserError("--dry_run of --strategy=tpu needs the TPU's kind and size: add --topology=v3-8")
+        found = Slice.named(topology)
+        text = f"{found.name}: {found.chips} chips, {found.replicas} replicas, {found.hosts} hosts"
+        return Machines(text, found.replicas, found.hosts, found)
+    if config.distribution_strategy == "multi_worker_mirrored":
+        hosts = runtime.check_tf_config(os.environ.get("TF_CONFIG", ""))
+        visible = len(tf.config.list_physical_devices("GPU"))
+        replicas = len(hosts) * max(1, visible if config.num_gpus < 0 else config.num_gpus)
+        return Machines(f"{replicas} replicas on {len(hosts)} hosts", replicas, len(hosts))
+    replicas = runtime.prepare(config).num_replicas_in_sync
+    return Machines(f"{replicas} {'replica' if replicas == 1 else 'replicas'} on this machine", replicas)
+
+
+def check_and_print(params, task: Task, topology: str | None, model_dir: str):
+    """Does what --dry_run promises.
+
+    Args:
+        params: the settings, complete.
+        task: built from params.task.
+        topology: name of a TPU slice.
+        model_dir: folder of the run; nothing is written.
+
+    Raises:
+        UserError: something does not fit.
+        FileNotFoundError: data are missing.
+    """
+    where = machines(params.runtime, topology)
+    print(check(params, task, where, model_dir))
+    if where.slice:
+        print(f"\nThe step of one replica, compiled:\n{compiled(params, where)}")
+    print("\nEverything fits. Nothing was trained.")
+
+
+def check(params, task: Task, where: Machines, model_dir: str) -> str:
+    """Checks a training and says what it will be.
+
+    Args:
+        params: the settings, complete.
+        task: built from params.task.
+        where: what it will run on.
+        model_dir: folder of the run; nothing is written.
+
+    Returns:
+        A table for a person.
+
+    Raises:
+        UserError: something does not fit.
+        FileNotFoundError: data are missing.
+    """
+    run.check_sizes(params, where.replicas)
+    run.check_places(params, task, model_dir)
+    run.check_resumable(params, task, model_dir)
+    _check_data(params, task, where)
+    model = task.build_model()
+    task.initialize(model)
+    return "\n".join(_ROW.format(name, value) for name, value in _rows(params, task, where, model).items())
+
+
+def compiled(params, where: Machines) -> str:
+    """Compiles the training step for one core of the TPU and says what it takes.
+
+    Args:
+        params: the settings, complete.
+        where: what it will run on; a slice.
+
+    Raises:
+        UserError: the step does not compile, or the compiler is not installed.
+    """
+    params = copy.deepcopy(params)
+    rows = params.task.train_data.global_batch_size // where.replicas
+    params.task.train_data.global_batch_size = rows
+    params.task.validation_data.input_path = ""
+    program = steps.training_step(params)
+    topology = topologies.find(where.slice.generation)
+    outcome = compilation.compile_program(program.hlo, topology)
+    if isinstance(outcome, compilation.Refused):
+        raise UserError(f"the step does not compile for a core of {where.slice.name}: {outcome.error}")
+    return report.table([report.Row(topology, rows, outcome)], program.loops_with_products())
+
+
+def _check_data(params, task: Task, where: Machines):
+    """Reads a batch of every host's first replica, of training and validation data."""
+    examples = getattr(task, "train_manifest", None) or task.example_set
+    tokenizer = examples.tokenizer_path
+    if (found := file_sha256(tokenizer)) != examples.tokenizer["sha256"]:
+        raise UserError(
+            f"{tokenizer} has the sha256 {found}, the data were made with {examples.tokenizer['sha256']}: "
+            "put the tokenizer back that they were made with, or build them again"
+        )
+    for data in filter(lambda data: data.input_path, (params.task.train_data, params.task.validation_data)):
+        for host in range(where.hosts):
+            context = tf.distribute.InputContext(where.hosts, host, where.replicas)
+            next(iter(task.build_inputs(data, context)))
+
+
+def _rows(params, task: Task, where: Machines, model: tf_keras.Model) -> dict[str, str]:
+    config, data, trainer = task.xlnet_config, params.task.train_data, params.trainer
+    weights = sum(weight.shape.num_elements() for weight in model.trainable_variables)
+    rows = data.global_batch_size // where.replicas
+    tokens, steps = task.tokens_per_step(), trainer.train_steps
+    memory = getattr(task, "memory_len", 0) * config.n_layer * config.d_model * data.global_batch_size
+    bfloat16 = params.runtime.mixed_precision_dtype == "bfloat16"
+    saved = 4 * weights * (1 + _ADAM_SLOTS) + memory * (2 if bfloat16 else 4)
+    heads = f"{config.n_head} heads of {config.d_head}"
+    return {
+        "devices": where.text,
+        "model": f"{config.n_layer} layers, d_model {config.d_model}, {heads}, d_inner {config.d_inner}",
+        "parameters": f"{weights:,}",
+        "number type": params.runtime.mixed_precision_dtype,
+        "data": f"{data.input_path}: {_records(task):,} records of {tokens // data.global_batch_size} tokens",
+        "batch": f"{data.global_batch_size}: {rows} a replica in {trainer.accumulation_steps} part(s), "
+        f"{data.global_batch_size // where.hosts} a host",
+        "memory": f"{task.memory_len} tokens a row" if memory else "none",
+        "steps": f"{steps:,}, {trainer.steps_per_loop} in a loop",
+        "tokens": f"{steps * tokens:,}: the data {steps * data.global_batch_size / _records(task):.2f} times",
+        "a checkpoint": f"{_gigabytes(saved)}, after each {trainer.checkpoint_interval:,} steps",
+        "disk for checkpoints": f"{_gigabytes(saved * (trainer.max_to_keep + 1))} (the newest "
+        f"{trainer.max_to_keep}, and one being written)",
+    }
+
+
+def _records(task: Task) -> int:
+    return (getattr(task, "train_manifest", None) or task.example_set).records
+
+
+def _gigabytes(count: int) -> str:
+    return f"{count / 1e9:.2f} GB"

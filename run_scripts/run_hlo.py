@@ -1,0 +1,125 @@
+r"""Times a training step that tpu_compile --save_hlo has written, where there is no TensorFlow.
+
+    python -m run_scripts.tpu_compile --preset=large --dtype=bfloat16 --batch_per_core=8 --memory_len=0 \
+        --hardware=gpu --save_hlo=step.hlo
+    python -m run_scripts.run_hlo --hlo=step.hlo --platform=gpu --peak_tflops=989
+
+It needs JAX, for a GPU with its plugin, and this repository on the machine; step.hlo.json goes with the file.
+Weights and inputs are made up; what a step writes to weights and optimizer state is what the next one reads.
+Model flops are those of the matrix products that the model asks for: what is computed again does not count.
+"""
+
+import json
+import os
+import pathlib
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tqdm
+from absl import flags
+
+from xlnet_tf import errors
+from xlnet_tf.errors import UserError
+from xlnet_tf.tpu.runner import PLATFORMS, Runner
+
+JAX_PLATFORMS = {"cpu": "cpu", "gpu": "cuda,cpu"}
+WARM_UP = 2
+
+
+def save(path: str, hlo: bytes, *, batch_size: int, seq_len: int, flops: int, hardware: str) -> None:
+    """Writes a training step to run, and beside it, as json, what it is.
+
+    Args:
+        path: of the program's file.
+        hlo: of a lowering.Program.
+        batch_size: rows of a step.
+        seq_len: tokens of a row.
+        flops: of benchmark_flops.step_flops.
+        hardware: what it was lowered for.
+    """
+    pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+    pathlib.Path(path).write_bytes(hlo)
+    sizes = {"batch_size": batch_size, "seq_len": seq_len, "flops": flops, "hardware": hardware}
+    _sizes_file(path).write_text(json.dumps(sizes, indent=2) + "\n", encoding="utf-8")
+
+
+def _sizes_file(path: str) -> pathlib.Path:
+    return pathlib.Path(f"{path}.json")
+
+
+def measure(path: str, platform: str, steps: int, peak_flops: float | None = None) -> dict[str, Any]:
+    """Runs a saved step.
+
+    Args:
+        path: of the program's file.
+        platform: "cpu" or "gpu".
+        steps: how many to time.
+        peak_flops: what the device does in a second at most.
+
+    Returns:
+        what `save` wrote; platform, steps; seconds: the median of a step; fastest; compile_seconds;
+        temporaries in bytes; tokens_per_second; flops_per_second; utilisation: of peak_flops, if given.
+
+    Raises:
+        UserError: there is no such program, or nothing to run it on.
+    """
+    for file in (pathlib.Path(path), _sizes_file(path)):
+        if not file.exists():
+            raise UserError(f"{file} does not exist: write it with run_scripts.tpu_compile --save_hlo={path}")
+    sizes = json.loads(_sizes_file(path).read_text(encoding="utf-8"))
+    runner = Runner(pathlib.Path(path).read_bytes(), platform)
+    for _ in range(WARM_UP):
+        runner.step()
+    seconds = [runner.step() for _ in tqdm.trange(steps, desc="step")]
+    median = statistics.median(seconds)
+    report = sizes | {
+        "platform": platform,
+        "steps": steps,
+        "seconds": median,
+        "fastest": min(seconds),
+        "compile_seconds": runner.compile_seconds,
+        "temporaries": runner.temporaries,
+        "tokens_per_second": sizes["batch_size"] * sizes["seq_len"] / median,
+        "flops_per_second": sizes["flops"] / median,
+    }
+    if peak_flops:
+        report["utilisation"] = report["flops_per_second"] / peak_flops
+    return report
+
+
+def table(report: Mapping[str, Any]) -> str:
+    """Returns a report for a person."""
+    rows = {
+        "batch": f"{report['batch_size']} x {report['seq_len']} tokens, for {report['hardware']}",
+        "run on": f"{report['platform']}, compiled in {report['compile_seconds']:.1f} s",
+        "a step": f"{report['seconds']:.4f} s, the fastest of {report['steps']} {report['fastest']:.4f} s",
+        "tokens": f"{report['tokens_per_second']:,.0f} per second",
+        "model flops": f"{report['flops_per_second'] / 1e12:.3f} TFLOP/s",
+        "temporaries": f"{report['temporaries'] / 1e9:.3f} GB",
+    }
+    if "utilisation" in report:
+        rows["utilisation"] = f"{report['utilisation']:.1%} of the device's peak"
+    return "\n".join(f"{name:<13}{value}" for name, value in rows.items())
+
+
+def main(argv: Sequence[str]) -> None:
+    del argv
+    values = flags.FLAGS
+    os.environ["JAX_PLATFORMS"] = JAX_PLATFORMS[values.platform]
+    peak = values.peak_tflops and values.peak_tflops * 1e12
+    report = measure(values.hlo, values.platform, values.steps, peak)
+    print(table(report))
+    if values.output:
+        pathlib.Path(values.output).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string("hlo", None, "file of tpu_compile --save_hlo", required=True)
+    flags.DEFINE_enum("platform", "gpu", PLATFORMS, "what to run it on")
+    flags.DEFINE_integer("steps", 20, "steps to time; figures are their medians", lower_bound=1)
+    flags.DEFINE_float(
+        "peak_tflops", None, "of the device in the number type, for its utilisation", lower_bound=0
+    )
+    flags.DEFINE_string("output", None, "json file for the figures")
+    errors.run(main)

@@ -1,0 +1,86 @@
+import importlib.util
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from tests.tpu import programs
+from xlnet_tf.errors import UserError
+from xlnet_tf.tpu import compilation, topologies
+from xlnet_tf.tpu.lowering import lower
+
+compiles = pytest.mark.skipif(
+    not importlib.util.find_spec("libtpu"),
+    reason="libtpu is not installed: pip install -r requirements-tpu-compile.txt",
+)
+RESULT = {
+    "memory": {"arguments": 5, "outputs": 4, "temporaries": 3, "aliased": 4, "code": 1},
+    "cost": {"flops": 7.0, "bytes_accessed": 8.0, "seconds": 0.5},
+    "seconds": 2.0,
+}
+
+
+def test_a_result_is_read():
+    made = compilation.read_result(RESULT)
+    assert (made.arguments, made.hbm, made.flops, made.estimated_seconds) == (5, 9, 7.0, 0.5)
+
+
+@pytest.mark.parametrize("seconds", [0.0, -0.7])
+def test_an_estimate_without_sense_is_none(seconds):
+    cost = {**RESULT["cost"], "seconds": seconds}
+    assert compilation.read_result({**RESULT, "cost": cost}).estimated_seconds is None
+
+
+def test_a_missing_compiler_is_told_with_what_to_install():
+    with pytest.raises(UserError, match=r"No module named 'libtpu'.*pip install -r requirements-tpu-compile"):
+        compilation.read_result({"unavailable": "ModuleNotFoundError: No module named 'libtpu'"})
+
+
+def test_a_compiler_that_breaks_off_is_no_crash_of_ours(monkeypatch):
+    ended = subprocess.CompletedProcess([], -6, stdout="", stderr="Check failed: shape is dense")
+    monkeypatch.setattr(compilation.subprocess, "run", lambda *args, **kwargs: ended)
+    refused = compilation.compile_program(b"", topologies.find("v3"))
+    assert refused.error == "the compiler ended with code -6:\nCheck failed: shape is dense"
+    assert not refused.out_of_memory
+
+
+def test_an_unknown_topology_is_named():
+    with pytest.raises(UserError, match="topology is 'v9': expected one of v2, v3, v4, v5e, v5p, v6e"):
+        topologies.find("v9")
+
+
+def test_the_compilers_process_imports_no_tensorflow():
+    code = "import sys, xlnet_tf.tpu.compiler; print('tensorflow' in sys.modules, 'jax' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False False\n"
+
+
+@compiles
+def test_a_whole_step_compiles(tmp_path):
+    program = programs.step("pretraining", tmp_path, "bfloat16", dropout=0.1)
+    for name in ("v3", "v5e"):
+        made = compilation.compile_program(program.hlo, topologies.find(name))
+        assert isinstance(made, compilation.Compiled), made.error
+        assert made.flops > 0 and made.bytes_accessed > made.arguments
+        # All but the table of the outputs' places is in the parameters' memory.
+        assert 0 <= made.outputs - made.aliased < 4096
+        assert 0 < made.estimated_seconds < 1
+
+
+@compiles
+@pytest.mark.parametrize("name", topologies.TOPOLOGIES)
+def test_the_memory_of_a_core_is_what_its_compiler_says(name):
+    shape = tf.TensorSpec([200_000, 200_000], tf.float32)
+    program = lower(lambda inputs: inputs["x"] @ inputs["x"] @ inputs["x"], {"x": shape})
+    topology = topologies.find(name)
+    refused = compilation.compile_program(program.hlo, topology)
+    assert refused.out_of_memory
+    assert f"available HBM ({topology.hbm_bytes / 2**30:.2f}G)" in refused.error
+
+
+@compiles
+def test_a_program_that_the_compiler_refuses_comes_with_its_words():
+    refused = compilation.compile_program(b"no program", topologies.find("v3"))
+    assert "HloModule" in refused.error or "parse" in refused.error.lower()
+    assert not refused.out_of_memory

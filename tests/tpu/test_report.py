@@ -1,0 +1,61 @@
+from xlnet_tf.tpu import report
+from xlnet_tf.tpu.compilation import Compiled, Refused
+from xlnet_tf.tpu.report import Row
+from xlnet_tf.tpu.topologies import TOPOLOGIES
+
+V3, V5E = TOPOLOGIES["v3"], TOPOLOGIES["v5e"]
+MADE = Compiled(
+    arguments=6_000_000_000,
+    outputs=5_500_000_000,
+    aliased=5_000_000_000,
+    temporaries=1_250_000_000,
+    code=60_000_000,
+    flops=5.6e12,
+    bytes_accessed=93.7e9,
+    estimated_seconds=0.262,
+    compile_seconds=38.0,
+)
+REFUSED = Refused("RESOURCE_EXHAUSTED: Ran out of memory\nsecond line\n" + "more\n" * 50)
+
+
+def test_memory_is_what_is_not_shared():
+    assert MADE.hbm == 6_000_000_000 + 500_000_000 + 1_250_000_000 + 60_000_000
+
+
+def test_the_table_has_every_figure():
+    lines = report.table([Row(V3, 4, MADE, largest=True)], loops=0).splitlines()
+    figures = lines[1].split("  ")
+    cells = [cell.strip() for cell in figures if cell.strip()]
+    assert cells == [
+        "v3", "4 (largest)", "7.81 GB", "47%", "6.00 GB", "1.25 GB", "5.50 GB", "5.00 GB", "5.600",
+        "93.70 GB", "0.2620 s",
+    ]  # fmt: skip
+    assert "estimate, of the computation alone, no measurement" in lines[-1]
+
+
+def test_an_estimate_that_makes_no_sense_is_left_out():
+    import dataclasses
+
+    row = Row(V5E, 4, dataclasses.replace(MADE, estimated_seconds=None))
+    assert report.table([row], loops=0).splitlines()[1].endswith(" -")
+    assert row.to_dict()["estimated_seconds"] is None
+
+
+def test_the_compilers_own_words_are_shown_but_not_all_of_them():
+    text = report.table([Row(V3, 4, MADE), Row(V5E, 64, REFUSED)], loops=0)
+    assert "v5e, batch 64: too large. The compiler says:\n    RESOURCE_EXHAUSTED: Ran out of memory" in text
+    assert text.count("more") < 12
+    other = report.table([Row(V5E, 64, Refused("INVALID_ARGUMENT: what is this"))], loops=0)
+    assert "does not compile" in other and "what is this" in other
+
+
+def test_loops_are_told():
+    assert "1 loop(s) of the program multiply matrices" in report.table([Row(V3, 4, MADE)], loops=1)
+
+
+def test_json_has_sizes_in_bytes():
+    made, refused = Row(V3, 4, MADE, largest=True).to_dict(), Row(V3, 8, REFUSED).to_dict()
+    assert made["compiles"] and made["largest"] and made["hbm"] == MADE.hbm
+    assert made["hbm_filled"] == MADE.hbm / V3.hbm_bytes
+    assert (refused["compiles"], refused["batch_per_core"]) == (False, 8)
+    assert refused["error"] == REFUSED.error and "largest" not in refused

@@ -1,0 +1,60 @@
+import pytest
+
+from xlnet_tf.tpu.compilation import Compiled, Refused
+from xlnet_tf.tpu.search import largest_batch
+
+TOO_LARGE = Refused("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm")
+
+
+def compiled(hbm: int) -> Compiled:
+    return Compiled(hbm, 0, 0, 0, 0, 1.0, 1.0, None, 1.0)
+
+
+def memory(limit: int, bytes_of):
+    """Returns a compiler for a core with so much memory, and the rows that it was asked for."""
+    asked = []
+
+    def compile_batch(rows: int):
+        asked.append(rows)
+        size = bytes_of(rows)
+        return compiled(size) if size <= limit else TOO_LARGE
+
+    return compile_batch, asked
+
+
+@pytest.mark.parametrize("largest", [1, 2, 3, 7, 8, 29, 64, 129, 1000])
+@pytest.mark.parametrize("first", [1, 4])
+def test_even_growth_is_found_at_once(largest, first):
+    bytes_of = lambda rows: 500 + 10 * rows  # noqa: E731
+    compile_batch, asked = memory(bytes_of(largest) + 9, bytes_of)
+    rows, tried = largest_batch(compile_batch, bytes_of(largest) + 9, first)
+    assert rows == largest
+    assert sorted(tried) == sorted(asked) and len(set(asked)) == len(asked)  # none twice
+    assert len(asked) <= 8
+    assert tried[rows].hbm and tried[rows + 1] is TOO_LARGE
+
+
+@pytest.mark.parametrize("largest", [5, 31, 200])
+def test_uneven_growth_is_found_too(largest):
+    bytes_of = lambda rows: 100 + 10 * rows + 97 * (rows % 3) + rows * rows // 8 - 40 * (rows == 2)  # noqa: E731
+    limit = bytes_of(largest)
+    rows, tried = largest_batch(memory(limit, bytes_of)[0], limit)
+    assert bytes_of(rows) <= limit < bytes_of(rows + 1)
+    assert len(tried) < 20
+
+
+def test_only_multiples_are_tried():
+    compile_batch, asked = memory(1000, lambda rows: 10 * rows)
+    assert largest_batch(compile_batch, 1000, first=4, multiple=3)[0] == 99
+    assert not [rows for rows in asked if rows % 3]
+
+
+def test_not_even_one_row_fits():
+    rows, tried = largest_batch(memory(5, lambda rows: 10 * rows)[0], 5, first=4)
+    assert rows == 0
+    assert set(tried) == {4, 2, 1}
+
+
+def test_a_wrong_program_is_not_tried_at_other_sizes():
+    wrong = Refused("INVALID_ARGUMENT: no such operation")
+    assert largest_batch(lambda rows: wrong, 100) == (0, {1: wrong})

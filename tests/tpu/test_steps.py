@@ -1,0 +1,130 @@
+from collections import Counter
+
+import pytest
+import tensorflow as tf
+import tf_keras
+from official.core import task_factory
+
+from tests.tpu import programs
+from xlnet_tf.errors import UserError
+from xlnet_tf.layers import hardware
+from xlnet_tf.tpu import steps
+from xlnet_tf.tpu.lowering import lower
+
+_NAMES = {"float32": "f32", "bfloat16": "bf16", "bool": "pred", "int64": "s64", "int32": "s32"}
+_NAMES |= {"uint8": "u8", "int16": "s16", "int8": "s8"}
+
+
+def _kind(value) -> tuple[str, tuple[int, ...]]:
+    return _NAMES[value.dtype.name], tuple(value.shape)
+
+
+@pytest.mark.parametrize("task", programs.TASKS)
+def test_all_state_is_updated_in_place_and_nothing_needs_the_host(task, tmp_path):
+    params = programs.settings(task, tmp_path)
+    program = steps.training_step(params)
+    built = task_factory.get_task_cls(type(params.task))(params.task)
+    weights = Counter(map(_kind, built.build_model().trainable_variables))
+    state = Counter({kind: 3 * count for kind, count in weights.items()})  # and two moments
+    if task == "pretraining":
+        state[("f32", (1, programs.ROWS, programs.MEMORY, 16))] += 1
+        state[("pred", (programs.ROWS, programs.MEMORY))] += 1
+    state[("s64", ())] += 2  # the trainer's and the optimizer's count of steps
+    donated = Counter(program.donated())
+    assert not state - donated
+    # The rest are sums of metrics and the like, of one number each.
+    assert {shape for _, shape in donated - state} <= {()}
+
+    inputs = built.build_inputs(params.task.train_data).element_spec
+    kept = Counter(program.parameters()) - donated
+    assert not kept - Counter(map(_kind, inputs.values())) - weights  # zeros for a weight without gradient
+    assert sum(kept.values()) <= len(inputs) + 1
+    assert program.host_operations() == []
+    assert program.dynamic_shapes() == []
+    assert program.loops_with_products() == 0
+
+
+def test_memory_is_kept_in_the_type_of_activations_and_weights_in_float32(tmp_path):
+    program = programs.step("pretraining", tmp_path, "bfloat16")
+    bfloat16 = {shape for kind, shape in program.donated() if kind == "bf16"}
+    assert bfloat16 == {(1, programs.ROWS, programs.MEMORY, 16)}
+
+
+def test_a_gradient_alone_writes_nothing(tmp_path):
+    params = programs.settings("pretraining", tmp_path, memory_len=0)
+    program = steps.training_step(params, gradient_only=True)
+    assert program.donated() == []
+    whole = steps.training_step(params)
+    assert len(whole.parameters()) > 2 * len(program.parameters())  # with two moments of each weight
+
+
+def test_micro_batches_are_a_loop_with_products(tmp_path):
+    params = programs.settings("pretraining", tmp_path)
+    params.trainer.accumulation_steps = 2
+    assert steps.training_step(params).loops_with_products() == 1
+
+
+def test_nothing_is_left_of_what_was_assumed(tmp_path):
+    before = tf_keras.mixed_precision.global_policy().name, hardware.kind()
+    programs.step("classification", tmp_path, "bfloat16")
+    params = programs.settings("tagging", tmp_path / "tags")
+    params.task.train_data.input_path = str(tmp_path / "none")
+    params.runtime.mixed_precision_dtype = "bfloat16"
+    with pytest.raises(FileNotFoundError, match="none/manifest.json"):
+        steps.training_step(params)
+    assert (tf_keras.mixed_precision.global_policy().name, hardware.kind()) == before
+
+
+def test_an_unknown_type_is_named(tmp_path):
+    with pytest.raises(UserError, match="dtype is 'float16': expected one of float32, bfloat16"):
+        programs.step("squad", tmp_path, "float16")
+
+
+def test_a_served_model_is_compiled_from_its_tokens_on(tmp_path, small_tokenizer):
+    from tests.serving.exports import KINDS
+    from xlnet_tf.serving.export import export
+
+    kind = KINDS["classification"]
+    path = export(kind.module(kind.model(small_tokenizer), small_tokenizer), str(tmp_path / "served"))
+    program = steps.served_signature(path, rows=3, seq_len=24)
+    inputs = [shape for kind, shape in program.parameters() if kind == "s32"]
+    assert inputs == [(3, 24)] * 3
+    assert program.host_operations() == []
+    results = [tuple(shape.dimensions) for shape in program.module.host_program_shape.result.tuple_shapes]
+    assert (3, 3) in results  # probabilities of labels; their names are the host's
+
+
+def test_a_model_without_the_signature_is_named(tmp_path):
+    module = tf.Module()
+    module.double = tf.function(lambda x: 2 * x, input_signature=[tf.TensorSpec([], tf.float32)])
+    tf.saved_model.save(module, str(tmp_path), signatures={"double": module.double})
+    with pytest.raises(UserError, match="has the signatures double: expected one called tokens"):
+        steps.served_signature(str(tmp_path), 1, 8)
+
+
+def test_lowering_shows_what_a_function_does_to_variables():
+    written, read = tf.Variable(tf.zeros([4, 5])), tf.Variable(tf.zeros([7]))
+
+    def function(inputs):
+        written.assign_add(inputs["x"] * tf.reduce_sum(read))
+        return tf.reduce_sum(written)
+
+    program = lower(function, {"x": tf.TensorSpec([4, 5], tf.float32)})
+    assert program.parameters() == [("f32", (4, 5)), ("f32", (7,)), ("f32", (4, 5))]  # as read
+    assert program.donated() == [("f32", (4, 5))]
+    opcodes = {i.opcode for computation in program.module.computations for i in computation.instructions}
+    assert "copy" not in opcodes  # the TPU's compiler takes none
+
+
+def test_lowering_shows_dynamic_shapes():
+    program = lower(lambda inputs: tf.boolean_mask(inputs["x"], inputs["x"] > 0),
+                    {"x": tf.TensorSpec([6], tf.float32)})  # fmt: skip
+    assert program.dynamic_shapes()
+
+
+def test_lowering_shows_what_the_host_must_do():
+    program = lower(lambda inputs: inputs["x"] + 1, {"x": tf.TensorSpec([6], tf.float32)})
+    assert program.host_operations() == []
+    program.module.computations[0].instructions.add(opcode="custom-call", custom_call_target="ask_host")
+    program.module.computations[0].instructions.add(opcode="outfeed")
+    assert program.host_operations() == ["ask_host", "outfeed"]

@@ -1,0 +1,149 @@
+"""Two processes train as one, and a run outlives the loss of either.
+
+They start four processes, two at a time, each with a TensorFlow of its own: half a minute on an idle machine.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.conftest import REPOSITORY
+from tests.training import toy
+from tests.training.worker import settings
+from xlnet_tf.errors import Interrupted, UserError
+from xlnet_tf.tasks import pretraining
+from xlnet_tf.training.progress import read_history
+from xlnet_tf.training.runtime import check_tf_config
+
+SECONDS = 300
+
+
+def start(folder, model_dir, ending=()):
+    """Starts two workers; `ending`, if given, is what the second one does to itself: (signal, step).
+
+    Returns:
+        Their exit statuses and what they said.
+    """
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(2)]
+        for one in sockets:
+            one.bind(("localhost", 0))
+        workers = [f"localhost:{one.getsockname()[1]}" for one in sockets]
+    processes = []
+    for index in range(2):
+        config = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
+        command = [
+            sys.executable,
+            "-m",
+            "tests.training.worker",
+            folder,
+            model_dir,
+            *(ending if index else ()),
+        ]
+        processes.append(
+            subprocess.Popen(
+                [str(part) for part in command],
+                cwd=REPOSITORY,
+                env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "TF_CONFIG": json.dumps(config)},
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    try:
+        said = [process.communicate(timeout=SECONDS)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return [process.returncode for process in processes], said
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hosts")
+    toy.make_records(folder / "records")
+    toy.make_records(folder / "dev", segments=((7, 5), (4, 3)), seed=1)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def killed(folder):
+    """Two workers, the second lost after 6 of 12 steps; the first one's last step, and what came of both."""
+    result = start(folder, folder / "two", ("SIGKILL", 6))
+    return history(folder / "two")[-1]["step"], *result
+
+
+@pytest.fixture(scope="module")
+def told(folder, killed):
+    """The same run, started again, whose second worker is told to end after 10 steps."""
+    result = start(folder, folder / "two", ("SIGTERM", 10))
+    return tf.train.latest_checkpoint(str(folder / "two")), *result
+
+
+def history(model_dir) -> list[dict]:
+    return read_history(str(model_dir / "history.jsonl"))
+
+
+def tensors(model_dir) -> dict[str, np.ndarray]:
+    reader = tf.train.load_checkpoint(str(model_dir / "ckpt-12"))
+    names = set(reader.get_variable_to_shape_map()) - {"_CHECKPOINTABLE_OBJECT_GRAPH"}
+    return {name: reader.get_tensor(name) for name in names if "save_counter" not in name}
+
+
+def test_the_survivor_of_a_lost_host_ends_with_a_message(killed):
+    last_step, statuses, said = killed
+    assert statuses == [Interrupted.EXIT_STATUS, -9], said
+    assert "another host or its devices cannot be reached" in said[0] and "ckpt-4" in said[0]
+    assert "2 replicas on 2 hosts: localhost" in said[0] and "Traceback" not in said[0]
+    assert last_step == 6
+
+
+def test_a_host_that_is_told_to_end_saves_on_all(told):
+    checkpoint, statuses, said = told
+    assert statuses == [Interrupted.EXIT_STATUS] * 2, said
+    assert all("told to end (SIGTERM) at step 10" in text for text in said)
+    assert checkpoint.endswith("ckpt-10")
+
+
+def test_two_hosts_compute_what_one_does(folder, told):
+    """10 steps on two hosts, lost and restarted between, and the last 2 on one, equal 12 on one."""
+    for name in ("one", "two"):
+        pretraining.pretrain(settings(folder), str(folder / name))
+    one, two = tensors(folder / "one"), tensors(folder / "two")
+    assert one.keys() == two.keys() and len(one) > 30
+    for tensor, value in one.items():
+        np.testing.assert_allclose(two[tensor], value, atol=1e-5, rtol=1e-5, err_msg=tensor)
+    reports = [history(folder / name) for name in ("one", "two")]
+    reports[1] = [line for line in reports[1] if (line["step"], line["kind"]) != (10, "dev")]  # as it went on
+    steps = [[(line["step"], line["kind"]) for line in lines] for lines in reports]
+    evaluated = [step for step, kind in steps[0] if kind == "dev"]
+    assert steps[0] == steps[1] and evaluated == [0, 4, 8, 12]
+    for expected, found in zip(*reports):
+        for metric in expected.keys() - {"tokens_per_second", "kind"}:
+            assert found[metric] == pytest.approx(expected[metric], rel=1e-5, abs=1e-5), metric
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "TF_CONFIG is not set"),
+        ("{cluster: 1}", "TF_CONFIG is '{cluster: 1}'"),
+        ('{"cluster": {"worker": ["a:1", "b:1"]}}', "another index on each host"),
+        (
+            '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 2}}',
+            "'worker' 2 of 2 workers",
+        ),
+        ('{"cluster": {"worker": ["a:1", "b"]}, "task": {"type": "worker", "index": 0}}', "HOST:PORT"),
+        ('{"cluster": {"worker": ["a:1", "a:1"]}, "task": {"type": "worker", "index": 0}}', "different ones"),
+    ],
+)
+def test_a_wrong_cluster_is_explained(text, message):
+    with pytest.raises(UserError, match=message):
+        check_tf_config(text)

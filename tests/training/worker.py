@@ -1,0 +1,65 @@
+"""One of several processes that train a very small model together; see test_hosts.py.
+
+    TF_CONFIG=... python -m tests.training.worker FOLDER MODEL_DIR STRATEGY [SIGNAL STEP]
+
+trains on FOLDER/records in MODEL_DIR. With SIGNAL (SIGKILL or SIGTERM), the process sends it to itself after
+STEP steps.
+"""
+
+import os
+import pathlib
+import signal
+import sys
+
+import tensorflow as tf
+
+from tests.training import toy
+from xlnet_tf import errors
+from xlnet_tf.tasks import pretraining
+from xlnet_tf.training.progress import Progress
+
+
+def settings(folder, strategy: str = "one_device"):
+    """Returns the settings of 12 steps, a checkpoint and an evaluation after each four."""
+    params = pretraining.pretraining_experiment()
+    params.override(toy.settings(folder))
+    params.override(
+        {
+            "task": {"validation_data": {"input_path": str(folder / "dev")}, "model": {"n_layer": 1}},
+            "trainer": {
+                "train_steps": 12,
+                "steps_per_loop": 2,
+                "checkpoint_interval": 4,
+                "validation_interval": 4,
+            },
+            "runtime": {"distribution_strategy": strategy},
+        }
+    )
+    return params
+
+
+def end_itself(name: str, step: int):
+    """Lets the process send itself a signal when it reports this step."""
+    report = Progress.train
+
+    def report_and_end(progress, logs):
+        report(progress, logs)
+        if int(progress._step.numpy()) == step:
+            os.kill(os.getpid(), getattr(signal, name))
+
+    Progress.train = report_and_end
+
+
+def main(argv):
+    folder, model_dir, *ending = argv
+    if ending:
+        end_itself(ending[0], int(ending[1]))
+    # Optimizing the graphs takes longer than running them.
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    pretraining.pretrain(settings(pathlib.Path(folder), "multi_worker_mirrored"), model_dir)
+
+
+if __name__ == "__main__":
+    arguments = sys.argv[1:]
+    sys.argv[1:] = []
+    errors.run(lambda _: main(arguments))

@@ -1,0 +1,88 @@
+"""Runs a lowered program on a device that JAX has here, a CPU or a GPU: no TensorFlow is needed for it.
+
+Beside tpu.compiler the only file that knows private names of jaxlib.
+"""
+
+import time
+
+import numpy as np
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.tpu import compiler
+
+PLATFORMS = ("cpu", "gpu")
+_SPREAD = 0.02  # of made-up numbers, as of initial weights
+
+
+class Runner:
+    """A compiled program on a device, its parameters made up: time is all that there is to learn of it.
+
+    JAX looks for all kinds of devices unless its environment (JAX_PLATFORMS) names some.
+
+    Args:
+        hlo: of a lowering.Program.
+        platform: one of PLATFORMS.
+
+    Attributes:
+        values: of the parameters, for the next run.
+        compile_seconds: time that compiling took.
+        temporaries: bytes that the program needs beside parameters and outputs, as the compiler plans it.
+
+    Raises:
+        UserError: JAX is not here, is another release than expected, or has no such device.
+    """
+
+    def __init__(self, hlo: bytes, platform: str):
+        try:
+            import jax
+
+            [*_, device] = jax.devices(platform)[:1]
+            module = compiler.parse(hlo)
+            options, devices = compiler.for_one(device)
+            start = time.perf_counter()
+            self._executable = device.client.compile_and_load(module, devices, options)
+            self.compile_seconds = time.perf_counter() - start
+            self.temporaries = self._executable.get_compiled_memory_stats().temp_size_in_bytes
+            self._carried = _carried(module)
+            with jax.enable_x64(True):  # or 64-bit counters would become 32-bit ones
+                self.values = [jax.device_put(value, device) for value in _made_up(hlo)]
+        except (ImportError, AttributeError, TypeError) as error:
+            raise UserError(
+                f"JAX is not here, or not in the release expected ({type(error).__name__}: {error}): install "
+                "jax==0.10.2, for a GPU jax[cuda13]==0.10.2"
+            ) from error
+        except RuntimeError as error:
+            raise UserError(f"JAX cannot run the program on a {platform}: {error}") from error
+
+    def step(self) -> float:
+        """Runs the program once, and returns its seconds.
+
+        What it writes to variables is what it reads from them the next time.
+        """
+        start = time.perf_counter()
+        outputs = self._executable.execute_sharded(self.values).disassemble_into_single_device_arrays()
+        for [output] in outputs:
+            output.block_until_ready()
+        seconds = time.perf_counter() - start
+        for parameter, output in self._carried.items():
+            [self.values[parameter]] = outputs[output]
+        return seconds
+
+
+def _carried(module) -> dict[int, int]:
+    """Returns parameter -> the output that takes over its memory."""
+    entries = module.operation.attributes["mhlo.input_output_alias"]
+    return {entry["alias"]["parameter_number"].value: entry["output_index"][0] for entry in entries}
+
+
+def _made_up(hlo: bytes) -> list[np.ndarray]:
+    """Makes up a value for each parameter: small positive numbers (no root of a negative one), 0 and 1."""
+    rng = np.random.default_rng(0)
+
+    def value(shape) -> np.ndarray:
+        dtype, dimensions = np.dtype(shape.numpy_dtype()), shape.dimensions()
+        if dtype.kind in "iub":
+            return rng.integers(0, 2, dimensions).astype(dtype)
+        return (_SPREAD * rng.random(dimensions, np.float32)).astype(dtype)
+
+    return [value(shape) for shape in compiler.parameter_shapes(hlo)]

@@ -1,0 +1,92 @@
+"""Which devices a run uses, or will use."""
+
+import dataclasses
+
+import tensorflow as tf
+
+from xlnet_tf.errors import UserError
+
+# Generation: (numbers in a slice's name for each chip, replicas of a chip, chips of a host in a larger slice,
+# chips of the largest slice on one host). The two cores of a v4 or v5p chip work as one.
+_GENERATIONS = {
+    "v2": (2, 2, 4, 4),
+    "v3": (2, 2, 4, 4),
+    "v4": (2, 1, 4, 4),
+    "v5p": (2, 1, 4, 4),
+    "v5e": (1, 1, 4, 8),
+    "v6e": (1, 1, 4, 8),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Slice:
+    """A TPU that one can rent.
+
+    Attributes:
+        name: as the cloud calls it, v3-32.
+        generation: v2, v3, v4, v5e, v5p or v6e.
+        chips: its chips.
+        replicas: of a training on it.
+        hosts: machines that the chips are attached to; each reads its own rows.
+    """
+
+    name: str
+    generation: str
+    chips: int
+    replicas: int
+    hosts: int
+
+    @classmethod
+    def named(cls, name: str) -> "Slice":
+        """Returns the slice of a name: generation, dash, size.
+
+        Raises:
+            UserError: there is none of this name.
+        """
+        generation, _, size = name.replace("v5litepod", "v5e").partition("-")
+        per_chip, replicas, host_chips, one_host = _GENERATIONS.get(generation, (1, 1, 1, 1))
+        if generation not in _GENERATIONS or not size.isdecimal() or not int(size) or int(size) % per_chip:
+            raise UserError(
+                f"topology is {name!r}: expected a kind of TPU ({', '.join(_GENERATIONS)}) and its size as "
+                "the cloud counts it, cores (v2, v3, v4, v5p) or chips (v5e, v6e): v3-8, v4-32, v5e-16"
+            )
+        chips = int(size) // per_chip
+        hosts = 1 if chips <= one_host else -(-chips // host_chips)
+        return cls(name, generation, chips, chips * replicas, hosts)
+
+
+def describe(strategy: tf.distribute.Strategy) -> str:
+    """Returns a table of a TPU's chips, cores, hosts and replicas; of other devices, one line.
+
+    Args:
+        strategy: as `runtime.prepare` made it.
+    """
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        return _tpu_table(strategy)
+    replicas = strategy.num_replicas_in_sync
+    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        hosts = strategy.cluster_resolver.cluster_spec().as_dict()["worker"]
+        return f"{replicas} replicas on {len(hosts)} hosts: {', '.join(hosts)}"
+    devices = strategy.extended.worker_devices or (tf.config.list_logical_devices("CPU")[0].name,)
+    names = ", ".join(f"{spec.device_type}:{spec.device_index}" for spec in map(_spec, devices))
+    return f"{replicas} {'replica' if replicas == 1 else 'replicas'} on {names}"
+
+
+def _spec(device: str) -> tf.DeviceSpec:
+    return tf.DeviceSpec.from_string(device)
+
+
+def _tpu_table(strategy: tf.distribute.TPUStrategy) -> str:
+    resolver = strategy.cluster_resolver
+    metadata = resolver.get_tpu_system_metadata()
+    *chips, cores = metadata.topology.mesh_shape  # of chips x, y and z; of cores in each
+    hosts = metadata.num_hosts
+    rows = {
+        "chips": (" x ".join(map(str, chips)), "x, y and z"),
+        "devices": (metadata.num_cores, f"{cores} in each chip"),
+        "hosts": (hosts, f"{metadata.num_of_cores_per_host} devices each; each reads its own rows"),
+        "replicas": (strategy.num_replicas_in_sync, "each with its part of a batch"),
+    }
+    lines = [f"TPU {resolver.master() or 'local'}"]
+    lines += [f"{name:>10}  {value!s:>9}  {text}" for name, (value, text) in rows.items()]
+    return "\n".join(lines)
