@@ -21,14 +21,16 @@ example on a GPU (--hardware=gpu).
 """
 
 import functools
-import gc
 import importlib
 import json
+import multiprocessing
 import os
 import pathlib
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent import futures
+from typing import NamedTuple
 
 import tqdm
 from absl import flags
@@ -206,20 +208,57 @@ def save_hlo(values: flags.FlagValues) -> None:
     print(f"{values.save_hlo}: {len(program.hlo) / 1e6:.1f} MB")
 
 
+class Lowered(NamedTuple):
+    """A program, and how many of its loops multiply matrices."""
+
+    hlo: bytes
+    loops: int
+
+
+def lower(arguments: Sequence[str], rows: int) -> Lowered:
+    """Lowers the program that the script's arguments ask for, of so many rows."""
+    values = flags.FlagValues()
+    define_flags(values)
+    values([__name__, *arguments], known_only=True)
+    experiment.quiet()
+    program = program_of_rows(values)(rows)
+    return Lowered(program.hlo, program.loops_with_products())
+
+
+def lower_apart(arguments: Sequence[str], rows: int) -> Lowered:
+    """Does `lower` in a process of its own: TensorFlow does not give back the memory of Large's variables.
+
+    Raises:
+        UserError: what `lower` raises, or the process was killed.
+    """
+    with futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        try:
+            return pool.submit(lower, arguments, rows).result()
+        except futures.process.BrokenProcessPool as error:
+            raise UserError(
+                f"the process that traced the step of {rows} rows was killed, as happens where memory runs "
+                "out: weights and optimizer state take 12 bytes for each parameter of the model"
+            ) from error
+
+
 def compile_rows(
-    program: Callable, wanted: Sequence[Topology], batch_per_core: int, find_max_batch: bool, multiple: int
+    program: Callable[[int], Lowered],
+    wanted: Sequence[Topology],
+    batch_per_core: int,
+    find_max_batch: bool,
+    multiple: int,
 ) -> list[Row]:
     """Compiles a program for each topology.
 
     Args:
-        program: of rows, gives a lowering.Program.
+        program: of rows.
         wanted: the topologies.
         batch_per_core: rows; where to begin, with find_max_batch.
         find_max_batch: search the largest batch of each topology.
         multiple: search multiples of so many rows only.
 
     Returns:
-        What came of each compilation, the answers of searches last.
+        What came of each compilation; of each topology, by rows.
     """
     made = []
     with tqdm.tqdm(desc="compiling", unit=" programs", disable=None) as bar:
@@ -239,8 +278,12 @@ def compile_rows(
     return made
 
 
-def run(values: flags.FlagValues) -> tuple[list[Row], int]:
+def run(values: flags.FlagValues, arguments: Sequence[str]) -> tuple[list[Row], int]:
     """Compiles what the flags ask for.
+
+    Args:
+        values: the flags.
+        arguments: that they were parsed from.
 
     Returns:
         What came of each compilation, and the program's loops that multiply matrices.
@@ -251,17 +294,14 @@ def run(values: flags.FlagValues) -> tuple[list[Row], int]:
     if values.hardware != "tpu":
         raise UserError(f"--hardware={values.hardware} is for --save_hlo: the compiler here is that of TPUs")
     wanted = [topologies.find(name) for name in values.topology]
-    lower = program_of_rows(values)
 
     @functools.cache  # one program serves all topologies
-    def program(rows: int):
-        lowered = lower(rows)
-        gc.collect()  # the model's weights, which only cycles hold now
-        return lowered
+    def program(rows: int) -> Lowered:
+        return lower_apart(arguments, rows)
 
     multiple = 2 if values.peer else 1  # Model Garden reads half of the rows backward
     rows = compile_rows(program, wanted, values.batch_per_core, values.find_max_batch, multiple)
-    return rows, program(rows[-1].batch_per_core).loops_with_products()
+    return rows, program(rows[-1].batch_per_core).loops
 
 
 def main(argv: Sequence[str]) -> None:
@@ -272,7 +312,7 @@ def main(argv: Sequence[str]) -> None:
     if values.save_hlo:
         save_hlo(values)
         return
-    rows, loops = run(values)
+    rows, loops = run(values, sys.argv[1:])
     print(report.table(rows, loops))
     if values.output:
         figures = {"flags": sys.argv[1:], "loops": loops, "rows": [row.to_dict() for row in rows]}

@@ -1,5 +1,3 @@
-import types
-
 import pytest
 from absl import flags
 
@@ -7,6 +5,7 @@ from run_scripts import tpu_compile
 from xlnet_tf.errors import UserError
 from xlnet_tf.tpu import compilation
 from xlnet_tf.tpu.compilation import Compiled, Refused
+from xlnet_tf.tpu.lowering import Program
 
 SMALL = ("--seq_len=16", "--vocab_size=50", "--params_override=" + ",".join(
     f"task.model.{name}={value}"
@@ -19,17 +18,17 @@ _GIB = 1 << 30
 def run(monkeypatch):
     """Returns a function that runs the script with flags; steps need 3 GiB for each row."""
 
-    def lower_step(params, values, rows):
-        return types.SimpleNamespace(hlo=rows, loops_with_products=lambda: 0)
+    def lower_apart(arguments, rows):
+        return tpu_compile.Lowered(hlo=rows, loops=0)
 
     def compile_program(hlo, topology):
         if 3 * hlo * _GIB > topology.hbm_bytes:
             return Refused("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm")
         return Compiled(3 * hlo * _GIB, 0, 0, 0, 0, 1e12, 1e9, 0.5, 1.0)
 
-    monkeypatch.setattr(tpu_compile, "lower_step", lower_step)
+    monkeypatch.setattr(tpu_compile, "lower_apart", lower_apart)
     monkeypatch.setattr(compilation, "compile_program", compile_program)
-    return lambda *arguments: tpu_compile.run(parsed(*arguments))
+    return lambda *arguments: tpu_compile.run(parsed(*arguments), arguments)
 
 
 def parsed(*arguments: str) -> flags.FlagValues:
@@ -80,17 +79,35 @@ def test_model_gardens_step_updates_in_place():
     assert tpu_compile.program_of_rows(values)(2).donated() == []
 
 
+def test_a_process_of_its_own_lowers_the_same():
+    arguments = (*SMALL, "--task=tagging")
+    apart, here = tpu_compile.lower_apart(arguments, 2), tpu_compile.lower(arguments, 2)
+    assert apart.loops == here.loops == 0
+    assert Program(apart.hlo).donated() == Program(here.hlo).donated() != []
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--topology=v7"], "topology is 'v7'"),
+        (["--hardware=gpu"], "is for --save_hlo"),
+    ],
+)
+def test_a_compiler_that_is_not_here_is_told(run, arguments, message):
+    with pytest.raises(UserError, match=message):
+        run(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
         (["--peer=model_garden"], "add --memory_len=0"),
         (["--peer=model_garden", "--memory_len=0", "--dtype=bfloat16"], "float32 only"),
         (["--peer=model_garden", "--task=squad"], "--peer is for pretraining"),
         (["--export=somewhere", "--gradient_only"], "leave out --export"),
-        (["--task=squad", "--memory_len=4"], "memory_len"),
+        (["--task=squad", "--memory_len=4"], "--memory_len is for pretraining"),
     ],
 )
-def test_flags_that_make_no_sense_are_told(run, arguments, message):
+def test_flags_that_make_no_sense_are_told(arguments, message):
     with pytest.raises(UserError, match=message):
-        run(*arguments)
+        tpu_compile.program_of_rows(parsed(*arguments))

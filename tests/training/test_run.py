@@ -1,0 +1,166 @@
+"""How a run ends and goes on, where it writes, and what it says of its machine."""
+
+import os
+import signal
+import subprocess
+import sys
+from unittest import mock
+
+import pytest
+import tensorflow as tf
+
+from tests.conftest import REPOSITORY
+from tests.training import toy
+from tests.training.worker import settings
+from xlnet_tf.errors import Interrupted, UserError
+from xlnet_tf.records.manifest import Manifest
+from xlnet_tf.tasks import pretraining
+from xlnet_tf.training import topology
+from xlnet_tf.training.interruption import lost_hosts
+from xlnet_tf.training.profile import Profile
+from xlnet_tf.training.progress import Progress, read_history
+from xlnet_tf.training.run import check_places
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    toy.make_records(folder / "records")
+    toy.make_records(folder / "dev", segments=((7, 5), (4, 3)), seed=1)
+    return folder
+
+
+def test_a_run_told_to_end_saves_and_goes_on(folder, monkeypatch, capsys):
+    """The same run writes a trace of two of its steps."""
+    params = settings(folder)
+    params.trainer.profile_steps = "4,5"
+    report = Progress.train
+
+    def report_and_end(progress, logs):
+        report(progress, logs)
+        if int(progress._step.numpy()) == 7:  # the trace ended a loop at step 5
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(Progress, "train", report_and_end)
+    with pytest.raises(Interrupted, match=r"\(SIGTERM\) at step 7.*start the same command again"):
+        pretraining.pretrain(params, str(folder / "model"))
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert tf.train.latest_checkpoint(str(folder / "model")).endswith("ckpt-7")
+    assert "1 replica on CPU:0" in capsys.readouterr().err
+    (trace,) = (folder / "model").glob("plugins/profile/*/*.xplane.pb")
+    assert trace.stat().st_size > 10_000
+
+    monkeypatch.setattr(Progress, "train", report)
+    pretraining.pretrain(settings(folder), str(folder / "model"))
+    lines = read_history(str(folder / "model" / "history.jsonl"))
+    trained = [line["step"] for line in lines if line["kind"] == "train"]
+    assert trained == [2, 3, 4, 5, 7, 8, 10, 12]
+    evaluated = [line["step"] for line in lines if line["kind"] == "dev"]
+    assert evaluated == [0, 4, 7, 8, 12]  # a run that goes on begins with an evaluation
+
+
+@pytest.mark.parametrize("steps", ["5", "5,4", "0,3", "a,b", "1,2,3"])
+def test_wrong_steps_to_trace_are_named(steps):
+    with pytest.raises(UserError, match="profile_steps"):
+        Profile(steps, "unused")
+
+
+def test_everything_of_a_run_goes_through_tensorflows_file_systems(folder, tmp_path, monkeypatch):
+    """Nothing but TensorFlow knows ram://, as nothing but TensorFlow and epath knows gs://."""
+    load = Manifest.load
+
+    def load_copy(path):
+        if str(path).startswith("ram://"):  # epath knows gs:// but not ram://
+            tf.io.gfile.copy(f"{path}/manifest.json", str(tmp_path / "manifest.json"), overwrite=True)
+            path = tmp_path
+        return load(path)
+
+    monkeypatch.setattr(Manifest, "load", load_copy)
+    monkeypatch.chdir(tmp_path)
+    metrics = pretraining.pretrain(settings(folder), "ram://run")
+    names = {path.rpartition("/")[2] for path in tf.io.gfile.glob("ram://run/*")}
+    assert {"params.yaml", "history.jsonl", "checkpoint", "ckpt-12.index", "spiece.model"} <= names
+    assert tf.io.gfile.glob("ram://run/train/events*") and tf.io.gfile.glob("ram://run/validation/events*")
+    assert pretraining.pretrain(settings(folder), "ram://run") == metrics  # restored, nothing left to do
+    assert {path.name for path in tmp_path.iterdir()} <= {"manifest.json"}
+
+
+def test_errors_of_other_machines_say_how_to_go_on(tmp_path):
+    text = "Graph execution error:\n\nDetected at node X\n  File a\n\nSocket closed\nmore"
+    lost = tf.errors.UnavailableError(None, None, text)
+    tpu = mock.Mock(spec=tf.distribute.TPUStrategy)
+    expected = pytest.raises(Interrupted, match=r"\(Socket closed\).*from its beginning")
+    with expected, lost_hosts(tpu, str(tmp_path)):
+        raise lost
+    here = tf.distribute.OneDeviceStrategy("CPU:0")
+    with pytest.raises(tf.errors.UnavailableError), lost_hosts(here, str(tmp_path)):
+        raise lost
+
+
+def test_a_tpu_is_described():
+    strategy = mock.Mock(spec=tf.distribute.TPUStrategy)
+    strategy.num_replicas_in_sync = 32
+    strategy.cluster_resolver.master.return_value = "grpc://10.0.0.2:8470"
+    metadata = strategy.cluster_resolver.get_tpu_system_metadata.return_value
+    metadata.num_cores, metadata.num_hosts, metadata.num_of_cores_per_host = 32, 4, 8
+    metadata.topology.mesh_shape = [4, 4, 1, 2]
+    assert topology.describe(strategy).splitlines() == [
+        "TPU grpc://10.0.0.2:8470",
+        "     chips  4 x 4 x 1  x, y and z",
+        "   devices         32  2 in each chip",
+        "     hosts          4  8 devices each; each reads its own rows",
+        "  replicas         32  each with its part of a batch",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "chips", "replicas", "hosts"),
+    [
+        ("v2-8", 4, 8, 1),
+        ("v3-8", 4, 8, 1),
+        ("v3-512", 256, 512, 64),
+        ("v4-8", 4, 4, 1),
+        ("v4-32", 16, 16, 4),
+        ("v5litepod-8", 8, 8, 1),
+        ("v5e-16", 16, 16, 4),
+        ("v5p-16", 8, 8, 2),
+        ("v6e-1", 1, 1, 1),
+    ],
+)
+def test_slices_are_known_by_name(name, chips, replicas, hosts):
+    found = topology.Slice.named(name)
+    assert (found.chips, found.replicas, found.hosts) == (chips, replicas, hosts)
+
+
+@pytest.mark.parametrize("name", ["v3", "v3-", "v3-7", "v9-8", "v3-0", "gpu"])
+def test_unknown_slices_are_named(name):
+    with pytest.raises(UserError, match="v3-8, v4-32, v5e-16"):
+        topology.Slice.named(name)
+
+
+def test_a_tpu_reached_by_name_needs_places_that_its_hosts_see(folder):
+    params = settings(folder, "tpu")
+    task = pretraining.PretrainingTask(params.task)
+    params.runtime.tpu = "local"
+    check_places(params, task, str(folder))
+    params.runtime.tpu = "pod"
+    with pytest.raises(UserError, match=f"do not see {folder}/records, {folder}/dev: expected.*gs://"):
+        check_places(params, task, "gs://bucket/model")
+    task.input_in_graph = False
+    with pytest.raises(UserError, match="--tpu=local"):
+        check_places(params, task, "gs://bucket/model")
+
+
+def test_a_missing_tpu_is_one_line(folder):
+    result = subprocess.run(
+        [
+            *(sys.executable, "-m", "run_scripts.pretrain", f"--train_data={folder}/records"),
+            *(f"--model_dir={folder}/none", "--strategy=tpu", "--tpu=local"),
+        ],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 1 and "Traceback" not in result.stderr
+    assert "no TPU at --tpu=local" in result.stderr.splitlines()[-1] and not (folder / "none").exists()
