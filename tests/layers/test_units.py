@@ -6,11 +6,11 @@ import tensorflow as tf
 import tf_keras
 
 from tests.models.original import load_case
-from xlnet_tf.layers import masks
+from xlnet_tf.layers import hardware, masks
 from xlnet_tf.layers import positions as positions_lib
-from xlnet_tf.layers.attention import RelativeAttention, StreamView, _masked_softmax, multiply_by_head
+from xlnet_tf.layers.attention import RelativeAttention, StreamView, hide, multiply_by_head, sum_by_softmax
 from xlnet_tf.layers.block import gelu
-from xlnet_tf.layers.dropout import dropout, seed_at
+from xlnet_tf.layers.dropout import dropout, kept, seed_at
 
 UNITS, _ = load_case("units")
 
@@ -100,13 +100,13 @@ def test_attention_core(masked):
     view = StreamView()
     if masked:
         view = StreamView(
-            visible=tf.constant(UNITS["core_attn_mask"].transpose(2, 3, 0, 1) == 0),
+            mask=hide(tf.constant(UNITS["core_attn_mask"].transpose(2, 3, 0, 1) == 0)),
             other_segment=tf.constant(UNITS["core_seg_mat"][..., 1].transpose(2, 0, 1)[:, None]),
         )
     scores = layer._scores(
         heads["q_head"], tf.constant(heads["k_head_h"]), heads["k_head_r"], view, query_len=4
     )
-    attended = tf.matmul(_masked_softmax(scores, view.visible), heads["v_head_h"])
+    attended = sum_by_softmax(scores, tf.constant(heads["v_head_h"]), 0.0, None)
     expected = UNITS["core_out" if masked else "core_out_noseg_nomask"]
     np.testing.assert_allclose(attended, expected.transpose(1, 2, 0, 3), atol=1e-5)
 
@@ -119,6 +119,49 @@ def test_dropout_keeps_the_mean_and_its_rate():
     assert dropout(x, 0.1, None) is x
     elsewhere = dropout(x, 0.1, seed_at(tf.constant([3, 4]), 1)).numpy()
     assert abs(((dropped == 0) & (elsewhere == 0)).mean() - 0.01) < 0.002
+
+
+@pytest.mark.parametrize("kind", ["cpu", "tpu"])
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.003])
+def test_dropout_meets_its_rate_in_both_halves_of_a_random_word(rate, kind):
+    count = 4_000_001
+    with hardware.assume(kind):
+        drops = ~kept(tf.constant([count]), rate, tf.constant([5, 6])).numpy()
+    deviation = np.sqrt(rate * (1 - rate) / (count / 2))
+    for half in (drops[::2], drops[1::2], drops[: count // 2], drops[count // 2 :]):
+        assert abs(half.mean() - rate) < 4 * deviation + 2**-17
+    # Neighbours, of one word or of two, are dropped independently.
+    pairs = drops[:-1] & drops[1:]
+    for some in (pairs[::2], pairs[1::2]):
+        assert abs(some.mean() - rate**2) < 4 * np.sqrt(rate**2 / (count / 2)) + 2**-16
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
+def test_gradient_of_the_sum_by_softmax(dtype):
+    rng = np.random.default_rng(0)
+    scores, values, upstream = (
+        tf.constant(rng.normal(size=size).astype(np.float32))
+        for size in ([2, 3, 5, 7], [2, 3, 7, 4], [2, 3, 5, 4])
+    )
+    values, upstream = tf.cast(values, dtype), tf.cast(upstream, dtype)
+    seed = tf.constant([1, 2])
+
+    def plain(scores, values):
+        values = tf.cast(values, tf.float32)
+        return tf.matmul(dropout(tf.nn.softmax(scores), 0.3, seed), values)
+
+    def ours(scores, values):
+        return sum_by_softmax(scores, values, 0.3, seed)
+
+    results = []
+    for function in (plain, ours):
+        with tf.GradientTape() as tape:
+            tape.watch([scores, values])
+            result = tf.cast(function(scores, values), dtype)
+        results.append([result, *tape.gradient(result, [scores, values], upstream)])
+    for expected, got in zip(*results):
+        tolerance = 1e-6 if dtype == tf.float32 else 0.03
+        np.testing.assert_allclose(tf.cast(got, tf.float32), tf.cast(expected, tf.float32), atol=tolerance)
 
 
 def test_products_of_one_head_stay_within_their_operands():

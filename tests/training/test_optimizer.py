@@ -54,14 +54,15 @@ def test_schedule_refuses_impossible_settings(changes):
 def numpy_adamw(values, gradients, rates, decays, *, steps_rate, clip, bias_correction):
     """Replays AdamW in float64: {name: value}, a list of {name: gradient}; returns values and slots."""
     values = {k: v.astype(np.float64) for k, v in values.items()}
+    beta_1, beta_2 = np.float32([0.9, 0.999]).astype(np.float64)  # as the kernel gets them
     m = {k: np.zeros_like(v) for k, v in values.items()}
     s = {k: np.zeros_like(v) for k, v in values.items()}
     for step, gradient in enumerate(gradients):
         norm = np.sqrt(sum(np.sum(np.square(g, dtype=np.float64)) for g in gradient.values()))
         for k in values:
             g = gradient[k] * min(1.0, clip / norm)
-            m[k] = 0.9 * m[k] + 0.1 * g
-            s[k] = 0.999 * s[k] + 0.001 * g**2
+            m[k] = beta_1 * m[k] + (1 - beta_1) * g
+            s[k] = beta_2 * s[k] + (1 - beta_2) * g**2
             update = m[k] / (np.sqrt(s[k]) + 1e-6)
             if bias_correction:
                 update *= np.sqrt(1 - 0.999 ** (step + 1)) / (1 - 0.9 ** (step + 1))

@@ -9,9 +9,11 @@ from typing import NamedTuple
 import tensorflow as tf
 import tf_keras
 
+from xlnet_tf.layers import hardware
 from xlnet_tf.layers import positions as positions_lib
-from xlnet_tf.layers.dropout import dropout, seed_at
+from xlnet_tf.layers.dropout import kept, seed_at
 from xlnet_tf.layers.initializers import normal
+from xlnet_tf.layers.rotation import Turn
 
 # Far below any score, and exact zeros after the float32 softmax.
 _HIDDEN = -1e30
@@ -21,16 +23,18 @@ class StreamView(NamedTuple):
     """What one stream's queries see; the same in all layers, so it is built once per step.
 
     Attributes:
-        visible: [B or 1, 1, Q, K] bool, or None when every query sees every key.
+        mask: [B or 1, 1, Q, K] float32, added to the scores (see hide); None when every query sees every key.
         other_segment: [B, 1, Q, K] float32, 1 where query and key lie in different segments; None
             without relative segment encoding.
         positions: [B, Q] int32, the queries' places in the segment; None for 0..T-1.
+        turn: their angles, where positions are rotated.
         sighted: [B, 1, Q, 1] float, 0 for queries whose attention is to be zero; None for none.
     """
 
-    visible: tf.Tensor | None = None
+    mask: tf.Tensor | None = None
     other_segment: tf.Tensor | None = None
     positions: tf.Tensor | None = None
+    turn: Turn | None = None
     sighted: tf.Tensor | None = None
 
 
@@ -129,16 +133,13 @@ class RelativeAttention(tf_keras.layers.Layer):
         source = content if memory is None else tf.concat([tf.cast(memory, content.dtype), content], axis=1)
         keys = self._heads(source, self.key_kernel)  # [B, N, K, H]
         values = self._heads(source, self.value_kernel)
-        position_keys = self.position_keys(positions)
+        position_keys = None if positions.rotation else self.position_keys(positions)
 
         def attend(stream, view, place):
             queries = self._heads(stream, self.query_kernel)
-            scores = self._scores(
-                queries, keys, position_keys, view, query_len=content.shape[1] or tf.shape(content)[1]
-            )
-            probabilities = self._cast(_masked_softmax(scores, view.visible))
-            probabilities = dropout(probabilities, self.attention_dropout, seed_at(seed, place))
-            attended = tf.matmul(probabilities, values)  # [B, N, Q, H]
+            query_len = content.shape[1] or tf.shape(content)[1]
+            scores = self._scores(queries, keys, position_keys, view, query_len, positions.rotation)
+            attended = sum_by_softmax(scores, values, self.attention_dropout, seed_at(seed, place))
             if view.sighted is not None:
                 attended *= tf.cast(view.sighted, attended.dtype)
             return self._join_heads(attended)
@@ -174,7 +175,7 @@ class RelativeAttention(tf_keras.layers.Layer):
             return odd + even
         return self._cast(positions.direction)[:, None, None, None] * odd + even
 
-    def _scores(self, queries, keys, position_keys, view: StreamView, query_len) -> tf.Tensor:
+    def _scores(self, queries, keys, position_keys, view: StreamView, query_len, rotation=None) -> tf.Tensor:
         """Sums the terms of a pair's score: content, position and segment; [B, N, Q, K] float32.
 
         What all keys of a query have in common is left out, as no softmax tells it.
@@ -187,17 +188,23 @@ class RelativeAttention(tf_keras.layers.Layer):
 
         key_len = keys.shape[2] or tf.shape(keys)[2]
         scores = tf.matmul(biased(self.biases.content_bias), keys, transpose_b=True)
-        by_distance = multiply_by_head(biased(self.biases.position_bias), position_keys, transpose_b=True)
-        if view.positions is None:
-            scores += positions_lib.shift_by_row(by_distance, key_len)
+        by_position = biased(self.biases.position_bias)
+        if rotation is not None:
+            scores += rotation.scores(by_position, self.position_kernel, view.turn)
         else:
-            scores += positions_lib.shift_by_position(by_distance, view.positions, query_len, key_len)
+            by_distance = multiply_by_head(by_position, position_keys, transpose_b=True)
+            if view.positions is None:
+                scores += positions_lib.shift_by_row(by_distance, key_len)
+            else:
+                scores += positions_lib.shift_by_position(by_distance, view.positions, query_len, key_len)
         scores = tf.cast(scores, tf.float32)
         if view.other_segment is not None:
             same, other = tf.unstack(self._cast(self.segment_embedding))  # [N, H]
             difference = (other - same)[None, :, :, None]  # [1, N, H, 1]
             if_other = multiply_by_head(biased(self.biases.segment_bias), difference)  # [B, N, Q, 1]
             scores += view.other_segment * tf.cast(if_other, tf.float32)
+        if view.mask is not None:
+            scores += view.mask
         return scores
 
     def _cast(self, tensor) -> tf.Tensor:
@@ -231,8 +238,51 @@ def multiply_by_head(rows: tf.Tensor, matrices: tf.Tensor, transpose_b: bool = F
     return tf.matmul(rows, matrices, transpose_b=transpose_b)
 
 
-def _masked_softmax(scores: tf.Tensor, visible: tf.Tensor | None) -> tf.Tensor:
-    """Softmax of float32 scores over the visible keys; uniform over all keys where none is visible."""
-    if visible is not None:
-        scores = tf.where(visible, scores, _HIDDEN)
-    return tf.nn.softmax(scores)
+def hide(visible: tf.Tensor) -> tf.Tensor:
+    """Turns what is visible, bool, into what hides the rest once it is added to the scores.
+
+    Where nothing is visible, the scores are all alike, so that softmax gives all keys the same.
+    """
+    return tf.where(visible, 0.0, _HIDDEN)
+
+
+def sum_by_softmax(scores: tf.Tensor, values: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
+    """Sums values, weighted by the softmax of their scores.
+
+    Args:
+        scores: [B, N, Q, K] float32.
+        values: [B, N, K, H].
+        rate: of dropout on the weights.
+        seed: [2] int32, or None outside training.
+
+    Returns:
+        [B, N, Q, H].
+    """
+    is_kept = None
+    if seed is not None and rate:
+        is_kept = kept(tf.shape(scores), rate, seed)
+        values /= tf.cast(1 - rate, values.dtype)  # for the weights, which are many more
+
+    # TensorFlow's own gradient would take three more passes over all of the weights. What each key's part
+    # is compared with, sum_j w_j (v_j . g), is the result . g.
+    @tf.custom_gradient
+    def weighted_sum(scores, values):
+        probabilities = tf.cast(tf.nn.softmax(scores), values.dtype)
+        weights = probabilities
+        if is_kept is not None and hardware.kind() == "tpu":
+            # One array is kept for the gradient, not two: the sign tells what was dropped.
+            signed = tf.where(is_kept, probabilities, -probabilities)
+            weights, probabilities = tf.nn.relu(signed), tf.abs(signed)
+        elif is_kept is not None:
+            weights *= tf.cast(is_kept, weights.dtype)
+        result = tf.matmul(weights, values)
+
+        def gradient(upstream):
+            of_keys = tf.cast(tf.matmul(upstream, values, transpose_b=True) * weights, tf.float32)
+            of_all = tf.reduce_sum(tf.cast(upstream * result, tf.float32), axis=-1, keepdims=True)
+            of_scores = of_keys - of_all * tf.cast(probabilities, tf.float32)
+            return of_scores, tf.matmul(weights, upstream, transpose_a=True)
+
+        return result, gradient
+
+    return weighted_sum(scores, values)

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from xlnet_tf.layers.rotation import Rotation
+
 
 class RelativePositions(NamedTuple):
     """Encoding of the R distances of a step.
@@ -17,16 +19,18 @@ class RelativePositions(NamedTuple):
     even, so one table serves both directions: a row's encoding is [direction * sine, cosine].
 
     Attributes:
-        sine: [R, D/2].
-        cosine: [R, D/2].
+        sine: [R, D/2]; None with a rotation.
+        cosine: [R, D/2]; likewise.
         direction: [B], +1 forward and -1 backward, or None when all rows are read forward.
         keys: [N, R, H], the encoding as a layer's attention projects it, if that is known already.
+        rotation: what takes the encoding's place on hardware that is slow at shifting scores; see there.
     """
 
-    sine: tf.Tensor
-    cosine: tf.Tensor
+    sine: tf.Tensor | None = None
+    cosine: tf.Tensor | None = None
     direction: tf.Tensor | None = None
     keys: tf.Tensor | None = None
+    rotation: Rotation | None = None
 
 
 def relative_distances(query_len, key_len, attention_type: str = "bi", clamp_len: int = -1) -> tf.Tensor:
@@ -120,22 +124,20 @@ def shift_by_position(scores: tf.Tensor, positions: tf.Tensor, query_len, key_le
     Returns:
         [B, N, P, K].
     """
-    heads = scores.shape[1]
-    offsets = (query_len - positions)[:, None, :, None]  # [B, 1, P, 1]
     entries = scores.shape[3] or tf.shape(scores)[3]
+    firsts = query_len - positions  # [B, P]
 
-    def take(rows, index, limit):
-        """Picks entries of each row; those outside of 0..limit-1 are zero."""
-        inside = (index >= 0) & (index < limit)
-        index = tf.repeat(tf.clip_by_value(index, 0, limit - 1), heads, axis=1)
-        return tf.where(inside, tf.gather(rows, index, batch_dims=3), tf.zeros([], rows.dtype))
+    def take(rows, firsts, count):
+        """Picks so many entries of each row, from its first one on; those outside of the row are zero."""
+        # Heads last, so that an index moves a run of numbers and not a single one.
+        by_entry = tf.pad(tf.transpose(rows, [0, 2, 3, 1]), [[0, 0], [0, 0], [1, 1], [0, 0]])
+        index = firsts[:, :, None] + tf.range(1, count + 1)
+        index = tf.clip_by_value(index, 0, tf.shape(by_entry)[2] - 1)
+        return tf.transpose(tf.gather(by_entry, index, batch_dims=2), [0, 3, 1, 2])
 
     # The gradient of such a gather is a gather as well; TensorFlow's own would be a slow scatter.
     @tf.custom_gradient
     def shift(rows):
-        def gradient(upstream):
-            return take(upstream, tf.range(entries) - offsets, key_len)
-
-        return take(rows, tf.range(key_len) + offsets, entries), gradient
+        return take(rows, firsts, key_len), lambda upstream: take(upstream, -firsts, entries)
 
     return shift(scores)

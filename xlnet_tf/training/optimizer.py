@@ -291,12 +291,21 @@ class AdamW(tf_keras.optimizers.Optimizer):
         m, v = self._momentums[index], self._velocities[index]
         gradient = tf.cast(gradient, variable.dtype) * self._scales[index]
         rate = tf.cast(self.learning_rate, variable.dtype) * self._rates[index]
-        m_next = m.assign(self.beta_1 * m + (1 - self.beta_1) * gradient)
-        v_next = v.assign(self.beta_2 * v + (1 - self.beta_2) * tf.square(gradient))
-        update = tf.cast(self._correction, variable.dtype) * m_next / (tf.sqrt(v_next) + self.epsilon)
         if self._decays[index]:
-            update += self._decays[index] * variable
-        variable.assign_sub(rate * update)
+            variable.assign(variable * (1 - rate * self._decays[index]))
+        # One kernel, which reads and writes all three once. It knows of no correction but in its rate.
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=m.handle,
+            v=v.handle,
+            beta1_power=tf.zeros([], variable.dtype),
+            beta2_power=tf.zeros([], variable.dtype),
+            lr=rate * tf.cast(self._correction, variable.dtype),
+            beta1=tf.cast(self.beta_1, variable.dtype),
+            beta2=tf.cast(self.beta_2, variable.dtype),
+            epsilon=tf.cast(self.epsilon, variable.dtype),
+            grad=gradient,
+        )
 
     def get_config(self):
         """Returns the settings that rebuild the optimizer."""
