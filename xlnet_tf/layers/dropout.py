@@ -69,32 +69,7 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
     if seed is None or not rate:
         return x
     is_kept = kept(tf.shape(x), rate, seed)
-    scale = 1 / (1 - rate)
-    if hardware.kind() == "tpu":
-        return _choose(x * tf.cast(scale, x.dtype), is_kept)
+    if hardware.kind() == "tpu":  # so that a byte, not a number, is kept for the gradient
+        return tf.where(is_kept, x / tf.cast(1 - rate, x.dtype), tf.zeros([], x.dtype))
     # A product takes less of a CPU's time than a choice, and its gradient is one product.
-    return x * (tf.cast(is_kept, x.dtype) * tf.cast(scale, x.dtype))
-
-
-@tf.custom_gradient
-def _choose(x: tf.Tensor, is_kept: tf.Tensor):
-    """Zeroes what is not kept; for the gradient, a bit of each element is remembered."""
-    bits = _pack(is_kept)
-
-    def gradient(upstream):
-        return tf.where(_unpack(bits, is_kept.shape[-1]), upstream, tf.zeros([], x.dtype)), None
-
-    return tf.where(is_kept, x, tf.zeros([], x.dtype)), gradient
-
-
-def _pack(flags: tf.Tensor) -> tf.Tensor:
-    """Packs flags [..., any] into bytes [..., any / 8, rounded up], each of eight that lie far apart."""
-    padding = [[0, 0]] * (len(flags.shape) - 1) + [[0, -flags.shape[-1] % 8]]
-    parts = tf.split(tf.cast(tf.pad(flags, padding), tf.uint8), 8, axis=-1)
-    return tf.add_n([part * tf.constant(1 << place, tf.uint8) for place, part in enumerate(parts)])
-
-
-def _unpack(bits: tf.Tensor, count: int) -> tf.Tensor:
-    """Undoes `_pack` for so many flags."""
-    parts = [tf.bitwise.bitwise_and(bits, tf.constant(1 << place, tf.uint8)) > 0 for place in range(8)]
-    return tf.concat(parts, axis=-1)[..., :count]
+    return x * (tf.cast(is_kept, x.dtype) * tf.cast(1 / (1 - rate), x.dtype))
