@@ -253,7 +253,7 @@ def sum_by_softmax(scores: tf.Tensor, values: tf.Tensor, rate: float, seed: tf.T
     """
     is_kept = None
     if seed is not None and rate:
-        is_kept = kept(tf.shape(scores), rate, seed, values.dtype)
+        is_kept = tf.cast(kept(tf.shape(scores), rate, seed), values.dtype)
         values /= tf.cast(1 - rate, values.dtype)  # for the weights, which are many more
 
     # TensorFlow's own gradient would take three more passes over all of the weights. What each key's part

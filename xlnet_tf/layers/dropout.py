@@ -37,15 +37,21 @@ def seed_at(seed: tf.Tensor | None, place: int) -> tf.Tensor | None:
     return tf.stack([seed[0], seed[1] * 101 + place])
 
 
-def kept(shape, rate: float, seed: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Draws which elements dropout keeps: 1 for those, 0 with probability `rate`, of a shape and dtype.
+def kept(shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
+    """Draws which elements of a tensor dropout keeps: bool of that shape, False with probability `rate`.
 
     An element gets 16 random bits, since drawing them is what dropout costs; `rate` is met to 1 / 2**17.
     """
     size = tf.reduce_prod(shape)
     words = tf.random.stateless_uniform([(size + 1) // 2], seed, minval=None, maxval=None, dtype=tf.uint32)
     bits = tf.reshape(tf.reshape(tf.bitcast(words, tf.uint16), [-1])[:size], shape)
-    return tf.cast(bits >= tf.constant(round(rate * 2**16), tf.uint16), dtype)
+    return bits >= tf.constant(round(rate * 2**16), tf.uint16)
+
+
+def drop(x: tf.Tensor, is_kept: tf.Tensor, rate: float) -> tf.Tensor:
+    """Zeroes what is not kept, and scales the rest by 1 / (1 - rate)."""
+    # A product takes less of a CPU's time than a choice, and its gradient is one product.
+    return x * (tf.cast(is_kept, x.dtype) * tf.cast(1 / (1 - rate), x.dtype))
 
 
 def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
@@ -58,5 +64,4 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
     """
     if seed is None or not rate:
         return x
-    # A product takes less of a CPU's time than a choice, and its gradient is one product.
-    return x * (kept(tf.shape(x), rate, seed, x.dtype) * tf.cast(1 / (1 - rate), x.dtype))
+    return drop(x, kept(tf.shape(x), rate, seed), rate)
