@@ -134,8 +134,8 @@ def our_model(
 
     tf_keras.utils.set_random_seed(seed)
     with number_type("bfloat16" if bfloat16 else "float32"):
-        options = {"recompute": True} if recompute else {}
-        model = XLNetPretrainer(XLNetEncoder(config, dropout=dropout, attention_dropout=dropout, **options))
+        body = XLNetEncoder(config, dropout=dropout, attention_dropout=dropout, recompute=recompute)
+        model = XLNetPretrainer(body)
         model.build()
     return model
 

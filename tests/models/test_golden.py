@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tests.models import original
+from xlnet_tf.layers import hardware
 from xlnet_tf.models.pretrainer import target_losses
 
 FORWARD = {"atol": 2e-5, "rtol": 1e-5}
@@ -12,6 +13,13 @@ PRETRAINING = (
     "pretrain_bi_mems", "pretrain_bi_nomems", "pretrain_bi_mems_noreuse", "pretrain_bi_nomemlen",
     "pretrain_bi_mems_nomapping", "pretrain_uni_mems", "pretrain_uni_nomems",
 )  # fmt: skip
+
+
+@pytest.fixture(autouse=True, params=["cpu", "tpu"])
+def traced_for(request):
+    """Each test runs in the form that the model takes on each hardware."""
+    with hardware.assume(request.param):
+        yield
 
 
 def assert_memories(outputs, case):

@@ -128,3 +128,18 @@ def test_lowering_shows_what_the_host_must_do():
     program.module.computations[0].instructions.add(opcode="custom-call", custom_call_target="ask_host")
     program.module.computations[0].instructions.add(opcode="outfeed")
     assert program.host_operations() == ["ask_host", "outfeed"]
+
+
+def test_devices_draw_with_their_own_generators():
+    program = lower(
+        lambda inputs: tf.random.stateless_uniform([8, 128], inputs["seed"]),
+        {"seed": tf.TensorSpec([2], tf.int32)},
+    )
+    drawn = [
+        instruction
+        for computation in program.module.computations
+        for instruction in computation.instructions
+        if instruction.opcode == "rng-bit-generator"
+    ]
+    assert drawn
+    assert {instruction.rng_algorithm for instruction in drawn} == {0}  # RNG_DEFAULT

@@ -164,3 +164,13 @@ def test_a_missing_tpu_is_one_line(folder):
     )
     assert result.returncode == 1 and "Traceback" not in result.stderr
     assert "no TPU at --tpu=local" in result.stderr.splitlines()[-1] and not (folder / "none").exists()
+
+
+def test_only_tensorflow_reads_the_records(folder):
+    """So the hosts of a TPU slice read theirs, where no Python of ours runs."""
+    task = pretraining.PretrainingTask(settings(folder).task)
+    assert task.input_in_graph
+    dataset = task.build_inputs(task.task_config.train_data)
+    graph = tf.compat.v1.GraphDef.FromString(dataset._as_serialized_graph().numpy())
+    nodes = [*graph.node, *(node for called in graph.library.function for node in called.node_def)]
+    assert len(nodes) > 100 and not [node.op for node in nodes if "PyFunc" in node.op]

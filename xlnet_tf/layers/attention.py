@@ -9,9 +9,12 @@ from typing import NamedTuple
 import tensorflow as tf
 import tf_keras
 
+from xlnet_tf.layers import hardware
 from xlnet_tf.layers import positions as positions_lib
 from xlnet_tf.layers.dropout import kept, seed_at
+from xlnet_tf.layers.fused import compiled
 from xlnet_tf.layers.initializers import normal
+from xlnet_tf.layers.rotation import Turn
 
 # Far below any score, and exact zeros after the float32 softmax.
 _HIDDEN = -1e30
@@ -25,12 +28,14 @@ class StreamView(NamedTuple):
         other_segment: [B, 1, Q, K] float32, 1 where query and key lie in different segments; None
             without relative segment encoding.
         positions: [B, Q] int32, the queries' places in the segment; None for 0..T-1.
+        turn: their angles, where positions are rotated.
         sighted: [B, 1, Q, 1] float, 0 for queries whose attention is to be zero; None for none.
     """
 
     mask: tf.Tensor | None = None
     other_segment: tf.Tensor | None = None
     positions: tf.Tensor | None = None
+    turn: Turn | None = None
     sighted: tf.Tensor | None = None
 
 
@@ -129,13 +134,12 @@ class RelativeAttention(tf_keras.layers.Layer):
         source = content if memory is None else tf.concat([tf.cast(memory, content.dtype), content], axis=1)
         keys = self._heads(source, self.key_kernel)  # [B, N, K, H]
         values = self._heads(source, self.value_kernel)
-        position_keys = self.position_keys(positions)
+        position_keys = None if positions.rotation else self.position_keys(positions)
 
         def attend(stream, view, place):
             queries = self._heads(stream, self.query_kernel)
-            scores = self._scores(
-                queries, keys, position_keys, view, query_len=content.shape[1] or tf.shape(content)[1]
-            )
+            query_len = content.shape[1] or tf.shape(content)[1]
+            scores = self._scores(queries, keys, position_keys, view, query_len, positions.rotation)
             attended = sum_by_softmax(scores, values, self.attention_dropout, seed_at(seed, place))
             if view.sighted is not None:
                 attended *= tf.cast(view.sighted, attended.dtype)
@@ -172,7 +176,7 @@ class RelativeAttention(tf_keras.layers.Layer):
             return odd + even
         return self._cast(positions.direction)[:, None, None, None] * odd + even
 
-    def _scores(self, queries, keys, position_keys, view: StreamView, query_len) -> tf.Tensor:
+    def _scores(self, queries, keys, position_keys, view: StreamView, query_len, rotation=None) -> tf.Tensor:
         """Sums the terms of a pair's score: content, position and segment; [B, N, Q, K] float32.
 
         What all keys of a query have in common is left out, as no softmax tells it.
@@ -185,11 +189,15 @@ class RelativeAttention(tf_keras.layers.Layer):
 
         key_len = keys.shape[2] or tf.shape(keys)[2]
         scores = tf.matmul(biased(self.biases.content_bias), keys, transpose_b=True)
-        by_distance = multiply_by_head(biased(self.biases.position_bias), position_keys, transpose_b=True)
-        if view.positions is None:
-            scores += positions_lib.shift_by_row(by_distance, key_len)
+        by_position = biased(self.biases.position_bias)
+        if rotation is not None:
+            scores += rotation.scores(by_position, self.position_kernel, view.turn)
         else:
-            scores += positions_lib.shift_by_position(by_distance, view.positions, query_len, key_len)
+            by_distance = multiply_by_head(by_position, position_keys, transpose_b=True)
+            if view.positions is None:
+                scores += positions_lib.shift_by_row(by_distance, key_len)
+            else:
+                scores += positions_lib.shift_by_position(by_distance, view.positions, query_len, key_len)
         scores = tf.cast(scores, tf.float32)
         if view.other_segment is not None:
             same, other = tf.unstack(self._cast(self.segment_embedding))  # [N, H]
@@ -253,7 +261,7 @@ def sum_by_softmax(scores: tf.Tensor, values: tf.Tensor, rate: float, seed: tf.T
     """
     is_kept = None
     if seed is not None and rate:
-        is_kept = tf.cast(kept(tf.shape(scores), rate, seed), values.dtype)
+        is_kept = kept(tf.shape(scores), rate, seed)
         values /= tf.cast(1 - rate, values.dtype)  # for the weights, which are many more
 
     # TensorFlow's own gradient would take three more passes over all of the weights. What each key's part
@@ -261,15 +269,26 @@ def sum_by_softmax(scores: tf.Tensor, values: tf.Tensor, rate: float, seed: tf.T
     @tf.custom_gradient
     def weighted_sum(scores, values):
         probabilities = tf.cast(tf.nn.softmax(scores), values.dtype)
-        weights = probabilities if is_kept is None else probabilities * is_kept
+        weights = probabilities
+        if is_kept is not None and hardware.kind() == "tpu":
+            # One array is kept for the gradient, not two: the sign tells what was dropped.
+            signed = tf.where(is_kept, probabilities, -probabilities)
+            weights, probabilities = tf.nn.relu(signed), tf.abs(signed)
+        elif is_kept is not None:
+            weights *= tf.cast(is_kept, weights.dtype)
         result = tf.matmul(weights, values)
 
         def gradient(upstream):
-            of_keys = tf.cast(tf.matmul(upstream, values, transpose_b=True) * weights, tf.float32)
+            of_keys = tf.matmul(upstream, values, transpose_b=True)
             of_all = tf.reduce_sum(tf.cast(upstream * result, tf.float32), axis=-1, keepdims=True)
-            of_scores = of_keys - of_all * tf.cast(probabilities, tf.float32)
+            of_scores = _of_scores(of_all, of_keys, weights, probabilities)
             return of_scores, tf.matmul(weights, upstream, transpose_a=True)
 
         return result, gradient
 
     return weighted_sum(scores, values)
+
+
+@compiled
+def _of_scores(of_all, of_keys, weights, probabilities):
+    return tf.cast(of_keys * weights, tf.float32) - of_all * tf.cast(probabilities, tf.float32)

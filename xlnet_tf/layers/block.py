@@ -21,7 +21,7 @@ ACTIVATIONS = {"gelu": gelu, "relu": tf.nn.relu, "gelu_erf": tf.nn.gelu}
 
 @fused
 def _activate_and_drop(rows, is_kept, *, activation: str, rate: float):
-    return tf.cast(drop(ACTIVATIONS[activation](tf.cast(rows, tf.float32)), is_kept, rate), rows.dtype)
+    return drop(ACTIVATIONS[activation](rows), is_kept, rate)
 
 
 class FeedForward(tf_keras.layers.Layer):

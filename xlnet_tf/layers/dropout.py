@@ -9,6 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from xlnet_tf.layers import hardware
+
 
 def step_seed(features: Mapping[str, Any], training: bool | None) -> tf.Tensor | None:
     """Returns the seed that all dropout of a step is derived from.
@@ -38,18 +40,28 @@ def seed_at(seed: tf.Tensor | None, place: int) -> tf.Tensor | None:
 
 
 def kept(shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
-    """Draws which elements of a tensor dropout keeps: bool of that shape, False with probability `rate`.
+    """Draws which elements of a shape dropout keeps: bool, false with probability `rate`.
 
     An element gets 16 random bits, since drawing them is what dropout costs; `rate` is met to 1 / 2**17.
     """
+    dropped = round(rate * 2**16)
+    if hardware.kind() == "tpu":  # where numbers lie in tiles, and moving them inside of one is slow
+        halves = tf.concat([shape[:-1], [(shape[-1] + 1) // 2]], axis=0)
+        words = tf.random.stateless_uniform(halves, seed, minval=None, maxval=None, dtype=tf.uint32)
+        low = tf.bitwise.bitwise_and(words, tf.constant(2**16 - 1, tf.uint32))
+        high = tf.bitwise.right_shift(words, tf.constant(16, tf.uint32))
+        bound = tf.constant(dropped, tf.uint32)
+        return tf.concat([low >= bound, high >= bound], axis=-1)[..., : shape[-1]]
     size = tf.reduce_prod(shape)
     words = tf.random.stateless_uniform([(size + 1) // 2], seed, minval=None, maxval=None, dtype=tf.uint32)
     bits = tf.reshape(tf.reshape(tf.bitcast(words, tf.uint16), [-1])[:size], shape)
-    return bits >= tf.constant(round(rate * 2**16), tf.uint16)
+    return bits >= tf.constant(dropped, tf.uint16)
 
 
 def drop(x: tf.Tensor, is_kept: tf.Tensor, rate: float) -> tf.Tensor:
     """Zeroes what is not kept, and scales the rest by 1 / (1 - rate)."""
+    if hardware.kind() == "tpu":  # so that a byte, not a number, is kept for the gradient
+        return tf.where(is_kept, x / tf.cast(1 - rate, x.dtype), tf.zeros([], x.dtype))
     # A product takes less of a CPU's time than a choice, and its gradient is one product.
     return x * (tf.cast(is_kept, x.dtype) * tf.cast(1 / (1 - rate), x.dtype))
 

@@ -13,43 +13,60 @@ from xlnet_tf.layers import hardware
 
 
 def compiled(function: Callable) -> Callable:
-    """Compiles a function of tensors where that pays: in a graph for CPUs.
+    """Compiles a function of tensors, where it is part of a graph for CPUs; elsewhere it stays as it is.
 
     Args:
-        function: called with tensors by position and other settings by name.
+        function: called with tensors by position, of which the first is of the result's dtype, and with other
+            settings by name. Once compiled, it computes in float32: that costs nothing within a loop.
     """
-    by_xla = tf.function(function, jit_compile=True, autograph=False)
+
+    @functools.partial(tf.function, jit_compile=True, autograph=False)
+    def by_xla(*tensors, **settings):
+        wide = [tf.cast(tensor, tf.float32) if _is_real(tensor) else tensor for tensor in tensors]
+        return tf.cast(function(*wide, **settings), tensors[0].dtype)
 
     @functools.wraps(function)
     def call(*tensors, **settings):
-        run = by_xla if tf.inside_function() and hardware.kind() == "cpu" else function
-        return run(*tensors, **settings)
+        return (by_xla if _pays() else function)(*tensors, **settings)
 
     return call
 
 
 def fused(function: Callable) -> Callable:
-    """Compiles a function of tensors and its gradient, which computes all but the arguments again.
+    """Compiles a function of tensors, and its gradient, for which only the arguments are kept.
 
     Args:
-        function: as for compiled; its result is one tensor.
+        function: as for compiled. The gradient is that of its first argument.
     """
-
-    @compiled
-    def gradient(upstream, *tensors, **settings):
-        with tf.GradientTape() as tape:
-            tape.watch([tensor for tensor in tensors if tensor.dtype.is_floating])
-            result = function(*tensors, **settings)
-        return tape.gradient(result, tensors, upstream)
-
     forward = compiled(function)
 
-    @functools.wraps(function)
-    def call(*tensors, **settings):
-        @tf.custom_gradient
-        def run(*tensors):
-            return forward(*tensors, **settings), lambda upstream: gradient(upstream, *tensors, **settings)
+    @compiled
+    def gradient(first, *others, **settings):
+        *others, upstream = others
+        with tf.GradientTape() as tape:
+            tape.watch(first)
+            result = function(first, *others, **settings)
+        return tape.gradient(result, first, upstream)
 
-        return run(*tensors)
+    @functools.wraps(function)
+    def call(first, *others, **settings):
+        if not _pays():
+            return function(first, *others, **settings)
+
+        @tf.custom_gradient
+        def run(first):
+            return forward(first, *others, **settings), lambda upstream: gradient(
+                first, *others, upstream, **settings
+            )
+
+        return run(first)
 
     return call
+
+
+def _pays() -> bool:
+    return tf.inside_function() and hardware.kind() == "cpu"
+
+
+def _is_real(tensor: tf.Tensor) -> bool:
+    return tensor.dtype.is_floating

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from xlnet_tf.layers.rotation import Rotation
+
 
 class RelativePositions(NamedTuple):
     """Encoding of the R distances of a step.
@@ -17,16 +19,18 @@ class RelativePositions(NamedTuple):
     even, so one table serves both directions: a row's encoding is [direction * sine, cosine].
 
     Attributes:
-        sine: [R, D/2].
-        cosine: [R, D/2].
+        sine: [R, D/2]; None with a rotation.
+        cosine: [R, D/2]; likewise.
         direction: [B], +1 forward and -1 backward, or None when all rows are read forward.
         keys: [N, R, H], the encoding as a layer's attention projects it, if that is known already.
+        rotation: what takes the encoding's place on hardware that is slow at shifting scores; see there.
     """
 
-    sine: tf.Tensor
-    cosine: tf.Tensor
+    sine: tf.Tensor | None = None
+    cosine: tf.Tensor | None = None
     direction: tf.Tensor | None = None
     keys: tf.Tensor | None = None
+    rotation: Rotation | None = None
 
 
 def relative_distances(query_len, key_len, attention_type: str = "bi", clamp_len: int = -1) -> tf.Tensor:

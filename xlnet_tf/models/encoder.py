@@ -1,7 +1,8 @@
 """XLNet's body: token ids in, contextual vectors and the memory for the next segment out."""
 
+import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import tensorflow as tf
@@ -9,12 +10,13 @@ import tf_keras
 
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.layers import masks
+from xlnet_tf.layers import hardware, masks
 from xlnet_tf.layers import positions as positions_lib
 from xlnet_tf.layers.attention import AttentionBiases, StreamView, hide
 from xlnet_tf.layers.block import TransformerBlock
 from xlnet_tf.layers.dropout import dropout, seed_at, step_seed
 from xlnet_tf.layers.initializers import normal
+from xlnet_tf.layers.rotation import Rotation
 from xlnet_tf.models.pretrained import Pretrained
 from xlnet_tf.models.saving import ShapeFreeModel
 
@@ -35,6 +37,8 @@ class XLNetEncoder(ShapeFreeModel):
         initializer_range: standard deviation of the normal initializer.
         uniform_when_blind: what a target that may see nothing gets: False, no attention at all; True,
             the original's mean over all values, its own included.
+        recompute: in training, compute each block's activations again in the backward pass rather than keep
+            them: a third more time for a fraction of the memory.
 
     Call args: a dict of
         input_word_ids: [B, T] integers.
@@ -83,6 +87,7 @@ class XLNetEncoder(ShapeFreeModel):
         reuse_len: int | None = None,
         initializer_range: float = 0.02,
         uniform_when_blind: bool = False,
+        recompute: bool = False,
         name: str = "encoder",
         **kwargs,
     ):
@@ -105,6 +110,7 @@ class XLNetEncoder(ShapeFreeModel):
         self.reuse_len = reuse_len
         self.initializer_range = initializer_range
         self.uniform_when_blind = uniform_when_blind
+        self.recompute = recompute
         self.tied_biases = None
         if not config.untie_r:
             self.tied_biases = AttentionBiases(
@@ -171,28 +177,32 @@ class XLNetEncoder(ShapeFreeModel):
         memory_len = 0 if memory is None else memory.shape[2] or tf.shape(memory)[2]
         seed = step_seed(features, training)
 
-        positions = self._positions(features.get("direction"), query_len, query_len + memory_len, seed)
         position_keys = features.get("position_keys")
+        place = self._rotation if position_keys is None and self._rotates() else self._positions
+        positions = place(features.get("direction"), query_len, query_len + memory_len, seed)
         if position_keys is not None:
             if {"memory", "direction"} & set(features):
                 raise UserError("position_keys are for texts read at once and forward; leave them out.")
             position_keys = positions_lib.of_shorter(position_keys, query_len, self.attention_type)
-        content_view, query_view = self._views(features, query_len, memory_len, memory_mask)
+        views = self._views(features, query_len, memory_len, memory_mask)
+        content_view, query_view = (_turned(view, positions.rotation, query_len) for view in views)
         content, query = self._embed(features, word_ids, seed)  # h [B, T, D], g [B, P, D]
 
         layer_inputs, layer_outputs = [], []
         for layer, block in enumerate(self.blocks):
             layer_inputs.append(content)
             last = layer == len(self.blocks) - 1
-            content, query = block(
-                content,
-                query,
-                None if memory is None else memory[layer],
-                positions if position_keys is None else positions._replace(keys=position_keys[layer]),
-                None if last and query_only else content_view,
-                query_view,
+            call = functools.partial(
+                block,
+                memory=None if memory is None else memory[layer],
+                positions=positions._replace(keys=None if position_keys is None else position_keys[layer]),
+                content_view=None if last and query_only else content_view,
+                query_view=query_view,
                 seed=seed_at(seed, layer),
             )
+            # The backward pass begins with the last layer, which is still there.
+            recompute = self.recompute and training and not last
+            content, query = (_recomputed(call) if recompute else call)(content, query)
             layer_outputs.append(content)
 
         outputs = {"encoder_outputs": layer_outputs[:-1] if query_only else layer_outputs}
@@ -227,6 +237,20 @@ class XLNetEncoder(ShapeFreeModel):
             dropout(cosine, self.dropout, seed_at(seed, -4)),
             direction,
         )
+
+    def _rotates(self) -> bool:
+        """Tells whether positions are rotated; distances that are cut off by clamp_len cannot be."""
+        return hardware.kind() == "tpu" and self.clamp_len <= 0
+
+    def _rotation(self, direction, query_len, key_len, seed) -> positions_lib.RelativePositions:
+        """As `_positions`; but what dropout drops of the encoding, it drops for all distances alike."""
+        rotation = Rotation.of_step(self.config.d_model, query_len, key_len, direction)
+        half = tf.ones([self.config.d_model // 2])
+        rotation = rotation._replace(
+            sines=rotation.sines * dropout(half, self.dropout, seed_at(seed, -3)),
+            cosines=rotation.cosines * dropout(half, self.dropout, seed_at(seed, -4)),
+        )
+        return positions_lib.RelativePositions(rotation=rotation)
 
     def _views(self, features, query_len, memory_len, memory_mask) -> tuple[StreamView, StreamView | None]:
         """Builds what the queries of each stream may see; once for all layers."""
@@ -337,6 +361,7 @@ class XLNetEncoder(ShapeFreeModel):
             "reuse_len": self.reuse_len,
             "initializer_range": self.initializer_range,
             "uniform_when_blind": self.uniform_when_blind,
+            "recompute": self.recompute,
             "name": self.name,
         }
 
@@ -345,6 +370,25 @@ class XLNetEncoder(ShapeFreeModel):
         del custom_objects
         config = dict(config)
         return cls(XLNetConfig.from_dict(config.pop("config")), **config)
+
+
+def _recomputed(call: Callable) -> Callable:
+    """Returns the call of a block that keeps nothing for its gradient but its inputs, the streams."""
+
+    def run(content, query):
+        if query is None:
+            return tf.recompute_grad(lambda content: call(content, None)[0])(content), None
+        return tf.recompute_grad(call)(content, query)
+
+    return run
+
+
+def _turned(view: StreamView | None, rotation: Rotation | None, query_len) -> StreamView | None:
+    """Adds the angles of a stream's queries, where positions are rotated."""
+    if view is None or rotation is None:
+        return view
+    positions = tf.range(query_len)[None] if view.positions is None else view.positions
+    return view._replace(turn=rotation.turn(positions))
 
 
 def _view(visible, other_segment) -> StreamView:

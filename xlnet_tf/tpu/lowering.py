@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.compiler.xla import xla_data_pb2
 from tensorflow.compiler.xla.service import hlo_pb2
 
 _HOST_OPCODES = ("infeed", "outfeed", "send", "recv", "custom-call")
@@ -99,15 +100,28 @@ def lower(function: Callable[[dict[str, tf.Tensor]], Any], inputs: Mapping[str, 
 
     compiled = tf.function(positional, jit_compile=True, autograph=False)
     stages = compiled.experimental_get_compiler_ir(*(inputs[name] for name in names))
-    return Program(_without_copies(stages(stage="hlo_serialized")))
+    module = hlo_pb2.HloModuleProto.FromString(stages(stage="hlo_serialized"))
+    _take_out_copies(module)
+    _choose_generators(module)
+    return Program(module.SerializeToString())
 
 
-def _without_copies(hlo: bytes) -> bytes:
+def _choose_generators(module: hlo_pb2.HloModuleProto):
+    """Lets each device draw random numbers with its own generator, as TensorFlow does where it lowers for it.
+
+    A lowering for a CPU asks for Philox, which a TPU would have to compute step by step.
+    """
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            if instruction.opcode == "rng-bit-generator":
+                instruction.rng_algorithm = xla_data_pb2.RNG_DEFAULT
+
+
+def _take_out_copies(module: hlo_pb2.HloModuleProto):
     """Takes out the copies of what is written to variables: TensorFlow's runtime asks for them, not the step.
 
     The TPU's compiler would refuse them. Each is what it copies; aliasing is decided later.
     """
-    module = hlo_pb2.HloModuleProto.FromString(hlo)
     for computation in module.computations:
         copies = {i.id: i.operand_ids[0] for i in computation.instructions if i.opcode == "copy"}
 
@@ -120,10 +134,7 @@ def _without_copies(hlo: bytes) -> bytes:
         computation.root_id = original(computation.root_id)
         del computation.instructions[:]
         computation.instructions.extend(kept)
-    return module.SerializeToString()
 
 
-def _type_and_shape(shape) -> tuple[str, tuple[int, ...]]:
-    return shape.DESCRIPTOR.fields_by_name["element_type"].enum_type.values_by_number[
-        shape.element_type
-    ].name.lower(), tuple(shape.dimensions)
+def _type_and_shape(shape: xla_data_pb2.ShapeProto) -> tuple[str, tuple[int, ...]]:
+    return xla_data_pb2.PrimitiveType.Name(shape.element_type).lower(), tuple(shape.dimensions)

@@ -141,6 +141,7 @@ class Trainer(base_trainer.Trainer):
             ),
             checkpoint_exporter=checkpoint_exporter,
         )
+        model.encoder.recompute = config.trainer.recompute
         # All state exists before a checkpoint is restored, so that none of it is restored late or not at all.
         optimizer.build(model.trainable_variables)
         self._memory = self._build_memory(config.task.train_data) if train else None
