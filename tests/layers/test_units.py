@@ -136,8 +136,20 @@ def test_dropout_meets_its_rate_in_both_halves_of_a_random_word(rate, kind):
         assert abs(some.mean() - rate**2) < 4 * np.sqrt(rate**2 / (count / 2)) + 2**-16
 
 
+@pytest.mark.parametrize("kind", ["cpu", "tpu"])
+def test_dropout_drops_the_same_of_the_gradient(kind):
+    x = tf.random.stateless_normal([4, 5, 37], [7, 8])  # 37: neither even nor full bytes
+    with hardware.assume(kind), tf.GradientTape() as tape:
+        tape.watch(x)
+        dropped = dropout(x, 0.3, tf.constant([1, 2]))
+    gradient = tape.gradient(dropped, x).numpy()
+    np.testing.assert_allclose(gradient * x, dropped, atol=1e-6)
+    assert set(np.unique(gradient.round(4))) == {0, np.float32(1 / 0.7).round(4)}
+
+
+@pytest.mark.parametrize("kind", ["cpu", "tpu"])
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
-def test_gradient_of_the_sum_by_softmax(dtype):
+def test_gradient_of_the_sum_by_softmax(dtype, kind):
     rng = np.random.default_rng(0)
     scores, values, upstream = (
         tf.constant(rng.normal(size=size).astype(np.float32))
@@ -155,7 +167,7 @@ def test_gradient_of_the_sum_by_softmax(dtype):
 
     results = []
     for function in (plain, ours):
-        with tf.GradientTape() as tape:
+        with hardware.assume(kind), tf.GradientTape() as tape:
             tape.watch([scores, values])
             result = tf.cast(function(scores, values), dtype)
         results.append([result, *tape.gradient(result, [scores, values], upstream)])

@@ -60,10 +60,11 @@ def kept(shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
 
 def drop(x: tf.Tensor, is_kept: tf.Tensor, rate: float) -> tf.Tensor:
     """Zeroes what is not kept, and scales the rest by 1 / (1 - rate)."""
-    if hardware.kind() == "tpu":  # so that a byte, not a number, is kept for the gradient
-        return tf.where(is_kept, x / tf.cast(1 - rate, x.dtype), tf.zeros([], x.dtype))
+    scale = tf.cast(1 / (1 - rate), x.dtype)
+    if hardware.kind() == "tpu":
+        return _choose(x * scale, is_kept)
     # A product takes less of a CPU's time than a choice, and its gradient is one product.
-    return x * (tf.cast(is_kept, x.dtype) * tf.cast(1 / (1 - rate), x.dtype))
+    return x * (tf.cast(is_kept, x.dtype) * scale)
 
 
 def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
@@ -77,3 +78,27 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
     if seed is None or not rate:
         return x
     return drop(x, kept(tf.shape(x), rate, seed), rate)
+
+
+@tf.custom_gradient
+def _choose(x: tf.Tensor, is_kept: tf.Tensor):
+    """Zeroes what is not kept; for the gradient, a bit of each element is remembered."""
+    bits = _pack(is_kept)
+
+    def gradient(upstream):
+        return tf.where(_unpack(bits, is_kept.shape[-1]), upstream, tf.zeros([], x.dtype)), None
+
+    return tf.where(is_kept, x, tf.zeros([], x.dtype)), gradient
+
+
+def _pack(flags: tf.Tensor) -> tf.Tensor:
+    """Packs flags [..., any] into bytes [..., any / 8, rounded up], each of eight that lie far apart."""
+    padding = [[0, 0]] * (len(flags.shape) - 1) + [[0, -flags.shape[-1] % 8]]
+    parts = tf.split(tf.cast(tf.pad(flags, padding), tf.uint8), 8, axis=-1)
+    return tf.add_n([part * tf.constant(1 << place, tf.uint8) for place, part in enumerate(parts)])
+
+
+def _unpack(bits: tf.Tensor, count: int) -> tf.Tensor:
+    """Undoes `_pack` for so many flags."""
+    parts = [tf.bitwise.bitwise_and(bits, tf.constant(1 << place, tf.uint8)) > 0 for place in range(8)]
+    return tf.concat(parts, axis=-1)[..., :count]
