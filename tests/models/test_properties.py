@@ -336,7 +336,8 @@ def test_recomputation_changes_no_number(kind, query_stream):
             loss, found = step()
         losses.append(loss)
         gradients.append(found)
-    np.testing.assert_allclose(*losses, rtol=1e-6)
+    # TensorFlow may run product, bias and activation as one kernel where nothing else reads what is between.
+    np.testing.assert_allclose(*losses, rtol=1e-5)
     for plain, recomputed in zip(*gradients):
         np.testing.assert_allclose(plain, recomputed, atol=1e-3, rtol=1e-4)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 import tensorflow as tf
 
 from xlnet_tf.layers.attention import multiply_by_head
-from xlnet_tf.layers.block import TransformerBlock
+from xlnet_tf.layers.block import ACTIVATIONS, TransformerBlock
 
 # Far below any score, and exact zeros after the float32 softmax.
 _HIDDEN = -1e30
@@ -85,7 +85,7 @@ class CachedLayer(NamedTuple):
             feed_forward_norm=_norm(block.feed_forward_norm),
             inner=(cast(feed_forward.inner.kernel), cast(feed_forward.inner.bias)),
             outer=(cast(feed_forward.outer.kernel), cast(feed_forward.outer.bias)),
-            activation=feed_forward.inner.activation,
+            activation=ACTIVATIONS[feed_forward.activation],
             epsilon=block.attention_norm.epsilon,
         )
 

@@ -12,6 +12,7 @@ import tf_keras
 from xlnet_tf.layers import hardware
 from xlnet_tf.layers import positions as positions_lib
 from xlnet_tf.layers.dropout import kept, seed_at
+from xlnet_tf.layers.fused import compiled
 from xlnet_tf.layers.initializers import normal
 from xlnet_tf.layers.rotation import Turn
 
@@ -278,11 +279,16 @@ def sum_by_softmax(scores: tf.Tensor, values: tf.Tensor, rate: float, seed: tf.T
         result = tf.matmul(weights, values)
 
         def gradient(upstream):
-            of_keys = tf.cast(tf.matmul(upstream, values, transpose_b=True) * weights, tf.float32)
+            of_keys = tf.matmul(upstream, values, transpose_b=True)
             of_all = tf.reduce_sum(tf.cast(upstream * result, tf.float32), axis=-1, keepdims=True)
-            of_scores = of_keys - of_all * tf.cast(probabilities, tf.float32)
+            of_scores = _of_scores(of_all, of_keys, weights, probabilities)
             return of_scores, tf.matmul(weights, upstream, transpose_a=True)
 
         return result, gradient
 
     return weighted_sum(scores, values)
+
+
+@compiled
+def _of_scores(of_all, of_keys, weights, probabilities):
+    return tf.cast(of_keys * weights, tf.float32) - of_all * tf.cast(probabilities, tf.float32)

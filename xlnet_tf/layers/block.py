@@ -4,7 +4,8 @@ import tensorflow as tf
 import tf_keras
 
 from xlnet_tf.layers.attention import AttentionBiases, RelativeAttention
-from xlnet_tf.layers.dropout import dropout, seed_at
+from xlnet_tf.layers.dropout import drop, dropout, kept, seed_at
+from xlnet_tf.layers.fused import fused
 from xlnet_tf.layers.initializers import normal
 
 _EPSILON = 1e-12
@@ -15,7 +16,12 @@ def gelu(x: tf.Tensor) -> tf.Tensor:
     return tf.nn.gelu(x, approximate=True)
 
 
-_ACTIVATIONS = {"gelu": gelu, "relu": tf.nn.relu, "gelu_erf": tf.nn.gelu}
+ACTIVATIONS = {"gelu": gelu, "relu": tf.nn.relu, "gelu_erf": tf.nn.gelu}
+
+
+@fused
+def _activate_and_drop(rows, is_kept, *, activation: str, rate: float):
+    return drop(ACTIVATIONS[activation](rows), is_kept, rate)
 
 
 class FeedForward(tf_keras.layers.Layer):
@@ -39,7 +45,7 @@ class FeedForward(tf_keras.layers.Layer):
         self.dropout = dropout
         self.initializer_range = initializer_range
         self.inner = tf_keras.layers.Dense(
-            d_inner, _ACTIVATIONS[activation], kernel_initializer=normal(initializer_range), name="inner"
+            d_inner, kernel_initializer=normal(initializer_range), name="inner"
         )
         self.outer = tf_keras.layers.Dense(
             d_model, kernel_initializer=normal(initializer_range), name="outer"
@@ -54,9 +60,15 @@ class FeedForward(tf_keras.layers.Layer):
     def call(self, x, seed=None):
         # Two axes, not three: only then does TensorFlow run product, bias and activation as one CPU kernel.
         rows = tf.reshape(x, [-1, self.d_model])  # [B * Q, D]
-        hidden = dropout(self.inner(rows), self.dropout, seed_at(seed, 0))  # [B * Q, F]
+        hidden = self._activate(self.inner(rows), seed_at(seed, 0))  # [B * Q, F]
         rows = dropout(self.outer(hidden), self.dropout, seed_at(seed, 1))
         return tf.reshape(rows, tf.shape(x))
+
+    def _activate(self, rows, seed):
+        if seed is None or not self.dropout:
+            return ACTIVATIONS[self.activation](rows)
+        is_kept = kept(tf.shape(rows), self.dropout, seed)
+        return _activate_and_drop(rows, is_kept, activation=self.activation, rate=self.dropout)
 
     def get_config(self):
         return {

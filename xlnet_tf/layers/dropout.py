@@ -58,6 +58,15 @@ def kept(shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
     return bits >= tf.constant(dropped, tf.uint16)
 
 
+def drop(x: tf.Tensor, is_kept: tf.Tensor, rate: float) -> tf.Tensor:
+    """Zeroes what is not kept, and scales the rest by 1 / (1 - rate)."""
+    scale = tf.cast(1 / (1 - rate), x.dtype)
+    if hardware.kind() == "tpu":  # so that a byte, not a number, is kept for the gradient
+        return tf.where(is_kept, x * scale, tf.zeros([], x.dtype))
+    # A product takes less of a CPU's time than a choice, and its gradient is one product.
+    return x * (tf.cast(is_kept, x.dtype) * scale)
+
+
 def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
     """Zeroes each element with probability `rate` and scales the others by 1 / (1 - rate).
 
@@ -68,8 +77,4 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:
     """
     if seed is None or not rate:
         return x
-    is_kept = kept(tf.shape(x), rate, seed)
-    if hardware.kind() == "tpu":  # so that a byte, not a number, is kept for the gradient
-        return tf.where(is_kept, x / tf.cast(1 - rate, x.dtype), tf.zeros([], x.dtype))
-    # A product takes less of a CPU's time than a choice, and its gradient is one product.
-    return x * (tf.cast(is_kept, x.dtype) * tf.cast(1 / (1 - rate), x.dtype))
+    return drop(x, kept(tf.shape(x), rate, seed), rate)
