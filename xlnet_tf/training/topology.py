@@ -67,9 +67,15 @@ def describe(strategy: tf.distribute.Strategy) -> str:
     if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         hosts = strategy.cluster_resolver.cluster_spec().as_dict()["worker"]
         return f"{replicas} replicas on {len(hosts)} hosts: {', '.join(hosts)}"
-    devices = strategy.extended.worker_devices or (tf.config.list_logical_devices("CPU")[0].name,)
+    # Outside of any strategy TensorFlow chooses, and the default strategy does not tell.
+    chosen = isinstance(strategy, (tf.distribute.OneDeviceStrategy, tf.distribute.MirroredStrategy))
+    devices = strategy.extended.worker_devices if chosen else (_default_device(),)
     names = ", ".join(f"{spec.device_type}:{spec.device_index}" for spec in map(_spec, devices))
     return f"{replicas} {'replica' if replicas == 1 else 'replicas'} on {names}"
+
+
+def _default_device() -> str:
+    return (tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU"))[0].name
 
 
 def _spec(device: str) -> tf.DeviceSpec:
