@@ -18,6 +18,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineResult, PipelineState
 from etils import epath
 
+from xlnet_tf import errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.shards import make_folder, write_atomically
 
@@ -53,7 +54,8 @@ class RunUnit(beam.DoFn):
     def process(self, place: tuple[int, int, int, int]) -> None:
         scratch, place = epath.Path(self._scratch), Place(*place)
         try:
-            result = self._function(_read_unit(scratch, place))
+            with errors.of_file_systems():
+                result = self._function(_read_unit(scratch, place))
         except (UserError, OSError) as error:
             write_atomically(scratch / f"{place.number}.error", str(error).encode())
             raise
@@ -129,9 +131,9 @@ def _watch(pipeline: beam.Pipeline, folder: epath.Path) -> Iterator[set[str]]:
             yield _names(folder)
         running.wait_until_finish()
     except Exception as error:
-        errors = sorted(name for name in _names(folder) if name.endswith(".error"))
-        if errors:
-            raise UserError((folder / errors[0]).read_text()) from None
+        told = sorted(name for name in _names(folder) if name.endswith(".error"))
+        if told:
+            raise UserError((folder / told[0]).read_text()) from None
         raise UserError(
             f"the Beam pipeline failed: {error}. Start again with the same flags, finished shards are kept"
         ) from error

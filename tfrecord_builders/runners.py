@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 from absl import logging
 from etils import epath
 
+from xlnet_tf import errors
 from xlnet_tf.errors import UserError
 
 RUNNERS = ("local", "beam")
@@ -62,9 +63,15 @@ def run_units(
         yield from beam_runner.run_units(function, units, beam_options, scratch)
     elif num_workers == 1:
         for unit in units:
-            yield unit, function(unit)
+            yield unit, run_unit(function, unit)
     else:
         yield from _run_in_processes(function, units, num_workers)
+
+
+def run_unit(function: Callable[[Unit], Result], unit: Unit) -> Result:
+    """Runs a function on a unit; a remote file system's error is told where it is still known as one."""
+    with errors.of_file_systems():
+        return function(unit)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +146,7 @@ def _end_with_parent() -> None:
 def _submit(pool, function, unit) -> concurrent.futures.Future:
     """Hands a unit to the pool; if the pool is broken, its future says so as those before it do."""
     try:
-        return pool.submit(function, unit)
+        return pool.submit(run_unit, function, unit)
     except BrokenProcessPool as error:
         future: concurrent.futures.Future = concurrent.futures.Future()
         future.set_exception(error)

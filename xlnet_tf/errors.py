@@ -1,7 +1,9 @@
 """Errors meant for the person at the keyboard: what was found, what was expected, what to do."""
 
+import contextlib
 import sys
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 
 from absl import app
 
@@ -14,6 +16,29 @@ class Interrupted(Exception):
     """A run was ended from outside, and the same command goes on with it."""
 
     EXIT_STATUS = 75  # EX_TEMPFAIL of sysexits.h: "the user is invited to retry"
+
+
+@contextlib.contextmanager
+def of_file_systems() -> Iterator[None]:
+    """Turns what TensorFlow's file systems (gs:// and others) raise, which is no OSError, into a UserError.
+
+    Errors of the same types that TensorFlow's operations raise are none of files, and stay what they are.
+    """
+    try:
+        yield
+    except Exception as error:
+        calls = traceback.extract_tb(error.__traceback__)
+        tensorflow = sys.modules.get("tensorflow")  # without it, there are no such errors
+        if (
+            tensorflow is None
+            or not isinstance(error, tensorflow.errors.OpError)
+            or not any("tensorflow/python/lib/io/" in call.filename for call in calls)
+        ):
+            raise
+        raise UserError(
+            f"{' '.join(error.message.split())} ({type(error).__name__} of the file system). Check the path "
+            "and your rights to it; if the file system did not answer, start again with the same flags"
+        ) from error
 
 
 def run(main: Callable[[Sequence[str]], None]) -> None:
@@ -29,7 +54,8 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
         if len(argv) > 1:
             raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])} (did you forget '--'?)")
         try:
-            main(argv)
+            with of_file_systems():
+                main(argv)
         except (UserError, OSError) as error:
             print(f"ERROR: {error}", file=sys.stderr)
             sys.exit(1)

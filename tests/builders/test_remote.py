@@ -1,10 +1,15 @@
 """gs:// paths, by TensorFlow's file systems: the one in memory stands in for a bucket."""
 
 import pathlib
+import re
 
 import pytest
 from etils import epath
 from etils.epath import backend
+
+from tfrecord_builders import runners
+from xlnet_tf import errors
+from xlnet_tf.errors import UserError
 
 tf = pytest.importorskip("tensorflow")
 
@@ -47,3 +52,18 @@ def test_records_in_a_bucket_are_those_of_a_disk(build, bucket, corpus_file, tok
     (folder / "manifest.json").rename(folder / "build.json")
     assert build(folder, **paths) == first
     assert contents(folder) == expected
+
+
+def test_an_error_of_a_remote_file_system_is_told(bucket, monkeypatch, capsys):
+    with pytest.raises(UserError, match=r"ram://bucket/none.* \(NotFoundError of the file system\)"):
+        list(runners.run_units(tf.io.gfile.listdir, ["ram://bucket/none"]))
+    monkeypatch.setattr(errors.app, "run", lambda guarded: guarded(["script"]))
+    with pytest.raises(SystemExit) as ended:
+        errors.run(lambda _: tf.io.gfile.listdir("ram://bucket/none"))
+    assert ended.value.code == 1
+    assert re.fullmatch(r"ERROR: .*NotFoundError of the file system.*\n", capsys.readouterr().err)
+
+
+def test_an_error_of_an_operation_is_none_of_a_file_system():
+    with pytest.raises(tf.errors.NotFoundError), errors.of_file_systems():
+        tf.io.read_file("/none").numpy()
