@@ -128,15 +128,18 @@ class Choice:
     def selection(self, first: int, stop: int, held_out: bool) -> Selection:
         """Returns which documents of slices `first` to `stop` - 1, read as one, are on a side."""
         begin, end = (int(self._ends[index - 1]) if index else 0 for index in (first, stop))
-        counts = ~self._goes_on[begin:end]
-        counts[:1] = True  # what goes on from before these slices counts as a document of theirs
-        mine = (self._held_out[begin:end] == held_out)[counts]
-        dropped = self._repeated[begin:end][counts] & self._dedup
+        begins = ~self._goes_on[begin:end]
+        is_one = begins.copy()
+        is_one[:1] = True  # what goes on from before these slices needs a bit of its own, too
+        begins = begins[is_one]
+        mine = (self._held_out[begin:end] == held_out)[is_one]
+        dropped = self._repeated[begin:end][is_one] & self._dedup
         return Selection(
             kept=np.packbits(mine & ~dropped).tobytes(),
             documents=len(mine),
-            duplicates=int(np.count_nonzero(mine & dropped)),
-            other_set=int(np.count_nonzero(~mine)),
+            goes_on=not begins[:1].all(),
+            duplicates=int(np.count_nonzero(begins & mine & dropped)),
+            other_set=int(np.count_nonzero(begins & ~mine)),
         )
 
 
@@ -184,6 +187,7 @@ def _joined(index: int, slices: Sequence[Slice], choice: Choice) -> Slice:
         index=index,
         parts=tuple(part for one in slices for part in one.parts),
         source_bytes=sum(one.source_bytes for one in slices),
+        goes_on=slices[0].goes_on,
         selection=choice.selection(slices[0].index, slices[-1].index + 1, True),
     )
 

@@ -145,6 +145,15 @@ def remove_leftovers(manifest: Manifest) -> None:
     (manifest.folder / SCRATCH_NAME).rmtree(missing_ok=True)
 
 
+def held_out_set(folder: epath.Path) -> Manifest | None:
+    """Returns the manifest of the held-out set in a folder, built or begun; None if it holds none."""
+    try:
+        there = _what_is_there(folder, _names(folder))
+    except UserError:  # what cannot be read is no such set
+        return None
+    return there if there and there.documents["side"] else None
+
+
 def _what_is_there(folder: epath.Path, names: set[str]) -> Manifest | None:
     """Returns the manifest of the build in a folder; None if there is none.
 

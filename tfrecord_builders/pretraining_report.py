@@ -1,6 +1,7 @@
 """What the pretraining builder tells of a set: its statistics, what to be warned of, a table for a person."""
 
 import collections
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,10 +17,15 @@ MAX_DUPLICATE_SHARE = 0.01  # of the documents
 MAX_DROPPED_SHARE = 0.01  # of the tokens
 MAX_EMPTY_SHARE = 0.01  # of the documents
 MAX_MARKS_SHARE = 0.001  # of the characters
+SHOWN_FILES = 3
 
 
 def merge_statistics(shards: Sequence[Shard]) -> dict[str, Any]:
-    """Adds up the statistics of all shards; the text is counted once, whatever the number of passes."""
+    """Adds up the statistics of all shards.
+
+    The text is counted once, whatever the number of passes, and so is a document that slices cut in parts;
+    but these count one by one in `document_lengths` and among the short ones.
+    """
     text: dict[str, Any] = collections.Counter()
     by_name: dict[str, dict[str, int]] = collections.defaultdict(collections.Counter)
     tokens: dict[tuple[int, int], dict[str, Any]] = {}
@@ -38,15 +44,15 @@ def merge_statistics(shards: Sequence[Shard]) -> dict[str, Any]:
             merged["written"] += entry["written"]
             merged["dropped"].update({reason: n for reason, n in entry["dropped"].items() if n})
         runs.update({length: n for length, n in enumerate(shard.statistics["target_runs"], 1) if n})
+    text["documents"] -= text.pop("documents_continued", 0)
     return {
         **text,
         "unknown_rate": text["unknown"] / max(text["tokens"], 1),
         "word_start_rate": text["word_starts"] / max(text["tokens"], 1),
+        **{name: dict(counts) for name, counts in by_name.items()},
         "document_lengths": {
             key: by_name["document_lengths"][key] for key in sorted(by_name["document_lengths"], key=int)
         },
-        "documents_dropped": dict(by_name["documents_dropped"]),
-        "dropped_marks": dict(by_name["dropped_marks"]),
         "targets": sum(shard.statistics["targets"] for shard in shards),
         "target_runs": {str(length): runs[length] for length in sorted(runs)},
         "tokens_in": sum(entry["in"] for entry in tokens.values()),
@@ -103,6 +109,13 @@ def warnings(manifest: Manifest) -> list[str]:
             f"{sum(marks.values()) / statistics['characters']:.1%} of the characters lose a mark, as in the "
             f"released models' text, in scripts where it makes another letter ({_counts(marks)}): words that "
             "differ become one. Use --keep_accents, unless a released model is to go on with this text"
+        )
+    if nul_bytes := statistics["nul_bytes"]:
+        files = ", ".join(f"{n:,} in {name}" for name, n in itertools.islice(nul_bytes.items(), SHOWN_FILES))
+        found.append(
+            f"{sum(nul_bytes.values()):,} bytes of the text are NUL, which no text has ({files}"
+            f"{', ...' * (len(nul_bytes) > SHOWN_FILES)}): are these files whole? They stay in the text, as "
+            "<unk>. Write the files again, or remove the bytes with `tr -d '\\0'`"
         )
     short_share = statistics["short_document_tokens"] / tokens
     if short_share > MAX_SHORT_SHARE:
@@ -185,6 +198,7 @@ def _counted(manifest: Manifest) -> dict[str, Any]:
         "short_documents": 0,
         "short_document_tokens": 0,
         "dropped_marks": {},
+        "nul_bytes": {},
     }
     return not_counted | manifest.statistics
 

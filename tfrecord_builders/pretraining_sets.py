@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from etils import epath
 
-from tfrecord_builders import corpus, document_selection
+from tfrecord_builders import corpus, document_selection, pretraining_folder
 from tfrecord_builders.document_selection import Choice
 from tfrecord_builders.pretraining_options import DEV, PretrainingOptions
 from tfrecord_builders.pretraining_unit import Unit, UnitOptions
@@ -24,15 +24,22 @@ def new_manifests(
     One set goes into the output folder itself; a training set and a held-out set get a folder each in it.
 
     Raises:
-        UserError: two sets are to go into the folder of another one.
+        UserError: two sets are to go into the folder of another one, or one into the folder of two.
     """
     folder = epath.Path(options.output_dir)
     if not options.dev_fraction:
+        if held_out := pretraining_folder.held_out_set(folder / DEV):
+            raise UserError(
+                f"{folder} holds a training set and a held-out set ({held_out.folder}) of a build with "
+                f"--dev_fraction={held_out.documents['dev_fraction']:g}, so that it cannot hold a set of its "
+                "own: choose another --output_dir, give --dev_fraction again, or remove both sets first"
+            )
         return [_new_manifest(options, tokenizer, sources, options.split, folder, "")]
     if (folder / manifest_lib.FILE_NAME).exists() or any(folder.glob("*.tfrecord")):
         raise UserError(
-            f"{folder} holds a set of its own, so that it cannot hold a training and a held-out set: choose "
-            "another --output_dir"
+            f"{folder} holds a set of its own, built without --dev_fraction, so that it cannot hold a "
+            "training and a held-out set: choose another --output_dir, leave --dev_fraction out, or remove "
+            "that set first"
         )
     return [
         _new_manifest(options, tokenizer, sources, options.split, folder / options.split, "train"),

@@ -131,13 +131,14 @@ def build_slice(unit: Unit) -> dict[str, Any]:
 def _document_statistics(
     options: UnitOptions, corpus_slice: Slice, lines: Lines, stream: TokenStream
 ) -> dict[str, Any]:
-    """Says what became of the documents; a document that goes on in the next slice counts in both.
+    """Says what became of the documents; one that slices cut in parts counts where it begins.
 
     Returns:
-        documents_in: those of the slice, with all that follow; documents_dropped: reason -> number: empty;
-        duplicate (an equal one comes before); other_set; short_documents, short_document_tokens: those that
-        do not fill a segment; dropped_marks: see `count_dropped_marks`. With `documents` of the stream's
-        statistics: documents_in = documents + those dropped.
+        documents_in: those that begin in the slice, with all that follow; documents_dropped: reason ->
+        number: empty; duplicate (an equal one comes before); other_set; documents_continued: 1 if the first
+        of `documents` in the stream's statistics began in a slice before, so that documents_in = documents -
+        documents_continued + those dropped; short_documents, short_document_tokens: parts that do not fill a
+        segment; dropped_marks: see `count_dropped_marks`; nul_bytes: file's name -> number.
     """
     lengths = np.diff(np.append(stream.document_starts, len(stream.tokens)))
     dropped = {"empty": 0, "duplicate": 0, "other_set": 0}
@@ -145,14 +146,17 @@ def _document_statistics(
         dropped["duplicate"] = corpus_slice.selection.duplicates
         dropped["other_set"] = corpus_slice.selection.other_set
     documents_in = lines.documents + lines.empty_documents
-    dropped["empty"] = documents_in - len(lengths) - sum(dropped.values())  # or without a token
+    documents = len(lengths) - lines.takes_rest
+    dropped["empty"] = documents_in - documents - sum(dropped.values())  # or without a token
     short = lengths < options.spec.seq_len - segments.NUM_FUNCTIONAL
     return {
         "documents_in": documents_in,
         "documents_dropped": dropped,
+        "documents_continued": int(lines.takes_rest),
         "short_documents": int(np.count_nonzero(short)),
         "short_document_tokens": int(lengths[short].sum()),
         "dropped_marks": {} if options.cleaning.keep_accents else count_dropped_marks(lines.lines),
+        "nul_bytes": lines.nul_bytes,
     }
 
 

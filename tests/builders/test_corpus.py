@@ -106,11 +106,55 @@ def test_damaged_gzip(tmp_path):
             cut([path], 1000)
 
 
-@pytest.mark.parametrize("name", ["a.tar.gz", "a.txt.xz", "a.ZIP"])
-def test_archives_are_not_read_as_text(tmp_path, name):
+@pytest.mark.parametrize(
+    "name,suffix,what",
+    [
+        ("a.tar.gz", "tar", "unpack it"),
+        ("a.txt.xz", "xz", "unpack it"),
+        ("a.ZIP", "zip", "unpack it"),
+        ("a.csv", "csv", "its rows are no sentences: write its text as jsonl or parquet"),
+        ("a.tsv.gz", "tsv", "its rows are no sentences"),
+        ("a.PDF", "pdf", "write its text as plain text"),
+        ("a.docx", "docx", "write its text as plain text"),
+        ("a.png", "png", "it holds no text: leave it out of --input"),
+    ],
+)
+def test_what_is_no_text_is_not_read_as_text(tmp_path, name, suffix, what):
     (tmp_path / name).write_bytes(b"whatever")
-    with pytest.raises(UserError, match=rf"{name} is a \.(tar|xz|zip) file, .*: unpack it"):
-        cut([tmp_path / name], 1000)
+    with pytest.raises(UserError, match=rf"{name} is a \.{suffix} file, expected text, .*: {what}"):
+        cut([tmp_path], 1000)
+
+
+@pytest.mark.parametrize("name", ["README", "a.md", "europarl.pt", "wiki.2024.05", "a.en.gz"])
+def test_other_names_are_text(tmp_path, name):
+    (tmp_path / name).write_bytes(gzip.compress(b"One.\n") if name.endswith("gz") else b"One.\n")
+    assert corpus.read_lines(cut([tmp_path], 1000)[0]).lines == ["One.", ""]
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.txt.gz"])
+@pytest.mark.parametrize(
+    "encoding,first", [("utf-16-le", 1), ("utf-16-be", 0), ("utf-16", 3)], ids=["le", "be", "mark"]
+)
+@pytest.mark.parametrize("text", ["One sentence.\n", '{"text": "Кто там?"}\n'])
+def test_utf16_is_told(tmp_path, name, encoding, first, text):
+    data = (20 * text).encode(encoding)
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    with pytest.raises(UserError, match=rf"{name}, line 1 \(byte {first}\) is a NUL byte, .*iconv -f utf-16"):
+        corpus.read_lines(cut([tmp_path / name], 1000)[0])
+
+
+def test_utf16_without_ascii_is_told_by_its_mark(tmp_path):
+    (tmp_path / "a.txt").write_bytes(("\u4e2d\u6587" * 99).encode("utf-16"))
+    with pytest.raises(UserError, match=r"byte 0\) is not UTF-8 .*`iconv -f utf-16 -t utf-8`"):
+        corpus.read_lines(cut([tmp_path / "a.txt"], 1000)[0])
+
+
+def test_a_few_nul_bytes_stay_and_are_counted(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"One.\n" * 300 + b"T\0wo.\n\0\n")
+    (tmp_path / "b.txt").write_bytes(b"Three.\n" * 300)
+    (one,) = cut([tmp_path], 10_000)
+    lines = corpus.read_lines(one)
+    assert lines.nul_bytes == {"a.txt": 2} and lines.lines[300:302] == ["T\0wo.", "\0"]
 
 
 def test_missing_and_empty_files(tmp_path):

@@ -68,9 +68,10 @@ def test_every_document_goes_where_it_should(tmp_path, slice_bytes, dedup, name)
     for read in (train, dev):
         for one, lines in read:
             left = lines.documents - one.selection.duplicates - one.selection.other_set
-            assert len(lines.documents_text()) == left
+            assert len(lines.documents_text()) == left + lines.takes_rest
             assert lines.num_bytes == sum(len(line) + 1 for line in lines.lines)
         assert (sum(one.selection.duplicates for one, _ in read) > 0) == dedup
+        assert sum(lines.documents for _, lines in read) == len(documents)
     assert sum(one.source_bytes for one, _ in train + dev) == sources[0].num_bytes
 
 

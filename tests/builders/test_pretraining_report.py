@@ -23,6 +23,7 @@ def test_a_good_set_has_no_warnings(good):
         ({}, {"unknown_rate": 0.02}, ("2.0% of the tokens are <unk>", "train_tokenizer")),
         ({}, {"word_start_rate": 0.1}, ("10.0% of the tokens start a word", "--span_mode=pieces")),
         ({}, {"dropped_marks": {"DEVANAGARI": 9000, "LATIN": 10}}, ("9,000 DEVANAGARI", "--keep_accents")),
+        ({}, {"nul_bytes": dict.fromkeys("abcd", 2)}, ("8 bytes", "(2 in a, 2 in b, 2 in c, ...)", "tr -d")),
         ({}, {"short_document_tokens": 30_000}, ("of the tokens are in documents shorter", "--seq_len")),
         ({}, {"sentences": 300}, ("A and B together 13", "--sentence_split")),
         ({}, {"duplicate_documents": 30}, ("30 of 300 documents (10.0%) equal an earlier one", "--dedup")),

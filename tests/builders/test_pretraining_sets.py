@@ -5,8 +5,9 @@ import pathlib
 
 import pytest
 
+from run_scripts.inspect_check import check
 from tests.builders.conftest import make_text
-from tfrecord_builders import pretraining_unit
+from tfrecord_builders import pretraining_report, pretraining_unit
 from tfrecord_builders.pretraining import PretrainingOptions, build_pretraining_records, build_sets
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest
@@ -91,6 +92,29 @@ def test_every_document_is_accounted_for(sets, options, tmp_path):
     assert train["tokens"] + dev["tokens"] < statistics["tokens"]
 
 
+@pytest.mark.parametrize("borders", ["blank_lines", "files"])
+def test_a_document_that_slices_cut_counts_once(options, tmp_path, borders):
+    documents = [make_text(30, seed=seed).replace("\n\n", "\n") for seed in range(6)] + ["Last one.\n"]
+    (tmp_path / "text").mkdir()
+    if borders == "files":
+        for number, document in enumerate(documents):
+            (tmp_path / "text" / f"{number}.txt").write_text(document)
+    else:
+        (tmp_path / "text" / "all.txt").write_text("\n".join(documents))
+    changes = {"input": [str(tmp_path / "text")], "slice_mb": 0.001, "documents": borders}
+    changes["bidirectional"] = False
+    train, dev = build_sets(options(tmp_path / "two", dev_fraction=0.5, **changes))
+    (one,) = build_sets(options(tmp_path / "one", dev_fraction=0, dedup=False, **changes))
+    assert len(train.shards) > 2 * len(documents)
+    for statistics in (train.statistics, dev.statistics, one.statistics):
+        dropped = statistics["documents_dropped"]
+        assert statistics["documents_in"] == len(documents) == statistics["documents"] + sum(dropped.values())
+        assert dropped["empty"] == dropped["duplicate"] == 0
+    assert train.statistics["documents"] + dev.statistics["documents"] == one.statistics["documents"]
+    assert dev.statistics["documents"] > 0 and check(dev).sound and check(one).sound
+    assert f"{one.statistics['documents']} of 7 (" in pretraining_report.summary(one)
+
+
 def test_tokens_of_both_sets_are_those_of_one(options, tmp_path):
     train, dev = build_sets(options(tmp_path / "two", dedup=False, split="learn"))
     (one,) = build_sets(options(tmp_path / "one", dedup=False, dev_fraction=0))
@@ -143,9 +167,33 @@ def test_other_choices_are_refused_with_the_difference(options, tmp_path):
         build_sets(options(tmp_path, dedup=False))
     train, dev = build_sets(options(tmp_path, dev_fraction=0.3, overwrite=True))
     assert train.documents["dev_fraction"] == dev.documents["dev_fraction"] == 0.3
-    with pytest.raises(UserError, match="holds a set of its own"):
-        build_pretraining_records(options(tmp_path / "one", dev_fraction=0))
-        build_sets(options(tmp_path / "one"))
+
+
+def test_one_set_and_two_do_not_share_a_folder(options, tmp_path):
+    small = {"input": [str(tmp_path / "a.txt")], "dedup": False}
+    (tmp_path / "a.txt").write_text(make_text(60))
+    (one,) = build_sets(options(tmp_path / "one", dev_fraction=0, **small))
+    before = hashes(tmp_path / "one")
+    with pytest.raises(UserError, match="one holds a set of its own, built without --dev_fraction"):
+        build_sets(options(tmp_path / "one", **small))
+    assert hashes(tmp_path / "one") == before
+    (one.folder / "manifest.json").rename(one.folder / "build.json")  # it has not ended
+    with pytest.raises(UserError, match="one holds a set of its own"):
+        build_sets(options(tmp_path / "one", **small))
+
+    build_sets(options(tmp_path / "two", **small))
+    before = hashes(tmp_path / "two")
+    message = r"two holds a training set and a held-out set \(.*dev\) of a build with --dev_fraction=0.2"
+    for overwrite in (False, True):
+        with pytest.raises(UserError, match=message):
+            build_sets(options(tmp_path / "two", dev_fraction=0, overwrite=overwrite, **small))
+    assert hashes(tmp_path / "two") == before
+    (tmp_path / "two" / "dev" / "manifest.json").rename(tmp_path / "two" / "dev" / "build.json")
+    with pytest.raises(UserError, match=message):
+        build_sets(options(tmp_path / "two", dev_fraction=0, **small))
+    # A set that was made by itself in a folder of that name is none of a build's two.
+    build_sets(options(tmp_path / "three" / "dev", dev_fraction=0, split="dev", **small))
+    assert build_sets(options(tmp_path / "three", dev_fraction=0, **small))[0].records
 
 
 @pytest.mark.parametrize(

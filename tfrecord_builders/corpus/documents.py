@@ -1,7 +1,7 @@
 """Texts of documents as lines: what the formats have in common that hold whole documents."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 EOP = "<eop>"
 
@@ -15,12 +15,14 @@ class PartText:
         raw: bytes that say all that `lines` hold, for checksums.
         num_bytes: of text.
         empty_documents: documents without text; they are not in `lines`.
+        nul_bytes: file's name -> NUL bytes in its text, where there are any.
     """
 
     lines: list[str]
     raw: bytes
     num_bytes: int
     empty_documents: int = 0
+    nul_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 def document_lines(lines: Iterable[str], mark_paragraphs: bool) -> list[str]:

@@ -10,7 +10,18 @@ from etils import epath
 from xlnet_tf.errors import UserError
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
-UNREADABLE = {".bz2", ".xz", ".lz4", ".z", ".zip", ".7z", ".rar", ".tar", ".tgz"}  # archives and the like
+# Endings of files that are something else than text, and what to do with them. All others are read as text,
+# such as those of languages: .pt and .so, and .ps, may be Portuguese, Somali and Pashto.
+UNREADABLE = {
+    "unpack it": ".bz2 .xz .lz4 .z .zip .7z .rar .tar .tgz",
+    "its rows are no sentences: write its text as jsonl or parquet, a document in each row": ".csv .tsv .xls "
+    ".xlsx .ods .arrow .feather .avro .orc .db .sqlite",
+    "write its text as plain text": ".pdf .doc .docx .odt .rtf .epub .djvu .ppt .pptx",
+    "it holds no text: leave it out of --input": ".png .jpg .jpeg .gif .bmp .webp .tif .tiff .svg .ico .mp3 "
+    ".wav .flac .ogg .mp4 .mkv .avi .mov .npy .npz .pkl .pickle .h5 .safetensors .tfrecord .tfrecords .exe "
+    ".dll .pyc .woff .ttf",
+}
+_WHAT_TO_DO = {suffix: what for what, suffixes in UNREADABLE.items() for suffix in suffixes.split()}
 FORMATS = {".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
 
@@ -31,15 +42,16 @@ def file_format(path: epath.Path) -> FileFormat:
     """Returns the format of a file by its name's endings; unknown endings are text.
 
     Raises:
-        UserError: an archive, another compression, or a parquet file that is compressed as a whole.
+        UserError: an archive, another compression, something that is no text, or a parquet file that is
+            compressed as a whole.
     """
     suffixes = [suffix.lower() for suffix in path.suffixes]
     compression = COMPRESSIONS.get(suffixes[-1], "") if suffixes else ""
     if compression:
         suffixes.pop()
-    if suffixes and suffixes[-1] in UNREADABLE:
+    if suffixes and (what := _WHAT_TO_DO.get(suffixes[-1])):
         raise UserError(
-            f"{path} is a {suffixes[-1]} file, expected text, jsonl (also .gz, .zst) or parquet: unpack it"
+            f"{path} is a {suffixes[-1]} file, expected text, jsonl (also .gz, .zst) or parquet: {what}"
         )
     kind = FORMATS.get(suffixes[-1], "text") if suffixes else "text"
     if kind == "parquet" and compression:

@@ -46,7 +46,8 @@ def define_corpus_flags() -> None:
         list(default.input),
         "corpus: files, folders (all files in them but hidden ones) and globs. By their names, .jsonl and "
         ".json hold a document on each line, .parquet one in each row, all others are UTF-8 text, one "
-        "sentence per line, a blank line between documents; all but parquet may be compressed: .gz, .zst",
+        "sentence per line, a blank line between documents; all but parquet may be compressed: .gz, .zst. "
+        "Archives, tables, PDFs, pictures and the like are refused",
     )
     flags.DEFINE_string(
         "tfds_name", default.tfds_name, "a data set of TensorFlow Datasets, such as wikipedia/20230601.en"

@@ -1,5 +1,6 @@
 """Slices of a corpus: planned in one process, read in any."""
 
+import collections
 import dataclasses
 import hashlib
 import itertools
@@ -34,17 +35,19 @@ class Part(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """Which documents of a slice are taken; documents that go on from the slice before count, too.
+    """Which documents of a slice are taken.
 
     Args:
         kept: a bit for each document, np.packbits.
-        documents: number of documents.
-        duplicates: those left out as an equal document comes before.
-        other_set: those left out as they belong to another set.
+        documents: number of documents, with one that goes on from the slice before.
+        goes_on: whether the first one does.
+        duplicates: those that begin here and are left out as an equal document comes before.
+        other_set: those that begin here and are left out as they belong to another set.
     """
 
     kept: bytes
     documents: int
+    goes_on: bool
     duplicates: int
     other_set: int
 
@@ -57,12 +60,14 @@ class Slice:
         index: number of the slice.
         parts: its text.
         source_bytes: bytes of files (compressed or not) that were passed to make it, for progress.
+        goes_on: whether the slice before ends inside of a document.
         selection: which documents are taken; None: all.
     """
 
     index: int
     parts: tuple[Part, ...]
     source_bytes: int
+    goes_on: bool = False
     selection: Selection | None = None
 
     @property
@@ -83,9 +88,11 @@ class Lines:
         lines: stripped lines; "" stands for the end of a document, never twice in a row.
         text_sha256: hex digest of the text, of its document borders and of the selection.
         num_bytes: bytes of text.
-        documents: documents in the slice, with those that are not taken, but without empty ones.
+        documents: documents that begin in the slice, with those that are not taken, but without empty ones.
         empty_documents: documents without text.
-        goes_on: whether the first line may go on with the document that the slice before ended in.
+        goes_on: whether the first line goes on with the document that the slice before ended in.
+        takes_rest: whether what goes on is taken, too: it is the first of `documents_text` then.
+        nul_bytes: file's name -> NUL bytes in its text, where there are any.
     """
 
     lines: list[str]
@@ -94,6 +101,8 @@ class Lines:
     documents: int
     empty_documents: int
     goes_on: bool
+    takes_rest: bool
+    nul_bytes: dict[str, int]
 
     def documents_text(self) -> list[bytes]:
         """Returns each document that was taken, its lines joined by line ends, in UTF-8."""
@@ -121,7 +130,7 @@ def plan_slices(sources: Iterable[Source], slice_bytes: int) -> Iterator[Slice]:
     waiting: Slice | None = None
     parts: list[Part] = []
     num_bytes = source_bytes = 0  # of these parts
-    index = 0
+    index, goes_on = 0, False
     for source in sources:
         with source.open() as cutter:
             passed = 0
@@ -133,15 +142,18 @@ def plan_slices(sources: Iterable[Source], slice_bytes: int) -> Iterator[Slice]:
                 if num_bytes >= slice_bytes:
                     if waiting is not None:
                         yield waiting
-                    waiting = Slice(index, tuple(parts), source_bytes)
+                    waiting = Slice(index, tuple(parts), source_bytes, goes_on)
+                    goes_on = not parts[-1].ends_document
                     index, parts, num_bytes, source_bytes = index + 1, [], 0, 0
             source_bytes += cutter.source_position - passed
     if waiting is not None and num_bytes < slice_bytes / 2:
-        yield Slice(waiting.index, waiting.parts + tuple(parts), waiting.source_bytes + source_bytes)
+        yield dataclasses.replace(
+            waiting, parts=waiting.parts + tuple(parts), source_bytes=waiting.source_bytes + source_bytes
+        )
     else:
         if waiting is not None:
             yield waiting
-        yield Slice(index, tuple(parts), source_bytes)
+        yield Slice(index, tuple(parts), source_bytes, goes_on)
 
 
 def read_lines(corpus_slice: Slice) -> Lines:
@@ -158,16 +170,18 @@ def read_lines(corpus_slice: Slice) -> Lines:
         packed = np.frombuffer(selection.kept, np.uint8)
         kept = np.unpackbits(packed, count=selection.documents).astype(bool)
     lines: list[str] = []
-    last, goes_on = "", None
+    first, last = None, ""
     ended = empty = num_bytes = 0
+    nul_bytes = collections.Counter()
     with StreamCache() as cache:
         for part in corpus_slice.parts:
             text = part.read(cache)
             digest.update(text.raw)
             empty += text.empty_documents
+            nul_bytes.update(text.nul_bytes)
             num_bytes += text.num_bytes
-            if goes_on is None and text.lines:
-                goes_on = bool(text.lines[0])
+            if first is None and text.lines:
+                first = text.lines[0]
             before = [last, *text.lines]
             fresh = [line for line, previous in zip(text.lines, before) if line or previous]
             last = fresh[-1] if fresh else last
@@ -184,12 +198,17 @@ def read_lines(corpus_slice: Slice) -> Lines:
             lines += fresh
     if kept is None:
         documents = lines.count("") + bool(last)
+        goes_on = takes_rest = corpus_slice.goes_on and bool(first)
     else:
         documents = ended + bool(last)
+        goes_on = selection.goes_on
+        takes_rest = goes_on and bool(kept[0])
         num_bytes = sum(len(line.encode()) + 1 for line in lines)
         if documents != len(kept):
             raise _changed(corpus_slice)
-    return Lines(lines, digest.hexdigest(), num_bytes, documents, empty, bool(goes_on))
+    return Lines(
+        lines, digest.hexdigest(), num_bytes, documents - goes_on, empty, goes_on, takes_rest, dict(nul_bytes)
+    )
 
 
 def _changed(corpus_slice: Slice) -> UserError:

@@ -17,9 +17,11 @@ from xlnet_tf.errors import UserError
 
 MAX_LINE_BYTES = 1 << 20
 MAX_DOCUMENT_BYTES = 1 << 26  # of a line of jsonl
+MAX_NUL_SHARE = 0.01  # of a part's bytes; UTF-16 has one at least for each space and line's end
 _BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
 _LINE_END = re.compile(rb"\n")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,15 +56,24 @@ class TextPart:
                 with the text; with file, line and byte.
         """
         text = self._read_bytes(cache)
+        nul_bytes = text.count(0) if 0 in text else 0  # to look takes no time, to count does
+        if nul_bytes > MAX_NUL_SHARE * len(text):
+            first = self.start + text.find(0)
+            raise UserError(
+                f"{_place(self.path, first)} is a NUL byte, one of {nul_bytes:,} in {len(text):,}: this "
+                "is UTF-16 or no text at all, expected UTF-8. Convert the file, for example with "
+                f"`iconv -f utf-16{'le' if first % 2 else 'be'} -t utf-8`, or leave it out of --input"
+            )
         if file_format(epath.Path(self.path)).kind == "jsonl":
             return part_of_documents(self._json_texts(text), self.options.mark_paragraphs)
         try:
             decoded = text.decode()
         except UnicodeDecodeError as error:
+            encoding = "utf-16" if self.start == 0 and text.startswith(_UTF16_MARKS) else "latin1"
             raise UserError(
                 f"{_place(self.path, self.start + error.start)} is not UTF-8 "
                 f"(byte 0x{text[error.start]:02x}): convert the file, for example with "
-                "`iconv -f latin1 -t utf-8`"
+                f"`iconv -f {encoding} -t utf-8`"
             ) from None
         if self.start == 0:
             decoded = decoded.removeprefix(_BYTE_ORDER_MARK.decode())
@@ -75,7 +86,8 @@ class TextPart:
         else:
             lines = [line.strip() for line in lines]
             empty = 0
-        return PartText(lines, text + bytes([self.ends_document]), self.num_bytes, int(empty))
+        nuls = {epath.Path(self.path).name: nul_bytes} if nul_bytes else {}
+        return PartText(lines, text + bytes([self.ends_document]), self.num_bytes, int(empty), nuls)
 
     def _read_bytes(self, cache: StreamCache) -> bytes:
         if self.text is not None:
