@@ -54,7 +54,11 @@ TESTS = {
     "xlnet_tf/records/segments.py": ("tests/records/test_segments.py",),
     "xlnet_tf/records/original.py": ("tests/records/test_original.py",),
     "xlnet_tf/records/online.py": ("tests/records/test_online.py",),
-    "xlnet_tf/records/foreign*.py": ("tests/builders/test_conversion.py",),
+    "xlnet_tf/records/foreign*.py": (
+        "tests/builders/test_conversion.py",
+        "tests/builders/test_conversion_back.py",
+        "tests/builders/test_conversion_model_garden.py",
+    ),
     "xlnet_tf/records/checks.py": ("tests/builders/test_inspect_check.py",),
     "xlnet_tf/records/slice_text.py": (
         "tests/builders/test_inspect_check.py",
