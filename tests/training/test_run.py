@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tests.conftest import REPOSITORY
-from tests.training import toy
+from tests.training import made_up_tpu, toy
 from tests.training.worker import settings
 from xlnet_tf.errors import Interrupted, UserError
 from xlnet_tf.records.manifest import Manifest
@@ -98,19 +98,24 @@ def test_errors_of_other_machines_say_how_to_go_on(tmp_path):
         raise lost
 
 
-def test_a_tpu_is_described():
-    strategy = mock.Mock(spec=tf.distribute.TPUStrategy)
-    strategy.num_replicas_in_sync = 32
-    strategy.cluster_resolver.master.return_value = "grpc://10.0.0.2:8470"
-    metadata = strategy.cluster_resolver.get_tpu_system_metadata.return_value
-    metadata.num_cores, metadata.num_hosts, metadata.num_of_cores_per_host = 32, 4, 8
-    metadata.topology.mesh_shape = [4, 4, 1, 2]
-    assert topology.describe(strategy).splitlines() == [
-        "TPU grpc://10.0.0.2:8470",
+@pytest.mark.parametrize("newer", [False, True])
+def test_a_tpu_is_started_and_described(capsys, newer):
+    strategy = made_up_tpu.strategy(chips=(2, 2, 1), cores=2, newer=newer)
+    assert capsys.readouterr().err.splitlines() == [
+        "TPU local",
+        "     chips  2 x 2 x 1  x, y and z",
+        "   devices          8  2 in each chip",
+        "     hosts          1  8 devices each; each reads its own rows",
+    ]
+    assert topology.describe(strategy) == "8 replicas on the TPU of this machine"
+
+
+def test_a_slices_hosts_are_listed():
+    table = topology.tpu_table("pod", made_up_tpu.topology(chips=(4, 4, 1), cores=2, hosts=4))
+    assert table.splitlines()[1:] == [
         "     chips  4 x 4 x 1  x, y and z",
         "   devices         32  2 in each chip",
         "     hosts          4  8 devices each; each reads its own rows",
-        "  replicas         32  each with its part of a batch",
     ]
 
 

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from official.core import exp_factory, task_factory
 
-from xlnet_tf.layers import hardware
+from tests.training import made_up_tpu
 from xlnet_tf.tasks.registry import FINETUNING
 from xlnet_tf.tpu import made_up
 from xlnet_tf.training.optimizer import build_optimizer
@@ -35,12 +35,12 @@ HOST = {
 }
 # Its result is axes: constant as soon as the shapes of its operands are.
 AXES = "BroadcastGradientArgs"
-# The loop's own: it asks the host's pipeline for the next batch, whose shapes are known.
+# The loop's own: it asks each device's pipeline for the next batch, whose shapes are known.
 NEXT_BATCH = "IteratorGetNext"
 
 
-def build_trainer(folder, task: str, trainer_settings, model) -> Trainer:
-    """Builds a trainer of a small model, with dropout, on made-up data."""
+def build_trainer(folder, task: str, trainer_settings, model, evaluate=False) -> Trainer:
+    """Builds a trainer of a small model, with dropout, on made-up data and a TPU that is not there."""
     params = exp_factory.get_exp_config(importlib.import_module(f"xlnet_tf.tasks.{task}").EXPERIMENT)
     sizes = {"seq_len": 32, "vocab_size": 60}
     if task == "pretraining":
@@ -48,12 +48,13 @@ def build_trainer(folder, task: str, trainer_settings, model) -> Trainer:
     else:
         made_up.examples(str(folder), task, num_labels=3, sequences=2, **sizes)
     data = {"input_path": str(folder), "global_batch_size": 4}
-    params.override({"task": {"train_data": data, "model": MODEL | model}, "trainer": trainer_settings})
+    task_settings = {"train_data": data, "validation_data": data, "model": MODEL | model}
+    params.override({"task": task_settings, "trainer": trainer_settings})
     params.override({"trainer": {"train_steps": 10}})
-    with tf.distribute.OneDeviceStrategy("CPU:0").scope():
+    with made_up_tpu.strategy().scope():
         built = task_factory.get_task_cls(type(params.task))(params.task)
         optimizer = build_optimizer(params.trainer.optimizer_config, 10, built.n_layer)
-        return Trainer(params, built, built.build_model(), optimizer, evaluate=False)
+        return Trainer(params, built, built.build_model(), optimizer, evaluate=evaluate)
 
 
 def nodes(function) -> dict[str, tf.compat.v1.NodeDef]:
@@ -92,19 +93,27 @@ def faults(found) -> list[str]:
     ],
 )
 def test_the_whole_loop_has_fixed_shapes_and_stays_on_the_device(tmp_path, task, trainer_settings, model):
-    with hardware.assume("tpu"):
-        trainer = build_trainer(tmp_path, task, trainer_settings, model)
-        with trainer.strategy.scope():
-            loop = trainer.create_train_loop_fn()
-            iterator = iter(trainer.train_dataset)
-            traced = loop.get_concrete_function(iterator, tf.constant(3))
+    trainer = build_trainer(tmp_path, task, trainer_settings, model)
+    with trainer.strategy.scope():
+        loop = trainer.create_train_loop_fn()
+        iterator = iter(trainer.train_dataset)
+        traced = loop.get_concrete_function(iterator, tf.constant(3))
     found = nodes(traced)
     asked = [node for node in found.values() if node.op == NEXT_BATCH]
-    assert len(asked) == 1 and len(found) > 500
+    assert len(asked) == trainer.strategy.num_replicas_in_sync and len(found) > 500
     loops = [place for place, node in found.items() if node.op in ("While", "StatelessWhile")]
     assert any(place.startswith("/") for place in loops)
     counter = {place: node for place, node in found.items() if place.startswith("/") and node.op == "Range"}
     assert not faults({place: node for place, node in found.items() if place not in counter})
+
+
+@pytest.mark.parametrize("task", ["pretraining", "squad"])
+def test_an_evaluations_step_has_fixed_shapes_and_stays_on_the_device(tmp_path, task):
+    trainer = build_trainer(tmp_path, task, {}, {}, evaluate=True)
+    with trainer.strategy.scope():
+        traced = tf.function(trainer.eval_step).get_concrete_function(iter(trainer.eval_dataset))
+    found = nodes(traced)
+    assert len(found) > 300 and not faults(found)
 
 
 def test_faults_are_found():

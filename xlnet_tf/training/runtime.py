@@ -12,6 +12,7 @@ from official.common import distribute_utils
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.training.config import RuntimeConfig
+from xlnet_tf.training.topology import tpu_table
 
 STRATEGIES = ("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
@@ -86,7 +87,7 @@ def _strategy(runtime: RuntimeConfig) -> tf.distribute.Strategy:
 
 
 def _tpu(address: str) -> tf.distribute.TPUStrategy:
-    """Connects to a TPU and starts it.
+    """Connects to a TPU, starts it, and prints what it consists of.
 
     Args:
         address: "local", of the machine that runs this; or the name of a TPU, or grpc://HOST:8470.
@@ -103,6 +104,7 @@ def _tpu(address: str) -> tf.distribute.TPUStrategy:
             "libtpu, a name needs a TPU of this project and zone (see BUILD.md); --dry_run checks a run "
             "without one"
         ) from error
+    print(tpu_table(address, topology), file=sys.stderr)
     return tf.distribute.TPUStrategy(resolver, experimental_device_assignment=_assignment(resolver, topology))
 
 

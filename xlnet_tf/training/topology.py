@@ -56,22 +56,42 @@ class Slice:
 
 
 def describe(strategy: tf.distribute.Strategy) -> str:
-    """Returns a table of a TPU's chips, cores, hosts and replicas; of other devices, one line.
+    """Returns a line that says how many replicas a run has, and on what.
 
     Args:
         strategy: as `runtime.prepare` made it.
     """
-    if isinstance(strategy, tf.distribute.TPUStrategy):
-        return _tpu_table(strategy)
     replicas = strategy.num_replicas_in_sync
-    if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        where = f"the TPU {strategy.cluster_resolver.master() or 'of this machine'}"
+    elif isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         hosts = strategy.cluster_resolver.cluster_spec().as_dict()["worker"]
-        return f"{replicas} replicas on {len(hosts)} hosts: {', '.join(hosts)}"
-    # Outside of any strategy TensorFlow chooses, and the default strategy does not tell.
-    chosen = isinstance(strategy, (tf.distribute.OneDeviceStrategy, tf.distribute.MirroredStrategy))
-    devices = strategy.extended.worker_devices if chosen else (_default_device(),)
-    names = ", ".join(f"{spec.device_type}:{spec.device_index}" for spec in map(_spec, devices))
-    return f"{replicas} {'replica' if replicas == 1 else 'replicas'} on {names}"
+        where = f"{len(hosts)} hosts: {', '.join(hosts)}"
+    else:
+        # Outside of any strategy TensorFlow chooses, and the default strategy does not tell.
+        chosen = isinstance(strategy, (tf.distribute.OneDeviceStrategy, tf.distribute.MirroredStrategy))
+        devices = strategy.extended.worker_devices if chosen else (_default_device(),)
+        where = ", ".join(f"{spec.device_type}:{spec.device_index}" for spec in map(_spec, devices))
+    return f"{replicas} {'replica' if replicas == 1 else 'replicas'} on {where}"
+
+
+def tpu_table(name: str, topology: tf.tpu.experimental.Topology) -> str:
+    """Returns a table of a TPU's chips, devices and hosts.
+
+    Args:
+        name: of the TPU.
+        topology: what starting the TPU gave.
+    """
+    *chips, cores = topology.mesh_shape  # of chips x, y and z; of cores in each
+    hosts, of_host = topology.num_tasks, topology.num_tpus_per_task
+    rows = {
+        "chips": (" x ".join(map(str, chips)), "x, y and z"),
+        "devices": (hosts * of_host, f"{cores} in each chip"),
+        "hosts": (hosts, f"{of_host} devices each; each reads its own rows"),
+    }
+    lines = [f"TPU {name}"]
+    lines += [f"{row:>10}  {value!s:>9}  {text}" for row, (value, text) in rows.items()]
+    return "\n".join(lines)
 
 
 def _default_device() -> str:
@@ -80,19 +100,3 @@ def _default_device() -> str:
 
 def _spec(device: str) -> tf.DeviceSpec:
     return tf.DeviceSpec.from_string(device)
-
-
-def _tpu_table(strategy: tf.distribute.TPUStrategy) -> str:
-    resolver = strategy.cluster_resolver
-    metadata = resolver.get_tpu_system_metadata()
-    *chips, cores = metadata.topology.mesh_shape  # of chips x, y and z; of cores in each
-    hosts = metadata.num_hosts
-    rows = {
-        "chips": (" x ".join(map(str, chips)), "x, y and z"),
-        "devices": (metadata.num_cores, f"{cores} in each chip"),
-        "hosts": (hosts, f"{metadata.num_of_cores_per_host} devices each; each reads its own rows"),
-        "replicas": (strategy.num_replicas_in_sync, "each with its part of a batch"),
-    }
-    lines = [f"TPU {resolver.master() or 'local'}"]
-    lines += [f"{name:>10}  {value!s:>9}  {text}" for name, (value, text) in rows.items()]
-    return "\n".join(lines)
