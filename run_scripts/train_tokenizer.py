@@ -102,7 +102,7 @@ def save(tokenizer: XLNetTokenizer, model_path: epath.Path, vocab_path: epath.Pa
 
 def main(_) -> None:
     train(
-        corpus.corpus_from_flags(),
+        corpus.CorpusOptions.from_flags(),
         FLAGS.output_prefix,
         FLAGS.vocab_size,
         overwrite=FLAGS.overwrite,

@@ -223,7 +223,7 @@ def _check_enough_text(manifest: Manifest) -> None:
 def main(argv: Sequence[str]) -> None:
     del argv
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # of workers that read a data set
-    for manifest in build_sets(pretraining_options.from_flags(), progress=True):
+    for manifest in build_sets(PretrainingOptions.from_flags(), progress=True):
         print(f"Pretraining records are ready ({manifest.split}):\n{pretraining_report.summary(manifest)}")
         for warning in pretraining_report.warnings(manifest):
             print(f"WARNING: {warning}")

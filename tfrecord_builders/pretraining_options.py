@@ -3,7 +3,6 @@
 import dataclasses
 import os
 import re
-from collections.abc import Sequence
 
 from absl import flags
 from etils import epath
@@ -19,19 +18,12 @@ from xlnet_tf.text.cleaning import CleaningConfig
 DEV = "dev"  # name of the held-out set
 
 
-@dataclasses.dataclass(frozen=True)
-class PretrainingOptions:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PretrainingOptions(CorpusOptions):
     """What to build; see the flags of the same names. None means the default that the help states."""
 
     tokenizer: str
     output_dir: str
-    input: Sequence[str] = ()
-    tfds_name: str = ""
-    tfds_data_dir: str = ""
-    tfds_split: str = "train"
-    text_field: str = "text"
-    documents: str = "blank_lines"
-    mark_paragraphs: bool = True
     dedup: bool = False
     dev_fraction: float = 0.0
     split: str = "train"
@@ -86,11 +78,12 @@ class PretrainingOptions:
             perm_size=reuse_len if self.perm_size is None else self.perm_size,
             num_workers=self.num_workers or len(os.sched_getaffinity(0)),
         )
-        resolved._check()
+        resolved.check()
         return resolved
 
-    def _check(self) -> None:
-        self.corpus.check()
+    def check(self) -> None:
+        """Raises UserError if an option is out of range or does not fit the others."""
+        super().check()
         choices = {
             "objective": ranks.OBJECTIVES,
             "functional_tokens": ranks.FUNCTIONAL_TOKENS,
@@ -142,10 +135,9 @@ class PretrainingOptions:
 
     @property
     def corpus(self) -> CorpusOptions:
-        """Where the corpus is and what it looks like."""
+        """Where the corpus is and what it looks like: all that its parts need to know."""
         names = (field.name for field in dataclasses.fields(CorpusOptions))
-        options = CorpusOptions(**{name: getattr(self, name) for name in names})
-        return dataclasses.replace(options, input=tuple(self.input))
+        return CorpusOptions(**{name: getattr(self, name) for name in names})
 
     @property
     def cleaning(self) -> CleaningConfig:
@@ -276,10 +268,3 @@ def define_flags() -> None:
         "choose segments and targets as the original code does, its flaws included (slow)",
     )
     flags.DEFINE_bool("overwrite", default["overwrite"], "replace another build in output_dir")
-
-
-def from_flags() -> PretrainingOptions:
-    """Returns the options that the flags were given."""
-    return PretrainingOptions(
-        **{field.name: flags.FLAGS[field.name].value for field in dataclasses.fields(PretrainingOptions)}
-    )

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Self
 
 from absl import flags
 
@@ -22,6 +23,14 @@ class CorpusOptions:
     documents: str = "blank_lines"
     mark_paragraphs: bool = True
 
+    def __post_init__(self):
+        object.__setattr__(self, "input", tuple(self.input))  # flags have lists, which cannot be hashed
+
+    @classmethod
+    def from_flags(cls) -> Self:
+        """Returns the options that the flags were given."""
+        return cls(**{field.name: flags.FLAGS[field.name].value for field in dataclasses.fields(cls)})
+
     def check(self) -> None:
         """Raises UserError if an option is missing or out of range."""
         if not self.input and not self.tfds_name:
@@ -30,12 +39,6 @@ class CorpusOptions:
             raise UserError(f"documents is {self.documents!r}, expected one of {', '.join(BORDERS)}")
         if not self.text_field:
             raise UserError("text_field is empty, expected the name of the field that holds the text")
-
-
-def corpus_from_flags() -> CorpusOptions:
-    """Returns the options that the flags were given."""
-    names = (field.name for field in dataclasses.fields(CorpusOptions))
-    return CorpusOptions(**{name: flags.FLAGS[name].value for name in names})
 
 
 def define_corpus_flags() -> None:
