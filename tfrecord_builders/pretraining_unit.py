@@ -18,7 +18,7 @@ from tfrecord_builders.corpus import Lines, Slice, read_lines
 from tfrecord_builders.document_selection import fingerprints
 from tfrecord_builders.token_stream import TokenStream, tokenize
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import original, ranks, segments, spans
+from xlnet_tf.records import original, ranks, seal, segments, spans
 from xlnet_tf.records.manifest import Shard, to_json
 from xlnet_tf.records.shards import ShardWriter, file_sha256, write_atomically
 from xlnet_tf.records.spec import MAX_STREAMS_PER_SHARD, RecordSpec, stream_id
@@ -82,10 +82,11 @@ def done_name(shard_file: str) -> str:
 
 
 def read_note(path: epath.Path) -> Shard | None:
-    """Reads the note that a shard is complete; None if there is none that can be read."""
+    """Reads the note that a shard is complete; None if there is none, or not as it was written."""
     try:
-        return Shard(**json.loads(path.read_text()))
-    except (FileNotFoundError, ValueError, TypeError):
+        values = json.loads(path.read_text())
+        return Shard(**values) if seal.FIELD in values and seal.take_seal(values) else None
+    except (FileNotFoundError, ValueError, TypeError, RecursionError):
         return None
 
 
@@ -120,7 +121,8 @@ def build_slice(unit: Unit) -> dict[str, Any]:
                 text_sha256=lines.text_sha256,
                 statistics={"text": text_statistics, **shard.statistics},
             )
-            write_atomically(folder / done_name(shard.file), to_json(dataclasses.asdict(shards[index])))
+            note = to_json(seal.sealed(dataclasses.asdict(shards[index])))
+            write_atomically(folder / done_name(shard.file), note)
     return {
         "shards": [dataclasses.asdict(shards[index]) for index in range(options.num_passes)],
         "built": len(missing),
@@ -172,7 +174,8 @@ def _finished_shards(unit: Unit, text_sha256: str) -> dict[int, Shard]:
     for index in range(unit.options.num_passes):
         name = shard_name(unit.options.split, index, unit.corpus_slice.index)
         shard = read_note(folder / done_name(name)) or unit.earlier.get(index)
-        if shard and shard.text_sha256 == text_sha256 and _is_intact(folder / shard.file, shard):
+        is_it = shard and (shard.file, shard.text_sha256) == (name, text_sha256)
+        if is_it and _is_intact(folder / name, shard):
             shards[index] = shard
     return shards
 

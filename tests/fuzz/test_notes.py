@@ -1,0 +1,115 @@
+"""Notes of an unfinished build that are damaged or mixed up: the undisturbed set comes of it, or an error.
+
+A note says that a shard is finished. The build that goes on takes the shard over, and what the note says of
+it into the manifest; so a note that cannot be believed must cost its shard, never change the set.
+"""
+
+import collections
+import json
+import random
+
+import pytest
+
+from tests.conftest import invent_texts
+from tests.fuzz import mutations
+from tfrecord_builders import pretraining_folder
+from tfrecord_builders.pretraining import PretrainingOptions, build_pretraining_records
+from tfrecord_builders.pretraining_unit import done_name
+from xlnet_tf.errors import UserError
+from xlnet_tf.records import seal, shards
+
+
+class Interrupt(Exception):
+    """Stands for a kill."""
+
+
+@pytest.fixture
+def options(tmp_path, small_tokenizer, monkeypatch):
+    """A build of five slices in two passes."""
+    monkeypatch.setattr(shards, "_sync", lambda file: None)  # nobody pulls the plug
+    texts = invent_texts(60)
+    documents = ["\n".join(texts[begin : begin + 5]) for begin in range(0, len(texts), 5)]
+    documents += documents[-3:]  # slices whose texts are alike
+    (tmp_path / "corpus.txt").write_text("\n\n".join(documents) + "\n")
+    (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    return PretrainingOptions(
+        input=[str(tmp_path / "corpus.txt")],
+        tokenizer=str(tmp_path / "spiece.model"),
+        output_dir=str(tmp_path / "records"),
+        seq_len=16,
+        num_passes=2,
+        slice_mb=0.001,
+        num_workers=1,
+    )
+
+
+def contents(folder) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def under_its_seal(rng: random.Random, data: bytes) -> bytes:
+    values = json.loads(data)
+    checksum = values.pop(seal.FIELD)
+    changed = mutations.mutated(rng, values)
+    return json.dumps({seal.FIELD: checksum, **changed} if isinstance(changed, dict) else changed).encode()
+
+
+def harm(rng: random.Random, begun: dict[str, bytes], files: dict[str, bytes]) -> str:
+    """Changes one of the files that a build has begun with; returns what was done."""
+    notes = [name for name in begun if name.endswith(done_name(""))]
+    name = rng.choice(notes)
+    how = rng.choice(("changed", "changed", "damaged", "of another", "gone", "shard", "build.json"))
+    if how == "changed":
+        files[name] = under_its_seal(rng, begun[name])
+    elif how == "damaged":
+        files[name] = mutations.damaged(rng, begun[name])
+    elif how == "of another":
+        files[name] = begun[rng.choice(notes)]
+    elif how == "gone":
+        files.pop(name, None)
+    elif how == "shard":
+        shard = name.removesuffix(done_name(""))
+        files[shard] = rng.choice(
+            (mutations.damaged(rng, begun[shard]), begun[rng.choice(notes).removesuffix(done_name(""))])
+        )
+    else:
+        change = rng.choice((under_its_seal, mutations.damaged))
+        files[how] = change(rng, begun[how])
+    return how
+
+
+@mutations.counts(40, 3000)
+def test_builds_that_go_on_from_damaged_notes(options, tmp_path, monkeypatch, count):
+    folder = tmp_path / "records"
+
+    def interrupt(manifest):
+        raise Interrupt
+
+    with monkeypatch.context() as patch, pytest.raises(Interrupt):
+        patch.setattr(pretraining_folder, "finish", interrupt)
+        build_pretraining_records(options)
+    begun = dict(sorted(contents(folder).items()))
+    assert sum(name.endswith(done_name("")) for name in begun) == 10 and "manifest.json" not in begun
+    build_pretraining_records(options)
+    expected = contents(folder)
+    assert "manifest.json" in expected
+
+    seen = collections.Counter()
+    for rng in mutations.generators(count):
+        files = dict(begun)
+        done = {harm(rng, begun, files) for _ in range(rng.choice((1, 1, 2)))}
+        for path in folder.iterdir():
+            path.unlink()
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+        try:
+            build_pretraining_records(options)
+        except (UserError, OSError) as error:
+            assert "build.json" in done and str(error) and len(str(error)) < 5000, done
+            assert not (folder / "manifest.json").exists()
+            seen["refused"] += 1
+        else:
+            assert contents(folder) == expected, done
+            seen["equal"] += 1
+    print(dict(seen))
+    assert seen["equal"] > seen["refused"] > 0
