@@ -175,12 +175,12 @@ def _build(
     with _progress_bar(f"building {names}", sources, progress) as bar:
         units = pretraining_sets.plan_units(options, sources, choice, with_earlier)
         for unit, built in run_units(pretraining_unit.build_slice, units):
-            shards[unit.folder] += [Shard(**values) for values in built["shards"]]
+            shards[unit.manifest.split] += [Shard(**values) for values in built["shards"]]
             fingerprints.append(np.array(built["fingerprints"], np.uint64))
             bar.add(
                 unit.corpus_slice.source_bytes,
                 text_bytes=built["shards"][0]["statistics"]["text"]["bytes"],
-                records=sum(shard.records for shard in shards[unit.folder][-options.num_passes :]),
+                records=sum(shard.records for shard in shards[unit.manifest.split][-options.num_passes :]),
                 kept=not built["built"],
             )
     manifests = []
@@ -189,9 +189,7 @@ def _build(
             duplicates = document_selection.count_duplicates(fingerprints)
         else:
             duplicates = choice.duplicates[started.documents["side"] == "dev"]
-        in_order = sorted(
-            shards[str(started.folder)], key=lambda shard: (shard.pass_index, shard.slice_index)
-        )
+        in_order = sorted(shards[started.split], key=lambda shard: (shard.pass_index, shard.slice_index))
         statistics = pretraining_report.merge_statistics(in_order) | {"duplicate_documents": duplicates}
         manifests.append(dataclasses.replace(started, shards=tuple(in_order), statistics=statistics))
         _check_enough_text(manifests[-1])

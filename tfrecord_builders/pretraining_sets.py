@@ -1,5 +1,6 @@
 """What a pretraining build is made of: the manifests of its sets, and their units of work."""
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from etils import epath
@@ -7,7 +8,7 @@ from etils import epath
 from tfrecord_builders import corpus, document_selection, pretraining_folder
 from tfrecord_builders.document_selection import Choice
 from tfrecord_builders.pretraining_options import DEV, PretrainingOptions
-from tfrecord_builders.pretraining_unit import Unit, UnitOptions
+from tfrecord_builders.pretraining_unit import Unit
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import manifest as manifest_lib
 from xlnet_tf.records.manifest import Manifest, Shard
@@ -121,38 +122,15 @@ def plan_units(
         of_sides = ((False, one) for one in slices)
     else:
         of_sides = document_selection.select(slices, choice, options.dev_fraction)
-    by_side = {started.documents["side"] == "dev": (started, earlier) for started, earlier in sets}
+    by_side = {started.documents["side"] == "dev": (_bare(started), earlier) for started, earlier in sets}
     for is_dev, corpus_slice in of_sides:
         if corpus_slice.index >= MAX_SLICES:
             raise UserError(f"more than {MAX_SLICES} slices: use a larger --slice_mb")
         if is_dev in by_side:
             started, earlier = by_side[is_dev]
-            yield Unit(
-                options=_unit_options(options, started),
-                tokenizer_path=str(started.tokenizer_path),
-                folder=str(started.folder),
-                corpus_slice=corpus_slice,
-                earlier=earlier.get(corpus_slice.index, {}),
-            )
+            yield Unit(started, corpus_slice, earlier.get(corpus_slice.index, {}))
 
 
-def _unit_options(options: PretrainingOptions, started: Manifest) -> UnitOptions:
-    return UnitOptions(
-        split=started.split,
-        cleaning=options.cleaning,
-        use_eod=options.use_eod,
-        sentence_split=options.sentence_split,
-        spec=started.spec,
-        perm_size=options.perm_size,
-        objective=options.objective,
-        functional_tokens=options.functional_tokens,
-        mask_alpha=options.mask_alpha,
-        mask_beta=options.mask_beta,
-        span_mode=options.span_mode,
-        max_words=options.max_words,
-        bidirectional=options.bidirectional,
-        num_passes=options.num_passes,
-        stream_segments=options.stream_segments,
-        seed=options.seed,
-        compat=options.compat,
-    )
+def _bare(manifest: Manifest) -> Manifest:
+    """Returns a manifest without its lists, which may be long: one goes with each unit to its worker."""
+    return dataclasses.replace(manifest, corpus=[], shards=(), statistics={})

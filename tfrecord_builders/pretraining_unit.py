@@ -1,6 +1,6 @@
 """The builder's unit of work: one slice of the corpus -> one shard of records per pass.
 
-A unit depends on its slice, the options and the tokenizer alone, so any process on any machine may do it and
+A unit depends on its slice, the settings and the tokenizer alone, so any process on any machine may do it and
 the bytes are the same.
 """
 
@@ -19,9 +19,9 @@ from tfrecord_builders.document_selection import fingerprints
 from tfrecord_builders.token_stream import TokenStream, tokenize
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import original, ranks, seal, segments, spans
-from xlnet_tf.records.manifest import Shard, to_json
+from xlnet_tf.records.manifest import Manifest, Shard, to_json
 from xlnet_tf.records.shards import ShardWriter, file_sha256, write_atomically
-from xlnet_tf.records.spec import MAX_STREAMS_PER_SHARD, RecordSpec, stream_id
+from xlnet_tf.records.spec import MAX_STREAMS_PER_SHARD, stream_id
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.marks import count_dropped_marks
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -31,43 +31,16 @@ MAX_RUN = 32  # longest run of adjacent targets that the statistics tell apart
 
 
 @dataclasses.dataclass(frozen=True)
-class UnitOptions:
-    """What a unit needs to know beside its slice; see the builder's flags for each."""
-
-    split: str
-    cleaning: CleaningConfig
-    use_eod: bool
-    sentence_split: str
-    spec: RecordSpec
-    perm_size: int
-    objective: str
-    functional_tokens: str
-    mask_alpha: int
-    mask_beta: int
-    span_mode: str
-    max_words: int
-    bidirectional: bool
-    num_passes: int
-    stream_segments: int
-    seed: int
-    compat: bool
-
-
-@dataclasses.dataclass(frozen=True)
 class Unit:
     """One unit of work.
 
     Args:
-        options: how.
-        tokenizer_path: the SentencePiece model.
-        folder: where to.
+        manifest: of the set; its settings say how, its folder where to. Without shards and the corpus' files.
         corpus_slice: the text.
         earlier: pass -> shard of a set that was whole before. Notes in the folder count more.
     """
 
-    options: UnitOptions
-    tokenizer_path: str
-    folder: str
+    manifest: Manifest
     corpus_slice: Slice
     earlier: Mapping[int, Shard]
 
@@ -102,20 +75,20 @@ def build_slice(unit: Unit) -> dict[str, Any]:
     Raises:
         UserError: the text cannot be used, or a file cannot be written.
     """
-    options, folder = unit.options, epath.Path(unit.folder)
+    manifest, folder = unit.manifest, unit.manifest.folder
     lines = read_lines(unit.corpus_slice)
     shards = _finished_shards(unit, lines.text_sha256)
-    missing = [index for index in range(options.num_passes) if index not in shards]
+    missing = [index for index in range(manifest.num_passes) if index not in shards]
     if missing:
-        tokenizer = _load_tokenizer(unit.tokenizer_path, options.cleaning)
-        stream, text_statistics = tokenize(tokenizer, lines.lines, options.use_eod, options.sentence_split)
+        tokenizer = _load_tokenizer(str(manifest.tokenizer_path), CleaningConfig(**manifest.cleaning))
+        stream, text_statistics = tokenize(tokenizer, lines.lines, manifest.use_eod, manifest.sentence_split)
         text_statistics["bytes"] = lines.num_bytes
-        text_statistics |= _document_statistics(options, unit.corpus_slice, lines, stream)
+        text_statistics |= _document_statistics(manifest, unit.corpus_slice, lines, stream)
         directions = {FORWARD: stream}
-        if options.bidirectional:
+        if "backward" in manifest.directions:
             directions[BACKWARD] = stream.reversed()
         for index in missing:
-            shard = _build_shard(options, tokenizer, folder, unit.corpus_slice.index, index, directions)
+            shard = _build_shard(manifest, tokenizer, unit.corpus_slice.index, index, directions)
             shards[index] = dataclasses.replace(
                 shard,
                 text_sha256=lines.text_sha256,
@@ -124,14 +97,14 @@ def build_slice(unit: Unit) -> dict[str, Any]:
             note = to_json(seal.sealed(dataclasses.asdict(shards[index])))
             write_atomically(folder / done_name(shard.file), note)
     return {
-        "shards": [dataclasses.asdict(shards[index]) for index in range(options.num_passes)],
+        "shards": [dataclasses.asdict(shards[index]) for index in range(manifest.num_passes)],
         "built": len(missing),
         "fingerprints": [] if unit.corpus_slice.selection else fingerprints(lines.documents_text()),
     }
 
 
 def _document_statistics(
-    options: UnitOptions, corpus_slice: Slice, lines: Lines, stream: TokenStream
+    manifest: Manifest, corpus_slice: Slice, lines: Lines, stream: TokenStream
 ) -> dict[str, Any]:
     """Says what became of the documents; one that slices cut in parts counts where it begins.
 
@@ -150,29 +123,29 @@ def _document_statistics(
     documents_in = lines.documents + lines.empty_documents
     documents = len(lengths) - lines.takes_rest
     dropped["empty"] = documents_in - documents - sum(dropped.values())  # or without a token
-    short = lengths < options.spec.seq_len - segments.NUM_FUNCTIONAL
+    short = lengths < manifest.seq_len - segments.NUM_FUNCTIONAL
     return {
         "documents_in": documents_in,
         "documents_dropped": dropped,
         "documents_continued": int(lines.takes_rest),
         "short_documents": int(np.count_nonzero(short)),
         "short_document_tokens": int(lengths[short].sum()),
-        "dropped_marks": {} if options.cleaning.keep_accents else count_dropped_marks(lines.lines),
+        "dropped_marks": {} if manifest.cleaning["keep_accents"] else count_dropped_marks(lines.lines),
         "nul_bytes": lines.nul_bytes,
     }
 
 
 def is_finished(unit: Unit) -> bool:
     """Says whether all shards of a slice are there, made of the same text; writes nothing."""
-    return len(_finished_shards(unit, read_lines(unit.corpus_slice).text_sha256)) == unit.options.num_passes
+    return len(_finished_shards(unit, read_lines(unit.corpus_slice).text_sha256)) == unit.manifest.num_passes
 
 
 def _finished_shards(unit: Unit, text_sha256: str) -> dict[int, Shard]:
     """Returns pass -> shard for those that are there and were made of this text."""
-    folder = epath.Path(unit.folder)
+    folder = unit.manifest.folder
     shards = {}
-    for index in range(unit.options.num_passes):
-        name = shard_name(unit.options.split, index, unit.corpus_slice.index)
+    for index in range(unit.manifest.num_passes):
+        name = shard_name(unit.manifest.split, index, unit.corpus_slice.index)
         shard = read_note(folder / done_name(name)) or unit.earlier.get(index)
         is_it = shard and (shard.file, shard.text_sha256) == (name, text_sha256)
         if is_it and _is_intact(folder / name, shard):
@@ -181,28 +154,27 @@ def _finished_shards(unit: Unit, text_sha256: str) -> dict[int, Shard]:
 
 
 def _build_shard(
-    options: UnitOptions,
+    manifest: Manifest,
     tokenizer: XLNetTokenizer,
-    folder: epath.Path,
     slice_index: int,
     pass_index: int,
     directions: Mapping[int, TokenStream],
 ) -> Shard:
     """Writes the records of a slice for one pass: its forward streams, then its backward streams."""
-    name = shard_name(options.split, pass_index, slice_index)
+    name = shard_name(manifest.split, pass_index, slice_index)
     counts = {FORWARD: 0, BACKWARD: 0}
     streams = 0
     tokens, runs, targets = [], np.zeros(MAX_RUN, np.int64), 0
-    with ShardWriter(folder / name, options.spec) as writer:
+    with ShardWriter(manifest.folder / name, manifest.spec) as writer:
         for direction, stream in directions.items():
-            entropy = [options.seed, pass_index, slice_index, int(direction == BACKWARD)]
-            cut, is_target = _cut(options, tokenizer, stream, direction, np.random.SeedSequence(entropy))
+            entropy = [manifest.seed, pass_index, slice_index, int(direction == BACKWARD)]
+            cut, is_target = _cut(manifest, tokenizer, stream, direction, np.random.SeedSequence(entropy))
             rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([*entropy, 1])))
-            columns = _columns(options, rng, stream, cut, is_target, direction)
+            columns = _columns(manifest, rng, stream, cut, is_target, direction)
             columns["stream"] += stream_id(pass_index, slice_index, streams)
             writer.write(columns)
             counts[direction] = len(cut)
-            streams += -(-len(cut) // options.stream_segments)
+            streams += -(-len(cut) // manifest.stream_segments)
             if streams > MAX_STREAMS_PER_SHARD:
                 raise UserError(
                     f"slice {slice_index} has {streams} streams, expected at most {MAX_STREAMS_PER_SHARD}: "
@@ -224,10 +196,10 @@ def _build_shard(
     )
 
 
-def _cut(options, tokenizer, stream, direction, seeds):
+def _cut(manifest, tokenizer, stream, direction, seeds):
     """Cuts a stream into segments and chooses their targets; returns (Segments, bool [S, T])."""
-    spec = options.spec
-    if options.compat:
+    spec = manifest.spec
+    if manifest.compat:
         cuts, masks = (int(state) for state in seeds.generate_state(2))
         return original.segments_and_targets(
             random.Random(cuts),
@@ -238,34 +210,34 @@ def _cut(options, tokenizer, stream, direction, seeds):
             spec.reuse_len,
             spec.num_predict,
             piece_starts=tokenizer.original_word_starts,
-            alpha=options.mask_alpha,
-            beta=options.mask_beta,
-            max_words=options.max_words,
+            alpha=manifest.mask["alpha"],
+            beta=manifest.mask["beta"],
+            max_words=manifest.mask["max_words"],
             reverse=direction == BACKWARD,
         )
     rng = np.random.Generator(np.random.Philox(seeds))
     cut = segments.cut_segments(
         rng, stream.tokens, stream.sentence_ends, spec.seq_len, spec.reuse_len, stream.word_start
     )
-    if options.objective == "autoregressive":
+    if manifest.objective == "autoregressive":
         return cut, ~cut.functional
     return cut, spans.sample_segment_targets(
         rng,
         cut,
         spec.reuse_len,
         spec.num_predict,
-        alpha=options.mask_alpha,
-        beta=options.mask_beta,
-        max_words=options.max_words,
-        span_mode=options.span_mode,
+        alpha=manifest.mask["alpha"],
+        beta=manifest.mask["beta"],
+        max_words=manifest.mask["max_words"],
+        span_mode=manifest.mask["span_mode"],
     )
 
 
-def _columns(options, rng, stream, cut, is_target, direction) -> dict[str, np.ndarray]:
+def _columns(manifest, rng, stream, cut, is_target, direction) -> dict[str, np.ndarray]:
     """Returns the columns of a direction's records; streams are numbered from 0."""
-    spec = options.spec
+    spec = manifest.spec
     count = len(cut)
-    stream_number, segment = np.divmod(np.arange(count), options.stream_segments)
+    stream_number, segment = np.divmod(np.arange(count), manifest.stream_segments)
     begin = np.arange(count) * spec.reuse_len
     document = stream.document_starts[np.searchsorted(stream.document_starts, begin, side="right") - 1]
     return {
@@ -275,10 +247,10 @@ def _columns(options, rng, stream, cut, is_target, direction) -> dict[str, np.nd
             rng,
             is_target,
             cut.functional,
-            objective=options.objective,
+            objective=manifest.objective,
             reuse_len=spec.reuse_len,
-            perm_size=options.perm_size,
-            functional_tokens=options.functional_tokens,
+            perm_size=manifest.perm_size,
+            functional_tokens=manifest.functional_tokens,
         ),
         "target_positions": target_positions(is_target, spec.num_predict),
         "direction": np.full(count, direction),

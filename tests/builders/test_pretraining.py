@@ -200,7 +200,7 @@ def test_goes_on_after_an_interruption(records, options, tmp_path, monkeypatch):
     monkeypatch.setattr(pretraining_unit, "build_slice", real)
     build_shard = pretraining_unit._build_shard
     monkeypatch.setattr(
-        pretraining_unit, "_build_shard", lambda *a: calls.append((a[3], a[4])) or build_shard(*a)
+        pretraining_unit, "_build_shard", lambda *a: calls.append((a[2], a[3])) or build_shard(*a)
     )
     broken = tmp_path / pretraining_unit.shard_name("train", 1, 0)
     broken.write_bytes(broken.read_bytes()[:-1] + b"?")

@@ -132,7 +132,7 @@ def test_each_set_goes_on_after_an_interruption(sets, options, tmp_path, monkeyp
     real, calls = pretraining_unit.build_slice, []
 
     def interrupted(unit):
-        calls.append((unit.options.split, unit.corpus_slice.index))
+        calls.append((unit.manifest.split, unit.corpus_slice.index))
         if len(calls) == 8:
             raise KeyboardInterrupt
         return real(unit)
