@@ -38,7 +38,7 @@ STAGES = (
     (spans, "sample_segment_targets", "sample"),
     (ranks, "sample_ranks", "sample"),
     (pretraining_unit, "target_positions", "sample"),
-    (pretraining_unit, "run_lengths", "statistics"),
+    (pretraining_unit, "run_histogram", "statistics"),
     (pretraining_unit, "_account", "statistics"),
     (pretraining_unit, "_document_statistics", "statistics"),
     (ShardWriter, "write", "write"),

@@ -20,9 +20,9 @@ from absl import flags
 from run_scripts import demo_corpus, demo_reviews, train_tokenizer
 from run_scripts.demo_corpus import Text
 from tfrecord_builders import pretraining as builder
-from tfrecord_builders import pretraining_report
 from tfrecord_builders.corpus import CorpusOptions
 from xlnet_tf import errors
+from xlnet_tf.records import pretraining_report
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.shards import read_shard
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import tqdm
 
-from tfrecord_builders import pretraining_report, runners
+from tfrecord_builders import runners
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import checks
+from xlnet_tf.records import checks, pretraining_report
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.shards import damaged_frames, framed_bytes
 from xlnet_tf.records.slice_text import SliceText

@@ -8,9 +8,9 @@ import numpy as np
 import tqdm
 
 from run_scripts.inspect_show import marked, visible_piece, wrapped
-from xlnet_tf.records.checks import target_flags
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.shards import read_shard
+from xlnet_tf.records.targets import target_flags
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 ABSENT = "absent"

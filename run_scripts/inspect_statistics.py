@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 import tqdm
 
-from tfrecord_builders import pretraining_report, runners
-from xlnet_tf.records import checks
+from tfrecord_builders import runners
+from xlnet_tf.records import pretraining_report
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.segments import NUM_FUNCTIONAL
 from xlnet_tf.records.shards import read_shard
-from xlnet_tf.records.slice_text import BACKWARD, a_lengths, chunks, halves
+from xlnet_tf.records.slice_text import a_lengths, chunks, halves
+from xlnet_tf.records.spec import BACKWARD
+from xlnet_tf.records.targets import target_flags
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 WIDEST = 60  # characters of a bar
@@ -76,7 +78,7 @@ def count(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> d
             "reuse_len": manifest.reuse_len,
             "num_predict": manifest.num_predict,
             "records": manifest.records,
-            "streams_a_pass": pretraining_report.num_streams(manifest),
+            "streams_a_pass": manifest.num_streams,
             "shards": len(manifest.shards),
             "bytes": sum(shard.bytes for shard in manifest.shards),
             "record_bytes": manifest.record_bytes,
@@ -151,7 +153,7 @@ def _count_shard(unit: _Unit) -> dict[str, Any]:
         fewest = manifest.num_predict
         for chunk in chunks(part):
             some = {name: column[chunk] for name, column in columns.items()}
-            is_target = checks.target_flags(some)
+            is_target = target_flags(some)
             targets += is_target.sum(axis=0)
             values["targets"] += int(is_target.sum())
             values["first_part"] += int(is_target[:, : manifest.reuse_len].sum())

@@ -68,6 +68,8 @@ TESTS = {
     "xlnet_tf/records/manifest.py": ("tests/records/test_manifest.py", "tests/records/test_reader.py"),
     "xlnet_tf/records/reader.py": ("tests/records/test_reader.py",),
     "xlnet_tf/records/example*.py": ("tests/records/test_examples.py",),
+    "xlnet_tf/records/targets.py": ("tests/records/test_targets.py",),
+    "xlnet_tf/records/pretraining_report.py": ("tests/builders/test_pretraining_report.py",),
     "xlnet_tf/records/passages.py": ("tests/builders/test_squad.py",),
     "xlnet_tf/records/*.py": ("tests/records/test_spec_and_shards.py", "tests/records/test_examples.py"),
     "xlnet_tf/layers/summary.py": ("tests/layers/test_summary.py", "tests/models/test_heads.py"),

@@ -13,12 +13,19 @@ import numpy as np
 import tqdm
 from etils import epath
 
-from tfrecord_builders import pretraining_folder, pretraining_report
+from tfrecord_builders import pretraining_folder
 from tfrecord_builders.conversion_directions import Sketch, contradiction
 from tfrecord_builders.conversion_readers import ModelGardenReader, OriginalReader, TargetOptions
 from tfrecord_builders.conversion_rows import Row
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import foreign, foreign_model_garden, foreign_original, ranks, segments
+from xlnet_tf.records import (
+    foreign,
+    foreign_model_garden,
+    foreign_original,
+    pretraining_report,
+    ranks,
+    segments,
+)
 from xlnet_tf.records import manifest as manifest_lib
 from xlnet_tf.records.foreign import ForeignFile
 from xlnet_tf.records.foreign_set import ForeignSet
@@ -301,14 +308,12 @@ def _lacking(manifest: Manifest, source: ForeignSet, original: bool, notes: Sequ
 def summary(manifest: Manifest) -> str:
     """Returns a table of what was converted, for a person."""
     statistics = manifest.statistics
-    size = manifest.stream_segments
-    streams = sum(-(-shard.records // size) for shard in manifest.shards)
     bytes_in = sum(source["bytes"] for source in manifest.corpus)
     bytes_out = sum(shard.bytes for shard in manifest.shards)
     rows = {
         "from": f"{len(manifest.corpus)} files, {bytes_in / 1e6:,.1f} MB, of "
         f"{manifest.corpus[0]['converted_from']}",
-        "records": f"{manifest.records:,} of {manifest.seq_len} tokens, in {streams:,} streams, "
+        "records": f"{manifest.records:,} of {manifest.seq_len} tokens, in {manifest.num_streams:,} streams, "
         f"{' and '.join(manifest.directions)}",
         "targets": f"{statistics['targets'] / manifest.records:.1f} a record",
         "tokens": f"{statistics['tokens']:,} ({statistics['unknown_rate']:.2%} <unk>, "

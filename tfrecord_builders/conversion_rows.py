@@ -6,19 +6,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from tfrecord_builders.pretraining_unit import (
-    BACKWARD,
-    FORWARD,
-    MAX_RUN,
-    run_lengths,
-    shard_name,
-    target_positions,
-)
 from xlnet_tf.records import ranks
 from xlnet_tf.records.foreign import ForeignFile
-from xlnet_tf.records.manifest import Manifest, Shard
+from xlnet_tf.records.manifest import Manifest, Shard, shard_name
 from xlnet_tf.records.shards import ShardWriter
-from xlnet_tf.records.spec import MAX_SLICES, stream_id
+from xlnet_tf.records.spec import BACKWARD, FORWARD, MAX_SLICES, stream_id
+from xlnet_tf.records.targets import MAX_RUN, run_histogram, target_positions
 from xlnet_tf.text.special_tokens import EOD_ID, UNK_ID
 
 # What the statistics of a shard say of the text and records do not tell.
@@ -112,7 +105,7 @@ class Row:
                 "document_offset": self._offsets(columns["input_ids"], number, segment),
             }
         )
-        self._runs += run_lengths(is_target)
+        self._runs += run_histogram(is_target)
         self._targets += int(is_target.sum())
         self._a_len = int(columns["a_len"][-1])
 

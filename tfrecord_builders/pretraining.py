@@ -24,7 +24,6 @@ from tfrecord_builders import (
     document_selection,
     pretraining_folder,
     pretraining_options,
-    pretraining_report,
     pretraining_sets,
     pretraining_unit,
     runners,
@@ -34,7 +33,7 @@ from tfrecord_builders.pretraining_options import PretrainingOptions
 from tfrecord_builders.progress import BuildProgress
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import segments
+from xlnet_tf.records import pretraining_report, segments
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.shards import write_atomically
 from xlnet_tf.text.tokenizer import XLNetTokenizer

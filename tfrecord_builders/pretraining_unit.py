@@ -19,15 +19,13 @@ from tfrecord_builders.document_selection import fingerprints
 from tfrecord_builders.token_stream import TokenStream, tokenize
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import original, ranks, seal, segments, spans
-from xlnet_tf.records.manifest import Manifest, Shard, to_json
+from xlnet_tf.records.manifest import Manifest, Shard, shard_name, to_json
 from xlnet_tf.records.shards import ShardWriter, file_sha256, write_atomically
-from xlnet_tf.records.spec import MAX_STREAMS_PER_SHARD, stream_id
+from xlnet_tf.records.spec import BACKWARD, FORWARD, MAX_STREAMS_PER_SHARD, stream_id
+from xlnet_tf.records.targets import MAX_RUN, run_histogram, target_positions
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.marks import count_dropped_marks
 from xlnet_tf.text.tokenizer import XLNetTokenizer
-
-FORWARD, BACKWARD = 1, -1
-MAX_RUN = 32  # longest run of adjacent targets that the statistics tell apart
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,10 +41,6 @@ class Unit:
     manifest: Manifest
     corpus_slice: Slice
     earlier: Mapping[int, Shard]
-
-
-def shard_name(split: str, pass_index: int, slice_index: int) -> str:
-    return f"{split}-pass{pass_index:02d}-slice{slice_index:05d}.tfrecord"
 
 
 def done_name(shard_file: str) -> str:
@@ -181,7 +175,7 @@ def _build_shard(
                     "use a smaller --slice_mb or a larger --stream_segments"
                 )
             tokens.append({"pass": pass_index, "direction": direction, **_account(stream, cut)})
-            runs += run_lengths(is_target)
+            runs += run_histogram(is_target)
             targets += int(is_target.sum())
     return Shard(
         file=name,
@@ -261,18 +255,6 @@ def _columns(manifest, rng, stream, cut, is_target, direction) -> dict[str, np.n
     }
 
 
-def target_positions(is_target: np.ndarray, num_predict: int) -> np.ndarray:
-    """Lists each row's targets, ascending: bool [S, T] -> int16 [S, P], -1 in empty slots."""
-    row, position = np.divmod(np.flatnonzero(is_target).astype(np.int32), np.int32(is_target.shape[1]))
-    counts = np.count_nonzero(is_target, axis=1)
-    if len(counts) and counts.min() == num_predict:
-        return position.astype(np.int16).reshape(-1, num_predict)
-    slot = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-    positions = np.full((len(is_target), num_predict), -1, np.int16)
-    positions[row, slot] = position
-    return positions
-
-
 def _account(stream: TokenStream, cut: segments.Segments) -> dict[str, Any]:
     """Counts which tokens of a stream are in some record and why the others are not."""
     total = len(stream.tokens)
@@ -281,16 +263,6 @@ def _account(stream: TokenStream, cut: segments.Segments) -> dict[str, Any]:
     count = int(np.count_nonzero(written[:total]))
     reason = "after_last_segment" if len(cut) else "slice_shorter_than_a_segment"
     return {"in": total, "written": count, "dropped": {reason: total - count}}
-
-
-def run_lengths(is_target: np.ndarray) -> np.ndarray:
-    """Histogram of runs of adjacent targets: entry n - 1 counts runs of n tokens (last: or more)."""
-    padded = np.zeros((len(is_target), is_target.shape[1] + 1), bool)  # a run ends with its row
-    padded[:, :-1] = is_target
-    targets = np.flatnonzero(padded)
-    first = np.append(0, np.flatnonzero(np.diff(targets) != 1) + 1)
-    lengths = np.diff(np.append(first, len(targets)))[: len(targets)]
-    return np.bincount(np.minimum(lengths, MAX_RUN) - 1, minlength=MAX_RUN)
 
 
 def _is_intact(path: epath.Path, shard: Shard) -> bool:

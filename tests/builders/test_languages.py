@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from tfrecord_builders import pretraining_report
 from tfrecord_builders.pretraining import PretrainingOptions, build_pretraining_records
+from xlnet_tf.records import pretraining_report
 from xlnet_tf.records.shards import read_shard
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer

@@ -12,11 +12,11 @@ import pyarrow.parquet
 import pytest
 
 from tests.builders.conftest import make_text
-from tfrecord_builders import pretraining_report, pretraining_unit, runners, token_stream
+from tfrecord_builders import pretraining_unit, runners, token_stream
 from tfrecord_builders.pretraining import PretrainingOptions, build_pretraining_records
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import ranks
-from xlnet_tf.records.manifest import Manifest
+from xlnet_tf.records import pretraining_report, ranks
+from xlnet_tf.records.manifest import Manifest, shard_name
 from xlnet_tf.records.shards import file_sha256, read_shard
 from xlnet_tf.text.special_tokens import CLS_ID, EOD_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -202,7 +202,7 @@ def test_goes_on_after_an_interruption(records, options, tmp_path, monkeypatch):
     monkeypatch.setattr(
         pretraining_unit, "_build_shard", lambda *a: calls.append((a[2], a[3])) or build_shard(*a)
     )
-    broken = tmp_path / pretraining_unit.shard_name("train", 1, 0)
+    broken = tmp_path / shard_name("train", 1, 0)
     broken.write_bytes(broken.read_bytes()[:-1] + b"?")
     (tmp_path / (broken.name + ".tmp123")).write_bytes(b"half")
     build_pretraining_records(options(tmp_path))

@@ -1,11 +1,11 @@
-"""tfrecord_builders/pretraining_report.py: no warning without a reason, each with one."""
+"""xlnet_tf/records/pretraining_report.py: no warning without a reason, each with one."""
 
 import dataclasses
 
 import pytest
 
 from tests.builders.conftest import make_text
-from tfrecord_builders import pretraining_report
+from xlnet_tf.records import pretraining_report
 
 
 @pytest.fixture(scope="module")

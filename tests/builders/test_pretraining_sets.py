@@ -7,9 +7,10 @@ import pytest
 
 from run_scripts.inspect_check import check
 from tests.builders.conftest import make_text
-from tfrecord_builders import pretraining_report, pretraining_unit
+from tfrecord_builders import pretraining_unit
 from tfrecord_builders.pretraining import PretrainingOptions, build_pretraining_records, build_sets
 from xlnet_tf.errors import UserError
+from xlnet_tf.records import pretraining_report
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.shards import file_sha256
 

@@ -15,7 +15,6 @@ import numpy as np
 from xlnet_tf.records import segments, spans
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.slice_text import (
-    FORWARD,
     UNKNOWN,
     SliceText,
     a_lengths,
@@ -24,7 +23,8 @@ from xlnet_tf.records.slice_text import (
     halves,
     source_positions,
 )
-from xlnet_tf.records.spec import stream_id
+from xlnet_tf.records.spec import FORWARD, stream_id
+from xlnet_tf.records.targets import run_lengths, target_flags
 from xlnet_tf.text.special_tokens import CLS_ID, EOD_ID, MASK_ID, PAD_ID, SEP_ID, UNK_ID
 
 # What no text of a segment contains.
@@ -44,23 +44,6 @@ class Broken:
     invariant: str
     records: np.ndarray
     explain: Callable[[int], tuple[str, str]]
-
-
-def target_flags(columns: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Returns bool [S, T], True at targets; slots that are empty or out of range are left out."""
-    count, seq_len = columns["input_ids"].shape
-    positions = columns["target_positions"].astype(np.int64)
-    flags = np.zeros((count, seq_len + 1), bool)
-    positions[(positions < 0) | (positions > seq_len)] = seq_len  # the extra column
-    np.put_along_axis(flags, positions, True, axis=1)
-    return flags[:, :-1]
-
-
-def run_lengths(is_target: np.ndarray) -> np.ndarray:
-    """Returns int [...], the length of each run of adjacent targets, in tokens; is_target is bool [S, T]."""
-    row, position = np.nonzero(is_target)
-    starts = np.flatnonzero((np.diff(position, prepend=-2) != 1) | (np.diff(row, prepend=-1) != 0))
-    return np.diff(np.append(starts, len(row)))
 
 
 def broken_records(

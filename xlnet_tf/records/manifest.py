@@ -31,6 +31,11 @@ DOCUMENTS = {
 }
 
 
+def shard_name(split: str, pass_index: int, slice_index: int) -> str:
+    """Returns the file's name of a shard."""
+    return f"{split}-pass{pass_index:02d}-slice{slice_index:05d}.tfrecord"
+
+
 @dataclasses.dataclass(frozen=True)
 class Shard:
     """One file of records: `forward_segments` records of forward streams, then the backward ones.
@@ -105,6 +110,16 @@ class Manifest:
     @property
     def records(self) -> int:
         return sum(shard.records for shard in self.shards)
+
+    @property
+    def num_streams(self) -> int:
+        """Streams of one pass: the largest batch that the set can fill."""
+        return sum(
+            -(-count // self.stream_segments)
+            for shard in self.shards
+            if shard.pass_index == 0
+            for count in (shard.forward_segments, shard.backward_segments)
+        )
 
     @property
     def has_fixed_targets(self) -> bool:

@@ -7,9 +7,9 @@ import numpy as np
 
 from xlnet_tf.records import segments
 from xlnet_tf.records.manifest import Manifest, Shard
+from xlnet_tf.records.spec import BACKWARD, FORWARD
 from xlnet_tf.text.special_tokens import EOD_ID, SEP_ID
 
-FORWARD, BACKWARD = 1, -1
 UNKNOWN = -1  # a token of the text that no record has
 _ANCHOR = 8  # tokens by which longer stretches are looked up
 _FACTOR = 0x9E3779B97F4A7C15  # odd: it has an inverse modulo 2**64

@@ -6,6 +6,7 @@ import functools
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.layout import Column, Layout, ids_dtype
 
+FORWARD, BACKWARD = 1, -1  # of `direction`
 MAX_SEQ_LEN = 16384  # ranks and positions are int16
 MAX_STREAMS_PER_SHARD = 1 << 20
 MAX_SLICES = 1 << 24
@@ -52,7 +53,7 @@ class RecordSpec(Layout):
             Column("segment_ids", "uint8", self.seq_len),
             Column("permutation_rank", "int16", self.seq_len),
             Column("target_positions", "int16", self.num_predict),  # ascending, then -1 for empty slots
-            Column("direction", "int8", None),  # 1 forward, -1 backward
+            Column("direction", "int8", None),  # FORWARD or BACKWARD
             Column("next_sentence", "int8", None),  # 1: B continues A, 0: B is from elsewhere
             Column("stream", "int64", None),
             Column("segment", "int32", None),  # index in the stream

@@ -71,16 +71,6 @@ def merge_statistics(shards: Sequence[Shard]) -> dict[str, Any]:
     }
 
 
-def num_streams(manifest: Manifest) -> int:
-    """Returns the streams of one pass: the largest batch that the set can fill."""
-    size = manifest.stream_segments
-    return sum(
-        -(-shard.forward_segments // size) + -(-shard.backward_segments // size)
-        for shard in manifest.shards
-        if shard.pass_index == 0
-    )
-
-
 def warnings(manifest: Manifest) -> list[str]:
     """Returns what a user should know about a finished set before training on it.
 
@@ -152,7 +142,7 @@ def warnings(manifest: Manifest) -> list[str]:
             f"({_counts(statistics['tokens_dropped'])}): each unit of work drops what fills no segment at "
             f"its end. Use a larger --slice_mb (now {manifest.slice_bytes / 1e6:g})"
         )
-    if (streams := num_streams(manifest)) < FEW_STREAMS:
+    if (streams := manifest.num_streams) < FEW_STREAMS:
         found.append(
             f"only {streams} streams: rows of a batch are streams, so a batch can have {streams} rows at "
             f"most. A smaller --stream_segments (now {manifest.stream_segments}) makes more of them, and so "
@@ -177,7 +167,7 @@ def summary(manifest: Manifest) -> str:
         + ("" if manifest.documents["dedup"] else f"; {statistics['duplicate_documents']:,} duplicates"),
         "passes": f"{manifest.num_passes}, {' and '.join(manifest.directions)}",
         "records": f"{manifest.records:,} of {manifest.seq_len} tokens, "
-        f"in {num_streams(manifest):,} streams a pass",
+        f"in {manifest.num_streams:,} streams a pass",
         "targets": f"{statistics['targets'] / max(manifest.records, 1):.1f} a record, in runs of "
         f"{_mean_run(statistics['target_runs']):.2f} tokens",
         "tokens in": f"{statistics['tokens_in']:,} = {statistics['tokens_written']:,} written + "
