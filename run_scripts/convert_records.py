@@ -7,15 +7,17 @@ r"""Converts pretraining records: the original's and Model Garden's to ours, our
 What the records lack is said when all is done. An interrupted conversion begins anew.
 """
 
-import os
 from collections.abc import Sequence
 
+import tqdm
 from absl import flags
 
+from tfrecord_builders import conversion
+from tfrecord_builders.conversion_readers import TargetOptions
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
-
-FORMATS = ("original", "model_garden")
+from xlnet_tf.records import foreign_original, ranks, spans
+from xlnet_tf.records.manifest import Manifest
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS):
@@ -29,9 +31,15 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS):
         flag_values=flag_values,
     )
     flags.DEFINE_enum(
-        "from", None, FORMATS, "format of the records to be converted to ours", flag_values=flag_values
+        "from",
+        None,
+        conversion.FORMATS,
+        "format of the records to be converted to ours",
+        flag_values=flag_values,
     )
-    flags.DEFINE_enum("to", None, FORMATS[:1], "format to write one of our sets in", flag_values=flag_values)
+    flags.DEFINE_enum(
+        "to", None, ("original",), "format to write one of our sets in", flag_values=flag_values
+    )
     flags.DEFINE_string(
         "output_dir", None, "folder for what is written", required=True, flag_values=flag_values
     )
@@ -62,14 +70,14 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS):
     flags.DEFINE_enum(
         "span_mode",
         "words",
-        ("words", "pieces", "single"),
+        spans.SPAN_MODES,
         "with --from=model_garden: targets are spans of whole words, spans of pieces, or single tokens",
         flag_values=flag_values,
     )
     flags.DEFINE_enum(
         "functional_tokens",
         None,
-        ("ordered", "context"),
+        ranks.FUNCTIONAL_TOKENS,
         "with --from: SEP and CLS take places in the "
         "order, unseen by context (default for the original's), or are context (Model Garden's)",
         flag_values=flag_values,
@@ -104,9 +112,6 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS):
 
 def to_ours(values: flags.FlagValues):
     """Converts to one of our sets and prints what it is and what the records lacked."""
-    from tfrecord_builders import conversion
-    from tfrecord_builders.conversion_readers import TargetOptions
-
     if not values.tokenizer:
         raise UserError("--from needs --tokenizer, the SentencePiece model that the records were made with")
     options = conversion.ConversionOptions(
@@ -129,11 +134,6 @@ def to_ours(values: flags.FlagValues):
 
 def to_original(values: flags.FlagValues):
     """Writes one of our sets in the original's format and prints what is lost."""
-    import tqdm
-
-    from xlnet_tf.records import foreign_original
-    from xlnet_tf.records.manifest import Manifest
-
     if len(values.input) != 1:
         raise UserError(f"--to takes one set, found {len(values.input)} in --input")
     manifest = Manifest.load(values.input[0])
@@ -175,7 +175,6 @@ def run(values: flags.FlagValues):
 
 def main(argv: Sequence[str]):
     del argv
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     run(flags.FLAGS)
 
 

@@ -46,7 +46,7 @@ class OriginalReader:
         found = source.num_predict
         if found is None and options.num_predict is None:
             found = max(
-                int(flags.sum(axis=-1).max()) for file in source.files for _, flags in self._targets(file)
+                int(flags.sum(axis=-1).max()) for file in source.files for flags in self._targets(file)
             )
             self.notes.append(
                 f"the records have any number of targets (num_predict was not set), at most {found}: each "
@@ -60,42 +60,28 @@ class OriginalReader:
         self.num_predict = options.num_predict or found
 
     def _targets(self, file: ForeignFile):
-        """Yields (step, bool [S, B, T]): the targets; functional tokens that were picked are none."""
-        for step, columns in _numbered(foreign.read_steps(file, self._lengths)):
+        """Yields bool [S, B, T]: the targets; functional tokens that were picked are none."""
+        for columns in foreign.read_steps(file, self._lengths):
             functional = np.isin(columns["input"], (special_tokens.SEP_ID, special_tokens.CLS_ID))
-            yield step, (columns["is_masked"] == 1) & ~functional
+            yield (columns["is_masked"] == 1) & ~functional
 
     def read(self, file: ForeignFile) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
-        """Yields (step, ids, segment_ids, label, functional, a_len, is_target of [S, B, ...])."""
-        source = self._source
-        for step, columns in _numbered(foreign.read_steps(file, self._lengths)):
-            names = foreign_original.FEATURES
-            ids, is_masked = columns[names["ids"]], columns[names["is_masked"]]
-            functional, a_len = foreign.check_segments(
-                file, step, ids, columns[names["segment_ids"]], source.reuse_len, self._vocab_size
-            )
-            label = columns[names["label"]][..., 0]
-            flags = ((is_masked == 0) | (is_masked == 1)).all(axis=-1) & ((label == 0) | (label == 1))
-            foreign.check(file, step, flags, "has flags (is_masked, label) other than 0 and 1")
+        """Yields (step, the columns of `_segments` and is_target of [S, B, T])."""
+        source, names = self._source, foreign_original.FEATURES
+        chunks = foreign.read_steps(file, self._lengths)
+        for step, columns, found in _segments(file, source, names, chunks, self._vocab_size):
+            is_masked = columns[names["is_masked"]]
+            flags = ((is_masked == 0) | (is_masked == 1)).all(axis=-1)
+            foreign.check(file, step, flags, "has flags (is_masked) other than 0 and 1")
             if source.num_predict is not None:
                 picked = is_masked.sum(axis=-1) == source.num_predict
                 foreign.check(file, step, picked, f"has not {source.num_predict} tokens picked in is_masked")
-            is_target = (is_masked == 1) & ~functional
+            is_target = (is_masked == 1) & ~found["functional"]
             fits = is_target.sum(axis=-1) <= self.num_predict
             foreign.check(
                 file, step, fits, f"has more than {self.num_predict} targets: give a larger --num_predict"
             )
-            yield (
-                step,
-                {
-                    "input_ids": ids,
-                    "segment_ids": columns[names["segment_ids"]],
-                    "next_sentence": label,
-                    "functional": functional,
-                    "a_len": a_len,
-                    "is_target": is_target,
-                },
-            )
+            yield step, found | {"is_target": is_target}
 
     def draw_targets(self, rng, columns, backward: bool) -> np.ndarray:
         """Returns bool [S, T], the targets of one row's records."""
@@ -127,28 +113,15 @@ class ModelGardenReader:
             names["label"]: 1,
             foreign_model_garden.BORDERS: None,
         }
-        for step, columns in _numbered(foreign.read_steps(file, lengths, self._note_rest)):
-            ids, label = columns[names["ids"]], columns[names["label"]][..., 0]
-            functional, a_len = foreign.check_segments(
-                file, step, ids, columns[names["segment_ids"]], source.reuse_len, len(self._word_starts)
-            )
-            foreign.check(file, step, (label == 0) | (label == 1), "has a label other than 0 and 1")
+        chunks = foreign.read_steps(file, lengths, self._note_rest)
+        for step, columns, found in _segments(file, source, names, chunks, len(self._word_starts)):
             agree = foreign_model_garden.borders_agree(
-                columns[foreign_model_garden.BORDERS], ids, self._is_border
+                columns[foreign_model_garden.BORDERS], found["input_ids"], self._is_border
             )
             foreign.check(
                 file, step, agree, "has boundary_indices elsewhere than the tokenizer: it is another one"
             )
-            yield (
-                step,
-                {
-                    "input_ids": ids,
-                    "segment_ids": columns[names["segment_ids"]],
-                    "next_sentence": label,
-                    "functional": functional,
-                    "a_len": a_len,
-                },
-            )
+            yield step, found
 
     def _note_rest(self, file: ForeignFile, count: int) -> None:
         note = f"{file.path.name}: its last {count} records are no step of all rows and are left out"
@@ -178,9 +151,32 @@ class ModelGardenReader:
         )
 
 
-def _numbered(chunks):
-    """Yields (number of the first step, columns) of chunks of steps."""
+def _segments(file: ForeignFile, source: ForeignSet, names, chunks, vocab_size: int):
+    """Checks what the formats have in common.
+
+    Args:
+        file: the file.
+        source: its set.
+        names: ids, segment_ids, label -> the format's names of them.
+        chunks: of the file, as `foreign.read_steps` gives them.
+        vocab_size: V.
+
+    Yields:
+        (number of the first step, the file's columns, input_ids, segment_ids, next_sentence, functional and
+        a_len of [S, B, ...]).
+    """
     step = 0
     for columns in chunks:
-        yield step, columns
-        step += len(next(iter(columns.values())))
+        ids, segment_ids, label = (columns[names[name]] for name in ("ids", "segment_ids", "label"))
+        functional, a_len = foreign.check_segments(file, step, ids, segment_ids, source.reuse_len, vocab_size)
+        label = label[..., 0]
+        foreign.check(file, step, (label == 0) | (label == 1), "has a label other than 0 and 1")
+        found = {
+            "input_ids": ids,
+            "segment_ids": segment_ids,
+            "next_sentence": label,
+            "functional": functional,
+            "a_len": a_len,
+        }
+        yield step, columns, found
+        step += len(ids)
