@@ -8,6 +8,7 @@ import numpy as np
 import tqdm
 
 from run_scripts.inspect_show import marked, visible_piece, wrapped
+from run_scripts.inspect_words import plain
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.shards import read_shard
 from xlnet_tf.records.targets import target_flags
@@ -143,9 +144,12 @@ def _example(sets, shards, pair, record: int) -> dict[str, Any]:
 def table(result: Mapping[str, Any]) -> str:
     """Returns a comparison for a person."""
     lines = [f"first:  {result['first']}", f"second: {result['second']}"]
-    for part in ("settings", "statistics"):
-        lines += ["", f"{part}: {'' if result[part] else 'same'}"]
-        lines += [f"  {name}: {_short(a)} | {_short(b)}" for name, (a, b) in result[part].items()]
+    lines += ["", f"settings: {'' if result['settings'] else 'same'}"]  # by the names of their flags
+    lines += [f"  {name}: {_short(a)} | {_short(b)}" for name, (a, b) in result["settings"].items()]
+    lines += ["", f"statistics: {'' if result['statistics'] else 'same'}"]
+    lines += [
+        f"  {plain(name)}: {_number(a)} | {_number(b)}" for name, (a, b) in result["statistics"].items()
+    ]
     lines += ["", "shards: " + ", ".join(f"{count:,} {name}" for name, count in result["shards"].items())]
     if result["records"]["compared"]:
         lines.append(
@@ -153,13 +157,13 @@ def table(result: Mapping[str, Any]) -> str:
             f"{result['records']['different']:,} differ"
         )
         lines += [
-            f"  {name:<20}{counts['records']:>12,} records, {counts['share_of_values']:.2%} of its values"
+            f"  {plain(name):<32}{counts['records']:>12,} records, {counts['share_of_values']:.2%} of values"
             for name, counts in result["columns"].items()
         ]
     if example := result["example"]:
         lines += ["", f"the first that differs: {example['shard']}, record {example['record']}"]
         lines += [
-            f"  {name}: {where['values'][0]} | {where['values'][1]} at position {where['first']}, "
+            f"  {plain(name)}: {where['values'][0]} | {where['values'][1]} at position {where['first']}, "
             f"{where['positions']} positions in all"
             for name, where in example["columns"].items()
         ]
@@ -173,6 +177,14 @@ def table(result: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _number(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.4f}"
+    return f"{value:,}" if isinstance(value, int) else _short(value)
+
+
 def _short(value: Any) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return f"{len(value)} entries (--json has them)"
     text = str(value)
     return text if len(text) <= 60 else text[:57] + "..."

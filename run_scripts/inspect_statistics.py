@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tqdm
 
+from run_scripts.inspect_words import plain
 from tfrecord_builders import runners
 from xlnet_tf.records import pretraining_report
 from xlnet_tf.records.manifest import Manifest, Shard
@@ -19,6 +20,21 @@ from xlnet_tf.records.targets import target_flags
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 WIDEST = 60  # characters of a bar
+_TEXT = (
+    "bytes",
+    "characters",
+    "sentences",
+    "documents_in",
+    "documents",
+    "duplicate_documents",
+    "short_documents",
+    "short_document_tokens",
+    "tokens",
+    "unknown",
+    "unknown_rate",
+    "word_starts",
+    "word_start_rate",
+)  # of the text's statistics, in this order
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,11 +228,9 @@ def table(statistics: Mapping[str, Any]) -> str:
         "",
         "text",
         *(
-            f"  {name.replace('_', ' '):<24}{value:>16,.4f}"
-            if isinstance(value, float)
-            else f"  {name.replace('_', ' '):<24}{value:>16,}"
-            for name, value in text.items()
-            if isinstance(value, int | float)
+            f"  {plain(name):<34}{text[name]:>16,{'.4f' if isinstance(text[name], float) else ''}}"
+            for name in _TEXT
+            if name in text
         ),
     ]
     lines += ["", "each pass in each direction", *_columns(statistics["readings"])]
@@ -266,20 +280,20 @@ def _columns(readings: list[dict[str, Any]]) -> list[str]:
     for first in range(0, len(readings), 6):
         some = readings[first : first + 6]
         for name in some[0]:
-            lines.append(
-                f"  {name.replace('_', ' '):<24}" + "".join(f"{shown(name, r[name]):>14}" for r in some)
-            )
+            lines.append(f"  {plain(name):<34}" + "".join(f"{shown(name, r[name]):>14}" for r in some))
         reasons = collections.Counter()
         for reading in some:
             reasons.update(reading["tokens_dropped"] or {})
         if reasons:
-            lines.append("  dropped: " + ", ".join(f"{n:,} {reason}" for reason, n in reasons.items()))
+            lines.append(
+                "  in no record: " + ", ".join(f"{n:,} {plain(reason)}" for reason, n in reasons.items())
+            )
     return lines
 
 
 def _bars(values: Mapping[str, float], label: str, number: str = "{:,}") -> list[str]:
     most = max(values.values(), default=0) or 1
     return [
-        f"  {label.format(name):<24}{number.format(value):>12} {'#' * round(WIDEST * value / most)}"
+        f"  {label.format(name):<34}{number.format(value):>12} {'#' * round(WIDEST * value / most)}"
         for name, value in values.items()
     ]

@@ -80,7 +80,7 @@ def test_density_and_lengths(small_records, statistics):
 def test_tables_and_workers(small_records, statistics):
     assert inspect_statistics.count(small_records, num_workers=2) == statistics
     text = inspect_statistics.table(statistics)
-    for part in ("next sentence", "tokens dropped", "backward", "P(n) ~ 1/n", "43.8%", "from position 30"):
+    for part in ("B follows A", "tokens in no record", "backward", "P(n) ~ 1/n", "43.8%", "from position 30"):
         assert part in text
     assert f"{small_records.statistics['tokens']:,}" in text and "WARNING" not in text
     few = {**statistics, "warnings": ["only 3 streams"]}

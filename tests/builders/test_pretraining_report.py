@@ -28,7 +28,7 @@ def test_a_good_set_has_no_warnings(good):
         ({}, {"sentences": 300}, ("A and B together 13", "--sentence_split")),
         ({}, {"duplicate_documents": 30}, ("30 of 300 documents (10.0%) equal an earlier one", "--dedup")),
         ({}, {"documents_dropped": {"empty": 30}}, ("30 of 300 documents (10.0%) have no", "--text_field")),
-        ({}, {"tokens_dropped": {"after_last_segment": 9000}}, ("9,000 after_last_segment", "--slice_mb")),
+        ({}, {"tokens_dropped": {"after_last_segment": 9000}}, ("9,000 after last segment", "--slice_mb")),
         ({"stream_segments": 10**6}, {}, ("only 2 streams", "2 rows at most", "--stream_segments")),
     ],
 )  # fmt: skip

@@ -194,7 +194,9 @@ def _counted(manifest: Manifest) -> dict[str, Any]:
 
 
 def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "none"
+    return (
+        ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count) or "none"
+    )
 
 
 def _size(num_bytes: int) -> str:
