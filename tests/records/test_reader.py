@@ -2,13 +2,16 @@
 
 import functools
 import operator
+import time
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.data.experimental.ops import testing
 
 from tests.records.synthetic import SPEC, make_set
 from xlnet_tf.errors import UserError
+from xlnet_tf.records import reader
 from xlnet_tf.records.reader import num_eval_steps, pretraining_dataset, records_of_step, shuffled
 from xlnet_tf.records.shards import framed_bytes, read_shard
 from xlnet_tf.records.spec import RecordSpec
@@ -96,6 +99,33 @@ def test_start_step_equals_skipping(records, batch_size, starts):
         late = read_steps(records, batch_size, 1, start_step=57, seed=2)[1][0][name]
         np.testing.assert_array_equal(late, all_batches[57][name], err_msg=name)
         assert values.shape == late.shape
+
+
+@pytest.fixture
+def far(monkeypatch):
+    """Lets the reader take the records' folder for one of another machine."""
+    monkeypatch.setattr(reader, "_is_far", lambda folder: True)
+
+
+def test_records_from_afar_come_in_the_same_order(records, request):
+    cases = [{"num_hosts": 2, "host": 1, "rows_per_batch": 3, "start_step": 5}, {"repeat": False}]
+    near = [read_steps(records, 6, 12, **case)[0] for case in cases]
+    request.getfixturevalue("far")
+    for case, expected in zip(cases, near, strict=True):
+        np.testing.assert_array_equal(read_steps(records, 6, 12, **case)[0], expected)
+
+
+def test_rows_from_afar_are_waited_for_together(records, far, monkeypatch):
+    read, seconds = reader._Streams.read, 0.2
+
+    def slow(*place):
+        return read(*place).apply(testing.sleep(int(seconds * 1e6)))  # for each record
+
+    monkeypatch.setattr(reader._Streams, "read", slow)
+    batches = iter(pretraining_dataset(records, 8))
+    began = time.monotonic()
+    next(batches)
+    assert seconds < time.monotonic() - began < 8 * seconds
 
 
 def test_an_epoch_is_every_record_of_its_pass_once(records):

@@ -20,6 +20,7 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 PERMUTATIONS = ("precomputed", "online")
 
 _READ_BUFFER_BYTES = 1 << 16  # per row: a host reads from as many files at once as it has rows
+_REQUESTS_AT_ONCE = 16  # to a storage that is not local, which lets each wait
 _NO_STREAM = -1  # stream id of filler records
 _ROUNDS = 4
 
@@ -268,7 +269,7 @@ def _endless_rows(streams: _Streams, rows: range, batch_size: int, start_step: i
 
     starts = _row_positions(streams, rows, batch_size, start_step, seed)
     dataset = tf.data.Dataset.from_tensor_slices((np.array(rows, np.int64), *starts))
-    return dataset.interleave(row_dataset, cycle_length=len(rows), block_length=1)
+    return _interleaved(dataset, row_dataset, len(rows), streams.folder)
 
 
 def _row_positions(streams: _Streams, rows: range, batch_size: int, step: int, seed: int):
@@ -311,7 +312,19 @@ def _rows_once(streams: _Streams, rows: range, batch_size: int, start_step: int)
         return records.concatenate(filler.repeat(lengths.max() - length)).skip(start_step)
 
     dataset = tf.data.Dataset.from_tensor_slices((np.array(rows, np.int64), lengths[rows.start : rows.stop]))
-    return dataset.interleave(row_dataset, cycle_length=len(rows), block_length=1)
+    return _interleaved(dataset, row_dataset, len(rows), streams.folder)
+
+
+def _interleaved(dataset: tf.data.Dataset, row_dataset, rows: int, folder) -> tf.data.Dataset:
+    """Takes a record of each row in turn, in the same order whether rows are read at once or not."""
+    options = {}
+    if _is_far(folder):  # threads would cost local files more than they gain
+        options = {"num_parallel_calls": min(_REQUESTS_AT_ONCE, rows), "deterministic": True}
+    return dataset.interleave(row_dataset, cycle_length=rows, block_length=1, **options)
+
+
+def _is_far(folder) -> bool:
+    return "://" in str(folder)
 
 
 def _row_lengths(streams: _Streams, batch_size: int) -> np.ndarray:
