@@ -8,6 +8,7 @@ records takes is in run_scripts/corpus_plan.py.
 """
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 from run_scripts import reckoning
@@ -17,7 +18,6 @@ from xlnet_tf.config import PRESETS, XLNetConfig
 from xlnet_tf.records.shards import framed_bytes
 from xlnet_tf.records.spec import RecordSpec
 
-READ_BUFFER_BYTES = 1 << 16  # of the reader, per row
 FLOAT_BYTES, BFLOAT16_BYTES = 4, 2
 
 
@@ -40,6 +40,8 @@ class Run:
     step_seconds: float = setting(1.0, "time of a step, an estimate")
     reader_examples: float = setting(32_500.0, "examples that a host's reader gives in a second")
     request_seconds: float = setting(0.05, "time of a request to the storage")
+    request_mb: float = setting(67.1, "that a request brings: TensorFlow's buffer of a file in Cloud Storage")
+    requests_at_once: int = setting(16, "of a host's reader")
 
 
 def parameters(config: XLNetConfig) -> int:
@@ -70,8 +72,9 @@ def size(run: Run) -> dict[str, dict[str, float]]:
     read = run.steps * run.batch_size
     hosts = run.cores / run.cores_per_host
     rows = run.batch_size / hosts
-    # A row asks for its next buffer, and for its next stream.
-    requests = rows * (record / READ_BUFFER_BYTES + 1 / run.stream_segments)
+    # Each stream is opened anew, and what the buffer holds beyond it is not used.
+    of_stream = math.ceil(run.stream_segments * record / (run.request_mb * 1e6))
+    requests = rows * of_stream / run.stream_segments
     to_device = run.seq_len * (4 + 1 + 2) + 2 * run.num_predict + 7
     weights = parameters(config) * FLOAT_BYTES
     memory = config.n_layer * run.batch_size * run.memory_len * config.d_model * BFLOAT16_BYTES
@@ -92,11 +95,13 @@ def size(run: Run) -> dict[str, dict[str, float]]:
         "input of a host": {
             "needed, examples/s": rows / run.step_seconds,
             "the reader gives, examples/s": run.reader_examples,
-            "from storage, MB/s": rows * record / run.step_seconds / 1e6,
+            "of use from storage, MB/s": rows * record / run.step_seconds / 1e6,
+            "read from storage, at most, MB/s": requests * run.request_mb / run.step_seconds,
+            "buffers of open files, GB": rows * run.request_mb / 1e3,
             "to the devices, MB/s": rows * to_device / run.step_seconds / 1e6,
             "requests to storage, 1/s": requests / run.step_seconds,
             "parsing limits steps to, s": rows / run.reader_examples,
-            "storage limits steps to, s": requests * run.request_seconds,
+            "waiting for storage limits steps to, s": requests * run.request_seconds / run.requests_at_once,
         },
         "checkpoint": {
             "weights and optimizer, GB": 3 * weights / 1e9,

@@ -59,8 +59,17 @@ def test_bytes_to_the_devices_are_the_batchs():
 def test_limits_scale_as_they_should():
     run = sizing.Run()
     once, twice = sizing.size(run), sizing.size(dataclasses.replace(run, cores=2 * run.cores))
-    name = "storage limits steps to, s"
+    name = "waiting for storage limits steps to, s"
     assert twice["input of a host"][name] == pytest.approx(once["input of a host"][name] / 2)
     assert twice["training"]["all steps, days"] == once["training"]["all steps, days"]
     assert once["training"]["rows of a core"] == 16
     assert "hosts" in reckoning.table(once)
+
+
+def test_a_stream_is_read_by_as_many_requests_as_it_fills_buffers():
+    run = sizing.Run(batch_size=8192, cores=512, stream_segments=64)  # 128 rows a host, streams of 190 kB
+    for request_mb, requests in ((67.1, 2), (0.262, 2), (0.0655, 6)):
+        found = sizing.size(dataclasses.replace(run, request_mb=request_mb))["input of a host"]
+        assert found["requests to storage, 1/s"] == pytest.approx(requests)
+        assert found["read from storage, at most, MB/s"] == pytest.approx(requests * request_mb)
+    assert found["of use from storage, MB/s"] == pytest.approx(0.381, abs=1e-3)
