@@ -291,24 +291,20 @@ def test_a_missing_tokenizer_is_named(tmp_path):
         build(tmp_path, tmp_path / "none.model", train="ka B-X\n")
 
 
-def test_conll2003_loses_no_word(tmp_path, shared):
-    files = {
-        "train": shared("data/conll2003/bio_train.txt.gz"),
-        "dev": shared("data/conll2003/bio_valid.txt.gz"),
-    }
+@pytest.mark.parametrize(
+    "name,sentences,words",
+    [("valid", 3250, 51362), pytest.param("train", 14041, 203621, marks=pytest.mark.long)],
+)
+def test_conll2003_loses_no_word(tmp_path, shared, name, sentences, words):
+    file = shared(f"data/conll2003/bio_{name}.txt.gz")
     model = shared("data/xlnet_cased/spiece.model")
-    options = {split: [str(file)] for split, file in files.items()}
-    sets = build_tagging(TaggingOptions(str(model), str(tmp_path), **options))
-    assert [(s.statistics["sentences"], s.statistics["words"]) for s in sets.values()] == [
-        (14041, 203621),
-        (3250, 51362),
-    ]
-    for split, examples in sets.items():
-        for row, sentence in zip(read_sentences(files[split]), together(examples), strict=True):
-            assert (sentence.words, sentence.gold, sentence.predicted) == (row.words, row.tags, row.tags)
+    examples = build_tagging(TaggingOptions(str(model), str(tmp_path), train=[str(file)]))["train"]
+    assert (examples.statistics["sentences"], examples.statistics["words"]) == (sentences, words)
+    for row, sentence in zip(read_sentences(file), together(examples), strict=True):
+        assert (sentence.words, sentence.gold, sentence.predicted) == (row.words, row.tags, row.tags)
 
     tokenizer = XLNetTokenizer(model)
-    words = {word for row in read_sentences(files["dev"]) for word in row.words}
+    words = {word for row in read_sentences(file) for word in row.words}
     sentence = SentenceEncoder(tokenizer).encode(words_row(sorted(words)), Notes())
     for word, pieces in zip(sorted(words), sentence.pieces):
         assert UNK_ID in pieces or tokenizer.decode(pieces) == clean_text(word).strip()
