@@ -23,6 +23,7 @@ example on a GPU (--hardware=gpu).
 import functools
 import importlib
 import json
+import math
 import multiprocessing
 import os
 import pathlib
@@ -86,6 +87,11 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     number("batch_per_core", 4, "Rows of a core's batch.", lower_bound=1)
     switch(
         "find_max_batch", help="Search the largest batch per core; quickest with a --batch_per_core above."
+    )
+    number("multiple", 1, "With --find_max_batch: try multiples of so many rows only.", lower_bound=1)
+    switch(
+        "memory_only",
+        help="Plan the memory and make no code: a minute in place of a quarter of an hour for a whole model.",
     )
     switch("gradient_only", help="Leave out the update: forward and backward pass alone.")
     choice("peer", None, PEERS, "Compile another implementation's step; pretraining only.")
@@ -249,6 +255,7 @@ def compile_rows(
     batch_per_core: int,
     find_max_batch: bool,
     multiple: int,
+    memory_only: bool,
 ) -> list[Row]:
     """Compiles a program for each topology.
 
@@ -258,6 +265,7 @@ def compile_rows(
         batch_per_core: rows; where to begin, with find_max_batch.
         find_max_batch: search the largest batch of each topology.
         multiple: search multiples of so many rows only.
+        memory_only: plan the memory and make no code.
 
     Returns:
         What came of each compilation; of each topology, by rows.
@@ -268,7 +276,7 @@ def compile_rows(
 
             def outcome(rows: int, topology=topology):
                 bar.set_postfix_str(f"{topology.name}, batch {rows}")
-                result = compilation.compile_program(program(rows).hlo, topology)
+                result = compilation.compile_program(program(rows).hlo, topology, memory_only)
                 bar.update()
                 return result
 
@@ -301,8 +309,11 @@ def run(values: flags.FlagValues, arguments: Sequence[str]) -> tuple[list[Row], 
     def program(rows: int) -> Lowered:
         return lower_apart(arguments, rows)
 
-    multiple = 2 if values.peer else 1  # Model Garden reads half of the rows backward
-    rows = compile_rows(program, wanted, values.batch_per_core, values.find_max_batch, multiple)
+    # Model Garden reads half of the rows backward.
+    multiple = math.lcm(values.multiple, 2) if values.peer else values.multiple
+    rows = compile_rows(
+        program, wanted, values.batch_per_core, values.find_max_batch, multiple, values.memory_only
+    )
     return rows, program(rows[-1].batch_per_core).loops
 
 

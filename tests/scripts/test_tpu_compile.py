@@ -21,7 +21,7 @@ def run(monkeypatch):
     def lower_apart(arguments, rows):
         return tpu_compile.Lowered(hlo=rows, loops=0)
 
-    def compile_program(hlo, topology):
+    def compile_program(hlo, topology, memory_only):
         if 3 * hlo * _GIB > topology.hbm_bytes:
             return Refused("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm")
         return Compiled(3 * hlo * _GIB, 0, 0, 0, 0, 1e12, 1e9, 0.5, 1.0)
@@ -55,6 +55,12 @@ def test_the_largest_batch_is_searched_for_each_topology(run):
     assert [(row.topology.name, row.batch_per_core) for row in rows if row.largest] == [("v2", 2), ("v3", 5)]
     refused = [row.batch_per_core for row in rows if isinstance(row.outcome, Refused)]
     assert refused == [3, 6]
+
+
+def test_only_multiples_are_tried(run):
+    rows, _ = run("--topology=v6e", "--find_max_batch", "--batch_per_core=16", "--multiple=4")
+    assert [row.batch_per_core for row in rows if row.largest] == [8]
+    assert all(row.batch_per_core % 4 == 0 for row in rows)
 
 
 def test_settings_come_from_files_and_flags(tmp_path):

@@ -32,6 +32,10 @@ def test_an_estimate_without_sense_is_none(seconds):
     assert compilation.read_result({**RESULT, "cost": cost}).estimated_seconds is None
 
 
+def test_a_plan_is_read():
+    assert compilation.read_result({"planned": 7}) == compilation.Planned(7)
+
+
 def test_a_missing_compiler_is_told_with_what_to_install():
     with pytest.raises(UserError, match=r"No module named 'libtpu'.*pip install -r requirements-tpu-compile"):
         compilation.read_result({"unavailable": "ModuleNotFoundError: No module named 'libtpu'"})
@@ -66,6 +70,9 @@ def test_a_whole_step_compiles(tmp_path):
         # All but the table of the outputs' places is in the parameters' memory.
         assert 0 <= made.outputs - made.aliased < 4096
         assert made.estimated_seconds is None or 0 < made.estimated_seconds < 1
+    planned = compilation.compile_program(program.hlo, topologies.find("v5e"), memory_only=True)
+    assert isinstance(planned, compilation.Planned)
+    assert made.arguments < planned.hbm < made.hbm
 
 
 @compiles
@@ -74,7 +81,7 @@ def test_the_memory_of_a_core_is_what_its_compiler_says(name):
     shape = tf.TensorSpec([200_000, 200_000], tf.float32)
     program = lower(lambda inputs: inputs["x"] @ inputs["x"] @ inputs["x"], {"x": shape})
     topology = topologies.find(name)
-    refused = compilation.compile_program(program.hlo, topology)
+    refused = compilation.compile_program(program.hlo, topology, memory_only=True)
     assert refused.out_of_memory
     assert f"available HBM ({topology.hbm_bytes / 2**30:.2f}G)" in refused.error
 

@@ -1,5 +1,5 @@
 from xlnet_tf.tpu import report
-from xlnet_tf.tpu.compilation import Compiled, Refused
+from xlnet_tf.tpu.compilation import Compiled, Planned, Refused
 from xlnet_tf.tpu.report import Row
 from xlnet_tf.tpu.topologies import TOPOLOGIES
 
@@ -31,6 +31,14 @@ def test_the_table_has_every_figure():
         "93.70 GB", "0.2620 s",
     ]  # fmt: skip
     assert "estimate, of the computation alone, no measurement" in lines[-1]
+
+
+def test_of_a_plan_there_is_the_memory_alone():
+    row = Row(V3, 4, Planned(8_400_000_000))
+    cells = report.table([row], loops=0).splitlines()[1].split()
+    assert cells == ["v3", "4", "8.40", "GB", "51%", *["-"] * 7]
+    assert row.to_dict()["hbm_filled"] == 8_400_000_000 / V3.hbm_bytes
+    assert "compiles" not in row.to_dict()
 
 
 def test_an_estimate_that_makes_no_sense_is_left_out():

@@ -1,6 +1,6 @@
 import pytest
 
-from xlnet_tf.tpu.compilation import Compiled, Refused
+from xlnet_tf.tpu.compilation import Compiled, Planned, Refused
 from xlnet_tf.tpu.search import largest_batch
 
 TOO_LARGE = Refused("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm")
@@ -62,6 +62,11 @@ def test_what_does_not_fit_tells_about_what_does(largest):
     assert rows == largest
     assert sum(isinstance(outcome, Compiled) for outcome in tried.values()) == 1
     assert len(tried) <= 5
+
+
+def test_plans_of_the_memory_are_enough():
+    compile_batch = lambda rows: Planned(10 * rows) if rows <= 29 else TOO_LARGE  # noqa: E731
+    assert largest_batch(compile_batch, 299, first=8)[0] == 29
 
 
 def test_only_multiples_are_tried():

@@ -1,17 +1,21 @@
 """Compiles one program for one TPU core with libtpu, in a process of its own.
 
-    python -m xlnet_tf.tpu.compiler FILE.hlo SLICE_NAME '{"option": "value"}'
+    python -m xlnet_tf.tpu.compiler FILE.hlo SLICE_NAME '{"option": "value"}' [FOLDER]
 
 The last line that it prints is json: "memory" and "cost" as the compiler gives them and "seconds", or
-"error", the compiler's own text, and "arguments", their bytes, or "unavailable", what is missing here. The
-process imports jax and libtpu, which take over much of it, and no TensorFlow. All private names of jaxlib are
-in this file.
+"error", the compiler's own text, and "arguments", their bytes, or "unavailable", what is missing here. With
+an empty FOLDER for the compiler's reports it ends once the memory is planned, before code is made, and prints
+"planned", bytes of memory. The process imports jax and libtpu, which take over much of it, and no TensorFlow.
+All private names of jaxlib are in this file.
 """
 
 import json
 import math
 import os
+import pathlib
+import re
 import sys
+import threading
 import time
 
 _MEMORY = {
@@ -32,14 +36,16 @@ class Unavailable(Exception):
     """Something is not here that compiling needs."""
 
 
-def main(hlo_path: str, slice_name: str, options: str) -> None:
+def main(hlo_path: str, slice_name: str, options: str, reports: str = "") -> None:
     """Compiles a file and prints what came of it."""
     os.environ["JAX_PLATFORMS"] = "cpu"  # topologies need no device
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # there is no metadata server to ask
     os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")  # others may compile as well
+    if reports:
+        threading.Thread(target=_end_when_planned, args=(pathlib.Path(reports),), daemon=True).start()
     try:
         with open(hlo_path, "rb") as file:
-            result = _compile(file.read(), slice_name, json.loads(options))
+            result = _compile(file.read(), slice_name, json.loads(options), reports)
     except Unavailable as error:
         result = {"unavailable": str(error)}
     print(json.dumps(result))
@@ -76,7 +82,20 @@ def for_one(device) -> tuple:
     return options, xla_client.DeviceList((device,))
 
 
-def _compile(hlo: bytes, slice_name: str, options: dict[str, str]) -> dict:
+def _end_when_planned(reports: pathlib.Path) -> None:
+    """Waits for the memory's plan, prints it and ends the process: compiling cannot be told to stop."""
+    while True:
+        # Written after the report, which therefore is whole.
+        if list(reports.glob("*after_buffer_assignment.txt")):
+            (report,) = reports.glob("*memory-usage-report.txt")
+            # The first of the memory spaces is the HBM.
+            print(json.dumps({"planned": int(re.search(r"Total bytes: (\d+)", report.read_text())[1])}))
+            sys.stdout.flush()
+            os._exit(0)
+        time.sleep(0.1)
+
+
+def _compile(hlo: bytes, slice_name: str, options: dict[str, str], reports: str) -> dict:
     try:
         import libtpu  # noqa: F401
         import numpy as np
@@ -85,7 +104,8 @@ def _compile(hlo: bytes, slice_name: str, options: dict[str, str]) -> dict:
         module = parse(hlo)
         device = topologies.get_topology_desc(platform="tpu", topology_name=slice_name, **options).devices[0]
         compile_options, devices = for_one(device)
-        compile_options.env_option_overrides = list(_FLAGS.items())
+        overrides = _FLAGS | ({"xla_dump_to": reports, "xla_dump_hlo_as_text": True} if reports else {})
+        compile_options.env_option_overrides = list(overrides.items())
     except (ImportError, AttributeError, TypeError) as error:
         raise Unavailable(f"{type(error).__name__}: {error}") from error
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from xlnet_tf.tpu.compilation import Compiled, Refused
+from xlnet_tf.tpu.compilation import Compiled, Outcome, Planned, Refused
 from xlnet_tf.tpu.topologies import Topology
 
 _HEADER = ("topology", "batch", "HBM", "filled", "arguments", "temporaries", "outputs", "aliased", "TFLOP",
@@ -32,7 +32,7 @@ class Row:
 
     topology: Topology
     batch_per_core: int
-    outcome: Compiled | Refused
+    outcome: Outcome
     largest: bool = False
 
     def to_dict(self) -> dict[str, Any]:
@@ -41,10 +41,11 @@ class Row:
             "topology": self.topology.name,
             "batch_per_core": self.batch_per_core,
             "hbm_bytes_of_core": self.topology.hbm_bytes,
-            "compiles": isinstance(self.outcome, Compiled),
+            # Of a program whose memory alone was planned nobody knows.
+            **({} if isinstance(self.outcome, Planned) else {"compiles": isinstance(self.outcome, Compiled)}),
             **dataclasses.asdict(self.outcome),
         }
-        if isinstance(self.outcome, Compiled):
+        if not isinstance(self.outcome, Refused):
             values |= {"hbm": self.outcome.hbm, "hbm_filled": self.outcome.hbm / self.topology.hbm_bytes}
         return values | ({"largest": True} if self.largest else {})
 
@@ -56,7 +57,7 @@ def table(rows: Sequence[Row], loops: int) -> str:
         rows: what was compiled.
         loops: of the programs, that multiply matrices.
     """
-    cells = [_HEADER, *(_cells(row) for row in rows if isinstance(row.outcome, Compiled))]
+    cells = [_HEADER, *(_cells(row) for row in rows if not isinstance(row.outcome, Refused))]
     widths = [max(len(line[column]) for line in cells) for column in range(len(_HEADER))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths)) for line in cells]
     for row in rows:
@@ -70,12 +71,17 @@ def table(rows: Sequence[Row], loops: int) -> str:
 
 def _cells(row: Row) -> tuple[str, ...]:
     made = row.outcome
-    estimate = made.estimated_seconds
-    return (
+    memory = (
         row.topology.name,
         f"{row.batch_per_core}{' (largest)' * row.largest}",
         _gigabytes(made.hbm),
         f"{made.hbm / row.topology.hbm_bytes:.0%}",
+    )
+    if isinstance(made, Planned):
+        return (*memory, *["-"] * (len(_HEADER) - len(memory)))
+    estimate = made.estimated_seconds
+    return (
+        *memory,
         _gigabytes(made.arguments),
         _gigabytes(made.temporaries),
         _gigabytes(made.outputs),

@@ -2,9 +2,7 @@
 
 from collections.abc import Callable
 
-from xlnet_tf.tpu.compilation import Compiled, Refused
-
-Outcome = Compiled | Refused
+from xlnet_tf.tpu.compilation import Compiled, Outcome, Refused
 
 
 def largest_batch(
@@ -30,7 +28,7 @@ def largest_batch(
     units = max(1, first // multiple)
     while too_large is None or too_large - fits > 1:
         outcome = tried[units * multiple] = compile_batch(units * multiple)
-        if isinstance(outcome, Compiled):
+        if not isinstance(outcome, Refused):
             fits = units
         elif outcome.out_of_memory:
             too_large = units
@@ -55,7 +53,9 @@ def _limit(tried: dict[int, Outcome], hbm_bytes: int) -> float | None:
     """Returns where the line through the two batches nearest to the memory's limit meets it, in rows."""
     known = [(rows, outcome.hbm) for rows, outcome in tried.items() if outcome.hbm]
     # No rows at all need the arguments, which are nearly the same for all batches.
-    known += [(0, outcome.arguments) for outcome in list(tried.values())[:1] if outcome.arguments]
+    known += [(0, o.arguments) for o in tried.values() if isinstance(o, Compiled | Refused) and o.arguments][
+        :1
+    ]
     known = sorted(known, key=lambda point: abs(point[1] - hbm_bytes))[:2]
     if len(known) < 2:
         return None
