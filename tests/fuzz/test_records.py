@@ -7,8 +7,8 @@ found by the check alone.
 """
 
 import collections
-import contextlib
 import dataclasses
+import functools
 import random
 import re
 import shutil
@@ -108,11 +108,44 @@ class Folder:
             path = self.folder / name
             if path.is_dir():
                 shutil.rmtree(path)
-            path.write_bytes(data)
+            if not path.exists() or path.read_bytes() != data:
+                path.write_bytes(data)
 
 
-def arrays(dataset) -> list[dict[str, np.ndarray]]:
-    return [{name: value.numpy() for name, value in batch.items()} for batch in dataset]
+class Reader:
+    """Reads a dataset again and again, through one iterator: to make one takes as long as twenty readings."""
+
+    _MOST = 1000  # elements and errors of a reading; then a new iterator is cheaper
+
+    def __init__(self, dataset: tf.data.Dataset):
+        nothing = tf.nest.map_structure(lambda spec: tf.zeros(spec.shape, spec.dtype), dataset.element_spec)
+        end = tf.data.Dataset.from_tensors((True, nothing))
+        once = dataset.map(lambda batch: (False, batch)).concatenate(end)
+        again_and_again = tf.data.Dataset.range(1 << 62).flat_map(lambda _: once)
+        options = tf.data.Options()
+        options.experimental_optimization.inject_prefetch = False  # it would read on before the next damage
+        options.autotune.enabled = False  # for so little, more threads only cost
+        options.threading.private_threadpool_size = 1
+        self._again_and_again = again_and_again.with_options(options)
+        self._iterator = iter(self._again_and_again)
+
+    def arrays(self) -> list[dict[str, np.ndarray]]:
+        """Returns all batches, or raises the first error: then the rest is read, too, and thrown away."""
+        batches, error = [], None
+        for _ in range(self._MOST):
+            try:
+                is_end, batch = next(self._iterator)
+            except tf.errors.OpError as raised:
+                error = error or raised
+                continue
+            if is_end:
+                break
+            batches.append({name: value.numpy() for name, value in batch.items()})
+        else:
+            self._iterator = iter(self._again_and_again)
+        if error:
+            raise error
+        return batches
 
 
 def same(found, expected) -> bool:
@@ -121,57 +154,77 @@ def same(found, expected) -> bool:
     )
 
 
-def outcome(read, expected, check) -> str:
-    """Reads as a run does; returns "equal", "other", or the error that became one that names the file."""
+def raised_by(check) -> Exception | None:
+    """Returns the error for the user that a check raises."""
     try:
-        with named_damage(types.SimpleNamespace(check_data=check)):
+        check()
+    except (UserError, OSError) as error:
+        return error
+    return None
+
+
+def outcome(read, expected, checked) -> str:
+    """Reads as a run does; returns "equal", "other", or the error that became one that names the file.
+
+    Args:
+        read: reads all data.
+        expected: what it gives when they are sound.
+        checked: returns the error that the check of all data raises, None if there is none.
+    """
+
+    def check_data():
+        if checked():
+            raise checked()
+
+    try:
+        with named_damage(types.SimpleNamespace(check_data=check_data)):
             return "equal" if same(read(), expected) else "other"
     except (UserError, OSError) as error:
         return type(error.__context__ or error).__name__
 
 
-def fuzz(count, records: Folder, check, readers, read_numpy) -> collections.Counter:
+def fuzz(count, records: Folder, check, datasets, read_numpy) -> collections.Counter:
     """Damages a set many times.
 
     Args:
         count: how many times.
         records: the set.
         check: compares it with its checksums.
-        readers: datasets that read it, to be iterated again and again.
+        datasets: that read it.
         read_numpy: reads it without TensorFlow.
 
     Returns:
         How often what was found.
     """
-    expected, expected_numpy = [arrays(dataset) for dataset in readers], read_numpy()
+    readers = [Reader(dataset) for dataset in datasets]
+    expected, expected_numpy = [reader.arrays() for reader in readers], read_numpy()
     seen = collections.Counter()
     names = "|".join(map(re.escape, records.files))
     for number, rng in enumerate(mutations.generators(count)):
         kind, record = records.damage(rng)
         try:
-            reader = readers[number % len(readers)]
-            found = outcome(lambda reader=reader: arrays(reader), expected[number % len(readers)], check)
-            numpy = outcome(read_numpy, expected_numpy, check)
-            sound = contextlib.nullcontext()
-            with sound if kind == "nothing" else pytest.raises((UserError, OSError)) as info:
-                check()
+            checked = functools.cache(lambda: raised_by(check))
+            which = number % len(readers)
+            found = outcome(readers[which].arrays, expected[which], checked)
+            numpy = outcome(read_numpy, expected_numpy, checked)
+            fault = checked()
         finally:
             records.mend()
         seen[f"read: {found}"] += 1
         assert found != "other" or kind == "another set", kind
         assert numpy != "other" or kind in OF_OTHERS or kind.startswith("record"), kind
         if kind == "nothing":
-            assert found == numpy == "equal"
+            assert found == numpy == "equal" and fault is None
             continue
         seen["named by the check"] += 1
-        message = str(info.value)
+        message = str(fault)
         assert re.search(rf"^{records.folder}/({names}) ", message), message
         if record is not None:
             assert re.search(rf"record {record}\b.* \(byte \d+\)|, from byte \d+ on", message), (
                 kind,
                 message,
             )
-    assert same(arrays(readers[0]), expected[0])
+    assert same(readers[0].arrays(), expected[0])
     return seen
 
 
@@ -213,10 +266,10 @@ def other_texts(data: bytes, layout) -> bytes:
     return bytes(framed)
 
 
-@mutations.counts(40, 5000)
+@mutations.counts(60, 5000)
 def test_pretraining_records(pretraining_set, count):
     manifest, records = pretraining_set
-    readers = [
+    datasets = [
         pretraining_dataset(manifest, 3, repeat=False),
         pretraining_dataset(manifest, 3, seed=3).take(12),  # each record once at least
     ]
@@ -224,7 +277,7 @@ def test_pretraining_records(pretraining_set, count):
         count,
         records,
         lambda: manifest.check_files(checksums=True),
-        readers,
+        datasets,
         lambda: [read_shard(manifest.path(s), manifest.spec, count=s.records) for s in manifest.shards],
     )
     print(dict(seen))
@@ -271,15 +324,15 @@ def example_set(tmp_path_factory, small_tokenizer):
     return examples, Folder(folder / "set", files, examples.layout, others)
 
 
-@mutations.counts(60, 5000)
+@mutations.counts(120, 5000)
 def test_examples(example_set, count):
     examples, records = example_set
-    readers = [example_dataset(examples, 4, repeat=False), example_dataset(examples, 4).take(5)]
+    datasets = [example_dataset(examples, 4, repeat=False), example_dataset(examples, 4).take(5)]
     seen = fuzz(
         count,
         records,
         lambda: examples.check_files(checksums=True),
-        readers,
+        datasets,
         lambda: [examples.arrays()],
     )
     print(dict(seen))
