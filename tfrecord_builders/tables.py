@@ -139,11 +139,11 @@ def decoded_lines(path: epath.Path, encoding: str) -> Iterator[tuple[int, str]]:
             raise UserError(f"encoding {encoding} cannot be read line by line: convert {path} to utf-8")
     except LookupError:
         raise UserError(f"there is no encoding {encoding!r}: try utf-8, latin-1 or gb18030") from None
-    number = 0
+    number, name = 0, str(path)  # which takes as long as reading a line
     try:
         with path.open("rb") as file:
             for number, line in enumerate(_uncompressed(file, path), 1):
-                text = _decode(line, encoding, f"{path}:{number}")
+                text = _decode(line, encoding, f"{name}:{number}")
                 yield number, text.removeprefix("\ufeff") if number == 1 else text
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise UserError(f"{path}:{number + 1}: damaged gzip file ({error}): get it again") from None
