@@ -56,9 +56,19 @@ def define_flags() -> None:
     )
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
-    values = flags.FLAGS
+def run(values: flags.FlagValues) -> int:
+    """Shows, tells, checks or compares what the flags say.
+
+    Args:
+        values: the parsed flags.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        UserError: flags, files or records are wrong.
+        FileNotFoundError: there is no such set.
+    """
     manifest = Manifest.load(values.records)
     chosen = [name for name in ("stats", "check", "diff") if getattr(values, name)]
     if len(chosen) > 1:
@@ -76,22 +86,28 @@ def main(argv: Sequence[str]) -> None:
     if values.check:
         report = inspect_check.check(manifest, values.num_workers, progress=True)
         print(json.dumps(report.to_dict(), indent=1) if values.json else f"{manifest.folder}: {report}")
-        sys.exit(0 if report.sound else 1)
+        return 0 if report.sound else 1
     if values.diff:
         differences = inspect_diff.compare(manifest, Manifest.load(values.diff), progress=True)
         print(json.dumps(differences, indent=1) if values.json else inspect_diff.table(differences))
-        sys.exit(0 if differences["same"] else 1)
+        return 0 if differences["same"] else 1
     if values.stats:
         statistics = inspect_statistics.count(manifest, values.num_workers, progress=True)
         print(json.dumps(statistics, indent=1) if values.json else inspect_statistics.table(statistics))
         if values.png:
             inspect_distributions.draw(statistics, values.png)
             print(f"wrote {values.png}", file=sys.stderr)
-        return
+        return 0
     print(inspect_show.describe(manifest, values.record, values.target, color=sys.stdout.isatty()))
     if values.png:
         inspect_mask.draw(manifest, values.record, values.png, values.first, values.count)
         print(f"\nwrote {values.png}")
+    return 0
+
+
+def main(argv: Sequence[str]) -> None:
+    del argv
+    sys.exit(run(flags.FLAGS))
 
 
 if __name__ == "__main__":

@@ -6,11 +6,12 @@ import re
 import shutil
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
 
-from run_scripts import inspect_mask, inspect_show
+from run_scripts import inspect_mask, inspect_records, inspect_show
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.shards import read_shard
 
@@ -62,22 +63,44 @@ def test_draw(small_records, tmp_path):
         inspect_mask.draw(small_records, 3, str(tmp_path / "none.png"), first=32, count=8)
 
 
-def test_the_script(small_records, tmp_path):
-    def run(*arguments):
-        command = [sys.executable, "-m", "run_scripts.inspect_records", *arguments]
-        return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+def run(records, **given):
+    """Runs the script's flags in this process; returns the exit status."""
+    defaults = {"record": 0, "target": None, "png": None, "first": 0, "count": None, "num_workers": 1}
+    defaults |= {"stats": False, "check": False, "diff": None, "json": False}
+    return inspect_records.run(types.SimpleNamespace(records=records, **(defaults | given)))
 
+
+def test_what_is_asked_for_is_done(small_records, tmp_path, capsys):
     shutil.copytree(small_records.folder, tmp_path / "damaged")
     path = tmp_path / "damaged" / small_records.shards[1].file
     path.write_bytes(path.read_bytes()[::-1])
-    checked = run(f"--records={tmp_path / 'damaged'}", "--check", "--json")
-    assert checked.returncode == 1
-    report = json.loads(checked.stdout)
+    assert run(tmp_path / "damaged", check=True, json=True) == 1
+    report = json.loads(capsys.readouterr().out)
     assert not report["sound"] and report["failures"][0]["first"][0]["file"] == path.name
-    shown = run(f"--records={small_records.folder}", "--record=2", f"--png={tmp_path / 'mask.png'}")
-    assert shown.returncode == 0 and "record 2 of" in shown.stdout and (tmp_path / "mask.png").exists()
-    for option, picture in (("--check", "mask.png"), ("--record=0", "mask.txt")):
-        wrong = run(f"--records={small_records.folder}", option, f"--png={picture}")
-        assert wrong.returncode == 1 and wrong.stderr.startswith("ERROR: ") and "png is" in wrong.stderr
-    wrong = run(f"--records={tmp_path}")
+    assert run(small_records.folder, check=True) == 0 and "are sound" in capsys.readouterr().out
+    assert run(small_records.folder, diff=small_records.folder) == 0
+    assert "the sets are the same" in capsys.readouterr().out
+    assert run(small_records.folder, stats=True, json=True) == 0
+    assert json.loads(capsys.readouterr().out)["set"]["records"] == small_records.records
+    assert run(small_records.folder, record=2, png=str(tmp_path / "mask.png"), count=4) == 0
+    assert "record 2 of" in capsys.readouterr().out and (tmp_path / "mask.png").exists()
+
+
+@pytest.mark.parametrize(
+    "wrong,message",
+    [
+        ({"check": True, "png": "mask.png"}, "--png is given with --check"),
+        ({"png": "mask.txt"}, "png is 'mask.txt', expected .*.svg or .pdf"),
+        ({"check": True, "stats": True}, "--stats and --check are given"),
+        ({"json": True}, "--json is given to show a record"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(small_records, wrong, message):
+    with pytest.raises(UserError, match=message):
+        run(small_records.folder, **wrong)
+
+
+def test_the_script(tmp_path):
+    command = [sys.executable, "-m", "run_scripts.inspect_records", f"--records={tmp_path}"]
+    wrong = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
     assert wrong.returncode == 1 and wrong.stderr.startswith("ERROR: ") and "manifest.json" in wrong.stderr
