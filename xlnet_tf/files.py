@@ -1,6 +1,9 @@
-"""Small files: read with clear errors; written so that a killed process leaves the old one or the new one."""
+"""Files: read with clear errors; written so that a killed process leaves the old one or the new one."""
 
-from typing import Any
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import IO, Any
 
 import tensorflow as tf
 import yaml
@@ -15,9 +18,66 @@ def write_text(text: str, path: str) -> None:
         text: its content.
         path: on any of TensorFlow's file systems.
     """
-    with tf.io.gfile.GFile(_unfinished(path), "w") as file:
+    with replacing(path) as file:
         file.write(text)
-    tf.io.gfile.rename(_unfinished(path), path, overwrite=True)
+
+
+@contextlib.contextmanager
+def replacing(path: str, mode: str = "w") -> Iterator[IO]:
+    """Opens a file that takes the place of the one that is there when the `with` block ends without an error.
+
+    Args:
+        path: on any of TensorFlow's file systems.
+        mode: "w" or "wb".
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    with writing(path):
+        try:
+            with tf.io.gfile.GFile(_unfinished(path), mode) as file:
+                yield file
+            tf.io.gfile.rename(_unfinished(path), path, overwrite=True)
+        except BaseException:
+            with contextlib.suppress(tf.errors.OpError):
+                tf.io.gfile.remove(_unfinished(path))
+            raise
+
+
+@contextlib.contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Turns TensorFlow's errors about a file, inside of a `with` block, into one for the user.
+
+    Args:
+        path: of the file that is written.
+    """
+    try:
+        yield
+    except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError):
+        raise  # another machine cannot be reached, and may be later
+    except tf.errors.OpError as error:
+        raise UserError(
+            f"cannot write {path} ({error.message}). Make room or choose another place, and start again"
+        ) from error
+
+
+def read_text(path: str) -> str:
+    """Reads a text file.
+
+    Args:
+        path: on any of TensorFlow's file systems.
+
+    Raises:
+        FileNotFoundError: there is none.
+        UserError: it is no text file.
+    """
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            return file.read()
+    except tf.errors.NotFoundError:
+        raise FileNotFoundError(f"{path} does not exist") from None
+    except (UnicodeDecodeError, tf.errors.FailedPreconditionError) as error:
+        raise UserError(f"{path} is no text file ({getattr(error, 'message', None) or error})") from None
 
 
 def read_yaml(path: str) -> dict[str, Any]:
@@ -27,22 +87,44 @@ def read_yaml(path: str) -> dict[str, Any]:
         path: on any of TensorFlow's file systems.
 
     Raises:
-        UserError: it has none.
+        FileNotFoundError: there is none.
+        UserError: it is no such file.
     """
-    with tf.io.gfile.GFile(path) as file:
-        try:
-            values = yaml.safe_load(file.read())
-        except (ValueError, RecursionError, yaml.YAMLError) as error:
-            raise UserError(f"{path} is not yaml ({str(error).splitlines()[0]}).") from None
+    text = read_text(path)
+    try:
+        values = yaml.safe_load(text)
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        raise UserError(f"{path} is not yaml ({str(error).splitlines()[0]}).") from None
     if not isinstance(values, dict):
         raise UserError(f"{path} holds a {type(values).__name__}; expected settings.")
     return values
 
 
+def read_json(path: str) -> dict[str, Any]:
+    """Reads a json file that holds an object.
+
+    Args:
+        path: on any of TensorFlow's file systems.
+
+    Raises:
+        FileNotFoundError: there is none.
+        UserError: it is no such file.
+    """
+    text = read_text(path)
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is not JSON ({error}).") from None
+    if not isinstance(values, dict):
+        raise UserError(f"{path} holds a {type(values).__name__}; expected an object with fields.")
+    return values
+
+
 def copy(source: str, path: str) -> None:
     """Copies a file, in place of the one that is there; both are on any of TensorFlow's file systems."""
-    tf.io.gfile.copy(source, _unfinished(path), overwrite=True)
-    tf.io.gfile.rename(_unfinished(path), path, overwrite=True)
+    with writing(path):
+        tf.io.gfile.copy(source, _unfinished(path), overwrite=True)
+        tf.io.gfile.rename(_unfinished(path), path, overwrite=True)
 
 
 def _unfinished(path: str) -> str:

@@ -18,8 +18,9 @@ from xlnet_tf.checkpoints import check, open_checkpoint, save_checkpoint
 from xlnet_tf.checkpoints.torch_file import read_torch_file
 from xlnet_tf.errors import UserError
 
-# The formats whose weights have checksums: what can be read is what was written.
-SURE = ("original", "zip")
+# With checksums of all files, and of the weights alone: what can be read is what was written.
+LISTED = ("ours", "original", "hugging_face")
+SURE = (*LISTED, "zip")
 ROOM = 8 << 30  # bytes that a test may take beyond what it has
 
 
@@ -77,9 +78,8 @@ def damaged(rng: random.Random, name: str, data: bytes) -> bytes:
 @mutations.counts(250, 10_000)
 def test_damaged_checkpoints(folders, little_room, count):
     files = sorted(path for path in folders.rglob("*") if path.is_file() and path.name != "checkpoint")
-    expected = {
-        path.name: dict(open_checkpoint(path).arrays) for path in folders.iterdir() if path.name in SURE
-    }
+    expected = {path.name: open_checkpoint(path) for path in folders.iterdir()}
+    weights = {name: dict(expected[name].arrays) for name in SURE}
     seen = collections.Counter()
     for rng in mutations.generators(count):
         path = rng.choice(files)
@@ -94,9 +94,12 @@ def test_damaged_checkpoints(folders, little_room, count):
             seen[type(error).__name__] += 1
         else:
             seen["read"] += 1
-            if format in SURE and path.suffix != ".json":
-                assert found.keys() <= expected[format].keys()
-                assert all(np.array_equal(found[name], expected[format][name]) for name in found)
+            if format in LISTED:
+                assert checkpoint.config == expected[format].config
+            if format in LISTED or (format in SURE and path.suffix != ".json"):
+                assert found.keys() <= weights[format].keys()
+                assert all(np.array_equal(found[name], weights[format][name]) for name in found)
+            assert all(np.isfinite(array).all() for array in found.values())
         finally:
             path.write_bytes(data)
     print(dict(seen))

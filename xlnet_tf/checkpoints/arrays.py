@@ -1,11 +1,13 @@
 """Arrays by name, each read only when it is asked for: a checkpoint costs one array of memory, not all."""
 
-from collections.abc import Callable, Iterator, Mapping
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
 
+from xlnet_tf import checksums
 from xlnet_tf.errors import UserError
 
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
@@ -38,6 +40,28 @@ class Arrays(Mapping[str, np.ndarray]):
         """Wraps arrays that are in memory."""
         return cls({name: Entry(array.shape, lambda array=array: array) for name, array in arrays.items()})
 
+    def checked(self, files: Iterable[str]) -> "Arrays":
+        """Returns the same; before the first array is read, files are compared with their checksums.
+
+        Args:
+            files: that hold the arrays. Those that no SHA256SUMS beside them lists are taken as they are.
+        """
+        files = list(files)
+
+        @functools.cache
+        def check():
+            for file in files:
+                checksums.check(file)
+
+        def entry(unchecked: Entry) -> Entry:
+            def read() -> np.ndarray:
+                check()
+                return unchecked.read()
+
+            return Entry(unchecked.shape, read)
+
+        return Arrays({name: entry(unchecked) for name, unchecked in self._entries.items()})
+
     def __getitem__(self, name: str) -> np.ndarray:
         return self._entries[name].read()
 
@@ -62,18 +86,24 @@ class Arrays(Mapping[str, np.ndarray]):
 
 
 def float32(array: np.ndarray, name: str, path: str) -> np.ndarray:
-    """Widens an array to float32, which loses nothing.
+    """Widens weights to float32, which loses nothing.
 
     Args:
-        array: of weights.
+        array: the weights.
         name: of the array, for the error message.
         path: of the file it comes from, for the error message.
 
     Raises:
-        UserError: the array is of a type that does not fit into float32.
+        UserError: the array is of a type that does not fit into float32, or has values that are no numbers.
     """
     if array.dtype not in _FLOATS:
         raise UserError(
             f"{path}: {name} is of type {array.dtype}; expected float32, float16 or bfloat16 weights."
         )
-    return array.astype(np.float32, copy=False)
+    array = array.astype(np.float32, copy=False)
+    if bad := array.size - np.count_nonzero(np.isfinite(array)):
+        raise UserError(
+            f"{path}: {bad:,} of the {array.size:,} weights of {name} are infinite or no numbers; expected "
+            "those of a training that went well."
+        )
+    return array

@@ -1,7 +1,7 @@
 """A checkpoint as the rest of the project sees it, whatever format it comes from."""
 
 import dataclasses
-import json
+import os
 from typing import Any
 
 import tensorflow as tf
@@ -9,6 +9,9 @@ import tensorflow as tf
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.files import read_json
+from xlnet_tf.records import seal
+from xlnet_tf.records.manifest import FILE_NAME as MANIFEST_FILE
 
 CONFIG_FILE = "xlnet_config.json"
 
@@ -32,20 +35,22 @@ class Checkpoint:
     config: XLNetConfig | None
     stripped: tuple[str, ...] = ()
 
+    def beside(self, name: str) -> str:
+        """Returns the path of a file in the folder of the weights, whether it is there or not."""
+        return os.path.join(os.path.dirname(self.path), name)
 
-def read_json(path: str) -> dict[str, Any]:
-    """Reads a JSON object.
+    def manifest(self) -> dict[str, Any]:
+        """Returns the manifest of what the weights were trained on; empty if none lies beside them.
 
-    Raises:
-        UserError: the file holds none.
-    """
-    with tf.io.gfile.GFile(path) as file:
-        try:
-            values = json.loads(file.read())
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path} is not JSON ({error}).") from None
-    if not isinstance(values, dict):
-        raise UserError(
-            f"{path} holds a {type(values).__name__}; expected an object with the fields of a config."
-        )
-    return values
+        Raises:
+            UserError: it is damaged.
+        """
+        path = self.beside(MANIFEST_FILE)
+        if not tf.io.gfile.exists(path):
+            return {}
+        values = read_json(path)
+        if not seal.take_seal(values):
+            raise seal.broken(path)
+        if not isinstance(values.setdefault("settings", {}), dict):
+            raise UserError(f"{path}: settings is {values['settings']!r}; expected an object with fields.")
+        return values

@@ -7,14 +7,16 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
+from xlnet_tf import checksums
 from xlnet_tf.checkpoints import hugging_face, names, tensorflow_files
 from xlnet_tf.checkpoints.arrays import Arrays
-from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, Checkpoint, read_json
+from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, Checkpoint
 from xlnet_tf.checkpoints.coverage import Coverage
 from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safetensors
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.files import write_text
+from xlnet_tf.files import copy, read_json, write_text
+from xlnet_tf.training.saving import newest
 
 FORMATS = ("ours", "original", "hugging_face")
 OUR_FILE = "weights.safetensors"
@@ -39,7 +41,7 @@ def open_checkpoint(path: str | os.PathLike, config_file: str | None = None) -> 
         The weights under our names, with their architecture.
 
     Raises:
-        UserError: no checkpoint is there, or its files are damaged.
+        UserError: no checkpoint is there, or its files are damaged or not those of their SHA256SUMS.
         FileNotFoundError: there is nothing at the path.
 
     Example:
@@ -52,7 +54,7 @@ def open_checkpoint(path: str | os.PathLike, config_file: str | None = None) -> 
     if tensorflow_files.is_tensorflow(weights):
         return tensorflow_files.read_tensorflow(weights, config)
     if weights.endswith(".safetensors"):
-        arrays = read_safetensors(weights)
+        arrays = read_safetensors(weights).checked([weights])
         if "word_embedding/embeddings" in arrays:
             return Checkpoint(weights, "ours", arrays, config)
     return hugging_face.read_hugging_face(weights, config, values)
@@ -115,12 +117,14 @@ def save_model(model: tf_keras.Model, folder: str) -> None:
     """
     arrays = Arrays.of({names.canonical(variable.name): variable.numpy() for variable in model.variables})
     tf.io.gfile.makedirs(folder)
+    checksums.remove(folder)
     write_text(getattr(model, "encoder", model).config.to_json(), f"{folder}/{CONFIG_FILE}")
     write_safetensors(arrays, f"{folder}/{OUR_FILE}")
+    checksums.write(folder, [CONFIG_FILE, OUR_FILE])
 
 
 def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict: bool = True) -> Coverage:
-    """Writes a checkpoint in any format: weights, architecture, and the tokenizer if there is one.
+    """Writes a checkpoint in any format: weights, architecture, the tokenizer if there is one, checksums.
 
     Args:
         checkpoint: what to write.
@@ -146,16 +150,20 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
     if os.path.realpath(folder) == os.path.realpath(source):
         raise UserError(f"{folder} is the folder of the checkpoint itself; expected another one to write to.")
     tf.io.gfile.makedirs(folder)
+    checksums.remove(folder)
     if format == "original":
-        tensorflow_files.write_original(arrays, checkpoint.config, folder)
+        files = tensorflow_files.write_original(arrays, checkpoint.config, folder)
     elif format == "hugging_face":
-        hugging_face.write_hugging_face(arrays, checkpoint.config, folder)
+        files = hugging_face.write_hugging_face(arrays, checkpoint.config, folder)
     else:
-        write_safetensors(arrays, f"{folder}/{OUR_FILE}")
+        files = [CONFIG_FILE, OUR_FILE]
         write_text(checkpoint.config.to_json(), f"{folder}/{CONFIG_FILE}")
+        write_safetensors(arrays, f"{folder}/{OUR_FILE}")
     for name in _COMPANIONS:
         if tf.io.gfile.exists(beside := os.path.join(source, name)):
-            tf.io.gfile.copy(beside, f"{folder}/{name}", overwrite=True)
+            copy(beside, f"{folder}/{name}")
+            files.append(name)
+    checksums.write(folder, files)
     return coverage
 
 
@@ -203,11 +211,20 @@ def _find_weights(path: str) -> str:
         if tf.io.gfile.exists(f"{folder}/{file}"):
             return f"{folder}/{file}"
     original = f"{folder}/{tensorflow_files.ORIGINAL_FILE}"
-    prefix = original if tensorflow_files.is_tensorflow(original) else tf.train.latest_checkpoint(folder)
+    prefix = original if tensorflow_files.is_tensorflow(original) else _newest(folder)
     if not prefix:
         held = ", ".join(sorted(tf.io.gfile.listdir(folder))[:10]) or "nothing"
         raise UserError(f"{folder} holds no checkpoint (but {held}): {_EXPECTED}.")
     return prefix
+
+
+def _newest(folder: str) -> str | None:
+    """Returns the checkpoint that TensorFlow has noted as the newest of a folder, or else a run's newest."""
+    try:
+        noted = tf.train.latest_checkpoint(folder)
+    except ValueError:  # the note is damaged
+        noted = None
+    return noted or newest(folder)
 
 
 def _configs_beside(weights: str) -> list[str]:
@@ -223,6 +240,7 @@ def _read_config(paths: Sequence[str]) -> tuple[XLNetConfig | None, dict[str, An
     """Reads the first config of a list: the architecture, and all fields of the file."""
     if not paths:
         return None, {}
+    checksums.check(paths[0])
     values = read_json(paths[0])
     read = hugging_face.read_config if hugging_face.is_config(values) else XLNetConfig.from_dict
     return read(values, paths[0]), values

@@ -20,14 +20,15 @@ from typing import Any
 
 import numpy as np
 
+from xlnet_tf import checksums
 from xlnet_tf.checkpoints import names
 from xlnet_tf.checkpoints.arrays import Arrays, Entry
-from xlnet_tf.checkpoints.checkpoint import Checkpoint, read_json
+from xlnet_tf.checkpoints.checkpoint import Checkpoint
 from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safetensors
 from xlnet_tf.checkpoints.torch_file import read_torch_file
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.files import write_text
+from xlnet_tf.files import read_json, write_text
 
 CONFIG_FILE = "config.json"
 # In the order of preference; an index lists the files of weights that are split.
@@ -136,13 +137,16 @@ def read_hugging_face(path: str, config: XLNetConfig | None, values: dict[str, A
     return Checkpoint(path, "hugging_face", arrays, config)
 
 
-def write_hugging_face(arrays: Arrays, config: XLNetConfig, folder: str) -> None:
+def write_hugging_face(arrays: Arrays, config: XLNetConfig, folder: str) -> list[str]:
     """Writes weights and architecture as `from_pretrained` of Hugging Face reads them.
 
     Args:
         arrays: the weights by our names.
         config: the architecture.
         folder: gets model.safetensors and config.json.
+
+    Returns:
+        The names of these files.
 
     Raises:
         UserError: Hugging Face's XLNet has no such architecture.
@@ -162,18 +166,30 @@ def write_hugging_face(arrays: Arrays, config: XLNetConfig, folder: str) -> None
     }
     write_safetensors(Arrays(theirs), f"{folder}/{WEIGHT_FILES[0]}")
     write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", f"{folder}/{CONFIG_FILE}")
+    return [CONFIG_FILE, WEIGHT_FILES[0]]
 
 
 def _read_files(path: str) -> Arrays:
     if not path.endswith(".index.json"):
-        return read_safetensors(path) if path.endswith(".safetensors") else read_torch_file(path)
+        read = read_safetensors if path.endswith(".safetensors") else read_torch_file
+        return read(path).checked([path])
+    checksums.check(path)
     listed = read_json(path).get("weight_map")
     files = list(listed.values()) if isinstance(listed, dict) else []
     if not files or not all(map(_is_weight_file, files)):
         raise UserError(f"{path} lists no files of weights beside it; expected a weight_map.")
     folder = path.rpartition("/")[0] or "."
-    parts = [_read_files(f"{folder}/{file}") for file in sorted(set(files))]
-    return Arrays({name: entry for part in parts for name, entry in part.entries.items()})
+    entries: dict[str, Entry] = {}
+    for file in sorted(set(files)):
+        part = _read_files(f"{folder}/{file}").entries
+        expected = {name for name, place in listed.items() if place == file}
+        if different := sorted(expected ^ part.keys()):
+            raise UserError(
+                f"{folder}/{file} has other weights than {path} lists for it ({', '.join(different[:8])}, "
+                "...): expected the files of one checkpoint."
+            )
+        entries |= part
+    return Arrays(entries)
 
 
 def _is_weight_file(name: Any) -> bool:

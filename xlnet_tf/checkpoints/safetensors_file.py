@@ -4,11 +4,11 @@ import json
 import math
 
 import numpy as np
-import tensorflow as tf
 from safetensors import SafetensorError, safe_open
 
 from xlnet_tf.checkpoints.arrays import Arrays, Entry, float32
 from xlnet_tf.errors import UserError
+from xlnet_tf.files import replacing
 
 
 def read_safetensors(path: str) -> Arrays:
@@ -59,7 +59,7 @@ def write_safetensors(arrays: Arrays, path: str) -> None:
         header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [start, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)  # the data is aligned
-    with tf.io.gfile.GFile(path, "wb") as file:
+    with replacing(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in sorted(arrays):
             file.write(arrays[name].astype("<f4", copy=False).tobytes())

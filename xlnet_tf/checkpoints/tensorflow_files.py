@@ -1,6 +1,7 @@
 """TensorFlow checkpoints: the original's, in and out, and those of our runs, which are named by objects."""
 
 import math
+import os
 import re
 from collections.abc import Mapping
 
@@ -57,21 +58,26 @@ def read_tensorflow(prefix: str, config: XLNetConfig | None) -> Checkpoint:
 
     if graph is None:
         kept = [name for name in sorted(shapes) if not _is_state(name, shapes)]
-        arrays = names.to_canonical(Arrays({name: entry(name) for name in kept}), names.ORIGINAL)
+        arrays = names.to_canonical(
+            Arrays({name: entry(name) for name in kept}).checked(_files(prefix)), names.ORIGINAL
+        )
         return Checkpoint(prefix, "original", arrays, config, tuple(sorted(set(shapes) - set(kept))))
     keys = _model_variables(graph)
-    arrays = Arrays({names.canonical(name): entry(key) for name, key in keys.items()})
+    arrays = Arrays({names.canonical(name): entry(key) for name, key in keys.items()}).checked(_files(prefix))
     stripped = tuple(sorted(set(shapes) - set(keys.values()) - {_OBJECT_GRAPH}))
     return Checkpoint(prefix, "ours", arrays, config, stripped)
 
 
-def write_original(arrays: Arrays, config: XLNetConfig, folder: str) -> None:
+def write_original(arrays: Arrays, config: XLNetConfig, folder: str) -> list[str]:
     """Writes weights and architecture as the original released them.
 
     Args:
         arrays: the weights by our names.
         config: the architecture. The original has only the tanh form of gelu, so both forms become "gelu".
         folder: gets xlnet_model.ckpt.index, .data-... and xlnet_config.json.
+
+    Returns:
+        The names of these files.
     """
     theirs = names.from_canonical(arrays, names.ORIGINAL)
     shards = []
@@ -89,6 +95,12 @@ def write_original(arrays: Arrays, config: XLNetConfig, folder: str) -> None:
     values = config.to_dict()
     values["ff_activation"] = values["ff_activation"].removesuffix("_erf")
     write_text(XLNetConfig.from_dict(values).to_json(), f"{folder}/{CONFIG_FILE}")
+    return [CONFIG_FILE, *map(os.path.basename, sorted(_files(f"{folder}/{ORIGINAL_FILE}")))]
+
+
+def _files(prefix: str) -> list[str]:
+    """Returns the files of a checkpoint."""
+    return tf.io.gfile.glob([f"{prefix}.index", f"{prefix}.data-*"])
 
 
 def _groups(shapes: Mapping[str, tuple[int, ...]]) -> list[list[str]]:

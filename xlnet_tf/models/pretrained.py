@@ -11,9 +11,9 @@ import tf_keras
 from absl import logging
 
 from xlnet_tf.checkpoints import load_into, open_checkpoint
-from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, read_json
+from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, MANIFEST_FILE
 from xlnet_tf.errors import UserError
-from xlnet_tf.files import read_yaml
+from xlnet_tf.files import read_json, read_yaml
 
 # How a model reads its texts, which its weights do not tell.
 _SETTINGS = ("attention_type", "same_length", "clamp_len", "uniform_when_blind")
@@ -138,7 +138,7 @@ class Pretrained:
         load_into(model, self.checkpoint, new=(head.part, "summary", "pooling") if head and head.new else ())
 
     def _read_settings(self) -> dict[str, Any]:
-        if tf.io.gfile.exists(run := self._beside("params.yaml")):
+        if tf.io.gfile.exists(run := self.checkpoint.beside("params.yaml")):
             task = read_yaml(run).get("task")
             found = task.get("model") if isinstance(task, dict) else None
             if not isinstance(found, dict):
@@ -160,22 +160,28 @@ class Pretrained:
 
     def _labels(self, kind: str) -> tuple[str, ...] | None:
         """Returns the labels of the head, None if no file tells them."""
-        if tf.io.gfile.exists(run := self._beside("manifest.json")):
-            values = read_json(run)
-            return tuple(values["settings"]["labels"]) if values.get("task") == kind else None
+        if manifest := self.checkpoint.manifest():
+            if manifest.get("task") != kind:
+                return None
+            labels = manifest["settings"].get("labels")
+            if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
+                path = self.checkpoint.beside(MANIFEST_FILE)
+                raise UserError(f"{path}: settings.labels is {labels!r}; expected strings.")
+            return tuple(labels)
         by_id = self._hugging_face().get("id2label") or {}
-        labels = tuple(by_id[index] for index in sorted(by_id, key=int))
+        try:
+            labels = tuple(str(by_id[index]) for index in sorted(by_id, key=int))
+        except (TypeError, ValueError, AttributeError):
+            path = self.checkpoint.beside("config.json")
+            raise UserError(f"{path}: id2label is {by_id!r}; expected numbers with their labels.") from None
         return None if all(map(_UNNAMED.fullmatch, labels)) else labels
 
     def _hugging_face(self) -> dict[str, Any]:
         """Returns the fields of Hugging Face's config.json, none if the checkpoint is not of its format."""
-        path = self._beside("config.json")
+        path = self.checkpoint.beside("config.json")
         if self.checkpoint.format != "hugging_face" or not tf.io.gfile.exists(path):
             return {}
         return read_json(path)
-
-    def _beside(self, name: str) -> str:
-        return os.path.join(os.path.dirname(self.checkpoint.path), name)
 
 
 def _option_names(model: type[tf_keras.Model]) -> set[str]:

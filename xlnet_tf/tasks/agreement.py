@@ -1,14 +1,12 @@
 """Whether examples and checkpoints go together: what does not is an error that names both sides."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import tensorflow as tf
 
 from xlnet_tf.checkpoints import Checkpoint
-from xlnet_tf.checkpoints.checkpoint import read_json
 from xlnet_tf.errors import UserError
-from xlnet_tf.records.examples import MANIFEST_FILE, TOKENIZER_FILE, ExampleSet
+from xlnet_tf.records.examples import TOKENIZER_FILE, ExampleSet
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 _CLASSES = ("kind", "labels")  # settings that say what the outputs of a head mean
@@ -38,13 +36,13 @@ def check_alike(trained_on: ExampleSet, other: ExampleSet, names: Sequence[str])
 
 def check_texts(checkpoint: Checkpoint, examples: ExampleSet):
     """Raises UserError if the files beside a checkpoint tell of another tokenizer or other cleaning."""
-    path = _beside(checkpoint, TOKENIZER_FILE)
+    path = checkpoint.beside(TOKENIZER_FILE)
     if tf.io.gfile.exists(path) and XLNetTokenizer(path).fingerprint != examples.tokenizer["sha256"]:
         raise UserError(
             f"the examples in {examples.folder} were made with another tokenizer than that of the "
             f"checkpoint, {path}: build them with it"
         )
-    cleaning = _manifest(checkpoint).get("cleaning", examples.cleaning)
+    cleaning = checkpoint.manifest().get("cleaning", examples.cleaning)
     if cleaning != examples.cleaning:
         raise UserError(
             f"the examples in {examples.folder} were cleaned by {examples.cleaning}, the texts of the "
@@ -61,7 +59,7 @@ def check_classes(checkpoint: Checkpoint, examples: ExampleSet, parts: Sequence[
         examples: what the model is for.
         parts: parts of the model (see checkpoints.names.part), the head among them.
     """
-    manifest = _manifest(checkpoint)
+    manifest = checkpoint.manifest()
     head = [part for part in parts if f"{part}/logits/kernel" in checkpoint.arrays]
     if not head or manifest.get("task") != examples.task:
         return
@@ -73,13 +71,3 @@ def check_classes(checkpoint: Checkpoint, examples: ExampleSet, parts: Sequence[
                 f"{examples.folder} {ours}: build them alike, begin with pretrained weights, or, for "
                 "classification, begin another head with --params_override=task.model.head_name=NAME"
             )
-
-
-def _manifest(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Returns the manifest of what a checkpoint was trained on; empty if none lies beside it."""
-    path = _beside(checkpoint, MANIFEST_FILE)
-    return read_json(path) if tf.io.gfile.exists(path) else {}
-
-
-def _beside(checkpoint: Checkpoint, name: str) -> str:
-    return f"{checkpoint.path.rpartition('/')[0] or '.'}/{name}"

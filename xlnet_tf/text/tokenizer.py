@@ -14,6 +14,7 @@ from absl import logging
 from etils import epath
 from sentencepiece import sentencepiece_model_pb2
 
+from xlnet_tf import checksums
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig, clean_text, clean_texts, read_cleaning
 from xlnet_tf.text.fragments import FragmentEncoder, has_fragments
@@ -53,7 +54,8 @@ class XLNetTokenizer:
         cleaning: how texts are cleaned first.
 
     Raises:
-        UserError: the model is no SentencePiece model or lacks XLNet's special symbols.
+        UserError: the model is no SentencePiece model, lacks XLNet's special symbols, or is not the file that
+            SHA256SUMS beside it lists.
     """
 
     def __init__(
@@ -65,6 +67,8 @@ class XLNetTokenizer:
         if (model_file is None) == (model_proto is None):
             raise ValueError("give either model_file or model_proto")
         source = "the SentencePiece model" if model_file is None else os.fspath(model_file)
+        if model_file is not None:
+            checksums.check(source)
         self.model_proto = epath.Path(source).read_bytes() if model_proto is None else model_proto
         self.cleaning = cleaning
         self._processor = sentencepiece.SentencePieceProcessor()

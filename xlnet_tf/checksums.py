@@ -1,0 +1,77 @@
+"""The checksums of a model's files: SHA256SUMS beside them, as `sha256sum` writes and checks it.
+
+Our tools write one with the weights that they write. Files from elsewhere have one if their publisher has it,
+or somebody has made it (`sha256sum * > SHA256SUMS`).
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable
+
+from etils import epath
+
+from xlnet_tf.errors import UserError
+
+FILE_NAME = "SHA256SUMS"
+
+_LINE = re.compile(r"([0-9a-fA-F]{64}) [ *](?:\./)?(.+)")
+_BLOCK_BYTES = 1 << 16
+
+
+def write(folder: epath.PathLike, names: Iterable[str]) -> None:
+    """Writes the checksums of files, in place of all that are there.
+
+    Args:
+        folder: of the files, local or gs://.
+        names: of the files.
+    """
+    folder = epath.Path(folder)
+    text = "".join(f"{_sha256(folder / name)}  {name}\n" for name in names)
+    unfinished = folder / f"{FILE_NAME}.unfinished"
+    unfinished.write_text(text)
+    unfinished.replace(folder / FILE_NAME)
+
+
+def remove(folder: epath.PathLike) -> None:
+    """Removes the checksums of a folder whose files are about to be written: none are better than old ones."""
+    (epath.Path(folder) / FILE_NAME).unlink(missing_ok=True)
+
+
+def check(path: epath.PathLike) -> None:
+    """Compares a file with its checksum, if there is one.
+
+    Args:
+        path: of the file, local or gs://.
+
+    Raises:
+        UserError: the file is another, or the list of checksums is damaged.
+    """
+    path = epath.Path(path)
+    listed = path.parent / FILE_NAME
+    if not listed.exists() or (expected := _read(listed).get(path.name)) is None:
+        return
+    if (found := _sha256(path)) != expected:
+        raise UserError(
+            f"{path} has the sha256 {found}, {FILE_NAME} beside it says {expected}: it is damaged or another "
+            f"file. Get it again; if you have changed it on purpose, remove its line from {FILE_NAME}"
+        )
+
+
+def _read(path: epath.Path) -> dict[str, str]:
+    """Returns name -> sha256."""
+    lines = path.read_bytes().decode(errors="replace").rstrip().split("\n")
+    matches = [_LINE.fullmatch(line.rstrip("\r")) for line in lines]
+    if None in matches:
+        raise UserError(
+            f"{path}, line {matches.index(None) + 1}: expected a sha256, two spaces and a file's name. Get "
+            "it again, or remove it to do without"
+        )
+    return {match[2]: match[1].lower() for match in matches}
+
+
+def _sha256(path: epath.Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()
