@@ -18,8 +18,9 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 MEMORY = pathlib.Path("/dev/shm")  # a disk in memory, where nothing waits for fsync
 
 
-def test_killed_builds_go_on(corpus_file, tokenizer_file):
-    """See killed_builds, which does it, and takes --every=1 and more --kills by hand."""
+@pytest.mark.parametrize("kills,every", [(10, 5), pytest.param(100, 1, marks=pytest.mark.long)])
+def test_killed_builds_go_on(corpus_file, tokenizer_file, kills, every):
+    """See killed_builds, which does it."""
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         arguments = [f"--input={corpus_file}", f"--tokenizer={tokenizer_file}", f"--folder={folder}"]
         command = [
@@ -27,15 +28,17 @@ def test_killed_builds_go_on(corpus_file, tokenizer_file):
             "-m",
             "tests.builders.killed_builds",
             *arguments,
-            "--kills=25",
-            "--every=3",
+            f"--kills={kills}",
+            f"--every={every}",
         ]
         done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert told["kills"] == 25 and told["builds"] >= 1
-    kills = told["operations"]
-    assert len(kills) == 5 and min(kills.values()) >= 3 and kills["new"] >= 10
+    assert told["kills"] == kills and told["builds"] >= 1
+    operations = told["operations"]
+    assert (
+        len(operations) == 5 and min(operations.values()) >= 10 // every and operations["new"] >= 30 // every
+    )
 
 
 def states(folder):
