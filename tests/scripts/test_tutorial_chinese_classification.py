@@ -5,6 +5,8 @@ import itertools
 import subprocess
 import sys
 
+import pytest
+
 from run_scripts import tutorial_chinese_classification as tutorial
 from tests.conftest import REPOSITORY
 from xlnet_tf import XLNetConfig, XLNetEncoder
@@ -14,6 +16,7 @@ from xlnet_tf.text.training import train_tokenizer
 REVIEWS = {"1": "很好 非常 喜欢 不错", "0": "太差 失望 糟糕 不好"}
 
 
+@pytest.mark.long
 def test_a_tiny_model_learns_from_real_reviews(shared, tmp_path):
     """Of the two labels, the more frequent has 0.55."""
     tokenizer = shared("data/xlnet_chinese/spiece.model")

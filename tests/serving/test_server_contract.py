@@ -84,12 +84,21 @@ def bad_cases(module):
                 yield (name, how, signature), (signature, changed)
 
 
+# Between them all signatures' methods, several inputs, and the buckets; the others are as they.
+QUICK = {"classification", "language_model"}
+
+
 @pytest.fixture(scope="module")
-def exports(small_tokenizer, tmp_path_factory):
-    """All kinds, exported here, asked in another process."""
+def exports(small_tokenizer, tmp_path_factory, request):
+    """The kinds that are to be tested, exported here, asked in another process."""
     folder = tmp_path_factory.mktemp("served")
+    tested = {
+        item.callspec.params["exported"] for item in request.session.items if item.module is request.module
+    }
     parts, jobs = {}, {}
     for name, kind in KINDS.items():
+        if name not in tested:
+            continue
         model = kind.model(small_tokenizer)
         module = kind.module(model, small_tokenizer)
         path = export(module, str(folder / name), warmup_batches=WARMUP_BATCHES)
@@ -111,7 +120,7 @@ def exports(small_tokenizer, tmp_path_factory):
     return {name: Export(*part, results[name]) for name, part in parts.items()}
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[pytest.param(kind, marks=[pytest.mark.long] * (kind not in QUICK)) for kind in KINDS])
 def exported(exports, request):
     found = exports[request.param]
     assert "failure" not in found.result, found.result["failure"]
