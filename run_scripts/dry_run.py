@@ -51,6 +51,11 @@ def machines(config: runtime.RuntimeConfig, topology: str | None) -> Machines:
         if not topology:
             raise UserError("--dry_run of --strategy=tpu needs the TPU's kind and size: add --topology=v3-8")
         found = Slice.named(topology)
+        if found.hosts > 1 and config.tpu == "local":
+            raise UserError(
+                f"--tpu=local trains on the devices of one machine, and {found.name} has {found.hosts}: give "
+                "the TPU's name, --tpu=NAME, or a --topology of one host"
+            )
         text = f"{found.name}: {found.chips} chips, {found.replicas} replicas, {found.hosts} hosts"
         return Machines(text, found.replicas, found.hosts, found)
     if config.distribution_strategy == "multi_worker_mirrored":
@@ -130,8 +135,8 @@ def compiled(params, where: Machines) -> str:
 
 
 def _check_data(params, task: Task, where: Machines):
-    """Compares all data with their checksums, and reads a batch of every host's first replica."""
-    task.check_data()
+    """Compares the data with their checksums, as a run does; reads a batch of every host's first replica."""
+    run.check_data(params, task)
     for data in filter(lambda data: data.input_path, (params.task.train_data, params.task.validation_data)):
         for host in range(where.hosts):
             context = tf.distribute.InputContext(where.hosts, host, where.replicas)

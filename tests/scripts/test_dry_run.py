@@ -85,6 +85,13 @@ def test_a_tpu_must_be_named(folder):
         dry_run.machines(params.runtime, None)
 
 
+def test_one_machine_is_no_slice_of_several(folder):
+    params, _ = pretraining_run(folder, runtime={"distribution_strategy": "tpu", "tpu": "local"})
+    assert dry_run.machines(params.runtime, "v3-8").hosts == 1
+    with pytest.raises(UserError, match="v3-32 has 4: give the TPU's name"):
+        dry_run.machines(params.runtime, "v3-32")
+
+
 def test_other_hosts_are_counted_not_waited_for(folder, monkeypatch):
     cluster = {"worker": ["one:1", "two:1"]}
     config = {"cluster": cluster, "task": {"type": "worker", "index": 1}}

@@ -19,7 +19,7 @@ from xlnet_tf.training import topology
 from xlnet_tf.training.interruption import lost_hosts
 from xlnet_tf.training.profile import Profile
 from xlnet_tf.training.progress import Progress, read_history
-from xlnet_tf.training.run import check_places
+from xlnet_tf.training.run import check_data, check_places, named_lack_of_memory
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +96,47 @@ def test_errors_of_other_machines_say_how_to_go_on(tmp_path):
     here = tf.distribute.OneDeviceStrategy("CPU:0")
     with pytest.raises(tf.errors.UnavailableError), lost_hosts(here, str(tmp_path)):
         raise lost
+
+
+def test_a_program_that_does_not_compile_is_no_lost_host(tmp_path):
+    text = "9 root error(s) found.\n  (0) INTERNAL: {{function_node step}} Compilation failure: RET_CHECK"
+    tpu = mock.Mock(spec=tf.distribute.TPUStrategy)
+    with pytest.raises(tf.errors.InternalError), lost_hosts(tpu, str(tmp_path)):
+        raise tf.errors.InternalError(None, None, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2 root error(s) found.\n  (0) Compilation failure: Ran out of memory in memory space hbm. Used 22G",
+        "OOM when allocating tensor with shape[8192,8192]\n\t [[node step]]",
+    ],
+)
+def test_a_step_that_is_too_large_comes_with_advice(text):
+    expected = pytest.raises(
+        UserError, match="(space hbm. Used 22G|8192]).*--accumulation_steps.*--recompute"
+    )
+    with expected, named_lack_of_memory():
+        raise tf.errors.ResourceExhaustedError(None, None, text)
+
+
+def test_a_full_disk_is_no_lack_of_memory():
+    with pytest.raises(tf.errors.ResourceExhaustedError), named_lack_of_memory():
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+
+def test_data_that_are_many_are_not_read_before_a_run(folder, caplog):
+    params = settings(folder)
+    task = pretraining.PretrainingTask(params.task)
+    (folder / "records" / "spiece.model").write_bytes(b"another")
+    try:
+        with pytest.raises(UserError, match="put the tokenizer back"):
+            check_data(params, task)
+        params.trainer.check_data_gb = 0.0
+        check_data(params, task)
+        assert "are not compared with their checksums" in caplog.text
+    finally:
+        (folder / "records" / "spiece.model").write_bytes(b"not read here")
 
 
 @pytest.mark.parametrize("newer", [False, True])

@@ -92,7 +92,8 @@ def lost_hosts(strategy: tf.distribute.Strategy, model_dir: str) -> Iterator[Non
     try:
         yield
     except _LOST as error:
-        if not remote:
+        # What a TPU's compiler does not take, it will not take after a restart either.
+        if not remote or "Compilation failure" in error.message:
             raise
         saved = newest(model_dir) or "its beginning, as nothing was saved yet"
         raise Interrupted(

@@ -10,6 +10,7 @@ micro-batches draws other masks.
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 
 import tensorflow as tf
@@ -55,20 +56,14 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
         The metrics of the last evaluation; empty without validation data.
 
     Raises:
-        UserError: model_dir holds another run, sizes do not divide, or a file of the data is damaged.
+        UserError: model_dir holds another run, sizes do not divide, a file of the data is damaged, or a step
+            does not fit into a device's memory.
         Diverged: too many steps one after another had a loss or a gradient to skip them for.
         Interrupted: the process was told to end, or another host was lost; a new start goes on.
     """
     check_sizes(params, strategy.num_replicas_in_sync)
     check_places(params, task, model_dir)
-    if (size := task.data_bytes() / 1e9) <= params.trainer.check_data_gb:
-        task.check_data()
-    else:
-        logging.warning(
-            "the data's %.0f GB are not compared with their checksums before the run: check_data_gb is %g",
-            size,
-            params.trainer.check_data_gb,
-        )
+    check_data(params, task)
     params.trainer.summary_interval = params.trainer.steps_per_loop  # summaries are written with the reports
     chief = strategy.extended.should_checkpoint  # of several hosts one writes; all compute
     if chief:
@@ -94,6 +89,7 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
         contextlib.redirect_stdout(nowhere),
         named_damage(task),
         lost_hosts(strategy, model_dir),
+        named_lack_of_memory(),
     ):
         return _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, chief)
 
@@ -113,6 +109,22 @@ def named_damage(task: Task) -> Iterator[None]:
     except _DATA_ERRORS:
         task.check_data()
         raise
+
+
+@contextlib.contextmanager
+def named_lack_of_memory() -> Iterator[None]:
+    """Turns TensorFlow's error about a device's memory, inside of a `with` block, into one that helps."""
+    try:
+        yield
+    except tf.errors.ResourceExhaustedError as error:
+        found = re.search(".*(memory|OOM).*", error.message)
+        if not found:  # a full disk, for one
+            raise
+        raise UserError(
+            f"a step does not fit into the memory of a device ({found[0].strip()}). Raise "
+            "--accumulation_steps, add --recompute, or take a smaller batch_size; for TPUs "
+            "run_scripts.tpu_compile --find_max_batch tells what fits"
+        ) from error
 
 
 def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, chief) -> dict[str, float]:
@@ -239,6 +251,22 @@ def check_sizes(params, replicas: int):
             f"dev_batch_size is {params.task.validation_data.global_batch_size} with {replicas} replicas: "
             f"expected a multiple of {replicas}"
         )
+
+
+def check_data(params, task: Task):
+    """Compares the data with their checksums, or warns that they are too many for it.
+
+    Raises:
+        UserError: a file is damaged.
+    """
+    if (size := task.data_bytes() / 1e9) <= params.trainer.check_data_gb:
+        task.check_data()
+        return
+    logging.warning(
+        "the data's %.0f GB are not compared with their checksums before the run: check_data_gb is %g",
+        size,
+        params.trainer.check_data_gb,
+    )
 
 
 def check_places(params, task: Task, model_dir: str):
