@@ -269,9 +269,7 @@ def token_stream(
     return np.concatenate(tokens), np.concatenate(flags)
 
 
-def batch_rows(
-    stream: np.ndarray, batch_size: int, num_cores: int = 1, bidirectional: bool = True
-) -> np.ndarray:
+def batch_rows(stream: np.ndarray, batch_size: int, num_cores: int, bidirectional: bool) -> np.ndarray:
     """Cuts a stream (tokens or flags) into the batch's rows; what does not fill all rows is dropped.
 
     Args:
