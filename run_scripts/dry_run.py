@@ -104,7 +104,7 @@ def check(params, task: Task, where: Machines, model_dir: str) -> str:
         FileNotFoundError: data are missing.
     """
     run.check_sizes(params, where.replicas)
-    run.check_places(params, task, model_dir)
+    run.check_places(params, model_dir)
     run.check_resumable(params, task, model_dir)
     _check_data(params, task, where)
     model = task.build_model()

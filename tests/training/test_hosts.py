@@ -15,7 +15,8 @@ import pytest
 import tensorflow as tf
 
 from tests.conftest import REPOSITORY
-from tests.training import toy
+from tests.tasks import toy_finetuning
+from tests.training import toy, worker
 from tests.training.worker import settings
 from xlnet_tf.errors import Interrupted, UserError
 from xlnet_tf.tasks import pretraining
@@ -25,7 +26,7 @@ from xlnet_tf.training.runtime import check_tf_config
 SECONDS = 300
 
 
-def start(folder, model_dir, ending=()):
+def start(folder, model_dir, ending=(), task="pretraining"):
     """Starts two workers; `ending`, if given, is what the second one does to itself: (signal, step).
 
     Returns:
@@ -45,6 +46,7 @@ def start(folder, model_dir, ending=()):
             "tests.training.worker",
             folder,
             model_dir,
+            task,
             *(ending if index else ()),
         ]
         processes.append(
@@ -128,6 +130,23 @@ def test_two_hosts_compute_what_one_does(folder, told):
     for expected, found in zip(*reports):
         for metric in expected.keys() - {"tokens_per_second", "kind"}:
             assert found[metric] == pytest.approx(expected[metric], rel=1e-5, abs=1e-5), metric
+
+
+@pytest.mark.long
+def test_two_hosts_fine_tune_as_one_does(tmp_path, small_tokenizer):
+    """Each reads its own examples; of 21 to evaluate on, the hosts count each once."""
+    toy_finetuning.make_examples(tmp_path / "records", small_tokenizer, 64)
+    toy_finetuning.make_examples(tmp_path / "dev", small_tokenizer, 21, seed=1)
+    statuses, said = start(tmp_path, tmp_path / "two", task="finetuning")
+    assert statuses == [0, 0], said
+    expected = worker.finetune(tmp_path, tmp_path / "one", "one_device")
+    (found,) = json.loads((tmp_path / "two" / "seeds.json").read_text())
+    assert found["last"] == pytest.approx(expected, abs=1e-5)
+    losses = [
+        [line["training_loss"] for line in history(tmp_path / name) if line["kind"] == "train"]
+        for name in ("one", "two")
+    ]
+    np.testing.assert_allclose(*losses, atol=1e-5)
 
 
 @pytest.mark.parametrize(

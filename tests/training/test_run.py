@@ -10,11 +10,12 @@ import pytest
 import tensorflow as tf
 
 from tests.conftest import REPOSITORY
+from tests.tasks import toy_finetuning
 from tests.training import made_up_tpu, toy
 from tests.training.worker import settings
 from xlnet_tf.errors import Interrupted, UserError
 from xlnet_tf.records.manifest import Manifest
-from xlnet_tf.tasks import pretraining
+from xlnet_tf.tasks import finetuning, pretraining
 from xlnet_tf.training import topology
 from xlnet_tf.training.interruption import lost_hosts
 from xlnet_tf.training.profile import Profile
@@ -187,15 +188,19 @@ def test_unknown_slices_are_named(name):
 
 def test_a_tpu_reached_by_name_needs_places_that_its_hosts_see(folder):
     params = settings(folder, "tpu")
-    task = pretraining.PretrainingTask(params.task)
     params.runtime.tpu = "local"
-    check_places(params, task, str(folder))
+    check_places(params, str(folder))
     params.runtime.tpu = "pod"
     with pytest.raises(UserError, match=f"do not see {folder}/records, {folder}/dev: expected.*gs://"):
-        check_places(params, task, "gs://bucket/model")
-    task.input_in_graph = False
-    with pytest.raises(UserError, match="--tpu=local"):
-        check_places(params, task, "gs://bucket/model")
+        check_places(params, "gs://bucket/model")
+
+
+def test_hosts_of_a_tpu_reached_by_name_are_far(monkeypatch):
+    strategy = made_up_tpu.strategy()
+    assert not topology.has_far_hosts(strategy)
+    monkeypatch.setattr(type(strategy.cluster_resolver), "master", lambda resolver: "grpc://10.0.0.2:8470")
+    assert topology.has_far_hosts(strategy)
+    assert not topology.has_far_hosts(tf.distribute.OneDeviceStrategy("CPU:0"))
 
 
 def test_a_missing_tpu_is_one_line(folder):
@@ -212,11 +217,34 @@ def test_a_missing_tpu_is_one_line(folder):
     assert "no TPU at --tpu=local" in result.stderr.splitlines()[-1] and not (folder / "none").exists()
 
 
+def operations(dataset) -> list[str]:
+    graph = tf.compat.v1.GraphDef.FromString(dataset._as_serialized_graph().numpy())
+    return [
+        node.op for nodes in (graph.node, *(f.node_def for f in graph.library.function)) for node in nodes
+    ]
+
+
 def test_only_tensorflow_reads_the_records(folder):
     """So the hosts of a TPU slice read theirs, where no Python of ours runs."""
     task = pretraining.PretrainingTask(settings(folder).task)
-    assert task.input_in_graph
-    dataset = task.build_inputs(task.task_config.train_data)
-    graph = tf.compat.v1.GraphDef.FromString(dataset._as_serialized_graph().numpy())
-    nodes = [*graph.node, *(node for called in graph.library.function for node in called.node_def)]
-    assert len(nodes) > 100 and not [node.op for node in nodes if "PyFunc" in node.op]
+    found = operations(task.build_inputs(task.task_config.train_data))
+    assert len(found) > 100 and not [name for name in found if "PyFunc" in name]
+
+
+def test_a_task_that_is_told_to_reads_its_examples_with_tensorflow_alone(tmp_path, small_tokenizer):
+    params = toy_finetuning.experiment()
+    for data, name, count in (("train_data", "train", 20), ("validation_data", "dev", 9)):
+        toy_finetuning.make_examples(tmp_path / name, small_tokenizer, count)
+        getattr(params.task, data).input_path = str(tmp_path / name)
+    task = finetuning.build_task(params, toy_finetuning.ToyTask)
+    steps = {"train_data": params.trainer.train_steps, "validation_data": task.validation_steps()}
+    before = {name: task.build_inputs(getattr(params.task, name)) for name in steps}
+    task.read_in_graph(params.trainer.train_steps)
+    for name, count in steps.items():
+        after = task.build_inputs(getattr(params.task, name))
+        assert any("PyFunc" in op for op in operations(before[name]))
+        assert not [op for op in operations(after) if "PyFunc" in op]
+        indices = [
+            [batch["index"].numpy().tolist() for batch in d.take(count + 1)] for d in (before[name], after)
+        ]
+        assert indices[0][:count] == indices[1] and len(indices[1]) == count

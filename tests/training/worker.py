@@ -1,6 +1,6 @@
 """One of several processes that train a very small model together; see test_hosts.py.
 
-    TF_CONFIG=... python -m tests.training.worker FOLDER MODEL_DIR STRATEGY [SIGNAL STEP]
+    TF_CONFIG=... python -m tests.training.worker FOLDER MODEL_DIR pretraining|finetuning [SIGNAL STEP]
 
 trains on FOLDER/records in MODEL_DIR. With SIGNAL (SIGKILL or SIGTERM), the process sends it to itself after
 STEP steps.
@@ -13,9 +13,11 @@ import sys
 
 import tensorflow as tf
 
+from tests.tasks import toy_finetuning
 from tests.training import toy
 from xlnet_tf import errors
-from xlnet_tf.tasks import pretraining
+from xlnet_tf.tasks import pretraining, seeds
+from xlnet_tf.training import runtime
 from xlnet_tf.training.progress import Progress
 
 
@@ -38,6 +40,26 @@ def settings(folder, strategy: str = "one_device"):
     return params
 
 
+def finetune(folder, model_dir, strategy: str) -> dict[str, float]:
+    """Fine-tunes for three epochs on FOLDER/records, evaluating on FOLDER/dev; returns the last metrics."""
+    params = toy_finetuning.experiment()
+    params.override(
+        {
+            "task": {
+                "train_data": {"input_path": str(folder / "records")},
+                "validation_data": {"input_path": str(folder / "dev")},
+                "model": {"dropout": 0.0, "attention_dropout": 0.0},
+                "epochs": 3.0,
+            },
+            "runtime": {"distribution_strategy": strategy},
+        }
+    )
+    (result,) = seeds.finetune_seeds(
+        params, toy_finetuning.ToyTask, runtime.prepare(params.runtime), str(model_dir)
+    )
+    return result.last
+
+
 def end_itself(name: str, step: int):
     """Lets the process send itself a signal when it reports this step."""
     report = Progress.train
@@ -51,12 +73,16 @@ def end_itself(name: str, step: int):
 
 
 def main(argv):
-    folder, model_dir, *ending = argv
+    folder, model_dir, task, *ending = argv
     if ending:
         end_itself(ending[0], int(ending[1]))
     # Optimizing the graphs takes longer than running them.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    pretraining.pretrain(settings(pathlib.Path(folder), "multi_worker_mirrored"), model_dir)
+    strategy = "multi_worker_mirrored"
+    if task == "pretraining":
+        pretraining.pretrain(settings(pathlib.Path(folder), strategy), model_dir)
+    else:
+        finetune(pathlib.Path(folder), model_dir, strategy)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ what its loss is, what it predicts for each example, and how predictions are sco
 
 import abc
 import dataclasses
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -24,6 +25,7 @@ from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.records.example_reader import FILLER, example_dataset, examples_of_step, num_eval_steps
+from xlnet_tf.records.example_table import ExampleTable
 from xlnet_tf.records.examples import MANIFEST_FILE, TOKENIZER_FILE, ExampleSet
 from xlnet_tf.tasks import agreement
 from xlnet_tf.tasks.intervals import complete
@@ -108,7 +110,6 @@ class FinetuningTask(trainer_lib.Task):
     BEST_METRIC: ClassVar[str] = "accuracy"
     ALIKE: ClassVar[tuple[str, ...]] = ()
     loss_weights: Mapping[str, float] = {"loss": 1.0}
-    input_in_graph = False
 
     def __init__(
         self,
@@ -133,6 +134,7 @@ class FinetuningTask(trainer_lib.Task):
             agreement.check_alike(self.example_set, self.validation_set, self.ALIKE)
         self.xlnet_config = self._architecture()
         self.n_layer = self.xlnet_config.n_layer
+        self._train_table = self._validation_table = None
 
     def _architecture(self) -> XLNetConfig:
         """Returns that of init_checkpoint, if there is one, with the changes of the settings."""
@@ -225,9 +227,13 @@ class FinetuningTask(trainer_lib.Task):
     ) -> tf.data.Dataset:
         training = params is self.task_config.train_data
         context = input_context or tf.distribute.InputContext()
-        return example_dataset(
-            self.example_set if training else self.validation_set,
-            params.global_batch_size,
+        examples = self.example_set if training else self.validation_set
+        read = functools.partial(example_dataset, examples)
+        if table := self._train_table if training else self._validation_table:
+            steps = self._train_steps if training else self.validation_steps()
+            read = functools.partial(table.dataset, steps=steps)
+        return read(
+            batch_size=params.global_batch_size,
             num_hosts=context.num_input_pipelines,
             host=context.input_pipeline_id,
             rows_per_batch=context.get_per_replica_batch_size(params.global_batch_size),
@@ -235,6 +241,11 @@ class FinetuningTask(trainer_lib.Task):
             seed=self.task_config.seed,
             repeat=training,
         )
+
+    def read_in_graph(self, train_steps: int):
+        self._train_steps = train_steps
+        self._train_table = ExampleTable(self.example_set)
+        self._validation_table = self.validation_set and ExampleTable(self.validation_set)
 
     def validation_steps(self) -> int:
         return num_eval_steps(self.validation_set, self.task_config.validation_data.global_batch_size)

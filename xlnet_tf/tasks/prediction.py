@@ -4,6 +4,7 @@ Predictions are kept as they are made, in pieces; a run that was interrupted goe
 """
 
 import dataclasses
+import functools
 import io
 import json
 import re
@@ -20,10 +21,12 @@ from official.modeling import hyperparams
 from xlnet_tf.checkpoints import load_into, open_checkpoint
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.example_reader import example_dataset, num_eval_steps
+from xlnet_tf.records.example_table import ExampleTable
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.shards import make_folder, write_atomically
 from xlnet_tf.tasks.finetuning import BEST, BEST_METRICS, FinetuningTask, in_order
 from xlnet_tf.tasks.registry import experiment_of
+from xlnet_tf.training.topology import has_far_hosts
 from xlnet_tf.training.trainer import all_rows
 
 _STEPS_KEPT = 100  # steps of predictions in a piece
@@ -160,10 +163,13 @@ class Predictor:
         return in_order(joined, self._task.validation_set.records)
 
     def _batches(self, start_step: int):
+        read = functools.partial(example_dataset, self._task.validation_set)
+        if has_far_hosts(self._strategy):
+            read = functools.partial(ExampleTable(self._task.validation_set).dataset, steps=self.steps)
+
         def build(context: tf.distribute.InputContext) -> tf.data.Dataset:
-            return example_dataset(
-                self._task.validation_set,
-                self._batch_size,
+            return read(
+                batch_size=self._batch_size,
                 num_hosts=context.num_input_pipelines,
                 host=context.input_pipeline_id,
                 rows_per_batch=context.get_per_replica_batch_size(self._batch_size),

@@ -74,8 +74,9 @@ def finetune_seeds(
         best = read_metrics(f"{folder}/{BEST}")
         problem = _problem(task_class(run_params.task), last, folder)
         results.append(Result(seed, task_class.BEST_METRIC, last, best, problem))
-    text = json.dumps([dataclasses.asdict(result) for result in results], indent=1) + "\n"
-    write_text(text, f"{model_dir}/{SUMMARY}")
+    if strategy.extended.should_checkpoint:  # of several hosts one writes
+        text = json.dumps([dataclasses.asdict(result) for result in results], indent=1) + "\n"
+        write_text(text, f"{model_dir}/{SUMMARY}")
     return results
 
 

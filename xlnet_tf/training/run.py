@@ -62,7 +62,7 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
         Interrupted: the process was told to end, or another host was lost; a new start goes on.
     """
     check_sizes(params, strategy.num_replicas_in_sync)
-    check_places(params, task, model_dir)
+    check_places(params, model_dir)
     check_data(params, task)
     params.trainer.summary_interval = params.trainer.steps_per_loop  # summaries are written with the reports
     chief = strategy.extended.should_checkpoint  # of several hosts one writes; all compute
@@ -72,6 +72,8 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
         write_text(yaml.dump(params.as_dict(), default_flow_style=False), f"{model_dir}/params.yaml")
         task.save_assets(model_dir)
 
+    if topology.has_far_hosts(strategy):
+        task.read_in_graph(params.trainer.train_steps)
     evaluate = bool(params.task.validation_data.input_path)
     tf_keras.utils.set_random_seed(params.task.seed)
     with strategy.scope():
@@ -269,15 +271,10 @@ def check_data(params, task: Task):
     )
 
 
-def check_places(params, task: Task, model_dir: str):
+def check_places(params, model_dir: str):
     """Raises UserError if the hosts of a TPU that is reached by name cannot read or write what they must."""
     if params.runtime.distribution_strategy != "tpu" or params.runtime.tpu == "local":
         return
-    if not task.input_in_graph:
-        raise UserError(
-            f"this task's examples are read by the process that was started, not by the hosts of the TPU "
-            f"{params.runtime.tpu}: start it on a TPU VM of one host, with --tpu=local"
-        )
     data = params.task.train_data.input_path, params.task.validation_data.input_path
     here = [path for path in (*data, model_dir) if path and "://" not in path]
     if here:

@@ -55,6 +55,11 @@ class Slice:
         return cls(name, generation, chips, chips * replicas, hosts)
 
 
+def has_far_hosts(strategy: tf.distribute.Strategy) -> bool:
+    """Tells whether hosts read data where no Python of ours runs: those of a TPU that is reached by name."""
+    return isinstance(strategy, tf.distribute.TPUStrategy) and bool(strategy.cluster_resolver.master())
+
+
 def describe(strategy: tf.distribute.Strategy) -> str:
     """Returns a line that says how many replicas a run has, and on what.
 

@@ -31,12 +31,10 @@ class Task(base_task.Task):
         loss_weights: name of a loss -> its weight in the objective. Each is the sum of `sums(...)[name]`
             divided by the sum of `counts(...)[name]`, both over the global batch.
         n_layer: layers of the model, for learning rates per layer.
-        input_in_graph: whether TensorFlow alone reads the data, so that other machines can, too.
     """
 
     loss_weights: Mapping[str, float]
     n_layer: int
-    input_in_graph: bool = True
 
     @abc.abstractmethod
     def build_inputs(self, params, input_context=None, start_step: int = 0) -> tf.data.Dataset:
@@ -46,6 +44,13 @@ class Task(base_task.Task):
             params: task.train_data or task.validation_data.
             input_context: the tf.distribute.InputContext of the host.
             start_step: steps that were taken before; the data goes on where they ended.
+        """
+
+    def read_in_graph(self, train_steps: int):
+        """Is told that hosts will read the data where no Python of ours runs: TensorFlow alone must do it.
+
+        Args:
+            train_steps: of the run.
         """
 
     @abc.abstractmethod

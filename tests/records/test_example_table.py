@@ -1,0 +1,89 @@
+"""The batches of a set in memory are those of the reader, wherever they are made."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.conftest import REPOSITORY
+from xlnet_tf.records.example_reader import example_dataset, num_eval_steps
+from xlnet_tf.records.example_table import ExampleTable
+from xlnet_tf.records.examples import ExampleSet, ExampleWriter
+from xlnet_tf.records.layout import Column
+from xlnet_tf.text.packing import pack
+
+RECORDS, BATCH, STEPS = 11, 4, 9  # several epochs
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, small_tokenizer):
+    folder = tmp_path_factory.mktemp("set")
+    columns = [Column("label", "int32", None), Column("tags", "int16", 6)]
+    with ExampleWriter(
+        folder,
+        task="toy",
+        split="train",
+        tokenizer=small_tokenizer,
+        seq_len=6,
+        columns=columns,
+        settings={},
+    ) as writer:
+        for number in range(RECORDS):
+            tokens = pack([20 + number] * (1 + number % 4), seq_len=6)._asdict()
+            writer.write({**tokens, "label": number, "tags": [number] * 6}, {"id": str(number)})
+    return folder
+
+
+def batches(dataset) -> list[dict[str, np.ndarray]]:
+    return list(dataset.as_numpy_iterator())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"seed": 3},
+        {"start_step": 5, "num_hosts": 2, "host": 1, "rows_per_batch": 1},
+        {"repeat": False},
+        {"repeat": False, "start_step": 1, "num_hosts": 2, "host": 1},
+    ],
+)
+def test_batches_are_the_readers(folder, options):
+    examples = ExampleSet.load(folder)
+    reader = example_dataset(examples, BATCH, **options)
+    steps = STEPS if options.get("repeat", True) else num_eval_steps(examples, BATCH)
+    table = ExampleTable(examples).dataset(BATCH, steps, **options)
+    assert table.element_spec == reader.element_spec
+    found = batches(table)
+    expected = batches(reader.take(len(found)))
+    assert len(found) == len(expected) >= 2
+    for one, other in zip(found, expected):
+        for name, values in other.items():
+            np.testing.assert_array_equal(one[name], values, err_msg=name)
+
+
+def test_only_tensorflow_makes_them(folder):
+    graph = ExampleTable(ExampleSet.load(folder)).dataset(BATCH, STEPS)._as_serialized_graph().numpy()
+    graph = tf.compat.v1.GraphDef.FromString(graph)
+    nodes = [*graph.node, *(node for called in graph.library.function for node in called.node_def)]
+    assert len(nodes) > 20 and not [node.op for node in nodes if "PyFunc" in node.op]
+
+
+@pytest.mark.long  # two more processes with TensorFlow
+def test_another_process_makes_them(folder):
+    """As the hosts of a TPU slice do, told by the one process that trains."""
+    result = subprocess.run(
+        [sys.executable, "-m", "tests.records.far_table", str(folder)],
+        cwd=REPOSITORY,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    place, *indices = result.stdout.splitlines()[-1].split()
+    assert place == "/job:worker/replica:0/task:0/device:CPU:0"
+    expected = example_dataset(ExampleSet.load(folder), BATCH).take(3)
+    assert list(map(int, indices)) == np.concatenate([batch["index"] for batch in expected]).tolist()
