@@ -2,10 +2,9 @@
 
 import dataclasses
 import logging as python_logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import yaml
 from absl import flags, logging
 
 from xlnet_tf.errors import UserError
@@ -125,12 +124,14 @@ def load(name: str, settings: Sequence[Setting], values: flags.FlagValues):
     """
     from official.core import exp_factory
 
+    from xlnet_tf.training.config import check_types, override
+
     params = exp_factory.get_exp_config(name)
     for file in values.config_file:
-        _override(params, file, "--config_file")
+        override(params, file, "--config_file")
     override_by_flags(params, settings, values)
-    _override(params, values.params_override, "--params_override")
-    _check_types(params, exp_factory.get_exp_config(name))
+    override(params, values.params_override, "--params_override")
+    check_types(params, exp_factory.get_exp_config(name))
     for setting in settings:
         setting.check(_field(params, setting.field))
     return params
@@ -147,24 +148,12 @@ def override_by_flags(params, settings: Sequence[Setting], values: flags.FlagVal
     Raises:
         UserError: a value is out of its limits.
     """
+    from xlnet_tf.training.config import override
+
     for setting in settings:
         if (value := values[setting.flag].value) is not None:
             setting.check(value)
-            _override(params, _nested(setting.field, value), f"--{setting.flag}")
-
-
-def _override(params, source: str | Mapping, flag: str):
-    import tensorflow as tf
-    from official.modeling import hyperparams
-
-    try:
-        hyperparams.override_params_dict(params, source, is_strict=True)
-    except (KeyError, ValueError, yaml.YAMLError) as error:
-        raise UserError(f"{flag}: {error.args[0] if error.args else error}") from error
-    except (AttributeError, RecursionError, RuntimeError, TypeError) as error:
-        raise UserError(f"{flag}: a setting has not the form that is expected ({error})") from error
-    except tf.errors.OpError as error:
-        raise UserError(f"{flag}: {error.message}") from error
+            override(params, _nested(setting.field, value), f"--{setting.flag}")
 
 
 def _nested(path: str, value: Any) -> dict[str, Any]:
@@ -177,20 +166,3 @@ def _field(params, path: str) -> Any:
     for name in path.split("."):
         params = getattr(params, name)
     return params
-
-
-def _check_types(params, defaults):
-    """Raises UserError if a value is not of its default's type: neither yaml nor overrides are typed."""
-    from xlnet_tf.training.config import flatten
-
-    expected, found = flatten(defaults.as_dict()), flatten(params.as_dict())
-    for name in sorted(expected.keys() - found.keys()):
-        sections = [name.rsplit(".", parts)[0] for parts in range(1, name.count(".") + 1)]
-        if section := next((section for section in sections if section in found), None):
-            raise UserError(f"{section} is {found[section]!r}: expected fields, {name} among them")
-        raise UserError(f"{name} has fields: expected a value like {expected[name]!r}")
-    for name, value in found.items():
-        default = expected.get(name)
-        both_numbers = isinstance(default, float) and type(value) is int
-        if default is not None and type(value) is not type(default) and not both_numbers:
-            raise UserError(f"{name} is {value!r}: expected a value like {default!r}")

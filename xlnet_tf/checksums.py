@@ -33,7 +33,7 @@ def write(folder: epath.PathLike, names: Iterable[str]) -> None:
 
 
 def remove(folder: epath.PathLike) -> None:
-    """Removes the checksums of a folder whose files are about to be written: none are better than old ones."""
+    """Removes the checksums of a folder whose files are about to be written: none are better than old."""
     (epath.Path(folder) / FILE_NAME).unlink(missing_ok=True)
 
 

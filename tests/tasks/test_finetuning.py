@@ -3,19 +3,23 @@
 import json
 import os
 import shutil
+import signal
+import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.tasks import toy_finetuning as toy
-from xlnet_tf.checkpoints import open_checkpoint, save_model
-from xlnet_tf.errors import UserError
+from xlnet_tf import files
+from xlnet_tf.checkpoints import load_into, open_checkpoint, save_model
+from xlnet_tf.errors import Interrupted, UserError
 from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import prediction, registry, seeds
 from xlnet_tf.tasks.finetuning import BEST, finetune, read_metrics
 from xlnet_tf.tasks.intervals import complete
-from xlnet_tf.training.progress import read_history
+from xlnet_tf.training.progress import Progress, read_history
 from xlnet_tf.training.run import Diverged
 
 STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")
@@ -100,18 +104,34 @@ def test_epochs_are_counted_in_examples(data):
     assert params.trainer.validation_interval == params.trainer.checkpoint_interval == 2
 
 
-def test_a_killed_run_goes_on_bit_for_bit(data, run, tmp_path):
+def test_a_stopped_run_goes_on_bit_for_bit(data, run, tmp_path, monkeypatch):
+    """Between two evaluations: as it goes on it evaluates, but the best weights are not to depend on that."""
     model_dir, metrics = run
-    run_toy(data, tmp_path / "again", trainer={"max_to_keep": 20})
+    judged, judge = [], toy.ToyTask.after_evaluation
+    report = Progress.train
+
+    def note_and_judge(task, model, metrics, step, model_dir):
+        judged.append(step)
+        judge(task, model, metrics, step, model_dir)
+
+    def report_and_end(progress, logs):
+        report(progress, logs)
+        if int(progress._step.numpy()) == 60:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(toy.ToyTask, "after_evaluation", note_and_judge)
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(Progress, "train", report_and_end)
+        run_toy(data, tmp_path / "again", trainer={"max_to_keep": 20})
     kept = sorted(path.name for path in (tmp_path / "again").glob("ckpt-*.index"))
-    assert kept == [f"ckpt-{step}.index" for step in sorted(range(8, 65, 8), key=str)]
-    for path in (tmp_path / "again").glob("ckpt-64*"):
-        path.unlink()  # the last 8 steps have not happened
-    (tmp_path / "again" / "checkpoint").write_text('model_checkpoint_path: "ckpt-56"\n')
-    last = run_toy(data, tmp_path / "again", trainer={"max_to_keep": 20})
-    assert last == metrics
-    for name, values in weights(model_dir).items():
-        np.testing.assert_array_equal(values, weights(tmp_path / "again")[name], err_msg=name)
+    assert kept == [f"ckpt-{step}.index" for step in sorted([*range(8, 57, 8), 60], key=str)]
+    assert run_toy(data, tmp_path / "again", trainer={"max_to_keep": 20}) == metrics
+    history = read_history(str(tmp_path / "again" / "history.jsonl"))
+    assert [line["step"] for line in history if line["kind"] == "dev"] == [*range(0, 57, 8), 60, 64]
+    assert judged == [*range(0, 57, 8), 64]
+    for folder in (".", BEST):
+        for name, values in weights(model_dir / folder).items():
+            np.testing.assert_array_equal(values, weights(tmp_path / "again" / folder)[name], err_msg=name)
 
 
 def test_an_encoder_begins_with_the_checkpoint(data, tmp_path, small_tokenizer):
@@ -240,6 +260,91 @@ def test_an_interrupted_prediction_goes_on(run, registered, data, tmp_path, monk
     os.utime(weights_file, ns=(0, 0))
     predictor.predict(opened.checkpoint("best"), str(tmp_path / "pieces"))
     assert len(done) == 7  # other weights of the same name
+
+
+def test_predictions_that_were_kept_and_damaged_are_made_again(run, registered, data, tmp_path, monkeypatch):
+    monkeypatch.setattr(prediction, "_STEPS_KEPT", 2)
+    opened, done = prediction.Run.open(str(run[0]), str(data / "dev")), []
+    predictor = prediction.Predictor(opened, STRATEGY, 3, lambda: done.append(1))
+    whole = predictor.predict(opened.checkpoint("best"), str(tmp_path))
+    piece = tmp_path / "rows-00000002.npz"
+    content = piece.read_bytes()
+    for damaged in (b"", content[:-9], content[:200] + b"?" + content[201:], b"?" + content[1:]):
+        piece.write_bytes(damaged)
+        done.clear()
+        again = predictor.predict(opened.checkpoint("best"), str(tmp_path))
+        assert len(done) == 5  # the first two steps were kept
+        np.testing.assert_array_equal(again["logits"], whole["logits"])
+
+
+def test_best_weights_without_their_metrics_are_no_checkpoint(run, registered, data, tmp_path, monkeypatch):
+    """Killed while they are replaced: the next evaluation that an undisturbed run has replaces them again."""
+    shutil.copytree(run[0], tmp_path / "run")
+    task = toy.ToyTask(settings(data).task, trained_on=ExampleSet.load(run[0]))
+    model = task.build_model()
+    monkeypatch.setattr(files, "copy", lambda *_: sys.exit("killed"))
+    with pytest.raises(SystemExit):
+        task.after_evaluation(model, {"accuracy": 2.0}, 99, str(tmp_path / "run"))
+    opened = prediction.Run.open(str(tmp_path / "run"), str(data / "dev"))
+    assert opened.checkpoint("") == str(tmp_path / "run" / "ckpt-64")
+    assert not read_metrics(str(tmp_path / "run" / BEST))
+
+
+def cut(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "harm", "message"),
+    [
+        ("params.yaml", None, "params.yaml does not exist: expected the folder of a fine-tuned run"),
+        ("params.yaml", lambda _: b"", "params.yaml holds a NoneType; expected settings"),
+        ("params.yaml", lambda _: b"\xff", "params.yaml is no text file"),
+        ("params.yaml", lambda _: b"task: {", "params.yaml is not yaml"),
+        ("params.yaml", lambda _: b"task: {model: 3}", "params.yaml: .*model"),
+        ("params.yaml", lambda _: b"task: {model: {n_layer: {a: 1}}}", "params.yaml: .*n_layer"),
+        ("params.yaml", lambda _: b"task: {epochs: many}", "params.yaml: task.epochs is 'many': expected"),
+        ("params.yaml", lambda _: b"task: {unknown: 1}", "params.yaml: .*unknown"),
+        ("params.yaml", lambda _: b"task: !!python/object/apply:os.getcwd []", "params.yaml is not yaml"),
+        ("xlnet_config.json", None, "xlnet_config.json does not exist"),
+        ("xlnet_config.json", cut, "xlnet_config.json is not JSON"),
+        ("xlnet_config.json", lambda c: c.replace(b"16", b"32"), "ckpt-64 does not fit the model"),
+        ("manifest.json", None, "manifest.json does not exist"),
+        ("manifest.json", cut, "manifest.json is not valid json"),
+        ("manifest.json", lambda c: c.replace(b'"yes"', b'"YES"'), "manifest.json was changed"),
+        ("spiece.model", None, "spiece.model"),
+        ("spiece.model", cut, "spiece.model has the sha256"),
+        ("ckpt-64.index", cut, "ckpt-64 is no TensorFlow checkpoint, or is damaged"),
+        ("ckpt-64.data-00000-of-00001", cut, "ckpt-64 is no TensorFlow checkpoint, or is damaged"),
+        ("ckpt-64.data-00000-of-00001", None, "ckpt-64 is no TensorFlow checkpoint, or is damaged"),
+        (f"{BEST}/metrics.json", cut, "has no checkpoint 'best'|metrics.json is not JSON"),
+        (f"{BEST}/weights.safetensors", cut, "weights.safetensors is no safetensors file, or is damaged"),
+        (f"{BEST}/weights.safetensors", lambda c: c[:-1] + b"?", "weights.safetensors has the sha256"),
+    ],
+)
+def test_files_of_a_run_that_are_missing_or_damaged_are_named(
+    run, registered, data, tmp_path, name, harm, message
+):
+    folder = tmp_path / "run"
+    shutil.copytree(run[0], folder)
+    path = folder / name
+    content = path.read_bytes()
+    path.unlink()
+    if harm:
+        path.write_bytes(harm(content))
+
+    def use():
+        opened = prediction.Run.open(str(folder), str(data / "dev"))
+        opened.task.example_set.load_tokenizer()
+        opened.task.best_metrics()
+        model = opened.task.build_model()
+        for checkpoint in ("last", "best"):
+            load_into(model, opened.checkpoint(checkpoint))
+
+    with pytest.raises((UserError, FileNotFoundError), match=message):
+        use()
+    path.write_bytes(content)
+    use()
 
 
 def test_what_does_not_fit_is_refused(data, run, registered, tmp_path, small_tokenizer):

@@ -211,6 +211,14 @@ def test_another_machine_may_go_on(run, folder):
     check_resumable(params, pretraining.PretrainingTask(params.task), str(run[0]))
 
 
+def test_checkpoints_without_settings_are_not_gone_on_from(run, folder, tmp_path):
+    shutil.copytree(run[0], tmp_path / "run")
+    (tmp_path / "run" / "params.yaml").unlink()
+    params = settings(folder)
+    with pytest.raises(UserError, match="holds checkpoints but no params.yaml.*put it back"):
+        check_resumable(params, pretraining.PretrainingTask(params.task), str(tmp_path / "run"))
+
+
 def test_a_run_of_a_version_without_a_setting_goes_on_with_its_default(run, folder, tmp_path):
     shutil.copytree(run[0], tmp_path / "run")
     path = tmp_path / "run" / "params.yaml"

@@ -107,6 +107,31 @@ def test_what_a_cut_off_save_left_is_removed(folder):
     assert not [path.name for path in folder.iterdir() if "temp" in path.name]
 
 
+def test_the_checkpoint_of_another_run_is_refused(folder):
+    with pytest.raises(UserError, match=r"ckpt-10 does not fit this run \(.*1000.*900.*another --model_dir"):
+        Saved(folder, size=900).restored()
+    run = Saved(folder)
+    run.manager._checkpoint.more = tf.Variable(1.0)
+    with pytest.raises(
+        UserError, match=r"ckpt-10 does not fit this run \(.*not bound to checkpointed values"
+    ):
+        run.restored()
+
+
+def test_a_failed_save_removes_its_own_files_only(folder, monkeypatch):
+    def full(*args, **kwargs):
+        (folder / "ckpt-1_temp").mkdir()
+        (folder / "ckpt-1.index").write_bytes(b"half")
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    run = Saved(folder)
+    before = sorted(path.name for path in folder.iterdir())
+    monkeypatch.setattr(tf.train.CheckpointManager, "save", full)
+    with pytest.raises(UserError, match=r"of step 1 could not be written \(No space left on device\)"):
+        run.at(1)
+    assert sorted(path.name for path in folder.iterdir()) == before  # ckpt-10, for one
+
+
 def test_a_full_disk_keeps_the_last_good_one(folder):
     run = Saved(folder, size=200_000)
     run.manager._latest_checkpoint = str(folder / "ckpt-10")

@@ -64,7 +64,7 @@ def module_of_run(
     with policy(weights):
         model = run.task.build_model()
     load_into(model, checkpoint)
-    tokenizer = XLNetTokenizer.from_pretrained(model_dir)
+    tokenizer = run.task.example_set.load_tokenizer()
     file = importlib.import_module(f"xlnet_tf.serving.{_FILES.get(run.task.TASK, run.task.TASK)}")
     return file.from_task(run.task, model, tokenizer, int8=weights == INT8, **options)
 

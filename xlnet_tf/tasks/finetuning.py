@@ -270,9 +270,11 @@ class FinetuningTask(trainer_lib.Task):
         best = read_metrics(folder)
         if best and not metrics[self.BEST_METRIC] > best[self.BEST_METRIC]:
             return
+        if best:  # they are of the weights that are replaced now; a killed process leaves none of both
+            tf.io.gfile.remove(f"{folder}/{BEST_METRICS}")
         save_model(model, folder)
         self.save_assets(folder)
-        tf.io.gfile.copy(f"{model_dir}/params.yaml", f"{folder}/params.yaml", overwrite=True)
+        files.copy(f"{model_dir}/params.yaml", f"{folder}/params.yaml")
         files.write_text(json.dumps({"step": step, **metrics}, indent=1) + "\n", f"{folder}/{BEST_METRICS}")
 
     def save_assets(self, model_dir: str):
@@ -338,10 +340,7 @@ def in_order(rows: Mapping[str, np.ndarray], records: int) -> dict[str, np.ndarr
 def read_metrics(folder: str) -> dict[str, float]:
     """Returns the metrics that a folder of best weights was kept for; empty if there is none."""
     path = f"{folder}/{BEST_METRICS}"
-    if not tf.io.gfile.exists(path):
-        return {}
-    with tf.io.gfile.GFile(path) as file:
-        return json.loads(file.read())
+    return files.read_json(path) if tf.io.gfile.exists(path) else {}
 
 
 def finetune(

@@ -8,24 +8,28 @@ import functools
 import io
 import json
 import re
+import zipfile
 from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
+from absl import logging
 from etils import epath
 from official.core import config_definitions as cfg
 from official.core import exp_factory, task_factory
-from official.modeling import hyperparams
 
 from xlnet_tf.checkpoints import load_into, open_checkpoint
+from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.errors import UserError
+from xlnet_tf.files import read_yaml
 from xlnet_tf.records.example_reader import example_dataset, num_eval_steps
 from xlnet_tf.records.example_table import ExampleTable
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.shards import make_folder, write_atomically
 from xlnet_tf.tasks.finetuning import BEST, BEST_METRICS, FinetuningTask, in_order
 from xlnet_tf.tasks.registry import experiment_of
+from xlnet_tf.training.config import check_types, override
 from xlnet_tf.training.topology import has_far_hosts
 from xlnet_tf.training.trainer import all_rows
 
@@ -56,18 +60,21 @@ class Run:
             data: folder of a set of examples.
 
         Raises:
-            UserError: the set does not fit the run.
+            UserError: the set does not fit the run, or a file of either is damaged.
             FileNotFoundError: one of them is not there.
         """
-        path = f"{model_dir}/params.yaml"
-        if not tf.io.gfile.exists(path):
-            raise FileNotFoundError(f"{path} does not exist: expected the folder of a fine-tuned run")
+        params_file, config_file = f"{model_dir}/params.yaml", f"{model_dir}/{CONFIG_FILE}"
+        for path in (params_file, config_file):
+            if not tf.io.gfile.exists(path):
+                raise FileNotFoundError(f"{path} does not exist: expected the folder of a fine-tuned run")
         trained_on = ExampleSet.load(model_dir)
-        params = exp_factory.get_exp_config(experiment_of(model_dir))
-        hyperparams.override_params_dict(params, path, is_strict=True)
+        experiment = experiment_of(model_dir)
+        params = exp_factory.get_exp_config(experiment)
+        override(params, read_yaml(params_file), params_file)
+        check_types(params, exp_factory.get_exp_config(experiment), params_file)
         # The run's own architecture and weights, wherever those it began with may be by now.
         params.task.init_checkpoint = ""
-        params.task.model.config_file = f"{model_dir}/xlnet_config.json"
+        params.task.model.config_file = config_file
         params.task.validation_data.input_path = data
         task_class = task_factory.get_task_cls(type(params.task))
         return cls(model_dir, params, task_class(params.task, trained_on=trained_on))
@@ -189,6 +196,7 @@ class Predictor:
             "written": max(tf.io.gfile.stat(file).mtime_nsec for file in files),
             "shards": self._task.validation_set.shards,
             "batch_size": self._batch_size,
+            "dtype": self.model.dtype_policy.name,
         }
 
 
@@ -207,11 +215,14 @@ class _Pieces:
         """Returns the rows of each step that is there, from the first on."""
         steps: list[dict[str, np.ndarray]] = []
         while (path := self._path(len(steps))).exists():
-            with path.open("rb") as file, np.load(file) as arrays:
-                names = list(arrays.files)
-                columns = {name: arrays[name] for name in names}
+            try:
+                with path.open("rb") as file, np.load(file) as arrays:
+                    columns = {name: arrays[name] for name in arrays.files}
+            except (ValueError, EOFError, zipfile.BadZipFile):
+                logging.warning("%s is damaged: what it had is predicted again", path)
+                return steps
             count = len(next(iter(columns.values())))
-            steps += [{name: columns[name][step] for name in names} for step in range(count)]
+            steps += [{name: values[step] for name, values in columns.items()} for step in range(count)]
         return steps
 
     def write(self, steps: list[dict[str, np.ndarray]], first: int):

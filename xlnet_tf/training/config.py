@@ -4,8 +4,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import tensorflow as tf
+import yaml
 from official.core import config_definitions as cfg
+from official.modeling import hyperparams
 
+from xlnet_tf.errors import UserError
 from xlnet_tf.training.optimizer import OptimizerConfig
 
 
@@ -75,3 +79,46 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[prefix + name] = list(value) if isinstance(value, tuple) else value
     return flat
+
+
+def override(params: cfg.ExperimentConfig, source: str | Mapping[str, Any], where: str):
+    """Puts settings over those of an experiment.
+
+    Args:
+        params: the experiment's settings; changed.
+        source: the fields by their names, a yaml file, or "trainer.train_steps=100,task.seed=1".
+        where: where they come from, for the error.
+
+    Raises:
+        UserError: a setting is unknown or not of the form that is expected, or the file cannot be read.
+    """
+    try:
+        hyperparams.override_params_dict(params, source, is_strict=True)
+    except (KeyError, ValueError, yaml.YAMLError) as error:
+        raise UserError(f"{where}: {error.args[0] if error.args else error}") from error
+    except (AttributeError, RecursionError, RuntimeError, TypeError) as error:
+        raise UserError(f"{where}: a setting has not the form that is expected ({error})") from error
+    except tf.errors.OpError as error:
+        raise UserError(f"{where}: {error.message}") from error
+
+
+def check_types(params: cfg.ExperimentConfig, defaults: cfg.ExperimentConfig, where: str = ""):
+    """Raises UserError if a value is not of its default's type: neither yaml nor overrides are typed.
+
+    Args:
+        params: the experiment's settings.
+        defaults: the same, as they are before any override.
+        where: where the settings come from, for the error.
+    """
+    prefix = f"{where}: " if where else ""
+    expected, found = flatten(defaults.as_dict()), flatten(params.as_dict())
+    for name in sorted(expected.keys() - found.keys()):
+        sections = [name.rsplit(".", parts)[0] for parts in range(1, name.count(".") + 1)]
+        if section := next((section for section in sections if section in found), None):
+            raise UserError(f"{prefix}{section} is {found[section]!r}: expected fields, {name} among them")
+        raise UserError(f"{prefix}{name} has fields: expected a value like {expected[name]!r}")
+    for name, value in found.items():
+        default = expected.get(name)
+        both_numbers = isinstance(default, float) and type(value) is int
+        if default is not None and type(value) is not type(default) and not both_numbers:
+            raise UserError(f"{prefix}{name} is {value!r}: expected a value like {default!r}")

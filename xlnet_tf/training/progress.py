@@ -8,7 +8,8 @@ import orbit
 import tensorflow as tf
 import tqdm
 
-from xlnet_tf.files import write_text
+from xlnet_tf.errors import UserError
+from xlnet_tf.files import read_text, write_text, writing
 
 HISTORY = "history.jsonl"
 
@@ -83,7 +84,7 @@ class Progress:
         values = {name: float(orbit.utils.get_value(value)) for name, value in logs.items()}
         if self._write:
             line = {"step": int(self._step.numpy()), "kind": kind} | values
-            with tf.io.gfile.GFile(self._path, "a") as file:
+            with writing(self._path), tf.io.gfile.GFile(self._path, "a") as file:
                 file.write(json.dumps(line) + "\n")
         return values
 
@@ -99,7 +100,12 @@ def read_history(path: str) -> list[dict]:
     """Reads a `history.jsonl`: dicts with step, kind ("train" or "dev") and metrics by name.
 
     A line that a killed run left unfinished at the end is skipped.
+
+    Raises:
+        UserError: another line is damaged.
     """
-    with tf.io.gfile.GFile(path) as file:
-        lines = file.read().split("\n")
-    return [json.loads(line) for line in lines[:-1]]
+    text = read_text(path)
+    try:
+        return [json.loads(line) for line in text.split("\n")[:-1]]
+    except ValueError as error:
+        raise UserError(f"{path} is damaged ({error}): remove it, or the line") from None

@@ -166,8 +166,10 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ch
             trainer.on_eval_step = after_step
             logs = runner.controller.evaluate(validation_steps)
         metrics = {name: float(value) for name, value in logs.items() if name != "steps_per_second"}
-        if chief:
-            task.after_evaluation(trainer.model, metrics, int(trainer.global_step.numpy()), model_dir)
+        step = int(trainer.global_step.numpy())
+        # Not where a run goes on between two evaluations: what is best must not depend on where it stopped.
+        if chief and (step % interval == 0 or step == train_steps):
+            task.after_evaluation(trainer.model, metrics, step, model_dir)
         return metrics
 
     with preemption, progress, profile, strategy.scope():
@@ -287,8 +289,13 @@ def check_places(params, model_dir: str):
 def check_resumable(params, task: Task, model_dir: str):
     """Raises UserError if model_dir holds checkpoints of a run with other numbers (see FIXED)."""
     path = f"{model_dir}/params.yaml"
-    if not newest(model_dir) or not tf.io.gfile.exists(path):
+    if not newest(model_dir):
         return
+    if not tf.io.gfile.exists(path):
+        raise UserError(
+            f"{model_dir} holds checkpoints but no params.yaml, which tells the settings they were trained "
+            "with: put it back, or choose another --model_dir"
+        )
     # A setting that the run's version did not have was at its default.
     defaults = {name: type(getattr(params, name))().as_dict() for name in ("task", "trainer", "runtime")}
     before = flatten(defaults) | flatten(read_yaml(path))

@@ -60,6 +60,27 @@ class Checkpoints(tf.train.CheckpointManager):
         # checkpoints fall on evaluations.
         self._last_checkpoint_step = 0
 
+    def restore_or_initialize(self) -> str | None:
+        """Restores the newest checkpoint that is intact, if there is one; returns its path.
+
+        Raises:
+            UserError: it is that of another run, or lacks something that this one has.
+        """
+        path = self._latest_checkpoint
+        if path is None:
+            return super().restore_or_initialize()
+        try:
+            self._checkpoint.restore(path).assert_existing_objects_matched()
+        except UserError:
+            raise
+        except (AssertionError, ValueError, tf.errors.InvalidArgumentError) as error:
+            raise UserError(
+                f"{path} does not fit this run ({_reason(error)}). Put the checkpoint back that the run has "
+                "written, or start anew in another --model_dir"
+            ) from error
+        self._last_checkpoint_step = int(self._step_counter.numpy())
+        return path
+
     def save(self, checkpoint_number=None, check_interval=True, options=None) -> str | None:
         """Saves a checkpoint if one is due; returns its path.
 
@@ -75,13 +96,12 @@ class Checkpoints(tf.train.CheckpointManager):
             raise  # another host was lost while all gathered what is saved; see interruption.lost_hosts
         except (tf.errors.OpError, OSError) as error:
             step = int(self._step_counter.numpy())
-            for part in tf.io.gfile.glob(f"{self._prefix}-{step}*"):
+            for part in tf.io.gfile.glob(f"{self._prefix}-{step}[._]*"):
                 _remove(part)
-            reason = str(getattr(error, "message", None) or error).strip().splitlines()[0]
             kept = f"The last good one is {before}" if before else "There is none before it"
             raise UserError(
-                f"the checkpoint of step {step} could not be written ({reason}). {kept}. Make room in "
-                f"{self.directory} and start the same command again: the run goes on from there"
+                f"the checkpoint of step {step} could not be written ({_reason(error)}). {kept}. Make room "
+                f"in {self.directory} and start the same command again: the run goes on from there"
             ) from error
 
 
@@ -129,8 +149,13 @@ def _damage(prefix: str) -> str | None:
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)
     except (tf.errors.OpError, RuntimeError, ValueError, LookupError) as error:
-        return str(getattr(error, "message", None) or error).strip().splitlines()[0]
+        return _reason(error)
     return None
+
+
+def _reason(error: Exception) -> str:
+    """Returns the first line of what an error says."""
+    return str(getattr(error, "message", None) or error).strip().partition("\n")[0]
 
 
 def _remove(path: str):
