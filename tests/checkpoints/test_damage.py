@@ -1,4 +1,4 @@
-"""Weights that are not those that were written: other bytes, no numbers, files that do not belong together."""
+"""Weights that are not those that were written: other bytes, no numbers, files of two checkpoints mixed."""
 
 import json
 import subprocess
@@ -76,9 +76,7 @@ def test_files_without_a_checksum_are_taken_as_they_are(tmp_path):
     dict(open_checkpoint(tmp_path).arrays)
 
 
-@pytest.mark.parametrize(
-    "line", ["{}  ./weights.safetensors", "{} *weights.safetensors\r"]
-)
+@pytest.mark.parametrize("line", ["{}  ./weights.safetensors", "{} *weights.safetensors\r"])
 def test_lists_that_others_have_written(tmp_path, line):
     save_checkpoint(random_checkpoint(CONFIGS["micro"]), str(tmp_path), "ours")
     listed = tmp_path / checksums.FILE_NAME
@@ -134,9 +132,7 @@ def test_weights_that_are_no_numbers_are_refused(tmp_path, format, bad):
         save_checkpoint(
             type(checkpoint)("memory/x", "ours", Arrays.of(arrays), checkpoint.config), str(tmp_path), format
         )
-    with pytest.raises(
-        UserError, match=r": 1 of the 1,024 weights of .*layer.1.* are infinite"
-    ):
+    with pytest.raises(UserError, match=r": 1 of the 1,024 weights of .*layer.1.* are infinite"):
         dict(open_checkpoint(tmp_path).arrays)
 
 
