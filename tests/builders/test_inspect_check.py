@@ -11,7 +11,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.records import checks, ranks
 from xlnet_tf.records.shards import ShardWriter, framed_bytes, read_shard
 from xlnet_tf.records.slice_text import SliceText
-from xlnet_tf.text.special_tokens import PAD_ID
+from xlnet_tf.text.special_tokens import PAD_ID, SEP_ID
 
 MUTATIONS = 150
 
@@ -75,6 +75,16 @@ def swap_order(columns):
     columns["permutation_rank"][9, [a, b]] = columns["permutation_rank"][9, a]
 
 
+def repeat_target(columns):
+    columns["target_positions"][9, 1] = columns["target_positions"][9, 0]
+
+
+def leave_no_second_part(columns):
+    """SEP where the second part has no place left: SEP SEP CLS."""
+    ids = columns["input_ids"][4]
+    ids[np.flatnonzero(ids == SEP_ID)[0]], ids[29] = ids[29], SEP_ID
+
+
 def unhide_target(columns):
     columns["permutation_rank"][9, columns["target_positions"][9][0]] = 0
 
@@ -92,9 +102,11 @@ def flip_label(columns):
         (value("target_positions", (9, -1), -1), "number of targets", 9, "and 1 in the second", "3 and 2"),
         (value("target_positions", (9, -1), 0), "target_positions", 9, " 0", "ascending"),
         (value("target_positions", (9, -1), 32), "target_positions", 9, " 32", "below 32"),
+        (repeat_target, "target_positions", 9, " ", "ascending"),
         (value("target_positions", (9, 0), -2), "target_positions", 9, "-2 ", "ascending"),
         (value("input_ids", (4, 0), 199), "text that goes on from record to record", 4, "199 at", ""),
         (value("input_ids", (4, 31), 9), "segment layout", 4, "CLS at []", "CLS at 31"),
+        (leave_no_second_part, "segment layout", 4, "SEP at [29, 30]", "SEP between 17 and 28"),
         (value("input_ids", (4, 3), PAD_ID), "symbols that no text has", 4, "5 at position 3", "a piece"),
         (value("input_ids", (4, 3), 200), "id in the vocabulary", 4, "200 at position 3", "0 to 199"),
         (value("segment_ids", (4, 30), 0), "segment_ids", 4, "0 at position 30", "1"),

@@ -4,6 +4,7 @@ Two generators feed it as they fed the original: Python's `random` cuts A and B,
 orders files and picks targets. Given the same draws everything here equals the original's data_utils.py.
 """
 
+import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -115,7 +116,7 @@ def sample_mask(
         raise UserError(f"{goal} targets wanted in half a segment of {length} tokens; at most {length} fit")
     if reverse:
         return sample_mask(numbers, word_start[::-1], goal, alpha, beta, max_gram)[::-1]
-    wanted = length + 1 if goal is None else goal
+    wanted = math.inf if goal is None else goal
     span_lengths = np.arange(1, max_gram + 1)
     probabilities = 1.0 / span_lengths
     probabilities /= probabilities.sum(keepdims=True)
