@@ -2,10 +2,12 @@
 
     python -m tests.training.killing FOLDER LAYOUT KILLS
 
-leaves the runs FOLDER/undisturbed and FOLDER/killed and prints a line for each kill. All runs are forked from
-this process, which has imported everything and computed nothing: a start takes what building the graph takes.
+leaves the runs FOLDER/undisturbed and FOLDER/killed-0, and prints a line for each kill. A run that comes to
+its end before all kills are done is followed by another, killed-1 and so on. All runs are forked from this
+process, which has imported everything and computed nothing: a start takes what building the graph takes.
 """
 
+import itertools
 import os
 import pathlib
 import random
@@ -119,17 +121,19 @@ def main(folder: pathlib.Path, layout: str, kills: int):
         time.sleep(0.02)
     longest = time.monotonic() - begun
     rng = random.Random(layout)
-    for number in range(kills):
-        child = start(folder, layout, folder / "killed")
-        while_saving = number % 2 == 0
-        if not kill(child, folder / "killed", rng, while_saving, longest):
+    done = 0
+    for run in itertools.count():
+        model_dir = folder / f"killed-{run}"
+        child = start(folder, layout, model_dir)
+        while done < kills and kill(child, model_dir, rng, done % 2 == 0, longest):
+            moment = "while saving" if done % 2 == 0 else "anywhere"
+            print(model_dir.name, moment, sorted(checkpoint_files(model_dir)), flush=True)
+            done += 1
+            child = start(folder, layout, model_dir)
+        if done == kills:
             break
-        files = sorted(checkpoint_files(folder / "killed"))
-        print(number, "while saving" if while_saving else "anywhere", files, flush=True)
-    else:
-        child = start(folder, layout, folder / "killed")
-        while not ended(child):
-            time.sleep(0.02)
+    while not ended(child):
+        time.sleep(0.02)
 
 
 if __name__ == "__main__":
