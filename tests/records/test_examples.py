@@ -125,6 +125,20 @@ def test_skips_and_counts_are_kept_with_their_places(tmp_path, small_tokenizer):
         example_dataset(examples, 2)
 
 
+@pytest.mark.parametrize(("sequences", "length"), [(1, "8"), (2, "2 x 8")])
+def test_the_table_tells_how_long_examples_are(tmp_path, small_tokenizer, sequences, length):
+    with ExampleWriter(
+        tmp_path, task="t", split="dev", tokenizer=small_tokenizer, seq_len=T, columns=[], settings={},
+        sequences=sequences,
+    ):  # fmt: skip
+        pass
+    assert ExampleSet.load(tmp_path).table().splitlines() == [
+        f"dev: {tmp_path}",
+        "  examples              0",
+        f"  tokens of an example  {length}",
+    ]
+
+
 def test_an_interrupted_build_leaves_no_set(write, tmp_path, small_tokenizer):
     write(5)
 
