@@ -18,6 +18,21 @@ def test_a_good_set_has_no_warnings(good):
 
 
 @pytest.mark.parametrize(
+    "statistics",
+    [
+        {"unknown_rate": 0.009},
+        {"dropped_marks": {"DEVANAGARI": 10}},
+        {"duplicate_documents": 2},
+        {"documents_dropped": {"empty": 2}},
+        {"tokens_dropped": {"after_last_segment": 90}},
+    ],
+)
+def test_a_few_are_no_warning(good, statistics):
+    few = dataclasses.replace(good, statistics={**good.statistics, **statistics})
+    assert pretraining_report.warnings(few) == []
+
+
+@pytest.mark.parametrize(
     "fields,statistics,parts",
     [
         ({}, {"unknown_rate": 0.02}, ("2.0% of the tokens are <unk>", "train_tokenizer")),
