@@ -11,7 +11,7 @@ from xlnet_tf.layers import positions as positions_lib
 from xlnet_tf.layers.attention import RelativeAttention, StreamView, hide, sum_by_softmax
 from xlnet_tf.layers.block import gelu
 from xlnet_tf.layers.dropout import dropout, kept, seed_at
-from xlnet_tf.layers.products import multiply_by_head
+from xlnet_tf.layers.products import multiply_by_head, multiply_by_weights
 
 UNITS, _ = load_case("units")
 
@@ -191,3 +191,22 @@ def test_products_of_one_head_stay_within_their_operands():
             shared = keys[:, :1]  # by all heads
             expected = rows @ shared.transpose(0, 1, 3, 2)
             np.testing.assert_allclose(multiply_by_head(rows, shared, transpose_b=True), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+def test_weights_are_multiplied_alike_for_all_hardware(transpose):
+    rng = np.random.default_rng(0)
+    rows = tf.constant(rng.normal(size=[5, 6]), tf.bfloat16)
+    weights = tf.Variable(rng.normal(size=[4, 6] if transpose else [6, 4]).astype(np.float32))
+    upstream = tf.constant(rng.normal(size=[5, 4]), tf.bfloat16)
+    found = []
+    for kind in ("cpu", "tpu"):
+        with hardware.assume(kind), tf.GradientTape() as tape:
+            tape.watch(rows)
+            product = multiply_by_weights(rows, weights, transpose)
+        found.append([product, *tape.gradient(product, [rows, weights], upstream)])
+        assert [value.dtype for value in found[-1]] == [tf.bfloat16, tf.bfloat16, tf.float32]
+    for expected, other in zip(*found):
+        np.testing.assert_array_equal(expected.numpy(), other.numpy())
+    wide = tf.matmul(tf.cast(rows, tf.float32), weights, transpose_b=transpose)
+    np.testing.assert_allclose(tf.cast(found[0][0], tf.float32), wide, atol=0.1)

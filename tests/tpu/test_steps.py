@@ -9,6 +9,7 @@ from tests.tpu import programs
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers import hardware
 from xlnet_tf.layers.dropout import kept
+from xlnet_tf.layers.products import multiply_by_weights
 from xlnet_tf.tpu import steps
 from xlnet_tf.tpu.lowering import lower
 
@@ -159,3 +160,24 @@ def test_dropout_computes_no_key():
             lambda inputs: kept([8, 128], 0.1, inputs["seed"]), {"seed": tf.TensorSpec([2], tf.int32)}
         )
     assert sum(len(computation.instructions) for computation in program.module.computations) < 50
+
+
+@pytest.mark.parametrize(("kind", "copies"), [("cpu", 1), ("tpu", 2)])
+def test_narrow_copies_of_weights_are_not_kept_for_the_gradient(kind, copies):
+    weights = tf.Variable(tf.ones([64, 32]))
+
+    def function(inputs):
+        with tf.GradientTape() as tape:
+            tape.watch(inputs["x"])
+            product = multiply_by_weights(inputs["x"], weights)
+        return product, tape.gradient(product, inputs["x"])
+
+    with hardware.assume(kind):
+        program = lower(function, {"x": tf.TensorSpec([8, 64], tf.bfloat16)})
+    instructions = [i for computation in program.module.computations for i in computation.instructions]
+    narrowed = [
+        i.operand_ids[0]
+        for i in instructions
+        if i.opcode == "convert" and list(i.shape.dimensions) == [64, 32]
+    ]
+    assert len(narrowed) == len(set(narrowed)) == copies

@@ -14,7 +14,7 @@ from xlnet_tf.layers import positions as positions_lib
 from xlnet_tf.layers.dropout import kept, seed_at
 from xlnet_tf.layers.fused import compiled
 from xlnet_tf.layers.initializers import normal
-from xlnet_tf.layers.products import multiply_by_head
+from xlnet_tf.layers.products import multiply_by_head, multiply_by_weights
 from xlnet_tf.layers.rotation import Turn
 
 # Far below any score, and exact zeros after the float32 softmax.
@@ -122,7 +122,12 @@ class RelativeAttention(tf_keras.layers.Layer):
     def build(self, input_shape=None):
         kernel = [self.d_model, self.n_head, self.d_head]
         for name in ("query", "key", "value", "position", "output"):
-            weight = self.add_weight(f"{name}/kernel", kernel, initializer=normal(self.initializer_range))
+            weight = self.add_weight(
+                f"{name}/kernel",
+                kernel,
+                initializer=normal(self.initializer_range),
+                experimental_autocast=False,  # multiply_by_weights casts them
+            )
             setattr(self, f"{name}_kernel", weight)
         self.segment_embedding = self.add_weight(
             "segment_embedding", [2, self.n_head, self.d_head], initializer=normal(self.initializer_range)
@@ -153,9 +158,8 @@ class RelativeAttention(tf_keras.layers.Layer):
     def _heads(self, vectors, kernel) -> tf.Tensor:
         """Projects [B, Q, D] to [B, N, Q, H], as a product of two matrices: on CPUs faster than an einsum."""
         width = self.n_head * self.d_head
-        rows = tf.matmul(
-            tf.reshape(vectors, [-1, vectors.shape[-1]]), tf.reshape(self._cast(kernel), [-1, width])
-        )
+        rows = tf.reshape(vectors, [-1, vectors.shape[-1]])
+        rows = multiply_by_weights(rows, tf.reshape(kernel, [-1, width]))
         length = vectors.shape[1] or tf.shape(vectors)[1]
         return tf.transpose(tf.reshape(rows, [-1, length, self.n_head, self.d_head]), [0, 2, 1, 3])
 
@@ -163,7 +167,7 @@ class RelativeAttention(tf_keras.layers.Layer):
         """Projects [B, N, Q, H] back to [B, Q, D]."""
         width = self.n_head * self.d_head
         rows = tf.reshape(tf.transpose(attended, [0, 2, 1, 3]), [-1, width])
-        rows = tf.matmul(rows, tf.reshape(self._cast(self.output_kernel), [-1, width]), transpose_b=True)
+        rows = multiply_by_weights(rows, tf.reshape(self.output_kernel, [-1, width]), transpose_b=True)
         return tf.reshape(rows, [-1, attended.shape[2] or tf.shape(attended)[2], self.d_model])
 
     def position_keys(self, positions: positions_lib.RelativePositions) -> tf.Tensor:

@@ -7,6 +7,7 @@ from xlnet_tf.layers.attention import AttentionBiases, RelativeAttention
 from xlnet_tf.layers.dropout import drop, dropout, kept, seed_at
 from xlnet_tf.layers.fused import fused
 from xlnet_tf.layers.initializers import normal
+from xlnet_tf.layers.products import multiply_by_weights
 
 _EPSILON = 1e-12
 
@@ -44,11 +45,12 @@ class FeedForward(tf_keras.layers.Layer):
         self.activation = activation
         self.dropout = dropout
         self.initializer_range = initializer_range
-        self.inner = tf_keras.layers.Dense(
-            d_inner, kernel_initializer=normal(initializer_range), name="inner"
-        )
-        self.outer = tf_keras.layers.Dense(
-            d_model, kernel_initializer=normal(initializer_range), name="outer"
+        # They hold the weights, in float32; `_dense` computes, in the type of activations.
+        self.inner, self.outer = (
+            tf_keras.layers.Dense(
+                width, kernel_initializer=normal(initializer_range), dtype=tf.float32, name=name
+            )
+            for width, name in ((d_inner, "inner"), (d_model, "outer"))
         )
 
     def build(self, input_shape=None):
@@ -60,8 +62,8 @@ class FeedForward(tf_keras.layers.Layer):
     def call(self, x, seed=None):
         # Two axes, not three: only then does TensorFlow run product, bias and activation as one CPU kernel.
         rows = tf.reshape(x, [-1, self.d_model])  # [B * Q, D]
-        hidden = self._activate(self.inner(rows), seed_at(seed, 0))  # [B * Q, F]
-        rows = dropout(self.outer(hidden), self.dropout, seed_at(seed, 1))
+        hidden = self._activate(_dense(self.inner, rows), seed_at(seed, 0))  # [B * Q, F]
+        rows = dropout(_dense(self.outer, hidden), self.dropout, seed_at(seed, 1))
         return tf.reshape(rows, tf.shape(x))
 
     def _activate(self, rows, seed):
@@ -155,6 +157,11 @@ class TransformerBlock(tf_keras.layers.Layer):
             "attention_dropout": attention.attention_dropout,
             "initializer_range": attention.initializer_range,
         }
+
+
+def _dense(layer: tf_keras.layers.Dense, rows: tf.Tensor) -> tf.Tensor:
+    """Multiplies rows [R, D] by a layer's kernel and adds its bias."""
+    return tf.nn.bias_add(multiply_by_weights(rows, layer.kernel), tf.cast(layer.bias, rows.dtype))
 
 
 def _norm(name: str) -> tf_keras.layers.LayerNormalization:

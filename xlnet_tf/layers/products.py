@@ -1,6 +1,8 @@
-"""Products of matrices, head by head."""
+"""Products of matrices: head by head, and with weights."""
 
 import tensorflow as tf
+
+from xlnet_tf.layers import hardware
 
 
 def multiply_by_head(rows: tf.Tensor, matrices: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
@@ -19,3 +21,39 @@ def multiply_by_head(rows: tf.Tensor, matrices: tf.Tensor, transpose_b: bool = F
         # the numbers are wrong, or the process dies later.
         matrices = tf.tile(matrices, [tf.shape(rows)[0] // tf.shape(matrices)[0], 1, 1, 1])
     return tf.matmul(rows, matrices, transpose_b=transpose_b)
+
+
+def multiply_by_weights(rows: tf.Tensor, weights: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
+    """Multiplies rows by weights, in the rows' type.
+
+    On a TPU weights of a wider type are narrowed for the product, and once more for its gradient: the copies
+    of all layers' weights would stay in memory from one to the other.
+
+    Args:
+        rows: [R, D].
+        weights: [D, F], or transposed.
+        transpose_b: whether they are transposed.
+
+    Returns:
+        [R, F].
+    """
+    weights = tf.convert_to_tensor(weights)
+
+    def product(rows, weights):
+        return tf.matmul(rows, tf.cast(weights, rows.dtype), transpose_b=transpose_b)
+
+    @tf.custom_gradient
+    def narrowed_twice(rows, weights):
+        def gradient(upstream):
+            # It adds nothing, but has to wait for the gradient, and so is no copy that the product has made.
+            late = tf.where(upstream[0, 0] == upstream[0, 0], 0.0, float("nan"))
+            narrow = tf.cast(weights + tf.cast(late, weights.dtype), rows.dtype)
+            left, right = (upstream, rows) if transpose_b else (rows, upstream)
+            of_weights = tf.cast(tf.matmul(left, right, transpose_a=True), weights.dtype)
+            return tf.matmul(upstream, narrow, transpose_b=not transpose_b), of_weights
+
+        return product(rows, weights), gradient
+
+    if hardware.kind() == "tpu" and weights.dtype != rows.dtype:
+        return narrowed_twice(rows, weights)
+    return product(rows, weights)

@@ -8,6 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from xlnet_tf.layers.initializers import normal
+from xlnet_tf.layers.products import multiply_by_weights
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrained import Pretrained
 
@@ -90,10 +91,9 @@ class XLNetPretrainer(tf_keras.Model):
 
     def logits(self, query_output: tf.Tensor) -> tf.Tensor:
         """Scores every piece for each target: query_output [B, P, D] to [B, P, V] float32."""
-        embedding = tf.cast(self.encoder.word_embedding, self.compute_dtype)
         batch_shape = tf.shape(query_output)[0]
         rows = tf.reshape(query_output, [-1, self.encoder.config.d_model])  # [B * P, D]
-        logits = tf.cast(tf.matmul(rows, embedding, transpose_b=True), tf.float32)
+        logits = tf.cast(multiply_by_weights(rows, self.encoder.word_embedding, transpose_b=True), tf.float32)
         logits += tf.cast(self.lm_bias, tf.float32)
         targets = query_output.shape[1] or tf.shape(query_output)[1]
         return tf.reshape(logits, [batch_shape, targets, self.encoder.config.n_token])
