@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from tests.conftest import REPOSITORY
+from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.training.progress import read_history
-from xlnet_tf.training.saving import newest
 
 _COUNTER = "save_counter/.ATTRIBUTES/VARIABLE_VALUE"
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"

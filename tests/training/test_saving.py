@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.errors import UserError
-from xlnet_tf.training.saving import Checkpoints, newest, newest_intact
+from xlnet_tf.training.saving import Checkpoints, newest_intact
 
 WEIGHT = "weight/.ATTRIBUTES/VARIABLE_VALUE"
 

@@ -12,11 +12,11 @@ from xlnet_tf.checkpoints import hugging_face, names, tensorflow_files
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, Checkpoint
 from xlnet_tf.checkpoints.coverage import Coverage
+from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safetensors
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.files import copy, read_json, write_text
-from xlnet_tf.training.saving import newest
 
 FORMATS = ("ours", "original", "hugging_face")
 OUR_FILE = "weights.safetensors"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
+from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.errors import Interrupted
-from xlnet_tf.training.saving import newest
 
 # What TensorFlow raises where it meant to talk to another machine.
 _LOST = (

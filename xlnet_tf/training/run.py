@@ -19,6 +19,7 @@ import yaml
 from absl import logging
 from official.core import train_lib, train_utils
 
+from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.errors import UserError
 from xlnet_tf.files import read_yaml, write_text
 from xlnet_tf.training import topology
@@ -27,7 +28,7 @@ from xlnet_tf.training.interruption import Preemption, lost_hosts
 from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.profile import Profile
 from xlnet_tf.training.progress import Progress
-from xlnet_tf.training.saving import Checkpoints, newest
+from xlnet_tf.training.saving import Checkpoints
 from xlnet_tf.training.trainer import Task, Trainer
 
 FIXED = ("task", "trainer.train_steps", "trainer.optimizer_config", "runtime.mixed_precision_dtype")
@@ -109,6 +110,7 @@ def named_damage(task: Task) -> Iterator[None]:
     try:
         yield
     except _DATA_ERRORS:
+        logging.warning("to see whether data are damaged, %.1f GB are compared", task.data_bytes() / 1e9)
         task.check_data()
         raise
 

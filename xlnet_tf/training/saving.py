@@ -6,9 +6,8 @@ from collections.abc import Callable
 import tensorflow as tf
 from absl import logging
 
+from xlnet_tf.checkpoints.of_runs import NAME, newest_first
 from xlnet_tf.errors import UserError
-
-_NAME = "ckpt"
 
 
 class Checkpoints(tf.train.CheckpointManager):
@@ -45,13 +44,13 @@ class Checkpoints(tf.train.CheckpointManager):
             checkpoint,
             directory=model_dir if write else tempfile.mkdtemp(),
             max_to_keep=max_to_keep if write else 1,
-            checkpoint_name=_NAME,
+            checkpoint_name=NAME,
             step_counter=step,
             checkpoint_interval=interval,
             init_fn=initialize,
         )
         if write:
-            for leftover in tf.io.gfile.glob(f"{model_dir}/{_NAME}-*temp*"):  # of a save that was cut off
+            for leftover in tf.io.gfile.glob(f"{model_dir}/{NAME}-*temp*"):  # of a save that was cut off
                 _remove(leftover)
         self._hold = hold
         # What a killed or full machine left is told by the files, not by TensorFlow's note of them.
@@ -105,11 +104,6 @@ class Checkpoints(tf.train.CheckpointManager):
             ) from error
 
 
-def newest(model_dir: str) -> str | None:
-    """Returns the path of a run's newest checkpoint, whole or not; None if there is none."""
-    return next(iter(_newest_first(model_dir)), None)
-
-
 def newest_intact(model_dir: str) -> str | None:
     """Returns the path of the newest checkpoint of which every byte can be read; warns of damaged ones.
 
@@ -117,7 +111,7 @@ def newest_intact(model_dir: str) -> str | None:
         UserError: there are checkpoints, and none of them can be read.
     """
     damaged = []
-    for path in _newest_first(model_dir):
+    for path in newest_first(model_dir):
         if (reason := _damage(path)) is None:
             if damaged:
                 logging.warning(
@@ -132,14 +126,6 @@ def newest_intact(model_dir: str) -> str | None:
             "start anew in another --model_dir"
         )
     return None
-
-
-def _newest_first(model_dir: str) -> list[str]:
-    """Returns the prefixes of all checkpoints of a folder, by falling step."""
-    indices = tf.io.gfile.glob(f"{model_dir}/{_NAME}-*.index")
-    prefixes = [path.removesuffix(".index") for path in indices]
-    steps = {prefix: prefix.rpartition("-")[2] for prefix in prefixes}
-    return sorted((p for p in prefixes if steps[p].isdigit()), key=lambda p: int(steps[p]), reverse=True)
 
 
 def _damage(prefix: str) -> str | None:
