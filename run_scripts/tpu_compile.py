@@ -91,7 +91,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     number("multiple", 1, "With --find_max_batch: try multiples of so many rows only.", lower_bound=1)
     switch(
         "memory_only",
-        help="Plan the memory and make no code: a small part of the time (9 of 161 s for two layers of Large).",
+        help="Plan the memory and make no code: a small part of the time (9 of 161 s at two layers).",
     )
     switch("gradient_only", help="Leave out the update: forward and backward pass alone.")
     choice("peer", None, PEERS, "Compile another implementation's step; pretraining only.")
