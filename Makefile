@@ -28,9 +28,8 @@ demo: setup runs/corpora/.ready  ## From raw text to a fine-tuned XLNet: tokeniz
 demo-long: setup runs/corpora/.ready  ## Pretrains longer, to show what it is worth: three seeds each, medians.
 	@$(BIN)/python -m run_scripts.demo --long --corpora=runs/corpora --output_dir=runs/demo-long
 
-# Files with long tests come first, so that both processes have work until the end.
 test: setup  ## Runs the tests.
-	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile tests/training tests/serving tests/scripts tests
+	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile tests
 
 test-all: setup  ## Runs the long tests, too, with many more random examples (hours).
 	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --hypothesis-profile=long -m "" tests
