@@ -213,6 +213,32 @@ def test_legal_orders_are_those_of_the_definition(small_records):
             assert query[row, position, order[:place]].all()
 
 
+def test_faults_of_the_order_are_told_of_their_records_alone(build, tmp_path):
+    """In one record the first part's blocks have two orders, in another a rank is of another block."""
+    manifest = build(tmp_path, perm_size=4)
+    shard = manifest.shards[0]
+    columns = read_shard(manifest.path(shard), manifest.spec)
+    rank = columns["permutation_rank"] = columns["permutation_rank"].copy()
+    blocks = rank[:, : manifest.reuse_len].reshape(shard.records, -1, 4).astype(int)  # 0: context
+    blocks -= 4 * np.arange(blocks.shape[1])[:, None]  # 1 to 4 in every block, where it was not 0
+    twice = (blocks > 0).sum(axis=1) > 1
+    unused = np.array([[number not in record for number in range(1, 5)] for record in blocks])
+    first = np.flatnonzero(twice.any(axis=1) & unused.any(axis=1))[0]
+    offset, number = twice[first].argmax(), 1 + unused[first].argmax()
+    block = np.flatnonzero(blocks[first, :, offset] > 0)[0]
+    rank[first, 4 * block + offset] = 4 * block + number
+    second = first + 2
+    position = np.flatnonzero(rank[second, :8] > 0)[0]
+    rank[second, position] += 4 if position < 4 else -4
+    text = SliceText(manifest, shard, columns, np.ones(shard.records, bool))
+    assert {
+        b.invariant: b.records.tolist() for b in checks.broken_records(manifest, shard, columns, text)
+    } == {
+        "order: a permutation": [first],
+        "order: blocks of 4 keep their order": [second],
+    }
+
+
 def mutate(rng, columns, spec):
     """Changes one value of one record; returns (column, place, value before, value now)."""
     names = sorted(columns)
