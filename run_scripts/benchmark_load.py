@@ -132,14 +132,14 @@ def _watch(threads: Sequence[threading.Thread], seconds: float) -> list[int]:
     memory = []
     with tqdm.tqdm(total=round(seconds), unit="s", desc="load") as bar:
         while any(thread.is_alive() for thread in threads):
-            memory.append(_resident_bytes())
+            memory.append(resident_bytes())
             time.sleep(seconds / _SAMPLES)
             bar.n = min(bar.total, round(len(memory) * seconds / _SAMPLES))
             bar.set_postfix(memory=f"{memory[-1] / 1e6:,.0f} MB")
     return memory
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
     pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 

@@ -20,7 +20,7 @@ from absl import flags
 from etils import epath
 
 from tfrecord_builders.squad_data import Passage, Question, SquadFile, locate, read_squad
-from xlnet_tf import errors
+from xlnet_tf import checksums, errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
@@ -137,6 +137,7 @@ def _build_split(
         settings=settings,
     )
     folder = writer.example_set.folder
+    checksums.remove(folder)
     total = sum(len(passage.questions) for passage in file.passages)
     with (
         writer,
@@ -160,6 +161,7 @@ def _build_split(
             raise UserError(f"{getattr(options, split)} gives no examples: {reasons}")
         for name, quantile in (("median", 0.5), ("99 %", 0.99), ("longest", 1.0)):
             writer.count(f"pieces of a passage, {name}", int(np.quantile(lengths, quantile)))
+    checksums.write(folder, [PASSAGES_FILE])
     return writer.example_set
 
 

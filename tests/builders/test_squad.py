@@ -157,6 +157,17 @@ def test_questions_to_predict_are_all_kept(build):
     assert examples.settings["answered"] and not build(test=dev[3:])["test"].settings["answered"]
 
 
+def test_passages_that_were_changed_are_refused(build):
+    """Answers are read from them."""
+    for _ in range(2):  # the second build takes the place of the first
+        folder = build(dev=[question("q", "ren")])["dev"].folder
+    assert Passage.read_all(folder)[0].text == PASSAGE
+    path = folder / "passages.jsonl"
+    path.write_text(path.read_text().replace("ren", "sol", 1))
+    with pytest.raises(UserError, match="passages.jsonl has the sha256"):
+        Passage.read_all(folder)
+
+
 def test_a_passage_without_text(build):
     examples = build(context=" \n", dev=[question("Ka?", "sol")])["dev"]
     arrays = examples.arrays()

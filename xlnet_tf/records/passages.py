@@ -9,6 +9,8 @@ from typing import IO, NamedTuple, Self
 
 from etils import epath
 
+from xlnet_tf import checksums
+
 PASSAGES_FILE = "passages.jsonl"
 
 
@@ -30,6 +32,11 @@ class Passage(NamedTuple):
 
     @classmethod
     def read_all(cls, folder: epath.Path) -> list[Self]:
-        """Returns the passages of the set in a folder."""
+        """Returns the passages of the set in a folder.
+
+        Raises:
+            UserError: they are not as they were written.
+        """
+        checksums.check(folder / PASSAGES_FILE)
         with (folder / PASSAGES_FILE).open("r", encoding="utf-8") as file:
             return [cls(**json.loads(line)) for line in file]
