@@ -15,9 +15,10 @@ from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, MANIFEST_FILE
 from xlnet_tf.errors import UserError
 from xlnet_tf.files import read_json, read_yaml
 
-# How a model reads its texts, which its weights do not tell.
-_SETTINGS = ("attention_type", "same_length", "clamp_len", "uniform_when_blind")
-_HEAD_SETTINGS = ("summary", "pool_padding", "segment_len")
+# How a model reads its texts, which its weights do not tell, and the types of these settings.
+_SETTINGS = {"attention_type": str, "same_length": bool, "clamp_len": int, "uniform_when_blind": bool}
+_HEAD_SETTINGS = {"summary": str, "pool_padding": bool, "segment_len": int}
+_TYPES = {**_SETTINGS, **_HEAD_SETTINGS, "memory_len": int}
 # The same by their names in Hugging Face's config.json.
 _HUGGING_FACE = {
     "attn_type": "attention_type",
@@ -143,12 +144,13 @@ class Pretrained:
             found = task.get("model") if isinstance(task, dict) else None
             if not isinstance(found, dict):
                 raise UserError(f"{run} has no task.model; expected the settings of a run.")
-            settings = {name: found[name] for name in _SETTINGS + _HEAD_SETTINGS if name in found}
+            settings = {name: found[name] for name in (*_SETTINGS, *_HEAD_SETTINGS) if name in found}
             if segment_len := found.get("segment_len"):
                 settings["memory_len"] = found.get("memory_len") or segment_len
-            return settings
+            return _check_types(settings, run)
         theirs = self._hugging_face()
         found = {ours: theirs[name] for name, ours in _HUGGING_FACE.items() if name in theirs}
+        _check_types(found, self.checkpoint.beside("config.json"))
         # Its models pool padding, too.
         return found | ({"pool_padding": True} if found.get("summary") in ("first", "mean") else {})
 
@@ -188,6 +190,14 @@ def _option_names(model: type[tf_keras.Model]) -> set[str]:
     """Returns the keyword-only arguments of a class and of those it extends."""
     parameters = [p for base in model.__mro__ for p in inspect.signature(base.__init__).parameters.values()]
     return {p.name for p in parameters if p.kind is p.KEYWORD_ONLY} - {"name", "labels"}
+
+
+def _check_types(settings: dict[str, Any], path: str) -> dict[str, Any]:
+    """Returns settings that are of their types, or none; others are an error."""
+    for name, value in settings.items():
+        if value is not None and type(value) is not _TYPES[name]:
+            raise UserError(f"{path}: {name} is {value!r}; expected a {_TYPES[name].__name__}.")
+    return settings
 
 
 def _check_labels(labels: Iterable[str]) -> tuple[str, ...]:
