@@ -44,7 +44,7 @@ def folders(tmp_path_factory, small_tokenizer):
     return root
 
 
-@mutations.counts(12, 2000)
+@mutations.counts(40, 2000)
 def test_settings_beside_weights(folders, count):
     files = sorted(path for path in folders.rglob("*") if path.suffix in (".json", ".yaml"))
     assert len(files) == 4

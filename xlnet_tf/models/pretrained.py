@@ -147,10 +147,10 @@ class Pretrained:
             settings = {name: found[name] for name in (*_SETTINGS, *_HEAD_SETTINGS) if name in found}
             if segment_len := found.get("segment_len"):
                 settings["memory_len"] = found.get("memory_len") or segment_len
-            return _check_types(settings, run)
+            return _checked(settings, run)
         theirs = self._hugging_face()
         found = {ours: theirs[name] for name, ours in _HUGGING_FACE.items() if name in theirs}
-        _check_types(found, self.checkpoint.beside("config.json"))
+        found = _checked(found, self.checkpoint.beside("config.json"))
         # Its models pool padding, too.
         return found | ({"pool_padding": True} if found.get("summary") in ("first", "mean") else {})
 
@@ -192,12 +192,13 @@ def _option_names(model: type[tf_keras.Model]) -> set[str]:
     return {p.name for p in parameters if p.kind is p.KEYWORD_ONLY} - {"name", "labels"}
 
 
-def _check_types(settings: dict[str, Any], path: str) -> dict[str, Any]:
-    """Returns settings that are of their types, or none; others are an error."""
-    for name, value in settings.items():
-        if value is not None and type(value) is not _TYPES[name]:
+def _checked(settings: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Returns the settings that a file tells; one of a wrong type is an error."""
+    told = {name: value for name, value in settings.items() if value is not None}
+    for name, value in told.items():
+        if type(value) is not _TYPES[name]:
             raise UserError(f"{path}: {name} is {value!r}; expected a {_TYPES[name].__name__}.")
-    return settings
+    return told
 
 
 def _check_labels(labels: Iterable[str]) -> tuple[str, ...]:
