@@ -22,6 +22,7 @@ from xlnet_tf.text.special_tokens import PAD_ID
 FILLER = -1  # index of the rows that fill up the last batch of an evaluation
 
 
+@tf.autograph.experimental.do_not_convert
 def example_dataset(
     examples: ExampleSet,
     batch_size: int,

@@ -25,6 +25,7 @@ _NO_STREAM = -1  # stream id of filler records
 _ROUNDS = 4
 
 
+@tf.autograph.experimental.do_not_convert
 def pretraining_dataset(
     manifest: Manifest,
     batch_size: int,

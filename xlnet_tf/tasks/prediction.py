@@ -140,7 +140,7 @@ class Predictor:
         with strategy.scope():
             self.model: tf_keras.Model = run.task.build_model()
 
-        @tf.function
+        @tf.function(autograph=False)
         def step(features):
             return strategy.run(
                 lambda rows: run.task.evaluation_rows(rows, self.model(rows, training=False)), (features,)

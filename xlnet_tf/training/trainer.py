@@ -207,6 +207,7 @@ class Trainer(base_trainer.Trainer):
     def train_loop_begin(self):
         self._loop_start = time.perf_counter(), int(self.global_step.numpy()), int(self.guard.skipped.numpy())
 
+    @tf.autograph.experimental.do_not_convert
     def train_step(self, iterator):
         self.strategy.run(
             self.replica_step, args=(self.next_train_inputs(iterator),), options=self._runtime_options
@@ -257,7 +258,7 @@ class Trainer(base_trainer.Trainer):
         """Adds up gradients, loss and sums over the micro-batches; joins their memories."""
         micro_step = self._micro_step
         if self.config.runtime.enable_xla and not _is_tpu(self.strategy):
-            micro_step = tf.function(micro_step, jit_compile=True)
+            micro_step = tf.function(micro_step, jit_compile=True, autograph=False)
         parts = self.config.trainer.accumulation_steps
         first_seed = tf.distribute.get_replica_context().replica_id_in_sync_group * parts
         if parts == 1:
@@ -338,7 +339,7 @@ class Trainer(base_trainer.Trainer):
             step: counted from 0. The model computes it again, with the weights and the memory of now.
         """
 
-        @tf.function
+        @tf.function(autograph=False)
         def finite_rows(features):
             rows = next(iter(features.values())).shape[0]
             if self._memory is not None:
@@ -361,6 +362,7 @@ class Trainer(base_trainer.Trainer):
             self._eval_memory.reset()
         self._eval_rows = []
 
+    @tf.autograph.experimental.do_not_convert
     def eval_step(self, iterator):
         def replica_step(features):
             if self._eval_memory is not None:
