@@ -17,6 +17,7 @@ from etils import epath
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import shards as shards_lib
 from xlnet_tf.records.examples import ExampleSet
+from xlnet_tf.records.prefetching import prefetched
 from xlnet_tf.text.special_tokens import PAD_ID
 
 FILLER = -1  # index of the rows that fill up the last batch of an evaluation
@@ -78,7 +79,7 @@ def example_dataset(
         name: tf.TensorSpec([rows_per_batch, *array.shape[1:]], array.dtype)
         for name, array in source.read(np.array([0])).items()
     }
-    return tf.data.Dataset.from_generator(batches, output_signature=signature).prefetch(tf.data.AUTOTUNE)
+    return prefetched(tf.data.Dataset.from_generator(batches, output_signature=signature))
 
 
 def examples_of_step(examples: ExampleSet, batch_size: int, step: int, seed: int) -> np.ndarray:

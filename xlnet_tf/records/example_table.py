@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from xlnet_tf.records.example_reader import FILLER, examples_of_step
 from xlnet_tf.records.examples import ExampleSet
+from xlnet_tf.records.prefetching import prefetched
 from xlnet_tf.text.special_tokens import PAD_ID
 
 
@@ -63,7 +64,7 @@ class ExampleTable:
             }
 
         batches = tf.data.Dataset.from_tensor_slices(numbers)
-        return batches.map(read, tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
+        return prefetched(batches.map(read, tf.data.AUTOTUNE, deterministic=True))
 
     def _numbers(self, batch_size: int, steps: range, seed: int, repeat: bool) -> np.ndarray:
         """Returns the numbers of the examples of each step: int64 [steps, batch_size]."""

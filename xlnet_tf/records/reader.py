@@ -13,6 +13,7 @@ from xlnet_tf.records import shards as shards_lib
 from xlnet_tf.records.hashing import hashed
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.online import OnlineSampler
+from xlnet_tf.records.prefetching import prefetched
 from xlnet_tf.records.spec import RecordSpec, stream_id
 from xlnet_tf.text import special_tokens
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -114,7 +115,7 @@ def pretraining_dataset(
         }
 
     batches = records.batch(rows_per_batch, drop_remainder=True)
-    return batches.map(features, tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
+    return prefetched(batches.map(features, tf.data.AUTOTUNE, deterministic=True))
 
 
 def online_sampler(manifest: Manifest, permutation: str, seed: int) -> OnlineSampler | None:
