@@ -29,10 +29,10 @@ demo-long: setup runs/corpora/.ready  ## Pretrains longer, to show what it is wo
 	@$(BIN)/python -m run_scripts.demo --long --corpora=runs/corpora --output_dir=runs/demo-long
 
 test: setup  ## Runs the tests.
-	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder tests
+	@$(BIN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder tests
 
 test-all: setup  ## Runs the long tests, too, with many more random examples (hours).
-	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder --hypothesis-profile=long -m "" tests
+	@$(BIN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder --hypothesis-profile=long -m "" tests
 
 mutants: setup  ## Breaks the code in 150 places, one by one, and tells which the tests do not notice (an hour).
 	@$(BIN)/python -m tests.mutants --count=150 --output=runs/mutants.json

@@ -45,7 +45,7 @@ def test_eager_graph_and_xla_agree(case):
             assert_all_close(compiled(features), expected, atol=1e-3)
 
 
-@examples(2, 40)
+@examples(1, 40)
 @given(case=cases(max_layers=2, activations=ORIGINAL_ACTIVATIONS, kinds=("cpu",)))
 def test_saved_converted_and_exported_models_agree(case, tmp_path_factory):
     """Through every format of checkpoint and back; as a Keras model; exported for batches of any size."""

@@ -86,6 +86,7 @@ def test_a_peer_that_does_not_answer_is_an_error_that_helps(tmp_path):
     peer.close()
 
 
+@pytest.mark.long
 def test_script(small_tokenizer, peer_python, tmp_path):
     tokenizer = tmp_path / "spiece.model"
     tokenizer.write_bytes(small_tokenizer.model_proto)

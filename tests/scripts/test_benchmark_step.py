@@ -126,6 +126,7 @@ def test_both_models_get_the_same_batch():
     assert len({row.tobytes() for row in batch["input_word_ids"]}) == 4
 
 
+@pytest.mark.long  # test_modes_compute_what_they_say and test_steps_train have its parts
 def test_step(peer_python):
     result = benchmark_step.measure_step(
         ONE_LAYER, 2, repeats=1, gemm_rates=RATES, modes=MODES, peer_python=peer_python, **SIZES

@@ -21,12 +21,6 @@ def run_layouts(folder, *names):
     return lambda name: np.load(folder / f"{name}.npz")
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    names = ("one", "two_accumulated", "saved", "resumed_elsewhere")
-    return run_layouts(tmp_path_factory.mktemp("layouts"), *names)
-
-
 def assert_close(got, expected, steps):
     np.testing.assert_allclose(got["losses"], expected["losses"][-steps:], atol=1e-5, rtol=0)
     for name in expected.files:
@@ -34,7 +28,8 @@ def assert_close(got, expected, steps):
             np.testing.assert_allclose(got[name], expected[name], atol=2e-5, rtol=1e-4, err_msg=name)
 
 
-def test_micro_batches_on_two_devices_equal_one_device(runs):
+def test_micro_batches_on_two_devices_equal_one_device(tmp_path):
+    runs = run_layouts(tmp_path, "one", "two_accumulated")
     one = runs("one")
     assert len(one["losses"]) == 30 and one["losses"][-1] < one["losses"][0]
     assert one["memory/mask"].any() and not one["memory/mask"].all()
@@ -51,7 +46,9 @@ def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(tmp_path):
             np.testing.assert_array_equal(resumed[name], saved[name], err_msg=name)
 
 
-def test_a_run_goes_on_with_other_devices(runs):
+@pytest.mark.long
+def test_a_run_goes_on_with_other_devices(tmp_path):
+    runs = run_layouts(tmp_path, "saved", "resumed_elsewhere")
     # Two micro-batches on one device draw the dropout masks of one on each of two devices.
     assert_close(runs("resumed_elsewhere"), runs("saved"), 18)
 
