@@ -67,6 +67,7 @@ TESTS = {
     "xlnet_tf/records/hashing.py": ("tests/builders/test_document_selection.py",),
     "xlnet_tf/records/manifest.py": ("tests/records/test_manifest.py", "tests/records/test_reader.py"),
     "xlnet_tf/records/reader.py": ("tests/records/test_reader.py",),
+    "xlnet_tf/records/prefetching.py": ("tests/records/test_prefetching.py",),
     "xlnet_tf/records/example*.py": ("tests/records/test_examples.py",),
     "xlnet_tf/records/targets.py": ("tests/records/test_targets.py",),
     "xlnet_tf/records/pretraining_report.py": ("tests/builders/test_pretraining_report.py",),

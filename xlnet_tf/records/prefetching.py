@@ -8,7 +8,7 @@ def prefetched(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
     The tuning is a thread that thinks again after ever longer pauses, up to a minute. An iterator's end waits
     for it, and TensorFlow does not always wake it: a run then stands still at the end of an evaluation. Where
-    a number of parallel calls is left to tf.data, it takes one for each core.
+    a number of parallel calls is left to tf.data, it takes one for each core, at most 16.
 
     Args:
         dataset: of batches.

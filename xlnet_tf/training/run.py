@@ -94,7 +94,12 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
         lost_hosts(strategy, model_dir),
         named_lack_of_memory(),
     ):
-        return _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, chief)
+        try:
+            return _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, chief)
+        finally:
+            # Now, and not when the trainer is collected: the end of an iterator waits for a thread of
+            # TensorFlow's that sleeps the longer the older the iterator is, up to a minute.
+            trainer.train_dataset = None
 
 
 @contextlib.contextmanager
