@@ -9,6 +9,7 @@ import zipfile
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from safetensors.numpy import load_file, save_file
 
 from tests.checkpoints import torch_writer
@@ -17,6 +18,7 @@ from tests.fuzz import mutations
 from xlnet_tf.checkpoints import check, open_checkpoint, save_checkpoint
 from xlnet_tf.checkpoints.torch_file import read_torch_file
 from xlnet_tf.errors import UserError
+from xlnet_tf.training.saving import Checkpoints
 
 # With checksums of all files, and of the weights alone: what can be read is what was written.
 LISTED = ("ours", "original", "hugging_face")
@@ -77,7 +79,7 @@ def damaged(rng: random.Random, name: str, data: bytes) -> bytes:
 
 @mutations.counts(250, 10_000)
 def test_damaged_checkpoints(folders, little_room, count):
-    files = sorted(path for path in folders.rglob("*") if path.is_file() and path.name != "checkpoint")
+    files = sorted(path for path in folders.rglob("*") if path.is_file())
     expected = {path.name: open_checkpoint(path) for path in folders.iterdir()}
     weights = {name: dict(expected[name].arrays) for name in SURE}
     seen = collections.Counter()
@@ -104,6 +106,31 @@ def test_damaged_checkpoints(folders, little_room, count):
             path.write_bytes(data)
     print(dict(seen))
     assert seen["UserError"] > seen["read"]
+
+
+@mutations.counts(25, 3000)
+def test_damaged_notes_of_a_runs_checkpoints(tmp_path, count):
+    """They change neither what is gone on from nor what is kept."""
+
+    def run() -> tuple[tf.Variable, Checkpoints]:
+        step = tf.Variable(0, dtype=tf.int64)
+        options = {"hold": tf.Variable(0), "interval": 1, "max_to_keep": 2, "initialize": lambda: None}
+        return step, Checkpoints(tf.train.Checkpoint(step=step), str(tmp_path), step=step, **options)
+
+    def names() -> set[str]:
+        return {path.stem for path in tmp_path.glob("*.index")}
+
+    note = tmp_path / "checkpoint"
+    step, checkpoints = run()
+    for number in (1, 2):
+        step.assign(number)
+        checkpoints.save(number)
+    for number, rng in enumerate(mutations.generators(count), 3):
+        note.write_bytes(mutations.damaged(rng, note.read_bytes()))
+        step, checkpoints = run()
+        assert checkpoints.restore_or_initialize() and int(step) == number - 1
+        step.assign(number)
+        assert checkpoints.save(number) and names() == {f"ckpt-{number - 1}", f"ckpt-{number}"}
 
 
 def zipped(path, pickled: bytes, compression=zipfile.ZIP_STORED, storage=bytes(8)):

@@ -1,7 +1,9 @@
 """Checkpoints that are torn, damaged or do not fit on the disk."""
 
 import logging as python_logging
+import os
 import resource
+import shutil
 import signal
 
 import numpy as np
@@ -53,8 +55,13 @@ def folder(tmp_path):
     return tmp_path
 
 
+def kept(folder) -> set[int]:
+    """The steps whose checkpoints are there."""
+    return {int(path.stem.removeprefix("ckpt-")) for path in folder.glob("*.index")}
+
+
 def test_the_newest_is_gone_on_from(folder):
-    assert {path.name for path in folder.glob("*.index")} == {f"ckpt-{n}.index" for n in (4, 6, 10)}
+    assert kept(folder) == {4, 6, 10}
     assert newest(str(folder)) == newest_intact(str(folder)) == str(folder / "ckpt-10")
     run = Saved(folder)
     assert run.restored() == 10 and not run.begun
@@ -90,6 +97,47 @@ def test_damaged_files_are_passed_over_with_a_warning(folder, caplog, harm):
     assert run.restored() == 4
     assert "ckpt-10" in caplog.text and "ckpt-6" in caplog.text and "goes on from" in caplog.text
     assert run.at(6) and Saved(folder).restored() == 6  # written anew
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda note: b"",
+        lambda note: note.partition(b"\n")[2],
+        lambda note: bytes([note[0] | 0x80]) + note[1:],
+    ],
+    ids=["empty", "no first line", "a flipped bit"],
+)
+def test_a_damaged_note_of_the_checkpoints_is_removed_with_a_warning(folder, caplog, harm):
+    note = folder / "checkpoint"
+    note.write_bytes(harm(note.read_bytes()))
+    caplog.set_level(python_logging.WARNING, logger="absl")
+    run = Saved(folder)
+    assert f"{note} cannot be read" in caplog.text and not note.exists()
+    assert run.restored() == 10 and run.at(12) and kept(folder) == {6, 10, 12} and note.exists()
+
+
+@pytest.mark.parametrize("path", [os.path.abspath, os.path.relpath])
+def test_a_note_that_lists_the_checkpoints_of_another_run_deletes_none(
+    folder, tmp_path_factory, monkeypatch, path
+):
+    monkeypatch.chdir(folder)
+    other = tmp_path_factory.mktemp("other")
+    for file in folder.glob("ckpt-4.*"):
+        shutil.copy(file, other)
+    note = folder / "checkpoint"
+    ours = 'all_model_checkpoint_paths: "ckpt-4"'
+    assert ours in note.read_text()
+    note.write_text(note.read_text().replace(ours, f'all_model_checkpoint_paths: "{path(other)}/ckpt-4"'))
+    run = Saved(folder)
+    assert run.restored() == 10 and run.at(12)
+    assert kept(folder) == {6, 10, 12} and len(list(other.iterdir())) == 2
+
+
+def test_old_checkpoints_are_removed_without_a_note_of_them(folder):
+    (folder / "checkpoint").unlink()
+    run = Saved(folder)
+    assert run.restored() == 10 and run.at(12) and kept(folder) == {6, 10, 12}
 
 
 def test_a_run_whose_checkpoints_are_all_damaged_is_not_begun_anew(folder):

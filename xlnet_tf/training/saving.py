@@ -1,5 +1,6 @@
 """The checkpoints of a run: never half of one, and back to the one before if the newest cannot be read."""
 
+import collections
 import tempfile
 from collections.abc import Callable
 
@@ -40,9 +41,11 @@ class Checkpoints(tf.train.CheckpointManager):
         initialize: Callable[[], None],
         write: bool = True,
     ):
+        directory = model_dir if write else tempfile.mkdtemp()
+        _remove_damaged_note(directory)
         super().__init__(
             checkpoint,
-            directory=model_dir if write else tempfile.mkdtemp(),
+            directory=directory,
             max_to_keep=max_to_keep if write else 1,
             checkpoint_name=NAME,
             step_counter=step,
@@ -53,7 +56,9 @@ class Checkpoints(tf.train.CheckpointManager):
             for leftover in tf.io.gfile.glob(f"{model_dir}/{NAME}-*temp*"):  # of a save that was cut off
                 _remove(leftover)
         self._hold = hold
-        # What a killed or full machine left is told by the files, not by TensorFlow's note of them.
+        # What a killed or full machine left is told by the files, not by TensorFlow's note of them: which
+        # there are, oldest first (their times do not matter), and which of them to go on from.
+        self._maybe_delete = collections.OrderedDict.fromkeys(reversed(newest_first(directory)), 0.0)
         self._latest_checkpoint = newest_intact(model_dir)
         # Intervals count from step 0, not from a first checkpoint after the first loop: with equal intervals
         # checkpoints fall on evaluations.
@@ -102,6 +107,16 @@ class Checkpoints(tf.train.CheckpointManager):
                 f"the checkpoint of step {step} could not be written ({_reason(error)}). {kept}. Make room "
                 f"in {self.directory} and start the same command again: the run goes on from there"
             ) from error
+
+
+def _remove_damaged_note(directory: str):
+    """Removes TensorFlow's note of the checkpoints of a folder if it would end the run. None is needed."""
+    try:
+        tf.train.get_checkpoint_state(directory)
+    except ValueError as error:
+        note = f"{directory}/checkpoint"
+        logging.warning("%s cannot be read (%s) and is removed: the checkpoints are as good", note, error)
+        tf.io.gfile.remove(note)
 
 
 def newest_intact(model_dir: str) -> str | None:
