@@ -3,9 +3,10 @@
 python -m run_scripts.benchmark_load --model=exports/sst2/1 --texts=reviews.txt --seconds=600 --clients=8
 
 Each client asks the signature again and again: one row or several, pieces of the texts, from a letter to
---longest characters. The model is loaded as TensorFlow Serving loads it, in this process. Told are requests,
-errors, times and the memory of the process, which should not grow after the first quarter of the time. The
-exit status is 1 if a request failed.
+--longest characters. Now and then it asks what was asked before the load, alone, and compares the answers.
+The model is loaded as TensorFlow Serving loads it, in this process. Told are requests, errors, times and the
+memory of the process, which should not grow after the first quarter of the time. The exit status is 1 if a
+request failed, an answer was another one than alone, or a client ended early.
 """
 
 import collections
@@ -16,7 +17,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,8 @@ from xlnet_tf.errors import UserError
 # TensorFlow is imported where it is needed, so that --help answers at once.
 
 PERCENTILES = (50, 95, 99)
+CHECKED = 10  # each client compares the answer to one request of so many
+TOLERANCE = 1e-4  # relative and absolute, of floats; texts and integers are the same
 _SAMPLES = 240  # of the memory
 
 
@@ -62,16 +65,15 @@ def measure(model: str, texts: str, load: Load, signature: str = "serving_defaul
         signature: whose inputs are all texts.
 
     Returns:
-        requests; rows; errors: message -> how often; seconds: percentile -> of a request; memory: bytes over
-        time, evenly; growth: bytes, the median of the memory's last quarter over that of its second one.
+        requests; clients: requests of each; rows; errors: message -> how often; seconds: percentile -> of a
+        request; memory: bytes over time, evenly; growth: bytes, the median of the memory's last quarter over
+        that of its second one.
 
     Raises:
         UserError: there is no such signature, or it takes other things than texts.
     """
     import tensorflow as tf
     import tensorflow_text  # noqa: F401 (the operations that exported models use)
-
-    from xlnet_tf.training.interruption import reason
 
     loaded = tf.saved_model.load(model)
     if signature not in loaded.signatures:
@@ -84,40 +86,99 @@ def measure(model: str, texts: str, load: Load, signature: str = "serving_defaul
         raise UserError(
             f"signature {signature!r} takes {', '.join(others)}, which are no texts: choose another"
         )
-    times: list[float] = []
-    rows_asked: list[int] = []
-    failures: collections.Counter[str] = collections.Counter()
+
+    def ask(request: Mapping[str, Sequence[str]]) -> dict[str, np.ndarray]:
+        answers = answer(**{name: tf.constant(rows) for name, rows in request.items()})
+        return {name: value.numpy() for name, value in answers.items()}
+
+    clients = [_Client(number, load, list(inputs), texts, ask) for number in range(load.clients)]
     end = time.monotonic() + load.seconds
-
-    def ask_again_and_again(client: int):
-        rng = random.Random(f"{load.seed} {client}")
-        while time.monotonic() < end:
-            rows = rng.randint(1, load.rows)
-            request = {name: tf.constant(_texts(rng, texts, rows, load.longest)) for name in inputs}
-            begun = time.perf_counter()
-            try:
-                for value in answer(**request).values():
-                    value.numpy()
-            except tf.errors.OpError as error:
-                failures[reason(error)] += 1
-            times.append(time.perf_counter() - begun)
-            rows_asked.append(rows)
-
-    threads = [threading.Thread(target=ask_again_and_again, args=(number,)) for number in range(load.clients)]
+    threads = [threading.Thread(target=client.ask_until, args=(end,), name=client.name) for client in clients]
     for thread in threads:
         thread.start()
     memory = _watch(threads, load.seconds)
+    times = [seconds for client in clients for seconds in client.times]
     quarters = [float(np.median(quarter)) for quarter in np.array_split(memory, 4)]
     return {
         "model": model,
         "load": dataclasses.asdict(load),
         "requests": len(times),
-        "rows": sum(rows_asked),
-        "errors": dict(failures),
+        "clients": [len(client.times) for client in clients],
+        "rows": sum(client.rows for client in clients),
+        "errors": dict(sum((client.failures() for client in clients), collections.Counter())),
         "seconds": {str(p): float(np.percentile(times, p)) for p in PERCENTILES},
         "memory": memory,
         "growth": quarters[3] - quarters[1],
     }
+
+
+class _Client:
+    """Asks again and again, and keeps what it saw.
+
+    Its first request is asked at once, alone, and compared later: what takes only texts draws nothing at
+    random, in our models. That of each client is another one, so that answers mixed up between two differ.
+    """
+
+    def __init__(self, number: int, load: Load, inputs: Sequence[str], texts: str, ask: Callable):
+        self.name = f"client {number}"
+        self.times: list[float] = []
+        self.rows = 0
+        self._load, self._inputs, self._text, self._ask = load, inputs, texts, ask
+        self._rng = random.Random(f"{load.seed} {number}")
+        self._failures: collections.Counter[str] = collections.Counter()
+        self._ended = False
+        self._known = self._request()
+        self._expected = self._answer(self._known)
+
+    def ask_until(self, end: float):
+        while time.monotonic() < end:
+            checked = len(self.times) % CHECKED == 0
+            request = self._known if checked else self._request()
+            begun = time.perf_counter()
+            found = self._answer(request)
+            self.times.append(time.perf_counter() - begun)
+            self.rows += len(request[self._inputs[0]])
+            if checked and found and self._expected and not same(found, self._expected):
+                self._failures["another answer than without load"] += 1
+        self._ended = True
+
+    def failures(self) -> collections.Counter[str]:
+        """Returns what went wrong, after the client's end."""
+        early = {} if self._ended else {f"{self.name} ended after {len(self.times):,} requests": 1}
+        return self._failures + collections.Counter(early)
+
+    def _request(self) -> dict[str, list[str]]:
+        rows = self._rng.randint(1, self._load.rows)
+        return {name: _texts(self._rng, self._text, rows, self._load.longest) for name in self._inputs}
+
+    def _answer(self, request: Mapping[str, Sequence[str]]) -> dict[str, np.ndarray]:
+        """Returns the model's answer; {} if it failed, which is counted, whatever the model raises."""
+        try:
+            return self._ask(request)
+        except Exception as error:
+            self._failures[_kind(error)] += 1
+            return {}
+
+
+def _kind(error: Exception) -> str:
+    import tensorflow as tf
+
+    from xlnet_tf.training.interruption import reason
+
+    return f"{type(error).__name__}: {reason(error) if isinstance(error, tf.errors.OpError) else error}"
+
+
+def same(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> bool:
+    """Tells whether answers are the same, but for how floats were rounded."""
+
+    def equal(value, other) -> bool:
+        if value.shape != other.shape or value.dtype != other.dtype:
+            return False
+        if np.issubdtype(other.dtype, np.floating):
+            return np.allclose(value, other, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+        return np.array_equal(value, other)
+
+    return found.keys() == expected.keys() and all(equal(found[name], expected[name]) for name in expected)
 
 
 def _texts(rng: random.Random, text: str, rows: int, longest: int) -> list[str]:
@@ -153,7 +214,8 @@ def table(report: Mapping[str, Any]) -> str:
         "load": f"{load['clients']} clients, {load['seconds']:g} s, 1 to {load['rows']} rows of up to "
         f"{load['longest']:,} characters",
         "requests": f"{report['requests']:,}, {report['requests'] / load['seconds']:,.1f} a second; "
-        f"{report['rows'] / load['seconds']:,.1f} rows a second",
+        f"{report['rows'] / load['seconds']:,.1f} rows a second; {min(report['clients']):,} to "
+        f"{max(report['clients']):,} a client",
         "times": milliseconds,
         "errors": f"{sum(report['errors'].values()):,}{failures}",
         "memory": f"{report['memory'][-1] / 1e6:,.0f} MB; {report['growth'] / 1e6:+,.1f} MB from the second "

@@ -1,5 +1,9 @@
 """The load of clients: all requests are counted, and what fails."""
 
+import collections
+import threading
+
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -38,6 +42,76 @@ def test_requests_times_and_errors_are_told(model):
     assert report["memory"][-1] > 50e6
     shown = benchmark_load.table({"machine": benchmark_common.machine()} | report)
     assert f"{failed:,}" in shown and "bad letter" in shown and "3 clients, 0.6 s" in shown
+
+
+def under_load(monkeypatch, answer):
+    """Returns the report on a model whose every answer is `answer` of the client's name and its texts."""
+
+    class Signature:
+        structured_input_signature = ((), {"texts": tf.TensorSpec([None], tf.string, "texts")})
+
+        def __call__(self, texts):
+            return {"length": answer(threading.current_thread().name, tf.strings.length(texts))}
+
+    model = tf.Module()
+    model.signatures = {"serving_default": Signature()}
+    monkeypatch.setattr(tf.saved_model, "load", lambda folder: model)
+    return benchmark_load.measure("model", TEXT, benchmark_load.Load(0.3, clients=3, rows=1, longest=400))
+
+
+def test_what_is_right_has_no_errors(monkeypatch):
+    report = under_load(monkeypatch, lambda client, lengths: lengths)
+    assert report["errors"] == {} and min(report["clients"]) > 1
+    assert sum(report["clients"]) == report["requests"]
+
+
+def test_whatever_one_client_meets_is_counted(monkeypatch):
+    def answer(client, lengths):
+        if client == "client 1":
+            raise ValueError("no such row")
+        return lengths
+
+    report = under_load(monkeypatch, answer)
+    assert report["errors"] == {"ValueError: no such row": report["clients"][1]}
+    assert min(report["clients"]) > 1
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_client_that_ends_early_is_an_error(monkeypatch):
+    asked = collections.Counter()
+
+    def answer(client, lengths):
+        asked[client] += 1
+        if client == "client 2" and asked[client] > 3:
+            raise SystemExit  # no Exception
+        return lengths
+
+    report = under_load(monkeypatch, answer)
+    assert report["errors"] == {"client 2 ended after 3 requests": 1}
+    assert report["clients"][2] == 3 < min(report["clients"][:2])
+
+
+def test_answers_to_others_are_errors(monkeypatch):
+    given = []
+
+    def answer(client, lengths):
+        if not client.startswith("client"):
+            return lengths  # alone, before the load
+        given.append(lengths)
+        return given[-2:][0]
+
+    (message,) = under_load(monkeypatch, answer)["errors"]
+    assert message == "another answer than without load"
+
+
+def test_answers_are_the_same_but_for_rounding():
+    def same(found, expected):
+        return benchmark_load.same({"a": np.array(found)}, {"a": np.array(expected)})
+
+    assert same([0.5, np.nan], [0.50001, np.nan]) and same([b"ab"], [b"ab"]) and same([100_000], [100_000])
+    assert not same([0.5], [0.501]) and not same([b"ab"], [b"ac"]) and not same([100_001], [100_000])
+    assert not same([0.5], [0.5, 0.5]) and not same([1.0], [1])
+    assert not benchmark_load.same({}, {"a": np.zeros(1)})
 
 
 def test_texts_are_short_and_long():
