@@ -1,5 +1,6 @@
 """Fine-tuning runs: what they leave, how they go on, what they refuse; and the use of what they leave."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -132,6 +133,25 @@ def test_a_stopped_run_goes_on_bit_for_bit(data, run, tmp_path, monkeypatch):
     for folder in (".", BEST):
         for name, values in weights(model_dir / folder).items():
             np.testing.assert_array_equal(values, weights(tmp_path / "again" / folder)[name], err_msg=name)
+
+
+def test_another_architecture_of_the_same_shapes_is_not_gone_on_with(data, run, tmp_path, small_tokenizer):
+    """Where a run goes on, init_checkpoint is free; the architecture that comes with it is not."""
+    shutil.copytree(run[0], tmp_path / "run")
+    config = toy.ToyTask(settings(data).task).xlnet_config
+    encoder = XLNetEncoder(dataclasses.replace(config, ff_activation="gelu_erf"))
+    encoder.build()
+    save_model(encoder, str(tmp_path / "release"))
+    begin = {"init_checkpoint": str(tmp_path / "release")}
+    before = (tmp_path / "run" / "xlnet_config.json").read_text()
+    with pytest.raises(UserError, match="architecture's ff_activation: gelu there, gelu_erf now") as error:
+        run_toy(data, tmp_path / "run", task=begin)
+    assert "n_layer" not in str(error.value) and "Go on with the settings of that run" in str(error.value)
+    assert (tmp_path / "run" / "xlnet_config.json").read_text() == before
+    task = toy.ToyTask(settings(data, task={**begin, "model": {"ff_activation": "gelu"}}).task)
+    assert task.data_difference(str(tmp_path / "run")) == []
+    (tmp_path / "run" / "xlnet_config.json").unlink()
+    assert toy.ToyTask(settings(data, task=begin).task).data_difference(str(tmp_path / "run")) == []
 
 
 def test_an_encoder_begins_with_the_checkpoint(data, tmp_path, small_tokenizer):

@@ -197,6 +197,21 @@ def test_other_records_in_the_same_folder_are_refused(run, folder):
         check_resumable(params, task, str(run[0]))
 
 
+def test_a_configuration_that_was_edited_is_refused(run, folder, tmp_path):
+    """Its path is still the same, and so are the shapes."""
+    shutil.copytree(run[0], tmp_path / "run")
+    config = XLNetConfig.from_json_file(str(run[0] / "xlnet_config.json"))
+    path = tmp_path / "config.json"
+    settings_path = tmp_path / "run" / "params.yaml"
+    settings_path.write_text(settings_path.read_text().replace("config_file: ''", f"config_file: {path}"))
+    params = settings(folder, task={"model": {"config_file": str(path)}})
+    path.write_text(config.to_json())
+    check_resumable(params, pretraining.PretrainingTask(params.task), str(tmp_path / "run"))
+    path.write_text(dataclasses.replace(config, ff_activation="relu").to_json())
+    with pytest.raises(UserError, match="architecture's ff_activation: gelu there, relu now"):
+        check_resumable(params, pretraining.PretrainingTask(params.task), str(tmp_path / "run"))
+
+
 def test_another_machine_may_go_on(run, folder):
     shutil.copytree(folder / "records", folder / "moved")
     params = settings(

@@ -29,7 +29,7 @@ from xlnet_tf.records.example_table import ExampleTable
 from xlnet_tf.records.examples import MANIFEST_FILE, TOKENIZER_FILE, ExampleSet
 from xlnet_tf.tasks import agreement
 from xlnet_tf.tasks.intervals import complete
-from xlnet_tf.tasks.model_config import EncoderModelConfig
+from xlnet_tf.tasks.model_config import EncoderModelConfig, architecture_difference
 from xlnet_tf.training import trainer as trainer_lib
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
 from xlnet_tf.training.run import run_training
@@ -307,7 +307,7 @@ class FinetuningTask(trainer_lib.Task):
 
     def data_difference(self, model_dir: str) -> list[str]:
         before, now = ExampleSet.load(model_dir), self.example_set
-        return [
+        return architecture_difference(self.xlnet_config, model_dir) + [
             f"examples' {name}: {a} there, {b} now"
             for name in ("tokenizer", "cleaning", "seq_len", "settings", "shards")
             if (a := getattr(before, name)) != (b := getattr(now, name))

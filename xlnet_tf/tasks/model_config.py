@@ -2,8 +2,11 @@
 
 import dataclasses
 
+import tensorflow as tf
 from official.modeling.hyperparams import base_config
 
+from xlnet_tf import files
+from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.config import XLNetConfig
 
 
@@ -51,3 +54,19 @@ class EncoderModelConfig(base_config.Config):
         if base:
             return dataclasses.replace(base, **changes)
         return XLNetConfig.preset(self.preset, **{"n_token": vocab_size, **changes})
+
+
+def architecture_difference(config: XLNetConfig, model_dir: str) -> list[str]:
+    """Returns in what an architecture differs from that of the run in model_dir, one line each.
+
+    The settings alone do not tell: they name a file or a checkpoint, whose content may be another by now.
+    """
+    path = f"{model_dir}/{CONFIG_FILE}"
+    if not tf.io.gfile.exists(path):
+        return []
+    before, now = XLNetConfig.from_dict(files.read_json(path), path).to_dict(), config.to_dict()
+    return [
+        f"architecture's {name}: {before[name]} there, {now[name]} now"
+        for name in before
+        if before[name] != now[name]
+    ]

@@ -12,12 +12,13 @@ from official.modeling.hyperparams import base_config
 
 from xlnet_tf import files
 from xlnet_tf.checkpoints import load_into
+from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer, target_losses
 from xlnet_tf.records.manifest import FILE_NAME, Manifest, settings_difference
 from xlnet_tf.records.reader import num_eval_steps, online_sampler, pretraining_dataset, records_of_step
-from xlnet_tf.tasks.model_config import EncoderModelConfig
+from xlnet_tf.tasks.model_config import EncoderModelConfig, architecture_difference
 from xlnet_tf.training import runtime
 from xlnet_tf.training import trainer as trainer_lib
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
@@ -251,7 +252,7 @@ class PretrainingTask(trainer_lib.Task):
 
     def save_assets(self, model_dir: str):
         """Writes beside the checkpoints what later tools need: architecture, tokenizer, manifest."""
-        files.write_text(self.xlnet_config.to_json(), f"{model_dir}/xlnet_config.json")
+        files.write_text(self.xlnet_config.to_json(), f"{model_dir}/{CONFIG_FILE}")
         for source in (self.train_manifest.tokenizer_path, self.train_manifest.folder / FILE_NAME):
             files.copy(str(source), f"{model_dir}/{source.name}")
 
@@ -273,7 +274,8 @@ class PretrainingTask(trainer_lib.Task):
         difference = settings_difference(before.settings(), now.settings())
         if not difference and [s.sha256 for s in before.shards] != [s.sha256 for s in now.shards]:
             difference = ["shards: other checksums"]
-        return [f"records' {line}" for line in difference]
+        architecture = architecture_difference(self.xlnet_config, model_dir)
+        return architecture + [f"records' {line}" for line in difference]
 
 
 def pretrain(params: cfg.ExperimentConfig, model_dir: str) -> dict[str, float]:
