@@ -67,6 +67,18 @@ def test_model_gardens_records(tmp_path, model_garden):
     assert len(batches) == 2
 
 
+def test_records_that_are_no_step_of_all_rows_are_told(tmp_path, model_garden):
+    shutil.copytree(model_garden, tmp_path, dirs_exist_ok=True)
+    path = min(tmp_path.glob("*-of-2"))
+    records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in records[:-1]:
+            writer.write(record)
+    manifest, lacking = convert(options(tmp_path, source_format="model_garden"))
+    assert any(f"{path.name}: its last {ROWS - 1} records are no step" in line for line in lacking)
+    assert [shard.records for shard in manifest.shards[:ROWS]] == [len(records) // ROWS - 1] * ROWS
+
+
 def test_wrong_records_of_model_garden_are_refused(tmp_path, model_garden, small_tokenizer):
     def fresh(name):
         shutil.copytree(model_garden, tmp_path / name)

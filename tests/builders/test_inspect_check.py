@@ -11,7 +11,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.records import checks, ranks
 from xlnet_tf.records.shards import ShardWriter, framed_bytes, read_shard
 from xlnet_tf.records.slice_text import SliceText
-from xlnet_tf.text.special_tokens import PAD_ID, SEP_ID
+from xlnet_tf.text.special_tokens import PAD_ID, SEP_ID, UNK_ID
 
 MUTATIONS = 150
 
@@ -37,30 +37,24 @@ def test_sound_sets_are_sound(build, tmp_path, changes):
     assert "are sound" in str(report)
 
 
+def rewritten(records, copy, change):
+    """Copies a set, with changed columns in its first shard, checksums and all."""
+    shutil.copytree(records.folder, copy)
+    shard, *others = records.shards
+    columns = {name: values.copy() for name, values in read_shard(records.path(shard), records.spec).items()}
+    change(columns)
+    with ShardWriter(copy / shard.file, records.spec) as writer:
+        writer.write(columns)
+    shards = (dataclasses.replace(shard, sha256=writer.sha256), *others)
+    manifest = dataclasses.replace(records, shards=shards, folder=type(records.folder)(copy))
+    manifest.save()
+    return manifest
+
+
 @pytest.fixture
 def rewrite(small_records, tmp_path):
-    """Returns a function that copies the set with changed columns in one shard, checksums and all."""
-    copy = tmp_path / "copy"
-    shutil.copytree(small_records.folder, copy)
-
-    def run(change, number=0):
-        shard = small_records.shards[number]
-        columns = {
-            name: values.copy()
-            for name, values in read_shard(small_records.path(shard), small_records.spec).items()
-        }
-        change(columns)
-        with ShardWriter(copy / shard.file, small_records.spec) as writer:
-            writer.write(columns)
-        shards = list(small_records.shards)
-        shards[number] = dataclasses.replace(shard, sha256=writer.sha256)
-        manifest = dataclasses.replace(
-            small_records, shards=tuple(shards), folder=type(small_records.folder)(copy)
-        )
-        manifest.save()
-        return manifest
-
-    return run
+    """Returns a function that copies the set with changed columns in one shard."""
+    return lambda change: rewritten(small_records, tmp_path / "copy", change)
 
 
 def value(name, place, new):
@@ -85,6 +79,12 @@ def leave_no_second_part(columns):
     ids[np.flatnonzero(ids == SEP_ID)[0]], ids[29] = ids[29], SEP_ID
 
 
+def leave_no_first_part(columns):
+    """SEP where the second part begins: nothing of the first one follows what is reused."""
+    ids = columns["input_ids"][4]
+    ids[np.flatnonzero(ids == SEP_ID)[0]], ids[16] = ids[16], SEP_ID
+
+
 def unhide_target(columns):
     columns["permutation_rank"][9, columns["target_positions"][9][0]] = 0
 
@@ -107,6 +107,7 @@ def flip_label(columns):
         (value("input_ids", (4, 0), 199), "text that goes on from record to record", 4, "199 at", ""),
         (value("input_ids", (4, 31), 9), "segment layout", 4, "CLS at []", "CLS at 31"),
         (leave_no_second_part, "segment layout", 4, "SEP at [29, 30]", "SEP between 17 and 28"),
+        (leave_no_first_part, "segment layout", 4, "SEP at [16, 30]", "SEP between 17 and 28"),
         (value("input_ids", (4, 3), PAD_ID), "symbols that no text has", 4, "5 at position 3", "a piece"),
         (value("input_ids", (4, 3), 200), "id in the vocabulary", 4, "200 at position 3", "0 to 199"),
         (value("segment_ids", (4, 30), 0), "segment_ids", 4, "0 at position 30", "1"),
@@ -128,6 +129,26 @@ def test_what_is_wrong_is_placed(rewrite, change, invariant, record, found, expe
     assert failure.byte == record * framed_bytes(manifest.spec)
     assert found in failure.found and expected in failure.expected
     assert f"record {record} (byte {failure.byte})" in str(report) and not report.sound
+
+
+def test_a_number_of_a_record_read_backward_is_placed(small_records, rewrite):
+    record = small_records.shards[0].forward_segments + 8
+    report = inspect_check.check(rewrite(value("segment", record, 5)))
+    (failure,) = report.failures["segment"]
+    assert (failure.record, failure.found, failure.expected) == (record, "5", "2")
+
+
+def test_unknown_pieces_are_of_the_vocabulary(rewrite):
+    report = inspect_check.check(rewrite(value("input_ids", (4, 3), UNK_ID)))
+    assert "id in the vocabulary" not in report.counts and not report.sound
+
+
+def test_without_ends_of_documents_offsets_grow_or_begin_anew(build, tmp_path):
+    records = build(tmp_path / "records", use_eod=False)
+    # Record 6 begins a stream.
+    report = inspect_check.check(rewritten(records, tmp_path / "copy", value("document_offset", [2, 6], 17)))
+    second, sixth = (f for f in report.failures["document_offset"] if f.record in (2, 6))
+    assert second.found == sixth.found == "17" and sixth.expected == "0"
 
 
 def test_all_failures_are_counted_and_a_few_shown(rewrite):

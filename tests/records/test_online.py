@@ -1,6 +1,7 @@
 """Targets and orders drawn while reading: the builder's rules, whatever reads them."""
 
 import dataclasses
+import hashlib
 
 import numpy as np
 import pytest
@@ -160,6 +161,20 @@ def test_denoising_hides_targets_from_each_other(tmp_path):
     manifest = dataclasses.replace(manifest, functional_tokens="context")
     is_target, _, rank = draw(OnlineSampler(manifest, word_starts, 0), found)
     np.testing.assert_array_equal(rank, is_target)
+
+
+@pytest.mark.parametrize(
+    "span_mode,digest",
+    [("words", "456fcef29a549bba"), ("pieces", "1e2ec6dc4c5c8bdc"), ("single", "19fdc2d12253fef0")],
+)
+def test_a_seed_draws_what_it_always_did(tmp_path, span_mode, digest):
+    """A run that goes on with a newer version trains on what it would have."""
+    word_starts, found = cut(40, 96, 32)
+    manifest = settings(tmp_path)
+    manifest = dataclasses.replace(manifest, mask={**manifest.mask, "span_mode": span_mode})
+    _, *drawn = draw(OnlineSampler(manifest, word_starts, 3), found)
+    content = b"".join(np.int16(part).tobytes() for part in drawn)
+    assert hashlib.sha256(content).hexdigest()[:16] == digest
 
 
 def test_draws_follow_from_seed_epoch_stream_and_segment(tmp_path):
