@@ -41,17 +41,19 @@ class Memory:
 
 
 def test_a_run_of_5000_steps(tmp_path, monkeypatch):
-    toy.make_records(tmp_path / "records")
+    """Quarters are 2,500 steps apart: a batch (33 KB) or its memory (197 KB) kept by each exceeds FLAT."""
+    toy.make_records(tmp_path / "records", segments=((450, 450), (250, 250)))
     toy.make_records(tmp_path / "dev", segments=((7, 5), (4, 3)), seed=1)
     params = settings(tmp_path)
     params.override(
         {
+            "task": {"train_data": {"global_batch_size": 256}},
             "trainer": {
                 "train_steps": 5000,
                 "steps_per_loop": 20,
                 "checkpoint_interval": 100,
                 "validation_interval": 500,
-            }
+            },
         }
     )
     memory = Memory(monkeypatch, Progress, "train")
