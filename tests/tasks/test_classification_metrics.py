@@ -67,11 +67,14 @@ def test_several_labels():
     assert values["auc"] == pytest.approx((1 + 1 + 0) / 3)
 
 
-def test_undefined_values_are_no_numbers_and_no_score():
+def test_undefined_values_are_no_numbers_and_the_worst_score():
     one_class = cm.scores("classification", ["auc"], np.array([1, 1]), np.array([[0.5, 0.5], [0.1, 0.9]]))
-    assert math.isnan(one_class["auc"]) and one_class[cm.SCORE] == 0
+    assert math.isnan(one_class["auc"]) and one_class[cm.SCORE] == -math.inf
     constant = cm.scores("regression", ["pearson"], np.array([1.0, 2.0]), np.array([3.0, 3.0]))
-    assert math.isnan(constant["pearson"]) and constant[cm.SCORE] == 0
+    assert math.isnan(constant["pearson"]) and constant[cm.SCORE] == -math.inf
+    targets, outputs = np.array([1.0, 2.0]), np.array([1.1, 2.1])
+    lost = cm.scores("regression", ["rmse"], targets, np.full(2, np.nan))[cm.SCORE]
+    assert lost < cm.scores("regression", ["rmse"], targets, outputs)[cm.SCORE] < 0
 
 
 def test_where_lower_is_better_the_score_is_turned():

@@ -98,6 +98,36 @@ def test_best_weights_of_a_run_that_has_no_checkpoint_are_not_those_of_the_next(
     assert read_metrics(str(tmp_path / "run" / BEST))["accuracy"] <= 1.0
 
 
+def test_a_metric_that_is_no_number_is_never_best(data, run, tmp_path):
+    shutil.copy(run[0] / "params.yaml", tmp_path)
+    task = toy.ToyTask(settings(data).task)
+    model, best = task.build_model(), tmp_path / BEST
+    for metric in (np.nan, -np.inf):
+        task.after_evaluation(model, {"accuracy": metric}, 8, str(tmp_path))
+        assert not best.exists()
+    for metric, kept in ((0.2, 0.2), (np.nan, 0.2), (0.1, 0.2), (0.3, 0.3)):
+        task.after_evaluation(model, {"accuracy": metric}, 8, str(tmp_path))
+        assert read_metrics(str(best))["accuracy"] == kept
+    (best / "metrics.json").write_text(json.dumps({"step": 8, "accuracy": np.nan}))  # an earlier version's
+    task.after_evaluation(model, {"accuracy": 0.1}, 16, str(tmp_path))
+    assert read_metrics(str(best))["accuracy"] == 0.1
+
+
+def test_outputs_that_are_no_numbers_have_the_worst_score(data):
+    """Their largest is the first class, which would be right for half of the examples."""
+    task = toy.ToyTask(settings(data).task)
+    index, logits = np.arange(-1, 21), np.ones([22, 2], np.float32)
+    logits[0] = np.nan  # of a row that fills up the batch
+
+    def report():
+        rows = task.evaluation_rows({"index": tf.constant(index)}, tf.constant(logits))
+        return task.report({name: value.numpy() for name, value in rows.items()})
+
+    assert report()["accuracy"] == pytest.approx(11 / 21)
+    logits[7, 1] = np.inf
+    assert report() == {"accuracy": -np.inf}
+
+
 def test_epochs_are_counted_in_examples(data):
     params = settings(data, task={"epochs": 3.0, "train_data": {"global_batch_size": 32}})
     complete(params, 47)

@@ -24,12 +24,13 @@ def scores(kind: str, names: Sequence[str], targets: np.ndarray, outputs: np.nda
         outputs: probabilities [N, C]; regression: values [N].
 
     Returns:
-        SCORE and each metric by name; nan where it is undefined (AUC of one class, correlation of constants).
+        SCORE and each metric by name; nan where it is undefined (AUC of one class, correlation of constants),
+        which is the worst SCORE.
     """
     values = {name: float(METRICS[kind][name](targets, outputs)) for name in names}
     first = values[names[0]]
     score = -first if names[0] in LOWER_IS_BETTER else first
-    return {SCORE: 0.0 if np.isnan(score) else score, **values}
+    return {SCORE: -np.inf if np.isnan(score) else score, **values}
 
 
 def constant_score(kind: str, name: str, targets: np.ndarray, num_labels: int) -> float:
@@ -48,7 +49,8 @@ def constant_score(kind: str, name: str, targets: np.ndarray, num_labels: int) -
         often = np.bincount(targets, minlength=num_labels) / len(targets)
         constants = [np.eye(num_labels)[np.argmax(often)], np.eye(num_labels)[-1], often]
     outputs = [np.broadcast_to(constant, (len(targets), *np.shape(constant))) for constant in constants]
-    return max(scores(kind, [name], targets, output)[SCORE] for output in outputs)
+    best = max(scores(kind, [name], targets, output)[SCORE] for output in outputs)
+    return best if np.isfinite(best) else 0.0  # undefined for constants, as a correlation is
 
 
 def decide(probabilities: np.ndarray) -> np.ndarray:

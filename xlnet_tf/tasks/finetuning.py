@@ -255,10 +255,24 @@ class FinetuningTask(trainer_lib.Task):
         return self.task_config.train_data.global_batch_size * examples.sequences * examples.seq_len
 
     def evaluation_rows(self, features, outputs) -> dict[str, tf.Tensor]:
-        return {"index": features["index"], **self.predictions(features, outputs)}
+        return {
+            "index": features["index"],
+            "finite": _finite_rows(outputs),
+            **self.predictions(features, outputs),
+        }
 
     def report(self, rows: dict[str, np.ndarray]) -> dict[str, float]:
-        return self.score(self.validation_set, in_order(rows, self.validation_set.records))
+        predictions = in_order(rows, self.validation_set.records)
+        if bad := np.flatnonzero(predictions["finite"] == 0).tolist():
+            logging.warning(
+                "the model's outputs are no numbers for %d examples of %s, the first is number %d: they have "
+                "no scores, and these weights are not kept as the best",
+                len(bad),
+                self.validation_set.folder,
+                bad[0],
+            )
+            return {self.BEST_METRIC: -np.inf}
+        return self.score(self.validation_set, predictions)
 
     def after_evaluation(self, model, metrics: Mapping[str, float], step: int, model_dir: str):
         """Keeps the weights of the best evaluation so far, in a folder that every tool can read."""
@@ -267,8 +281,8 @@ class FinetuningTask(trainer_lib.Task):
             if tf.io.gfile.exists(folder):  # of a run that was stopped before its first checkpoint
                 tf.io.gfile.rmtree(folder)
             return
-        best = read_metrics(folder)
-        if best and not metrics[self.BEST_METRIC] > best[self.BEST_METRIC]:
+        best, metric = read_metrics(folder), metrics[self.BEST_METRIC]
+        if np.isnan(metric) or metric <= best.get(self.BEST_METRIC, -np.inf):
             return
         if best:  # they are of the weights that are replaced now; a killed process leaves none of both
             tf.io.gfile.remove(f"{folder}/{BEST_METRICS}")
@@ -317,6 +331,13 @@ class FinetuningTask(trainer_lib.Task):
 def row_weights(features: Mapping[str, tf.Tensor]) -> tf.Tensor:
     """Returns 1 for rows that are examples and 0 for those that fill up a batch: [B] float32."""
     return tf.cast(features["index"] != FILLER, tf.float32)
+
+
+def _finite_rows(outputs) -> tf.Tensor:
+    """Returns 1 for rows of a model's outputs that are all numbers and 0 for the others: [B] int32."""
+    values = [value for value in tf.nest.flatten(outputs) if value.dtype.is_floating]
+    finite = [tf.reduce_all(tf.math.is_finite(v), axis=list(range(1, v.shape.rank))) for v in values]
+    return tf.cast(tf.reduce_all(finite, axis=0), tf.int32)
 
 
 def in_order(rows: Mapping[str, np.ndarray], records: int) -> dict[str, np.ndarray]:
