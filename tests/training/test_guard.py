@@ -1,6 +1,7 @@
 """Steps whose numbers go wrong change nothing, are counted, and end the run when there are too many."""
 
 import math
+import types
 
 import numpy as np
 import pytest
@@ -9,12 +10,14 @@ import tensorflow as tf
 from tests.training import toy
 from tests.training.layouts import build_trainer, state, train
 from tests.training.worker import settings
+from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.tasks import pretraining
 from xlnet_tf.training import guard as guard_lib
 from xlnet_tf.training.guard import Guard
 from xlnet_tf.training.optimizer import OptimizerConfig, build_optimizer
-from xlnet_tf.training.run import Diverged
+from xlnet_tf.training.run import Diverged, Watch
 from xlnet_tf.training.runtime import number_type
+from xlnet_tf.training.trainer import Trainer
 
 INF, NAN = math.inf, math.nan
 
@@ -142,6 +145,53 @@ def test_a_run_that_does_not_recover_ends_and_names_the_records(folder, tmp_path
         pretraining.pretrain(params, str(tmp_path / "model"))
     message = str(error.value)
     assert "11 steps one after another were skipped" in message or "12 steps one after" in message
-    assert "In the first, step 1," in message and "row 0: train" in message
+    assert "In step 1, " in message and "row 0: train" in message
     assert "No weights had been saved" in message and "Lower learning_rate" in message
     assert not list((tmp_path / "model").glob("ckpt-*"))
+
+
+def test_weights_that_are_no_numbers_are_not_saved(folder, tmp_path, monkeypatch):
+    """The step that ruins them is the last before a checkpoint: none after it can tell by its loss."""
+    end = Trainer.train_loop_end
+
+    def end_and_ruin(trainer):
+        logs = end(trainer)
+        if int(trainer.global_step) == 8:
+            kernel = next(v for v in trainer.model.trainable_variables if "kernel" in v.name)
+            kernel.assign(tf.fill(kernel.shape, INF))
+        return logs
+
+    monkeypatch.setattr(Trainer, "train_loop_end", end_and_ruin)
+    params = settings(folder)
+    params.task.validation_data.input_path = ""
+    model_dir = str(tmp_path / "model")
+    with pytest.raises(
+        Diverged, match="after 8 steps the weights are infinite or no numbers: .*kernel"
+    ) as error:
+        pretraining.pretrain(params, model_dir)
+    assert newest(model_dir) == f"{model_dir}/ckpt-4"
+    assert f"The last good weights are in {model_dir}/ckpt-4. Lower learning_rate" in str(error.value)
+
+
+@pytest.mark.parametrize(("kept", "ends_after"), [(0, 3), (1, 24), (2, None)])
+def test_a_run_that_skips_more_than_half_of_its_steps_ends(tmp_path, kept, ends_after):
+    guard, step = Guard(), tf.Variable(0, dtype=tf.int64)
+    trainer = types.SimpleNamespace(
+        guard=guard,
+        global_step=step,
+        strategy=tf.distribute.get_strategy(),
+        model=types.SimpleNamespace(trainable_variables=[tf.Variable([1.0])]),
+        bad_rows=lambda step: [],
+    )
+    watch = Watch(trainer, 2, str(tmp_path))
+    loop = [(NAN, 1.0)] * (3 - kept) + [(1.0, 1.0)] * kept  # at most 2 one after another, unless none is kept
+    for _ in range(10):
+        judged(guard, loop, int(step))
+        step.assign_add(3)
+        if int(step) == ends_after:
+            found = "14 of the last 21 steps" if kept else "3 steps one after another"
+            with pytest.raises(Diverged, match=f"diverged: {found} were skipped.* In step "):
+                watch()
+            return
+        watch()
+    assert ends_after is None

@@ -8,6 +8,7 @@ from unittest import mock
 
 import pytest
 import tensorflow as tf
+import yaml
 
 from tests.conftest import REPOSITORY
 from tests.tasks import toy_finetuning
@@ -20,7 +21,7 @@ from xlnet_tf.training import topology
 from xlnet_tf.training.interruption import lost_hosts
 from xlnet_tf.training.profile import Profile
 from xlnet_tf.training.progress import Progress, read_history
-from xlnet_tf.training.run import check_data, check_places, named_lack_of_memory
+from xlnet_tf.training.run import check_data, check_places, check_resumable, named_lack_of_memory
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,7 @@ def test_a_run_told_to_end_saves_and_goes_on(folder, monkeypatch, capsys):
     assert trace.stat().st_size > 10_000
 
     monkeypatch.setattr(Progress, "train", report)
-    pretraining.pretrain(settings(folder), str(folder / "model"))
+    pretraining.pretrain(settings(folder), f"{folder}/model/")  # as a shell completes it
     lines = read_history(str(folder / "model" / "history.jsonl"))
     trained = [line["step"] for line in lines if line["kind"] == "train"]
     assert trained == [2, 3, 4, 5, 7, 8, 10, 12]
@@ -111,6 +112,9 @@ def test_a_program_that_does_not_compile_is_no_lost_host(tmp_path):
     [
         "2 root error(s) found.\n  (0) Compilation failure: Ran out of memory in memory space hbm. Used 22G",
         "OOM when allocating tensor with shape[8192,8192]\n\t [[node step]]",
+        "Out of memory while trying to allocate 22G for shape [8192,8192]",
+        "Attempting to allocate 9.05G for [8192,8192]. That was not possible. There are 2G free.",
+        "f32[8192,8192]: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
     ],
 )
 def test_a_step_that_is_too_large_comes_with_advice(text):
@@ -121,9 +125,56 @@ def test_a_step_that_is_too_large_comes_with_advice(text):
         raise tf.errors.ResourceExhaustedError(None, None, text)
 
 
-def test_a_full_disk_is_no_lack_of_memory():
+@pytest.mark.parametrize(
+    "text",
+    [
+        "No space left on device",
+        "runs/memory_384/train/events.v2; No space left on device",
+        "runs/BLOOM/train/events.v2; Too many open files",
+    ],
+)
+def test_a_full_disk_is_no_lack_of_memory(text):
     with pytest.raises(tf.errors.ResourceExhaustedError), named_lack_of_memory():
-        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+        raise tf.errors.ResourceExhaustedError(None, None, text)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        ("save_memory", False, "trainer.save_memory: True there, False now"),
+        ("spike_factor", 3.0, "trainer.spike_factor: 0.0 there, 3.0 now"),
+        ("accumulation_steps", 2, "trainer.accumulation_steps: 1 there, 2 now"),
+        (None, None, ""),
+    ],
+)
+def test_other_settings_of_the_trainer_are_said(folder, tmp_path, caplog, setting, value, said):
+    params = settings(folder)
+    task = pretraining.PretrainingTask(params.task)
+    task.save_assets(str(tmp_path))
+    (tmp_path / "params.yaml").write_text(yaml.dump(params.as_dict()))
+    (tmp_path / "ckpt-4.index").write_bytes(b"")
+    if setting:
+        setattr(params.trainer, setting, value)
+    caplog.set_level("WARNING", logger="absl")
+    check_resumable(params, task, str(tmp_path))
+    assert said in caplog.text and bool(said) == bool(caplog.text)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["{", "5", "[]", "null", '{"stfp": 2}', '{"step": 2}', '{"step": "2", "kind": "dev"}',
+     '{"step": 2, "kind": []}', "[" * 100_000],
+)  # fmt: skip
+def test_a_damaged_line_of_the_history_is_named(tmp_path, line):
+    path = tmp_path / "history.jsonl"
+    good = '{"step": 2, "kind": "train", "training_loss": 1.5}'
+    path.write_text(f"{good}\n{good[:20]}")  # a killed run's last line
+    assert read_history(str(path)) == [{"step": 2, "kind": "train", "training_loss": 1.5}]
+    path.write_text(f"{good}\n{line}\n{good}\n")
+    with pytest.raises(
+        UserError, match="history.jsonl, line 2 is .*: expected .* train or dev. Remove the line"
+    ):
+        read_history(str(path))
 
 
 def test_data_that_are_many_are_not_read_before_a_run(folder, caplog):

@@ -12,6 +12,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.files import read_text, write_text, writing
 
 HISTORY = "history.jsonl"
+KINDS = ("train", "dev")
 
 
 class Progress:
@@ -97,15 +98,23 @@ class Progress:
 
 
 def read_history(path: str) -> list[dict]:
-    """Reads a `history.jsonl`: dicts with step, kind ("train" or "dev") and metrics by name.
+    """Reads a `history.jsonl`: dicts with step, kind (of KINDS) and metrics by name.
 
     A line that a killed run left unfinished at the end is skipped.
 
     Raises:
         UserError: another line is damaged.
     """
-    text = read_text(path)
-    try:
-        return [json.loads(line) for line in text.split("\n")[:-1]]
-    except ValueError as error:
-        raise UserError(f"{path} is damaged ({error}): remove it, or the line") from None
+    lines = []
+    for number, text in enumerate(read_text(path).split("\n")[:-1], 1):
+        try:
+            line = json.loads(text)
+        except (ValueError, RecursionError):
+            line = None
+        if not (isinstance(line, dict) and isinstance(line.get("step"), int) and line.get("kind") in KINDS):
+            raise UserError(
+                f"{path}, line {number} is {text[:80]!r}: expected an object with a step and a kind, "
+                f"{' or '.join(KINDS)}. Remove the line, or the file"
+            )
+        lines.append(line)
+    return lines

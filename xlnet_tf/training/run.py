@@ -5,9 +5,10 @@ history.jsonl and TensorBoard summaries. Told to end (SIGTERM), it saves a check
 same model_dir it goes on from the newest one. Then all that decides about the numbers must be as it was
 (`FIXED`), the batch size included, or the run is refused. The machine may change: number and kind of
 devices, micro-batches, intervals, validation records; but with dropout another product of replicas and
-micro-batches draws other masks.
+micro-batches draws other masks. So may which steps are skipped, and whether memory is saved; the run says so.
 """
 
+import collections
 import contextlib
 import os
 import re
@@ -42,6 +43,10 @@ _DATA_ERRORS = (
 )
 # Where the data lies may change, what it is may not: the task compares it.
 FREE = ("task.validation_data", "task.train_data.input_path", "task.init_checkpoint")
+# So say TensorFlow, XLA and the TPU's runtime. A full disk is an error of the same kind, and names any path.
+_LACK_OF_MEMORY = re.compile(
+    ".*(out of memory|OOM when allocating|failed to allocate memory|attempting to (allocate|reserve)).*", re.I
+)
 
 
 def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir: str) -> dict[str, float]:
@@ -59,9 +64,10 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
     Raises:
         UserError: model_dir holds another run, sizes do not divide, a file of the data is damaged, or a step
             does not fit into a device's memory.
-        Diverged: too many steps one after another had a loss or a gradient to skip them for.
+        Diverged: too many steps had a loss or a gradient to skip them for, or the weights are no numbers.
         Interrupted: the process was told to end, or another host was lost; a new start goes on.
     """
+    model_dir = model_dir.rstrip("/")  # in FOLDER//ckpt-* TensorFlow finds no checkpoints
     check_sizes(params, strategy.num_replicas_in_sync)
     check_places(params, model_dir)
     check_data(params, task)
@@ -126,8 +132,8 @@ def named_lack_of_memory() -> Iterator[None]:
     try:
         yield
     except tf.errors.ResourceExhaustedError as error:
-        found = re.search(".*(memory|OOM).*", error.message)
-        if not found:  # a full disk, for one
+        found = _LACK_OF_MEMORY.search(error.message)
+        if not found:
             raise
         raise UserError(
             f"a step does not fit into the memory of a device ({found[0].strip()}). Raise "
@@ -154,7 +160,7 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ch
         trainer=trainer,
         train_actions=[
             progress.train,
-            lambda logs: _stop_if_stuck(trainer, params.trainer.max_skipped_steps, model_dir),
+            Watch(trainer, params.trainer.max_skipped_steps, model_dir),
             end_if_told,
         ],
         eval_actions=[progress.evaluation],
@@ -200,35 +206,77 @@ class Diverged(UserError):
     """Losses or gradients are no numbers any more, or far too large; the weights still are as they were."""
 
 
-def _stop_if_stuck(trainer: Trainer, limit: int, model_dir: str):
-    """Raises Diverged if too many steps one after another were skipped, or the weights are no numbers."""
-    skipped = int(trainer.guard.in_a_row.numpy())
-    broken = [v.name for v in trainer.model.trainable_variables if not _is_finite(v)] if skipped else []
-    if skipped <= limit and not broken:
-        return
-    first = int(trainer.guard.first_in_a_row.numpy())
-    if broken:
-        found = (
-            f"the step before it has made the weights infinite or no numbers: {', '.join(broken[:3])}, ..."
+class Watch:
+    """Ends a run that goes nowhere: to be called after each loop of steps, before a checkpoint is saved.
+
+    Args:
+        trainer: of the run.
+        limit: so many steps one after another may be skipped, and of ten times as many a half.
+        model_dir: folder of the run.
+    """
+
+    def __init__(self, trainer: Trainer, limit: int, model_dir: str):
+        self._trainer = trainer
+        self._limit = limit
+        self._model_dir = model_dir
+        self._past = collections.deque()  # after each of the last loops: steps taken, steps skipped
+        self._finite_weights = tf.function(self._finite_weights_of_a_replica, autograph=False)
+
+    def __call__(self, logs=None):
+        """Raises Diverged if too many steps were skipped, or weights are no numbers."""
+        step = int(self._trainer.global_step.numpy())
+        if not self._finite_weights():
+            broken = [v.name for v in self._trainer.model.trainable_variables if not _is_finite(v)][:3]
+            self._end(f"after {step} steps the weights are infinite or no numbers: {', '.join(broken)}, ...")
+        in_a_row = int(self._trainer.guard.in_a_row.numpy())
+        lately, skipped = self._lately(step)
+        if in_a_row > self._limit:
+            self._end(f"{in_a_row} steps one after another {self._skipped()}")
+        if lately >= 10 * self._limit and 2 * skipped > lately:
+            self._end(f"{skipped} of the last {lately} steps {self._skipped()}")
+
+    def _finite_weights_of_a_replica(self) -> tf.Tensor:
+        def finite():
+            weights = self._trainer.model.trainable_variables
+            return tf.reduce_all([_is_finite(variable) for variable in weights])
+
+        # Where the weights are: to copy them from a TPU would take longer than many a step.
+        strategy = self._trainer.strategy
+        return strategy.experimental_local_results(strategy.run(finite))[0]
+
+    def _lately(self, step: int) -> tuple[int, int]:
+        """Returns of how many steps (ten times the limit, or so many as there were) how many were skipped."""
+        self._past.append((step, int(self._trainer.guard.skipped.numpy())))
+        while len(self._past) > 1 and step - self._past[1][0] >= 10 * self._limit:
+            self._past.popleft()
+        (first, before), (_, now) = self._past[0], self._past[-1]
+        return step - first, now - before
+
+    def _skipped(self) -> str:
+        """Says why steps were skipped, and which records the first of the last ones has."""
+        guard = self._trainer.guard
+        first = int(guard.first_in_a_row.numpy())
+        if rows := self._trainer.bad_rows(first):
+            records = self._trainer.task.name_rows(first, rows)
+            found = "the model's outputs are no numbers for these records:\n  " + "\n  ".join(records)
+        else:
+            found = "the model's outputs are numbers for all of its rows"
+        return (
+            "were skipped, as their loss or gradient was infinite, no number or a spike (usual loss "
+            f"{float(guard.usual_loss.numpy()):.3f}). In step {first}, {found}"
         )
-    elif rows := trainer.bad_rows(first):
-        found = "the model's outputs are no numbers for\n  " + "\n  ".join(
-            trainer.task.name_rows(first, rows)
+
+    def _end(self, found: str):
+        kept = newest(self._model_dir)
+        raise Diverged(
+            f"training has diverged: {found}\n"
+            f"{f'The last good weights are in {kept}' if kept else 'No weights had been saved'}. Lower "
+            "learning_rate, raise warmup_steps, take another seed, or look at the records"
         )
-    else:
-        found = "the model's outputs are numbers for all of its rows"
-    kept = newest(model_dir)
-    raise Diverged(
-        f"training has diverged: {skipped} steps one after another were skipped, as their loss or gradient "
-        f"was infinite, no number or a spike (usual loss {float(trainer.guard.usual_loss.numpy()):.3f}). In "
-        f"the first, step {first}, {found}\n"
-        f"{f'The last good weights are in {kept}' if kept else 'No weights had been saved'}. Lower "
-        "learning_rate, raise warmup_steps, take another seed, or look at these records"
-    )
 
 
-def _is_finite(variable: tf.Variable) -> bool:
-    return bool(tf.reduce_all(tf.math.is_finite(variable)))
+def _is_finite(variable: tf.Variable) -> tf.Tensor:
+    return tf.reduce_all(tf.math.is_finite(variable))
 
 
 class _Runner(train_lib.OrbitExperimentRunner):
@@ -294,7 +342,10 @@ def check_places(params, model_dir: str):
 
 
 def check_resumable(params, task: Task, model_dir: str):
-    """Raises UserError if model_dir holds checkpoints of a run with other numbers (see FIXED)."""
+    """Raises UserError if model_dir holds checkpoints of a run with other numbers (see FIXED).
+
+    What else differs of the trainer's settings is only said.
+    """
     path = f"{model_dir}/params.yaml"
     if not newest(model_dir):
         return
@@ -307,15 +358,19 @@ def check_resumable(params, task: Task, model_dir: str):
     defaults = {name: type(getattr(params, name))().as_dict() for name in ("task", "trainer", "runtime")}
     before = flatten(defaults) | flatten(read_yaml(path))
     now = flatten(params.as_dict())
-    different = [
-        f"  {name}: {before.get(name)} there, {now.get(name)} now"
+    changed = {
+        name: f"{name}: {before.get(name)} there, {now.get(name)} now"
         for name in sorted({*before, *now})
-        if name.startswith(FIXED) and not name.startswith(FREE) and before.get(name) != now.get(name)
-    ]
-    different += [f"  {line}" for line in task.data_difference(model_dir)]
+        if before.get(name) != now.get(name)
+    }
+    fixed = [name for name in changed if name.startswith(FIXED) and not name.startswith(FREE)]
+    different = [f"  {line}" for line in (*map(changed.get, fixed), *task.data_difference(model_dir))]
     if different:
         raise UserError(
             f"{model_dir} holds a run with other settings:\n" + "\n".join(different) + "\nGo on with the "
             f"settings of that run, or start a new one with another --model_dir "
             f"(--init_checkpoint={model_dir} begins with its weights)."
         )
+    changed.pop("trainer.summary_interval", None)  # follows steps_per_loop
+    if said := [line for name, line in changed.items() if name.startswith("trainer.")]:
+        logging.warning("%s holds a run with other settings, and goes on: %s", model_dir, "; ".join(said))
