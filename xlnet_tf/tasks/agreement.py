@@ -1,15 +1,65 @@
-"""Whether examples and checkpoints go together: what does not is an error that names both sides."""
+"""Whether examples, tasks and checkpoints go together: what does not is an error that names both sides."""
 
-from collections.abc import Sequence
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import tensorflow as tf
 
 from xlnet_tf.checkpoints import Checkpoint
 from xlnet_tf.errors import UserError
-from xlnet_tf.records.examples import TOKENIZER_FILE, ExampleSet
+from xlnet_tf.records.examples import MANIFEST_FILE, MAX_SEQ_LEN, TOKENIZER_FILE, ExampleSet
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 _CLASSES = ("kind", "labels")  # settings that say what the outputs of a head mean
+
+_EXPECTED = {
+    bool: "true or false",
+    int: f"a whole number from 1 to {MAX_SEQ_LEN}",  # all of them are lengths, or grades
+    str: "a string",
+    list[str]: "strings",
+    dict[str, str]: "strings by name",
+}
+
+
+def check_settings(examples: ExampleSet, types: Mapping[str, Any]):
+    """Raises UserError unless a set's settings have what its task reads.
+
+    Args:
+        examples: the set.
+        types: of the settings by name, some of bool, int, str, list[str] and dict[str, str].
+    """
+    for name, type_ in types.items():
+        if not _has_type(examples.settings.get(name), type_):
+            raise wrong_setting(examples, name, _EXPECTED[type_])
+
+
+def check_labels(examples: ExampleSet, fewest: int):
+    """Raises UserError unless a set has so many labels, and each of them once."""
+    labels = examples.settings["labels"]
+    if len(labels) < fewest or len(set(labels)) < len(labels):
+        raise wrong_setting(examples, "labels", f"{fewest} or more, each of them once")
+
+
+def wrong_setting(examples: ExampleSet, name: str, expected: str) -> UserError:
+    """Returns the error for a setting of a set that its task cannot take."""
+    found = repr(examples.settings[name]) if name in examples.settings else "missing"
+    return UserError(
+        f"{examples.folder / MANIFEST_FILE}: settings.{name} is {found}; expected {expected}: build the "
+        "examples again"
+    )
+
+
+def _has_type(value: Any, type_: Any) -> bool:
+    if type(value) is not (typing.get_origin(type_) or type_):
+        return False
+    if type_ is int:
+        return 1 <= value <= MAX_SEQ_LEN
+    if type_ == list[str]:
+        return all(type(part) is str for part in value)
+    if type_ == dict[str, str]:
+        return all(type(part) is str for part in value.values())
+    return True
 
 
 def check_alike(trained_on: ExampleSet, other: ExampleSet, names: Sequence[str]):

@@ -50,6 +50,7 @@ class ChoiceTask(FinetuningTask):
     """Scores each option by itself; the scores of a question's options compete in a softmax."""
 
     TASK = "choice"
+    SETTINGS = {"num_choices": int, "max_qa_len": int, "answered": bool}
     ALIKE = ("num_choices",)
 
     def build_head(self, encoder):

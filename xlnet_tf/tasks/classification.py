@@ -17,6 +17,7 @@ from xlnet_tf.models.classifier import (
 )
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.records.examples import ExampleSet
+from xlnet_tf.tasks import agreement
 from xlnet_tf.tasks import classification_metrics as metrics
 from xlnet_tf.tasks.classification_predictions import write_files
 from xlnet_tf.tasks.finetuning import (
@@ -90,6 +91,16 @@ class ClassificationTask(FinetuningTask):
 
     TASK = "classification"
     BEST_METRIC = metrics.SCORE
+    SETTINGS = {
+        "name": str,
+        "kind": str,
+        "labels": list[str],
+        "metrics": list[str],
+        "submissions": dict[str, str],
+        "truncation": str,
+        "pair": bool,
+        "labelled": bool,
+    }
     ALIKE = ("kind", "labels")
 
     def __init__(self, params: ClassificationConfig, *args, trained_on: ExampleSet | None = None, **kwargs):
@@ -107,6 +118,16 @@ class ClassificationTask(FinetuningTask):
             raise UserError(
                 "task.alert has both a precision and a recall: give one, the other follows from it"
             )
+
+    def check_settings(self, examples):
+        super().check_settings(examples)
+        settings = examples.settings
+        if (kind := settings["kind"]) not in metrics.METRICS:
+            raise agreement.wrong_setting(examples, "kind", f"one of {', '.join(metrics.METRICS)}")
+        known, asked = metrics.METRICS[kind], settings["metrics"]
+        if not asked or not set(asked) <= set(known):
+            raise agreement.wrong_setting(examples, "metrics", f"some of {', '.join(known)}")
+        agreement.check_labels(examples, {"classification": 2, "multi_label": 1, "regression": 0}[kind])
 
     @property
     def head_name(self) -> str:

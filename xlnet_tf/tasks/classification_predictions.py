@@ -8,7 +8,8 @@ import numpy as np
 from etils import epath
 
 from xlnet_tf.records.examples import ExampleSet
-from xlnet_tf.records.shards import make_folder
+from xlnet_tf.records.shards import is_plain_name, make_folder
+from xlnet_tf.tasks import agreement
 from xlnet_tf.tasks.classification_metrics import DECISION, decide
 
 TABLE_FILE, LINES_FILE = "predictions.tsv", "predictions.jsonl"
@@ -28,13 +29,16 @@ def write_files(
 
     Returns:
         Their paths.
+
+    Raises:
+        UserError: the submission's name is that of no file in the folder.
     """
-    folder = make_folder(folder)
     settings = examples.settings
-    labels = settings["labels"]
-    paths = [folder / TABLE_FILE, folder / LINES_FILE]
-    if submission := settings["submissions"].get(examples.split):
-        paths.append(folder / submission)
+    labels, submission = settings["labels"], settings["submissions"].get(examples.split)
+    if submission is not None and not is_plain_name(submission):
+        raise agreement.wrong_setting(examples, "submissions", "names of files by split, without a folder")
+    folder = make_folder(folder)
+    paths = [folder / TABLE_FILE, folder / LINES_FILE, *([folder / submission] if submission else [])]
     files = [path.open("w", encoding="utf-8") for path in paths]
     table, lines = files[:2]
     try:

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -98,6 +98,7 @@ class FinetuningTask(trainer_lib.Task):
     Attributes:
         TASK: the kind of ExampleSet that the task reads.
         BEST_METRIC: of `score`; the higher, the better.
+        SETTINGS: settings of a set that the task reads, and their types (see agreement.check_settings).
         ALIKE: settings of the sets in which training and validation must agree.
         example_set: the set that says what the model is for: its labels and sizes.
 
@@ -108,6 +109,7 @@ class FinetuningTask(trainer_lib.Task):
 
     TASK: ClassVar[str]
     BEST_METRIC: ClassVar[str] = "accuracy"
+    SETTINGS: ClassVar[Mapping[str, Any]] = {}
     ALIKE: ClassVar[tuple[str, ...]] = ()
     loss_weights: Mapping[str, float] = {"loss": 1.0}
 
@@ -130,6 +132,7 @@ class FinetuningTask(trainer_lib.Task):
                 raise UserError(
                     f"{examples.folder} has examples for {examples.task}: expected some for {self.TASK}"
                 )
+            self.check_settings(examples)
         if self.validation_set:
             agreement.check_alike(self.example_set, self.validation_set, self.ALIKE)
         self.xlnet_config = self._architecture()
@@ -185,6 +188,10 @@ class FinetuningTask(trainer_lib.Task):
     def tables(self, examples: ExampleSet, predictions: Mapping[str, np.ndarray]) -> str:
         """Returns what else a person may want to see of an evaluation."""
         return ""
+
+    def check_settings(self, examples: ExampleSet):
+        """Raises UserError unless a set's settings have what the task reads."""
+        agreement.check_settings(examples, self.SETTINGS)
 
     def has_answers(self, examples: ExampleSet) -> bool:
         """Tells whether a set can be scored."""

@@ -42,6 +42,7 @@ class RankingTask(FinetuningTask):
 
     TASK = "ranking"
     BEST_METRIC = "map"
+    SETTINGS = {"relevant_from": int, "max_query_len": int, "judged": bool}
     ALIKE = ("relevant_from",)
 
     def build_head(self, encoder):

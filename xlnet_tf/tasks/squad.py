@@ -71,6 +71,7 @@ class SquadTask(FinetuningTask):
 
     TASK = "squad"
     BEST_METRIC = "best_f1"
+    SETTINGS = {"unanswerable": bool, "max_question_len": int, "stride": int, "answered": bool}
 
     def __init__(self, params: SquadConfig, *args, **kwargs):
         super().__init__(params, *args, **kwargs)

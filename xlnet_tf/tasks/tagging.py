@@ -9,7 +9,7 @@ from official.core import exp_factory, task_factory
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.tagger import XLNetTagger
-from xlnet_tf.tasks import tagging_metrics, tagging_predictions
+from xlnet_tf.tasks import agreement, tagging_metrics, tagging_predictions
 from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, finetuning_experiment, row_weights
 from xlnet_tf.tasks.model_config import EncoderModelConfig
 from xlnet_tf.training.metrics import Ratio
@@ -50,7 +50,12 @@ class TaggingTask(FinetuningTask):
 
     TASK = "tagging"
     BEST_METRIC = "f1"
+    SETTINGS = {"labels": list[str], "tagged": bool, "stride": int}
     ALIKE = ("labels",)
+
+    def check_settings(self, examples):
+        super().check_settings(examples)
+        agreement.check_labels(examples, 1)
 
     def build_encoder(self, **options) -> XLNetEncoder:
         model = self.task_config.model
