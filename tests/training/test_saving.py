@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from xlnet_tf.checkpoints.of_runs import newest
+from xlnet_tf.checkpoints.of_runs import newest, newest_first
 from xlnet_tf.errors import UserError
 from xlnet_tf.training.saving import Checkpoints, newest_intact
 
@@ -58,6 +58,15 @@ def folder(tmp_path):
 def kept(folder) -> set[int]:
     """The steps whose checkpoints are there."""
     return {int(path.stem.removeprefix("ckpt-")) for path in folder.glob("*.index")}
+
+
+def test_checkpoints_are_found_however_the_folder_is_called(tmp_path):
+    folder = tmp_path / "a[b]*"
+    folder.mkdir()
+    for name in ("ckpt-4", "ckpt-10", "ckpt-best", "other-12"):
+        (folder / f"{name}.index").write_bytes(b"")
+    for path in (str(folder), f"{folder}/"):
+        assert [found.rsplit("/", 1)[1] for found in newest_first(path)] == ["ckpt-10", "ckpt-4"]
 
 
 def test_the_newest_is_gone_on_from(folder):

@@ -1,5 +1,8 @@
 """Where a run keeps its checkpoints: MODEL_DIR/ckpt-STEP."""
 
+import os
+import re
+
 import tensorflow as tf
 
 NAME = "ckpt"
@@ -12,7 +15,7 @@ def newest(model_dir: str) -> str | None:
 
 def newest_first(model_dir: str) -> list[str]:
     """Returns the paths of all checkpoints of a run, by falling step."""
-    indices = tf.io.gfile.glob(f"{model_dir}/{NAME}-*.index")
-    prefixes = [path.removesuffix(".index") for path in indices]
-    steps = {prefix: prefix.rpartition("-")[2] for prefix in prefixes}
-    return sorted((p for p in prefixes if steps[p].isdigit()), key=lambda p: int(steps[p]), reverse=True)
+    # Not by a pattern: folders may have * or [ in their names.
+    names = tf.io.gfile.listdir(model_dir) if tf.io.gfile.isdir(model_dir) else []
+    found = [match for name in names if (match := re.fullmatch(rf"({NAME}-([0-9]+))\.index", name))]
+    return [os.path.join(model_dir, match[1]) for match in sorted(found, key=lambda m: -int(m[2]))]

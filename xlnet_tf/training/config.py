@@ -23,7 +23,8 @@ class TrainerConfig(cfg.TrainerConfig):
             shrinks by it, numbers stay the same.
         recompute: compute each block's activations again in the backward pass: time for memory.
         max_skipped_steps: so many steps one after another may be skipped, for a loss or a gradient that is
-            infinite, no number or a spike; then the run ends.
+            infinite, no number or a spike; then the run ends. So it does when of ten times as many more than
+            half were skipped.
         spike_factor: a step is skipped if its loss is more than so many times the usual one; 0: never.
         save_memory: keep the memory in checkpoints, so that a resumed run is as if it had not been stopped;
             L * M * D numbers a row, 155 GB at the paper's size. Without, memory then begins empty.
