@@ -93,8 +93,12 @@ def history(model_dir) -> list[dict]:
     return read_history(str(model_dir / "history.jsonl"))
 
 
-def tensors(model_dir) -> dict[str, np.ndarray]:
-    reader = tf.train.load_checkpoint(str(model_dir / "ckpt-12"))
+def training_losses(model_dir) -> list[float]:
+    return [line["training_loss"] for line in history(model_dir) if line["kind"] == "train"]
+
+
+def tensors(model_dir, step=12) -> dict[str, np.ndarray]:
+    reader = tf.train.load_checkpoint(str(model_dir / f"ckpt-{step}"))
     names = set(reader.get_variable_to_shape_map()) - {"_CHECKPOINTABLE_OBJECT_GRAPH"}
     return {name: reader.get_tensor(name) for name in names if "save_counter" not in name}
 
@@ -133,6 +137,27 @@ def test_two_hosts_compute_what_one_does(folder, told):
 
 
 @pytest.mark.long
+def test_two_hosts_compute_30_accumulated_steps_as_one_does(folder):
+    """Each host has 4 rows of each batch, 2 in each micro-batch; segments go both ways and have memory."""
+    statuses, said = start(folder, folder / "two_accumulated", task="accumulated")
+    assert statuses == [0, 0], said
+    params = settings(folder, **worker.ACCUMULATED)
+    pretraining.pretrain(params, str(folder / "one_accumulated"))
+    one, two = folder / "one_accumulated", folder / "two_accumulated"
+    losses = training_losses(one)
+    assert len(losses) == 30 and losses[-1] < losses[0]
+    np.testing.assert_allclose(training_losses(two), losses, atol=1e-5, rtol=0)
+    expected, found = tensors(one, 30), tensors(two, 30)
+    parts = "parts/.ATTRIBUTES/VARIABLE_VALUE"
+    assert (expected.pop(parts), found.pop(parts)) == (2, 4)
+    assert found.keys() == expected.keys()
+    assert all(value.any() for name, value in expected.items() if "memory" in name)
+    for name, value in expected.items():
+        largest = np.abs(value).max()  # by the size of each tensor: moments are tiny
+        np.testing.assert_allclose(found[name], value, atol=1e-5 * largest, rtol=0, err_msg=name)
+
+
+@pytest.mark.long
 def test_two_hosts_fine_tune_as_one_does(tmp_path, small_tokenizer):
     """Each reads its own examples; of 21 to evaluate on, the hosts count each once."""
     toy_finetuning.make_examples(tmp_path / "records", small_tokenizer, 64)
@@ -142,10 +167,7 @@ def test_two_hosts_fine_tune_as_one_does(tmp_path, small_tokenizer):
     expected = worker.finetune(tmp_path, tmp_path / "one", "one_device")
     (found,) = json.loads((tmp_path / "two" / "seeds.json").read_text())
     assert found["last"] == pytest.approx(expected, abs=1e-5)
-    losses = [
-        [line["training_loss"] for line in history(tmp_path / name) if line["kind"] == "train"]
-        for name in ("one", "two")
-    ]
+    losses = [training_losses(tmp_path / name) for name in ("one", "two")]
     np.testing.assert_allclose(*losses, atol=1e-5)
 
 

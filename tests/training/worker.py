@@ -1,9 +1,9 @@
 """One of several processes that train a very small model together; see test_hosts.py.
 
-    TF_CONFIG=... python -m tests.training.worker FOLDER MODEL_DIR pretraining|finetuning [SIGNAL STEP]
+    TF_CONFIG=... python -m tests.training.worker FOLDER MODEL_DIR TASK [SIGNAL STEP]
 
-trains on FOLDER/records in MODEL_DIR. With SIGNAL (SIGKILL or SIGTERM), the process sends it to itself after
-STEP steps.
+trains on FOLDER/records in MODEL_DIR; TASK is pretraining, accumulated or finetuning. With SIGNAL
+(SIGKILL or SIGTERM), the process sends it to itself after STEP steps.
 """
 
 import os
@@ -20,9 +20,24 @@ from xlnet_tf.tasks import pretraining, seeds
 from xlnet_tf.training import runtime
 from xlnet_tf.training.progress import Progress
 
+# Changes to the settings, to tell each of 30 steps, of two micro-batches on each replica.
+ACCUMULATED = {
+    "train_steps": 30,
+    "steps_per_loop": 1,
+    "checkpoint_interval": 30,
+    "validation_interval": 30,
+    "accumulation_steps": 2,
+}
 
-def settings(folder, strategy: str = "one_device"):
-    """Returns the settings of 12 steps, a checkpoint and an evaluation after each four."""
+
+def settings(folder, strategy: str = "one_device", **trainer):
+    """Returns the settings of 12 steps, a checkpoint and an evaluation after each four.
+
+    Args:
+        folder: holds records and dev.
+        strategy: of distribution.
+        **trainer: what else the trainer is told.
+    """
     params = pretraining.pretraining_experiment()
     params.override(toy.settings(folder))
     params.override(
@@ -33,6 +48,7 @@ def settings(folder, strategy: str = "one_device"):
                 "steps_per_loop": 2,
                 "checkpoint_interval": 4,
                 "validation_interval": 4,
+                **trainer,
             },
             "runtime": {"distribution_strategy": strategy},
         }
@@ -79,10 +95,11 @@ def main(argv):
     # Optimizing the graphs takes longer than running them.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     strategy = "multi_worker_mirrored"
-    if task == "pretraining":
-        pretraining.pretrain(settings(pathlib.Path(folder), strategy), model_dir)
-    else:
+    if task == "finetuning":
         finetune(pathlib.Path(folder), model_dir, strategy)
+    else:
+        changes = ACCUMULATED if task == "accumulated" else {}
+        pretraining.pretrain(settings(pathlib.Path(folder), strategy, **changes), model_dir)
 
 
 if __name__ == "__main__":
