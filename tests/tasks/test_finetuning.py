@@ -113,6 +113,24 @@ def test_a_metric_that_is_no_number_is_never_best(data, run, tmp_path):
     assert read_metrics(str(best))["accuracy"] == 0.1
 
 
+def test_best_on_other_dev_examples_is_forgotten(data, run, tmp_path, small_tokenizer, caplog):
+    shutil.copy(run[0] / "params.yaml", tmp_path)
+    other = toy.make_examples(tmp_path / "dev", small_tokenizer, 21, seed=2)
+    shutil.copytree(data / "dev", tmp_path / "moved")
+    kept = []
+    folders = data / "dev", tmp_path / "moved", other.folder, other.folder
+    for folder, metric in zip(folders, (0.9, 0.5, 0.4, 0.3), strict=True):
+        task = toy.ToyTask(settings(data, task={"validation_data": {"input_path": str(folder)}}).task)
+        task.after_evaluation(task.build_model(), {"accuracy": metric}, 8, str(tmp_path))
+        kept.append(read_metrics(str(tmp_path / BEST))["accuracy"])
+    assert kept == [0.9, 0.9, 0.4, 0.4]
+    assert caplog.text.count("was the best on other dev examples") == 1
+    path = tmp_path / BEST / "metrics.json"
+    path.write_text(json.dumps({"step": 8, "accuracy": 0.6}))  # an earlier version's, which does not tell
+    task.after_evaluation(task.build_model(), {"accuracy": 0.5}, 8, str(tmp_path))
+    assert read_metrics(str(tmp_path / BEST))["accuracy"] == 0.6
+
+
 def test_outputs_that_are_no_numbers_have_the_worst_score(data):
     """Their largest is the first class, which would be right for half of the examples."""
     task = toy.ToyTask(settings(data).task)

@@ -7,6 +7,7 @@ what its loss is, what it predicts for each example, and how predictions are sco
 import abc
 import dataclasses
 import functools
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -36,6 +37,7 @@ from xlnet_tf.training.run import run_training
 
 BEST = "best"  # folder of a run that keeps the weights of its best evaluation
 BEST_METRICS = "metrics.json"
+_DEV_SET = "dev_set"  # beside the metrics: what they are of
 
 
 @dataclasses.dataclass
@@ -289,6 +291,11 @@ class FinetuningTask(trainer_lib.Task):
                 tf.io.gfile.rmtree(folder)
             return
         best, metric = read_metrics(folder), metrics[self.BEST_METRIC]
+        dev_set = _fingerprint(self.validation_set)
+        if best.get(_DEV_SET, dev_set) != dev_set:  # those of earlier versions do not tell
+            logging.warning("%s was the best on other dev examples: it is forgotten", folder)
+            tf.io.gfile.rmtree(folder)
+            best = {}
         if np.isnan(metric) or metric <= best.get(self.BEST_METRIC, -np.inf):
             return
         if best:  # they are of the weights that are replaced now; a killed process leaves none of both
@@ -296,7 +303,8 @@ class FinetuningTask(trainer_lib.Task):
         save_model(model, folder)
         self.save_assets(folder)
         files.copy(f"{model_dir}/params.yaml", f"{folder}/params.yaml")
-        files.write_text(json.dumps({"step": step, **metrics}, indent=1) + "\n", f"{folder}/{BEST_METRICS}")
+        values = {"step": step, _DEV_SET: dev_set, **metrics}
+        files.write_text(json.dumps(values, indent=1) + "\n", f"{folder}/{BEST_METRICS}")
 
     def save_assets(self, model_dir: str):
         """Writes beside the weights what later tools need: architecture, tokenizer, the set's settings."""
@@ -305,7 +313,7 @@ class FinetuningTask(trainer_lib.Task):
         for name in (TOKENIZER_FILE, MANIFEST_FILE):
             files.copy(str(self.example_set.folder / name), f"{model_dir}/{name}")
 
-    def best_metrics(self) -> dict[str, float]:
+    def best_metrics(self) -> dict[str, Any]:
         """Returns the metrics of the run's best evaluation; empty if there was none.
 
         A finished run, or its folder of best weights, is its own set of examples.
@@ -365,8 +373,14 @@ def in_order(rows: Mapping[str, np.ndarray], records: int) -> dict[str, np.ndarr
     return ordered
 
 
-def read_metrics(folder: str) -> dict[str, float]:
-    """Returns the metrics that a folder of best weights was kept for; empty if there is none."""
+def _fingerprint(examples: ExampleSet) -> str:
+    """Returns a digest of a set's examples, wherever they lie."""
+    parts = [*(shard["sha256"] for shard in examples.shards), examples.sidecar_sha256]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def read_metrics(folder: str) -> dict[str, Any]:
+    """Returns the metrics that a folder of best weights was kept for, and their step; empty if none is."""
     path = f"{folder}/{BEST_METRICS}"
     return files.read_json(path) if tf.io.gfile.exists(path) else {}
 
