@@ -14,7 +14,7 @@ $(VENV)/.ready: requirements.lock
 	@command -v $(PYTHON) >/dev/null || { echo "ERROR: $(PYTHON) is not installed; XLNet needs Python 3.11 (or say make PYTHON=/path/to/python3.11)."; exit 1; }
 	@echo "Setting up $(VENV) (about 3 GB; some minutes the first time)..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
 	@touch $@
 
 # The demo's text: real prose that the package index carries, checked by its sha256.
@@ -40,9 +40,9 @@ mutants: setup  ## Breaks the code in 150 places, one by one, and tells which th
 lint: setup  ## Checks the style.
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
-lock: setup  ## Pins what requirements*.txt ask for, for every transitive package.
+lock: setup  ## Pins what requirements*.txt ask for, for every transitive package, with checksums.
 	@$(BIN)/python -m pip install --quiet pip-tools
-	@$(BIN)/pip-compile --quiet --strip-extras --allow-unsafe --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file=requirements.lock requirements.txt requirements-dev.txt requirements-beam.txt
+	@$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file=requirements.lock requirements.txt requirements-dev.txt requirements-beam.txt
 
 clean:  ## Removes what runs have left; keeps the virtual environment.
 	@rm -rf runs build dist .pytest_cache .ruff_cache .hypothesis

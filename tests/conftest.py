@@ -8,6 +8,7 @@ os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import pytest
+import tensorflow as tf
 
 from tests import profiles  # noqa: F401 (before pytest looks for the profile that it was told)
 from xlnet_tf.text.training import train_tokenizer
@@ -17,6 +18,12 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 
 # Folders of tests that train or start processes.
 DEAR = ("training", "serving", "scripts", "tasks")
+
+
+def pytest_configure(config):
+    """Leaves out what takes longer than it saves; the long tests run as a user's graphs do."""
+    if config.getoption("--hypothesis-profile") != "long":
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
 def pytest_collection_modifyitems(items):
