@@ -2,8 +2,8 @@
 
     python -m tests.training.layouts FOLDER NAME...
 
-writes FOLDER/NAME.npz for each of these runs (see RUNS): losses [steps], and after the last step the weights,
-the optimizer's slots and the memory.
+writes FOLDER/NAME.npz for each of these runs (see RUNS): losses and gradient norms [steps], the gradients of
+the first step, and after the last one the weights, the optimizer's slots and the memory.
 """
 
 import pathlib
@@ -47,8 +47,28 @@ def build_trainer(folder, strategy, overrides, evaluate=False) -> Trainer:
 
 
 def train(trainer: Trainer, steps: int) -> list[float]:
+    """Returns the loss of each step."""
+    return [loss for loss, _ in train_and_tell(trainer, steps)]
+
+
+def train_and_tell(trainer: Trainer, steps: int) -> list[tuple[float, float]]:
+    """Returns the loss of each step and the norm of its gradient."""
     with trainer.strategy.scope():
-        return [float(trainer.train(tf.constant(1))["training_loss"]) for _ in range(steps)]
+        logs = [trainer.train(tf.constant(1)) for _ in range(steps)]
+    return [(float(log["training_loss"]), float(log["gradient_norm"])) for log in logs]
+
+
+def first_gradients(trainer: Trainer, norm: float) -> dict[str, np.ndarray]:
+    """Returns the gradients of the first step, right after it.
+
+    They are in the first moments, clipped by their norm: to take them from there compiles no second graph.
+    """
+    optimizer = trainer.optimizer
+    clipped = max(norm / optimizer.global_clipnorm, 1)
+    return {
+        f"gradient/{v.name}": m.numpy() * clipped / (1 - optimizer.beta_1)
+        for v, m in zip(trainer.model.trainable_variables, optimizer._momentums)
+    }
 
 
 def state(trainer: Trainer) -> dict[str, np.ndarray]:
@@ -77,16 +97,19 @@ def main(folder: pathlib.Path, names: list[str]):
             "trainer": {"accumulation_steps": accumulation_steps},
         }
         trainer = build_trainer(folder, strategies[devices], overrides)
-        losses = []
+        told, gradients = [], {}
         if resume:
             trainer.checkpoint.read(checkpoint).assert_consumed()
             assert not trainer.other_parts()  # two micro-batches, or one on each of two devices
         else:
-            losses = train(trainer, SAVED)
+            told = train_and_tell(trainer, 1)
+            gradients = first_gradients(trainer, told[0][1])
+            told += train_and_tell(trainer, SAVED - 1)
             if name == "saved":
                 trainer.checkpoint.write(checkpoint)
-        losses += train(trainer, STEPS - int(trainer.global_step.numpy()))
-        np.savez(folder / f"{name}.npz", losses=losses, **state(trainer))
+        told += train_and_tell(trainer, STEPS - int(trainer.global_step.numpy()))
+        losses, norms = zip(*told)
+        np.savez(folder / f"{name}.npz", losses=losses, norms=norms, **gradients, **state(trainer))
 
 
 if __name__ == "__main__":
