@@ -80,6 +80,14 @@ def test_a_row_of_padding_is_finite(kind):
     assert np.isfinite(pooled).all()
 
 
+def test_weights_begin_small():
+    """Normal with the deviation that was asked for; the original's 0.02 is the default elsewhere."""
+    summary = SequenceSummary(D, N, H, "attn", initializer_range=0.003)
+    summary.build([None, None, D])
+    kernels = [w.numpy() for w in summary.trainable_weights if w.shape.rank > 1]
+    assert kernels and all(0 < np.abs(kernel).max() < 6 * 0.003 for kernel in kernels)
+
+
 def test_last_position():
     mask = [[0, 0, 1, 1], [1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0]]
     np.testing.assert_array_equal(last_position(tf.constant(mask, tf.uint8)), [3, 1, 3, 3])

@@ -9,7 +9,7 @@ from tests.models.original import load_case
 from xlnet_tf.layers import hardware, masks
 from xlnet_tf.layers import positions as positions_lib
 from xlnet_tf.layers.attention import RelativeAttention, StreamView, hide, sum_by_softmax
-from xlnet_tf.layers.block import gelu
+from xlnet_tf.layers.block import FeedForward, gelu
 from xlnet_tf.layers.dropout import dropout, kept, seed_at
 from xlnet_tf.layers.products import multiply_by_head, multiply_by_weights
 
@@ -120,6 +120,16 @@ def test_dropout_keeps_the_mean_and_its_rate():
     assert dropout(x, 0.1, None) is x
     elsewhere = dropout(x, 0.1, seed_at(tf.constant([3, 4]), 1)).numpy()
     assert abs(((dropped == 0) & (elsewhere == 0)).mean() - 0.01) < 0.002
+
+
+def test_the_feed_forward_network_drops_inside_and_behind():
+    """With both weights the identity: of what goes in a quarter comes out, four times as large."""
+    d_model = 64
+    layer = FeedForward(d_model, d_model, activation="relu", dropout=0.5, initializer_range=0.02)
+    layer.build([None, None, d_model])
+    layer.set_weights([np.eye(d_model), np.zeros(d_model), np.eye(d_model), np.zeros(d_model)])
+    out = layer(tf.ones([4, 50, d_model]), seed=tf.constant([3, 5])).numpy()
+    assert set(np.unique(out)) == {0, 4} and (out > 0).mean() == pytest.approx(0.25, abs=0.02)
 
 
 @pytest.mark.parametrize("kind", ["cpu", "tpu"])

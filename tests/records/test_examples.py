@@ -185,6 +185,16 @@ def wrong_field(examples):
     path.write_text(json.dumps({**json.loads(path.read_text()), "seq_len": "8"}))
 
 
+def too_short(examples):
+    path = examples.folder / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "seq_len": 4}))
+
+
+def cut_off(examples):
+    path = examples.folder / "manifest.json"
+    path.write_text(path.read_text()[:-5])
+
+
 def other_kind(examples):
     path = examples.folder / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "kind": "pretraining"}))
@@ -197,6 +207,8 @@ def other_kind(examples):
         (truncate, "bytes, expected"),
         (wrong_field, "wrong type: seq_len"),
         (other_kind, "no fine-tuning examples"),
+        (too_short, "seq_len is 4"),
+        (cut_off, "not valid json"),
     ],
 )
 def test_damaged_sets_are_named(write, harm, message):

@@ -280,3 +280,7 @@ def test_the_records_of_a_step_are_found_again(records):
             for file, record in records_of_step(records, 4, step, seed=3)
         ]
         np.testing.assert_array_equal(named, numbers[step])
+
+
+def test_places_that_make_each_wait():
+    assert reader._is_far("gs://bucket/records") and not reader._is_far("/mnt/records")

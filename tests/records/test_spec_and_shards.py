@@ -79,12 +79,14 @@ def test_values_that_do_not_fit_are_refused():
         ((8, 8, 1, 9), "reuse_len is 8"),
         ((8, 4, 9, 9), "num_predict is 9"),
         ((8, 4, 1, 0), "vocab_size is 0"),
+        ((8, 4, 1, (1 << 24) + 1), "vocab_size is 16777217"),
     ],
 )
 def test_impossible_sizes_are_refused(sizes, message):
     with pytest.raises(UserError, match=message):
         RecordSpec(*sizes)
     RecordSpec(5, 1, 1, 1)  # the smallest
+    RecordSpec(8, 4, 1, 1 << 24)
 
 
 def test_damage_is_found_with_file_and_record(tmp_path):
@@ -110,6 +112,29 @@ def test_damage_is_found_with_file_and_record(tmp_path):
     other = RecordSpec(8, 2, 2, 100_000)
     with pytest.raises(UserError, match="expected"):
         other.decode(spec.encode(random_columns(spec, 1)))
+
+
+def test_a_shard_of_other_content_is_told_with_its_first_fault(tmp_path):
+    spec, path = RecordSpec(8, 4, 2, 100), tmp_path / "a.tfrecord"
+    columns = random_columns(spec, 6)
+    with ShardWriter(path, spec) as writer:
+        writer.write(columns)
+    size = shards.framed_bytes(spec)
+    identity = {"segment": np.array(columns["segment"])}
+
+    def check(sha256):
+        shards.check_shard(path, spec, 6 * size, sha256, lambda: identity, "copy it again")
+
+    check(writer.sha256)
+    identity["segment"][4] += 1
+    fault = rf"its record 4 \(byte {4 * size}\) is not the one that belongs there: copy it again"
+    with pytest.raises(UserError, match=fault):
+        check("ab")
+    data = bytearray(path.read_bytes())
+    data[2 * size + 20] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(UserError, match=rf"its record 2 \(byte {2 * size}\) is damaged: copy it again"):
+        check(writer.sha256)
 
 
 def test_a_failed_shard_leaves_nothing(tmp_path):
@@ -138,6 +163,8 @@ def test_a_full_disk_is_said_and_keeps_what_was_there(tmp_path, monkeypatch):
         ShardWriter(tmp_path / "a.tfrecord", spec) as writer,
     ):
         writer.write(random_columns(spec, 4))
+    with pytest.raises(UserError, match=r"cannot write .*a\.tfrecord: No space left on device"):
+        write_atomically(tmp_path / "a.tfrecord", b"new")
     assert [p.read_bytes() for p in tmp_path.iterdir()] == [b"old"]
     with pytest.raises(UserError, match="cannot write .*No such file"), ShardWriter(tmp_path / "no/a", spec):
         pass
