@@ -10,7 +10,8 @@ from run_scripts import inspect_check
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import checks, ranks
 from xlnet_tf.records.shards import ShardWriter, framed_bytes, read_shard
-from xlnet_tf.records.slice_text import SliceText
+from xlnet_tf.records.slice_text import UNKNOWN, SliceText
+from xlnet_tf.records.spec import BACKWARD, FORWARD
 from xlnet_tf.text.special_tokens import PAD_ID, SEP_ID, UNK_ID
 
 MUTATIONS = 150
@@ -232,6 +233,18 @@ def test_legal_orders_are_those_of_the_definition(small_records):
         for place, position in enumerate(order):
             assert not query[row, position, order[place:]].any()
             assert query[row, position, order[:place]].all()
+
+
+@pytest.mark.parametrize("direction", [FORWARD, BACKWARD])
+def test_nothing_is_expected_beyond_the_text(small_records, direction):
+    shard = small_records.shards[0]
+    columns = read_shard(small_records.path(shard), small_records.spec)
+    text = SliceText(small_records, shard, columns, np.ones(shard.records, bool))
+    end = len(text.tokens)
+    inside, outside = np.array([0, 7, end - 1]), np.array([-1, -9, end, end + 5])
+    order = text.tokens[::direction]
+    np.testing.assert_array_equal(text.expected(inside, direction), order[inside])
+    assert (text.expected(outside, direction) == UNKNOWN).all()
 
 
 def test_faults_of_the_order_are_told_of_their_records_alone(build, tmp_path):

@@ -284,3 +284,7 @@ def test_the_records_of_a_step_are_found_again(records):
 
 def test_places_that_make_each_wait():
     assert reader._is_far("gs://bucket/records") and not reader._is_far("/mnt/records")
+
+
+def test_an_empty_set_is_evaluated_in_no_steps(tmp_path):
+    assert num_eval_steps(make_set(tmp_path, [[(0, 0)]], spec=RecordSpec(32, 16, 5, 100)), 4) == 0
