@@ -434,8 +434,8 @@ def _rows_axis(name: str) -> int:
 
 def _split(value: tf.Tensor, parts: int, axis: int) -> tf.Tensor:
     """Cuts an axis into equal parts and puts them first: [..., B, ...] -> [parts, ..., B / parts, ...]."""
-    shape = value.shape.as_list()
-    value = tf.reshape(value, shape[:axis] + [parts, shape[axis] // parts] + shape[axis + 1 :])
+    shape = value.shape.as_list()  # of several hosts, tf.distribute forgets how many rows there are
+    value = tf.reshape(value, shape[:axis] + [parts, -1] + shape[axis + 1 :])
     axes = list(range(len(value.shape)))
     return tf.transpose(value, [axis] + axes[:axis] + axes[axis + 1 :]) if axis else value
 
@@ -445,7 +445,7 @@ def _join(value: tf.Tensor, axis: int) -> tf.Tensor:
     axes = list(range(len(value.shape)))
     value = tf.transpose(value, axes[1 : axis + 1] + [0] + axes[axis + 1 :]) if axis else value
     shape = value.shape.as_list()
-    return tf.reshape(value, shape[:axis] + [shape[axis] * shape[axis + 1]] + shape[axis + 2 :])
+    return tf.reshape(value, shape[:axis] + [-1] + shape[axis + 2 :])
 
 
 def _is_tpu(strategy: tf.distribute.Strategy) -> bool:
