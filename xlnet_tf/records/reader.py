@@ -159,7 +159,7 @@ def records_of_step(manifest: Manifest, batch_size: int, step: int, seed: int) -
 
 def num_eval_steps(manifest: Manifest, batch_size: int) -> int:
     """Returns the steps of `pretraining_dataset(..., repeat=False)`: those of its longest row."""
-    return int(_row_lengths(_Streams(manifest), batch_size).max(initial=0))
+    return int(_row_lengths(_Streams(manifest), batch_size).max())
 
 
 class _Streams:
