@@ -112,20 +112,36 @@ def examples(
 def _task_columns(
     task: str, seq_len: int, num_labels: int, sequences: int
 ) -> tuple[list[Column], Mapping[str, Any]]:
-    """Returns the columns that a task's builder adds, and the settings that its step depends on."""
+    """Returns the columns that a task's builder adds, and the settings that the task reads."""
     labels = [str(number) for number in range(num_labels)]
+    length = seq_len // 2  # of a part: of no weight for a step
     label = Column("label", "int32", None)
     if task == "classification":
-        return [label], {"name": "", "kind": "classification", "labels": labels, "labelled": True}
+        return [label], {
+            "name": "",
+            "kind": "classification",
+            "labels": labels,
+            "metrics": ["accuracy"],
+            "submissions": {},
+            "truncation": "end",
+            "pair": False,
+            "labelled": True,
+        }
     if task == "squad":
         places = [Column(name, "int32", None) for name in ("answer_first", "answer_last")]
         known = [Column("answer_mask", "uint8", seq_len), Column("is_impossible", "uint8", None)]
-        return known + places, {"unanswerable": True, "answered": True}
+        return known + places, {
+            "unanswerable": True,
+            "max_question_len": length,
+            "stride": length,
+            "answered": True,
+        }
     if task == "choice":
-        return [label], {"num_choices": sequences, "answered": True}
+        return [label], {"num_choices": sequences, "max_qa_len": length, "answered": True}
     if task == "tagging":
-        return [Column("tags", "int16", seq_len)], {"labels": labels, "tagged": True}
-    return [Column("relevance", "int32", sequences)], {"relevant_from": 1, "judged": True}
+        return [Column("tags", "int16", seq_len)], {"labels": labels, "tagged": True, "stride": length}
+    settings = {"relevant_from": 1, "max_query_len": length, "judged": True}
+    return [Column("relevance", "int32", sequences)], settings
 
 
 def _write_zeros(folder: str, layout: Layout, records: int) -> ShardWriter:
