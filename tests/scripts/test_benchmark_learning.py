@@ -38,6 +38,7 @@ def records(corpus_file, tokenizer_file, tmp_path):
     return build
 
 
+@pytest.mark.long
 def test_both_learn_from_the_same(records):
     train, dev = records("train"), records("dev", seed=1)
     report = learning.compare(TINY, train, dev, PLAN)

@@ -36,6 +36,7 @@ def peer_python(tmp_path):
     return str(path)
 
 
+@pytest.mark.long
 def test_measure(small_tokenizer, peer_python):
     report = benchmark_serving.measure(
         TINY, small_tokenizer, batches=(1, 3), seq_len=8, repeats=2, peer_python=peer_python

@@ -119,6 +119,7 @@ def test_other_recipes_are_valid_and_give_way_to_the_small_one(name):
     assert params.trainer.train_steps == 0 and params.task.model.architecture(100).n_layer == 2
 
 
+@pytest.mark.long
 def test_the_small_recipe_learns_on_real_sentences(shared, tmp_path):
     """On 3,000 sentences of SST-2, a model from scratch does better than always saying the same."""
     options = ClassificationOptions(

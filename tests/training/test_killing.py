@@ -52,6 +52,7 @@ def assert_equal_runs(folder, layout, kills):
         assert evaluations(run) == evaluations(folder / "undisturbed")
 
 
+@pytest.mark.long  # killed once: test_pretraining.py, and stopped: test_finetuning.py
 def test_a_run_killed_twice_ends_bit_equal(tmp_path):
     assert_equal_runs(tmp_path, "one", 2)
 
