@@ -1,5 +1,7 @@
 """The layers' pieces equal the original's functions on its numeric fixtures."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -120,6 +122,13 @@ def test_dropout_keeps_the_mean_and_its_rate():
     assert dropout(x, 0.1, None) is x
     elsewhere = dropout(x, 0.1, seed_at(tf.constant([3, 4]), 1)).numpy()
     assert abs(((dropped == 0) & (elsewhere == 0)).mean() - 0.01) < 0.002
+
+
+@pytest.mark.parametrize("seed", [[5, 7], [5, -7], [-5, 7], [87989972, -14503382]])
+def test_dropout_drops_the_same_with_xla(seed):
+    drawn = functools.partial(kept, tf.constant([3, 7]), 0.3)
+    compiled = tf.function(drawn, jit_compile=True, autograph=False)
+    np.testing.assert_array_equal(compiled(tf.constant(seed)), drawn(tf.constant(seed)))
 
 
 def test_the_feed_forward_network_drops_inside_and_behind():

@@ -52,6 +52,8 @@ def kept(shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
         high = tf.bitwise.right_shift(words, tf.constant(16, tf.uint32))
         bound = tf.constant(dropped, tf.uint32)
         return tf.concat([low >= bound, high >= bound], axis=-1)[..., : shape[-1]]
+    # Of a negative seed XLA and TensorFlow draw different numbers.
+    seed = tf.bitwise.bitwise_and(seed, tf.constant(2**31 - 1, seed.dtype))
     size = tf.reduce_prod(shape)
     words = tf.random.stateless_uniform([(size + 1) // 2], seed, minval=None, maxval=None, dtype=tf.uint32)
     bits = tf.reshape(tf.reshape(tf.bitcast(words, tf.uint16), [-1])[:size], shape)
