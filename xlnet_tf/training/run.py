@@ -67,7 +67,7 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
         Diverged: too many steps had a loss or a gradient to skip them for, or the weights are no numbers.
         Interrupted: the process was told to end, or another host was lost; a new start goes on.
     """
-    model_dir = model_dir.rstrip("/")  # in FOLDER//ckpt-* TensorFlow finds no checkpoints
+    model_dir = model_dir.rstrip("/")  # FOLDER//NAME is another object of a bucket, and matches no pattern
     check_sizes(params, strategy.num_replicas_in_sync)
     check_places(params, model_dir)
     check_data(params, task)
