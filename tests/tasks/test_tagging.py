@@ -247,7 +247,6 @@ def most_frequent_tags(train, dev):
 
 
 @pytest.mark.long  # the recipe itself is run by `run`, below
-@pytest.mark.long
 def test_the_small_recipe_on_a_slice_of_conll2003(tmp_path, shared):
     files, rows = {}, {}
     for split, name, count in (("train", "train", 1000), ("dev", "valid", 400)):
