@@ -127,6 +127,7 @@ def test_rows_are_independent(case):
     case=cases(
         max_memory=0,
         same_length=False,
+        uniform_when_blind=False,
         optional=("input_type_ids", "direction"),
         queries=("positions", "none"),
     )
