@@ -8,7 +8,7 @@ apart: p(New) p(York).
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from absl import flags
@@ -17,6 +17,15 @@ from xlnet_tf import errors
 
 if TYPE_CHECKING:
     from xlnet_tf.generation.results import FilledText, Guess
+
+
+def fill(values: flags.FlagValues) -> Iterator[str]:
+    """Fills in what the flags ask for: yields a description for each text."""
+    from xlnet_tf.generation.language_model import XLNetLanguageModel
+
+    model = XLNetLanguageModel.from_pretrained(values.model_dir)
+    for text, found in zip(values.text, model.fill_mask(values.text, top_k=values.top_k), strict=True):
+        yield describe(text, found)
 
 
 def describe(text: str, found: "FilledText") -> str:
@@ -62,12 +71,8 @@ def define_flags():
 def main(argv: Sequence[str]):
     del argv
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    from xlnet_tf.generation.language_model import XLNetLanguageModel
-
-    values = flags.FLAGS
-    model = XLNetLanguageModel.from_pretrained(values.model_dir)
-    for text, found in zip(values.text, model.fill_mask(values.text, top_k=values.top_k), strict=True):
-        print(describe(text, found))
+    for text in fill(flags.FLAGS):
+        print(text)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from xlnet_tf.text.training import train_tokenizer
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 
 
+QUICK_COMPILER = "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"
 # Folders of tests that train or start processes.
 DEAR = ("training", "serving", "scripts", "tasks")
 
@@ -24,6 +25,7 @@ def pytest_configure(config):
     """Leaves out what takes longer than it saves; the long tests run as a user's graphs do."""
     if config.getoption("--hypothesis-profile") != "long":
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+        os.environ.setdefault("XLA_FLAGS", QUICK_COMPILER)
 
 
 def pytest_collection_modifyitems(items):

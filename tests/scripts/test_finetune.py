@@ -92,14 +92,7 @@ def test_from_tables_to_predictions(folder):
     assert f"{scores['best'][metric]:.4f}" in predicted.stdout
 
 
-@pytest.mark.parametrize(
-    ("module", "arguments", "message"),
-    [
-        ("run_scripts.finetune", ["--data=nowhere", "--model_dir=x"], "nowhere/train/manifest.json does not"),
-        ("run_scripts.evaluate", ["--data=nowhere", "--model_dir=x"], "x/params.yaml does not exist"),
-    ],
-)  # fmt: skip
-def test_errors_are_one_line(module, arguments, message):
-    result = run(module, *arguments)
+def test_errors_are_one_line():
+    result = run("run_scripts.finetune", "--data=nowhere", "--model_dir=x")
     assert result.returncode == 1
-    assert message in result.stderr and "Traceback" not in result.stderr
+    assert "nowhere/train/manifest.json does not" in result.stderr and "Traceback" not in result.stderr

@@ -4,6 +4,7 @@ Keras' dropout draws from hidden state that no checkpoint holds: a resumed run w
 undisturbed one. Here every place of the network derives its mask from one seed of the step.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +23,7 @@ def step_seed(features: Mapping[str, Any], training: bool | None) -> tf.Tensor |
     if not training:
         return None
     if "dropout_seed" in features:
-        return features["dropout_seed"]
+        return tf.convert_to_tensor(features["dropout_seed"])
     return tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
 
 
@@ -36,7 +37,7 @@ def seed_at(seed: tf.Tensor | None, place: int) -> tf.Tensor | None:
     if seed is None:
         return None
     # The multiplier keeps the places of one layer apart from those of the next (seed_at of seed_at).
-    return tf.stack([seed[0], seed[1] * 101 + place])
+    return seed * [1, 101] + [0, place]
 
 
 def kept(shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
@@ -45,19 +46,23 @@ def kept(shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
     An element gets 16 random bits, since drawing them is what dropout costs; `rate` is met to 1 / 2**17.
     """
     dropped = round(rate * 2**16)
+    known = tf.get_static_value(shape)
+    shape = shape if known is None else [int(size) for size in known]  # numbers need no operations
     if hardware.kind() == "tpu":  # where numbers lie in tiles, and moving them inside of one is slow
-        halves = tf.concat([shape[:-1], [(shape[-1] + 1) // 2]], axis=0)
-        words = _words(halves, seed)
+        *rows, width = tf.unstack(shape) if known is None else shape
+        words = _words([*rows, (width + 1) // 2], seed)
         low = tf.bitwise.bitwise_and(words, tf.constant(2**16 - 1, tf.uint32))
         high = tf.bitwise.right_shift(words, tf.constant(16, tf.uint32))
         bound = tf.constant(dropped, tf.uint32)
-        return tf.concat([low >= bound, high >= bound], axis=-1)[..., : shape[-1]]
+        return tf.concat([low >= bound, high >= bound], axis=-1)[..., :width]
     # Of a negative seed XLA and TensorFlow draw different numbers.
     seed = tf.bitwise.bitwise_and(seed, tf.constant(2**31 - 1, seed.dtype))
-    size = tf.reduce_prod(shape)
+    size = tf.reduce_prod(shape) if known is None else math.prod(shape)
     words = tf.random.stateless_uniform([(size + 1) // 2], seed, minval=None, maxval=None, dtype=tf.uint32)
-    bits = tf.reshape(tf.reshape(tf.bitcast(words, tf.uint16), [-1])[:size], shape)
-    return bits >= tf.constant(dropped, tf.uint16)
+    halves = tf.bitcast(words, tf.uint16)  # [(size + 1) // 2, 2]
+    if known is None or size % 2:
+        halves = tf.reshape(halves, [-1])[:size]
+    return tf.reshape(halves, shape) >= tf.constant(dropped, tf.uint16)
 
 
 def _words(shape, seed: tf.Tensor) -> tf.Tensor:
