@@ -1,5 +1,6 @@
 """Fixtures shared by all tests."""
 
+import gc
 import os
 import pathlib
 import random
@@ -8,24 +9,26 @@ os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import pytest
-import tensorflow as tf
 
 from tests import profiles  # noqa: F401 (before pytest looks for the profile that it was told)
-from xlnet_tf.text.training import train_tokenizer
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 
 
-QUICK_COMPILER = "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"
 # Folders of tests that train or start processes.
 DEAR = ("training", "serving", "scripts", "tasks")
+QUICK_COMPILER = "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"
 
 
-def pytest_configure(config):
+def pytest_collection_finish(session):
     """Leaves out what takes longer than it saves; the long tests run as a user's graphs do."""
-    if config.getoption("--hypothesis-profile") != "long":
+    if session.config.getoption("--hypothesis-profile") != "long":
+        import tensorflow as tf  # not above: the process that only hands out the tests needs none
+
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         os.environ.setdefault("XLA_FLAGS", QUICK_COMPILER)
+        gc.freeze()  # Python would look through all modules again and again, 8 % of the tests' time
+        gc.set_threshold(50_000, 20, 20)
 
 
 def pytest_collection_modifyitems(items):
@@ -68,4 +71,6 @@ def invent_texts(count, seed=0):
 @pytest.fixture(scope="session")
 def small_tokenizer():
     """A tokenizer of 90 pieces for the words of `invent_texts`."""
+    from xlnet_tf.text.training import train_tokenizer
+
     return train_tokenizer(invent_texts(600), 90)
