@@ -36,6 +36,14 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.parent.name not in DEAR)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _collected(request):
+    """Ends what trained in a file while it is young: the end of an old iterator waits, up to a minute."""
+    yield
+    if request.path.parent.name in DEAR:
+        gc.collect()
+
+
 @pytest.fixture
 def shared():
     """Returns a function that finds a file of the `shared` folder beside the checkout, or skips."""
