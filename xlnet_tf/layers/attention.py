@@ -174,9 +174,11 @@ class RelativeAttention(tf_keras.layers.Layer):
         """Projects the encoded distances, once for all rows: [1, N, R, H], [B, N, R, H] with directions."""
         if positions.keys is not None:
             return self._cast(positions.keys)[None]
-        odd_kernel, even_kernel = tf.split(self.position_kernel, 2, axis=0)
-        odd = self._heads(self._cast(positions.sine)[None], odd_kernel)
-        even = self._heads(self._cast(positions.cosine)[None], even_kernel)
+        encoded = tf.stack([positions.sine, positions.cosine])  # [2, R, D/2]
+        kernels = tf.reshape(self.position_kernel, [2, self.d_model // 2, self.n_head * self.d_head])
+        projected = tf.matmul(self._cast(encoded), self._cast(kernels))
+        projected = tf.reshape(projected, [2, -1, self.n_head, self.d_head])
+        odd, even = tf.split(tf.transpose(projected, [0, 2, 1, 3]), 2)  # [1, N, R, H] each
         if positions.direction is None:
             return odd + even
         return self._cast(positions.direction)[:, None, None, None] * odd + even

@@ -373,14 +373,32 @@ class XLNetEncoder(ShapeFreeModel):
 
 
 def _recomputed(call: Callable) -> Callable:
-    """Returns the call of a block that keeps nothing for its gradient but its inputs, the streams."""
+    """Returns the call of a block that keeps nothing for its gradient but its inputs, the streams.
+
+    What depends on neither is made to wait for them: a compiler that saw that projected positions and random
+    numbers are the same as before would keep those of all layers.
+    """
+    # A CPU has much memory and takes its time to draw numbers; projections of rotated positions are small.
+    late = {"cpu": ("positions",), "gpu": ("positions", "seed"), "tpu": ("seed",)}[hardware.kind()]
+
+    def again(content, query=None):
+        return call(content, query, **{name: _waiting(call.keywords[name], content) for name in late})
 
     def run(content, query):
         if query is None:
-            return tf.recompute_grad(lambda content: call(content, None)[0])(content), None
-        return tf.recompute_grad(call)(content, query)
+            return tf.recompute_grad(lambda content: again(content)[0])(content), None
+        return tf.recompute_grad(again)(content, query)
 
     return run
+
+
+def _waiting(structure, stream: tf.Tensor):
+    """Returns tensors as they are, computed after a stream, which is a number."""
+    first = stream[0, 0, 0]
+    nothing = tf.where(first == first, 0.0, float("nan"))
+    return tf.nest.map_structure(
+        lambda value: value + tf.cast(nothing, value.dtype) if tf.is_tensor(value) else value, structure
+    )
 
 
 def _turned(view: StreamView | None, rotation: Rotation | None, query_len) -> StreamView | None:
