@@ -1,0 +1,49 @@
+"""A recomputed block keeps nothing: all that it computes again waits for the streams that it is given."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.models.test_properties import CONFIG, random_encoder, random_features
+from xlnet_tf.layers import hardware
+
+
+def operations_without_words(kind: str, layers: int, operation: str) -> int:
+    """Counts operations of a training step that no token has a say in: a compiler computes them once."""
+    config = dataclasses.replace(CONFIG, n_layer=layers)
+    features = random_features(np.random.default_rng(0), memory=4, config=config)
+    model = random_encoder(config, recompute=True, dropout=0.2, attention_dropout=0.2)
+    constants = {name: tf.constant(value) for name, value in features.items() if name != "input_word_ids"}
+
+    @tf.function(autograph=False)
+    def step(words, seed):
+        with tf.GradientTape() as tape:
+            outputs = model({**constants, "input_word_ids": words, "dropout_seed": seed}, training=True)
+            loss = tf.reduce_sum(outputs["query_output"] ** 3)
+        return tape.gradient(loss, model.trainable_variables, unconnected_gradients="zero")
+
+    words = tf.TensorSpec(features["input_word_ids"].shape, tf.int32)
+    with hardware.assume(kind):
+        graph = step.get_concrete_function(words, tf.TensorSpec([2], tf.int32)).graph
+    with_words = {graph.inputs[0].op}
+    for one in graph.get_operations():  # in the order in which they were made
+        if any(tensor.op in with_words for tensor in one.inputs):
+            with_words.add(one)
+    return sum(one.type == operation and one not in with_words for one in graph.get_operations())
+
+
+@pytest.mark.parametrize(
+    ("kind", "operation"),
+    [
+        ("gpu", "StatelessRandomUniformFullIntV2"),
+        ("tpu", "StatelessRandomUniformFullIntV2"),
+        ("gpu", "BatchMatMulV2"),
+        ("cpu", "BatchMatMulV2"),
+    ],
+)
+def test_blocks_compute_all_again(kind, operation):
+    """All blocks but the last one are recomputed: another one adds nothing that is the same both times."""
+    two = operations_without_words(kind, 2, operation)
+    assert operations_without_words(kind, 3, operation) == two > 0
