@@ -45,9 +45,7 @@ def multiply_by_weights(rows: tf.Tensor, weights: tf.Tensor, transpose_b: bool =
     @tf.custom_gradient
     def narrowed_twice(rows, weights):
         def gradient(upstream):
-            # It adds nothing, but has to wait for the gradient, and so is no copy that the product has made.
-            late = tf.where(upstream[0, 0] == upstream[0, 0], 0.0, float("nan"))
-            narrow = tf.cast(weights + tf.cast(late, weights.dtype), rows.dtype)
+            narrow = tf.cast(weights + zero_after(upstream[0, 0], weights.dtype), rows.dtype)
             left, right = (upstream, rows) if transpose_b else (rows, upstream)
             of_weights = tf.cast(tf.matmul(left, right, transpose_a=True), weights.dtype)
             return tf.matmul(upstream, narrow, transpose_b=not transpose_b), of_weights
@@ -57,3 +55,11 @@ def multiply_by_weights(rows: tf.Tensor, weights: tf.Tensor, transpose_b: bool =
     if hardware.kind() == "tpu" and weights.dtype != rows.dtype:
         return narrowed_twice(rows, weights)
     return product(rows, weights)
+
+
+def zero_after(number: tf.Tensor, dtype) -> tf.Tensor:
+    """Returns a zero that has to wait for a number.
+
+    What it is added to waits as well, so that no compiler takes it for what was computed before.
+    """
+    return tf.cast(tf.where(number == number, 0.0, float("nan")), dtype)

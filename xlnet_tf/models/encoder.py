@@ -16,6 +16,7 @@ from xlnet_tf.layers.attention import AttentionBiases, StreamView, hide
 from xlnet_tf.layers.block import TransformerBlock
 from xlnet_tf.layers.dropout import dropout, seed_at, step_seed
 from xlnet_tf.layers.initializers import normal
+from xlnet_tf.layers.products import zero_after
 from xlnet_tf.layers.rotation import Rotation
 from xlnet_tf.models.pretrained import Pretrained
 from xlnet_tf.models.saving import ShapeFreeModel
@@ -393,11 +394,10 @@ def _recomputed(call: Callable) -> Callable:
 
 
 def _waiting(structure, stream: tf.Tensor):
-    """Returns tensors as they are, computed after a stream, which is a number."""
-    first = stream[0, 0, 0]
-    nothing = tf.where(first == first, 0.0, float("nan"))
+    """Returns tensors as they are, computed after a stream."""
     return tf.nest.map_structure(
-        lambda value: value + tf.cast(nothing, value.dtype) if tf.is_tensor(value) else value, structure
+        lambda value: value + zero_after(stream[0, 0, 0], value.dtype) if tf.is_tensor(value) else value,
+        structure,
     )
 
 
