@@ -97,7 +97,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     choice("peer", None, PEERS, "Compile another implementation's step; pretraining only.")
     number("seq_len", 512, "Tokens of a sequence.", lower_bound=5)
     number("num_predict", None, "Targets of a segment. Default: seq_len / 6.", lower_bound=1)
-    number("vocab_size", 32000, "Pieces of the tokenizer.", lower_bound=10)
+    number("vocab_size", 32000, "Pieces of the tokenizer, if no --model_config tells them.", lower_bound=10)
     number("num_labels", 2, "Classes of a text, or tags of a word.", lower_bound=1)
     number("sequences", 4, "Options of a question, or candidates of a query.", lower_bound=1)
     flags.DEFINE_multi_string("config_file", [], "Yaml file of settings, over the defaults.", **into)
@@ -125,6 +125,24 @@ def load_params(values: flags.FlagValues):
     return params
 
 
+def row_multiple(values: flags.FlagValues) -> int:
+    """Returns the number that a core's rows must be a multiple of.
+
+    Raises:
+        UserError: a setting is unknown or wrong, or --batch_per_core is no multiple, and none is searched.
+    """
+    if values.export:
+        return 1
+    parts = load_params(values).trainer.accumulation_steps
+    multiple = math.lcm(parts, 2) if values.peer else parts  # Model Garden reads half of the rows backward
+    if not values.find_max_batch and values.batch_per_core % multiple:
+        raise UserError(
+            f"--batch_per_core is {values.batch_per_core} with accumulation_steps {parts}"
+            f"{f' and --peer={values.peer}' if values.peer else ''}: expected a multiple of {multiple}"
+        )
+    return multiple
+
+
 def lower_step(params, values: flags.FlagValues, rows: int):
     """Lowers a training step of so many rows.
 
@@ -142,7 +160,8 @@ def lower_step(params, values: flags.FlagValues, rows: int):
     data.global_batch_size = rows
     with tempfile.TemporaryDirectory() as folder:
         data.input_path = values.data or folder
-        sizes = {"seq_len": values.seq_len, "vocab_size": params.task.model.n_token or values.vocab_size}
+        vocab_size = params.task.model.architecture(values.vocab_size).n_token
+        sizes = {"seq_len": values.seq_len, "vocab_size": vocab_size}
         if not values.data and values.task == "pretraining":
             made_up.pretraining_records(folder, rows=rows, num_predict=values.num_predict, **sizes)
         elif not values.data:
@@ -199,6 +218,7 @@ def save_hlo(values: flags.FlagValues) -> None:
             "--save_hlo is for a whole pretraining step on made-up data: leave out --task, --data, --export, "
             "--peer and --gradient_only"
         )
+    row_multiple(values)
     params = load_params(values)
     rows, model = values.batch_per_core, params.task.model
     num_predict = values.num_predict or round(values.seq_len * TARGETS["beta"] / TARGETS["alpha"])
@@ -304,13 +324,12 @@ def run(values: flags.FlagValues, arguments: Sequence[str]) -> tuple[list[Row], 
     if values.hardware != "tpu":
         raise UserError(f"--hardware={values.hardware} is for --save_hlo: the compiler here is that of TPUs")
     wanted = [topologies.find(name) for name in values.topology]
+    multiple = math.lcm(values.multiple, row_multiple(values))
 
     @functools.cache  # one program serves all topologies
     def program(rows: int) -> Lowered:
         return lower_apart(arguments, rows)
 
-    # Model Garden reads half of the rows backward.
-    multiple = math.lcm(values.multiple, 2) if values.peer else values.multiple
     rows = compile_rows(
         program, wanted, values.batch_per_core, values.find_max_batch, multiple, values.memory_only
     )

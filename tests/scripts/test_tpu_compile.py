@@ -1,7 +1,10 @@
+import dataclasses
+
 import pytest
 from absl import flags
 
 from run_scripts import tpu_compile
+from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.tpu import compilation
 from xlnet_tf.tpu.compilation import Compiled, Refused
@@ -61,6 +64,39 @@ def test_only_multiples_are_tried(run):
     rows, _ = run("--topology=v6e", "--find_max_batch", "--batch_per_core=16", "--multiple=4")
     assert [row.batch_per_core for row in rows if row.largest] == [8]
     assert all(row.batch_per_core % 4 == 0 for row in rows)
+
+
+def test_a_search_keeps_to_what_the_parts_of_a_step_divide(run, tmp_path):
+    parts = tmp_path / "parts.yaml"
+    parts.write_text("trainer: {accumulation_steps: 2}\n")
+    flags_of_search = ("--find_max_batch", "--multiple=3", f"--config_file={parts}")
+    rows, _ = run("--topology=v5p", "--batch_per_core=64", *flags_of_search)
+    assert [row.batch_per_core for row in rows if row.largest] == [30]  # 31 would fit
+    assert all(row.batch_per_core % 6 == 0 for row in rows)
+
+
+@pytest.mark.parametrize("how", ["run", "save_hlo"])
+def test_rows_that_the_parts_of_a_step_do_not_divide_are_told(run, tmp_path, how):
+    arguments = ("--accumulation_steps=8", f"--save_hlo={tmp_path}/step.hlo")
+    with pytest.raises(
+        UserError, match="--batch_per_core is 4 with accumulation_steps 8: expected a multiple of 8"
+    ):
+        run(*arguments) if how == "run" else tpu_compile.save_hlo(parsed(*arguments))
+
+
+def test_model_gardens_rows_are_even(run):
+    peer = ("--peer=model_garden", "--memory_len=0")
+    with pytest.raises(UserError, match="is 3 with .*--peer=model_garden: expected a multiple of 2"):
+        run(*peer, "--batch_per_core=3")
+    rows, _ = run(*peer, "--topology=v2", "--find_max_batch", "--batch_per_core=3")
+    assert [row.batch_per_core for row in rows if row.largest] == [2]
+
+
+def test_a_file_of_the_architecture_tells_the_vocabulary(tmp_path):
+    config = dataclasses.replace(XLNetConfig.preset("tiny"), n_token=70, n_layer=1)
+    (tmp_path / "config.json").write_text(config.to_json())
+    values = parsed("--seq_len=16", f"--model_config={tmp_path}/config.json")
+    assert ("f32", (70, config.d_model)) in tpu_compile.program_of_rows(values)(2).parameters()
 
 
 def test_settings_come_from_files_and_flags(tmp_path):
