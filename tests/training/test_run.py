@@ -6,6 +6,7 @@ import subprocess
 import sys
 from unittest import mock
 
+import numpy as np
 import pytest
 import tensorflow as tf
 import yaml
@@ -60,6 +61,27 @@ def test_a_run_told_to_end_saves_and_goes_on(folder, monkeypatch, capsys):
     assert trained == [2, 3, 4, 5, 7, 8, 10, 12]
     evaluated = [line["step"] for line in lines if line["kind"] == "dev"]
     assert evaluated == [0, 4, 7, 8, 12]  # a run that goes on begins with an evaluation
+
+
+def test_a_run_whose_checkpoint_has_no_memory_goes_on_with_an_empty_one(folder, monkeypatch, capsys):
+    def report_and_end(progress, logs):
+        if int(progress._step.numpy()) == 4:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    model_dir = folder / "without_memory"
+    with monkeypatch.context() as patch:
+        patch.setattr(Progress, "train", report_and_end)
+        with pytest.raises(Interrupted):
+            pretraining.pretrain(settings(folder, save_memory=False), str(model_dir))
+    pretraining.pretrain(settings(folder), str(model_dir))
+    assert "save_memory is false, or was): it begins empty" in capsys.readouterr().err
+    sizes = [
+        sum(np.prod(shape) for name, shape in tf.train.list_variables(str(path)) if "memory" in name)
+        for path in (model_dir / "ckpt-4", model_dir / "ckpt-12")
+    ]
+    assert sizes == [0, 1 * 8 * 12 * 16 + 8 * 12]
+    pretraining.pretrain(settings(folder), str(model_dir))
+    assert "begins empty" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("steps", ["5", "5,4", "0,3", "a,b", "1,2,3"])

@@ -17,9 +17,15 @@ class Memory(tf.__internal__.tracking.Trackable):
         memory_len: M, tokens remembered.
         d_model: D.
         dtype: type of the content, the one in which the model computes.
+
+    Attributes:
+        saved: whether it is written into checkpoints, and restored from those that have it.
+        restored: whether one has given it.
     """
 
     def __init__(self, n_layer: int, rows: int, memory_len: int, d_model: int, dtype: tf.DType = tf.float32):
+        self.saved = True
+        self.restored = False
         self._strategy = tf.distribute.get_strategy()
         self._rows = rows
         self._content = _per_replica_variable([n_layer, rows, memory_len, d_model], dtype, "memory")
@@ -67,6 +73,8 @@ class Memory(tf.__internal__.tracking.Trackable):
 
     def _serialize_to_tensors(self) -> dict[str, tf.Tensor]:
         """Gathers the rows of all replicas, for a checkpoint."""
+        if not self.saved:
+            return {}
         content, mask = self._read()
         return {"content": self._all_rows(content, 1), "mask": self._all_rows(mask, 0)}
 
@@ -100,6 +108,7 @@ class Memory(tf.__internal__.tracking.Trackable):
             )
 
         self._assign(rows_of(content, 1), rows_of(mask, 0))
+        self.restored = True
 
 
 def _per_replica_variable(shape, dtype, name) -> tf.Variable:

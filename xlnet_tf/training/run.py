@@ -187,7 +187,7 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ch
 
     with preemption, progress, profile, strategy.scope():
         progress.say(topology.describe(strategy))
-        if notice := trainer.other_parts():
+        for notice in filter(None, (trainer.other_parts(), trainer.lost_memory())):
             progress.say(notice)
         metrics = evaluation()
         step = int(trainer.global_step.numpy())  # the runner has restored the one that it goes on from

@@ -170,8 +170,10 @@ class Trainer(base_trainer.Trainer):
         self.guard = Guard(config.trainer.spike_factor, scale_loss=half)
         # Each micro-batch of each replica draws its own dropout masks.
         self._parts = tf.Variable(self._parts_now(), trainable=False, dtype=tf.int64, name="parts")
-        saved_memory = self._memory is not None and config.trainer.save_memory
-        state = {"memory": self._memory} if saved_memory else {}
+        state = {}
+        if self._memory is not None:
+            self._memory.saved = config.trainer.save_memory
+            state["memory"] = self._memory
         self._checkpoint = tf.train.Checkpoint(
             global_step=self.global_step,
             model=model,
@@ -203,6 +205,12 @@ class Trainer(base_trainer.Trainer):
             f"so far the batch was split into {before} parts (replicas x accumulation_steps), from now on "
             f"into {now}: the same numbers but for dropout, whose masks are drawn by part"
         )
+
+    def lost_memory(self) -> str:
+        """Returns what to tell of a run that goes on without its memory; "" if it does not."""
+        if self._memory is None or self._memory.restored or not self.global_step.numpy():
+            return ""
+        return "memory was not saved (trainer.save_memory is false, or was): it begins empty"
 
     def train_loop_begin(self):
         self._loop_start = time.perf_counter(), int(self.global_step.numpy()), int(self.guard.skipped.numpy())
