@@ -82,8 +82,9 @@ def test_texts_that_are_too_long_lose_their_middle_as_in_training(small_tokenize
     np.testing.assert_array_equal(seen[0], ids)
 
 
-def test_several_labels_each_have_a_probability(model, small_tokenizer):
-    module = ClassificationModule(model, small_tokenizer, seq_len=SEQ_LEN, multi_label=True)
+def test_several_labels_each_have_a_probability(small_tokenizer):
+    model = built(XLNetClassifier, small_tokenizer, 3, labels=LABELS, multi_label=True)
+    module = ClassificationModule(model, small_tokenizer, seq_len=SEQ_LEN)
     answers = module.serve(text=tf.constant(TEXTS))
     expected = tf.sigmoid(model(small_tokenizer(TEXTS, seq_len=SEQ_LEN)))
     np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)

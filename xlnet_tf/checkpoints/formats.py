@@ -1,5 +1,6 @@
 """Opens, loads and writes checkpoints of every format."""
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +9,7 @@ import tensorflow as tf
 import tf_keras
 
 from xlnet_tf import checksums
-from xlnet_tf.checkpoints import hugging_face, names, tensorflow_files
+from xlnet_tf.checkpoints import hugging_face, hugging_face_config, names, tensorflow_files
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, Checkpoint
 from xlnet_tf.checkpoints.coverage import Coverage
@@ -154,7 +155,7 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
     if format == "original":
         files = tensorflow_files.write_original(arrays, checkpoint.config, folder)
     elif format == "hugging_face":
-        files = hugging_face.write_hugging_face(arrays, checkpoint.config, folder)
+        files = hugging_face.write_hugging_face(dataclasses.replace(checkpoint, arrays=arrays), folder)
     else:
         files = [CONFIG_FILE, OUR_FILE]
         write_text(checkpoint.config.to_json(), f"{folder}/{CONFIG_FILE}")
@@ -230,7 +231,7 @@ def _newest(folder: str) -> str | None:
 def _configs_beside(weights: str) -> list[str]:
     """Returns the configs in the folder of the weights, the one of the same format first."""
     folder, _, file = weights.rpartition("/")
-    order = [CONFIG_FILE, hugging_face.CONFIG_FILE]
+    order = [CONFIG_FILE, hugging_face_config.CONFIG_FILE]
     if file in hugging_face.WEIGHT_FILES:
         order.reverse()
     return [path for name in order if tf.io.gfile.exists(path := f"{folder or '.'}/{name}")]
@@ -242,5 +243,5 @@ def _read_config(paths: Sequence[str]) -> tuple[XLNetConfig | None, dict[str, An
         return None, {}
     checksums.check(paths[0])
     values = read_json(paths[0])
-    read = hugging_face.read_config if hugging_face.is_config(values) else XLNetConfig.from_dict
+    read = hugging_face_config.read_config if hugging_face_config.is_config(values) else XLNetConfig.from_dict
     return read(values, paths[0]), values

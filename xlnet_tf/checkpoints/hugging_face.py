@@ -24,13 +24,14 @@ from xlnet_tf import checksums
 from xlnet_tf.checkpoints import names
 from xlnet_tf.checkpoints.arrays import Arrays, Entry
 from xlnet_tf.checkpoints.checkpoint import Checkpoint
+from xlnet_tf.checkpoints.companions import is_multi_label
+from xlnet_tf.checkpoints.hugging_face_config import CONFIG_FILE, MULTI_LABEL, SINGLE_LABEL
 from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safetensors
 from xlnet_tf.checkpoints.torch_file import read_torch_file
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.files import read_json, write_text
 
-CONFIG_FILE = "config.json"
 # In the order of preference; an index lists the files of weights that are split.
 WEIGHT_FILES = (
     "model.safetensors",
@@ -40,14 +41,6 @@ WEIGHT_FILES = (
 )
 NO_TASK = "default"  # the task's name when a config has none
 
-_ACTIVATIONS = {
-    "gelu_new": "gelu",
-    "gelu_pytorch_tanh": "gelu",
-    "gelu_fast": "gelu",
-    "gelu": "gelu_erf",
-    "gelu_python": "gelu_erf",
-    "relu": "relu",
-}
 _OTHER_FIELDS = {
     "model_type": "xlnet",
     "mem_len": None,
@@ -67,40 +60,6 @@ _MODELS = {
     "lm_bias": "XLNetLMHeadModel",
 }
 _BIASES = ("content_bias", "position_bias", "segment_bias")
-
-
-def is_config(values: dict[str, Any]) -> bool:
-    """Tells the fields of a config.json of Hugging Face's from those of an xlnet_config.json."""
-    return not values.keys().isdisjoint({"model_type", "vocab_size", "attn_type", "transformers_version"})
-
-
-def read_config(values: dict[str, Any], path: str) -> XLNetConfig:
-    """Turns the fields of a config.json into an architecture.
-
-    Args:
-        values: field names to values.
-        path: of the file, for the error message.
-
-    Raises:
-        UserError: the config is of another kind of model, or of an XLNet that cannot be built here.
-    """
-    if values.get("model_type", "xlnet") != "xlnet":
-        raise UserError(f"{path} is of model_type {values['model_type']!r}; expected 'xlnet'.")
-    fields = {"untie_r": True, **values}
-    if "vocab_size" in values:
-        fields["n_token"] = values["vocab_size"]
-    sizes = values.get("d_model"), values.get("n_head")
-    if fields.get("d_head") is None and all(type(size) is int and size > 0 for size in sizes):
-        fields["d_head"] = sizes[0] // sizes[1]
-    if "ff_activation" in fields:
-        if fields["ff_activation"] not in list(_ACTIVATIONS):  # a list compares whatever the file holds
-            known = ", ".join(_ACTIVATIONS)
-            raise UserError(f"{path}: ff_activation is {fields['ff_activation']!r}; expected one of {known}.")
-        fields["ff_activation"] = _ACTIVATIONS[fields["ff_activation"]]
-    if values.get("layer_norm_eps", 1e-12) != 1e-12:
-        raise UserError(f"{path}: layer_norm_eps is {values['layer_norm_eps']}; XLNet's is 1e-12.")
-    wanted = [field.name for field in dataclasses.fields(XLNetConfig)]
-    return XLNetConfig.from_dict({name: fields[name] for name in wanted if name in fields}, path)
 
 
 def read_hugging_face(path: str, config: XLNetConfig | None, values: dict[str, Any]) -> Checkpoint:
@@ -137,12 +96,11 @@ def read_hugging_face(path: str, config: XLNetConfig | None, values: dict[str, A
     return Checkpoint(path, "hugging_face", arrays, config)
 
 
-def write_hugging_face(arrays: Arrays, config: XLNetConfig, folder: str) -> list[str]:
+def write_hugging_face(checkpoint: Checkpoint, folder: str) -> list[str]:
     """Writes weights and architecture as `from_pretrained` of Hugging Face reads them.
 
     Args:
-        arrays: the weights by our names.
-        config: the architecture.
+        checkpoint: what to write.
         folder: gets model.safetensors and config.json.
 
     Returns:
@@ -151,12 +109,13 @@ def write_hugging_face(arrays: Arrays, config: XLNetConfig, folder: str) -> list
     Raises:
         UserError: Hugging Face's XLNet has no such architecture.
     """
+    arrays, config = checkpoint.arrays, checkpoint.config
     if config.n_head * config.d_head != config.d_model:
         raise UserError(
             f"n_head * d_head is {config.n_head} * {config.d_head}, and d_model is {config.d_model}; "
             "Hugging Face's XLNet has only models where the two are equal."
         )
-    values = {**_OTHER_FIELDS, **config.to_dict(), **_architecture(arrays)}
+    values = {**_OTHER_FIELDS, **config.to_dict(), **_head_fields(checkpoint)}
     values["vocab_size"] = values.pop("n_token")
     values["ff_activation"] = {"gelu": "gelu_new", "gelu_erf": "gelu", "relu": "relu"}[config.ff_activation]
     heads = _pooled_heads(arrays)
@@ -214,14 +173,16 @@ def _pooled_heads(arrays: Arrays) -> list[str]:
     return sorted({names.part(name) for name in arrays if _POOLED_HEAD.match(name)})
 
 
-def _architecture(arrays: Arrays) -> dict[str, Any]:
+def _head_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the fields of a config.json that tell which model class has the heads."""
+    arrays = checkpoint.arrays
     parts, pooled = {names.part(name) for name in arrays}, _pooled_heads(arrays)
     if len(pooled) == 1 and pooled[0] != "choice":
         kind, _, task = pooled[0].partition("_")
+        classes = MULTI_LABEL if is_multi_label(checkpoint) else SINGLE_LABEL
         return {
             "architectures": ["XLNetForSequenceClassification"],
-            "problem_type": "regression" if kind == "regression" else "single_label_classification",
+            "problem_type": "regression" if kind == "regression" else classes,
             "finetuning_task": None if task == NO_TASK else task,
             "num_labels": arrays.shapes[f"{pooled[0]}/logits/bias"][0],
         }

@@ -25,12 +25,12 @@ class XLNetClassifier(PooledHead):
         summary, projection, pool_padding: how the tokens become one vector (see SequenceSummary).
         segment_len: tokens of the segments in which long texts are read; 0 reads them at once (see read).
         labels: of the classes, for people who use the model; default: their numbers.
+        multi_label: whether a text has any number of them, for people who use the model.
 
     Call args: a dict of input_word_ids, input_mask, input_type_ids [B, T] and dropout_seed, as the encoder
         takes them; other features are left alone.
 
-    Returns: logits [B, C] float32; their softmax (or, with several labels per text, their sigmoid) are the
-        probabilities.
+    Returns: logits [B, C] float32; their softmax (with multi_label, their sigmoid) are the probabilities.
 
     Raises:
         UserError: head_name cannot be a part of a variable's name, or there are not num_labels labels.
@@ -50,12 +50,14 @@ class XLNetClassifier(PooledHead):
         head_name: str = "task",
         *,
         labels: Sequence[str] | None = None,
+        multi_label: bool = False,
         name: str = "classifier",
         **kwargs,
     ):
         super().__init__(encoder, _part("classification", head_name), num_labels, name=name, **kwargs)
         self.num_labels = num_labels
         self.head_name = head_name
+        self.multi_label = multi_label
         self.labels = list(map(str, range(num_labels) if labels is None else labels))
         if len(self.labels) != num_labels:
             raise UserError(f"there are {len(self.labels)} labels for {num_labels} classes.")
@@ -105,6 +107,7 @@ class XLNetClassifier(PooledHead):
             "head_name": self.head_name,
             "segment_len": self.segment_len,
             "labels": list(self.labels),
+            "multi_label": self.multi_label,
         }
 
 

@@ -89,7 +89,6 @@ class ClassificationModule(_OneVector):
     Args:
         model: an XLNetClassifier.
         tokenizer: its tokenizer.
-        multi_label: whether a text has several labels, each with a probability of its own.
         alert: what an alert is; None: there are none.
         **options: pair, truncation, and those of ServingModule.
 
@@ -105,13 +104,11 @@ class ClassificationModule(_OneVector):
         model: tf_keras.Model,
         tokenizer: XLNetTokenizer,
         *,
-        multi_label: bool = False,
         alert: Alert | None = None,
         **options,
     ):
         super().__init__(model, tokenizer, **options)
-        self.labels = tuple(model.labels)
-        self.multi_label = multi_label
+        self.labels, self.multi_label = tuple(model.labels), model.multi_label
         self.alert = alert
 
     def serve_tokens(self, features):
@@ -194,9 +191,7 @@ def from_task(
     options |= {"pair": settings["pair"], "truncation": settings["truncation"]}
     if task.kind == "regression":
         return RegressionModule(model, tokenizer, **options)
-    return ClassificationModule(
-        model, tokenizer, multi_label=task.kind == "multi_label", alert=_alert(task), **options
-    )
+    return ClassificationModule(model, tokenizer, alert=_alert(task), **options)
 
 
 def _alert(task) -> Alert | None:

@@ -153,7 +153,8 @@ class ClassificationTask(FinetuningTask):
         }
         if self.kind == "regression":
             return XLNetRegressor(encoder, **options)
-        return XLNetClassifier(encoder, len(self.labels), labels=self.labels, **options)
+        options |= {"labels": self.labels, "multi_label": self.kind == "multi_label"}
+        return XLNetClassifier(encoder, len(self.labels), **options)
 
     def new_parts(self):
         kind = "regression" if self.kind == "regression" else "classification"

@@ -1,0 +1,87 @@
+"""The fields of Hugging Face's config.json, as the architecture and the settings that they stand for here."""
+
+import dataclasses
+import re
+from typing import Any
+
+from xlnet_tf.config import XLNetConfig
+from xlnet_tf.errors import UserError
+
+CONFIG_FILE = "config.json"
+MULTI_LABEL, SINGLE_LABEL = "multi_label_classification", "single_label_classification"  # its problem_type
+
+_ACTIVATIONS = {
+    "gelu_new": "gelu",
+    "gelu_pytorch_tanh": "gelu",
+    "gelu_fast": "gelu",
+    "gelu": "gelu_erf",
+    "gelu_python": "gelu_erf",
+    "relu": "relu",
+}
+# How a model reads its texts: its names, and those of our models' options.
+_SETTINGS = {
+    "attn_type": "attention_type",
+    "same_length": "same_length",
+    "clamp_len": "clamp_len",
+    "summary_type": "summary",
+}
+_UNNAMED = re.compile(r"LABEL_\d+")  # labels that nobody named
+
+
+def is_config(values: dict[str, Any]) -> bool:
+    """Tells the fields of a config.json of Hugging Face's from those of an xlnet_config.json."""
+    return not values.keys().isdisjoint({"model_type", "vocab_size", "attn_type", "transformers_version"})
+
+
+def read_config(values: dict[str, Any], path: str) -> XLNetConfig:
+    """Turns the fields of a config.json into an architecture.
+
+    Args:
+        values: field names to values.
+        path: of the file, for the error message.
+
+    Raises:
+        UserError: the config is of another kind of model, or of an XLNet that cannot be built here.
+    """
+    if values.get("model_type", "xlnet") != "xlnet":
+        raise UserError(f"{path} is of model_type {values['model_type']!r}; expected 'xlnet'.")
+    fields = {"untie_r": True, **values}
+    if "vocab_size" in values:
+        fields["n_token"] = values["vocab_size"]
+    sizes = values.get("d_model"), values.get("n_head")
+    if fields.get("d_head") is None and all(type(size) is int and size > 0 for size in sizes):
+        fields["d_head"] = sizes[0] // sizes[1]
+    if "ff_activation" in fields:
+        if fields["ff_activation"] not in list(_ACTIVATIONS):  # a list compares whatever the file holds
+            known = ", ".join(_ACTIVATIONS)
+            raise UserError(f"{path}: ff_activation is {fields['ff_activation']!r}; expected one of {known}.")
+        fields["ff_activation"] = _ACTIVATIONS[fields["ff_activation"]]
+    if values.get("layer_norm_eps", 1e-12) != 1e-12:
+        raise UserError(f"{path}: layer_norm_eps is {values['layer_norm_eps']}; XLNet's is 1e-12.")
+    wanted = [field.name for field in dataclasses.fields(XLNetConfig)]
+    return XLNetConfig.from_dict({name: fields[name] for name in wanted if name in fields}, path)
+
+
+def read_settings(values: dict[str, Any]) -> dict[str, Any]:
+    """Returns how the model reads its texts, by the names of our models' options; values are not checked."""
+    found = {ours: values[theirs] for theirs, ours in _SETTINGS.items() if theirs in values}
+    # Its models pool padding, too.
+    return found | ({"pool_padding": True} if found.get("summary") in ("first", "mean") else {})
+
+
+def read_labels(values: dict[str, Any], path: str) -> tuple[str, ...] | None:
+    """Returns the labels of the classes in order, None if they have no names.
+
+    Args:
+        values: field names to values.
+        path: of the file, for the error message.
+
+    Raises:
+        UserError: they are no labels.
+    """
+    by_id = values.get("id2label") or {}
+    try:
+        labels = tuple(str(by_id[index]) for index in sorted(by_id, key=int))
+    except (TypeError, ValueError, AttributeError):
+        raise UserError(f"{path}: id2label is {by_id!r}; expected numbers with their labels.") from None
+    return None if all(map(_UNNAMED.fullmatch, labels)) else labels
