@@ -79,7 +79,8 @@ def folder(tmp_path_factory):
 def killed(folder):
     """Two workers, the second lost after 6 of 12 steps; the first one's last step, and what came of both."""
     result = start(folder, folder / "two", ("SIGKILL", 6))
-    return history(folder / "two")[-1]["step"], *result
+    summaries = [len(list((folder / "two" / kind).glob("events*"))) for kind in ("train", "validation")]
+    return history(folder / "two")[-1]["step"], summaries, *result
 
 
 @pytest.fixture(scope="module")
@@ -104,11 +105,11 @@ def tensors(model_dir, step=12) -> dict[str, np.ndarray]:
 
 
 def test_the_survivor_of_a_lost_host_ends_with_a_message(killed):
-    last_step, statuses, said = killed
+    last_step, summaries, statuses, said = killed
     assert statuses == [Interrupted.EXIT_STATUS, -9], said
     assert "another host or its devices cannot be reached" in said[0] and "ckpt-4" in said[0]
     assert "2 replicas on 2 hosts: localhost" in said[0] and "Traceback" not in said[0]
-    assert last_step == 6
+    assert last_step == 6 and summaries == [1, 1]  # the first one's
 
 
 def test_a_host_that_is_told_to_end_saves_on_all(told):

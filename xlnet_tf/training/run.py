@@ -157,6 +157,7 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ch
         "train_and_eval" if evaluate else "train",
         params,
         model_dir,
+        save_summary=chief,
         trainer=trainer,
         train_actions=[
             progress.train,
