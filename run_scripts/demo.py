@@ -128,7 +128,11 @@ def draw_losses(history: Sequence[dict], entropy: float, path: pathlib.Path) -> 
     dev = [line for line in history if line["kind"] == "dev"]
     figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
     axes.plot(
-        [line["step"] for line in train], [line["loss"] for line in train], color="0.75", lw=1, label="train"
+        [line["step"] for line in train],
+        [line["training_loss"] for line in train],
+        color="0.75",
+        lw=1,
+        label="train",
     )
     for name, label, style in (
         ("loss_forward", "dev, read forward", "o-"),

@@ -127,3 +127,8 @@ def test_what_was_never_counted_is_not_reported(folder):
     with strategy.scope():
         logs = trainer.evaluate(tf.constant(trainer.task.validation_steps()))
     assert "loss_forward" in logs and "loss_backward" not in logs
+    overrides = {"task": {"train_data": {"input_path": str(folder / "forward"), "global_batch_size": 2}}}
+    trainer = build_trainer(folder, strategy, overrides)
+    with strategy.scope():
+        logs = trainer.train(tf.constant(2))
+    assert float(logs["loss_forward"]) > 0 and "loss_backward" not in logs

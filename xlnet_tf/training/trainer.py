@@ -19,6 +19,7 @@ from official.core import base_task, base_trainer
 
 from xlnet_tf.training.guard import Guard
 from xlnet_tf.training.memory import Memory
+from xlnet_tf.training.metrics import Ratio
 
 Features = Mapping[str, tf.Tensor]
 Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]  # name -> numerator and denominator, both float32 scalars
@@ -325,13 +326,16 @@ class Trainer(base_trainer.Trainer):
         return seed
 
     def train_loop_end(self):
+        """Returns the means since the last loop's end, of what something was counted for."""
         start_time, start_step, start_skipped = self._loop_start
         steps = int(self.global_step.numpy()) - start_step
         nothing_kept = not self._train_loss.count.numpy()
-        logs = super().train_loop_end()
+        uncounted = _uncounted(self.train_metrics)  # before they begin anew
+        logs = _without(uncounted, super().train_loop_end())
         if nothing_kept:
             logs["training_loss"] = tf.constant(float("nan"))
-        logs["gradient_norm"] = self._gradient_norm.result()
+        else:
+            logs["gradient_norm"] = self._gradient_norm.result()
         self._gradient_norm.reset_states()
         # Reading the results waited for the devices, so the time is that of all steps.
         seconds = time.perf_counter() - start_time
@@ -390,9 +394,7 @@ class Trainer(base_trainer.Trainer):
 
     def eval_end(self, aggregated_logs=None):
         """Returns the metrics that something was counted for, and the task's report on all predictions."""
-        logs = super().eval_end(aggregated_logs)
-        empty = {m.name for m in self.validation_metrics if not m.denominator.numpy()}
-        logs = {name: value for name, value in logs.items() if name not in empty}
+        logs = _without(_uncounted(self.validation_metrics), super().eval_end(aggregated_logs))
         rows, self._eval_rows = self._eval_rows, []
         if rows and rows[0]:
             logs |= self.task.report({name: np.concatenate([row[name] for row in rows]) for name in rows[0]})
@@ -429,6 +431,15 @@ class _Lazy:
 
     def __iter__(self):
         return iter(self._build())
+
+
+def _uncounted(metrics: Sequence[Ratio]) -> set[str]:
+    """Returns the names of metrics that nothing was counted for: their 0 is none."""
+    return {metric.name for metric in metrics if not metric.denominator.numpy()}
+
+
+def _without(names: set[str], logs: Mapping) -> dict:
+    return {name: value for name, value in logs.items() if name not in names}
 
 
 def _next_memory(outputs: Features) -> tuple[tf.Tensor, tf.Tensor]:
