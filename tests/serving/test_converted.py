@@ -11,6 +11,7 @@ from xlnet_tf import checksums
 from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.serving import models
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 LABELS = ["bad", "fair", "good"]
 TEXTS = ["1999, Was Old", "a NEW one , 2008, and  more", "", "Ba né tor mi kal"]
@@ -46,6 +47,18 @@ def answers(folder):
     return {name: value.numpy() for name, value in module.serve(text=tf.constant(TEXTS)).items()}
 
 
+def assert_same_model(converted, source):
+    """Weights, labels, cleaning, and how texts are read."""
+    found, expected = (XLNetClassifier.from_pretrained(folder).get_config() for folder in (converted, source))
+    assert found == expected
+    found, expected = (XLNetTokenizer.from_pretrained(folder).cleaning for folder in (converted, source))
+    assert found == expected
+    found, expected = answers(converted), answers(source)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
 @pytest.mark.parametrize("several", [False, True])
 def test_problem_type_tells_whether_classes_exclude_each_other(tmp_path, small_tokenizer, several):
     kind = "multi_label" if several else "single_label"
@@ -72,3 +85,19 @@ def test_classes_that_do_not_exclude_each_other_are_written(tmp_path, small_toke
         assert json.loads((folder / "config.json").read_text())["problem_type"] == expected
         for converted in (folder, convert(folder, tmp_path / f"{kind}-back", "ours")):
             assert XLNetClassifier.from_pretrained(converted).multi_label == (kind == "multi_label")
+
+
+THEIR_FIELDS = {
+    "problem_type": "multi_label_classification",
+    "id2label": {str(index): label for index, label in enumerate(LABELS)},
+    "summary_type": "mean",
+    "clamp_len": 2,
+    "attn_type": "uni",
+    "same_length": True,
+}
+
+
+@pytest.mark.parametrize("format", ["ours", "original"])
+def test_a_model_of_hugging_face_is_the_same_model_in_other_formats(tmp_path, small_tokenizer, format):
+    source = theirs(tmp_path, small_tokenizer, THEIR_FIELDS, {"do_lower_case": True, "keep_accents": True})
+    assert_same_model(convert(source, tmp_path / "converted", format), source)

@@ -1,6 +1,8 @@
 """What the files beside weights tell of a model: how it reads its texts, and what its outputs mean.
 
-A run has params.yaml and manifest.json, Hugging Face's models config.json; the original's have neither.
+A run has params.yaml and manifest.json, Hugging Face's models config.json and tokenizer_config.json; the
+original's have none. They go along when the weights are converted, so that it makes no difference to the
+model which format it is in.
 """
 
 from collections.abc import Mapping
@@ -14,6 +16,14 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.files import read_json, read_yaml
 
 PARAMS_FILE = "params.yaml"
+TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
+COMPANIONS = (
+    "spiece.model",
+    MANIFEST_FILE,
+    PARAMS_FILE,
+    hugging_face_config.CONFIG_FILE,
+    TOKENIZER_CONFIG_FILE,
+)
 
 # Settings that the weights do not tell, by the names of the models' options, and their types.
 _TYPES = {
@@ -84,11 +94,9 @@ def is_multi_label(checkpoint: Checkpoint) -> bool:
 
 
 def read_fields(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Returns the fields of Hugging Face's config.json, none if the checkpoint is not of its format."""
+    """Returns the fields of Hugging Face's config.json, none if there is no such file."""
     path = checkpoint.beside(hugging_face_config.CONFIG_FILE)
-    if checkpoint.format != "hugging_face" or not tf.io.gfile.exists(path):
-        return {}
-    return read_json(path)
+    return read_json(path) if tf.io.gfile.exists(path) else {}
 
 
 def _checked(settings: Mapping[str, Any], path: str) -> dict[str, Any]:

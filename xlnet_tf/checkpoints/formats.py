@@ -12,6 +12,7 @@ from xlnet_tf import checksums
 from xlnet_tf.checkpoints import hugging_face, hugging_face_config, names, tensorflow_files
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, Checkpoint
+from xlnet_tf.checkpoints.companions import COMPANIONS
 from xlnet_tf.checkpoints.coverage import Coverage
 from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safetensors
@@ -22,8 +23,6 @@ from xlnet_tf.files import copy, read_json, write_text
 FORMATS = ("ours", "original", "hugging_face")
 OUR_FILE = "weights.safetensors"
 
-# The tokenizer, how its texts were cleaned, and how the model reads them.
-_COMPANIONS = ("spiece.model", "manifest.json", "params.yaml")
 _EXPECTED = (
     f"expected the folder of a run, a folder with {OUR_FILE}, the original's "
     f"{tensorflow_files.ORIGINAL_FILE}, or Hugging Face's model.safetensors or pytorch_model.bin"
@@ -125,7 +124,7 @@ def save_model(model: tf_keras.Model, folder: str) -> None:
 
 
 def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict: bool = True) -> Coverage:
-    """Writes a checkpoint in any format: weights, architecture, the tokenizer if there is one, checksums.
+    """Writes a checkpoint in any format: weights, architecture, what lies beside them, checksums.
 
     Args:
         checkpoint: what to write.
@@ -160,8 +159,8 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
         files = [CONFIG_FILE, OUR_FILE]
         write_text(checkpoint.config.to_json(), f"{folder}/{CONFIG_FILE}")
         write_safetensors(arrays, f"{folder}/{OUR_FILE}")
-    for name in _COMPANIONS:
-        if tf.io.gfile.exists(beside := os.path.join(source, name)):
+    for name in COMPANIONS:
+        if name not in files and tf.io.gfile.exists(beside := checkpoint.beside(name)):
             copy(beside, f"{folder}/{name}")
             files.append(name)
     checksums.write(folder, files)
