@@ -84,7 +84,17 @@ def check_and_print(params, task: Task, topology: str | None, model_dir: str):
     print(check(params, task, where, model_dir))
     if where.slice:
         print(f"\nThe step of one replica, compiled:\n{compiled(params, where)}")
-    print("\nEverything fits. Nothing was trained.")
+    print(f"\nEverything fits. Nothing was trained.{_still_needed(params.runtime, where)}")
+
+
+def _still_needed(config: runtime.RuntimeConfig, where: Machines) -> str:
+    """Returns a sentence about flags that the run lacks and its check does without; "" if there are none."""
+    flags = []
+    if where.slice and config.distribution_strategy != "tpu":
+        flags.append("--strategy=tpu")
+    if where.slice and not config.tpu:
+        flags.append("--tpu=NAME" + " (or --tpu=local on a TPU VM)" * (where.hosts == 1))
+    return f" The run itself also needs {' and '.join(flags)}." if flags else ""
 
 
 def check(params, task: Task, where: Machines, model_dir: str) -> str:

@@ -104,10 +104,27 @@ def test_other_hosts_are_counted_not_waited_for(folder, monkeypatch):
     )
 
 
+@pytest.mark.parametrize(
+    ("strategy", "tpu", "needed"),
+    [
+        ("one_device", None, "--strategy=tpu and --tpu=NAME (or --tpu=local on a TPU VM)"),
+        ("tpu", None, "--tpu=NAME (or --tpu=local on a TPU VM)"),
+        ("tpu", "local", None),
+    ],
+)
+def test_what_the_run_on_a_tpu_still_needs_is_said(folder, capsys, monkeypatch, strategy, tpu, needed):
+    monkeypatch.setattr(dry_run, "compiled", lambda params, where: "")
+    params, task = pretraining_run(folder, runtime={"distribution_strategy": strategy, "tpu": tpu})
+    dry_run.check_and_print(params, task, "v3-8", str(folder / "model"))
+    last = capsys.readouterr().out.splitlines()[-1]
+    expected = "Everything fits. Nothing was trained."
+    assert last == (expected + f" The run itself also needs {needed}." if needed else expected)
+
+
 @compiles
 def test_the_step_is_compiled_for_the_slice(folder, capsys):
     params, task = pretraining_run(folder)
     dry_run.check_and_print(params, task, "v3-8", str(folder / "model"))
     text = capsys.readouterr().out
     assert "v3-8: 4 chips, 8 replicas, 1 hosts" in text and "8: 1 a replica" in text
-    assert "temporaries" in text and text.endswith("Nothing was trained.\n")
+    assert "temporaries" in text and "Everything fits. Nothing was trained." in text

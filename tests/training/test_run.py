@@ -63,6 +63,19 @@ def test_a_run_told_to_end_saves_and_goes_on(folder, monkeypatch, capsys):
     assert evaluated == [0, 4, 7, 8, 12]  # a run that goes on begins with an evaluation
 
 
+def test_a_run_told_to_end_before_its_first_step_has_no_checkpoint_to_promise(folder, monkeypatch):
+    bar = Progress.evaluation_bar
+
+    def end_and_begin(progress, steps):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return bar(progress, steps)
+
+    monkeypatch.setattr(Progress, "evaluation_bar", end_and_begin)
+    with pytest.raises(Interrupted, match=r"\(SIGTERM\) before the first step: start the same command again"):
+        pretraining.pretrain(settings(folder), str(folder / "ended_at_once"))
+    assert not list((folder / "ended_at_once").glob("ckpt*"))
+
+
 def test_a_run_whose_checkpoint_has_no_memory_goes_on_with_an_empty_one(folder, monkeypatch, capsys):
     def report_and_end(progress, logs):
         if int(progress._step.numpy()) == 4:
@@ -261,8 +274,9 @@ def test_unknown_slices_are_named(name):
 
 def test_a_tpu_reached_by_name_needs_places_that_its_hosts_see(folder):
     params = settings(folder, "tpu")
-    params.runtime.tpu = "local"
-    check_places(params, str(folder))
+    for not_by_name in (None, "local"):
+        params.runtime.tpu = not_by_name
+        check_places(params, str(folder))
     params.runtime.tpu = "pod"
     with pytest.raises(UserError, match=f"do not see {folder}/records, {folder}/dev: expected.*gs://"):
         check_places(params, "gs://bucket/model")

@@ -58,19 +58,24 @@ class Preemption:
         return self._strategy.experimental_local_results(self._strategy.run(replica_sum))[0]
 
     def end_run(self, save: Callable[[], None], step: int, model_dir: str):
-        """Saves and raises Interrupted, if the run was told to end.
+        """Saves, if there is something to save, and raises Interrupted, if the run was told to end.
 
         Args:
             save: saves a checkpoint.
             step: the steps that have been taken.
             model_dir: folder of the run.
         """
-        if self.happened():
-            save()
+        if not self.happened():
+            return
+        if not step:
             raise Interrupted(
-                f"told to end (SIGTERM) at step {step}. A checkpoint of it is in {model_dir}: start the same "
-                "command again, on all hosts, and the run goes on"
+                "told to end (SIGTERM) before the first step: start the same command again, on all hosts"
             )
+        save()
+        raise Interrupted(
+            f"told to end (SIGTERM) at step {step}. A checkpoint of it is in {model_dir}: start the same "
+            "command again, on all hosts, and the run goes on"
+        )
 
 
 def has_peers(strategy: tf.distribute.Strategy) -> bool:

@@ -331,7 +331,7 @@ def check_data(params, task: Task):
 
 def check_places(params, model_dir: str):
     """Raises UserError if the hosts of a TPU that is reached by name cannot read or write what they must."""
-    if params.runtime.distribution_strategy != "tpu" or params.runtime.tpu == "local":
+    if params.runtime.distribution_strategy != "tpu" or params.runtime.tpu in (None, "", "local"):
         return
     data = params.task.train_data.input_path, params.task.validation_data.input_path
     here = [path for path in (*data, model_dir) if path and "://" not in path]
