@@ -83,7 +83,7 @@ def check_and_print(params, task: Task, topology: str | None, model_dir: str):
     where = machines(params.runtime, topology)
     print(check(params, task, where, model_dir))
     if where.slice:
-        print(f"\nThe step of one replica, compiled:\n{compiled(params, where)}")
+        print(f"\nThe step of one replica, compiled:\n{compiled(params, task, where)}")
     print(f"\nEverything fits. Nothing was trained.{_still_needed(params.runtime, where)}")
 
 
@@ -122,26 +122,42 @@ def check(params, task: Task, where: Machines, model_dir: str) -> str:
     return "\n".join(_ROW.format(name, value) for name, value in _rows(params, task, where, model).items())
 
 
-def compiled(params, where: Machines) -> str:
+def compiled(params, task: Task, where: Machines) -> str:
     """Compiles the training step for one core of the TPU and says what it takes.
 
     Args:
         params: the settings, complete.
+        task: built from params.task.
         where: what it will run on; a slice.
 
     Raises:
-        UserError: the step does not compile, or the compiler is not installed.
+        UserError: the step does not compile, a core cannot hold it and what an evaluation remembers, or the
+            compiler is not installed.
     """
-    params = copy.deepcopy(params)
+    alone = copy.deepcopy(params)
     rows = params.task.train_data.global_batch_size // where.replicas
-    params.task.train_data.global_batch_size = rows
-    params.task.validation_data.input_path = ""
-    program = steps.training_step(params)
+    alone.task.train_data.global_batch_size = rows
+    alone.task.validation_data.input_path = ""
+    program = steps.training_step(alone)
     topology = topologies.find(where.slice.generation)
     outcome = compilation.compile_program(program.hlo, topology)
     if isinstance(outcome, compilation.Refused):
         raise UserError(f"the step does not compile for a core of {where.slice.name}: {outcome.error}")
-    return report.table([report.Row(topology, rows, outcome)], program.loops_with_products())
+    table = report.table([report.Row(topology, rows, outcome)], program.loops_with_products())
+    data = params.task.validation_data
+    held = _memory_bytes(params, task, data.global_batch_size // where.replicas) if data.input_path else 0
+    if not held:
+        return table
+    # The trainer keeps it beside that of training, from the run's beginning to its end.
+    if outcome.hbm + held > topology.hbm_bytes:
+        raise UserError(
+            f"the step takes {_gigabytes(outcome.hbm)} of the {_gigabytes(topology.hbm_bytes)} of a core of "
+            f"{where.slice.name}, and the memory of the evaluation's rows {_gigabytes(held)} more: lower "
+            f"--dev_batch_size, {data.global_batch_size} now, or batch_size, or raise --accumulation_steps"
+        )
+    filled = (outcome.hbm + held) / topology.hbm_bytes
+    more = f"{_gigabytes(held)} more, {filled:.0%} of the core in all"
+    return f"{table}\nThe memory of the evaluation's rows takes {more}."
 
 
 def _check_data(params, task: Task, where: Machines):
@@ -158,9 +174,7 @@ def _rows(params, task: Task, where: Machines, model: tf_keras.Model) -> dict[st
     weights = sum(weight.shape.num_elements() for weight in model.trainable_variables)
     rows = data.global_batch_size // where.replicas
     tokens, steps = task.tokens_per_step(), trainer.train_steps
-    memory = getattr(task, "memory_len", 0) * config.n_layer * config.d_model * data.global_batch_size
-    bfloat16 = params.runtime.mixed_precision_dtype == "bfloat16"
-    saved = 4 * weights * (1 + _ADAM_SLOTS) + memory * (2 if bfloat16 else 4)
+    saved = checkpoint_bytes(params, task, weights)
     heads = f"{config.n_head} heads of {config.d_head}"
     return {
         "devices": where.text,
@@ -170,13 +184,36 @@ def _rows(params, task: Task, where: Machines, model: tf_keras.Model) -> dict[st
         "data": f"{data.input_path}: {_records(task):,} records of {tokens // data.global_batch_size} tokens",
         "batch": f"{data.global_batch_size}: {rows} a replica in {trainer.accumulation_steps} part(s), "
         f"{data.global_batch_size // where.hosts} a host",
-        "memory": f"{task.memory_len} tokens a row" if memory else "none",
+        "memory": f"{_memory_len(task)} tokens a row" if _memory_len(task) else "none",
         "steps": f"{steps:,}, {trainer.steps_per_loop} in a loop",
         "tokens": f"{steps * tokens:,}: the data {steps * data.global_batch_size / _records(task):.2f} times",
         "a checkpoint": f"{_gigabytes(saved)}, after each {trainer.checkpoint_interval:,} steps",
         "disk for checkpoints": f"{_gigabytes(saved * (trainer.max_to_keep + 1))} (the newest "
         f"{trainer.max_to_keep}, and one being written)",
     }
+
+
+def checkpoint_bytes(params, task: Task, weights: int) -> int:
+    """Returns what a checkpoint takes: weights and moments in float32, and the memory if it is saved.
+
+    Args:
+        params: the settings, complete.
+        task: built from params.task.
+        weights: numbers that are trained.
+    """
+    memory = _memory_bytes(params, task, params.task.train_data.global_batch_size)
+    return 4 * weights * (1 + _ADAM_SLOTS) + memory * params.trainer.save_memory
+
+
+def _memory_bytes(params, task: Task, rows: int) -> int:
+    """Returns what so many rows remember, and for each token whether it is hidden."""
+    config = task.xlnet_config
+    number = tf.as_dtype(params.runtime.mixed_precision_dtype).size
+    return rows * _memory_len(task) * (config.n_layer * config.d_model * number + 1)
+
+
+def _memory_len(task: Task) -> int:
+    return getattr(task, "memory_len", 0)
 
 
 def _records(task: Task) -> int:

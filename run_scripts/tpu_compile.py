@@ -9,7 +9,9 @@ It says whether the program compiles and what it takes: memory, floating-point o
 compiler's estimate of the time. The program is the trainer's own step: forward and backward pass, clipping,
 update, memory and metrics, with weights and optimizer state updated in place. Data are made up to the sizes
 given; --data takes the shapes and labels of a set of records or examples. Settings come from the task's
-defaults, --config_file, the flags, and --params_override. Input and sums over the cores are no part of it.
+defaults, --config_file, the flags, and --params_override. Input and sums over the cores are no part of it. A
+run with dev data keeps a second memory on each core, of the evaluation's rows: --dry_run of
+run_scripts.pretrain counts it, and a smaller --dev_batch_size makes it less.
 
 Of a SavedModel it compiles the signature `tokens`, what the model computes of token ids: its other signatures
 read texts, which a host makes tokens of; those that write texts also choose shapes as they go.

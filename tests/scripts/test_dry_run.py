@@ -2,15 +2,21 @@
 
 import importlib.util
 import json
+import math
 
 import pytest
+import tensorflow as tf
 
 from run_scripts import dry_run
 from tests.tasks import toy_finetuning
 from tests.training import toy
+from tests.training.layouts import build_trainer
 from tests.training.worker import settings
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks import finetuning, pretraining
+from xlnet_tf.tpu import compilation, steps
+from xlnet_tf.tpu.lowering import Program
+from xlnet_tf.training import runtime
 
 compiles = pytest.mark.skipif(
     not importlib.util.find_spec("libtpu"),
@@ -54,6 +60,42 @@ def test_fine_tuning_is_described(tmp_path, small_tokenizer, capsys):
     dry_run.check_and_print(params, task, None, str(tmp_path / "model"))
     text = capsys.readouterr().out
     assert "20 records of 10 tokens" in text and "memory  none" in text and "20, 3 in a loop" in text
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("save_memory", [True, False])
+def test_a_checkpoint_takes_what_is_said(folder, dtype, save_memory):
+    overrides = {"trainer": {"save_memory": save_memory}, "runtime": {"mixed_precision_dtype": dtype}}
+    with runtime.number_type(dtype):
+        trainer = build_trainer(folder, tf.distribute.OneDeviceStrategy("CPU:0"), overrides)
+    reader = tf.train.load_checkpoint(trainer.checkpoint.write(str(folder / "checkpoint")))
+    types, shapes = reader.get_variable_to_dtype_map(), reader.get_variable_to_shape_map()
+    stored = sum(math.prod(shapes[name]) * types[name].size for name in shapes if not name.startswith("_"))
+    weights = sum(weight.shape.num_elements() for weight in trainer.model.trainable_variables)
+    said = dry_run.checkpoint_bytes(trainer.config, trainer.task, weights)
+    assert 0 < stored - said < 100  # steps, counters, the learning rate
+
+
+@pytest.mark.parametrize("left", [0, -1])
+def test_the_evaluations_memory_takes_its_part_of_a_core(folder, monkeypatch, left):
+    """Of 4 rows a replica, 12 tokens, 1 layer of 16; a byte for each token says whether it is hidden."""
+    held = 4 * 12 * (1 * 16 * 4 + 1)
+
+    def compile_program(hlo, topology):
+        return compilation.Compiled(topology.hbm_bytes - held - left, 0, 0, 0, 0, 1e12, 1e9, 0.5, 1.0)
+
+    monkeypatch.setattr(compilation, "compile_program", compile_program)
+    monkeypatch.setattr(steps, "training_step", lambda params: Program(b""))
+    monkeypatch.setattr(Program, "loops_with_products", lambda program: 0)
+    params, task = pretraining_run(folder, task={"validation_data": {"global_batch_size": 32}})
+    where = dry_run.machines(params.runtime, "v3-8")
+    if left < 0:
+        with pytest.raises(UserError, match="memory of the evaluation's rows.*lower --dev_batch_size, 32"):
+            dry_run.compiled(params, task, where)
+    else:
+        assert "0.00 GB more, 100% of the core in all" in dry_run.compiled(params, task, where)
+        params.task.validation_data.input_path = ""
+        assert "more" not in dry_run.compiled(params, task, where)
 
 
 def test_a_slice_that_the_batch_does_not_fit_is_refused(folder):
@@ -113,7 +155,7 @@ def test_other_hosts_are_counted_not_waited_for(folder, monkeypatch):
     ],
 )
 def test_what_the_run_on_a_tpu_still_needs_is_said(folder, capsys, monkeypatch, strategy, tpu, needed):
-    monkeypatch.setattr(dry_run, "compiled", lambda params, where: "")
+    monkeypatch.setattr(dry_run, "compiled", lambda params, task, where: "")
     params, task = pretraining_run(folder, runtime={"distribution_strategy": strategy, "tpu": tpu})
     dry_run.check_and_print(params, task, "v3-8", str(folder / "model"))
     last = capsys.readouterr().out.splitlines()[-1]
