@@ -51,9 +51,10 @@ def split_sentences(language: str, lines: Sequence[str]) -> list[str]:
         if not line:
             sentences.append(line)
             continue
-        text = line.removesuffix(EOP)
+        # One kind of space, as cleaning leaves it: sentencex panics on others before a full stop.
+        text = " ".join(line.removesuffix(EOP).split())
         found = [sentence for part in sentencex.segment(language, text) if (sentence := part.strip())]
-        if len(text) < len(line):
+        if line.endswith(EOP):
             found = [*found[:-1], (found[-1] if found else "") + EOP]
         sentences += found
     return sentences

@@ -2,6 +2,8 @@
 
 import pytest
 import sentencex
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tfrecord_builders.sentences import LANGUAGES, check_language, split_sentences
 from xlnet_tf.errors import UserError
@@ -29,6 +31,18 @@ def test_paragraphs_become_sentences(language, paragraph, sentences):
 def test_paragraph_marks_stay_glued_to_the_last_sentence():
     lines = ["He went. She left.<eop>", "Why?", "", "<eop>"]
     assert split_sentences("en", lines) == ["He went.", "She left.<eop>", "Why?", "", "<eop>"]
+
+
+@given(st.sampled_from(["en", "de", "zh", "ja"]), st.text("aB1.!?。」\"' \t\x85\u00a0\u2009\u202f\u3000"))
+@example("en", "He has hepatitis B\u00a0.")
+@example("en", "Vitamin C\u2009.")
+@example("de", "X\u202f.")
+@example("zh", "A\u3000.")
+def test_any_spaces_are_split_and_nothing_is_lost(language, paragraph):
+    """Some spaces before a full stop make sentencex panic, which is no Exception."""
+    sentences = split_sentences(language, [paragraph + "<eop>"])
+    assert " ".join(sentences).split() == " ".join(sentences).split(" ")
+    assert "".join("".join(sentences).split()) == "".join(paragraph.split()) + "<eop>"
 
 
 @pytest.mark.parametrize(
