@@ -8,6 +8,7 @@ from etils import epath
 
 from tfrecord_builders.tables import Row, TableFormat, read_table
 from xlnet_tf.errors import UserError
+from xlnet_tf.records.folders import entries, files_in
 
 UNKNOWN = -1
 LEVELS = ("middle", "high")
@@ -56,7 +57,7 @@ def read_questions(path: epath.PathLike, skip: Callable[[str, str], None]) -> It
     path = epath.Path(path)
     files = [path]
     if path.is_dir():
-        files = sorted([*path.glob("*.txt"), *path.glob("*/*.txt")])
+        files = sorted(file for folder in (path, *entries(path)) for file in files_in(folder, ".txt"))
         if not files:
             raise UserError(f"{path} has no .txt files, expected RACE's middle/*.txt and high/*.txt")
     for file in files:

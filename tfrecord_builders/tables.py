@@ -11,6 +11,7 @@ from typing import IO, Any
 from etils import epath
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.records.folders import entries, files_in
 
 KINDS = ("csv", "tsv", "jsonl", "at", "folders")
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
@@ -266,13 +267,16 @@ def _read_at_lines(path: epath.Path, lines: Iterator[tuple[int, str]]) -> Iterat
 
 
 def _read_folders(path: epath.Path, table: TableFormat) -> Iterator[Row]:
-    names = table.folders or sorted(folder.name for folder in path.iterdir() if folder.is_dir())
-    found = False
+    names = table.folders or [folder.name for folder in entries(path) if folder.is_dir()]
+    if not names:
+        raise UserError(f"{path} has no folders: expected a folder of .txt files for each label")
+    files = {name: files_in(path / name, ".txt") for name in names}
+    if empty := [name for name in names if not files[name]]:
+        raise UserError(
+            f"{path} has no .txt files in {', '.join(empty)}, expected a folder of them for each label: put "
+            "the label's texts there, or take the folder away"
+        )
     for name in names:
-        for file in sorted((path / name).glob("*.txt")):
-            found = True
+        for file in files[name]:
             text = _decode(file.read_bytes(), table.encoding, str(file))
             yield Row({"id": f"{name}/{file.stem}", "text": text, "label": name}, str(file), 0)
-    if not found:
-        expected = ", ".join(f"{name}/*.txt" for name in names) or "a folder of .txt files for each label"
-        raise UserError(f"{path} has no texts: expected {expected}")

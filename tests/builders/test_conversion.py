@@ -209,6 +209,7 @@ def test_rows_that_break_off_become_several_streams(tmp_path, small_tokenizer):
 
 
 def test_the_manifest_says_where_it_is_from(tmp_path, small_tokenizer):
+    tmp_path = tmp_path / "theirs [1]"
     make_original(tmp_path, small_tokenizer)
     convert(options(tmp_path))
     (source,) = Manifest.load(tmp_path / "ours").corpus

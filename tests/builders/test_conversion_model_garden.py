@@ -46,7 +46,8 @@ def model_garden(tmp_path_factory, small_tokenizer):
 
 
 def test_model_gardens_records(tmp_path, model_garden):
-    shutil.copytree(model_garden, tmp_path, dirs_exist_ok=True)
+    tmp_path = tmp_path / "garden [1]"
+    shutil.copytree(model_garden, tmp_path)
     manifest, lacking = convert(options(tmp_path, source_format="model_garden"))
     assert manifest.num_predict == 5 and manifest.functional_tokens == "context"
     assert any("several cores" in line for line in lacking) and any("directions" in line for line in lacking)

@@ -105,7 +105,7 @@ def test_a_document_that_slices_cut_counts_once(options, tmp_path, borders):
     changes = {"input": [str(tmp_path / "text")], "slice_mb": 0.001, "documents": borders}
     changes["bidirectional"] = False
     train, dev = build_sets(options(tmp_path / "two", dev_fraction=0.5, **changes))
-    (one,) = build_sets(options(tmp_path / "one", dev_fraction=0, dedup=False, **changes))
+    (one,) = build_sets(options(tmp_path / "one [1]", dev_fraction=0, dedup=False, **changes))
     assert len(train.shards) > 2 * len(documents)
     for statistics in (train.statistics, dev.statistics, one.statistics):
         dropped = statistics["documents_dropped"]
@@ -118,7 +118,7 @@ def test_a_document_that_slices_cut_counts_once(options, tmp_path, borders):
 
 def test_tokens_of_both_sets_are_those_of_one(options, tmp_path):
     train, dev = build_sets(options(tmp_path / "two", dedup=False, split="learn"))
-    (one,) = build_sets(options(tmp_path / "one", dedup=False, dev_fraction=0))
+    (one,) = build_sets(options(tmp_path / "one [1]", dedup=False, dev_fraction=0))
     assert train.folder.name == "learn" and train.documents["side"] == "train"
     assert train.statistics["tokens"] + dev.statistics["tokens"] == one.statistics["tokens"]
     assert train.statistics["duplicate_documents"] + dev.statistics["duplicate_documents"] == 50
@@ -173,14 +173,14 @@ def test_other_choices_are_refused_with_the_difference(options, tmp_path):
 def test_one_set_and_two_do_not_share_a_folder(options, tmp_path):
     small = {"input": [str(tmp_path / "a.txt")], "dedup": False}
     (tmp_path / "a.txt").write_text(make_text(60))
-    (one,) = build_sets(options(tmp_path / "one", dev_fraction=0, **small))
-    before = hashes(tmp_path / "one")
-    with pytest.raises(UserError, match="one holds a set of its own, built without --dev_fraction"):
-        build_sets(options(tmp_path / "one", **small))
-    assert hashes(tmp_path / "one") == before
+    (one,) = build_sets(options(tmp_path / "one [1]", dev_fraction=0, **small))
+    before = hashes(tmp_path / "one [1]")
+    with pytest.raises(UserError, match=r"one \[1\] holds a set of its own, built without --dev_fraction"):
+        build_sets(options(tmp_path / "one [1]", **small))
+    assert hashes(tmp_path / "one [1]") == before
     (one.folder / "manifest.json").rename(one.folder / "build.json")  # it has not ended
-    with pytest.raises(UserError, match="one holds a set of its own"):
-        build_sets(options(tmp_path / "one", **small))
+    with pytest.raises(UserError, match=r"one \[1\] holds a set of its own"):
+        build_sets(options(tmp_path / "one [1]", **small))
 
     build_sets(options(tmp_path / "two", **small))
     before = hashes(tmp_path / "two")

@@ -106,13 +106,13 @@ def test_an_option_is_not_read_as_a_pattern():
 def test_folders_of_the_original_equal_jsonl(tmp_path):
     middle = {**ARTICLE, "id": "middle3.txt"}
     for each in (ARTICLE, middle):
-        folder = tmp_path / "RACE" / "dev" / each["id"].rstrip("0123456789.tx")
+        folder = tmp_path / "RACE [1]" / "dev" / each["id"].rstrip("0123456789.tx")
         folder.mkdir(parents=True)
         (folder / each["id"].removeprefix("high").removeprefix("middle")).write_text(json.dumps(each))
     packed = tmp_path / "race.jsonl.gz"
     packed.write_bytes(gzip.compress("\n".join(json.dumps(each) for each in (ARTICLE, middle)).encode()))
 
-    found = [q._replace(place="") for q in read_questions(tmp_path / "RACE/dev", pytest.fail)]
+    found = [q._replace(place="") for q in read_questions(tmp_path / "RACE [1]/dev", pytest.fail)]
     assert found == [q._replace(place="") for q in read_questions(packed, pytest.fail)]
     assert [(q.id, q.level, q.answer) for q in found] == [
         ("high7-0", "high", 1),

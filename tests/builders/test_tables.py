@@ -174,7 +174,22 @@ def test_files_that_are_not_there_or_of_unknown_format(tmp_path):
         infer_format(tmp_path / "x.csv")
     with pytest.raises(UserError, match="end it in .csv, .tsv or .jsonl"):
         infer_format(write(tmp_path / "x.txt", ""))
-    with pytest.raises(UserError, match="has no texts: expected a folder of .txt files"):
+    with pytest.raises(UserError, match="has no folders: expected a folder of .txt files"):
         list(read_table(tmp_path, TableFormat("folders")))
-    with pytest.raises(UserError, match=r"expected neg/\*.txt, pos/\*.txt"):
+    with pytest.raises(UserError, match="has no .txt files in neg, pos, expected"):
         list(read_table(tmp_path, TableFormat("folders", folders=("neg", "pos"))))
+
+
+def test_folders_of_any_names_are_labels_unless_hidden(tmp_path):
+    """Names are no patterns, endings may be large; what programs hide beside the texts is none of them."""
+    for name in ("C*/A.TXT", "[x]/b.txt", "[x]/._b.txt", "[x]/notes.md", ".ipynb_checkpoints/c.txt", "d.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write(tmp_path / name, name)
+    found = [values for values, _ in rows(tmp_path, TableFormat("folders"))]
+    assert found == [
+        {"id": "C*/A", "text": "C*/A.TXT", "label": "C*"},
+        {"id": "[x]/b", "text": "[x]/b.txt", "label": "[x]"},
+    ]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="has no .txt files in empty, expected a folder of them for each"):
+        next(read_table(tmp_path, TableFormat("folders")))

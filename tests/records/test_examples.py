@@ -140,11 +140,11 @@ def test_the_table_tells_how_long_examples_are(tmp_path, small_tokenizer, sequen
 
 
 def test_an_interrupted_build_leaves_no_set(write, tmp_path, small_tokenizer):
-    write(5)
+    write(5, folder="set [1]")
 
     def broken():
         with ExampleWriter(
-            tmp_path / "set",
+            tmp_path / "set [1]",
             task="t",
             split="dev",
             tokenizer=small_tokenizer,
@@ -157,7 +157,8 @@ def test_an_interrupted_build_leaves_no_set(write, tmp_path, small_tokenizer):
     with pytest.raises(KeyboardInterrupt):
         broken()
     with pytest.raises(FileNotFoundError, match="Build them"):
-        ExampleSet.load(tmp_path / "set")
+        ExampleSet.load(tmp_path / "set [1]")
+    assert not [path for path in (tmp_path / "set [1]").iterdir() if path.suffix == ".tfrecord"]
 
 
 def test_a_folder_of_splits_is_pointed_out(write, tmp_path):

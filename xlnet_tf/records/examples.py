@@ -21,6 +21,7 @@ from etils import epath
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import seal
 from xlnet_tf.records import shards as shards_lib
+from xlnet_tf.records.folders import entries, files_in
 from xlnet_tf.records.layout import Column, Layout, ids_dtype
 from xlnet_tf.records.spec import MAX_VOCAB_SIZE
 from xlnet_tf.text.cleaning import CleaningConfig
@@ -113,7 +114,7 @@ class ExampleSet:
             path = path / MANIFEST_FILE
         if not path.exists():
             inside, beside = (
-                ", ".join(sorted(p.parent.name for p in folder.glob(f"*/{MANIFEST_FILE}")))
+                ", ".join(p.name for p in entries(folder) if (p / MANIFEST_FILE).exists())
                 for folder in (path.parent, path.parent.parent)
             )
             hint = f"; it has sets in {inside}" if inside else f"; beside it are {beside}" if beside else ""
@@ -345,7 +346,7 @@ class ExampleWriter:
     def __enter__(self) -> Self:
         folder = shards_lib.make_folder(self._set.folder)
         (folder / MANIFEST_FILE).unlink(missing_ok=True)
-        for shard in folder.glob("shard-*.tfrecord"):
+        for shard in files_in(folder, ".tfrecord", "shard-"):
             shard.unlink()
         shards_lib.write_atomically(folder / TOKENIZER_FILE, self._tokenizer.model_proto)
         self._sidecar = (folder / SIDECAR_FILE).open("w", encoding="utf-8")

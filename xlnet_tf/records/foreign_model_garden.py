@@ -8,6 +8,7 @@ import numpy as np
 from etils import epath
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.records.folders import files_in
 from xlnet_tf.records.foreign import ForeignFile, glob
 from xlnet_tf.records.foreign_set import ForeignSet
 from xlnet_tf.text.tokenizer import START_PUNCTUATION, UNDERLINE
@@ -35,7 +36,7 @@ def find(inputs: Sequence[str]) -> ForeignSet:
     """
     metas = []
     for name in inputs:
-        found = glob(f"{name}/*.json" if epath.Path(name).is_dir() else name)
+        found = files_in(name, ".json") if epath.Path(name).is_dir() else glob(name)
         found = [path for path in found if re.search(r"\.tfrecord(-\d+-of-\d+)?\.json$", path.name)]
         if not found:
             raise UserError(

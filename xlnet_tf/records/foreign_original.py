@@ -14,6 +14,7 @@ import tensorflow as tf
 from etils import epath
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.records.folders import files_in
 from xlnet_tf.records.foreign import ForeignFile, glob
 from xlnet_tf.records.foreign_set import ForeignSet
 from xlnet_tf.records.manifest import Manifest, Shard
@@ -43,10 +44,12 @@ def find(inputs: Sequence[str], num_cores: int | None = None) -> ForeignSet:
     """
     infos = []
     for name in inputs:
-        patterns = [name]
-        if epath.Path(name).is_dir():
-            patterns = [f"{name}/record_info-*.json", f"{name}/tfrecords/record_info-*.json"]
-        found = [path for pattern in patterns for path in glob(pattern)]
+        folder = epath.Path(name)
+        if folder.is_dir():
+            places = (folder, folder / "tfrecords")
+            found = [path for place in places for path in files_in(place, ".json", "record_info-")]
+        else:
+            found = glob(name)
         if not found:
             raise UserError(
                 f"{name}: no record_info-*.json, which says which TFRecord files there are, of how many "
