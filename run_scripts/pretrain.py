@@ -23,7 +23,7 @@ SETTINGS = (
     Setting("batch_size", "task.train_data.global_batch_size", "integer", "Segments per step, all devices.",
             1),
     Setting("dev_batch_size", "task.validation_data.global_batch_size", "integer",
-            "Segments per evaluation step, all devices; 0: batch_size.", 0),
+            "Segments per evaluation step, all devices; 0: batch_size / accumulation_steps.", 0),
     Setting("init_checkpoint", "task.init_checkpoint", "string",
             "Weights that a new run begins with: a run's folder, the original's or Hugging Face's."),
     Setting("memory_len", "task.model.memory_len", "integer",

@@ -153,6 +153,17 @@ def test_epochs_are_counted_in_examples(data):
     assert params.trainer.validation_interval == params.trainer.checkpoint_interval == 2
 
 
+def test_an_evaluation_reads_as_much_at_once_as_a_part_of_a_step(data):
+    """What fits with gradients fits without, and divides over the devices as the batch does."""
+    data_of_step = {"train_data": {"global_batch_size": 32}, "validation_data": {"global_batch_size": 0}}
+    params = settings(data, task=data_of_step, trainer={"accumulation_steps": 4})
+    complete(params, 47)
+    assert params.task.validation_data.global_batch_size == 8
+    params.task.validation_data.global_batch_size = 30
+    complete(params, 47)
+    assert params.task.validation_data.global_batch_size == 30
+
+
 def test_a_stopped_run_goes_on_bit_for_bit(data, run, tmp_path, monkeypatch):
     """Between two evaluations: as it goes on it evaluates, but the best weights are not to depend on that."""
     model_dir, metrics = run

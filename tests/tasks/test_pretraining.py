@@ -299,6 +299,13 @@ def test_batches_that_do_not_split_are_refused(folder, batch_size, dev_batch_siz
     assert not (folder / "unused").exists()
 
 
+def test_an_evaluation_reads_as_much_at_once_as_a_part_of_a_step(folder):
+    params = settings(folder, task={"validation_data": {"global_batch_size": 0}})
+    params.trainer.accumulation_steps = 4
+    pretraining.build_task(params)
+    assert params.task.validation_data.global_batch_size == 2
+
+
 def load(*arguments):
     values = flags.FlagValues()
     experiment.define_flags(SETTINGS, values)

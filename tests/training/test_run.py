@@ -22,7 +22,14 @@ from xlnet_tf.training import topology
 from xlnet_tf.training.interruption import lost_hosts
 from xlnet_tf.training.profile import Profile
 from xlnet_tf.training.progress import Progress, read_history
-from xlnet_tf.training.run import check_data, check_places, check_resumable, named_lack_of_memory
+from xlnet_tf.training.run import (
+    SMALLER_STEP,
+    check_data,
+    check_places,
+    check_resumable,
+    named_lack_of_memory,
+)
+from xlnet_tf.training.trainer import Trainer
 
 
 @pytest.fixture(scope="module")
@@ -154,10 +161,20 @@ def test_a_program_that_does_not_compile_is_no_lost_host(tmp_path):
 )
 def test_a_step_that_is_too_large_comes_with_advice(text):
     expected = pytest.raises(
-        UserError, match="(space hbm. Used 22G|8192]).*--accumulation_steps.*--recompute"
+        UserError,
+        match=r"a step of training .*(space hbm. Used 22G|8192]).*--accumulation_steps.*--recompute",
     )
-    with expected, named_lack_of_memory():
+    with expected, named_lack_of_memory("training", SMALLER_STEP):
         raise tf.errors.ResourceExhaustedError(None, None, text)
+
+
+def test_an_evaluation_that_is_too_large_comes_with_its_own_advice(folder, tmp_path, monkeypatch):
+    def too_large(trainer, iterator):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor with shape[8,8192]")
+
+    monkeypatch.setattr(Trainer, "eval_step", too_large)
+    with pytest.raises(UserError, match=r"a step of the evaluation .*8192.* Lower --dev_batch_size, 8 now$"):
+        pretraining.pretrain(settings(folder), str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -169,7 +186,7 @@ def test_a_step_that_is_too_large_comes_with_advice(text):
     ],
 )
 def test_a_full_disk_is_no_lack_of_memory(text):
-    with pytest.raises(tf.errors.ResourceExhaustedError), named_lack_of_memory():
+    with pytest.raises(tf.errors.ResourceExhaustedError), named_lack_of_memory("training", SMALLER_STEP):
         raise tf.errors.ResourceExhaustedError(None, None, text)
 
 

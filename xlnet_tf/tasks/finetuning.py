@@ -46,7 +46,8 @@ class ExamplesConfig(base_config.Config):
 
     Attributes:
         input_path: folder of a set of examples.
-        global_batch_size: examples of a step over all devices; 0 for validation: that of training.
+        global_batch_size: examples of a step over all devices; 0 for validation: of a part of a training
+            step (see trainer.accumulation_steps).
     """
 
     input_path: str = ""

@@ -1,4 +1,4 @@
-"""How long to fine-tune, and how often to look: what follows from the number of examples."""
+"""How long to fine-tune, how often to look, and at how much: what follows from other settings."""
 
 import math
 
@@ -22,4 +22,15 @@ def complete(params: cfg.ExperimentConfig, records: int):
     trainer.steps_per_loop = min(trainer.steps_per_loop, trainer.validation_interval)
     if not trainer.optimizer_config.warmup_steps:
         trainer.optimizer_config.warmup_steps = int(task.warmup_fraction * trainer.train_steps)
-    task.validation_data.global_batch_size = task.validation_data.global_batch_size or batch_size
+    complete_evaluation(params)
+
+
+def complete_evaluation(params: cfg.ExperimentConfig):
+    """Fills in the evaluation's batch: a part of a training step, as what fits with gradients fits without.
+
+    Args:
+        params: the experiment's settings; changed.
+    """
+    training, evaluation = params.task.train_data, params.task.validation_data
+    if not evaluation.global_batch_size:
+        evaluation.global_batch_size = training.global_batch_size // max(1, params.trainer.accumulation_steps)

@@ -18,6 +18,7 @@ from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer, target_losses
 from xlnet_tf.records.manifest import FILE_NAME, Manifest, settings_difference
 from xlnet_tf.records.reader import num_eval_steps, online_sampler, pretraining_dataset, records_of_step
+from xlnet_tf.tasks.intervals import complete_evaluation
 from xlnet_tf.tasks.model_config import EncoderModelConfig, architecture_difference
 from xlnet_tf.training import runtime
 from xlnet_tf.training import trainer as trainer_lib
@@ -35,7 +36,8 @@ class RecordsConfig(base_config.Config):
 
     Attributes:
         input_path: folder of records, or its manifest.json.
-        global_batch_size: rows of a step over all devices; 0 for validation: that of training.
+        global_batch_size: rows of a step over all devices; 0 for validation: of a part of a training
+            step (see trainer.accumulation_steps).
     """
 
     input_path: str = ""
@@ -102,7 +104,7 @@ class PretrainingTask(trainer_lib.Task):
     """Predicts the targets of pretraining records, and if asked, whether B follows A.
 
     Args:
-        params: the settings; validation_data.global_batch_size 0 is replaced by that of train_data.
+        params: the settings.
         logging_dir: unused, Model Garden's.
         name: of the task.
 
@@ -306,8 +308,7 @@ def build_task(params: cfg.ExperimentConfig) -> PretrainingTask:
         UserError: settings and records do not fit together.
         FileNotFoundError: there are no records.
     """
-    if not params.task.validation_data.global_batch_size:
-        params.task.validation_data.global_batch_size = params.task.train_data.global_batch_size
+    complete_evaluation(params)
     task = PretrainingTask(params.task)
     params.task.model.memory_len = task.memory_len
     return task

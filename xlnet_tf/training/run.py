@@ -48,6 +48,11 @@ _LACK_OF_MEMORY = re.compile(
     ".*(out of memory|OOM when allocating|failed to allocate memory|attempting to (allocate|reserve)).*", re.I
 )
 
+SMALLER_STEP = (
+    "Raise --accumulation_steps, add --recompute, or take a smaller batch_size; for TPUs "
+    "run_scripts.tpu_compile --find_max_batch tells what fits"
+)
+
 
 def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir: str) -> dict[str, float]:
     """Trains to `params.trainer.train_steps`, evaluating at the start, at intervals and at the end.
@@ -98,7 +103,7 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
         contextlib.redirect_stdout(nowhere),
         named_damage(task),
         lost_hosts(strategy, model_dir),
-        named_lack_of_memory(),
+        named_lack_of_memory("training", SMALLER_STEP),
     ):
         try:
             return _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, chief)
@@ -127,8 +132,13 @@ def named_damage(task: Task) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def named_lack_of_memory() -> Iterator[None]:
-    """Turns TensorFlow's error about a device's memory, inside of a `with` block, into one that helps."""
+def named_lack_of_memory(what: str, advice: str) -> Iterator[None]:
+    """Turns TensorFlow's error about a device's memory, inside of a `with` block, into one that helps.
+
+    Args:
+        what: the steps are of.
+        advice: what takes less.
+    """
     try:
         yield
     except tf.errors.ResourceExhaustedError as error:
@@ -136,9 +146,7 @@ def named_lack_of_memory() -> Iterator[None]:
         if not found:
             raise
         raise UserError(
-            f"a step does not fit into the memory of a device ({found[0].strip()}). Raise "
-            "--accumulation_steps, add --recompute, or take a smaller batch_size; for TPUs "
-            "run_scripts.tpu_compile --find_max_batch tells what fits"
+            f"a step of {what} does not fit into the memory of a device ({found[0].strip()}). {advice}"
         ) from error
 
 
@@ -171,7 +179,11 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ch
     def evaluation() -> dict[str, float]:
         if not evaluate:
             return {}
-        with progress.evaluation_bar(validation_steps) as bar:
+        smaller = f"Lower --dev_batch_size, {params.task.validation_data.global_batch_size} now"
+        with (
+            progress.evaluation_bar(validation_steps) as bar,
+            named_lack_of_memory("the evaluation", smaller),
+        ):
 
             def after_step():
                 bar.update()
