@@ -102,7 +102,7 @@ def test_broken_tags_are_counted_or_an_error_with_file_and_line(tokenizer, notes
 # Texts.
 
 
-@given(text=st.text(st.sampled_from("kato.,5é½東あ́'\u00a0\u200bX  "), max_size=30))
+@given(text=st.text(st.sampled_from("kato.,5é½東あ́'\u00a0\u200bX  🩷\uff9e"), max_size=30))
 def test_the_words_of_a_text_are_all_of_it(tokenizer, text):
     sentence = SentenceEncoder(tokenizer).encode(text_row(text), Notes())
     assert all(sentence.pieces)

@@ -253,7 +253,7 @@ def find_words(tokenizer):
     return find
 
 
-ANY_TEXT = st.text(st.sampled_from("bane.,5é½東京あไทย\u0301´'\u00a0\u200bX \x00<eop>"), max_size=20)
+ANY_TEXT = st.text(st.sampled_from("bane.,5é½東京あไทย\u0301´'\u00a0\u200bX \x00<eop>🩷\uff9e"), max_size=20)
 
 
 @given(st.lists(ANY_TEXT, min_size=1, max_size=5))

@@ -7,6 +7,7 @@ from xlnet_tf.text.tokenizer import UNSPACED_SCRIPTS
 # What a character is. A mark (an accent, say) belongs to the character before it; digits are letters.
 LETTER, UNSPACED, SIGN, MARK, SPACE = "letter", "unspaced", "sign", "mark", "space"
 KINDS = (LETTER, UNSPACED, SIGN, MARK, SPACE)
+_VOICING_MARKS = "\uff9e\uff9f"  # of narrow kana: letters by category, but they decompose into marks
 
 
 def word_borders(text: str) -> dict[int, bool]:
@@ -30,9 +31,10 @@ def word_borders(text: str) -> dict[int, bool]:
 def character_kind(character: str) -> str:
     """Returns what a character is, one of KINDS."""
     category = unicodedata.category(character)
+    if category[0] == "M" or category == "Cf" or character in _VOICING_MARKS:
+        return MARK
     if category[0] in "LN":
         unspaced = unicodedata.name(character, "").split(" ")[0] in UNSPACED_SCRIPTS
         return UNSPACED if unspaced and not character.isascii() else LETTER
-    if category[0] == "M" or category == "Cf":
-        return MARK
-    return SPACE if character.isspace() or category[0] in "CZ" else SIGN
+    # Characters newer than this Unicode, emojis as a rule, and of private use are signs.
+    return SPACE if character.isspace() or category[0] == "Z" or category in ("Cc", "Cs") else SIGN
