@@ -28,7 +28,7 @@ class TableFormat:
         header: csv and tsv: whether the first line names the columns; if not, their names are "0", "1", ...
         quoting: csv and tsv: whether double quotes around a field hide delimiters and line breaks.
         encoding: of the files.
-        unescape: whether backslash-n and backslash-quote stand for a line break and a quote.
+        replaced: csv and tsv: (what is written, what it stands for) in fields, one after another.
         folders: which folders to read; empty: all.
     """
 
@@ -36,7 +36,7 @@ class TableFormat:
     header: bool = True
     quoting: bool = False
     encoding: str = "utf-8"
-    unescape: bool = False
+    replaced: tuple[tuple[str, str], ...] = ()
     folders: tuple[str, ...] = ()
 
 
@@ -194,8 +194,8 @@ def _read_fields(
                 )
             skip(reason, f"{path}:{number}")
             continue
-        if table.unescape:
-            fields = [field.replace("\\n", "\n").replace('\\"', '"') for field in fields]
+        for written, meant in table.replaced:
+            fields = [field.replace(written, meant) for field in fields]
         yield Row(dict(zip(names, fields)), str(path), number)
 
 

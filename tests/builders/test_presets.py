@@ -144,7 +144,7 @@ def test_imdb_folders(build, tmp_path):
     assert ids_of(built["test"])[-1] == "pos/2_3"
 
 
-@pytest.mark.parametrize("preset", ["yelp-2", "yelp-5", "ag-news", "dbpedia", "amazon-2", "amazon-5"])
+@pytest.mark.parametrize("preset", ["yelp-2", "yelp-5", "dbpedia", "amazon-2", "amazon-5"])
 def test_the_csv_files_of_zhang(build, tmp_path, preset):
     labels = PRESETS[preset].labels
     title = [] if preset.startswith("yelp") else ["Mi \\n du"]
@@ -156,6 +156,14 @@ def test_the_csv_files_of_zhang(build, tmp_path, preset):
     assert labels_of(built["train"]) == list(range(len(labels))) == labels_of(built["test"])
     expected = 'Mi \n du Ka "tomi", ren' if title else 'Ka "tomi", ren'
     assert {row["text"] for row in built["train"].sidecar()} == {expected}
+
+
+def test_lines_of_ag_news_end_at_backslashes(build, tmp_path):
+    """A news agency's lines, wrapped before they were put into one field: next to any letter, n too."""
+    rows = [f'"{label}","Oil and ""Ka""","worries\\about a tomi\\not \\$5"\n' for label in range(1, 5)]
+    (tmp_path / "train.csv").write_text("".join(rows))
+    built = build(preset="ag-news", data_dir=str(tmp_path), dev_fraction=0)
+    assert {row["text"] for row in built["train"].sidecar()} == {'Oil and "Ka" worries about a tomi not  $5'}
 
 
 def test_clicks(build, tmp_path):

@@ -98,9 +98,9 @@ def test_a_byte_order_mark_is_not_part_of_the_first_name(file):
     assert rows(file, TSV) == [({"text": "a", "label": "1"}, 2)]
 
 
-def test_zhangs_csv_files_unescape(file):
+def test_what_stands_for_something_else_is_replaced(file):
     write(file, '"1","so \\""good\\"" \\n really"\n')
-    table = TableFormat("csv", header=False, quoting=True, unescape=True)
+    table = TableFormat("csv", header=False, quoting=True, replaced=(("\\n", "\n"), ('\\"', '"')))
     assert rows(file, table) == [({"0": "1", "1": 'so "good" \n really'}, 1)]
 
 
