@@ -44,10 +44,8 @@ def convert(
         coverage = checkpoints.save_checkpoint(checkpoint, output, target_format, strict=strict)
         done = f"written to {output} ({target_format})"
     lines = [f"{checkpoint.path} ({checkpoint.format}): {done}", coverage.table()]
-    if output and target_format == "original" and checkpoint.config.ff_activation == "gelu_erf":
-        lines.append(
-            "note: the original has only gelu's tanh form; outputs differ by about 1e-3 from the source's"
-        )
+    if output:
+        lines += [f"note: {line}" for line in checkpoints.differences(checkpoint, target_format)]
     text = "\n".join(lines)
     if strict and not coverage.complete:
         raise UserError(text)

@@ -5,10 +5,14 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+import yaml
 
+from run_scripts.convert_checkpoint import convert as convert_script
+from tests.checkpoints.test_formats import CONFIGS, random_checkpoint
 from tests.serving.toys import built
 from xlnet_tf import checksums
 from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint, save_model
+from xlnet_tf.errors import UserError
 from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.serving import models
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -101,3 +105,92 @@ THEIR_FIELDS = {
 def test_a_model_of_hugging_face_is_the_same_model_in_other_formats(tmp_path, small_tokenizer, format):
     source = theirs(tmp_path, small_tokenizer, THEIR_FIELDS, {"do_lower_case": True, "keep_accents": True})
     assert_same_model(convert(source, tmp_path / "converted", format), source)
+
+
+RUN = {
+    "task": "classification",
+    "settings": {"labels": LABELS, "kind": "multi_label"},
+    "cleaning": {"lower": True, "keep_accents": True, "normalize_quotes": True, "collapse_whitespace": False},
+}
+RUN_SETTINGS = {
+    "summary": "mean", "clamp_len": 2, "attention_type": "uni", "same_length": True,
+    "dropout": 0.3, "attention_dropout": 0.2, "initializer_range": 0.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("projection", [True, False])
+def test_a_run_is_the_same_model_by_hugging_faces_files_alone(tmp_path, small_tokenizer, projection):
+    run = ours(tmp_path / "run", small_tokenizer, RUN, summary="mean", projection=projection)
+    params = {"task": {"model": RUN_SETTINGS}}
+    (run / "params.yaml").write_text(yaml.safe_dump(params))
+    folder = convert(run, tmp_path / "theirs", "hugging_face")
+    assert_same_model(folder, run)
+    for name in ("params.yaml", "manifest.json"):
+        (folder / name).unlink()
+    assert json.loads((folder / "config.json").read_text()) == {
+        "architectures": ["XLNetForSequenceClassification"], "model_type": "xlnet", "layer_norm_eps": 1e-12,
+        "vocab_size": small_tokenizer.vocab_size, "n_layer": 2, "d_model": 16, "n_head": 2, "d_head": 8,
+        "d_inner": 20, "ff_activation": "gelu_new", "untie_r": True, "mem_len": None,
+        "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 5,
+        "attn_type": "uni", "same_length": True, "clamp_len": 2,
+        "summary_type": "mean", "summary_use_proj": projection,
+        "summary_activation": "tanh" if projection else None,
+        "dropout": 0.3, "summary_last_dropout": 0.3, "initializer_range": 0.5,
+        "num_labels": 3, "id2label": {"0": "bad", "1": "fair", "2": "good"},
+        "label2id": {"bad": 0, "fair": 1, "good": 2},
+        "problem_type": "multi_label_classification", "finetuning_task": "task",
+    }  # fmt: skip
+    assert json.loads((folder / "tokenizer_config.json").read_text()) == {
+        "tokenizer_class": "XLNetTokenizer", "do_lower_case": True, "keep_accents": True,
+        "remove_space": False,
+    }  # fmt: skip
+    # Its models pool padding: that is what the files say now, and one of the differences that are printed.
+    params["task"]["model"]["pool_padding"] = True
+    (run / "params.yaml").write_text(yaml.safe_dump(params))
+    assert_same_model(folder, run)
+
+
+def test_all_fields_of_hugging_face_come_back(tmp_path, small_tokenizer):
+    fields = THEIR_FIELDS | {"dropout": 0.4, "start_n_top": 3, "task_specific_params": {"a": [1]}}
+    fields |= {"label2id": {label: index for index, label in enumerate(LABELS)}, "summary_activation": "relu"}
+    source = theirs(tmp_path, small_tokenizer, fields, {"do_lower_case": True, "model_max_length": 7})
+    back = convert(convert(source, tmp_path / "ours", "ours"), tmp_path / "back", "hugging_face")
+    found, expected = (json.loads((folder / "config.json").read_text()) for folder in (back, source))
+    assert found == expected
+    found, expected = (json.loads((f / "tokenizer_config.json").read_text()) for f in (back, source))
+    assert found.items() >= expected.items()
+    with pytest.raises(UserError, match="config.json: summary_activation is 'relu'; expected 'tanh', which"):
+        XLNetClassifier.from_pretrained(back)
+
+
+@pytest.mark.parametrize(
+    ("settings", "heads", "cleaning", "message"),
+    [
+        ({}, ["classification_a"], {}, None),
+        ({"summary": "last", "dropout": 0.1, "attention_dropout": 0.1}, ["classification_a"], {}, None),
+        ({"summary": "mean"}, ["classification_a"], {}, "summary mean takes in padding"),
+        ({"summary": "mean", "pool_padding": True}, ["classification_a"], {}, None),
+        ({"summary": "mean"}, [], {}, None),
+        ({"summary": "attn"}, ["classification_a"], {}, "cannot be built with summary attn"),
+        ({}, ["classification_a", "regression_b"], {}, "have no classification_a, regression_b"),
+        ({}, ["ranking"], {}, "have no ranking"),
+        ({"segment_len": 4}, ["classification_a"], {}, "not in segments"),
+        ({"attention_type": "uni"}, [], {}, "fails for batches with masks"),
+        ({"uniform_when_blind": False}, ["lm_bias"], {}, "may see nothing"),
+        ({"uniform_when_blind": True}, ["lm_bias"], {}, None),
+        ({}, [], {"normalize_quotes": False}, "normalize quotes"),
+        ({"dropout": 0.1, "attention_dropout": 0.2}, [], {}, "attention has dropout 0.1, too, not 0.2"),
+    ],
+)
+def test_what_hugging_face_does_otherwise_is_printed(tmp_path, settings, heads, cleaning, message):
+    variables = [
+        name
+        for head in heads
+        for name in ([head] if head == "lm_bias" else [f"{head}/logits/kernel", f"{head}/logits/bias"])
+    ]
+    save_checkpoint(random_checkpoint(CONFIGS["micro"], variables), str(tmp_path / "run"), "ours")
+    (tmp_path / "run" / "params.yaml").write_text(yaml.safe_dump({"task": {"model": settings}}))
+    (tmp_path / "run" / "manifest.json").write_text(json.dumps({"cleaning": cleaning}))
+    arguments = str(tmp_path / "run"), str(tmp_path / "hf"), "hugging_face", None
+    notes = [line for line in convert_script(*arguments, strict=True).splitlines() if line[:5] == "note:"]
+    assert len(notes) == (message is not None) and (not message or message in notes[0])

@@ -12,6 +12,7 @@ from xlnet_tf.checkpoints.coverage import Coverage
 from xlnet_tf.checkpoints.formats import (
     FORMATS,
     check,
+    differences,
     load_into,
     open_checkpoint,
     save_checkpoint,
@@ -23,6 +24,7 @@ __all__ = [
     "Checkpoint",
     "Coverage",
     "check",
+    "differences",
     "load_into",
     "open_checkpoint",
     "save_checkpoint",

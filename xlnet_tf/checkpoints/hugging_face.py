@@ -21,10 +21,9 @@ from typing import Any
 import numpy as np
 
 from xlnet_tf import checksums
-from xlnet_tf.checkpoints import names
+from xlnet_tf.checkpoints import companions, hugging_face_config, names
 from xlnet_tf.checkpoints.arrays import Arrays, Entry
 from xlnet_tf.checkpoints.checkpoint import Checkpoint
-from xlnet_tf.checkpoints.companions import is_multi_label
 from xlnet_tf.checkpoints.hugging_face_config import CONFIG_FILE, MULTI_LABEL, SINGLE_LABEL
 from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safetensors
 from xlnet_tf.checkpoints.torch_file import read_torch_file
@@ -41,14 +40,12 @@ WEIGHT_FILES = (
 )
 NO_TASK = "default"  # the task's name when a config has none
 
-_OTHER_FIELDS = {
-    "model_type": "xlnet",
-    "mem_len": None,
-    "layer_norm_eps": 1e-12,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "pad_token_id": 5,
-}
+_DEFAULT_FIELDS = {"mem_len": None, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 5}
+# Of a config.json that lies beside the weights, what is to be told anew when they are written again.
+_FIELDS_OF_WEIGHTS = {"n_token", "dtype", "torch_dtype"}
+_FIELDS_OF_HEAD = {
+    "architectures", "problem_type", "finetuning_task", "num_labels", "id2label", "label2id",
+}  # fmt: skip
 _EMBEDDING, _TIED_EMBEDDING = "transformer.word_embedding.weight", "lm_loss.weight"
 _BASE_MODEL = re.compile(r"(mask_emb$|word_embedding\.|layer\.)")
 _POOLED_HEAD = re.compile(r"((classification|regression)_[^/]+|choice)/logits/")
@@ -115,17 +112,50 @@ def write_hugging_face(checkpoint: Checkpoint, folder: str) -> list[str]:
             f"n_head * d_head is {config.n_head} * {config.d_head}, and d_model is {config.d_model}; "
             "Hugging Face's XLNet has only models where the two are equal."
         )
-    values = {**_OTHER_FIELDS, **config.to_dict(), **_head_fields(checkpoint)}
-    values["vocab_size"] = values.pop("n_token")
-    values["ff_activation"] = {"gelu": "gelu_new", "gelu_erf": "gelu", "relu": "relu"}[config.ff_activation]
     heads = _pooled_heads(arrays)
     theirs = {
         name.removeprefix(f"{heads[0]}.") if len(heads) == 1 else name: entry
         for name, entry in names.from_canonical(_untie(arrays, config), names.HUGGING_FACE).entries.items()
     }
     write_safetensors(Arrays(theirs), f"{folder}/{WEIGHT_FILES[0]}")
-    write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", f"{folder}/{CONFIG_FILE}")
-    return [CONFIG_FILE, WEIGHT_FILES[0]]
+    files = {CONFIG_FILE: _config_fields(checkpoint)}
+    if cleaning := companions.read_cleaning(checkpoint):
+        files[companions.TOKENIZER_CONFIG_FILE] = {
+            "tokenizer_class": "XLNetTokenizer",
+            **companions.read_fields(checkpoint, companions.TOKENIZER_CONFIG_FILE),
+            **cleaning.to_hugging_face(),
+        }
+    for name, values in files.items():
+        write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", f"{folder}/{name}")
+    return [*files, WEIGHT_FILES[0]]
+
+
+def differences(checkpoint: Checkpoint) -> list[str]:
+    """Returns what a model with these weights does here and Hugging Face's do otherwise, a line each.
+
+    Raises:
+        UserError: a file beside the weights does not say it as it should.
+    """
+    settings = companions.read_settings(checkpoint) | companions.read_training_settings(checkpoint)
+    cleaning, summary = companions.read_cleaning(checkpoint), settings.get("summary")
+    heads = _pooled_heads(checkpoint.arrays)
+    theirs = names.from_canonical(checkpoint.arrays, names.HUGGING_FACE)
+    unread = {names.part(name) for name in theirs if names.known(name)} - {"encoder"}
+    unread |= set(heads) if len(heads) > 1 else set()
+    pools_padding = summary in ("first", "mean") and not settings.get("pool_padding")
+    everywhere = "lm_bias" in checkpoint.arrays and not settings.get("uniform_when_blind")
+    rates = settings.get("dropout"), settings.get("attention_dropout")
+    lines = {
+        f"its models have no {', '.join(sorted(unread))}: they leave these weights out": unread,
+        "its models cannot be built with summary attn": heads and summary == "attn",
+        f"its summary {summary} takes in padding: outputs agree for texts without": heads and pools_padding,
+        "its models read texts at once, not in segments": settings.get("segment_len"),
+        "its one-sided attention fails for batches with masks": settings.get("attention_type") == "uni",
+        "a token that may see nothing sees everything there": everywhere,
+        "its tokenizers always normalize quotes": cleaning and not cleaning.normalize_quotes,
+        f"trained further there, attention has dropout {rates[0]}, too, not {rates[1]}": rates[0] != rates[1],
+    }
+    return [line for line, is_so in lines.items() if is_so]
 
 
 def _read_files(path: str) -> Arrays:
@@ -173,24 +203,45 @@ def _pooled_heads(arrays: Arrays) -> list[str]:
     return sorted({names.part(name) for name in arrays if _POOLED_HEAD.match(name)})
 
 
+def _config_fields(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Returns the fields of a config.json: those of one beside the weights, and all that is known of them."""
+    inherited = companions.read_fields(checkpoint)
+    settings = companions.read_settings(checkpoint) | companions.read_training_settings(checkpoint)
+    return {
+        **_DEFAULT_FIELDS,
+        "summary_activation": "tanh" if names.PROJECTION in checkpoint.arrays else None,
+        **{name: inherited[name] for name in inherited.keys() - _FIELDS_OF_WEIGHTS - _FIELDS_OF_HEAD},
+        **hugging_face_config.write_config(checkpoint.config),
+        **hugging_face_config.write_settings(settings),
+        **_head_fields(checkpoint),
+    }
+
+
 def _head_fields(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Returns the fields of a config.json that tell which model class has the heads."""
+    """Returns the fields of a config.json that tell which model class has the heads, and of their outputs."""
     arrays = checkpoint.arrays
     parts, pooled = {names.part(name) for name in arrays}, _pooled_heads(arrays)
+    fields = {"summary_use_proj": names.PROJECTION in arrays} if pooled else {}
     if len(pooled) == 1 and pooled[0] != "choice":
         kind, _, task = pooled[0].partition("_")
-        classes = MULTI_LABEL if is_multi_label(checkpoint) else SINGLE_LABEL
-        return {
+        classes = MULTI_LABEL if companions.is_multi_label(checkpoint) else SINGLE_LABEL
+        return fields | {
             "architectures": ["XLNetForSequenceClassification"],
             "problem_type": "regression" if kind == "regression" else classes,
             "finetuning_task": None if task == NO_TASK else task,
-            "num_labels": arrays.shapes[f"{pooled[0]}/logits/bias"][0],
+            **_label_fields(checkpoint, pooled[0]),
         }
     model = next((model for part, model in _MODELS.items() if part in parts), "XLNetModel")
-    labels = [
-        arrays.shapes[f"{part}/logits/bias"][0] for part in ("tagging", "span_independent") if part in parts
-    ]
-    return {"architectures": [model]} | ({"num_labels": labels[0]} if labels else {})
+    head = next((part for part in ("tagging", "span_independent") if part in parts), None)
+    return fields | {"architectures": [model]} | (_label_fields(checkpoint, head) if head else {})
+
+
+def _label_fields(checkpoint: Checkpoint, head: str) -> dict[str, Any]:
+    """Returns the fields of a config.json that tell how many classes a head has, and their labels."""
+    size = checkpoint.arrays.shapes[f"{head}/logits/bias"][0]
+    labels = companions.read_labels(checkpoint, head.partition("_")[0]) or ()
+    named = hugging_face_config.write_labels(labels) if len(labels) == size else {}
+    return {"num_labels": size, **named}
 
 
 def _untie(arrays: Arrays, config: XLNetConfig) -> Arrays:

@@ -1,7 +1,8 @@
-"""The fields of Hugging Face's config.json, as the architecture and the settings that they stand for here."""
+"""The fields of Hugging Face's config.json: the architecture and the settings that they stand for here."""
 
 import dataclasses
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlnet_tf.config import XLNetConfig
@@ -24,6 +25,14 @@ _SETTINGS = {
     "same_length": "same_length",
     "clamp_len": "clamp_len",
     "summary_type": "summary",
+}
+# What the user of a model trains it further with; "dropout" is also that of attention.
+_TRAINING_SETTINGS = {
+    "dropout": "dropout",
+    "summary_last_dropout": "dropout",
+    "initializer_range": "initializer_range",
+    "start_n_top": "start_top",
+    "end_n_top": "end_top",
 }
 _UNNAMED = re.compile(r"LABEL_\d+")  # labels that nobody named
 
@@ -67,6 +76,42 @@ def read_settings(values: dict[str, Any]) -> dict[str, Any]:
     found = {ours: values[theirs] for theirs, ours in _SETTINGS.items() if theirs in values}
     # Its models pool padding, too.
     return found | ({"pool_padding": True} if found.get("summary") in ("first", "mean") else {})
+
+
+def check_summary(values: dict[str, Any], projection: bool, path: str) -> None:
+    """Raises UserError unless the pooled vector is followed by what follows it here.
+
+    Args:
+        values: field names to values.
+        projection: whether the weights have a projection; tanh follows it, and nothing if there is none.
+        path: of the file, for the error message.
+    """
+    expected, found = "tanh" if projection else None, values.get("summary_activation", "tanh") or None
+    if values and found != expected:
+        raise UserError(
+            f"{path}: summary_activation is {found!r}; expected {expected!r}, which alone can be built here "
+            f"{'after' if projection else 'without'} a projection."
+        )
+
+
+def write_config(config: XLNetConfig) -> dict[str, Any]:
+    """Returns the fields of an architecture."""
+    values = {"model_type": "xlnet", "layer_norm_eps": 1e-12, **config.to_dict()}
+    values["vocab_size"] = values.pop("n_token")
+    values["ff_activation"] = {"gelu": "gelu_new", "gelu_erf": "gelu", "relu": "relu"}[config.ff_activation]
+    return values
+
+
+def write_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the fields of settings, which go by their names here; others are left out."""
+    names = _SETTINGS | _TRAINING_SETTINGS
+    return {theirs: settings[ours] for theirs, ours in names.items() if ours in settings}
+
+
+def write_labels(labels: Sequence[str]) -> dict[str, Any]:
+    """Returns the fields of the labels of classes."""
+    by_id = {str(index): label for index, label in enumerate(labels)}
+    return {"id2label": by_id, "label2id": {label: index for index, label in enumerate(labels)}}
 
 
 def read_labels(values: dict[str, Any], path: str) -> tuple[str, ...] | None:

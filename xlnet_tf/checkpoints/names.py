@@ -29,6 +29,7 @@ from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 
 ORIGINAL, HUGGING_FACE = "original", "hugging_face"
+PROJECTION = "summary/projection/kernel"  # which a pooled vector may have or not
 
 # In every table: our name, shape, the original's name, Hugging Face's name, each after the table's prefixes.
 _EMBEDDINGS = (

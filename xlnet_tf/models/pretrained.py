@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 import tf_keras
 from absl import logging
 
-from xlnet_tf.checkpoints import companions, load_into, open_checkpoint
+from xlnet_tf.checkpoints import companions, load_into, names, open_checkpoint
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.errors import UserError
-
-_PROJECTION = "summary/projection/kernel"
 
 
 class Head(NamedTuple):
@@ -119,8 +117,10 @@ class Pretrained:
         """Returns the options of a classifier that the checkpoint tells of its head."""
         if head.new:
             return {}
+        projection = names.PROJECTION in self.checkpoint.arrays
+        companions.check_summary(self.checkpoint, projection)
         return {
-            "projection": _PROJECTION in self.checkpoint.arrays,
+            "projection": projection,
             "multi_label": companions.is_multi_label(self.checkpoint),
         }
 

@@ -59,6 +59,10 @@ class CleaningConfig:
                 raise UserError(f"cleaning setting {name!r} is {value!r}; expected true or false")
         return cls(**settings)
 
+    def to_hugging_face(self) -> dict[str, bool]:
+        """Returns the settings that Hugging Face's tokenizer_config.json has, by its names."""
+        return {theirs: getattr(self, ours) for theirs, ours in _HUGGING_FACE.items()}
+
 
 DEFAULT_CLEANING = CleaningConfig()
 
