@@ -8,10 +8,10 @@ from absl import flags
 from etils import epath
 
 from tfrecord_builders import runners
-from tfrecord_builders.corpus import CorpusOptions, define_corpus_flags
+from tfrecord_builders.corpus import CorpusOptions, define_corpus_flags, is_part
 from tfrecord_builders.sentences import check_language
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import ranks, segments, spans
+from xlnet_tf.records import manifest, ranks, segments, spans
 from xlnet_tf.records.spec import MAX_PASSES
 from xlnet_tf.text.cleaning import CleaningConfig
 
@@ -112,9 +112,8 @@ class PretrainingOptions(CorpusOptions):
             raise UserError(
                 f"split is {DEV!r}, which is the held-out set's name: name the training set otherwise"
             )
-        folder = epath.Path(self.output_dir).resolve()
         for path in self.input:
-            if folder.is_relative_to(epath.Path(path).resolve()):
+            if is_part(epath.Path(self.output_dir) / manifest.FILE_NAME, path):
                 raise UserError(
                     f"output_dir {self.output_dir} is in {path}, the corpus: the records would be part of "
                     "it. Choose another --output_dir"

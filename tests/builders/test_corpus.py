@@ -172,3 +172,22 @@ def test_missing_and_empty_files(tmp_path):
         (tmp_path / name).write_text("x")
     found = corpus.find_files([str(tmp_path / "b/1.txt"), str(tmp_path / "*/*.txt")])
     assert [path.name for path in found] == ["1.txt", "3.txt", "2.txt"]
+
+
+@pytest.mark.parametrize(
+    "pattern,folder,expected",
+    [
+        ("a", "a/records", True),
+        ("a", "ab", False),
+        ("a/*", "a/records", True),
+        ("a/*/*", "a/records", True),
+        ("[ab]/rec*", "a/records/train", True),
+        ("a/*.txt", "a/records", False),
+        ("*/*/*/*", "a/records", False),
+        ("c[1]", "c1/records", False),  # it is there, and no pattern
+        ("c[1]", "c[1]/records", True),
+    ],
+)
+def test_a_file_to_come_may_be_part_of_a_corpus(tmp_path, pattern, folder, expected):
+    (tmp_path / "c[1]").mkdir()
+    assert corpus.is_part(tmp_path / folder / "manifest.json", str(tmp_path / pattern)) is expected

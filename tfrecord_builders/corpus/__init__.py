@@ -4,7 +4,7 @@ A corpus is files and folders of plain text, jsonl or parquet, plain or compress
 TensorFlow Datasets. Its slices depend on the corpus and the slices' size alone.
 """
 
-from tfrecord_builders.corpus.files import Snapshot, find_files
+from tfrecord_builders.corpus.files import Snapshot, find_files, is_part
 from tfrecord_builders.corpus.options import CorpusOptions, define_corpus_flags
 from tfrecord_builders.corpus.slices import Lines, Selection, Slice, plan_slices, read_lines
 from tfrecord_builders.corpus.sources import Source, find_sources
@@ -19,6 +19,7 @@ __all__ = [
     "define_corpus_flags",
     "find_files",
     "find_sources",
+    "is_part",
     "plan_slices",
     "read_lines",
 ]

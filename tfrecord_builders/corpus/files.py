@@ -102,6 +102,13 @@ def find_files(patterns: Sequence[str]) -> list[epath.Path]:
     return files
 
 
+def is_part(file: epath.PathLike, pattern: str) -> bool:
+    """Tells whether a file, there or not yet, would be found by one of `find_files`' patterns."""
+    file, found = epath.Path(file).resolve(), epath.Path(pattern).resolve()
+    is_glob = not found.exists()
+    return any(place == found or (is_glob and place.match(str(found))) for place in (file, *file.parents))
+
+
 class Snapshot:
     """What the files of a corpus are like now, to tell whether they have changed during a build."""
 
