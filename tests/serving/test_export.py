@@ -5,13 +5,16 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+import yaml
 
 from tests.builders.labelled import builder, table
 from tests.conftest import invent_texts
 from tests.serving.toys import built
 from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.errors import UserError
+from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.models.classifier import XLNetClassifier
+from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.serving import models
 from xlnet_tf.serving.classification import ClassificationModule
 from xlnet_tf.serving.export import export, versions
@@ -154,6 +157,19 @@ def test_checkpoints_are_served_by_their_heads(tmp_path, small_tokenizer):
         models.module_of_checkpoint(str(folder), head="span")
     with pytest.raises(UserError, match="lm_bias"):  # no language model
         models.module_of_checkpoint(str(folder), seq_len=16)
+
+
+def test_a_run_by_the_recipe_compat_is_served_as_a_language_model(tmp_path, small_tokenizer):
+    """Where its training let a token that sees nothing see everything, a language model cannot."""
+    save_model(built(XLNetPretrainer, small_tokenizer), str(tmp_path))
+    (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    settings = {"uniform_when_blind": True, "endless_memory": True, "clamp_len": 3}
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump({"task": {"model": settings}}))
+    module = models.module_of_checkpoint(str(tmp_path), seq_len=16)
+    [expected] = XLNetLanguageModel.from_pretrained(tmp_path).score(TEXTS[:1])
+    inputs = (tf.constant([value]) for value in (TEXTS[0], "", "left_to_right"))
+    answers = module.score(*inputs, tf.constant([0], tf.int64))
+    np.testing.assert_allclose(answers["log_probability"], [expected.total], rtol=1e-5)
 
 
 def test_a_failed_export_leaves_nothing(module, tmp_path, monkeypatch):

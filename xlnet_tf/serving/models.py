@@ -2,8 +2,8 @@
 
 import contextlib
 import importlib
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tf_keras
@@ -30,16 +30,18 @@ _SEQ_LEN = 512  # of the released models
 
 
 class _Head(NamedTuple):
-    """A head of a checkpoint: its model, with from_pretrained, and what serves it."""
+    """A head of a checkpoint: its model, options of its from_pretrained, and what serves it."""
 
     model: type
+    options: Mapping[str, Any]
     module: type[ServingModule]
 
 
 HEADS = {
-    "language_model": _Head(XLNetPretrainer, LanguageModelModule),
-    "classification": _Head(XLNetClassifier, ClassificationModule),
-    "tagging": _Head(XLNetTagger, TaggingModule),
+    # Whatever a run was trained with: see XLNetLanguageModel.from_pretrained.
+    "language_model": _Head(XLNetPretrainer, {"uniform_when_blind": False}, LanguageModelModule),
+    "classification": _Head(XLNetClassifier, {}, ClassificationModule),
+    "tagging": _Head(XLNetTagger, {}, TaggingModule),
 }
 
 
@@ -88,7 +90,7 @@ def module_of_checkpoint(
         raise UserError(f"the head is {head!r}; expected one of {', '.join(HEADS)}")
     tokenizer = XLNetTokenizer.from_pretrained(path)
     with policy(weights):
-        model = HEADS[head].model.from_pretrained(path)
+        model = HEADS[head].model.from_pretrained(path, **HEADS[head].options)
     options = {"seq_len": _SEQ_LEN, **options}
     return HEADS[head].module(model, tokenizer, int8=weights == INT8, **options)
 
