@@ -80,13 +80,25 @@ def _ignore(reason: str, place: str) -> None:
 
 
 def _without_missing_labels(dataset: Dataset) -> Dataset:
-    """Test splits need no labels: notes which ones have none."""
+    """Test splits need no labels: notes which ones have none.
+
+    Raises:
+        UserError: some rows of a split have a label and others none, where each row should have one.
+    """
     sources = dict(dataset.sources)
     for name, source in sources.items():
-        if name.startswith("test"):
-            first = next(tables.read_table(source.file, source.table), None)
-            if first is not None and not any(column in first for column in source.label):
-                sources[name] = dataclasses.replace(source, label=())
+        if not name.startswith("test"):
+            continue
+        places: dict[bool, str] = {}  # whether a row is labelled -> the first such row
+        for row in tables.read_table(source.file, source.table):
+            places.setdefault(labels_lib.is_labelled(row, source), row.place)
+        if True not in places:
+            sources[name] = dataclasses.replace(source, label=())
+        elif False in places and dataset.kind != "multi_label":
+            raise UserError(
+                f"{places[False]}: no label in column {source.label[0]!r}, but {places[True]} has one: give "
+                "all rows of a test split a label, or none"
+            )
     return dataclasses.replace(dataset, sources=sources)
 
 
@@ -244,7 +256,7 @@ def define_flags() -> None:
         "label_column",
         None,
         "column of the label; with --kind=multi_label also several columns of 0 and 1. A test split may lack "
-        "it. Default: label",
+        "it, or have nothing in it. Default: label",
     )
     flags.DEFINE_string("id_column", None, "column that names the rows in predictions. Default: their number")
     flags.DEFINE_enum("kind", None, list(METRICS), "what a label is. Default: classification")

@@ -14,6 +14,11 @@ UNLABELLED = -1
 _SHOWN = 20  # labels in a message
 
 
+def is_labelled(row: Row, source: Source) -> bool:
+    """Tells whether a label column of a row is there and not blank."""
+    return any(column in row and "".join(row[column]).strip() for column in source.label)
+
+
 def read_labels(row: Row, source: Source, dataset: Dataset) -> list[str]:
     """Returns a row's labels as they are written: one, or any number for multi_label.
 

@@ -204,6 +204,22 @@ def test_only_a_test_split_may_lack_labels(build, files, tmp_path):
     assert list(alone) == ["test"] and alone["test"].settings["labels"] == ["bad", "good", "so-so"]
 
 
+@pytest.mark.parametrize("blank", [{}, {"label": None}, {"label": " "}])
+def test_a_test_split_has_labels_in_all_rows_or_in_none(build, files, tmp_path, blank):
+    def build_test(*labels):
+        rows = [{"text": "ka", **(blank if label is None else {"label": label})} for label in labels]
+        (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return build(**files, test=str(tmp_path / "test.jsonl"))["test"]
+
+    examples = build_test(None, None)
+    assert labels_of(examples) == [-1, -1] and not examples.settings["labelled"]
+    assert labels_of(build_test("good", "bad")) == [1, 0]
+    for labels, unlabelled, labelled in (((None, "good"), 1, 2), (("good", "bad", None), 3, 1)):
+        message = rf"test\.jsonl:{unlabelled}: no label in column 'label', but .*:{labelled} has one: give all"
+        with pytest.raises(UserError, match=message):
+            build_test(*labels)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
