@@ -215,7 +215,7 @@ def test_a_test_split_has_labels_in_all_rows_or_in_none(build, files, tmp_path, 
     assert labels_of(examples) == [-1, -1] and not examples.settings["labelled"]
     assert labels_of(build_test("good", "bad")) == [1, 0]
     for labels, unlabelled, labelled in (((None, "good"), 1, 2), (("good", "bad", None), 3, 1)):
-        message = rf"test\.jsonl:{unlabelled}: no label in column 'label', but .*:{labelled} has one: give all"
+        message = rf"test\.jsonl:{unlabelled}: no label in column 'label', but .*:{labelled} has one: give"
         with pytest.raises(UserError, match=message):
             build_test(*labels)
 
