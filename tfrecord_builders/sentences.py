@@ -1,5 +1,6 @@
 """Sentence splitting that knows the language, by the package sentencex."""
 
+import re
 from collections.abc import Sequence
 
 import sentencex
@@ -16,6 +17,13 @@ lb lez li lij lmo ln mag mai mg mwl nah nap nds oc os pdc pfl pms qu rm rue sa s
 vec vls wa wo xal
 """
 LANGUAGES = frozenset(_CODES.split())
+
+# With marks that no space follows, sentencex takes time by the square of a text's length. So a long paragraph
+# is handed over in blocks, each cut behind such a mark and what closes a quotation or bracket; not before
+# ASCII, whose quotes may close, too, and with whose digits a sentence may go on.
+_BLOCK = 2000  # characters, and those of a sentence or two
+_CLOSING = "」』”’）】》〉"
+_BLOCKS = re.compile(rf".{{{_BLOCK}}}(?:[^。！？]*+[。！？])+?[{_CLOSING}]*(?![!-~。！？{_CLOSING}])|.+")
 
 
 def check_language(language: str) -> None:
@@ -53,7 +61,8 @@ def split_sentences(language: str, lines: Sequence[str]) -> list[str]:
             continue
         # One kind of space, as cleaning leaves it: sentencex panics on others before a full stop.
         text = " ".join(line.removesuffix(EOP).split())
-        found = [sentence for part in sentencex.segment(language, text) if (sentence := part.strip())]
+        parts = (part for block in _BLOCKS.findall(text) for part in sentencex.segment(language, block))
+        found = [sentence for part in parts if (sentence := part.strip())]
         if line.endswith(EOP):
             found = [*found[:-1], (found[-1] if found else "") + EOP]
         sentences += found

@@ -33,6 +33,18 @@ def test_paragraph_marks_stay_glued_to_the_last_sentence():
     assert split_sentences("en", lines) == ["He went.", "She left.<eop>", "Why?", "", "<eop>"]
 
 
+@pytest.mark.parametrize("language", ["zh", "ja", "en"])
+def test_long_paragraphs_without_spaces_are_split_in_blocks(language, monkeypatch):
+    """sentencex takes time by the square of such a text's length, so that it gets 2,000 characters or so."""
+    paragraph = "天气很好。去公园吧！！他说：“好吗？走！”「好的。」第一。2、第二。谁？" * 500
+    segment, lengths = sentencex.segment, []
+    monkeypatch.setattr(
+        sentencex, "segment", lambda code, text: lengths.append(len(text)) or segment(code, text)
+    )
+    assert split_sentences(language, [paragraph]) == segment(language, paragraph)
+    assert len(lengths) == len(paragraph) // 2000 and max(lengths) < 2050
+
+
 @given(st.sampled_from(["en", "de", "zh", "ja"]), st.text("aB1.!?。」\"' \t\x85\u00a0\u2009\u202f\u3000"))
 @example("en", "He has hepatitis B\u00a0.")
 @example("en", "Vitamin C\u2009.")
