@@ -35,7 +35,10 @@ def convert(
         UserError: the checkpoint is damaged, of another model, or cannot be written in this format.
         FileNotFoundError: there is no checkpoint.
     """
-    from xlnet_tf import checkpoints  # loads TensorFlow, which --help need not wait for
+    import tensorflow as tf  # which --help need not wait for
+
+    from xlnet_tf import checkpoints
+    from xlnet_tf.checkpoints.companions import BEST
 
     checkpoint = checkpoints.open_checkpoint(source, config_file)
     if output is None:
@@ -46,6 +49,10 @@ def convert(
     lines = [f"{checkpoint.path} ({checkpoint.format}): {done}", coverage.table()]
     if output:
         lines += [f"note: {line}" for line in checkpoints.differences(checkpoint, target_format)]
+        if tf.io.gfile.exists(best := checkpoint.beside(BEST)):
+            lines.append(
+                f"note: these are the run's newest weights; those that did best on dev are in {best}"
+            )
     text = "\n".join(lines)
     if strict and not coverage.complete:
         raise UserError(text)

@@ -7,10 +7,11 @@ import pytest
 import tensorflow as tf
 import yaml
 
+from run_scripts.convert_checkpoint import convert
 from tests.builders.labelled import builder, table
 from tests.conftest import invent_texts
 from tests.serving.toys import built
-from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint, save_model
+from xlnet_tf.checkpoints import FORMATS, open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.models.classifier import XLNetClassifier
@@ -112,6 +113,23 @@ def test_a_run_is_served_as_its_task(run, small_tokenizer):
     np.testing.assert_array_equal(answers["alert"], expected[:, 1] >= threshold)
     again = models.module_of_run(str(run / "best"), seq_len=16)
     assert again.alert == module.alert and again.seq_len == 16
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("name", ["best", "last"])
+def test_a_converted_run_is_used_as_the_run(run, tmp_path, format, name):
+    source, folder = run / "best" if name == "best" else run, str(tmp_path / "small")
+    printed = convert(str(source), folder, format, None, strict=True)
+    assert (f"{run}/best" in printed.partition("\n")[2]) == (name == "last")
+    expected, found = (
+        models.module_of_run(**arguments).serve(text_a=tf.constant(TEXTS), text_b=tf.constant(TEXTS))
+        for arguments in ({"model_dir": str(run), "checkpoint": name}, {"model_dir": folder})
+    )
+    assert found.keys() == expected.keys()
+    for key, value in expected.items():
+        np.testing.assert_array_equal(found[key], value, err_msg=key)
+    data = str(run.parent / "records" / "dev")
+    assert models.compare(folder, data, models.INT8) == models.compare(str(run), data, models.INT8, name)
 
 
 def test_smaller_weights_are_near(run):

@@ -19,12 +19,16 @@ from xlnet_tf.text.cleaning import CleaningConfig
 
 PARAMS_FILE = "params.yaml"
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
+METRICS_FILE = "metrics.json"  # of a run's best evaluation: thresholds of answers and alerts are among them
+BEST = "best"  # folder of a run that has its best weights
 COMPANIONS = (
     "spiece.model",
     MANIFEST_FILE,
     PARAMS_FILE,
     hugging_face_config.CONFIG_FILE,
     TOKENIZER_CONFIG_FILE,
+    METRICS_FILE,
+    f"{BEST}/{METRICS_FILE}",
 )
 
 # Settings that the weights do not tell, by the names of the models' options, and their types.

@@ -159,8 +159,9 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
         files = [CONFIG_FILE, OUR_FILE]
         write_text(checkpoint.config.to_json(), f"{folder}/{CONFIG_FILE}")
         write_safetensors(arrays, f"{folder}/{OUR_FILE}")
-    for name in COMPANIONS:
-        if name not in files and tf.io.gfile.exists(beside := checkpoint.beside(name)):
+    for beside in map(checkpoint.beside, COMPANIONS):
+        name = os.path.basename(beside)
+        if name not in files and tf.io.gfile.exists(beside):
             copy(beside, f"{folder}/{name}")
             files.append(name)
     checksums.write(folder, files)

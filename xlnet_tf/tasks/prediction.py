@@ -21,6 +21,7 @@ from official.core import exp_factory, task_factory
 
 from xlnet_tf.checkpoints import load_into, open_checkpoint
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
+from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.files import read_yaml
 from xlnet_tf.records.example_reader import example_dataset, num_eval_steps
@@ -39,7 +40,7 @@ _STATE = "state.json"
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A fine-tuned run and a set of examples to use it on.
+    """A fine-tuned run, converted or not, and a set of examples to use it on.
 
     Attributes:
         model_dir: folder of the run.
@@ -56,17 +57,16 @@ class Run:
         """Opens a run.
 
         Args:
-            model_dir: its folder, or that of its best weights.
+            model_dir: its folder, or that of its best weights, or one that either was converted to.
             data: folder of a set of examples.
 
         Raises:
             UserError: the set does not fit the run, or a file of either is damaged.
             FileNotFoundError: one of them is not there.
         """
-        params_file, config_file = f"{model_dir}/params.yaml", f"{model_dir}/{CONFIG_FILE}"
-        for path in (params_file, config_file):
-            if not tf.io.gfile.exists(path):
-                raise FileNotFoundError(f"{path} does not exist: expected the folder of a fine-tuned run")
+        params_file = f"{model_dir}/params.yaml"
+        if not tf.io.gfile.exists(params_file):
+            raise _no_run(params_file)
         trained_on = ExampleSet.load(model_dir)
         experiment = experiment_of(model_dir)
         params = exp_factory.get_exp_config(experiment)
@@ -74,7 +74,8 @@ class Run:
         check_types(params, exp_factory.get_exp_config(experiment), params_file)
         # The run's own architecture and weights, wherever those it began with may be by now.
         params.task.init_checkpoint = ""
-        params.task.model.config_file = config_file
+        params.task.model.config_file = ""
+        params.task.model.override(_architecture(model_dir).to_dict())
         params.task.validation_data.input_path = data
         task_class = task_factory.get_task_cls(type(params.task))
         return cls(model_dir, params, task_class(params.task, trained_on=trained_on))
@@ -82,7 +83,7 @@ class Run:
     def checkpoints(self) -> list[str]:
         """Returns what can be loaded: the run's checkpoints, by step, and the folder of its best weights."""
         if tf.io.gfile.exists(f"{self.model_dir}/{BEST_METRICS}"):
-            return [self.model_dir]  # a folder of best weights itself
+            return [self.model_dir]  # a folder of best weights itself, or what it was converted to
         numbered = {}
         for path in tf.io.gfile.glob(f"{self.model_dir}/ckpt-*.index"):
             if match := re.search(r"ckpt-(\d+)\.index$", path):
@@ -91,7 +92,8 @@ class Run:
         if tf.io.gfile.exists(f"{self.model_dir}/{BEST}/{BEST_METRICS}"):
             found.append(f"{self.model_dir}/{BEST}")
         if not found:
-            raise FileNotFoundError(f"{self.model_dir} holds no checkpoint of a fine-tuned run")
+            open_checkpoint(self.model_dir)  # a converted run has its weights in the folder itself
+            found.append(self.model_dir)
         return found
 
     def checkpoint(self, name: str) -> str:
@@ -109,6 +111,21 @@ class Run:
         if name not in found:
             raise UserError(f"{self.model_dir} has no checkpoint {name!r}: it has {', '.join(found)}")
         return found[name]
+
+
+def _architecture(model_dir: str) -> XLNetConfig:
+    """Returns that of a run's weights, which only Hugging Face's format has in a file of another name."""
+    path = f"{model_dir}/{CONFIG_FILE}"
+    if tf.io.gfile.exists(path):
+        return XLNetConfig.from_json_file(path)
+    config = open_checkpoint(model_dir).config
+    if config is None:
+        raise _no_run(path)
+    return config
+
+
+def _no_run(path: str) -> FileNotFoundError:
+    return FileNotFoundError(f"{path} does not exist: expected the folder of a fine-tuned run")
 
 
 class Predictor:
