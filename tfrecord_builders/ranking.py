@@ -34,6 +34,7 @@ from tfrecord_builders.ranking_queries import (
     read_wikiqa,
 )
 from tfrecord_builders.ranking_trec import TrecFiles, read_trec
+from tfrecord_builders.tables import existing
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
@@ -98,9 +99,15 @@ class RankingOptions:
                 f"that seq_len {self.seq_len} has room for a passage"
             )
 
+    def files(self, split: str) -> list[str]:
+        """Returns the files of a split: queries, collection, run and qrels; "" for those not given."""
+        names = (self.collection, self.run, self.qrels)
+        return [getattr(self, split), *(name.replace("{split}", split) for name in names)]
+
     def read(self, split: str, skip: Skip) -> list[Query]:
         """Returns the queries of a split; calls skip with reason and place of what is left out."""
-        path, labelled = getattr(self, split), split != "test"
+        path, *parts = self.files(split)
+        labelled = split != "test"
         if self.format == "wikiqa":
             return read_wikiqa(path, skip, labelled)
         if self.format == "table":
@@ -112,10 +119,7 @@ class RankingOptions:
                 self.passage_id_column,
             )
             return read_pairs(path, columns, skip, labelled)
-        collection, run, qrels = (
-            name.replace("{split}", split) for name in (self.collection, self.run, self.qrels)
-        )
-        return read_trec(TrecFiles(path, collection, run, qrels, self.depth), skip)
+        return read_trec(TrecFiles(path, *parts, self.depth), skip)
 
 
 def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, ExampleSet]:
@@ -137,11 +141,10 @@ def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, 
     options.check()
     cleaning = CleaningConfig(lower=options.lower, keep_accents=options.keep_accents)
     tokenizer = XLNetTokenizer(options.tokenizer, cleaning=cleaning)
-    return {
-        split: _build_split(split, options, tokenizer, progress)
-        for split in SPLITS
-        if getattr(options, split)
-    }
+    splits = [split for split in SPLITS if getattr(options, split)]
+    for file in filter(None, (file for split in splits for file in options.files(split))):
+        existing(file)  # found out before a split is written, which may take long
+    return {split: _build_split(split, options, tokenizer, progress) for split in splits}
 
 
 def _build_split(

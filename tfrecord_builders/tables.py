@@ -82,6 +82,18 @@ class Row:
         return value
 
 
+def existing(path: epath.PathLike) -> epath.Path:
+    """Returns the path of a file or folder.
+
+    Raises:
+        FileNotFoundError: it is not there.
+    """
+    path = epath.Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist: check its name")
+    return path
+
+
 def infer_format(path: epath.PathLike) -> TableFormat:
     """Returns the usual format for a file's name: csv quoted, tsv not.
 
@@ -89,9 +101,7 @@ def infer_format(path: epath.PathLike) -> TableFormat:
         FileNotFoundError: there is no such file or folder.
         UserError: the name tells nothing.
     """
-    path = epath.Path(path)
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist: check its name")
+    path = existing(path)
     if path.is_dir():
         return TableFormat("folders")
     kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
@@ -117,9 +127,7 @@ def read_table(
         FileNotFoundError: the file is missing.
         UserError: it is damaged, badly encoded or badly written; the message has file and line.
     """
-    path = epath.Path(path)
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist: check its name")
+    path = existing(path)
     if path.is_dir() != (table.kind == "folders"):
         kind = "a folder" if path.is_dir() else "a file"
         raise UserError(f"{path} is {kind}, which cannot be read as {table.kind}")

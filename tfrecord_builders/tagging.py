@@ -18,6 +18,7 @@ import tqdm
 from absl import flags
 from etils import epath
 
+from tfrecord_builders.tables import existing
 from tfrecord_builders.tagging_data import AnnotatedText, TaggedWords, read_sentences
 from tfrecord_builders.tagging_examples import NUM_SPECIAL, text_examples
 from tfrecord_builders.tagging_schemes import SCHEMES, label_set
@@ -100,8 +101,10 @@ def build_tagging(options: TaggingOptions, progress: bool = False) -> dict[str, 
         raise FileNotFoundError(f"tokenizer {options.tokenizer} does not exist: check --tokenizer")
     cleaning = CleaningConfig(lower=options.lower, keep_accents=options.keep_accents)
     tokenizer = XLNetTokenizer(options.tokenizer, cleaning=cleaning)
-    labels = label_set(options.types or _types(options))
     splits = [split for split in SPLITS if getattr(options, split)]
+    for file in itertools.chain.from_iterable(getattr(options, split) for split in splits):
+        existing(file)  # found out before a split is written, which may take long
+    labels = label_set(options.types or _types(options))
     return {split: _write_split(split, labels, tokenizer, options, progress) for split in splits}
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from etils import epath
 
-from tfrecord_builders.tables import Row, TableFormat, decoded_lines, read_table
+from tfrecord_builders.tables import Row, TableFormat, decoded_lines, existing, read_table
 from xlnet_tf.errors import UserError
 
 DOCUMENT_START = "-DOCSTART-"
@@ -112,9 +112,7 @@ def read_sentences(
         FileNotFoundError: there is no such file.
         UserError: it is not of such a form; the message has file and line.
     """
-    path = epath.Path(path)
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist: check its name")
+    path = existing(path)
     if path.name.removesuffix(".gz").endswith(".jsonl"):
         for row in read_table(path, _JSON_LINES):
             yield _from_json(row)

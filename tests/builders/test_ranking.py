@@ -183,8 +183,10 @@ def test_options_that_do_not_fit(tmp_path, tokenizer_file):
     ]:
         with pytest.raises(UserError, match=message):
             build(tmp_path, tokenizer_file, **options)
+    files = {"train": support_csv(tmp_path / "a.csv"), "dev": str(tmp_path / "nowhere.tsv")}
     with pytest.raises(FileNotFoundError, match="nowhere.tsv"):
-        build(tmp_path, tokenizer_file, dev=str(tmp_path / "nowhere.tsv"))
+        build(tmp_path, tokenizer_file, **files, **SUPPORT)
+    assert not (tmp_path / "records").exists()  # not even train's, which come first
 
 
 def test_the_script_prints_a_table_or_what_is_wrong(tmp_path, tokenizer_file):

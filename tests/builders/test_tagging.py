@@ -286,6 +286,14 @@ def test_bad_input_is_an_error_and_no_set(tmp_path, tokenizer_file, options, mes
         ExampleSet.load(tmp_path / split)
 
 
+def test_a_missing_file_is_told_before_any_split_is_written(tmp_path, tokenizer_file):
+    (tmp_path / "train.txt").write_text("ka B-X\n")
+    files = {"train": [str(tmp_path / "train.txt")], "dev": [str(tmp_path / "dve.txt")]}
+    with pytest.raises(FileNotFoundError, match="dve.txt does not exist"):
+        build_tagging(TaggingOptions(str(tokenizer_file), str(tmp_path / "records"), **files))
+    assert not (tmp_path / "records").exists()
+
+
 def test_a_missing_tokenizer_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="none.model does not exist"):
         build(tmp_path, tmp_path / "none.model", train="ka B-X\n")
