@@ -1,5 +1,6 @@
 """Reads labelled texts row by row: csv, tsv, jsonl, `text@label` lines, and folders of text files."""
 
+import codecs
 import csv
 import dataclasses
 import gzip
@@ -143,11 +144,9 @@ def read_table(
 
 def decoded_lines(path: epath.Path, encoding: str) -> Iterator[tuple[int, str]]:
     """Yields (number, line) of a file, plain or .gz; the line with its end."""
-    try:
-        if "\n".encode(encoding) != b"\n":
-            raise UserError(f"encoding {encoding} cannot be read line by line: convert {path} to utf-8")
-    except LookupError:
-        raise UserError(f"there is no encoding {encoding!r}: try utf-8, latin-1 or gb18030") from None
+    encoding = _known_encoding(encoding)
+    if "\n".encode(encoding) != b"\n":
+        raise UserError(f"encoding {encoding} cannot be read line by line: convert {path} to utf-8")
     number, name = 0, str(path)  # which takes as long as reading a line
     try:
         with path.open("rb") as file:
@@ -160,6 +159,16 @@ def decoded_lines(path: epath.Path, encoding: str) -> Iterator[tuple[int, str]]:
 
 def _uncompressed(file: IO[bytes], path: epath.Path) -> IO[bytes]:
     return gzip.GzipFile(fileobj=file) if path.name.endswith(".gz") else file
+
+
+def _known_encoding(encoding: str) -> str:
+    """Returns an encoding; utf-8 for that with a byte order mark before it, which is left out in any case."""
+    try:
+        "".encode(encoding)
+        name = codecs.lookup(encoding).name
+    except LookupError:
+        raise UserError(f"there is no encoding {encoding!r}: try utf-8, latin-1 or gb18030") from None
+    return "utf-8" if name == "utf-8-sig" else encoding
 
 
 def _decode(data: bytes, encoding: str, place: str) -> str:
@@ -278,6 +287,7 @@ def _read_folders(path: epath.Path, table: TableFormat) -> Iterator[Row]:
     names = table.folders or [folder.name for folder in entries(path) if folder.is_dir()]
     if not names:
         raise UserError(f"{path} has no folders: expected a folder of .txt files for each label")
+    encoding = _known_encoding(table.encoding)
     files = {name: files_in(path / name, ".txt") for name in names}
     if empty := [name for name in names if not files[name]]:
         raise UserError(
@@ -286,5 +296,5 @@ def _read_folders(path: epath.Path, table: TableFormat) -> Iterator[Row]:
         )
     for name in names:
         for file in files[name]:
-            text = _decode(file.read_bytes(), table.encoding, str(file))
+            text = _decode(file.read_bytes(), encoding, str(file)).removeprefix("\ufeff")
             yield Row({"id": f"{name}/{file.stem}", "text": text, "label": name}, str(file), 0)

@@ -93,9 +93,15 @@ def test_in_a_single_column_a_blank_line_is_an_empty_text(file):
     assert [values["text"] for values, _ in rows(file, CSV)] == ["a", "", "b"]
 
 
-def test_a_byte_order_mark_is_not_part_of_the_first_name(file):
-    write(file, "\ufefftext\tlabel\na\t1\n")
-    assert rows(file, TSV) == [({"text": "a", "label": "1"}, 2)]
+@pytest.mark.parametrize("encoding", ["utf-8", "UTF_8_SIG"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_byte_order_mark_is_no_text(file, tmp_path, encoding, mark):
+    write(file, mark + "text\tlabel\nä\t1\n")
+    assert rows(file, TableFormat("tsv", encoding=encoding)) == [({"text": "ä", "label": "1"}, 2)]
+    (tmp_path / "folders" / "1").mkdir(parents=True)
+    write(tmp_path / "folders" / "1" / "a.txt", mark + "ä")
+    found = rows(tmp_path / "folders", TableFormat("folders", encoding=encoding))
+    assert found == [({"id": "1/a", "text": "ä", "label": "1"}, 0)]
 
 
 def test_what_stands_for_something_else_is_replaced(file):
@@ -193,3 +199,5 @@ def test_folders_of_any_names_are_labels_unless_hidden(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="has no .txt files in empty, expected a folder of them for each"):
         next(read_table(tmp_path, TableFormat("folders")))
+    with pytest.raises(UserError, match="there is no encoding 'klingon': try utf-8"):
+        next(read_table(tmp_path, TableFormat("folders", encoding="klingon")))
