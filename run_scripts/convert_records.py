@@ -93,8 +93,8 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS):
     flags.DEFINE_integer(
         "num_cores",
         None,
-        "cores that share a batch's rows (num_core_per_host), which decides the rows that "
-        "are read backward. Default: what corpus_info.json says; with --to 1",
+        "cores that share a batch's rows (num_core(s)_per_host), which decides "
+        "the rows that are read backward. Default: what corpus_info.json or the meta file says; with --to 1",
         lower_bound=1,
         flag_values=flag_values,
     )

@@ -74,10 +74,7 @@ def convert(options: ConversionOptions, progress: bool = False) -> tuple[Manifes
     if not epath.Path(options.tokenizer).exists():
         raise FileNotFoundError(f"tokenizer {options.tokenizer} does not exist: check --tokenizer")
     original = options.source_format == "original"
-    if original:
-        source = foreign_original.find(options.input, options.num_cores)
-    else:
-        source = foreign_model_garden.find(options.input)
+    source = (foreign_original if original else foreign_model_garden).find(options.input, options.num_cores)
     tokenizer = XLNetTokenizer(options.tokenizer, cleaning=CleaningConfig(lower=source.lower))
     segments.check_lengths(source.seq_len, source.reuse_len)
     folder = make_folder(options.output_dir)
@@ -272,7 +269,7 @@ def _check_directions(file: ForeignFile, sketches: dict[int, Sketch]) -> None:
         )
         raise UserError(
             f"{file.path}: with {file.num_cores} cores, rows {first} and {second} would be read in {same}, "
-            "but what they have in common says otherwise: give --num_cores, the build's num_core_per_host"
+            "but what they have in common says otherwise: give the build's --num_cores"
         )
 
 

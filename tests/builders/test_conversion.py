@@ -163,7 +163,7 @@ def test_wrong_rows_and_options_are_refused(tmp_path, small_tokenizer):
     make_original(tmp_path, small_tokenizer)
     for changes, message in [
         ({"num_cores": 1}, "with 1 cores, rows . and . would be read in the same direction"),
-        ({"num_cores": 3}, "has 8 rows for 3 cores.* expected a multiple of 6"),
+        ({"num_cores": 3}, "has 8 rows for 3 cores.* expected a multiple of 6. Give --num_cores"),
         ({"perm_size": 5}, "perm_size 5 must divide"),
         ({"targets": TargetOptions(num_predict=5)}, r"num_predict is 5, but the records were made with 6"),
     ]:

@@ -96,8 +96,10 @@ def test_wrong_records_of_model_garden_are_refused(tmp_path, model_garden, small
     folder = fresh("c")
     meta = next(folder.glob("*.json"))
     meta.write_text(meta.read_text().replace('"num_cores_per_host": 2', '"num_cores_per_host": 1'))
-    with pytest.raises(UserError, match="with 1 cores, rows . and . would be read in"):
+    with pytest.raises(UserError, match="with 1 cores, rows . and . would be read in .*give the build's"):
         convert(options(folder, source_format="model_garden"))
+    manifest, _ = convert(options(folder, "as asked", source_format="model_garden", num_cores=2))
+    assert {source["num_cores"] for source in manifest.corpus} == {2}
     meta.write_text(meta.read_text().replace('"seq_length": 32', '"seq_length": 48'))
     with pytest.raises(
         UserError, match="feature input_word_ids is int64_list of 32, expected int64_list of 48"

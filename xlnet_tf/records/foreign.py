@@ -41,7 +41,8 @@ class ForeignFile:
             raise UserError(
                 f"{self.path} has {self.batch_size} rows for {self.num_cores} cores"
                 f"{', half of them read backward' if self.bidirectional else ''}: expected a multiple of "
-                f"{halves * self.num_cores}. Give the builder's own --batch_size and --num_cores"
+                f"{halves * self.num_cores}. Give --num_cores as the records were built; to write some, give "
+                "another --num_cores or --batch_size"
             )
 
     @property

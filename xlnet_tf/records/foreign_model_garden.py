@@ -25,11 +25,12 @@ _FIELDS = {
 }
 
 
-def find(inputs: Sequence[str]) -> ForeignSet:
+def find(inputs: Sequence[str], num_cores: int | None = None) -> ForeignSet:
     """Finds record files by their meta files (*.tfrecord.json, *.tfrecord-I-of-N.json).
 
     Args:
         inputs: folders, or paths or globs of meta files.
+        num_cores: num_cores_per_host of the build; None: what the meta files say.
 
     Raises:
         UserError: there are none, a meta file lacks a field, or they do not agree.
@@ -44,12 +45,12 @@ def find(inputs: Sequence[str]) -> ForeignSet:
                 "lie in the records. Model Garden's builder writes one for task 0: copy it along"
             )
         metas += found
-    sets = [_read(meta) for meta in metas]
+    sets = [_read(meta, num_cores) for meta in metas]
     files = tuple(file for one in sets for file in one.files)
     return sets[0].joined(sets[1:], files)
 
 
-def _read(meta: epath.Path) -> ForeignSet:
+def _read(meta: epath.Path, num_cores: int | None) -> ForeignSet:
     """Reads a meta file and finds the files of all tasks and passes."""
     try:
         values = json.loads(meta.read_text())
@@ -78,7 +79,7 @@ def _read(meta: epath.Path) -> ForeignSet:
         match = re.search(r"-(\d+)-of-\d+$", path.name)
         return int(match[1]) if match else 0
 
-    cores = values["num_cores_per_host"]
+    cores = num_cores or values["num_cores_per_host"]
     files = tuple(
         ForeignFile(
             path, values["per_host_batch_size"], cores if values["bi_data"] else 1, values["bi_data"], None
