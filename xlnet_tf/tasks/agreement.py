@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from xlnet_tf.checkpoints import Checkpoint
+from xlnet_tf.checkpoints import Checkpoint, companions
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import MANIFEST_FILE, MAX_SEQ_LEN, TOKENIZER_FILE, ExampleSet
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -92,7 +92,8 @@ def check_texts(checkpoint: Checkpoint, examples: ExampleSet):
             f"the examples in {examples.folder} were made with another tokenizer than that of the "
             f"checkpoint, {path}: build them with it"
         )
-    cleaning = checkpoint.manifest().get("cleaning", examples.cleaning)
+    told = companions.read_cleaning(checkpoint)
+    cleaning = told.to_dict() if told else examples.cleaning
     if cleaning != examples.cleaning:
         raise UserError(
             f"the examples in {examples.folder} were cleaned by {examples.cleaning}, the texts of the "

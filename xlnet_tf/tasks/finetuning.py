@@ -20,8 +20,10 @@ from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config
 
 from xlnet_tf import files
-from xlnet_tf.checkpoints import load_into, open_checkpoint, save_model
+from xlnet_tf.checkpoints import companions, load_into, open_checkpoint, save_model
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
+from xlnet_tf.checkpoints.companions import BEST
+from xlnet_tf.checkpoints.companions import METRICS_FILE as BEST_METRICS
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
@@ -30,13 +32,11 @@ from xlnet_tf.records.example_table import ExampleTable
 from xlnet_tf.records.examples import MANIFEST_FILE, TOKENIZER_FILE, ExampleSet
 from xlnet_tf.tasks import agreement
 from xlnet_tf.tasks.intervals import complete
-from xlnet_tf.tasks.model_config import EncoderModelConfig, architecture_difference
+from xlnet_tf.tasks.model_config import READING, EncoderModelConfig, architecture_difference
 from xlnet_tf.training import trainer as trainer_lib
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
 from xlnet_tf.training.run import run_training
 
-BEST = "best"  # folder of a run that keeps the weights of its best evaluation
-BEST_METRICS = "metrics.json"
 _DEV_SET = "dev_set"  # beside the metrics: what they are of
 
 
@@ -81,11 +81,12 @@ def finetuning_experiment(task: FinetuningConfig) -> cfg.ExperimentConfig:
     """Returns an experiment with the defaults of fine-tuning: one evaluation and checkpoint an epoch.
 
     Args:
-        task: the task's settings.
+        task: the task's settings; how texts are read is left open.
     """
     trainer = TrainerConfig(train_steps=0, validation_interval=0, checkpoint_interval=0, max_to_keep=5)
     trainer.optimizer_config.learning_rate = 2e-5
     trainer.optimizer_config.warmup_steps = 0
+    task.model.override(dict.fromkeys(READING))  # not given: see FinetuningTask
     return cfg.ExperimentConfig(task=task, trainer=trainer, runtime=RuntimeConfig())
 
 
@@ -93,7 +94,8 @@ class FinetuningTask(trainer_lib.Task):
     """A task on a set of examples.
 
     Args:
-        params: the settings.
+        params: the settings. How texts are read, where it is not given, is filled in: as init_checkpoint has
+            it, or by default.
         logging_dir: unused, Model Garden's.
         name: of the task.
         trained_on: the set that a run was trained on, to use its model on validation_data alone.
@@ -145,14 +147,22 @@ class FinetuningTask(trainer_lib.Task):
     def _architecture(self) -> XLNetConfig:
         """Returns that of init_checkpoint, if there is one, with the changes of the settings."""
         vocab_size = self.example_set.tokenizer["vocab_size"]
-        base = None
+        base, reading = None, {}
         if path := self.task_config.init_checkpoint:
             try:
                 checkpoint = open_checkpoint(path)
+                reading = companions.read_settings(checkpoint)
             except (UserError, FileNotFoundError) as error:
                 raise UserError(f"init_checkpoint: {error}") from error
             agreement.check_texts(checkpoint, self.example_set)
             base = checkpoint.config
+        if taken := self.task_config.model.complete_reading(reading):
+            logging.warning(
+                "init_checkpoint %s reads texts with %s, and so does this run; --params_override="
+                "task.model.NAME=VALUE has it read otherwise",
+                path,
+                ", ".join(f"{name} {value}" for name, value in taken.items()),
+            )
         config = self.task_config.model.architecture(vocab_size, base)
         if config.n_token != vocab_size:
             raise UserError(
@@ -217,7 +227,7 @@ class FinetuningTask(trainer_lib.Task):
             **{
                 "dropout": model.dropout,
                 "attention_dropout": model.attention_dropout,
-                "clamp_len": model.clamp_len,
+                **{name: getattr(model, name) for name in READING},
                 "initializer_range": model.initializer_range,
                 **options,
             },

@@ -1,6 +1,8 @@
 """Settings of the network that all tasks share."""
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 from official.modeling.hyperparams import base_config
@@ -8,6 +10,10 @@ from official.modeling.hyperparams import base_config
 from xlnet_tf import files
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.config import XLNetConfig
+from xlnet_tf.errors import UserError
+
+# How texts are read, which weights do not tell, where neither settings nor a checkpoint say it.
+READING = {"attention_type": "bi", "same_length": False, "clamp_len": -1}
 
 
 @dataclasses.dataclass
@@ -19,6 +25,8 @@ class EncoderModelConfig(base_config.Config):
         config_file: an xlnet_config.json to take the architecture from, in place of the preset.
         dropout: rate of dropout.
         attention_dropout: rate of dropout on attention probabilities.
+        attention_type: "bi" or "uni".
+        same_length: with "uni", let all tokens see equally many.
         clamp_len: largest distance in tokens that is told apart; -1 for no limit.
         initializer_range: standard deviation of initial weights.
     """
@@ -35,7 +43,9 @@ class EncoderModelConfig(base_config.Config):
     untie_r: bool | None = None
     dropout: float = 0.1
     attention_dropout: float = 0.1
-    clamp_len: int = -1
+    attention_type: str | None = READING["attention_type"]
+    same_length: bool | None = READING["same_length"]
+    clamp_len: int | None = READING["clamp_len"]
     initializer_range: float = 0.02
 
     def architecture(self, vocab_size: int, base: XLNetConfig | None = None) -> XLNetConfig:
@@ -54,6 +64,25 @@ class EncoderModelConfig(base_config.Config):
         if base:
             return dataclasses.replace(base, **changes)
         return XLNetConfig.preset(self.preset, **{"n_token": vocab_size, **changes})
+
+    def complete_reading(self, theirs: Mapping[str, Any]) -> dict[str, Any]:
+        """Fills in how texts are read where it is not given.
+
+        Args:
+            theirs: as a checkpoint has it, some of READING.
+
+        Returns:
+            What is theirs and not the default.
+
+        Raises:
+            UserError: a setting is not of its type.
+        """
+        taken = {n: theirs.get(n, default) for n, default in READING.items() if getattr(self, n) is None}
+        self.override(taken)
+        for name, default in READING.items():
+            if type(value := getattr(self, name)) is not type(default):
+                raise UserError(f"task.model.{name} is {value!r}: expected a value like {default!r}")
+        return {name: value for name, value in taken.items() if value != READING[name]}
 
 
 def architecture_difference(config: XLNetConfig, model_dir: str) -> list[str]:

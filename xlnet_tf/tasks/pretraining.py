@@ -49,8 +49,6 @@ class ModelConfig(EncoderModelConfig):
     """The network and how it is trained.
 
     Attributes (beside those of EncoderModelConfig):
-        attention_type: "bi" or "uni".
-        same_length: with "uni", let all tokens see equally many.
         memory_len: tokens of memory; 0 for none; not given: three quarters of a segment (denoising: 0).
         memory_within_document: hide memory of earlier documents of a stream.
         endless_memory: never hide memory, as in the original: what is still empty (zeros) is attended to, and
@@ -59,8 +57,6 @@ class ModelConfig(EncoderModelConfig):
         next_sentence_weight: weight of the next-sentence loss (the paper's ablation); 0 for none.
     """
 
-    attention_type: str = "bi"
-    same_length: bool = False
     memory_len: int | None = None
     memory_within_document: bool = False
     endless_memory: bool = False

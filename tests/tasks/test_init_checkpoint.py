@@ -1,0 +1,94 @@
+"""A fine-tuning run reads texts as the checkpoint does that it begins with."""
+
+import json
+
+import pytest
+import tensorflow as tf
+import yaml
+
+from tests.tasks import toy_finetuning as toy
+from xlnet_tf import checksums
+from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint, save_model
+from xlnet_tf.errors import UserError
+from xlnet_tf.tasks import prediction
+from xlnet_tf.tasks.finetuning import finetune
+
+READING = {"attention_type": "uni", "same_length": True, "clamp_len": 3}
+DEFAULT = {"attention_type": "bi", "same_length": False, "clamp_len": -1}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory, small_tokenizer):
+    return toy.make_examples(tmp_path_factory.mktemp("data") / "train", small_tokenizer, 32)
+
+
+def settings(data, init_checkpoint="", **model):
+    params = toy.experiment()
+    task = {"init_checkpoint": str(init_checkpoint), "epochs": 0.5, "model": model}
+    params.override({"task": {"train_data": {"input_path": str(data.folder)}, **task}})
+    return params
+
+
+@pytest.fixture(scope="module", params=["ours", "hugging_face"])
+def pretrained(request, data, tmp_path_factory):
+    """A checkpoint that reads otherwise than by default; Hugging Face's says it in a file of its own."""
+    folder = tmp_path_factory.mktemp("pretrained")
+    save_model(toy.ToyTask(settings(data).task).build_model(), str(folder / "run"))
+    (folder / "run" / "params.yaml").write_text(yaml.safe_dump({"task": {"model": READING}}))
+    if request.param == "ours":
+        return folder / "run"
+    save_checkpoint(open_checkpoint(str(folder / "run")), str(folder / "theirs"), "hugging_face")
+    (folder / "theirs" / "params.yaml").unlink()
+    return folder / "theirs"
+
+
+def reading(task):
+    encoder = task.build_model().encoder
+    return {name: getattr(encoder, name) for name in READING}
+
+
+def test_how_the_checkpoint_reads_is_taken_over_and_said(data, pretrained, caplog):
+    assert reading(toy.ToyTask(settings(data).task)) == DEFAULT and not caplog.text
+    params = settings(data, pretrained)
+    assert reading(toy.ToyTask(params.task)) == READING
+    assert "reads texts with attention_type uni, same_length True, clamp_len 3, and so does" in caplog.text
+    assert {name: getattr(params.task.model, name) for name in READING} == READING
+
+
+@pytest.mark.parametrize("name", READING)
+def test_a_setting_that_is_given_counts(data, pretrained, name):
+    task = toy.ToyTask(settings(data, pretrained, **{name: DEFAULT[name]}).task)
+    assert reading(task) == READING | {name: DEFAULT[name]}
+    with pytest.raises(UserError, match=f"task.model.{name} is 2.5: expected a value like"):
+        toy.ToyTask(settings(data, pretrained, **{name: 2.5}).task)
+
+
+def test_a_run_keeps_how_it_reads(data, pretrained, tmp_path, monkeypatch):
+    strategy = tf.distribute.OneDeviceStrategy("CPU:0")
+    monkeypatch.setattr(prediction, "experiment_of", lambda folder: toy.EXPERIMENT)
+    for _ in range(2):  # the second goes on with the first
+        finetune(settings(data, pretrained), toy.ToyTask, strategy, str(tmp_path / "run"))
+        assert reading(prediction.Run.open(str(tmp_path / "run"), "").task) == READING
+
+
+def test_a_run_of_an_earlier_version_goes_on(data, tmp_path):
+    """It had one of these settings only, and read by the defaults of the others."""
+    arguments = toy.ToyTask, tf.distribute.OneDeviceStrategy("CPU:0"), str(tmp_path)
+    finetune(settings(data), *arguments)
+    file = tmp_path / "params.yaml"
+    values = yaml.safe_load(file.read_text())
+    assert values["task"]["model"].pop("attention_type") == "bi"
+    assert values["task"]["model"].pop("same_length") is False
+    file.write_text(yaml.safe_dump(values))
+    finetune(settings(data), *arguments)
+
+
+def test_other_cleaning_by_hugging_faces_files_is_refused(data, pretrained, tmp_path):
+    save_checkpoint(open_checkpoint(str(pretrained)), str(tmp_path), "hugging_face")
+    checksums.remove(tmp_path)
+    file = tmp_path / "tokenizer_config.json"
+    file.write_text(json.dumps({"do_lower_case": False}))
+    toy.ToyTask(settings(data, tmp_path).task)
+    file.write_text(json.dumps({"do_lower_case": True}))
+    with pytest.raises(UserError, match="'lower': False.* by .*'lower': True.* build the examples with"):
+        toy.ToyTask(settings(data, tmp_path).task)
