@@ -32,7 +32,8 @@ class Plan:
     text_gb: float = setting(158.0, "text of the corpus, 10**9 bytes, unpacked")
     pieces: float = setting(32.9e9, "tokens of the corpus")
     documents: float = setting(200e6, "documents of the corpus")
-    compression: float = setting(1.0, "bytes of text in a byte of the files; 1: plain files")
+    compression: float = setting(1.0, "bytes of text in a byte of the files; 1: plain text")
+    packed_share: float = setting(0.0, "part of the files that is .gz and .zst: the coordinator unpacks it")
     num_passes: int = setting(16, "times that the text is sampled anew")
     directions: int = setting(2, "2: forward and backward")
     seq_len: int = setting(512, "tokens of a segment")
@@ -76,12 +77,15 @@ def from_manifest(manifest: Manifest, text_gb: float) -> dict[str, float]:
         )
     taken = statistics["documents"] / statistics.get("documents_in", statistics["documents"])
     scale = text_gb * 1e9 / statistics["bytes"]
+    size = sum(file["bytes"] for file in manifest.corpus)
+    packed = sum(file["bytes"] for file in manifest.corpus if file["file"].lower().endswith((".gz", ".zst")))
     shards = manifest_lib.to_json({"shards": [dataclasses.asdict(shard) for shard in manifest.shards]})
     return {
         "text_gb": text_gb,
         "pieces": statistics["tokens"] * scale,
         "documents": statistics["documents"] * scale,
-        "compression": statistics["bytes"] / (taken * sum(file["bytes"] for file in manifest.corpus)),
+        "compression": statistics["bytes"] / (taken * size),
+        "packed_share": packed / size,
         "num_passes": manifest.num_passes,
         "directions": len(manifest.directions),
         "seq_len": manifest.seq_len,
@@ -112,13 +116,13 @@ def plan(build: Plan) -> dict[str, dict[str, float]]:
     all_passes = one_pass * (build.once_share + build.num_passes * (1 - build.once_share))
     workers = build.machines * build.cores
     building = all_passes / (workers * build.scaling)
-    is_packed = build.compression > 1
-    planning = text / (build.unpack_mb * 1e6) if is_packed else slices / build.planner_slices
+    unpacking = build.packed_share * text / (build.unpack_mb * 1e6)
+    planning = unpacking + (1 - build.packed_share) * slices / build.planner_slices
     writing = stored / 1e6 / min(build.storage_mb, build.machines * build.network_mb)
     seconds = max(building, planning, writing)
     unit = build.slice_mb * 1e6
     worker = build.worker_gb * 1e9 + build.unit_bytes * unit
-    waiting = UNITS_IN_FLIGHT * workers * unit if is_packed else 0
+    waiting = UNITS_IN_FLIGHT * workers * unit if build.packed_share else 0
     return {
         "text": {
             "text, GB": text / 1e9,

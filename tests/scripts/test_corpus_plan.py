@@ -57,6 +57,15 @@ def test_a_plan_from_a_part_of_the_documents(manifest):
         corpus_plan.from_manifest(unknown, 1)
 
 
+def test_what_the_coordinator_unpacks_is_told_by_names(manifest):
+    """Parquet is compressed, too, but cut without being unpacked."""
+    sizes = {"a.jsonl.gz": 1, "b.ZST": 2, "c.parquet": 5}
+    corpus = [{"file": name, "bytes": size} for name, size in sizes.items()]
+    found = corpus_plan.from_manifest(dataclasses.replace(manifest, corpus=corpus), 1)
+    assert found["packed_share"] == 3 / 8
+    assert corpus_plan.from_manifest(manifest, 1)["packed_share"] == 0
+
+
 def test_the_slowest_part_decides():
     plan = Plan(storage_mb=1e9, network_mb=1e9)
     once = corpus_plan.plan(plan)
@@ -64,7 +73,9 @@ def test_the_slowest_part_decides():
     twice = corpus_plan.plan(dataclasses.replace(plan, machines=2 * plan.machines))
     assert twice["time"]["their work, hours"] == pytest.approx(once["time"]["their work, hours"] / 2)
     assert twice["a machine"]["writes, MB/s"] == pytest.approx(once["a machine"]["writes, MB/s"])
-    packed = corpus_plan.plan(dataclasses.replace(plan, compression=2.8, unpack_mb=50, cores=512))
+    small = dataclasses.replace(plan, compression=2.8, cores=512)  # such as parquet, which workers unpack
+    assert corpus_plan.plan(small)["coordinator"]["text that waits for workers, GB"] == 0
+    packed = corpus_plan.plan(dataclasses.replace(small, packed_share=1, unpack_mb=50))
     hours = packed["time"]["all, by the slowest of them, hours"]
     assert hours == packed["time"]["planning by the coordinator, hours"] == pytest.approx(158e3 / 50 / 3600)
     assert packed["coordinator"]["workers that it keeps busy"] < packed["time"]["workers"]
