@@ -83,14 +83,15 @@ def _sentences(texts: Iterable[str], cleaning: CleaningConfig, errors: list[Exce
     """Yields cleaned sentences; SentencePiece loses the iterator's own errors, so that they are noted."""
     try:
         for text in texts:
-            text = clean_text(text, cleaning)
-            while len(encoded := text.encode()) > _MAX_SENTENCE_BYTES:
-                head = encoded[:_MAX_SENTENCE_BYTES].decode(errors="ignore")
-                cut = head.rfind(" ") + 1 or len(head)
-                yield head[:cut]
-                text = text[cut:]
-            if text:
-                yield text
+            encoded = clean_text(text, cleaning).encode()
+            begin = 0
+            while len(encoded) - begin > _MAX_SENTENCE_BYTES:
+                head = encoded[begin : begin + _MAX_SENTENCE_BYTES].decode(errors="ignore")
+                sentence = head[: head.rfind(" ") + 1 or len(head)]
+                yield sentence
+                begin += len(sentence.encode())
+            if begin < len(encoded):
+                yield encoded[begin:].decode()
     except Exception as error:  # noqa: BLE001 (raised again once SentencePiece has returned)
         errors.append(error)
 
