@@ -6,8 +6,8 @@ import random
 import numpy as np
 import tensorflow as tf
 
+from tests.records import original_records
 from tfrecord_builders.conversion import ConversionOptions
-from xlnet_tf.records import original
 from xlnet_tf.records.shards import read_shard
 
 FEATURES = ("input", "target", "seg_id", "is_masked", "label")
@@ -41,11 +41,11 @@ def make_original(folder, tokenizer, bidirectional=True, num_cores=2, num_predic
     tokens[[300, 700, 701, 1500]] = 7  # <eod>
     flags = np.cumsum(np.isin(np.arange(1900) % 11, (0, 4))) % 2 == 0
     layout = (ROWS, num_cores, bidirectional)
-    batches = original.batches(
+    batches = original_records.batches(
         random.Random(seed),
         np.random.RandomState(seed),
-        original.batch_rows(tokens, *layout),
-        original.batch_rows(flags, *layout),
+        original_records.batch_rows(tokens, *layout),
+        original_records.batch_rows(flags, *layout),
         SEQ_LEN,
         REUSE_LEN,
         num_predict,

@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 
+from tests.records import original_records
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import original, ranks
 from xlnet_tf.text.cleaning import CleaningConfig
@@ -27,7 +28,7 @@ def tokenizer(shared):
 
 def test_split_a_and_b(golden):
     arrays, meta = load(golden("data_split_a_and_b.npz"))
-    tokens, borders = arrays["data"], original.sentence_borders(arrays["sent_ids"])
+    tokens, borders = arrays["data"], original_records.sentence_borders(arrays["sent_ids"])
     for case in meta["cases"]:
         choices = random.Random(case["random_seed"])
         begin = case["begin_idx"]
@@ -78,7 +79,7 @@ def corpus(shared):
 
 def test_token_stream(golden, shared, tokenizer):
     arrays, _ = load(golden("data_tokens.npz"))
-    tokens, flags = original.token_stream(tokenizer, corpus(shared), np.random.RandomState(0))
+    tokens, flags = original_records.token_stream(tokenizer, corpus(shared), np.random.RandomState(0))
     np.testing.assert_array_equal(tokens, arrays["input_data"])
     np.testing.assert_array_equal(flags, arrays["sent_ids"])
 
@@ -92,11 +93,11 @@ def test_records(golden, shared, run):
     )
     choices = random.Random(meta["python_random_seed"])
     numbers = np.random.RandomState(meta["np_random_seed"])
-    stream = original.token_stream(tokenizer, corpus(shared), numbers, settings["use_eod"])
+    stream = original_records.token_stream(tokenizer, corpus(shared), numbers, settings["use_eod"])
     layout = (settings["bsz_per_host"], settings["num_core_per_host"], settings["bi_data"])
-    tokens, flags = (original.batch_rows(part, *layout) for part in stream)
+    tokens, flags = (original_records.batch_rows(part, *layout) for part in stream)
     batches = list(
-        original.batches(
+        original_records.batches(
             choices,
             numbers,
             tokens,
@@ -162,7 +163,7 @@ def test_a_slice_equals_one_row_of_the_original(golden, tokenizer, reverse):
     if reverse:
         tokens, flags = tokens[::-1], flags[::-1]
     # The reversed row is the second of a bidirectional core; alone it is drawn with the same generators.
-    ends = np.append(original.sentence_borders(flags), len(tokens))
+    ends = np.append(original_records.sentence_borders(flags), len(tokens))
     starts = tokenizer.original_word_starts
     found, is_target = original.segments_and_targets(
         random.Random(5),
@@ -195,11 +196,11 @@ def test_one_row_of_batches_is_the_forward_slice(golden, tokenizer):
     arrays, _ = load(golden("data_tokens.npz"))
     tokens, flags = arrays["input_data"], arrays["sent_ids"]
     starts = tokenizer.original_word_starts
-    ends = np.append(original.sentence_borders(flags), len(tokens))
+    ends = np.append(original_records.sentence_borders(flags), len(tokens))
     found, is_target = original.segments_and_targets(
         random.Random(1), np.random.RandomState(2), tokens, ends, 64, 32, 10, piece_starts=starts
     )
-    rows = original.batches(
+    rows = original_records.batches(
         random.Random(1),
         np.random.RandomState(2),
         tokens[None],
