@@ -194,3 +194,13 @@ def test_what_hugging_face_does_otherwise_is_printed(tmp_path, settings, heads, 
     arguments = str(tmp_path / "run"), str(tmp_path / "hf"), "hugging_face", None
     notes = [line for line in convert_script(*arguments, strict=True).splitlines() if line[:5] == "note:"]
     assert len(notes) == (message is not None) and (not message or message in notes[0])
+
+
+@pytest.mark.parametrize(
+    ("head", "fields"), [("lm_bias", set()), ("choice/logits/bias", {"use_proj", "activation"})]
+)
+def test_only_what_pools_says_how(tmp_path, head, fields):
+    """Hugging Face's defaults are left to a head that a pretrained model may get there."""
+    save_checkpoint(random_checkpoint(CONFIGS["micro"], [head]), str(tmp_path), "hugging_face")
+    written = json.loads((tmp_path / "config.json").read_text())
+    assert {name for name in written if name.startswith("summary")} == {f"summary_{name}" for name in fields}

@@ -209,7 +209,7 @@ def _config_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     settings = companions.read_settings(checkpoint) | companions.read_training_settings(checkpoint)
     return {
         **_DEFAULT_FIELDS,
-        "summary_activation": "tanh" if names.PROJECTION in checkpoint.arrays else None,
+        **_summary_fields(checkpoint.arrays),
         **{name: inherited[name] for name in inherited.keys() - _FIELDS_OF_WEIGHTS - _FIELDS_OF_HEAD},
         **hugging_face_config.write_config(checkpoint.config),
         **hugging_face_config.write_settings(settings),
@@ -217,15 +217,21 @@ def _config_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
+def _summary_fields(arrays: Arrays) -> dict[str, Any]:
+    """Returns the fields of a config.json that tell what follows the pooled vector, if there is one."""
+    projection = names.PROJECTION in arrays
+    fields = {"summary_use_proj": projection, "summary_activation": "tanh" if projection else None}
+    return fields if _pooled_heads(arrays) else {}
+
+
 def _head_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the fields of a config.json that tell which model class has the heads, and of their outputs."""
     arrays = checkpoint.arrays
     parts, pooled = {names.part(name) for name in arrays}, _pooled_heads(arrays)
-    fields = {"summary_use_proj": names.PROJECTION in arrays} if pooled else {}
     if len(pooled) == 1 and pooled[0] != "choice":
         kind, _, task = pooled[0].partition("_")
         classes = MULTI_LABEL if companions.is_multi_label(checkpoint) else SINGLE_LABEL
-        return fields | {
+        return {
             "architectures": ["XLNetForSequenceClassification"],
             "problem_type": "regression" if kind == "regression" else classes,
             "finetuning_task": None if task == NO_TASK else task,
@@ -233,7 +239,7 @@ def _head_fields(checkpoint: Checkpoint) -> dict[str, Any]:
         }
     model = next((model for part, model in _MODELS.items() if part in parts), "XLNetModel")
     head = next((part for part in ("tagging", "span_independent") if part in parts), None)
-    return fields | {"architectures": [model]} | (_label_fields(checkpoint, head) if head else {})
+    return {"architectures": [model]} | (_label_fields(checkpoint, head) if head else {})
 
 
 def _label_fields(checkpoint: Checkpoint, head: str) -> dict[str, Any]:
