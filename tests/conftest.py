@@ -9,6 +9,7 @@ os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import pytest
+from etils.epath import backend, gpath, register
 
 from tests import profiles  # noqa: F401 (before pytest looks for the profile that it was told)
 
@@ -42,6 +43,17 @@ def _collected(request):
     yield
     if request.path.parent.name in DEAR:
         gc.collect()
+
+
+@pytest.fixture
+def bucket(monkeypatch, request):
+    """A folder as in gs://, which TensorFlow and epath read and Python's own functions do not."""
+    for name in ("_URI_PREFIXES", "_URI_SCHEMES"):
+        monkeypatch.setattr(gpath, name, (*getattr(gpath, name), "ram://"[: 6 if "PREF" in name else 3]))
+    monkeypatch.setitem(gpath._URI_MAP_ROOT, "ram://", "/ram/")
+    monkeypatch.setitem(gpath._PREFIX_TO_BACKEND, "ram", backend.tf_backend)
+    monkeypatch.setitem(register._URI_PREFIXES_TO_CLS, "ram://", gpath.PosixGPath)
+    return f"ram://{request.node.name}"
 
 
 @pytest.fixture

@@ -102,18 +102,10 @@ class XLNetConfig:
 
     @classmethod
     def from_json_file(cls, path: str) -> "XLNetConfig":
-        """Reads an `xlnet_config.json`, a released one included."""
-        with open(path, "rb") as file:
-            text = file.read()
-        try:
-            values = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path} is not JSON ({error}); expected an xlnet_config.json.") from None
-        if not isinstance(values, dict):
-            raise UserError(
-                f"{path} holds a {type(values).__name__}; expected an object with the fields of a config."
-            )
-        return cls.from_dict(values, source=str(path))
+        """Reads an `xlnet_config.json`, a released one included, on any of TensorFlow's file systems."""
+        from xlnet_tf.files import read_json  # here: the presets need no TensorFlow
+
+        return cls.from_dict(read_json(path), source=str(path))
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields by name."""

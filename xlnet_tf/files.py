@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import tempfile
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -125,6 +127,39 @@ def copy(source: str, path: str) -> None:
     with writing(path):
         tf.io.gfile.copy(source, _unfinished(path), overwrite=True)
         tf.io.gfile.rename(_unfinished(path), path, overwrite=True)
+
+
+def beginning_with(prefix: str) -> list[str]:
+    """Returns the paths of all files and folders that begin so, in order.
+
+    Args:
+        prefix: a folder and the beginning of a name, on any of TensorFlow's file systems.
+    """
+    # Not by a pattern: folders may have * or [ in their names.
+    folder, name = os.path.split(prefix)
+    found = tf.io.gfile.listdir(folder or ".") if tf.io.gfile.isdir(folder or ".") else []
+    return sorted(os.path.join(folder, entry.rstrip("/")) for entry in found if entry.startswith(name))
+
+
+@contextlib.contextmanager
+def local(path: str) -> Iterator[str]:
+    """Gives the path of a file for libraries that read local files only.
+
+    Args:
+        path: on any of TensorFlow's file systems; a file of another is copied for the `with` block.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    if "://" not in path:
+        yield path
+        return
+    if not tf.io.gfile.exists(path):
+        raise FileNotFoundError(f"{path} does not exist")
+    with tempfile.TemporaryDirectory() as folder:
+        here = os.path.join(folder, os.path.basename(path))
+        copy(path, here)
+        yield here
 
 
 def _unfinished(path: str) -> str:

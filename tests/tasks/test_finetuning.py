@@ -91,6 +91,35 @@ def test_the_best_weights_are_kept_and_score_as_they_did(run, registered, data):
     assert prediction.Run.open(best, str(data / "dev")).checkpoint("") == best
 
 
+def test_a_run_is_used_in_a_bucket(run, registered, data, tmp_path, bucket):
+    model_dir = f"{bucket}/run"
+    for path, _, names_there in tf.io.gfile.walk(str(run[0])):
+        target = path.replace(str(run[0]), model_dir)
+        tf.io.gfile.makedirs(target)
+        for name in names_there:
+            tf.io.gfile.copy(f"{path}/{name}", f"{target}/{name}")
+    there, here = (prediction.Run.open(path, str(data / "dev")) for path in (f"{model_dir}/", str(run[0])))
+    assert [path.removeprefix(model_dir) for path in there.checkpoints()] == [
+        path.removeprefix(str(run[0])) for path in here.checkpoints()
+    ]
+    expected, found = (
+        prediction.Predictor(opened, STRATEGY, 8).predict(opened.checkpoint("best"), pieces)
+        for opened, pieces in ((here, None), (there, f"{bucket}/pieces"))
+    )
+    np.testing.assert_array_equal(found["logits"], expected["logits"])
+
+
+def test_folders_that_tensorflow_takes_as_patterns_are_refused(run, registered, data, tmp_path):
+    folder = tmp_path / "lr[1e-5]"
+    with pytest.raises(UserError, match=r"lr\[1e-5\] has \[ in its name.* another name"):
+        run_toy(data, folder)
+    shutil.copytree(run[0], folder)  # or named so later
+    opened = prediction.Run.open(str(folder), str(data / "dev"))
+    assert [path.rpartition("/")[2] for path in opened.checkpoints()][-2:] == ["ckpt-64", "best"]
+    with pytest.raises(UserError, match=r"lr\[1e-5\]/ckpt-64 has \[ in its name"):
+        open_checkpoint(opened.checkpoint("last"))
+
+
 def test_best_weights_of_a_run_that_has_no_checkpoint_are_not_those_of_the_next(data, tmp_path):
     (tmp_path / "run" / BEST).mkdir(parents=True)
     (tmp_path / "run" / BEST / "metrics.json").write_text(json.dumps({"step": 8, "accuracy": 2.0}))
@@ -339,6 +368,19 @@ def test_an_interrupted_prediction_goes_on(run, registered, data, tmp_path, monk
     os.utime(weights_file, ns=(0, 0))
     predictor.predict(opened.checkpoint("best"), str(tmp_path / "pieces"))
     assert len(done) == 7  # other weights of the same name
+
+
+def test_outputs_that_are_no_numbers_are_no_predictions(run, registered, data, monkeypatch):
+    """They would all be the first class."""
+    opened = prediction.Run.open(str(run[0]), str(data / "dev"))
+
+    def load_beyond_all_numbers(model, path):
+        load_into(model, path)
+        model.trainable_variables[-1].assign([np.inf, 0.0])
+
+    monkeypatch.setattr(prediction, "load_into", load_beyond_all_numbers)
+    with pytest.raises(UserError, match="best are no numbers for 21 of 21 examples .* computed in float32"):
+        prediction.Predictor(opened, STRATEGY, 8).predict(opened.checkpoint("best"))
 
 
 def test_predictions_that_were_kept_and_damaged_are_made_again(run, registered, data, tmp_path, monkeypatch):

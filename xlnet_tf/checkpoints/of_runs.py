@@ -5,7 +5,18 @@ import re
 
 import tensorflow as tf
 
+from xlnet_tf.errors import UserError
+
 NAME = "ckpt"
+
+
+def check_name(path: str) -> None:
+    """Raises a UserError if TensorFlow could not read a checkpoint at a path: it takes it as a pattern."""
+    if found := [character for character in "*?[\\" if character in path]:
+        raise UserError(
+            f"{path} has {' and '.join(found)} in its name: TensorFlow takes that as a pattern, and reads no "
+            "checkpoint there. Give the folder another name"
+        )
 
 
 def newest(model_dir: str) -> str | None:

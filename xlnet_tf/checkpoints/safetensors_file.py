@@ -8,14 +8,14 @@ from safetensors import SafetensorError, safe_open
 
 from xlnet_tf.checkpoints.arrays import Arrays, Entry, float32
 from xlnet_tf.errors import UserError
-from xlnet_tf.files import replacing
+from xlnet_tf.files import local, replacing
 
 
 def read_safetensors(path: str) -> Arrays:
     """Opens a safetensors file.
 
     Args:
-        path: of the file.
+        path: of the file, on any of TensorFlow's file systems.
 
     Returns:
         The arrays by name, as float32.
@@ -24,7 +24,8 @@ def read_safetensors(path: str) -> Arrays:
         UserError: the file is damaged.
     """
     try:
-        file = safe_open(path, framework="numpy")
+        with local(path) as here:
+            file = safe_open(here, framework="numpy")  # maps it into memory: its name may go
         shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise UserError(

@@ -12,9 +12,10 @@ from tensorflow.core.protobuf import trackable_object_graph_pb2
 from xlnet_tf.checkpoints import names
 from xlnet_tf.checkpoints.arrays import Arrays, Entry, float32
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, Checkpoint
+from xlnet_tf.checkpoints.of_runs import check_name
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.files import write_text
+from xlnet_tf.files import beginning_with, write_text
 
 ORIGINAL_FILE = "xlnet_model.ckpt"
 
@@ -37,8 +38,9 @@ def read_tensorflow(prefix: str, config: XLNetConfig | None) -> Checkpoint:
         config: its architecture, if it is known.
 
     Raises:
-        UserError: the files are damaged.
+        UserError: the files are damaged, or where TensorFlow does not read them.
     """
+    check_name(prefix)
     try:
         reader = tf.train.load_checkpoint(prefix)
         shapes = reader.get_variable_to_shape_map()
@@ -95,12 +97,12 @@ def write_original(arrays: Arrays, config: XLNetConfig, folder: str) -> list[str
     values = config.to_dict()
     values["ff_activation"] = values["ff_activation"].removesuffix("_erf")
     write_text(XLNetConfig.from_dict(values).to_json(), f"{folder}/{CONFIG_FILE}")
-    return [CONFIG_FILE, *map(os.path.basename, sorted(_files(f"{folder}/{ORIGINAL_FILE}")))]
+    return [CONFIG_FILE, *map(os.path.basename, _files(f"{folder}/{ORIGINAL_FILE}"))]
 
 
 def _files(prefix: str) -> list[str]:
     """Returns the files of a checkpoint."""
-    return tf.io.gfile.glob([f"{prefix}.index", f"{prefix}.data-*"])
+    return [*beginning_with(f"{prefix}.data-"), *beginning_with(f"{prefix}.index")]
 
 
 def _groups(shapes: Mapping[str, tuple[int, ...]]) -> list[list[str]]:

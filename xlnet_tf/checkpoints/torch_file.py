@@ -13,17 +13,18 @@ Python's documentation of pickle.
 import collections
 import io
 import math
-import pathlib
+import os
 import pickle
 import zipfile
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
 from xlnet_tf.checkpoints.arrays import Arrays, Entry, float32
 from xlnet_tf.errors import UserError
+from xlnet_tf.files import local
 
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _LEGACY_PROTOCOL = 1001
@@ -97,7 +98,7 @@ def read_torch_file(path: str) -> Arrays:
     """Opens a file that `torch.save(model.state_dict(), path)` has written.
 
     Args:
-        path: of the file.
+        path: of the file, on any of TensorFlow's file systems.
 
     Returns:
         The tensors by name, as float32.
@@ -106,10 +107,9 @@ def read_torch_file(path: str) -> Arrays:
         UserError: the file is damaged, or asks for more than tensors.
     """
     try:
-        if zipfile.is_zipfile(path):
-            table, read_storage = _open_zip(path)
-        else:
-            table, read_storage = _open_legacy(path)
+        with local(path) as here:
+            file = open(here, "rb")  # noqa: SIM115 -- its tensors are read from it later
+        table, read_storage = (_open_zip if zipfile.is_zipfile(file) else _open_legacy)(file)
         if not isinstance(table, Mapping):
             raise pickle.UnpicklingError(f"it holds a {type(table).__name__}, not a table of tensors")
         tensors = {name: tensor for name, tensor in table.items() if _check(name, tensor)}
@@ -165,9 +165,9 @@ def _check(name: Any, tensor: Any) -> bool:
     return True
 
 
-def _open_zip(path: str):
+def _open_zip(file: BinaryIO):
     """Returns the table of tensors, and a function that reads a storage."""
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(file) as archive:
         if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
             # So nothing takes more memory than the file has bytes.
             raise pickle.UnpicklingError("parts of it are compressed, which PyTorch never does")
@@ -181,7 +181,7 @@ def _open_zip(path: str):
             byteorder = archive.read(f"{folder}byteorder").decode().strip()
 
     def read(storage: _Storage) -> np.ndarray:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(file) as archive:
             name = f"{folder}data/{storage.key}"
             expected, found = storage.size * storage.dtype.itemsize, archive.getinfo(name).file_size
             if found < expected:
@@ -191,38 +191,37 @@ def _open_zip(path: str):
     return table, read
 
 
-def _open_legacy(path: str):
+def _open_legacy(file: BinaryIO):
     """Returns the table of tensors, and a function that reads a storage."""
-    with open(path, "rb") as file:
-        if _Unpickler(file).load() != _LEGACY_MAGIC or _Unpickler(file).load() != _LEGACY_PROTOCOL:
-            raise pickle.UnpicklingError("it does not begin as a PyTorch file does")
-        byteorder = "little" if _Unpickler(file).load()["little_endian"] else "big"
-        seen: dict[str, _Storage] = {}
+    file.seek(0)
+    if _Unpickler(file).load() != _LEGACY_MAGIC or _Unpickler(file).load() != _LEGACY_PROTOCOL:
+        raise pickle.UnpicklingError("it does not begin as a PyTorch file does")
+    byteorder = "little" if _Unpickler(file).load()["little_endian"] else "big"
+    seen: dict[str, _Storage] = {}
 
-        class Unpickler(_Unpickler):
-            def persistent_load(self, reference: Any) -> _Storage:
-                storage = super().persistent_load(reference)
-                return seen.setdefault(storage.key, storage)
+    class Unpickler(_Unpickler):
+        def persistent_load(self, reference: Any) -> _Storage:
+            storage = super().persistent_load(reference)
+            return seen.setdefault(storage.key, storage)
 
-        table = Unpickler(file).load()
-        # Then come the storages' keys, and in this order each one's length and numbers.
-        places, place = {}, None
-        keys = _Unpickler(file).load()
-        place = file.tell()
-        for key in keys:
-            places[key] = place + 8
-            place += 8 + seen[key].size * seen[key].dtype.itemsize
-        found = pathlib.Path(path).stat().st_size
-        if found < place:
-            raise pickle.UnpicklingError(f"{found:,} bytes of {place:,}")
+    table = Unpickler(file).load()
+    # Then come the storages' keys, and in this order each one's length and numbers.
+    places, place = {}, None
+    keys = _Unpickler(file).load()
+    place = file.tell()
+    for key in keys:
+        places[key] = place + 8
+        place += 8 + seen[key].size * seen[key].dtype.itemsize
+    found = os.fstat(file.fileno()).st_size
+    if found < place:
+        raise pickle.UnpicklingError(f"{found:,} bytes of {place:,}")
 
     def read(storage: _Storage) -> np.ndarray:
-        with open(path, "rb") as file:
-            file.seek(places[storage.key] - 8)
-            size = int.from_bytes(file.read(8), byteorder)
-            if size != storage.size:
-                raise ValueError(f"{size} numbers, not {storage.size}")
-            return _in_order(np.fromfile(file, storage.dtype, storage.size), byteorder)
+        file.seek(places[storage.key] - 8)
+        size = int.from_bytes(file.read(8), byteorder)
+        if size != storage.size:
+            raise ValueError(f"{size} numbers, not {storage.size}")
+        return _in_order(np.fromfile(file, storage.dtype, storage.size), byteorder)
 
     return table, read
 

@@ -283,7 +283,7 @@ class FinetuningTask(trainer_lib.Task):
 
     def report(self, rows: dict[str, np.ndarray]) -> dict[str, float]:
         predictions = in_order(rows, self.validation_set.records)
-        if bad := np.flatnonzero(predictions["finite"] == 0).tolist():
+        if bad := without_numbers(predictions):
             logging.warning(
                 "the model's outputs are no numbers for %d examples of %s, the first is number %d: they have "
                 "no scores, and these weights are not kept as the best",
@@ -364,6 +364,11 @@ def _finite_rows(outputs) -> tf.Tensor:
     values = [value for value in tf.nest.flatten(outputs) if value.dtype.is_floating]
     finite = [tf.reduce_all(tf.math.is_finite(v), axis=list(range(1, v.shape.rank))) for v in values]
     return tf.cast(tf.reduce_all(finite, axis=0), tf.int32)
+
+
+def without_numbers(predictions: Mapping[str, np.ndarray]) -> list[int]:
+    """Returns the examples whose outputs are no numbers, of which the first class would be the largest."""
+    return np.flatnonzero(predictions["finite"] == 0).tolist()
 
 
 def in_order(rows: Mapping[str, np.ndarray], records: int) -> dict[str, np.ndarray]:

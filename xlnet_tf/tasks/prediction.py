@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import io
 import json
-import re
 import zipfile
 from collections.abc import Callable
 
@@ -21,14 +20,15 @@ from official.core import exp_factory, task_factory
 
 from xlnet_tf.checkpoints import load_into, open_checkpoint
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
+from xlnet_tf.checkpoints.of_runs import newest_first
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.files import read_yaml
+from xlnet_tf.files import beginning_with, read_yaml
 from xlnet_tf.records.example_reader import example_dataset, num_eval_steps
 from xlnet_tf.records.example_table import ExampleTable
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.shards import make_folder, write_atomically
-from xlnet_tf.tasks.finetuning import BEST, BEST_METRICS, FinetuningTask, in_order
+from xlnet_tf.tasks.finetuning import BEST, BEST_METRICS, FinetuningTask, in_order, without_numbers
 from xlnet_tf.tasks.registry import experiment_of
 from xlnet_tf.training.config import check_types, override
 from xlnet_tf.training.topology import has_far_hosts
@@ -64,6 +64,7 @@ class Run:
             UserError: the set does not fit the run, or a file of either is damaged.
             FileNotFoundError: one of them is not there.
         """
+        model_dir = model_dir.rstrip("/")  # FOLDER//NAME is another object of a bucket
         params_file = f"{model_dir}/params.yaml"
         if not tf.io.gfile.exists(params_file):
             raise _no_run(params_file)
@@ -84,11 +85,7 @@ class Run:
         """Returns what can be loaded: the run's checkpoints, by step, and the folder of its best weights."""
         if tf.io.gfile.exists(f"{self.model_dir}/{BEST_METRICS}"):
             return [self.model_dir]  # a folder of best weights itself, or what it was converted to
-        numbered = {}
-        for path in tf.io.gfile.glob(f"{self.model_dir}/ckpt-*.index"):
-            if match := re.search(r"ckpt-(\d+)\.index$", path):
-                numbered[int(match[1])] = path.removesuffix(".index")
-        found = [numbered[step] for step in sorted(numbered)]
+        found = newest_first(self.model_dir)[::-1]
         if tf.io.gfile.exists(f"{self.model_dir}/{BEST}/{BEST_METRICS}"):
             found.append(f"{self.model_dir}/{BEST}")
         if not found:
@@ -172,6 +169,9 @@ class Predictor:
         Args:
             checkpoint: as `Run.checkpoints` has it.
             pieces: folder that keeps predictions as they are made, to go on from; None: none.
+
+        Raises:
+            UserError: outputs are no numbers.
         """
         load_into(self.model, checkpoint)
         kept = _Pieces(pieces, self._fingerprint(checkpoint)) if pieces else None
@@ -184,7 +184,15 @@ class Predictor:
             self._on_step()
         rows += fresh
         joined = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
-        return in_order(joined, self._task.validation_set.records)
+        predictions = in_order(joined, self._task.validation_set.records)
+        if bad := without_numbers(predictions):
+            raise UserError(
+                f"the outputs of {checkpoint} are no numbers for {len(bad)} of {len(predictions['finite'])} "
+                f"examples of {self._task.validation_set.folder}, the first is number {bad[0]}. They were "
+                f"computed in {self.model.dtype_policy.compute_dtype}; expected a type that they fit in "
+                "(--dtype=float32)"
+            )
+        return predictions
 
     def _batches(self, start_step: int):
         read = functools.partial(example_dataset, self._task.validation_set)
@@ -206,7 +214,7 @@ class Predictor:
     def _fingerprint(self, checkpoint: str) -> dict:
         """Returns what the predictions depend on."""
         weights = open_checkpoint(checkpoint).path
-        files = tf.io.gfile.glob([weights, f"{weights}.*"])
+        files = [weights] if tf.io.gfile.exists(weights) else beginning_with(f"{weights}.")
         return {
             "checkpoint": checkpoint,
             # A run that trains on replaces its best weights.

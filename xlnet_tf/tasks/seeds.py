@@ -58,6 +58,7 @@ def finetune_seeds(
     Raises:
         Diverged: the only run has diverged. Of several runs, each is tried.
     """
+    model_dir = model_dir.rstrip("/")  # FOLDER//NAME is another object of a bucket
     results = []
     for seed in range(params.task.seed, params.task.seed + num_seeds):
         run_params = copy.deepcopy(params)

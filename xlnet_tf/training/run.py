@@ -20,7 +20,7 @@ import yaml
 from absl import logging
 from official.core import train_lib, train_utils
 
-from xlnet_tf.checkpoints.of_runs import newest
+from xlnet_tf.checkpoints.of_runs import check_name, newest
 from xlnet_tf.errors import UserError
 from xlnet_tf.files import read_yaml, write_text
 from xlnet_tf.training import topology
@@ -74,6 +74,7 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
     """
     model_dir = model_dir.rstrip("/")  # FOLDER//NAME is another object of a bucket, and matches no pattern
     check_sizes(params, strategy.num_replicas_in_sync)
+    check_name(model_dir)
     check_places(params, model_dir)
     check_data(params, task)
     params.trainer.summary_interval = params.trainer.steps_per_loop  # summaries are written with the reports
