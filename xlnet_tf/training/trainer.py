@@ -416,9 +416,12 @@ def all_rows(strategy: tf.distribute.Strategy, outputs) -> dict[str, np.ndarray]
 
     def join(values) -> np.ndarray:
         local = strategy.experimental_local_results(values)
-        if len(local) < strategy.num_replicas_in_sync:
+        if len(local) == strategy.num_replicas_in_sync:
+            return np.concatenate([value.numpy() for value in local])
+        if local[0].dtype.size > 1:
             return strategy.gather(values, axis=0).numpy()
-        return np.concatenate([value.numpy() for value in local])
+        wide = strategy.run(lambda rows: tf.cast(rows, tf.int32), (values,))  # hosts exchange no bytes
+        return strategy.gather(wide, axis=0).numpy().astype(local[0].dtype.as_numpy_dtype)
 
     return {name: join(values) for name, values in outputs.items()}
 
