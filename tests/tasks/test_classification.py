@@ -13,6 +13,7 @@ from official.modeling import hyperparams
 from tests.conftest import invent_texts
 from tfrecord_builders.classification import ClassificationOptions, build_classification
 from xlnet_tf.errors import UserError
+from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import classification, prediction
 from xlnet_tf.tasks.finetuning import finetune, read_metrics
 
@@ -138,7 +139,11 @@ def test_alerts_follow_the_stored_threshold(data, run, tmp_path):
         return
     stored = read_metrics(f"{data}/run/best")
     assert stored["alert_recall"] >= 0.9
-    predict(data, "run", "dev", tmp_path)
+    task, examples, predictions, _ = predict(data, "run", "dev", tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(task, "best_metrics", dict)
+        with pytest.raises(UserError, match="probability of 'old' on a text is an alert: wait for one"):
+            task.write_predictions(examples, predictions, str(tmp_path / "none"))
     lines = [json.loads(line) for line in (tmp_path / "predictions.jsonl").read_text().splitlines()]
     alerts = np.array([line["alert"] for line in lines])
     assert [line["probabilities"]["old"] >= stored["alert_threshold"] for line in lines] == alerts.tolist()
@@ -224,9 +229,14 @@ def test_the_loss_of_each_kind(data):
 def test_settings_of_alerts_are_checked(data):
     if "classification" not in data.name:
         return
-    with pytest.raises(UserError, match="threshold on the dev examples, and there are none"):
-        params = settings(data, {"task": {"alert": {"label": "old"}}})
-        params.task.validation_data.input_path = ""
+    none = pytest.raises(UserError, match="dev examples with the label 'old', and there are none")
+    params = settings(data, {"task": {"alert": {"label": "old"}}})
+    arrays = ExampleSet.arrays
+    with none, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ExampleSet, "arrays", lambda self: {"label": np.minimum(arrays(self)["label"], 1)})
+        classification.ClassificationTask(params.task)
+    params.task.validation_data.input_path = ""
+    with none:
         classification.ClassificationTask(params.task)
     both = {"label": "old", "precision": 0.9, "recall": 0.9}
     with pytest.raises(UserError, match="both a precision and a recall"):

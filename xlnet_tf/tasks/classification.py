@@ -112,8 +112,11 @@ class ClassificationTask(FinetuningTask):
             raise UserError(
                 f"task.alert.label is {alert.label!r}, expected one of {', '.join(self.labels) or 'no label'}"
             )
-        if alert.label and not self.validation_set and not trained_on:
-            raise UserError("task.alert finds its threshold on the dev examples, and there are none")
+        if alert.label and not trained_on and not self._has_dev_examples(alert.label):
+            raise UserError(
+                f"task.alert finds its threshold on the dev examples with the label {alert.label!r}, "
+                "and there are none"
+            )
         if alert.precision and alert.recall:
             raise UserError(
                 "task.alert has both a precision and a recall: give one, the other follows from it"
@@ -216,12 +219,32 @@ class ClassificationTask(FinetuningTask):
         return write_files(examples, predictions["outputs"], alerts, folder)
 
     def alert_threshold(self) -> float:
-        """Returns the probability from which a text is an alert; nan if no evaluation has found it."""
-        return self.best_metrics().get("alert_threshold", np.nan)
+        """Returns the probability from which a text is an alert.
+
+        Raises:
+            UserError: no evaluation has found it.
+        """
+        threshold = self.best_metrics().get("alert_threshold", np.nan)
+        if np.isnan(threshold):
+            raise UserError(
+                f"no evaluation of this run has found from which probability of "
+                f"{self.task_config.alert.label!r} on a text is an alert: wait for one, on dev examples that "
+                "have texts with this label"
+            )
+        return threshold
+
+    def _has_dev_examples(self, label: str) -> bool:
+        if not self.validation_set:
+            return False
+        targets = self.validation_set.arrays()["label"]
+        return bool(self._have(label, targets).any())
+
+    def _have(self, label: str, targets: np.ndarray) -> np.ndarray:
+        """Returns which texts have a label: bool [N]."""
+        index = self.labels.index(label)
+        return targets[:, index] == 1 if self.kind == "multi_label" else targets == index
 
     def _watched(self, label: str, predictions) -> tuple[np.ndarray, np.ndarray]:
         """Returns which texts have a label, bool [N], and its probability for each, [N]."""
-        index = self.labels.index(label)
-        targets = predictions["label"]
-        has_label = targets[:, index] == 1 if self.kind == "multi_label" else targets == index
-        return has_label, predictions["outputs"][:, index]
+        outputs = predictions["outputs"][:, self.labels.index(label)]
+        return self._have(label, predictions["label"]), outputs
