@@ -105,9 +105,18 @@ def rows_of_file(path: str) -> Iterator[dict[str, Any]]:
 
 
 def answered_lines(client: Client, path: str, batch_size: int) -> Iterator[str]:
-    """Yields the rows of a file with their answers, as JSON lines."""
+    """Yields the rows of a file with their answers, as JSON lines.
+
+    Raises:
+        UserError: an answer would take the place of what a row holds, as the label it is compared with.
+    """
     rows, copies = itertools.tee(rows_of_file(path))
-    for row, answer in zip(rows, ask(client, copies, batch_size)):
+    for number, (row, answer) in enumerate(zip(rows, ask(client, copies, batch_size)), 1):
+        if taken := sorted(set(row) & set(answer) - set(client.signature.inputs)):
+            raise UserError(
+                f"{path}, row {number}: {', '.join(taken)} would be replaced by the model's answer of that "
+                "name. Rename the field"
+            )
         yield json.dumps(row | answer, ensure_ascii=False) + "\n"
 
 

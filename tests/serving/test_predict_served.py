@@ -67,6 +67,16 @@ def test_rows_of_flags_are_answered_as_a_table(address):
     assert done.stdout == "\n".join(tables), done.stderr
 
 
+def test_no_answer_takes_the_place_of_what_a_row_holds(client, tmp_path):
+    data = tmp_path / "rows.jsonl"
+    row = {"query": "q", "passages": ["a"]}
+    data.write_text(json.dumps(row) + "\n" + json.dumps(row | {"scores": [1]}) + "\n")
+    lines = predict_served.answered_lines(client, str(data), batch_size=2)
+    assert json.loads(next(lines))["scores"] == pytest.approx([0.1])
+    with pytest.raises(UserError, match="rows.jsonl, row 2: scores would be replaced"):
+        next(lines)
+
+
 def test_lines_of_a_file_are_answered_in_their_order(folder, tmp_path):
     rows = [
         {"id": number, "query": f"q{number}", "passages": ["a" * number] * (1 + number // 4)}

@@ -67,7 +67,7 @@ class ChoiceModule(ServingModule):
         return {
             "answer": best,
             "option": tf.gather(options, best, batch_dims=1),
-            "probabilities": tf.nn.softmax(logits),
+            "probabilities": tf.where(is_option, tf.nn.softmax(logits), 0.0),  # those without any option, too
             "logits": logits,
         }
 
