@@ -31,7 +31,7 @@ demo-long: setup runs/corpora/.ready  ## Pretrains longer, to show what it is wo
 test: setup  ## Runs the tests.
 	@$(BIN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder tests
 
-test-all: setup  ## Runs the long tests, too, with many more random examples (hours).
+test-all: setup  ## Runs the long tests, too, with many more random examples (over an hour, 22 GB of memory).
 	@$(BIN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder --hypothesis-profile=long -m "" tests
 
 mutants: setup  ## Breaks the code in 150 places, one by one, and tells which the tests do not notice (an hour).
