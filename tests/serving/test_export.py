@@ -115,8 +115,7 @@ def test_a_run_is_served_as_its_task(run, small_tokenizer):
     assert again.alert == module.alert and again.seq_len == 16
 
 
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("name", ["best", "last"])
+@pytest.mark.parametrize(("name", "format"), [*(("best", format) for format in FORMATS), ("last", "ours")])
 def test_a_converted_run_is_used_as_the_run(run, tmp_path, format, name):
     source, folder = run / "best" if name == "best" else run, str(tmp_path / "small")
     printed = convert(str(source), folder, format, None, strict=True)
