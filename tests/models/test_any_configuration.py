@@ -33,7 +33,7 @@ def known_to(case, row: int, place: int, stream: str) -> np.ndarray:
     return known
 
 
-@examples(10, 1000)
+@examples(15, 1000)
 @given(case=cases(rates=(0.0, 0.3), uniform_when_blind=False), stream=st.sampled_from(STREAMS))
 def test_nothing_flows_against_the_order(case, stream):
     """An output has no gradient to what it must not know, and no bit of it depends on that.
@@ -93,7 +93,7 @@ def draw_outputs(case, rng, stream: str) -> tuple[np.ndarray, np.ndarray, np.nda
     return slots, known, known_memory
 
 
-@examples(5, 300)
+@examples(8, 300)
 @given(case=cases(rates=(0.0,)))
 def test_rows_are_independent(case):
     """What else is in the batch changes no bit of a row; alone and in another order a row gives the same."""
@@ -122,7 +122,7 @@ def test_rows_are_independent(case):
             np.testing.assert_allclose(moved.astype(float), one[order], atol=1e-4, err_msg=name)
 
 
-@examples(5, 300)
+@examples(8, 300)
 @given(
     case=cases(
         max_memory=0,
@@ -157,7 +157,7 @@ def test_padding_on_either_side_is_irrelevant(case):
         np.testing.assert_array_equal(outputs["next_memory_mask"], fresh[:, -case.options["memory_len"] :])
 
 
-@examples(5, 300)
+@examples(8, 300)
 @given(case=cases(max_memory=0, same_length=False, uniform_when_blind=False))
 def test_a_reset_row_remembers_nothing(case):
     """A row that starts a stream gives what it gives without a memory, whatever (finite) the memory holds."""
@@ -177,7 +177,7 @@ def test_a_reset_row_remembers_nothing(case):
         np.testing.assert_array_equal(with_garbage[name], with_memory[name])
 
 
-@examples(5, 200)
+@examples(6, 200)
 @given(case=cases(queries=("positions",)))
 def test_dense_mask_and_full_length_queries_equal_ranks_and_positions(case):
     model, features = case.model(), dict(case.features)
@@ -194,7 +194,7 @@ def test_dense_mask_and_full_length_queries_equal_ranks_and_positions(case):
         )
 
 
-@examples(8, 300)
+@examples(10, 300)
 @given(
     case=cases(
         order=("permutation", "any", "none"),
@@ -221,7 +221,7 @@ def test_equals_the_equations(case):
             np.testing.assert_allclose(outputs["next_memory"][:, row], memory, atol=1e-4)
 
 
-@examples(4, 200)
+@examples(6, 200)
 @given(case=cases(initializer_range=0.1, max_memory=700))
 def test_bfloat16_is_near_float32(case):
     """The loss of each target; over a long memory, too, whose distances bfloat16 would merge."""
