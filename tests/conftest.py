@@ -48,8 +48,8 @@ def _collected(request):
 @pytest.fixture
 def bucket(monkeypatch, request):
     """A folder as in gs://, which TensorFlow and epath read and Python's own functions do not."""
-    for name in ("_URI_PREFIXES", "_URI_SCHEMES"):
-        monkeypatch.setattr(gpath, name, (*getattr(gpath, name), "ram://"[: 6 if "PREF" in name else 3]))
+    monkeypatch.setattr(gpath, "_URI_PREFIXES", (*gpath._URI_PREFIXES, "ram://"))
+    monkeypatch.setattr(gpath, "_URI_SCHEMES", {*gpath._URI_SCHEMES, "ram"})
     monkeypatch.setitem(gpath._URI_MAP_ROOT, "ram://", "/ram/")
     monkeypatch.setitem(gpath._PREFIX_TO_BACKEND, "ram", backend.tf_backend)
     monkeypatch.setitem(register._URI_PREFIXES_TO_CLS, "ram://", gpath.PosixGPath)

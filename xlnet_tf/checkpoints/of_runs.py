@@ -3,9 +3,8 @@
 import os
 import re
 
-import tensorflow as tf
-
 from xlnet_tf.errors import UserError
+from xlnet_tf.files import beginning_with
 
 NAME = "ckpt"
 
@@ -26,7 +25,6 @@ def newest(model_dir: str) -> str | None:
 
 def newest_first(model_dir: str) -> list[str]:
     """Returns the paths of all checkpoints of a run, by falling step."""
-    # Not by a pattern: folders may have * or [ in their names.
-    names = tf.io.gfile.listdir(model_dir) if tf.io.gfile.isdir(model_dir) else []
-    found = [match for name in names if (match := re.fullmatch(rf"({NAME}-([0-9]+))\.index", name))]
-    return [os.path.join(model_dir, match[1]) for match in sorted(found, key=lambda m: -int(m[2]))]
+    paths = beginning_with(os.path.join(model_dir, f"{NAME}-"))
+    found = [match for path in paths if (match := re.fullmatch(rf"(.*{NAME}-([0-9]+))\.index", path))]
+    return [match[1] for match in sorted(found, key=lambda m: -int(m[2]))]

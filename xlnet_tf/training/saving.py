@@ -1,7 +1,6 @@
 """The checkpoints of a run: never half of one, and back to the one before if the newest cannot be read."""
 
 import collections
-import os
 import tempfile
 from collections.abc import Callable
 
@@ -10,7 +9,6 @@ from absl import logging
 
 from xlnet_tf.checkpoints.of_runs import NAME, newest_first
 from xlnet_tf.errors import UserError
-from xlnet_tf.files import beginning_with
 
 
 class Checkpoints(tf.train.CheckpointManager):
@@ -55,9 +53,8 @@ class Checkpoints(tf.train.CheckpointManager):
             init_fn=initialize,
         )
         if write:
-            for path in beginning_with(f"{model_dir}/{NAME}-"):
-                if "temp" in os.path.basename(path):  # of a save that was cut off
-                    _remove(path)
+            for leftover in tf.io.gfile.glob(f"{model_dir}/{NAME}-*temp*"):  # of a save that was cut off
+                _remove(leftover)
         self._hold = hold
         # What a killed or full machine left is told by the files, not by TensorFlow's note of them: which
         # there are, oldest first (their times do not matter), and which of them to go on from.
@@ -103,9 +100,8 @@ class Checkpoints(tf.train.CheckpointManager):
             raise  # another host was lost while all gathered what is saved; see interruption.lost_hosts
         except (tf.errors.OpError, OSError) as error:
             step = int(self._step_counter.numpy())
-            for mark in "._":
-                for part in beginning_with(f"{self._prefix}-{step}{mark}"):
-                    _remove(part)
+            for part in tf.io.gfile.glob(f"{self._prefix}-{step}[._]*"):
+                _remove(part)
             kept = f"The last good one is {before}" if before else "There is none before it"
             raise UserError(
                 f"the checkpoint of step {step} could not be written ({_reason(error)}). {kept}. Make room "
