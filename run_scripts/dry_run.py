@@ -142,7 +142,7 @@ def compiled(params, task: Task, where: Machines) -> str:
     topology = topologies.find(where.slice.generation)
     outcome = compilation.compile_program(program.hlo, topology)
     if isinstance(outcome, compilation.Refused):
-        raise UserError(f"the step does not compile for a core of {where.slice.name}: {outcome.error}")
+        raise UserError(_refusal(outcome, where.slice.name, rows, params.trainer.accumulation_steps))
     table = report.table([report.Row(topology, rows, outcome)], program.loops_with_products())
     data = params.task.validation_data
     held = _memory_bytes(params, task, data.global_batch_size // where.replicas) if data.input_path else 0
@@ -158,6 +158,16 @@ def compiled(params, task: Task, where: Machines) -> str:
     filled = (outcome.hbm + held) / topology.hbm_bytes
     more = f"{_gigabytes(held)} more, {filled:.0%} of the core in all"
     return f"{table}\nThe memory of the evaluation's rows takes {more}."
+
+
+def _refusal(outcome: compilation.Refused, slice_name: str, rows: int, parts: int) -> str:
+    """Says why a step is not compiled, and what to do if it is only too large."""
+    if not outcome.out_of_memory:
+        return f"the step does not compile for a core of {slice_name}: {outcome.error}"
+    return (
+        f"the step of {rows} rows in {parts} part(s) does not fit into the memory of a core of {slice_name}. "
+        f"{run.SMALLER_STEP}. The compiler says:\n{outcome.error}"
+    )
 
 
 def _check_data(params, task: Task, where: Machines):

@@ -98,6 +98,25 @@ def test_the_evaluations_memory_takes_its_part_of_a_core(folder, monkeypatch, le
         assert "more" not in dry_run.compiled(params, task, where)
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm.",
+            "4 rows in 2 part.* does not fit .* v3-8. raise --accumulation_steps, add --recompute.*hbm",
+        ),
+        ("INVALID_ARGUMENT: no such operation", "does not compile for a core of v3-8: INVALID_ARGUMENT"),
+    ],
+)
+def test_a_step_that_is_refused_is_told_from_one_that_is_too_large(folder, monkeypatch, error, said):
+    monkeypatch.setattr(compilation, "compile_program", lambda hlo, topology: compilation.Refused(error))
+    monkeypatch.setattr(steps, "training_step", lambda params: Program(b""))
+    sizes = {"train_data": {"global_batch_size": 32}}
+    params, task = pretraining_run(folder, task=sizes, trainer={"accumulation_steps": 2})
+    with pytest.raises(UserError, match=f"(?is){said}"):
+        dry_run.compiled(params, task, dry_run.machines(params.runtime, "v3-8"))
+
+
 def test_a_slice_that_the_batch_does_not_fit_is_refused(folder):
     params, task = pretraining_run(folder)
     where = dry_run.machines(params.runtime, "v3-32")
