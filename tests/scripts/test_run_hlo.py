@@ -44,6 +44,23 @@ def test_a_run_goes_on_with_what_the_last_one_wrote(hlo, monkeypatch):
     assert float(runner.values[matrix].sum()) == pytest.approx(before / 8)
 
 
+def test_a_program_that_is_too_large_is_an_error_that_helps(monkeypatch):
+    pytest.importorskip("jax", reason="JAX is an extra: requirements-tpu-compile.txt")
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    import tensorflow as tf
+
+    from xlnet_tf.tpu.lowering import lower
+    from xlnet_tf.tpu.runner import Runner
+
+    def step(inputs):
+        row = inputs["row"]
+        return tf.reduce_sum(tf.linalg.matmul(row, row, transpose_a=True) ** 2)  # 70 TB between
+
+    runner = Runner(lower(step, {"row": tf.TensorSpec([2, 2**22])}).hlo, "cpu")
+    with pytest.raises(UserError, match="(?s)RESOURCE_EXHAUSTED.*fewer rows.*--batch_per_core.*--recompute"):
+        runner.step()
+
+
 def test_script(hlo, tmp_path):
     pytest.importorskip("jax", reason="JAX is an extra: requirements-tpu-compile.txt")
     path, output = tmp_path / "new" / "step.hlo", tmp_path / "report.json"

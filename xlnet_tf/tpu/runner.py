@@ -3,7 +3,9 @@
 Beside tpu.compiler the only file that knows private names of jaxlib.
 """
 
+import contextlib
 import time
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -29,14 +31,19 @@ class Runner:
         temporaries: bytes that the program needs beside parameters and outputs, as the compiler plans it.
 
     Raises:
-        UserError: JAX is not here, is another release than expected, or has no such device.
+        UserError: JAX is not here, is another release than expected, has no such device, or a smaller one.
     """
 
     def __init__(self, hlo: bytes, platform: str):
+        self._platform = platform
+        with _named_errors(platform):
+            self._load(hlo)
+
+    def _load(self, hlo: bytes):
         try:
             import jax
 
-            [*_, device] = jax.devices(platform)[:1]
+            [*_, device] = jax.devices(self._platform)[:1]
             module = compiler.parse(hlo)
             options, devices = compiler.for_one(device)
             start = time.perf_counter()
@@ -51,22 +58,40 @@ class Runner:
                 f"JAX is not here, or not in the release expected ({type(error).__name__}: {error}): install "
                 "jax==0.10.2, for a GPU jax[cuda13]==0.10.2"
             ) from error
-        except RuntimeError as error:
-            raise UserError(f"JAX cannot run the program on a {platform}: {error}") from error
 
     def step(self) -> float:
         """Runs the program once, and returns its seconds.
 
         What it writes to variables is what it reads from them the next time.
+
+        Raises:
+            UserError: the device cannot run it, for lack of memory above all.
         """
         start = time.perf_counter()
-        outputs = self._executable.execute_sharded(self.values).disassemble_into_single_device_arrays()
-        for [output] in outputs:
-            output.block_until_ready()
+        with _named_errors(self._platform):
+            outputs = self._executable.execute_sharded(self.values).disassemble_into_single_device_arrays()
+            for [output] in outputs:
+                output.block_until_ready()
         seconds = time.perf_counter() - start
         for parameter, output in self._carried.items():
             [self.values[parameter]] = outputs[output]
         return seconds
+
+
+@contextlib.contextmanager
+def _named_errors(platform: str) -> Iterator[None]:
+    """Turns what JAX raises about a device, inside of a `with` block, into an error that helps."""
+    try:
+        yield
+    except RuntimeError as error:
+        advice = (
+            "\nIt does not fit into the device's memory: save it with fewer rows (run_scripts.tpu_compile "
+            "--batch_per_core), with --recompute or with --accumulation_steps"
+        )
+        too_large = "RESOURCE_EXHAUSTED" in str(error)
+        raise UserError(
+            f"JAX cannot run the program on a {platform}: {error}{advice if too_large else ''}"
+        ) from error
 
 
 def _carried(module) -> dict[int, int]:
