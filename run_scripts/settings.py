@@ -29,7 +29,7 @@ TRAINER = (
     Setting("layer_decay", "trainer.optimizer_config.layer_decay", "float",
             "Factor of the learning rate from each layer to the one below.", 0),
     Setting("steps_per_loop", "trainer.steps_per_loop", "integer",
-            "Steps between two reports; they run on the device as one loop.", 1),
+            "Steps between two reports; they run as one graph, on a TPU's host if there is one.", 1),
     Setting("max_to_keep", "trainer.max_to_keep", "integer", "Newest checkpoints to keep.", 1),
     Setting("profile_steps", "trainer.profile_steps", "string",
             "First and last step to trace for TensorBoard, as 10,15."),
