@@ -18,41 +18,35 @@ from xlnet_tf import errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import manifest as manifest_lib
 from xlnet_tf.records.manifest import Manifest
-from xlnet_tf.records.shards import framed_bytes
-from xlnet_tf.records.spec import RecordSpec
 
 UNITS_IN_FLIGHT = 2  # of each worker; the text of compressed files waits in the coordinator's memory
 FINGERPRINT_BYTES = 20  # of a document, while documents are compared
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class Plan(reckoning.Records):
     """A corpus, how it is to be built, the machines and the rates; each field is a flag."""
 
-    text_gb: float = setting(158.0, "text of the corpus, 10**9 bytes, unpacked")
-    pieces: float = setting(32.9e9, "tokens of the corpus")
     documents: float = setting(200e6, "documents of the corpus")
     compression: float = setting(1.0, "bytes of text in a byte of the files; 1: plain text")
-    packed_share: float = setting(0.0, "part of the files that is .gz and .zst: the coordinator unpacks it")
-    num_passes: int = setting(16, "times that the text is sampled anew")
-    directions: int = setting(2, "2: forward and backward")
-    seq_len: int = setting(512, "tokens of a segment")
-    reuse_len: int = setting(256, "of them, tokens that the segment has in common with the next")
-    num_predict: int = setting(85, "targets of a segment")
+    packed_share: float = setting(
+        0.0, "part of the files that is .gz and .zst: the coordinator unpacks it", zero=True, most=1
+    )
     vocab_size: int = setting(32_000, "pieces of the tokenizer")
-    slice_mb: float = setting(32.0, "text of a unit of work")
     machines: int = setting(8, "that build")
     cores: int = setting(16, "workers of a machine, one a core")
     builder_mb: float = setting(5.0, "text that a core builds one pass of in a second, both directions")
-    once_share: float = setting(0.64, "part of that time which later passes over the same text do without")
+    once_share: float = setting(
+        0.64, "part of that time which later passes over the same text do without", zero=True, most=1
+    )
     scaling: float = setting(0.9, "rate of a core where all cores of a machine work / where one does")
     planner_slices: float = setting(2_000.0, "cuts of plain files that the coordinator plans in a second")
     unpack_mb: float = setting(150.0, "text of compressed files that the coordinator unpacks in a second")
-    worker_gb: float = setting(0.16, "memory of a worker, beside what a unit takes")
-    unit_bytes: float = setting(25.5, "memory of a worker for each byte of a unit's text")
+    worker_gb: float = setting(0.16, "memory of a worker, beside what a unit takes", zero=True)
+    unit_bytes: float = setting(25.5, "memory of a worker for each byte of a unit's text", zero=True)
     network_mb: float = setting(1_250.0, "that a machine sends in a second")
     storage_mb: float = setting(5_000.0, "that the storage takes in a second, from all machines")
-    shard_json: float = setting(1_600.0, "bytes of the manifest for each shard")
+    shard_json: float = setting(1_600.0, "bytes of the manifest for each shard", zero=True)
     check_records: float = setting(18_000.0, "records that a core checks in a second")
 
 
@@ -106,10 +100,7 @@ def plan(build: Plan) -> dict[str, dict[str, float]]:
         part of the plan -> what it takes -> how much; the unit is the last word of the name.
     """
     text = build.text_gb * 1e9
-    record = framed_bytes(RecordSpec(build.seq_len, build.reuse_len, build.num_predict, build.vocab_size))
-    records = build.directions * build.pieces / (build.seq_len - build.reuse_len)  # of a pass
-    slices = text / (build.slice_mb * 1e6)
-    shards = slices * build.num_passes
+    record, records = build.record_bytes(build.vocab_size), build.records_of_pass
     stored = build.num_passes * records * record
 
     one_pass = text / (build.builder_mb * 1e6) * build.directions / 2
@@ -117,7 +108,7 @@ def plan(build: Plan) -> dict[str, dict[str, float]]:
     workers = build.machines * build.cores
     building = all_passes / (workers * build.scaling)
     unpacking = build.packed_share * text / (build.unpack_mb * 1e6)
-    planning = unpacking + (1 - build.packed_share) * slices / build.planner_slices
+    planning = unpacking + (1 - build.packed_share) * build.units / build.planner_slices
     writing = stored / 1e6 / min(build.storage_mb, build.machines * build.network_mb)
     seconds = max(building, planning, writing)
     unit = build.slice_mb * 1e6
@@ -127,7 +118,7 @@ def plan(build: Plan) -> dict[str, dict[str, float]]:
         "text": {
             "text, GB": text / 1e9,
             "files, GB": text / build.compression / 1e9,
-            "units of work": slices,
+            "units of work": build.units,
         },
         "records": {
             "records of a pass, million": records / 1e6,
@@ -135,9 +126,9 @@ def plan(build: Plan) -> dict[str, dict[str, float]]:
             "one pass, GB": records * record / 1e9,
             "all passes, TB": stored / 1e12,
             "bytes of records for a byte of text, a pass": records * record / text,
-            "shards": shards,
-            "a shard, MB": stored / shards / 1e6,
-            "manifest, MB": shards * build.shard_json / 1e6,
+            "shards": build.shards,
+            "a shard, MB": stored / build.shards / 1e6,
+            "manifest, MB": build.shards * build.shard_json / 1e6,
         },
         "time": {
             "one core, hours": all_passes / 3600,
@@ -146,7 +137,7 @@ def plan(build: Plan) -> dict[str, dict[str, float]]:
             "planning by the coordinator, hours": planning / 3600,
             "writing to the storage, hours": writing / 3600,
             "all, by the slowest of them, hours": seconds / 3600,
-            "a unit, all passes, on a worker, s": all_passes / slices / build.scaling,
+            "a unit, all passes, on a worker, s": all_passes / build.units / build.scaling,
             "checking it afterwards, hours": build.num_passes
             * records
             / build.check_records
@@ -166,7 +157,7 @@ def plan(build: Plan) -> dict[str, dict[str, float]]:
         "storage": {
             "reads, MB/s": text / build.compression / seconds / 1e6,
             "writes, MB/s": stored / seconds / 1e6,
-            "new files, 1/s": shards / seconds,
+            "new files, 1/s": build.shards / seconds,
         },
     }
 

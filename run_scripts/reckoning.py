@@ -6,34 +6,100 @@ from typing import Any, TypeVar
 
 from absl import flags
 
+from xlnet_tf.records.shards import framed_bytes
+from xlnet_tf.records.spec import RecordSpec
+
 Settings = TypeVar("Settings")
 
 
-def setting(default, meaning: str, choices=None):
-    """Returns a field of a settings dataclass, which is a flag, too."""
-    return dataclasses.field(default=default, metadata={"help": meaning, "choices": choices})
+def setting(default, meaning: str, choices=None, *, zero: bool = False, most: float | None = None):
+    """Returns a field of a settings dataclass, which is a flag, too.
+
+    Args:
+        default: of the field and the flag.
+        meaning: the flag's help.
+        choices: the texts allowed; None: it is a number.
+        zero: whether the number may be 0; it is never below.
+        most: largest number allowed.
+    """
+    metadata = {"help": meaning, "choices": choices, "zero": zero, "most": most}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
-def define_flags(cls: type) -> None:
+@dataclasses.dataclass(frozen=True)
+class Records:
+    """A set of pretraining records of a corpus, by default the paper's; each field is a flag."""
+
+    text_gb: float = setting(158.0, "text of the corpus, 10**9 bytes, unpacked")
+    pieces: float = setting(32.9e9, "tokens of the corpus")
+    num_passes: int = setting(16, "times that the text is sampled anew")
+    directions: int = setting(2, "2: forward and backward", most=2)
+    seq_len: int = setting(512, "tokens of a segment")
+    reuse_len: int = setting(256, "of them, tokens that the segment has in common with the next")
+    num_predict: int = setting(85, "targets of a segment")
+    slice_mb: float = setting(32.0, "text of a unit of work")
+
+    def record_bytes(self, vocab_size: int) -> int:
+        """Returns the bytes of a record with its frame.
+
+        Args:
+            vocab_size: pieces of the tokenizer.
+
+        Raises:
+            UserError: there are no such records.
+        """
+        return framed_bytes(RecordSpec(self.seq_len, self.reuse_len, self.num_predict, vocab_size))
+
+    @property
+    def records_of_pass(self) -> float:
+        """Records of one pass, but for the ends of units."""
+        return self.directions * self.pieces / (self.seq_len - self.reuse_len)
+
+    @property
+    def units(self) -> float:
+        """Units of work that the text is cut into."""
+        return self.text_gb * 1e3 / self.slice_mb
+
+    @property
+    def shards(self) -> float:
+        """Shards of all passes: a unit makes one of each."""
+        return self.units * self.num_passes
+
+
+def define_flags(cls: type, flag_values: flags.FlagValues = flags.FLAGS) -> None:
     """Defines a flag for each field of a dataclass of settings."""
     define = {int: flags.DEFINE_integer, float: flags.DEFINE_float}
     for field in dataclasses.fields(cls):
-        meaning, choices = field.metadata["help"], field.metadata["choices"]
-        if choices:
-            flags.DEFINE_enum(field.name, field.default, list(choices), meaning)
-        else:
-            define[field.type](field.name, field.default, meaning, lower_bound=0)
+        limits = field.metadata
+        if choices := limits["choices"]:
+            flags.DEFINE_enum(
+                field.name, field.default, list(choices), limits["help"], flag_values=flag_values
+            )
+            continue
+        define[field.type](
+            field.name,
+            field.default,
+            limits["help"],
+            lower_bound=0,
+            upper_bound=limits["most"],
+            flag_values=flag_values,
+        )
+        if not limits["zero"]:
+            flags.register_validator(field.name, bool, "expected more than 0", flag_values)
 
 
-def from_flags(cls: type[Settings], given_only: bool = False) -> dict[str, Any]:
+def from_flags(
+    cls: type[Settings], given_only: bool = False, flag_values: flags.FlagValues = flags.FLAGS
+) -> dict[str, Any]:
     """Returns the values of the flags of a dataclass of settings.
 
     Args:
         cls: the dataclass.
         given_only: whether to leave out flags that were not given.
+        flag_values: the flags.
     """
-    names = [field.name for field in dataclasses.fields(cls)]
-    return {name: flags.FLAGS[name].value for name in names if flags.FLAGS[name].present or not given_only}
+    asked = [flag_values[field.name] for field in dataclasses.fields(cls)]
+    return {flag.name: flag.value for flag in asked if flag.present or not given_only}
 
 
 def table(parts: Mapping[str, Mapping[str, float]]) -> str:

@@ -1,7 +1,7 @@
 r"""What a pretraining run needs of records, storage, hosts and input; the defaults are the paper's run.
 
-    python -m run_scripts.sizing --step_seconds=1.0
-    python -m run_scripts.sizing --preset=base --pieces=3.9e9 --batch_size=256 --cores=8
+    python -m run_scripts.sizing --step_seconds=1.2
+    python -m run_scripts.sizing --preset=base --text_gb=13 --pieces=3.9e9 --batch_size=256 --cores=8
 
 Plain arithmetic over measured rates, each a flag; docs/sizing.md says where they come from. What building the
 records takes is in run_scripts/corpus_plan.py.
@@ -15,31 +15,24 @@ from run_scripts import reckoning
 from run_scripts.reckoning import setting
 from xlnet_tf import errors
 from xlnet_tf.config import PRESETS, XLNetConfig
-from xlnet_tf.records.shards import framed_bytes
-from xlnet_tf.records.spec import RecordSpec
 
 FLOAT_BYTES, BFLOAT16_BYTES = 4, 2
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class Run(reckoning.Records):
     """A pretraining run and the rates it is reckoned with; each field is a flag."""
 
     preset: str = setting("large", "size of the model", PRESETS)
-    pieces: float = setting(32.9e9, "of the corpus")
-    num_passes: int = setting(16, "times that the text is sampled anew, in both directions")
-    seq_len: int = setting(512, "tokens of a segment")
-    reuse_len: int = setting(256, "of them, tokens that the segment has in common with the next")
-    num_predict: int = setting(85, "targets of a segment")
-    memory_len: int = setting(384, "tokens of memory")
+    memory_len: int = setting(384, "tokens of memory", zero=True)
     batch_size: int = setting(8192, "segments of a step, over all cores")
     steps: int = setting(500_000, "of the run")
     stream_segments: int = setting(64, "segments of a stream")
     cores: int = setting(512, "of the TPU slice")
     cores_per_host: int = setting(8, "of them")
-    step_seconds: float = setting(1.0, "time of a step, an estimate")
+    step_seconds: float = setting(1.061, "time of a step, an estimate (docs/sizing.md)")
     reader_examples: float = setting(32_500.0, "examples that a host's reader gives in a second")
-    request_seconds: float = setting(0.05, "time of a request to the storage")
+    request_seconds: float = setting(0.05, "time of a request to the storage", zero=True)
     request_mb: float = setting(67.1, "that a request brings: TensorFlow's buffer of a file in Cloud Storage")
     requests_at_once: int = setting(16, "of a host's reader")
 
@@ -67,10 +60,10 @@ def size(run: Run) -> dict[str, dict[str, float]]:
         part of the run -> what it takes -> how much; the unit is the last word of the name.
     """
     config = XLNetConfig.preset(run.preset)
-    record = framed_bytes(RecordSpec(run.seq_len, run.reuse_len, run.num_predict, config.n_token))
-    records = 2 * run.pieces / (run.seq_len - run.reuse_len)  # of a pass
+    record, records = run.record_bytes(config.n_token), run.records_of_pass
+    stored = run.num_passes * records * record
     read = run.steps * run.batch_size
-    hosts = run.cores / run.cores_per_host
+    hosts = math.ceil(run.cores / run.cores_per_host)
     rows = run.batch_size / hosts
     # Each stream is opened anew, and what the buffer holds beyond it is not used.
     of_stream = math.ceil(run.stream_segments * record / (run.request_mb * 1e6))
@@ -80,10 +73,12 @@ def size(run: Run) -> dict[str, dict[str, float]]:
     memory = config.n_layer * run.batch_size * run.memory_len * config.d_model * BFLOAT16_BYTES
     return {
         "records": {
-            "one pass, both directions, million records": records / 1e6,
+            "one pass, million records": records / 1e6,
             "a record, bytes": record,
             "one pass, GB": records * record / 1e9,
-            "all passes, TB": run.num_passes * records * record / 1e12,
+            "all passes, TB": stored / 1e12,
+            "shards": run.shards,
+            "a shard, MB": stored / run.shards / 1e6,
         },
         "training": {
             "read in all, million records": read / 1e6,

@@ -1,13 +1,16 @@
 """The sizing page's arithmetic agrees with what is built, read and trained."""
 
+import contextlib
 import dataclasses
 
 import pytest
+from absl import flags
 
-from run_scripts import benchmark_batches, reckoning, sizing
+from run_scripts import benchmark_batches, corpus_plan, reckoning, sizing
 from run_scripts.benchmark_common import our_model
 from tfrecord_builders import pretraining as builder
 from xlnet_tf.config import XLNetConfig
+from xlnet_tf.errors import UserError
 
 
 @pytest.mark.parametrize("untie_r", [True, False])
@@ -37,15 +40,14 @@ def test_records_are_the_builders(corpus_file, tokenizer_file, tmp_path):
         num_predict=manifest.num_predict,
     )
     found = sizing.size(run)["records"]
-    assert found["one pass, both directions, million records"] * 1e6 == pytest.approx(
-        manifest.records, rel=0.01
-    )
+    assert found["one pass, million records"] * 1e6 == pytest.approx(manifest.records, rel=0.01)
     stored = sum(path.stat().st_size for path in tmp_path.glob("*.tfrecord"))
     assert found["one pass, GB"] * 1e9 == pytest.approx(stored, rel=0.01)
 
 
 def test_bytes_to_the_devices_are_the_batchs():
-    run = sizing.Run(preset="micro", seq_len=32, reuse_len=16, num_predict=4, batch_size=64, cores=64)
+    sizes = {"seq_len": 32, "reuse_len": 16, "num_predict": 4, "batch_size": 64, "cores": 64}
+    run = sizing.Run(preset="micro", step_seconds=1.0, **sizes)
     config = XLNetConfig.preset("micro")
     batch = benchmark_batches.make_batch(config, 8, 32, 4)
     # next_sentence, stream_start and document_offset are not in a made-up batch.
@@ -67,9 +69,52 @@ def test_limits_scale_as_they_should():
 
 
 def test_a_stream_is_read_by_as_many_requests_as_it_fills_buffers():
-    run = sizing.Run(batch_size=8192, cores=512, stream_segments=64)  # 128 rows a host, streams of 190 kB
+    run = sizing.Run(batch_size=8192, cores=512, stream_segments=64, step_seconds=1.0)
+    # 128 rows a host, streams of 190 kB
     for request_mb, requests in ((67.1, 2), (0.262, 2), (0.0655, 6)):
         found = sizing.size(dataclasses.replace(run, request_mb=request_mb))["input of a host"]
         assert found["requests to storage, 1/s"] == pytest.approx(requests)
         assert found["read from storage, at most, MB/s"] == pytest.approx(requests * request_mb)
     assert found["of use from storage, MB/s"] == pytest.approx(0.381, abs=1e-3)
+
+
+def test_both_pages_reckon_with_the_same_records():
+    sized, planned = sizing.size(sizing.Run())["records"], corpus_plan.plan(corpus_plan.Plan())["records"]
+    for name in ("shards", "a shard, MB", "one pass, GB", "all passes, TB"):
+        assert sized[name] == planned[name]
+    assert sized["shards"] == 158e9 / 32e6 * 16
+
+
+def test_a_part_of_a_host_is_a_host():
+    found = sizing.size(sizing.Run(cores=4, batch_size=64))
+    assert found["training"]["hosts"] == 1
+    assert found["input of a host"]["needed, examples/s"] == pytest.approx(64 / sizing.Run().step_seconds)
+
+
+@pytest.mark.parametrize(("cls", "reckon"), [(sizing.Run, sizing.size), (corpus_plan.Plan, corpus_plan.plan)])
+def test_what_a_setting_may_be_is_reckoned_with(cls, reckon):
+    """A 0 is refused where nothing could be divided by it; numbers are in their limits."""
+    refused = set()
+    for field in dataclasses.fields(cls):
+        if field.metadata["choices"]:
+            continue
+        for number in ("0", "1"):
+            values = flags.FlagValues()
+            reckoning.define_flags(cls, values)
+            try:
+                values(["script", f"--{field.name}={number}"])
+            except flags.IllegalFlagValueError as error:
+                assert number == "0" and "expected more than 0" in str(error)
+                refused.add(field.name)
+                continue
+            with contextlib.suppress(UserError):  # of a record's shape: names the setting
+                reckon(cls(**reckoning.from_flags(cls, flag_values=values)))
+    assert {"num_passes", "seq_len", "slice_mb"} < refused
+    assert not refused & {"memory_len", "packed_share", "request_seconds"}
+
+
+def test_more_than_the_whole_is_refused():
+    values = flags.FlagValues()
+    reckoning.define_flags(corpus_plan.Plan, values)
+    with pytest.raises(flags.IllegalFlagValueError, match=r"packed_share=1.5: .* range \[0, 1\]"):
+        values(["script", "--packed_share=1.5"])
