@@ -5,11 +5,14 @@ import tensorflow as tf
 import tf_keras
 from official.core import task_factory
 
+from tests.serving.exports import KINDS
 from tests.tpu import programs
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers import hardware
 from xlnet_tf.layers.dropout import kept
 from xlnet_tf.layers.products import multiply_by_weights
+from xlnet_tf.serving.classification import ClassificationModule
+from xlnet_tf.serving.export import export
 from xlnet_tf.tpu import steps
 from xlnet_tf.tpu.lowering import lower
 
@@ -66,6 +69,24 @@ def test_micro_batches_are_a_loop_with_products(tmp_path):
     assert steps.training_step(params).loops_with_products() == 1
 
 
+@pytest.mark.parametrize("task", ["pretraining", "choice"])
+def test_a_set_may_have_fewer_rows_than_the_batch_and_is_read_for_its_shapes_alone(task, tmp_path):
+    params = programs.settings(task, tmp_path)
+    data = params.task.train_data
+    data.global_batch_size = 7 * programs.ROWS
+    program = steps.training_step(params)
+    tokens = programs.T * program.lengths.get("sequences", 1)
+    assert ("s32", (7 * programs.ROWS, tokens)) in program.parameters()
+    assert data.global_batch_size == 7 * programs.ROWS and params.task.train_data is data
+
+
+def test_a_program_tells_its_lengths(tmp_path):
+    pretraining = programs.step("pretraining", tmp_path / "records")
+    lengths = {"seq_len": programs.T, "num_predict": programs.T // 6, "memory_len": programs.MEMORY}
+    assert pretraining.lengths == lengths
+    assert programs.step("choice", tmp_path / "options").lengths == {"seq_len": programs.T, "sequences": 4}
+
+
 def test_nothing_is_left_of_what_was_assumed(tmp_path):
     before = tf_keras.mixed_precision.global_policy().name, hardware.kind()
     programs.step("classification", tmp_path, "bfloat16")
@@ -82,18 +103,46 @@ def test_an_unknown_type_is_named(tmp_path):
         programs.step("squad", tmp_path, "int8")
 
 
-def test_a_served_model_is_compiled_from_its_tokens_on(tmp_path, small_tokenizer):
-    from tests.serving.exports import KINDS
-    from xlnet_tf.serving.export import export
-
+@pytest.fixture
+def exported(tmp_path, small_tokenizer):
+    """Returns a function that exports a classifier and returns the version's path."""
     kind = KINDS["classification"]
-    path = export(kind.module(kind.model(small_tokenizer), small_tokenizer), str(tmp_path / "served"))
-    program = steps.served_signature(path, rows=3, seq_len=24)
-    inputs = [shape for kind, shape in program.parameters() if kind == "s32"]
-    assert inputs == [(3, 24)] * 3
+
+    def export_with(**options) -> str:
+        module = ClassificationModule(kind.model(small_tokenizer), small_tokenizer, **options)
+        return export(module, str(tmp_path / "served"))
+
+    return export_with
+
+
+def _tokens(program) -> list[tuple[int, ...]]:
+    return [shape for kind, shape in program.parameters() if kind == "s32"]
+
+
+def test_a_served_model_is_compiled_from_its_tokens_on(exported):
+    program = steps.served_signature(exported(seq_len=40, buckets=[24]), rows=3, seq_len=24)
+    assert _tokens(program) == [(3, 24)] * 3
+    assert program.lengths == {"seq_len": 24}
     assert program.host_operations() == []
     results = [tuple(shape.dimensions) for shape in program.module.host_program_shape.result.tuple_shapes]
     assert (3, 3) in results  # probabilities of labels; their names are the host's
+
+
+@pytest.mark.parametrize("options", [{"buckets": [24]}, {"buckets": [24], "int8": True}, {"buckets": []}])
+def test_a_served_model_is_compiled_for_the_longest_texts_that_it_takes(exported, options):
+    program = steps.served_signature(exported(seq_len=40, **options), rows=2)
+    assert set(_tokens(program)) == {(2, 40)}
+    assert program.lengths == {"seq_len": 40}
+
+
+@pytest.mark.parametrize(
+    ("buckets", "seq_len", "expected"),
+    [([24], 41, "at most 40"), ([], 41, "no other"), ([], 24, "no other")],
+)
+def test_lengths_that_a_served_model_refuses_are_told(exported, buckets, seq_len, expected):
+    path = exported(seq_len=40, buckets=buckets)
+    with pytest.raises(UserError, match=f"seq_len is {seq_len}, .*served/1 .* with 40: expected {expected}"):
+        steps.served_signature(path, 2, seq_len)
 
 
 def test_a_model_without_the_signature_is_named(tmp_path):

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import tensorflow as tf
@@ -23,9 +24,11 @@ class Program:
 
     Args:
         hlo: a serialized HloModuleProto, not optimized yet.
+        lengths: what it was made for, by name: seq_len T and the like; empty if nobody said.
     """
 
     hlo: bytes
+    lengths: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def module(self) -> hlo_pb2.HloModuleProto:
@@ -81,7 +84,11 @@ class Program:
             yield from computation.instructions
 
 
-def lower(function: Callable[[dict[str, tf.Tensor]], Any], inputs: Mapping[str, tf.TensorSpec]) -> Program:
+def lower(
+    function: Callable[[dict[str, tf.Tensor]], Any],
+    inputs: Mapping[str, tf.TensorSpec],
+    lengths: Mapping[str, int] = MappingProxyType({}),
+) -> Program:
     """Lowers a function with all that it does to variables.
 
     The lowering is that of this machine's TensorFlow for its own kind of device: it is the same HLO that a
@@ -90,6 +97,7 @@ def lower(function: Callable[[dict[str, tf.Tensor]], Any], inputs: Mapping[str, 
     Args:
         function: of a dict of tensors.
         inputs: shape and type of each, all of them static.
+        lengths: for the program, to tell people.
 
     Returns:
         The program. Each variable that the function writes takes over its parameter's memory.
@@ -104,7 +112,7 @@ def lower(function: Callable[[dict[str, tf.Tensor]], Any], inputs: Mapping[str, 
     module = hlo_pb2.HloModuleProto.FromString(stages(stage="hlo_serialized"))
     _take_out_copies(module)
     _choose_generators(module)
-    return Program(module.SerializeToString())
+    return Program(module.SerializeToString(), dict(lengths))
 
 
 def _choose_generators(module: hlo_pb2.HloModuleProto):

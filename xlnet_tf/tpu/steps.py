@@ -1,5 +1,9 @@
 """The programs that a TPU's core runs: the trainer's own step, and what is served."""
 
+import copy
+import re
+from collections.abc import Callable
+
 import tensorflow as tf
 from official.core import config_definitions as cfg
 from official.core import task_factory
@@ -9,16 +13,18 @@ from xlnet_tf.layers import hardware
 from xlnet_tf.tpu.lowering import Program, lower
 from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.runtime import number_type
-from xlnet_tf.training.trainer import Trainer
+from xlnet_tf.training.trainer import Task, Trainer
 
 TOKENS = "tokens"
+_TOO_MANY_TOKENS = 1 << 20
 
 
 def training_step(params: cfg.ExperimentConfig, gradient_only: bool = False, kind: str = "tpu") -> Program:
     """Lowers one core's whole step of a training: forward, backward, clipping, update, memory, metrics.
 
     Args:
-        params: the experiment; task.train_data has the core's rows, of a set whose shapes are taken.
+        params: the experiment; task.train_data has the core's rows, of a set whose shapes are taken, however
+            few its records are.
         gradient_only: leave out update and metrics; the gradients and the next memory are outputs then.
         kind: of layers.hardware, that the program is for.
 
@@ -38,20 +44,41 @@ def training_step(params: cfg.ExperimentConfig, gradient_only: bool = False, kin
             build_optimizer(schedule, train_steps, task.n_layer),
             evaluate=False,
         )
-        inputs = task.build_inputs(params.task.train_data).element_spec
-        return lower(trainer.replica_gradients if gradient_only else trainer.replica_step, inputs)
+        step = trainer.replica_gradients if gradient_only else trainer.replica_step
+        return lower(step, _batch_specs(params.task), _lengths(task))
 
 
-def served_signature(path: str, rows: int, seq_len: int) -> Program:
+def _batch_specs(config: cfg.TaskConfig) -> dict[str, tf.TensorSpec]:
+    """Returns shapes and types of a batch of train_data, which may have more rows than the set can fill."""
+    rows = config.train_data.global_batch_size
+    config = copy.deepcopy(config)
+    config.train_data.global_batch_size = 1
+    task = task_factory.get_task_cls(type(config))(config)
+    specs = task.build_inputs(config.train_data).element_spec
+    return {name: tf.TensorSpec([rows, *spec.shape[1:]], spec.dtype) for name, spec in specs.items()}
+
+
+def _lengths(task: Task) -> dict[str, int]:
+    """Returns T and, as the task has them, P and M, or the sequences of a row."""
+    if hasattr(task, "train_manifest"):
+        data = task.train_manifest
+        return {"seq_len": data.seq_len, "num_predict": data.num_predict, "memory_len": task.memory_len}
+    return {"seq_len": task.example_set.seq_len, "sequences": task.example_set.sequences}
+
+
+def served_signature(path: str, rows: int, seq_len: int | None = None) -> Program:
     """Lowers what a SavedModel computes of tokens, its signature `tokens`.
+
+    The graph is the exported one as it is. It was traced where it was exported, so that it shifts scores by
+    position, where a step that is traced for a TPU rotates queries and keys (layers.rotation).
 
     Args:
         path: of a version that run_scripts.export has written, VERSION included.
         rows: sequences of a request.
-        seq_len: tokens of a sequence.
+        seq_len: tokens of a sequence; None: as many as the model takes.
 
     Raises:
-        UserError: there is no such signature.
+        UserError: there is no such signature, or it takes no such sequences.
     """
     model = tf.saved_model.load(path)
     if TOKENS not in model.signatures:
@@ -60,12 +87,35 @@ def served_signature(path: str, rows: int, seq_len: int) -> Program:
             "as run_scripts.export writes it"
         )
     serve = model.signatures[TOKENS]
-    names = serve.structured_input_signature[1]
-    with hardware.assume("tpu"):
-        return lower(
-            lambda features: _numbers(serve(**features)),
-            dict.fromkeys(names, tf.TensorSpec([rows, seq_len], tf.int32)),
+    specs = serve.structured_input_signature[1]
+    [only] = {spec.shape[1] for spec in specs.values()}  # None: sequences of any length up to the longest
+    longest = only or _longest(serve, path)
+    seq_len = seq_len or longest
+    if seq_len > longest or only and seq_len != only:
+        raise UserError(
+            f"seq_len is {seq_len}, but {path} was exported with {longest}: expected "
+            f"{'no other, as its sequences are all of one length' if only else f'at most {longest}'}. Leave "
+            "it out, or export another version"
         )
+    return lower(
+        lambda features: _numbers(serve(**features)),
+        dict.fromkeys(specs, tf.TensorSpec([rows, seq_len], tf.int32)),
+        {"seq_len": seq_len},
+    )
+
+
+def _longest(serve: Callable, path: str) -> int:
+    """Returns the most tokens that a signature takes, which it tells where it gets more."""
+    tokens = tf.ones([1, _TOO_MANY_TOKENS], tf.int32)
+    try:
+        serve(**dict.fromkeys(serve.structured_input_signature[1], tokens))
+    except tf.errors.InvalidArgumentError as error:
+        if found := re.search(r"has more than (\d+) tokens", error.message):
+            return int(found[1])
+    raise UserError(
+        f"{path} does not tell how many tokens it takes: expected the signature {TOKENS} to refuse "
+        f"{_TOO_MANY_TOKENS}, as run_scripts.export writes it; export the model again"
+    )
 
 
 def _numbers(outputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
