@@ -100,6 +100,12 @@ def define_dry_run_flags(flag_values: flags.FlagValues = flags.FLAGS):
         "With --dry_run: the TPU to check for, as v3-32; the step is compiled for one of its cores.",
         flag_values=flag_values,
     )
+    flags.register_multi_flags_validator(
+        ["dry_run", "topology"],
+        lambda values: values["dry_run"] or not values["topology"],
+        "--topology is what a --dry_run checks for: add --dry_run, or leave --topology out",
+        flag_values=flag_values,
+    )
 
 
 def quiet():

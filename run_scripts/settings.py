@@ -5,7 +5,8 @@ from run_scripts.experiment import Setting
 MODEL = (
     Setting("preset", "task.model.preset", ("tiny", "base", "large"), "Size of the model."),
     Setting("model_config", "task.model.config_file", "string", "An xlnet_config.json in place of --preset."),
-    Setting("clamp_len", "task.model.clamp_len", "integer", "Largest distance told apart; -1: no limit.", -1),
+    Setting("clamp_len", "task.model.clamp_len", "integer",
+            "Largest distance told apart; -1: no limit. With a limit steps on TPUs are far slower.", -1),
     Setting("dropout", "task.model.dropout", "float", "Rate of dropout.", 0, 1),
     Setting("attention_dropout", "task.model.attention_dropout", "float",
             "Rate of dropout on attention probabilities.", 0, 1),

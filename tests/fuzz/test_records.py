@@ -177,7 +177,7 @@ def outcome(read, expected, checked) -> str:
             raise checked()
 
     try:
-        with named_damage(types.SimpleNamespace(check_data=check_data, data_bytes=lambda: 0)):
+        with named_damage(types.SimpleNamespace(check_data=check_data, data_bytes=lambda: 0), 0):
             return "equal" if same(read(), expected) else "other"
     except (UserError, OSError) as error:
         return type(error.__context__ or error).__name__

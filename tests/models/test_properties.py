@@ -131,6 +131,14 @@ def test_every_variable_learns():
         assert gradient is not None and np.abs(tf.convert_to_tensor(gradient)).max() > 0, variable.name
 
 
+@pytest.mark.parametrize(("kind", "said"), [("tpu", True), ("cpu", False)])
+def test_a_limit_of_distances_is_said_to_be_slow_on_a_tpu(kind, said, caplog):
+    caplog.set_level("WARNING", logger="absl")
+    with hardware.assume(kind):
+        random_encoder(clamp_len=3)(random_features(np.random.default_rng(0)))
+    assert ("clamp_len is 3: on a TPU a step takes many times as long" in caplog.text) == said
+
+
 @pytest.mark.parametrize("attention_type", ["bi", "uni"])
 @pytest.mark.parametrize(("clamp_len", "untie_r"), [(-1, True), (4, False)])
 def test_known_position_keys_change_nothing(attention_type, clamp_len, untie_r):

@@ -1,5 +1,6 @@
 """The reader against a plain-Python simulation of rows made of streams."""
 
+import collections
 import functools
 import operator
 import time
@@ -11,7 +12,8 @@ from tensorflow.python.data.experimental.ops import testing
 
 from tests.records.synthetic import SPEC, make_set
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import reader
+from xlnet_tf.records import reader, shards
+from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.reader import num_eval_steps, pretraining_dataset, records_of_step, shuffled
 from xlnet_tf.records.shards import framed_bytes, read_shard
 from xlnet_tf.records.spec import RecordSpec
@@ -25,6 +27,22 @@ SEGMENTS = [
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
     return make_set(tmp_path_factory.mktemp("set"), SEGMENTS, stream_segments=3)
+
+
+def test_a_process_looks_for_a_sets_files_once(records, monkeypatch):
+    """One process makes the readers of all hosts of a slice, and those of each evaluation."""
+    stat, looked = shards.epath.Path("/").__class__.stat, collections.Counter()
+
+    def counted(path, *args, **kwargs):
+        looked[path.name] += 1
+        return stat(path, *args, **kwargs)
+
+    monkeypatch.setattr(shards.epath.Path("/").__class__, "stat", counted)
+    manifest = Manifest.load(str(records.folder))
+    looked.clear()
+    for host in (0, 1):
+        pretraining_dataset(manifest, 4, num_hosts=2, host=host)
+    assert looked == collections.Counter(shard.file for shard in manifest.shards)
 
 
 def streams_of_passes(manifest):

@@ -26,6 +26,7 @@ from xlnet_tf.training.run import (
     check_data,
     check_places,
     check_resumable,
+    named_damage,
     named_lack_of_memory,
 )
 from xlnet_tf.training.trainer import Trainer
@@ -227,6 +228,12 @@ def test_data_that_are_many_are_not_read_before_a_run(folder, caplog):
         params.trainer.check_data_gb = 0.0
         check_data(params, task)
         assert "are not compared with their checksums" in caplog.text
+        with (
+            pytest.raises(tf.errors.NotFoundError),
+            named_damage(task, params.trainer.check_data_gb),
+        ):
+            raise tf.errors.NotFoundError(None, None, "a worker that started again")
+        assert "inspect_records --check" in caplog.text
     finally:
         (folder / "records" / "spiece.model").write_bytes(b"not read here")
 

@@ -306,6 +306,12 @@ class Manifest:
         if checksums:
             shards_lib.check_tokenizer_file(self.tokenizer_path, self.tokenizer["sha256"])
 
+    def check_files_once(self) -> None:
+        """Does `check_files`, and nothing when called again: a storage takes its time for many shards."""
+        if not vars(self).get("_checked"):
+            self.check_files()
+            object.__setattr__(self, "_checked", True)  # no field: it is no part of what a manifest says
+
     def identity(self, shard: Shard) -> dict[str, np.ndarray]:
         """Returns what tells each record of a shard from all others of the set: stream and segment, [S]."""
         streams, segments, first = [], [], 0

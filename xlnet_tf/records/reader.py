@@ -80,7 +80,7 @@ def pretraining_dataset(
     sampler = online_sampler(manifest, permutation, seed)
     if sampler and not repeat:
         raise UserError("permutation is online, but every record is read once: evaluate precomputed ones")
-    manifest.check_files()
+    manifest.check_files_once()  # hosts of a slice have their readers built by one process, in turn
     streams = _Streams(manifest)
     if repeat:
         records = _endless_rows(streams, rows, batch_size, start_step, seed)

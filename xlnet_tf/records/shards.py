@@ -207,14 +207,16 @@ def check_shard(
         UserError: it has another size or content; the message has the place, where there is one.
     """
     path = epath.Path(path)
-    if not path.exists():
-        raise FileNotFoundError(f"{path} is missing: {fix}")
-    if path.is_dir():
+    try:
+        found = path.stat()  # one request to a storage
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is missing: {fix}") from None
+    if found.is_directory:
         raise UserError(f"{path} is a folder, expected a file of {num_bytes} bytes: {fix}")
-    if (size := path.stat().length) != num_bytes:
-        problem = f"has {size} bytes, expected {num_bytes} by the manifest"
-    elif sha256 is not None and (found := file_sha256(path)) != sha256:
-        problem = f"has sha256 {found}, expected {sha256} by the manifest"
+    if found.length != num_bytes:
+        problem = f"has {found.length} bytes, expected {num_bytes} by the manifest"
+    elif sha256 is not None and (digest := file_sha256(path)) != sha256:
+        problem = f"has sha256 {digest}, expected {sha256} by the manifest"
     else:
         return
     raise UserError(f"{path} {problem}; {_first_fault(path, layout, identity())}: {fix}")

@@ -79,8 +79,8 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
     check_data(params, task)
     params.trainer.summary_interval = params.trainer.steps_per_loop  # summaries are written with the reports
     chief = strategy.extended.should_checkpoint  # of several hosts one writes; all compute
+    check_resumable(params, task, model_dir)  # on all hosts: a refusal of one alone would look like its loss
     if chief:
-        check_resumable(params, task, model_dir)
         tf.io.gfile.makedirs(model_dir)
         write_text(yaml.dump(params.as_dict(), default_flow_style=False), f"{model_dir}/params.yaml")
         task.save_assets(model_dir)
@@ -102,7 +102,7 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
     with (
         open(os.devnull, "w") as nowhere,
         contextlib.redirect_stdout(nowhere),
-        named_damage(task),
+        named_damage(task, params.trainer.check_data_gb),
         lost_hosts(strategy, model_dir),
         named_lack_of_memory("training", SMALLER_STEP),
     ):
@@ -115,7 +115,7 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
 
 
 @contextlib.contextmanager
-def named_damage(task: Task) -> Iterator[None]:
+def named_damage(task: Task, most_gb: float) -> Iterator[None]:
     """Turns TensorFlow's errors about data, inside of a `with` block, into those of the task.
 
     TensorFlow names at most a record's offset or the line of code that found it; the task compares all files
@@ -123,11 +123,21 @@ def named_damage(task: Task) -> Iterator[None]:
 
     Args:
         task: that reads the data.
+        most_gb: of more gigabytes than these the error goes on as it is.
     """
     try:
         yield
     except _DATA_ERRORS:
-        logging.warning("to see whether data are damaged, %.1f GB are compared", task.data_bytes() / 1e9)
+        size = task.data_bytes() / 1e9
+        if size > most_gb:
+            logging.warning(
+                "if data are damaged, run_scripts.inspect_records --check finds the place; %.0f GB are not "
+                "compared now: check_data_gb is %g",
+                size,
+                most_gb,
+            )
+            raise
+        logging.warning("to see whether data are damaged, %.1f GB are compared", size)
         task.check_data()
         raise
 
