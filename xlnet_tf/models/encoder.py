@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import tensorflow as tf
 import tf_keras
+from absl import logging
 
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
@@ -241,7 +242,14 @@ class XLNetEncoder(ShapeFreeModel):
 
     def _rotates(self) -> bool:
         """Tells whether positions are rotated; distances that are cut off by clamp_len cannot be."""
-        return hardware.kind() == "tpu" and self.clamp_len <= 0
+        if hardware.kind() == "tpu" and self.clamp_len > 0:
+            logging.warning(
+                "clamp_len is %d: on a TPU a step takes many times as long and far more memory with it, as "
+                "positions cannot be rotated then (run_scripts.tpu_compile tells how much)",
+                self.clamp_len,
+            )
+            return False
+        return hardware.kind() == "tpu"
 
     def _rotation(self, direction, query_len, key_len, seed) -> positions_lib.RelativePositions:
         """As `_positions`; but what dropout drops of the encoding, it drops for all distances alike."""
@@ -376,14 +384,14 @@ class XLNetEncoder(ShapeFreeModel):
 def _recomputed(call: Callable) -> Callable:
     """Returns the call of a block that keeps nothing for its gradient but its inputs, the streams.
 
-    What depends on neither is made to wait for them: a compiler that saw that projected positions and random
-    numbers are the same as before would keep those of all layers.
+    What is drawn from the seed, or made for a row's direction, is made to wait for them: a compiler that saw
+    that it is the same as before would keep it, for all layers.
     """
-    # A CPU has much memory and takes its time to draw numbers; projections of rotated positions are small.
-    late = {"cpu": ("positions",), "gpu": ("positions", "seed"), "tpu": ("seed",)}[hardware.kind()]
+    seed, positions = call.keywords["seed"], call.keywords["positions"]
 
     def again(content, query=None):
-        return call(content, query, **{name: _waiting(call.keywords[name], content) for name in late})
+        late = positions._replace(direction=_waiting(positions.direction, content))
+        return call(content, query, seed=_waiting(seed, content), positions=late)
 
     def run(content, query):
         if query is None:
@@ -393,12 +401,9 @@ def _recomputed(call: Callable) -> Callable:
     return run
 
 
-def _waiting(structure, stream: tf.Tensor):
-    """Returns tensors as they are, computed after a stream."""
-    return tf.nest.map_structure(
-        lambda value: value + zero_after(stream[0, 0, 0], value.dtype) if tf.is_tensor(value) else value,
-        structure,
-    )
+def _waiting(value: tf.Tensor | None, stream: tf.Tensor) -> tf.Tensor | None:
+    """Returns a tensor as it is, computed after a stream."""
+    return None if value is None else value + zero_after(stream[0, 0, 0], value.dtype)
 
 
 def _turned(view: StreamView | None, rotation: Rotation | None, query_len) -> StreamView | None:
