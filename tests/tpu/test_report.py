@@ -51,10 +51,19 @@ def test_an_estimate_that_makes_no_sense_is_left_out():
 
 def test_the_compilers_own_words_are_shown_but_not_all_of_them():
     text = report.table([Row(V3, 4, MADE), Row(V5E, 64, REFUSED)], loops=0)
-    assert "v5e, batch 64: too large. The compiler says:\n    RESOURCE_EXHAUSTED: Ran out of memory" in text
+    assert "v5e, batch 64 is too large:\n    RESOURCE_EXHAUSTED: Ran out of memory" in text
     assert text.count("more") < 12
     other = report.table([Row(V5E, 64, Refused("INVALID_ARGUMENT: what is this"))], loops=0)
     assert "does not compile" in other and "what is this" in other
+
+
+def test_a_search_without_an_answer_is_told_with_what_ended_it():
+    row = Row(V3, 16, Refused("the compiler ended with code -9"), ends_search=True)
+    text = report.table([Row(V3, 8, MADE), row], loops=0)
+    assert "largest)" not in text
+    ending = "does not compile, which ends the search for the largest batch without an answer:"
+    assert f"v3, batch 16 {ending}\n    the compiler ended with code -9\n" in text
+    assert row.to_dict()["ends_search"] and "ends_search" not in Row(V3, 8, MADE).to_dict()
 
 
 def test_loops_are_told():

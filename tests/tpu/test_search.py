@@ -81,6 +81,13 @@ def test_not_even_one_row_fits():
     assert set(tried) == {4, 2, 1}
 
 
-def test_a_wrong_program_is_not_tried_at_other_sizes():
-    wrong = Refused("INVALID_ARGUMENT: no such operation")
-    assert largest_batch(lambda rows: wrong, 100) == (0, {1: wrong})
+@pytest.mark.parametrize(
+    "words", ["INVALID_ARGUMENT: no such operation", "the compiler ended with code -9:\n"]
+)
+def test_a_program_that_fails_for_another_reason_ends_the_search_without_an_answer(words):
+    wrong = Refused(words)
+    assert largest_batch(lambda rows: wrong, 100) == (None, {1: wrong})
+    outcomes = lambda rows: compiled(10 * rows) if rows < 8 else wrong  # noqa: E731
+    largest, tried = largest_batch(outcomes, 1000, first=4)
+    assert largest is None
+    assert list(tried.values())[-1] is wrong and tried[4] == compiled(40)

@@ -66,7 +66,7 @@ class Refused:
     """A program that does not compile for a topology.
 
     Args:
-        error: the compiler's own text, its beginning.
+        error: the compiler's own text, its beginning; or why there was no program to compile.
         arguments: bytes of all parameters, as in Compiled but without what the compiler adds to their ends; 0
             if they are not known.
     """

@@ -28,12 +28,14 @@ class Row:
         batch_per_core: rows of the program.
         outcome: what it came to.
         largest: whether it is the largest batch that fits, as a search found.
+        ends_search: whether a search ended with it and found no largest batch.
     """
 
     topology: Topology
     batch_per_core: int
     outcome: Outcome
     largest: bool = False
+    ends_search: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the row as json has it; sizes in bytes."""
@@ -47,7 +49,7 @@ class Row:
         }
         if not isinstance(self.outcome, Refused):
             values |= {"hbm": self.outcome.hbm, "hbm_filled": self.outcome.hbm / self.topology.hbm_bytes}
-        return values | ({"largest": True} if self.largest else {})
+        return values | {name: True for name in ("largest", "ends_search") if getattr(self, name)}
 
 
 def table(rows: Sequence[Row], loops: int) -> str:
@@ -62,8 +64,9 @@ def table(rows: Sequence[Row], loops: int) -> str:
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths)) for line in cells]
     for row in rows:
         if isinstance(row.outcome, Refused):
-            reason = "too large" if row.outcome.out_of_memory else "does not compile"
-            lines += [f"{row.topology.name}, batch {row.batch_per_core}: {reason}. The compiler says:"]
+            reason = "is too large" if row.outcome.out_of_memory else "does not compile"
+            ending = ", which ends the search for the largest batch without an answer" * row.ends_search
+            lines += [f"{row.topology.name}, batch {row.batch_per_core} {reason}{ending}:"]
             lines += [f"    {line}" for line in row.outcome.error.splitlines()[:12]]
     lines += [_ESTIMATE] + [_LOOPS.format(loops)] * bool(loops)
     return "\n".join(lines)

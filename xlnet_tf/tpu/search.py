@@ -7,7 +7,7 @@ from xlnet_tf.tpu.compilation import Compiled, Outcome, Refused
 
 def largest_batch(
     compile_batch: Callable[[int], Outcome], hbm_bytes: int, first: int = 1, multiple: int = 1
-) -> tuple[int, dict[int, Outcome]]:
+) -> tuple[int | None, dict[int, Outcome]]:
     """Searches the largest batch that compiles.
 
     What a step needs grows nearly evenly with its rows, so that what batches need tells about where the limit
@@ -21,7 +21,8 @@ def largest_batch(
         multiple: try no other rows than multiples of this.
 
     Returns:
-        The rows, 0 if not even the fewest fit, and what each batch tried came to.
+        The rows, 0 if not even the fewest fit, None if a batch was refused for another reason than memory:
+        that ends the search, and the limit is not known. And what each batch tried came to, in that order.
     """
     tried: dict[int, Outcome] = {}
     fits, too_large = 0, None  # in multiples
@@ -32,8 +33,8 @@ def largest_batch(
             fits = units
         elif outcome.out_of_memory:
             too_large = units
-        else:  # wrong in itself: no batch would help
-            break
+        else:
+            return None, tried
         limit = _limit(tried, hbm_bytes)
         units = _next(fits, too_large, None if limit is None else int(limit / multiple))
     return fits * multiple, tried
