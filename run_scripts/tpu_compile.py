@@ -8,13 +8,17 @@ r"""Compiles a training step or a served model for one TPU core, on a machine th
 It says whether the program compiles and what it takes: memory, floating-point operations, bytes, and the
 compiler's estimate of the time. The program is the trainer's own step: forward and backward pass, clipping,
 update, memory and metrics, with weights and optimizer state updated in place. Data are made up to the sizes
-given; --data takes the shapes and labels of a set of records or examples. Settings come from the task's
+given; --data takes the lengths and labels of a set of records or examples. Settings come from the task's
 defaults, --config_file, the flags, and --params_override. Input and sums over the cores are no part of it. A
 run with dev data keeps a second memory on each core, of the evaluation's rows: --dry_run of
 run_scripts.pretrain counts it, and a smaller --dev_batch_size makes it less.
 
 Of a SavedModel it compiles the signature `tokens`, what the model computes of token ids: its other signatures
-read texts, which a host makes tokens of; those that write texts also choose shapes as they go.
+read texts, which a host makes tokens of; those that write texts also choose shapes as they go. The graph is
+compiled as it was exported: scores are shifted by position, not rotated as in a step traced for a TPU.
+
+A flag without effect on what is asked for is refused. --output is written after each topology. The exit
+status is 1 if nothing compiles.
 
 The compiler is an extra: pip install -r requirements-tpu-compile.txt
 
@@ -31,7 +35,7 @@ import os
 import pathlib
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
 from typing import NamedTuple
 
@@ -45,6 +49,7 @@ from run_scripts.experiment import Setting
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.tpu import compilation, report, search, topologies
+from xlnet_tf.tpu.compilation import Outcome, Refused
 from xlnet_tf.tpu.report import Row
 from xlnet_tf.tpu.topologies import Topology
 
@@ -71,6 +76,28 @@ SETTINGS = (
     *(s for s in settings.TRAINER if s.flag in ("accumulation_steps", "recompute")),
     *(s for s in settings.DEVICES if s.flag == "dtype"),
 )
+_OF_PRETRAINING = ("num_predict", MEMORY.flag)
+# What is asked for -> the flags that have no effect on it.
+WITHOUT_EFFECT: Mapping[str, Sequence[str]] = {
+    "save_hlo": (
+        *("data", "export", "peer", "gradient_only"),
+        *("topology", "find_max_batch", "multiple", "memory_only", "output"),
+    ),
+    "export": (
+        *("task", "data", "peer", "gradient_only", "config_file", "params_override"),
+        *("num_predict", "vocab_size", "num_labels", "sequences"),
+        *(setting.flag for setting in (MEMORY, *SETTINGS)),
+    ),
+    "peer": ("data", "clamp_len", "attention_dropout", "accumulation_steps", "recompute"),
+    "data": ("seq_len", "num_predict", "vocab_size", "num_labels", "sequences"),
+    "nofind_max_batch": ("multiple",),
+    "task=pretraining": ("num_labels", "sequences"),
+    "task=classification": (*_OF_PRETRAINING, "sequences"),
+    "task=squad": (*_OF_PRETRAINING, "num_labels", "sequences"),
+    "task=race": (*_OF_PRETRAINING, "num_labels"),
+    "task=tagging": (*_OF_PRETRAINING, "sequences"),
+    "task=ranking": (*_OF_PRETRAINING, "num_labels"),
+}
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
@@ -84,8 +111,12 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         "topology", ["v3"], f"TPUs to compile for, of {', '.join(topologies.TOPOLOGIES)}.", **into
     )
     choice("task", "pretraining", list(TASKS), "What to train.")
-    string("data", None, "Folder of records or examples, to take shapes and labels from.")
-    string("export", None, "A version that run_scripts.export wrote, in place of a step.")
+    string("data", None, "Folder of records or examples, to take lengths and labels from.")
+    string(
+        "export",
+        None,
+        "A version that run_scripts.export wrote, in place of a step; its graph as it is, scores shifted.",
+    )
     number("batch_per_core", 4, "Rows of a core's batch.", lower_bound=1)
     switch(
         "find_max_batch", help="Search the largest batch per core; quickest with a --batch_per_core above."
@@ -97,7 +128,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     )
     switch("gradient_only", help="Leave out the update: forward and backward pass alone.")
     choice("peer", None, PEERS, "Compile another implementation's step; pretraining only.")
-    number("seq_len", 512, "Tokens of a sequence.", lower_bound=5)
+    number("seq_len", 512, "Tokens of a sequence; of an export by default all that it takes.", lower_bound=5)
     number("num_predict", None, "Targets of a segment. Default: seq_len / 6.", lower_bound=1)
     number("vocab_size", 32000, "Pieces of the tokenizer, if no --model_config tells them.", lower_bound=10)
     number("num_labels", 2, "Classes of a text, or tags of a word.", lower_bound=1)
@@ -111,14 +142,25 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
         setting.define(flag_values)
 
 
+def check_flags(values: flags.FlagValues) -> None:
+    """Refuses flags that were given and have no effect.
+
+    Raises:
+        UserError: there are such, and which.
+    """
+    asked = [name for name in ("save_hlo", "export", "peer", "data") if values[name].value]
+    asked += ["nofind_max_batch"] * (not values.find_max_batch) + [f"task={values.task}"]
+    for mode in asked:
+        if given := [f"--{flag}" for flag in WITHOUT_EFFECT[mode] if values[flag].present]:
+            raise UserError(f"with --{mode} these flags have no effect: {', '.join(given)}. Leave them out")
+
+
 def load_params(values: flags.FlagValues):
     """Returns the experiment that the flags ask for; its data are still to be given.
 
     Raises:
         UserError: a setting is unknown or wrong.
     """
-    if values.task != "pretraining" and values.memory_len is not None:
-        raise UserError(f"--memory_len is for pretraining: leave it out with --task={values.task}")
     module = importlib.import_module(f"xlnet_tf.tasks.{TASKS[values.task]}")
     asked = (MEMORY, *SETTINGS) if values.task == "pretraining" else SETTINGS
     params = experiment.load(module.EXPERIMENT, asked, values)
@@ -165,7 +207,7 @@ def lower_step(params, values: flags.FlagValues, rows: int):
         vocab_size = params.task.model.architecture(values.vocab_size).n_token
         sizes = {"seq_len": values.seq_len, "vocab_size": vocab_size}
         if not values.data and values.task == "pretraining":
-            made_up.pretraining_records(folder, rows=rows, num_predict=values.num_predict, **sizes)
+            made_up.pretraining_records(folder, rows=1, num_predict=values.num_predict, **sizes)
         elif not values.data:
             made_up.examples(
                 folder,
@@ -184,16 +226,15 @@ def program_of_rows(values: flags.FlagValues) -> Callable:
         UserError: flags do not go together.
     """
     if values.export:
-        if values.gradient_only or values.peer or values.data:
-            raise UserError("--gradient_only, --peer and --data are for training steps: leave out --export")
         from xlnet_tf.tpu import steps
 
-        return lambda rows: steps.served_signature(values.export, rows, values.seq_len)
+        seq_len = values.seq_len if values["seq_len"].present else None
+        return lambda rows: steps.served_signature(values.export, rows, seq_len)
     params = load_params(values)
     if not values.peer:
         return lambda rows: lower_step(params, values, rows)
-    if values.task != "pretraining" or values.data or params.task.model.memory_len != 0:
-        raise UserError("--peer is for pretraining on made-up data without memory: add --memory_len=0")
+    if values.task != "pretraining" or params.task.model.memory_len != 0:
+        raise UserError("--peer is for pretraining without memory: leave out --task, and add --memory_len=0")
     if params.runtime.mixed_precision_dtype != "float32":
         raise UserError(f"--peer={values.peer} computes in float32 only: leave out --dtype")
     from run_scripts import tpu_peer
@@ -215,11 +256,8 @@ def save_hlo(values: flags.FlagValues) -> None:
     Raises:
         UserError: they ask for something else.
     """
-    if values.export or values.peer or values.data or values.gradient_only or values.task != "pretraining":
-        raise UserError(
-            "--save_hlo is for a whole pretraining step on made-up data: leave out --task, --data, --export, "
-            "--peer and --gradient_only"
-        )
+    if values.task != "pretraining":
+        raise UserError(f"--save_hlo is for a pretraining step: leave out --task={values.task}")
     row_multiple(values)
     params = load_params(values)
     rows, model = values.batch_per_core, params.task.model
@@ -239,10 +277,11 @@ def save_hlo(values: flags.FlagValues) -> None:
 
 
 class Lowered(NamedTuple):
-    """A program, and how many of its loops multiply matrices."""
+    """A program, how many of its loops multiply matrices, and the lengths that it was made for, by name."""
 
     hlo: bytes
     loops: int
+    lengths: Mapping[str, int]
 
 
 def lower(arguments: Sequence[str], rows: int) -> Lowered:
@@ -252,90 +291,117 @@ def lower(arguments: Sequence[str], rows: int) -> Lowered:
     values([__name__, *arguments], known_only=True)
     experiment.quiet()
     program = program_of_rows(values)(rows)
-    return Lowered(program.hlo, program.loops_with_products())
+    return Lowered(program.hlo, program.loops_with_products(), program.lengths)
 
 
-def lower_apart(arguments: Sequence[str], rows: int) -> Lowered:
+def lower_apart(arguments: Sequence[str], rows: int) -> Lowered | Refused:
     """Does `lower` in a process of its own: TensorFlow does not give back the memory of Large's variables.
 
+    Returns:
+        What `lower` does, or why there is no program of so many rows: the process was killed.
+
     Raises:
-        UserError: what `lower` raises, or the process was killed.
+        UserError: what `lower` raises, which more or fewer rows would not change.
     """
     with futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         try:
             return pool.submit(lower, arguments, rows).result()
-        except futures.process.BrokenProcessPool as error:
-            raise UserError(
-                f"the process that traced the step of {rows} rows was killed, as happens where memory runs "
-                "out: weights and optimizer state take 12 bytes for each parameter of the model"
-            ) from error
+        except futures.process.BrokenProcessPool:
+            return Refused(
+                f"the process that traced the program of {rows} rows was killed, as happens where memory of "
+                "this machine is short: weights and optimizer state take 12 bytes for each parameter of the "
+                "model. Give fewer rows with --batch_per_core, or use a machine with more memory"
+            )
+
+
+class Results(NamedTuple):
+    """What came of all compilations so far.
+
+    Attributes:
+        rows: of each topology, by rows of the batch.
+        loops: of the program, that multiply matrices.
+        lengths: that the program was made for, by name; empty if none could be traced.
+    """
+
+    rows: list[Row]
+    loops: int
+    lengths: Mapping[str, int]
+
+    def save(self, path: str, arguments: Sequence[str]) -> None:
+        """Writes the figures as json, with the arguments that they are of."""
+        figures = {"flags": arguments, **self._asdict(), "rows": [row.to_dict() for row in self.rows]}
+        output = pathlib.Path(path)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+
+    def table(self) -> str:
+        """Returns the figures for people."""
+        lengths = ", ".join(f"{name} {value}" for name, value in self.lengths.items())
+        return "\n".join([*[lengths] * bool(lengths), report.table(self.rows, self.loops)])
 
 
 def compile_rows(
-    program: Callable[[int], Lowered],
-    wanted: Sequence[Topology],
-    batch_per_core: int,
-    find_max_batch: bool,
-    multiple: int,
-    memory_only: bool,
+    compile_batch: Callable[[int], Outcome], topology: Topology, values: flags.FlagValues, multiple: int
 ) -> list[Row]:
-    """Compiles a program for each topology.
+    """Compiles for one topology the batch that the flags ask for, or those of a search.
 
     Args:
-        program: of rows.
-        wanted: the topologies.
-        batch_per_core: rows; where to begin, with find_max_batch.
-        find_max_batch: search the largest batch of each topology.
+        compile_batch: of the rows; gives what compiling for the topology came to.
+        topology: a kind of TPU.
+        values: the flags.
         multiple: search multiples of so many rows only.
-        memory_only: plan the memory and make no code.
 
     Returns:
-        What came of each compilation; of each topology, by rows.
+        What came of each compilation, by rows.
     """
-    made = []
-    with tqdm.tqdm(desc="compiling", unit=" programs", disable=None) as bar:
-        for topology in wanted:
-
-            def outcome(rows: int, topology=topology):
-                bar.set_postfix_str(f"{topology.name}, batch {rows}")
-                result = compilation.compile_program(program(rows).hlo, topology, memory_only)
-                bar.update()
-                return result
-
-            if not find_max_batch:
-                made.append(Row(topology, batch_per_core, outcome(batch_per_core)))
-                continue
-            largest, tried = search.largest_batch(outcome, topology.hbm_bytes, batch_per_core, multiple)
-            made += [Row(topology, rows, tried[rows], rows == largest) for rows in sorted(tried)]
-    return made
+    if not values.find_max_batch:
+        return [Row(topology, values.batch_per_core, compile_batch(values.batch_per_core))]
+    first = values.batch_per_core
+    largest, tried = search.largest_batch(compile_batch, topology.hbm_bytes, first, multiple)
+    [*_, last] = tried
+    return [
+        Row(topology, rows, tried[rows], rows == largest, largest is None and rows == last)
+        for rows in sorted(tried)
+    ]
 
 
-def run(values: flags.FlagValues, arguments: Sequence[str]) -> tuple[list[Row], int]:
+def run(values: flags.FlagValues, arguments: Sequence[str]) -> Iterator[Results]:
     """Compiles what the flags ask for.
 
     Args:
         values: the flags.
         arguments: that they were parsed from.
 
-    Returns:
-        What came of each compilation, and the program's loops that multiply matrices.
+    Yields:
+        What came of all compilations so far, after each topology.
 
     Raises:
         UserError: flags do not go together, or the compiler is not here.
     """
     if values.hardware != "tpu":
         raise UserError(f"--hardware={values.hardware} is for --save_hlo: the compiler here is that of TPUs")
+    if not values.topology:
+        raise UserError(f"--topology names no TPU: expected some of {', '.join(topologies.TOPOLOGIES)}")
     wanted = [topologies.find(name) for name in values.topology]
     multiple = math.lcm(values.multiple, row_multiple(values))
+    program = functools.cache(functools.partial(lower_apart, arguments))  # one serves all topologies
+    made: list[Row] = []
+    with tqdm.tqdm(desc="compiling", unit=" programs", disable=None) as bar:
+        for topology in wanted:
 
-    @functools.cache  # one program serves all topologies
-    def program(rows: int) -> Lowered:
-        return lower_apart(arguments, rows)
+            def outcome(rows: int, topology=topology) -> Outcome:
+                bar.set_postfix_str(f"{topology.name}, batch {rows}")
+                lowered = program(rows)
+                if isinstance(lowered, Refused):
+                    return lowered
+                result = compilation.compile_program(lowered.hlo, topology, values.memory_only)
+                bar.update()
+                return result
 
-    rows = compile_rows(
-        program, wanted, values.batch_per_core, values.find_max_batch, multiple, values.memory_only
-    )
-    return rows, program(rows[-1].batch_per_core).loops
+            made += compile_rows(outcome, topology, values, multiple)
+            traced = [found for row in made if isinstance(found := program(row.batch_per_core), Lowered)]
+            loops, lengths = (traced[0].loops, traced[0].lengths) if traced else (0, {})
+            yield Results(list(made), loops, lengths)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -343,17 +409,21 @@ def main(argv: Sequence[str]) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     experiment.quiet()
     values = flags.FLAGS
+    check_flags(values)
     if values.save_hlo:
         save_hlo(values)
         return
-    rows, loops = run(values, sys.argv[1:])
-    print(report.table(rows, loops))
+    for results in run(values, sys.argv[1:]):
+        if values.output:
+            results.save(values.output, sys.argv[1:])
+    print(results.table())
     if values.output:
-        figures = {"flags": sys.argv[1:], "loops": loops, "rows": [row.to_dict() for row in rows]}
-        output = pathlib.Path(values.output)
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-        print(f"\n{output}")
+        print(f"\n{values.output}")
+    if all(isinstance(row.outcome, Refused) for row in results.rows):
+        raise UserError(
+            "nothing compiles, for the reasons above. What is too large needs fewer rows (--batch_per_core; "
+            "--find_max_batch searches them), another --topology, or, if it is a training step, --recompute"
+        )
 
 
 if __name__ == "__main__":

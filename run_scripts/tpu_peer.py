@@ -33,7 +33,8 @@ def model_garden_step(
     """
     model = model_garden_pretrainer(config, model_garden_batch(make_batch(config, **_TINY)), dropout, True)
     variables = model.trainable_variables
-    batch = model_garden_batch(make_batch(config, rows, seq_len, num_predict or round(seq_len / 6)))
+    num_predict = num_predict or round(seq_len / 6)
+    batch = model_garden_batch(make_batch(config, rows, seq_len, num_predict))
     settings = OptimizerConfig()
     optimizer = tf_keras.optimizers.AdamW(
         settings.learning_rate,
@@ -57,4 +58,8 @@ def model_garden_step(
     if not gradient_only:
         optimizer.build(variables)
     with hardware.assume("tpu"):
-        return lower(step, {name: tf.TensorSpec(v.shape, v.dtype) for name, v in batch.items()})
+        return lower(
+            step,
+            {name: tf.TensorSpec(v.shape, v.dtype) for name, v in batch.items()},
+            {"seq_len": seq_len, "num_predict": num_predict, "memory_len": 0},
+        )

@@ -80,6 +80,8 @@ def served_signature(path: str, rows: int, seq_len: int | None = None) -> Progra
     Raises:
         UserError: there is no such signature, or it takes no such sequences.
     """
+    from xlnet_tf.text import graph_sentencepiece  # noqa: F401 (operations of the exported graph)
+
     model = tf.saved_model.load(path)
     if TOKENS not in model.signatures:
         raise UserError(
