@@ -285,12 +285,22 @@ class Lowered(NamedTuple):
 
 
 def lower(arguments: Sequence[str], rows: int) -> Lowered:
-    """Lowers the program that the script's arguments ask for, of so many rows."""
+    """Lowers the program that the script's arguments ask for, of so many rows.
+
+    Raises:
+        UserError: flags, settings and data do not go together.
+        MemoryError: this machine's memory is too small.
+    """
+    import tensorflow as tf
+
     values = flags.FlagValues()
     define_flags(values)
     values([__name__, *arguments], known_only=True)
     experiment.quiet()
-    program = program_of_rows(values)(rows)
+    try:
+        program = program_of_rows(values)(rows)
+    except tf.errors.ResourceExhaustedError as error:
+        raise MemoryError(error.message) from error
     return Lowered(program.hlo, program.loops_with_products(), program.lengths)
 
 
@@ -298,7 +308,7 @@ def lower_apart(arguments: Sequence[str], rows: int) -> Lowered | Refused:
     """Does `lower` in a process of its own: TensorFlow does not give back the memory of Large's variables.
 
     Returns:
-        What `lower` does, or why there is no program of so many rows: the process was killed.
+        What `lower` does; Refused, if the process was killed or found no memory.
 
     Raises:
         UserError: what `lower` raises, which more or fewer rows would not change.
@@ -306,11 +316,11 @@ def lower_apart(arguments: Sequence[str], rows: int) -> Lowered | Refused:
     with futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         try:
             return pool.submit(lower, arguments, rows).result()
-        except futures.process.BrokenProcessPool:
+        except (futures.process.BrokenProcessPool, MemoryError):
             return Refused(
-                f"the process that traced the program of {rows} rows was killed, as happens where memory of "
-                "this machine is short: weights and optimizer state take 12 bytes for each parameter of the "
-                "model. Give fewer rows with --batch_per_core, or use a machine with more memory"
+                f"a program of {rows} rows could not be traced: its process was killed or found no memory on "
+                "this machine. Weights and optimizer state take 12 bytes for each parameter of the model. "
+                "Give fewer rows with --batch_per_core, or use a machine with more memory"
             )
 
 

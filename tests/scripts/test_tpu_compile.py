@@ -3,6 +3,7 @@ import json
 import re
 import sys
 from concurrent import futures
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 from absl import flags
@@ -84,18 +85,30 @@ def test_a_batch_that_cannot_be_traced_leaves_the_rest_as_it_is(run, compiler):
     assert re.search("v3, batch [0-9]+ does not compile, which ends the search", results.table())
 
 
-def test_a_process_that_is_killed_is_a_refusal(monkeypatch):
-    class Broken(futures.Executor):
+@pytest.mark.parametrize("end", [BrokenProcessPool, MemoryError])
+def test_a_process_that_ends_for_want_of_memory_is_a_refusal(monkeypatch, end):
+    class Ending(futures.Executor):
         def __init__(self, *_):
             pass
 
         def submit(self, *_):
-            raise futures.process.BrokenProcessPool
+            raise end
 
-    monkeypatch.setattr(futures, "ProcessPoolExecutor", Broken)
+    monkeypatch.setattr(futures, "ProcessPoolExecutor", Ending)
     refused = tpu_compile.lower_apart([], 64)
-    assert "traced the program of 64 rows was killed" in refused.error
-    assert not refused.out_of_memory
+    assert "64 rows could not be traced" in refused.error
+    assert not refused.out_of_memory  # that is of the TPU
+
+
+def test_tensorflows_want_of_memory_is_pythons(monkeypatch):
+    import tensorflow as tf
+
+    def program(rows):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+
+    monkeypatch.setattr(tpu_compile, "program_of_rows", lambda values: program)
+    with pytest.raises(MemoryError, match="OOM when allocating"):
+        tpu_compile.lower([], 64)
 
 
 def test_what_is_done_is_saved_before_the_next_topology(main, compiler, monkeypatch, tmp_path):
