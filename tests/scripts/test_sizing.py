@@ -2,12 +2,14 @@
 
 import contextlib
 import dataclasses
+import textwrap
 
 import pytest
 from absl import flags
 
 from run_scripts import benchmark_batches, corpus_plan, reckoning, sizing
 from run_scripts.benchmark_common import our_model
+from tests.conftest import REPOSITORY
 from tfrecord_builders import pretraining as builder
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
@@ -83,6 +85,15 @@ def test_both_pages_reckon_with_the_same_records():
     for name in ("shards", "a shard, MB", "one pass, GB", "all passes, TB"):
         assert sized[name] == planned[name]
     assert sized["shards"] == 158e9 / 32e6 * 16
+
+
+@pytest.mark.parametrize(
+    ("page", "found"),
+    [("sizing", sizing.size(sizing.Run())), ("corpus", corpus_plan.plan(corpus_plan.Plan()))],
+)
+def test_a_page_shows_what_its_script_prints(page, found):
+    text = (REPOSITORY / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    assert textwrap.indent(reckoning.table(found), "    ") in text
 
 
 def test_a_part_of_a_host_is_a_host():
