@@ -3,11 +3,14 @@
 import importlib.util
 import json
 import math
+import re
 
 import pytest
 import tensorflow as tf
+from absl import flags
 
-from run_scripts import dry_run
+from run_scripts import dry_run, experiment, pretrain
+from tests.conftest import REPOSITORY
 from tests.tasks import toy_finetuning
 from tests.training import toy
 from tests.training.layouts import build_trainer
@@ -151,6 +154,31 @@ def test_one_machine_is_no_slice_of_several(folder):
     assert dry_run.machines(params.runtime, "v3-8").hosts == 1
     with pytest.raises(UserError, match="v3-32 has 4: give the TPU's name"):
         dry_run.machines(params.runtime, "v3-32")
+
+
+def test_the_manuals_run_on_a_slice_fits_together(tmp_path):
+    """The command as BUILD.md has it, with a model and records that are smaller."""
+    for name in ("train", "dev"):
+        toy.make_records(tmp_path / name, segments=((1024, 1024),), stream_segments=1)
+    manual = (REPOSITORY / "BUILD.md").read_text(encoding="utf-8").replace("\\\n", "")
+    [command] = re.findall(
+        r"    .venv/bin/python -m run_scripts.pretrain (.*--topology=v3-32.*large_v1.*)", manual
+    )
+    arguments = command.replace("gs://BUCKET/records", str(tmp_path)).replace("--tpu=NAME", "").split()
+    values = flags.FlagValues()
+    experiment.define_flags(pretrain.SETTINGS, values)
+    experiment.define_dry_run_flags(values)
+    values(["pretrain", *arguments, "--preset=tiny", "--memory_len=8"])
+    params = experiment.load(pretraining.EXPERIMENT, pretrain.SETTINGS, values)
+    task = pretraining.build_task(params)
+    rows = dry_run.check(
+        params, task, dry_run.machines(params.runtime, values.topology), str(tmp_path / "model")
+    )
+    assert "2048: 64 a replica in 4 part(s), 512 a host" in rows
+    assert (
+        params.trainer.recompute and params.trainer.checkpoint_interval % params.trainer.steps_per_loop == 0
+    )
+    assert not params.trainer.save_memory
 
 
 def test_other_hosts_are_counted_not_waited_for(folder, monkeypatch):
