@@ -6,7 +6,8 @@ r"""Trains our model and Model Garden's XLNetPretrainer alike, and compares what
 Both have the same size, dropout, optimizer, schedule and number of steps, see the same batches in the same
 order, and have no memory; each begins with its own initial weights, drawn with the same seed. Records are of
 one direction, as Model Garden tells directions by the place in the batch: build them with --nobidirectional.
-Writes report.json and loss.png: the loss of both on all dev records, at intervals.
+Writes report.json and loss.png: the loss of both on all dev records, at intervals. --tpu_form trains ours once
+more, in the form that it has on TPUs: positions rotated, and dropout on them alike for all distances.
 """
 
 import dataclasses
@@ -32,7 +33,8 @@ from xlnet_tf.records.manifest import Manifest
 
 # TensorFlow is imported where it is needed, after its environment is set.
 
-OURS, MODEL_GARDEN = "ours", "model_garden"
+OURS, TPU_FORM, MODEL_GARDEN = "ours", "ours_on_tpus", "model_garden"
+LABELS = {OURS: "ours", TPU_FORM: "ours, as on TPUs", MODEL_GARDEN: "Model Garden"}
 FEATURES = ("input_word_ids", "input_type_ids", "permutation_rank", "target_positions")
 Batch = Mapping[str, np.ndarray]
 
@@ -113,14 +115,26 @@ def target_weights(batch: Batch) -> np.ndarray:
     return (batch["target_positions"] >= 0).astype(np.float32)
 
 
-def make_ours(config: XLNetConfig, plan: Plan) -> Learner:
-    """Makes our model ready for training."""
+def make_ours(config: XLNetConfig, plan: Plan, kind: str | None = None) -> Learner:
+    """Makes our model ready for training.
+
+    Args:
+        config: its size.
+        plan: how it is trained.
+        kind: of layers.hardware, whose form it gets; None: this machine's.
+    """
+    from xlnet_tf.layers import hardware
     from xlnet_tf.models.pretrainer import target_losses
 
     model = benchmark_common.our_model(config, plan.dropout, seed=plan.seed)
+
+    def losses(features, training):
+        with hardware.assume(kind or hardware.kind()):
+            return target_losses(model(features, training=training))
+
     return Learner(
         model,
-        lambda features, training: target_losses(model(features, training=training)),
+        losses,
         lambda batch: {name: batch[name] for name in FEATURES},
         plan,
         config.n_layer,
@@ -148,7 +162,9 @@ def make_model_garden(config: XLNetConfig, plan: Plan, batch: Batch) -> Learner:
     return Learner(model, losses, model_garden_batch, plan, config.n_layer)
 
 
-def compare(config: XLNetConfig, train: Manifest, dev: Manifest, plan: Plan) -> dict[str, Any]:
+def compare(
+    config: XLNetConfig, train: Manifest, dev: Manifest, plan: Plan, tpu_form: bool = False
+) -> dict[str, Any]:
     """Trains both.
 
     Args:
@@ -156,6 +172,7 @@ def compare(config: XLNetConfig, train: Manifest, dev: Manifest, plan: Plan) -> 
         train: records to train on.
         dev: records to evaluate on.
         plan: how both are trained.
+        tpu_form: train ours in the form that it has on TPUs, too.
 
     Returns:
         config, plan; unigram_entropy of the dev targets, in nats; curve: at each evaluation step and, by
@@ -172,6 +189,7 @@ def compare(config: XLNetConfig, train: Manifest, dev: Manifest, plan: Plan) -> 
     dev_batches = list(pretraining_dataset(dev, plan.batch_size, repeat=False).as_numpy_iterator())
     learners = {
         OURS: make_ours(config, plan),
+        **({TPU_FORM: make_ours(config, plan, "tpu")} if tpu_form else {}),
         MODEL_GARDEN: make_model_garden(config, plan, dev_batches[0]),
     }
     seconds = {name: [] for name in learners}
@@ -214,15 +232,16 @@ def table(report: Mapping[str, Any]) -> str:
     """Returns a report for a person."""
     config, plan = report["config"], report["plan"]
     seconds = ", ".join(f"{name} {value:.3f} s" for name, value in report["seconds_per_step"].items())
+    names = list(report["seconds_per_step"])
     return "\n".join(
         [
             benchmark_common.heading(report["machine"]),
             f"{config['n_layer']} layers of {config['d_model']}, {config['n_token']} pieces, "
             f"batch {plan['batch_size']}; unigram entropy {report['unigram_entropy']:.3f}",
             "",
-            f"{'step':>6}{OURS:>10}{MODEL_GARDEN:>14}   dev loss, nats per target",
+            "".join([f"{'step':>6}", *(f"{name:>14}" for name in names), "   dev loss, nats per target"]),
             *(
-                f"{point['step']:>6}{point[OURS]:>10.4f}{point[MODEL_GARDEN]:>14.4f}"
+                "".join([f"{point['step']:>6}", *(f"{point[name]:>14.4f}" for name in names)])
                 for point in report["curve"]
             ),
             "",
@@ -233,7 +252,7 @@ def table(report: Mapping[str, Any]) -> str:
 
 
 def draw(report: Mapping[str, Any], path: pathlib.Path) -> None:
-    """Draws both curves."""
+    """Draws all curves."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -241,8 +260,8 @@ def draw(report: Mapping[str, Any], path: pathlib.Path) -> None:
 
     figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
     steps = [point["step"] for point in report["curve"]]
-    for name, label, style in ((OURS, "ours", "o-"), (MODEL_GARDEN, "Model Garden", "s--")):
-        axes.plot(steps, [point[name] for point in report["curve"]], style, ms=4, label=label)
+    for name in (name for name in LABELS if name in report["curve"][0]):
+        axes.plot(steps, [point[name] for point in report["curve"]], "o-", ms=4, label=LABELS[name])
     axes.axhline(report["unigram_entropy"], color="k", lw=1, ls=":", label="unigram entropy")
     axes.set(xlabel="step", ylabel="dev loss (nats per target)", title="The same records, steps and settings")
     axes.grid(alpha=0.3)
@@ -263,6 +282,7 @@ def define_flags() -> None:
     flags.DEFINE_float("learning_rate", 5e-4, "at its peak; it decays linearly to 0", lower_bound=0)
     flags.DEFINE_integer("warmup_steps", 100, "updates until the peak", lower_bound=0)
     flags.DEFINE_float("dropout", 0.1, "rate of all dropouts", lower_bound=0, upper_bound=1)
+    flags.DEFINE_bool("tpu_form", False, "train ours in the form that it has on TPUs, too")
     flags.DEFINE_integer("seed", 0, "of initial weights, dropout and the order of records", lower_bound=0)
 
 
@@ -276,6 +296,7 @@ def main(argv: Sequence[str]) -> None:
         Manifest.load(values.train_data),
         Manifest.load(values.dev_data),
         plan,
+        values.tpu_form,
     )
     folder = pathlib.Path(values.output_dir)
     benchmark_common.write(report, table(report), str(folder / "report.json"))

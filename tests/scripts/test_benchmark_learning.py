@@ -41,9 +41,9 @@ def records(corpus_file, tokenizer_file, tmp_path):
 @pytest.mark.long
 def test_both_learn_from_the_same(records):
     train, dev = records("train"), records("dev", seed=1)
-    report = learning.compare(TINY, train, dev, PLAN)
+    report = learning.compare(TINY, train, dev, PLAN, tpu_form=True)
     assert [point["step"] for point in report["curve"]] == [0, 20, 30]
-    for who in ("ours", "model_garden"):
+    for who in ("ours", "ours_on_tpus", "model_garden"):
         losses = [point[who] for point in report["curve"]]
         assert losses[0] == pytest.approx(np.log(train.tokenizer["vocab_size"]), abs=0.7)
         assert losses[-1] < losses[0] - 0.2
