@@ -33,7 +33,7 @@ from absl import flags
 from run_scripts import benchmark_common, benchmark_data, benchmark_flops, benchmark_step
 from run_scripts.benchmark_batches import TARGETS
 from run_scripts.benchmark_common import DEMO_TEXT, DEMO_TOKENIZER, existing
-from run_scripts.benchmark_step import GOALS, MODES
+from run_scripts.benchmark_step import ALL_PEER_MODES, GOALS, MODES
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
 
@@ -123,6 +123,12 @@ def define_flags() -> None:
         None,
         f"our modes of the step, of {', '.join(MODES)}. Default: all that the processor computes with",
     )
+    flags.DEFINE_list(
+        "peer_modes",
+        list(ALL_PEER_MODES),
+        "the peers' modes of the step: graph and xla of Model Garden, others of Hugging Face. Base in all "
+        "of them and of ours takes more than 24 GB of memory",
+    )
     flags.DEFINE_string("text", None, f"a corpus file, plain or .gz. Default: the demo's, {DEMO_TEXT}")
     flags.DEFINE_string("tokenizer", None, f"its SentencePiece model. Default: the demo's, {DEMO_TOKENIZER}")
     flags.DEFINE_float("text_mb", 4.0, "MB to take of the text", lower_bound=0.001)
@@ -170,6 +176,7 @@ def main(argv: Sequence[str]) -> None:
             gemm_rates={dtype: part["flops_per_second"] for dtype, part in report["gemm"].items()},
             modes=values.modes
             or [name for name, mode in MODES.items() if where["bfloat16"] or not mode.bfloat16],
+            peer_modes=values.peer_modes,
             peer_python=values.peer_python,
             **sizes,
         )

@@ -47,6 +47,7 @@ MODES = {
     "xla recompute": Mode(xla=True, recompute=True),
 }
 PEER_MODES = {MODEL_GARDEN: ("graph", "xla"), HUGGING_FACE: ("eager", "fused", "compiled", "bfloat16")}
+ALL_PEER_MODES = tuple(mode for modes in PEER_MODES.values() for mode in modes)
 # What the project wants of each ratio: at most so much.
 GOALS = {
     "ours / model_garden": 0.55,
@@ -166,7 +167,7 @@ def our_steps(
 
 
 def model_garden_steps(
-    config: XLNetConfig, batch: Mapping[str, np.ndarray], dropout: float
+    config: XLNetConfig, batch: Mapping[str, np.ndarray], dropout: float, modes: Sequence[str]
 ) -> dict[str, Step]:
     """Returns mode -> step of Model Garden's model of the same size; both train the same variables."""
     import tensorflow as tf
@@ -190,13 +191,16 @@ def model_garden_steps(
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(features["target_ids"], logits)
         return tf.reduce_mean(losses)
 
-    modes = PEER_MODES[MODEL_GARDEN]
     return {name: Step(loss, model, optimizer, features, MODES[name].xla) for name in modes}
 
 
 @contextlib.contextmanager
 def hugging_face_steps(
-    config: XLNetConfig, batch: Mapping[str, np.ndarray], dropout: float, python: str | None
+    config: XLNetConfig,
+    batch: Mapping[str, np.ndarray],
+    dropout: float,
+    modes: Sequence[str],
+    python: str | None,
 ) -> Iterator[dict[str, Callable[[], float]]]:
     """Yields mode -> step of Hugging Face's XLNetLMHeadModel with our initial weights; none without a Python.
 
@@ -218,7 +222,7 @@ def hugging_face_steps(
         adam = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay, "eps": settings.epsilon}
         arrays = {name: values.tolist() for name, values in batches.hugging_face_batch(batch).items()}
         peer.ask({"batch": arrays, "dropout": dropout, "adam": adam, "clip_norm": settings.clip_norm})
-        yield {mode: functools.partial(peer.ask, {"mode": mode}) for mode in PEER_MODES[HUGGING_FACE]}
+        yield {mode: functools.partial(peer.ask, {"mode": mode}) for mode in modes}
 
 
 def measure_step(
@@ -230,6 +234,7 @@ def measure_step(
     gemm_rates: Mapping[str, float],
     *,
     modes: Sequence[str] = tuple(MODES),
+    peer_modes: Sequence[str] = ALL_PEER_MODES,
     dropout: float = 0.1,
     peer_python: str | None = None,
 ) -> dict[str, Any]:
@@ -246,6 +251,7 @@ def measure_step(
         repeats: rounds.
         gemm_rates: floating-point operations per second of measure_gemm, by number type.
         modes: of ours, of MODES.
+        peer_modes: of the peers, of PEER_MODES.
         dropout: rate of all dropouts.
         peer_python: for Hugging Face, or None.
 
@@ -262,20 +268,21 @@ def measure_step(
         raise UserError(
             f"batch_size is {batch_size}: Model Garden needs an even one, half of it is read backward"
         )
-    if unknown := sorted(set(modes) - set(MODES)):
-        raise UserError(f"--modes has {', '.join(unknown)}: expected some of {', '.join(MODES)}")
+    for flag, asked, known in (("modes", modes, MODES), ("peer_modes", peer_modes, ALL_PEER_MODES)):
+        if unknown := sorted(set(asked) - set(known)):
+            raise UserError(f"--{flag} has {', '.join(unknown)}: expected some of {', '.join(known)}")
+    of_peer = {who: [mode for mode in known if mode in peer_modes] for who, known in PEER_MODES.items()}
     batch = batches.make_batch(config, batch_size, seq_len, num_predict)
     losses = collections.defaultdict(list)
 
     def recorded(name: str, step: Callable[[], float]) -> Callable[[], None]:
         return lambda: losses[name].append(float(step()))
 
-    with hugging_face_steps(config, batch, dropout, peer_python) as theirs:
-        steps = {
-            OURS: our_steps(config, batch, dropout, modes),
-            MODEL_GARDEN: model_garden_steps(config, batch, dropout),
-            HUGGING_FACE: theirs,
-        }
+    their_python = peer_python if of_peer[HUGGING_FACE] else None
+    with hugging_face_steps(config, batch, dropout, of_peer[HUGGING_FACE], their_python) as theirs:
+        steps = {OURS: our_steps(config, batch, dropout, modes), HUGGING_FACE: theirs}
+        if of_peer[MODEL_GARDEN]:
+            steps[MODEL_GARDEN] = model_garden_steps(config, batch, dropout, of_peer[MODEL_GARDEN])
         candidates = {
             f"{who} {mode}": recorded(f"{who} {mode}", step)
             for who in steps

@@ -185,7 +185,7 @@ def _steps(who):
     batch = benchmark_batches.make_batch(TINY, 2, **SIZES)
     if who == "ours":
         return benchmark_step.our_steps(ONE_LAYER, batch, 0.0, ["graph"])
-    return benchmark_step.model_garden_steps(ONE_LAYER, batch, 0.0)
+    return benchmark_step.model_garden_steps(ONE_LAYER, batch, 0.0, ["graph", "xla"])
 
 
 @pytest.mark.parametrize("who", ["ours", "model_garden"])
@@ -212,7 +212,9 @@ def test_hugging_face_computes_the_same_loss():
     batch = benchmark_batches.make_batch(TINY, 2, **SIZES)
     batch["direction"] = np.abs(batch["direction"])
     ours = benchmark_step.our_steps(ONE_LAYER, batch, 0.0, ["graph"])["graph"]()
-    with benchmark_step.hugging_face_steps(ONE_LAYER, batch, 0.0, sys.executable) as theirs:
+    with benchmark_step.hugging_face_steps(
+        ONE_LAYER, batch, 0.0, ["eager", "fused"], sys.executable
+    ) as theirs:
         assert float(theirs["eager"]()) == pytest.approx(ours, abs=1e-5)
         assert float(theirs["fused"]()) < ours
 
@@ -232,3 +234,5 @@ def test_an_odd_batch_is_refused():
 def test_an_unknown_mode_is_refused():
     with pytest.raises(UserError, match="--modes has fast: expected some of graph, xla, "):
         benchmark_step.measure_step(TINY, 2, repeats=1, gemm_rates=RATES, modes=["fast"], **SIZES)
+    with pytest.raises(UserError, match="--peer_modes has fast: expected some of graph, xla, eager, "):
+        benchmark_step.measure_step(TINY, 2, repeats=1, gemm_rates=RATES, peer_modes=["fast"], **SIZES)
