@@ -245,7 +245,7 @@ def measure_step(
 
     Args:
         config: the architecture.
-        batch_size: B, even: Model Garden reads the second half backward.
+        batch_size: B, even with Model Garden, which reads the second half backward.
         seq_len: T.
         num_predict: P.
         repeats: rounds.
@@ -262,16 +262,17 @@ def measure_step(
         measured.
 
     Raises:
-        UserError: the batch size is odd, there is no such mode, or peer_python does not answer.
+        UserError: the batch size is odd with Model Garden, there is no such mode, or peer_python does not
+            answer.
     """
-    if batch_size % 2:
-        raise UserError(
-            f"batch_size is {batch_size}: Model Garden needs an even one, half of it is read backward"
-        )
     for flag, asked, known in (("modes", modes, MODES), ("peer_modes", peer_modes, ALL_PEER_MODES)):
         if unknown := sorted(set(asked) - set(known)):
             raise UserError(f"--{flag} has {', '.join(unknown)}: expected some of {', '.join(known)}")
     of_peer = {who: [mode for mode in known if mode in peer_modes] for who, known in PEER_MODES.items()}
+    if of_peer[MODEL_GARDEN] and batch_size % 2:
+        raise UserError(
+            f"batch_size is {batch_size}: Model Garden needs an even one, half of it is read backward"
+        )
     batch = batches.make_batch(config, batch_size, seq_len, num_predict)
     losses = collections.defaultdict(list)
 

@@ -90,6 +90,7 @@ WITHOUT_EFFECT: Mapping[str, Sequence[str]] = {
     ),
     "peer": ("data", "clamp_len", "attention_dropout", "accumulation_steps", "recompute"),
     "data": ("seq_len", "num_predict", "vocab_size", "num_labels", "sequences"),
+    "model_config": ("preset", "vocab_size"),
     "nofind_max_batch": ("multiple",),
     "task=pretraining": ("num_labels", "sequences"),
     "task=classification": (*_OF_PRETRAINING, "sequences"),
@@ -148,7 +149,7 @@ def check_flags(values: flags.FlagValues) -> None:
     Raises:
         UserError: there are such, and which.
     """
-    asked = [name for name in ("save_hlo", "export", "peer", "data") if values[name].value]
+    asked = [name for name in ("save_hlo", "export", "peer", "data", "model_config") if values[name].value]
     asked += ["nofind_max_batch"] * (not values.find_max_batch) + [f"task={values.task}"]
     for mode in asked:
         if given := [f"--{flag}" for flag in WITHOUT_EFFECT[mode] if values[flag].present]:

@@ -226,6 +226,16 @@ def test_an_empty_slot_is_no_target():
     assert theirs["target_mapping"].sum(axis=-1).tolist() == [[1, 1, 1, 0]] * 2
 
 
+def test_peers_are_measured_in_the_modes_asked_for():
+    result = benchmark_step.measure_step(
+        ONE_LAYER, 2, repeats=1, gemm_rates=RATES, modes=["graph"], peer_modes=["graph"], **SIZES
+    )
+    assert {who: list(modes) for who, modes in result["seconds"].items()} == {
+        "ours": ["graph"],
+        "model_garden": ["graph"],
+    }
+
+
 def test_an_odd_batch_is_refused():
     with pytest.raises(UserError, match="batch_size is 3.*even"):
         benchmark_step.measure_step(TINY, 3, repeats=1, gemm_rates=RATES, **SIZES)

@@ -28,6 +28,7 @@ from xlnet_tf.training.run import (
     check_resumable,
     named_damage,
     named_lack_of_memory,
+    run_training,
 )
 from xlnet_tf.training.trainer import Trainer
 
@@ -201,6 +202,18 @@ def test_other_settings_of_the_trainer_are_said(folder, tmp_path, caplog, settin
     assert said in caplog.text and bool(said) == bool(caplog.text)
 
 
+def test_every_host_refuses_another_run(folder, tmp_path):
+    """If the chief alone did, the others would take it for lost, and be started again for ever."""
+    params = settings(folder)
+    (tmp_path / "params.yaml").write_text(yaml.dump(params.as_dict()))
+    (tmp_path / "ckpt-4.index").write_bytes(b"")
+    params.trainer.optimizer_config.learning_rate *= 2
+    strategy = mock.Mock(num_replicas_in_sync=1, extended=mock.Mock(should_checkpoint=False))
+    with pytest.raises(UserError, match=r"holds a run with other settings:\n.*learning_rate"):
+        task = mock.Mock(data_bytes=lambda: 0, data_difference=lambda model_dir: [])
+        run_training(params, task, strategy, str(tmp_path))
+
+
 @pytest.mark.parametrize(
     "line",
     ["{", "5", "[]", "null", '{"stfp": 2}', '{"step": 2}', '{"step": "2", "kind": "dev"}',
@@ -233,7 +246,7 @@ def test_data_that_are_many_are_not_read_before_a_run(folder, caplog):
             named_damage(task, params.trainer.check_data_gb),
         ):
             raise tf.errors.NotFoundError(None, None, "a worker that started again")
-        assert "inspect_records --check" in caplog.text
+        assert "raise trainer.check_data_gb" in caplog.text
     finally:
         (folder / "records" / "spiece.model").write_bytes(b"not read here")
 

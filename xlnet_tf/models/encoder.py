@@ -241,15 +241,16 @@ class XLNetEncoder(ShapeFreeModel):
         )
 
     def _rotates(self) -> bool:
-        """Tells whether positions are rotated; distances that are cut off by clamp_len cannot be."""
-        if hardware.kind() == "tpu" and self.clamp_len > 0:
+        """Tells whether positions are rotated; warns of distances cut off by clamp_len, which cannot be."""
+        if hardware.kind() != "tpu":
+            return False
+        if self.clamp_len > 0:
             logging.warning(
                 "clamp_len is %d: on a TPU a step takes many times as long and far more memory with it, as "
                 "positions cannot be rotated then (run_scripts.tpu_compile tells how much)",
                 self.clamp_len,
             )
-            return False
-        return hardware.kind() == "tpu"
+        return self.clamp_len <= 0
 
     def _rotation(self, direction, query_len, key_len, seed) -> positions_lib.RelativePositions:
         """As `_positions`; but what dropout drops of the encoding, it drops for all distances alike."""
@@ -385,7 +386,8 @@ def _recomputed(call: Callable) -> Callable:
     """Returns the call of a block that keeps nothing for its gradient but its inputs, the streams.
 
     What is drawn from the seed, or made for a row's direction, is made to wait for them: a compiler that saw
-    that it is the same as before would keep it, for all layers.
+    that it is the same as before would keep it, for all layers. Projected positions are kept: they do not
+    grow with the rows.
     """
     seed, positions = call.keywords["seed"], call.keywords["positions"]
 

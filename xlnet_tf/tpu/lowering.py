@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
 from typing import Any
 
 import tensorflow as tf
@@ -87,7 +86,7 @@ class Program:
 def lower(
     function: Callable[[dict[str, tf.Tensor]], Any],
     inputs: Mapping[str, tf.TensorSpec],
-    lengths: Mapping[str, int] = MappingProxyType({}),
+    lengths: Mapping[str, int] | None = None,
 ) -> Program:
     """Lowers a function with all that it does to variables.
 
@@ -112,7 +111,7 @@ def lower(
     module = hlo_pb2.HloModuleProto.FromString(stages(stage="hlo_serialized"))
     _take_out_copies(module)
     _choose_generators(module)
-    return Program(module.SerializeToString(), dict(lengths))
+    return Program(module.SerializeToString(), dict(lengths or {}))
 
 
 def _choose_generators(module: hlo_pb2.HloModuleProto):

@@ -31,7 +31,7 @@ class Runner:
         temporaries: bytes that the program needs beside parameters and outputs, as the compiler plans it.
 
     Raises:
-        UserError: JAX is not here, is another release than expected, has no such device, or a smaller one.
+        UserError: JAX is not here, is another release than expected, has no such device, or too small a one.
     """
 
     def __init__(self, hlo: bytes, platform: str):

@@ -32,8 +32,10 @@ def training_step(params: cfg.ExperimentConfig, gradient_only: bool = False, kin
         UserError: settings and data do not fit together.
         FileNotFoundError: there are no data.
     """
+    one_row = copy.deepcopy(params.task)  # any set has one
+    one_row.train_data.global_batch_size = 1
     with number_type(params.runtime.mixed_precision_dtype), hardware.assume(kind):
-        task = task_factory.get_task_cls(type(params.task))(params.task)
+        task = task_factory.get_task_cls(type(one_row))(one_row)
         schedule = params.trainer.optimizer_config
         # Fine-tuning counts its steps from its data; a number in the program is as good as another.
         train_steps = params.trainer.train_steps or schedule.warmup_steps + 1
@@ -44,18 +46,13 @@ def training_step(params: cfg.ExperimentConfig, gradient_only: bool = False, kin
             build_optimizer(schedule, train_steps, task.n_layer),
             evaluate=False,
         )
+        rows = params.task.train_data.global_batch_size
+        inputs = {
+            name: tf.TensorSpec([rows, *spec.shape[1:]], spec.dtype)
+            for name, spec in task.build_inputs(one_row.train_data).element_spec.items()
+        }
         step = trainer.replica_gradients if gradient_only else trainer.replica_step
-        return lower(step, _batch_specs(params.task), _lengths(task))
-
-
-def _batch_specs(config: cfg.TaskConfig) -> dict[str, tf.TensorSpec]:
-    """Returns shapes and types of a batch of train_data, which may have more rows than the set can fill."""
-    rows = config.train_data.global_batch_size
-    config = copy.deepcopy(config)
-    config.train_data.global_batch_size = 1
-    task = task_factory.get_task_cls(type(config))(config)
-    specs = task.build_inputs(config.train_data).element_spec
-    return {name: tf.TensorSpec([rows, *spec.shape[1:]], spec.dtype) for name, spec in specs.items()}
+        return lower(step, inputs, _lengths(task))
 
 
 def _lengths(task: Task) -> dict[str, int]:

@@ -29,8 +29,8 @@ class TrainerConfig(cfg.TrainerConfig):
         save_memory: keep the memory in checkpoints, so that a resumed run is as if it had not been stopped;
             L * M * D numbers a row, 155 GB at the paper's size. Without, memory then begins empty.
         check_data_gb: data up to so many gigabytes are compared with their checksums before the run begins,
-            some seconds a gigabyte. Damage is found without, when it is read; a shard of another set, with
-            records of the same size, is not.
+            and after an error that they may be to blame for; some seconds a gigabyte. Damage is found
+            without, when it is read; a shard of another set, with records of the same size, is not.
         profile_steps: "FIRST,LAST": the steps that a trace is written of; empty: none.
     """
 
