@@ -131,8 +131,8 @@ def named_damage(task: Task, most_gb: float) -> Iterator[None]:
         size = task.data_bytes() / 1e9
         if size > most_gb:
             logging.warning(
-                "to see whether data are damaged, raise trainer.check_data_gb and start again: then a file is "
-                "named. %.0f GB are not compared now, as it is %g",
+                "to see whether data are damaged, raise trainer.check_data_gb and start again, and the "
+                "file is named. %.0f GB are not compared now, as it is %g",
                 size,
                 most_gb,
             )
