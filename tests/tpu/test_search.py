@@ -69,6 +69,19 @@ def test_plans_of_the_memory_are_enough():
     assert largest_batch(compile_batch, 299, first=8)[0] == 29
 
 
+def test_a_batch_near_the_limit_is_not_doubled():
+    """To trace twice the rows may take more memory than this machine has."""
+    bytes_of = lambda rows: 1000 + 10 * rows  # noqa: E731
+    asked = []
+
+    def compile_batch(rows: int):
+        asked.append(rows)
+        return Planned(bytes_of(rows)) if bytes_of(rows) <= 7450 else TOO_LARGE
+
+    assert largest_batch(compile_batch, 7450, first=600, multiple=4)[0] == 644
+    assert max(asked) <= 652
+
+
 def test_only_multiples_are_tried():
     compile_batch, asked = memory(1000, lambda rows: 10 * rows)
     assert largest_batch(compile_batch, 1000, first=4, multiple=3)[0] == 99

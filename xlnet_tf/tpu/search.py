@@ -57,6 +57,8 @@ def _limit(tried: dict[int, Outcome], hbm_bytes: int) -> float | None:
     known += [(0, o.arguments) for o in tried.values() if isinstance(o, Compiled | Refused) and o.arguments][
         :1
     ]
+    if len(known) == 1:
+        known.append((0, 0))  # too low a limit, as arguments stay; but one far above costs much to trace
     known = sorted(known, key=lambda point: abs(point[1] - hbm_bytes))[:2]
     if len(known) < 2:
         return None
