@@ -36,13 +36,14 @@ def forward_flops(
 ) -> dict[str, int]:
     """Counts the multiplications and additions of our model's matrix products.
 
-    With A = N * H, K = M + T keys and R = T + K distances, for each of B examples:
+    With A = N * H, K = M + T keys and R = T + K distances, half of which are the others negated, for each of
+    B examples:
         keys and values       2 * 2 K D A per layer
         a stream of Q queries 2 * 2 Q D A + 2 Q A (2 K + R + 1) + 2 * 2 Q D F per layer: queries and output,
                               scores by content, distance and segment, sums of values, feed-forward network
         logits                2 P D V
     The content stream has Q = T and skips the last layer, where only its keys and values are read; the query
-    stream has Q = P. The distances are projected once per batch: 2 R D A per layer.
+    stream has Q = P. The distances are projected once per batch: 2 (K + 1) D A per layer.
 
     Args:
         config: the architecture.
@@ -66,7 +67,7 @@ def forward_flops(
 
     return {
         "keys and values": layers * batch_size * 2 * 2 * keys * model * heads,
-        "distances": layers * 2 * distances * model * heads,
+        "distances": layers * 2 * (keys + 1) * model * heads,
         "content stream": (layers - 1) * batch_size * stream(seq_len),
         "query stream": layers * batch_size * stream(num_predict),
         "logits": batch_size * 2 * num_predict * model * config.n_token,

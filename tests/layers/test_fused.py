@@ -5,8 +5,10 @@ import pytest
 import tensorflow as tf
 
 from xlnet_tf.layers import hardware
-from xlnet_tf.layers.block import FeedForward
-from xlnet_tf.layers.fused import fused
+from xlnet_tf.layers.attention import StreamView
+from xlnet_tf.layers.block import TransformerBlock
+from xlnet_tf.layers.fused import fused, linear
+from xlnet_tf.layers.positions import RelativePositions
 
 
 @fused
@@ -33,17 +35,49 @@ def test_compiled_equals_plain(dtype):
         np.testing.assert_allclose(tf.cast(got, tf.float32), expected, atol=tolerance)
 
 
-def compiled_functions(layer: FeedForward, **options) -> list[str]:
-    """Names the functions in the layer's graph that XLA would compile on its own."""
-    graph = tf.function(lambda x: layer(x, **options)).get_concrete_function(tf.zeros([2, 3, 8])).graph
-    functions = graph.as_graph_def().library.function
+@linear
+def weighted_difference(constants, terms, *, power: int):
+    weights, offset = constants
+    difference = weights * tf.cast(terms[0] - 2 * terms[1], tf.float32) ** power
+    return difference if offset is None else difference + offset
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
+@pytest.mark.parametrize("offset", [None, tf.constant(3.0)])
+def test_a_compiled_sum_equals_the_plain_one(dtype, offset):
+    weights, first, second = tf.unstack(tf.random.stateless_normal([3, 5, 7], [1, 2]))
+    terms = [tf.cast(first, dtype), tf.cast(second[:, :1], dtype)]
+
+    def value_and_gradients(*terms):
+        with tf.GradientTape() as tape:
+            tape.watch(terms)
+            result = weighted_difference([weights, offset], list(terms), power=1)
+        return result, *tape.gradient(result, terms, weights)
+
+    plain = value_and_gradients(*terms)
+    by_xla = tf.function(value_and_gradients)(*terms)
+    assert [tensor.dtype for tensor in by_xla] == [tf.float32, dtype, dtype]
+    for got, expected in zip(by_xla, plain):
+        tolerance = 1e-5 if dtype == tf.float32 else 0.1
+        np.testing.assert_allclose(tf.cast(got, tf.float32), tf.cast(expected, tf.float32), atol=tolerance)
+
+
+def compiled_functions(block: TransformerBlock, seed) -> list[str]:
+    """Names the functions in the block's graph that XLA would compile on its own."""
+    positions = RelativePositions(tf.zeros([4, 4]), tf.ones([4, 4]), ahead=2)
+
+    @tf.function
+    def call(x):
+        return block(x, None, None, positions, StreamView(), seed=seed)[0]
+
+    functions = call.get_concrete_function(tf.zeros([2, 3, 8])).graph.as_graph_def().library.function
     return [f.signature.name for f in functions if f.attr["_XlaMustCompile"].b]
 
 
 def test_only_training_on_a_cpu_compiles():
-    layer = FeedForward(8, 16, "gelu", dropout=0.1, initializer_range=0.02)
+    block = TransformerBlock(8, 2, 4, 16)
     seed = tf.constant([1, 2])
-    assert compiled_functions(layer, seed=seed)
-    assert not compiled_functions(layer, seed=None)
-    with hardware.assume("tpu"):
-        assert not compiled_functions(layer, seed=seed)
+    assert len(compiled_functions(block, seed)) == 3  # scores, dropout of the weights, activation
+    assert not compiled_functions(block, None)
+    with hardware.assume("gpu"):
+        assert not compiled_functions(block, seed)

@@ -57,7 +57,7 @@ def test_flops_by_hand():
     query = 2 * 48 + 36 + 72 + 12 + 36 + 80
     assert benchmark_flops.forward_flops(config, batch_size=1, seq_len=3, num_predict=2) == {
         "keys and values": 2 * (2 * 3 * 48),
-        "distances": 2 * (6 * 48),
+        "distances": 2 * (4 * 48),  # 0 to 3; the others are those negated
         "content stream": 1 * 3 * query,
         "query stream": 2 * 2 * query,
         "logits": 2 * 2 * 4 * 7,

@@ -7,7 +7,7 @@ from xlnet_tf.layers.attention import AttentionBiases, RelativeAttention
 from xlnet_tf.layers.dropout import drop, dropout, kept, seed_at
 from xlnet_tf.layers.fused import fused
 from xlnet_tf.layers.initializers import normal
-from xlnet_tf.layers.products import multiply_by_weights
+from xlnet_tf.layers.products import affine
 
 _EPSILON = 1e-12
 
@@ -45,7 +45,7 @@ class FeedForward(tf_keras.layers.Layer):
         self.activation = activation
         self.dropout = dropout
         self.initializer_range = initializer_range
-        # They hold the weights, in float32; `_dense` computes, in the type of activations.
+        # They hold the weights, in float32; `affine` computes, in the type of activations.
         self.inner, self.outer = (
             tf_keras.layers.Dense(
                 width, kernel_initializer=normal(initializer_range), dtype=tf.float32, name=name
@@ -62,8 +62,11 @@ class FeedForward(tf_keras.layers.Layer):
     def call(self, x, seed=None):
         # Two axes, not three: only then does TensorFlow run product, bias and activation as one CPU kernel.
         rows = tf.reshape(x, [-1, self.d_model])  # [B * Q, D]
-        hidden = self._activate(_dense(self.inner, rows), seed_at(seed, 0))  # [B * Q, F]
-        rows = dropout(_dense(self.outer, hidden), self.dropout, seed_at(seed, 1))
+        training = seed is not None
+        hidden = affine(rows, self.inner.kernel, self.inner.bias, training)  # [B * Q, F]
+        hidden = self._activate(hidden, seed_at(seed, 0))
+        rows = affine(hidden, self.outer.kernel, self.outer.bias, training)
+        rows = dropout(rows, self.dropout, seed_at(seed, 1))
         return tf.reshape(rows, tf.shape(x))
 
     def _activate(self, rows, seed):
@@ -157,11 +160,6 @@ class TransformerBlock(tf_keras.layers.Layer):
             "attention_dropout": attention.attention_dropout,
             "initializer_range": attention.initializer_range,
         }
-
-
-def _dense(layer: tf_keras.layers.Dense, rows: tf.Tensor) -> tf.Tensor:
-    """Multiplies rows [R, D] by a layer's kernel and adds its bias."""
-    return tf.nn.bias_add(multiply_by_weights(rows, layer.kernel), tf.cast(layer.bias, rows.dtype))
 
 
 def _norm(name: str) -> tf_keras.layers.LayerNormalization:

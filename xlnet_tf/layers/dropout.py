@@ -43,9 +43,11 @@ def seed_at(seed: tf.Tensor | None, place: int) -> tf.Tensor | None:
 def kept(shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
     """Draws which elements of a shape dropout keeps: bool, false with probability `rate`.
 
-    An element gets 16 random bits, since drawing them is what dropout costs; `rate` is met to 1 / 2**17.
+    Drawing random bits is what dropout costs. On a TPU an element gets 16, which meet `rate` to 1 / 2**17.
+    Elsewhere it gets 8, and what they are compared with is one of the two numbers of 8 bits that `rate` lies
+    between: which of them is drawn for all elements of a call together, so that each one's probability is
+    `rate` (to 1 / 2**32; of rates above 255/256, that number).
     """
-    dropped = round(rate * 2**16)
     known = tf.get_static_value(shape)
     shape = shape if known is None else [int(size) for size in known]  # numbers need no operations
     if hardware.kind() == "tpu":  # where numbers lie in tiles, and moving them inside of one is slow
@@ -53,16 +55,20 @@ def kept(shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
         words = _words([*rows, (width + 1) // 2], seed)
         low = tf.bitwise.bitwise_and(words, tf.constant(2**16 - 1, tf.uint32))
         high = tf.bitwise.right_shift(words, tf.constant(16, tf.uint32))
-        bound = tf.constant(dropped, tf.uint32)
+        bound = tf.constant(round(rate * 2**16), tf.uint32)
         return tf.concat([low >= bound, high >= bound], axis=-1)[..., :width]
     # Of a negative seed XLA and TensorFlow draw different numbers.
     seed = tf.bitwise.bitwise_and(seed, tf.constant(2**31 - 1, seed.dtype))
     size = tf.reduce_prod(shape) if known is None else math.prod(shape)
-    words = tf.random.stateless_uniform([(size + 1) // 2], seed, minval=None, maxval=None, dtype=tf.uint32)
-    halves = tf.bitcast(words, tf.uint16)  # [(size + 1) // 2, 2]
-    if known is None or size % 2:
-        halves = tf.reshape(halves, [-1])[:size]
-    return tf.reshape(halves, shape) >= tf.constant(dropped, tf.uint16)
+    count = (size + 3) // 4
+    words = tf.random.stateless_uniform([count + 1], seed, minval=None, maxval=None, dtype=tf.uint32)
+    lower = min(int(rate * 2**8), 2**8 - 2)
+    odds = min(round((rate * 2**8 - lower) * 2**32), 2**32 - 1)  # of the upper one
+    bound = lower + tf.cast(words[count] < tf.constant(odds, tf.uint32), tf.int32)
+    parts = tf.bitcast(words[:count], tf.uint8)  # [count, 4]
+    if known is None or size % 4:
+        parts = tf.reshape(parts, [-1])[:size]
+    return tf.reshape(parts, shape) >= tf.cast(bound, tf.uint8)
 
 
 def _words(shape, seed: tf.Tensor) -> tf.Tensor:

@@ -12,18 +12,19 @@ import tensorflow as tf
 from xlnet_tf.layers import hardware
 
 
-def compiled(function: Callable) -> Callable:
+def compiled(function: Callable, dtype: tf.DType | None = None) -> Callable:
     """Compiles a function of tensors, where it is part of a graph for CPUs; elsewhere it stays as it is.
 
     Args:
-        function: called with tensors by position, of which the first is of the result's dtype, and with other
-            settings by name. Once compiled, it computes in float32: that costs nothing within a loop.
+        function: called with tensors, or lists of them, by position, and with other settings by name. Once
+            compiled, it computes in float32: that costs nothing within a loop.
+        dtype: of its result, or None for that of its first argument.
     """
 
     @functools.partial(tf.function, jit_compile=True, autograph=False)
     def by_xla(*tensors, **settings):
-        wide = [tf.cast(tensor, tf.float32) if _is_real(tensor) else tensor for tensor in tensors]
-        return tf.cast(function(*wide, **settings), tensors[0].dtype)
+        result = function(*tf.nest.map_structure(_widen, tensors), **settings)
+        return tf.cast(result, dtype or tensors[0].dtype)
 
     @functools.wraps(function)
     def call(*tensors, **settings):
@@ -64,9 +65,38 @@ def fused(function: Callable) -> Callable:
     return call
 
 
+def linear(function: Callable) -> Callable:
+    """Compiles a linear function of tensors, whose gradient stays TensorFlow's own: it needs no result.
+
+    Args:
+        function: called with a list of constants, each a tensor or None, and a list of terms, the tensors in
+            which it is linear; with settings by name. Its result is float32.
+    """
+    forward = compiled(function, tf.float32)
+
+    @functools.wraps(function)
+    def call(constants, terms, **settings):
+        if not _pays():
+            return function(constants, terms, **settings)
+
+        @tf.custom_gradient
+        def run(*terms):
+            def gradient(upstream):
+                with tf.GradientTape() as tape:
+                    tape.watch(terms)
+                    result = function(constants, terms, **settings)
+                return tape.gradient(result, terms, upstream)
+
+            return forward(constants, list(terms), **settings), gradient
+
+        return run(*terms)
+
+    return call
+
+
 def _pays() -> bool:
     return tf.inside_function() and hardware.kind() == "cpu"
 
 
-def _is_real(tensor: tf.Tensor) -> bool:
-    return tensor.dtype.is_floating
+def _widen(tensor: tf.Tensor | None) -> tf.Tensor | None:
+    return tf.cast(tensor, tf.float32) if tensor is not None and tensor.dtype.is_floating else tensor

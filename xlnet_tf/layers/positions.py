@@ -16,11 +16,13 @@ class RelativePositions(NamedTuple):
     """Encoding of the R distances of a step.
 
     A row of the batch that is read backward has all its distances negated. Sines are odd and cosines
-    even, so one table serves both directions: a row's encoding is [direction * sine, cosine].
+    even, so one table of the distances K..0 serves both directions, and keys ahead of their query: the
+    encoding of a distance is [sine, cosine], that of the negated one [-sine, cosine].
 
     Attributes:
-        sine: [R, D/2]; None with a rotation.
-        cosine: [R, D/2]; likewise.
+        sine: [K + 1, D/2]; None with a rotation.
+        cosine: [K + 1, D/2]; likewise.
+        ahead: how many distances, -1 and less, follow those of the table.
         direction: [B], +1 forward and -1 backward, or None when all rows are read forward.
         keys: [N, R, H], the encoding as a layer's attention projects it, if that is known already.
         rotation: what takes the encoding's place on hardware that is slow at shifting scores; see there.
@@ -28,6 +30,7 @@ class RelativePositions(NamedTuple):
 
     sine: tf.Tensor | None = None
     cosine: tf.Tensor | None = None
+    ahead: int | tf.Tensor = 0
     direction: tf.Tensor | None = None
     keys: tf.Tensor | None = None
     rotation: Rotation | None = None

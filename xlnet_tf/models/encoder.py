@@ -232,12 +232,14 @@ class XLNetEncoder(ShapeFreeModel):
         return memory, tf.cast(mask, tf.bool)
 
     def _positions(self, direction, query_len, key_len, seed) -> positions_lib.RelativePositions:
-        distances = positions_lib.relative_distances(query_len, key_len, self.attention_type, self.clamp_len)
+        """Encodes the distances; what dropout drops of one, it drops of the negated one as well."""
+        distances = positions_lib.relative_distances(query_len, key_len, "uni", self.clamp_len)
         sine, cosine, *_ = positions_lib.sinusoid_encoding(distances, self.config.d_model)
         return positions_lib.RelativePositions(
             dropout(sine, self.dropout, seed_at(seed, -3)),
             dropout(cosine, self.dropout, seed_at(seed, -4)),
-            direction,
+            ahead=query_len - 1 if self.attention_type == "bi" else 0,
+            direction=direction,
         )
 
     def _rotates(self) -> bool:
