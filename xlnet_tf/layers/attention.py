@@ -202,16 +202,18 @@ class RelativeAttention(tf_keras.layers.Layer):
             rows = [tf.shape(queries)[0], self.n_head, 1, self.d_head]
             return queries + tf.broadcast_to(self._cast(bias)[:, None, :] * scale, rows)
 
+        key_len = keys.shape[2] or tf.shape(keys)[2]
         by_content = tf.matmul(biased(self.biases.content_bias), keys, transpose_b=True)
         by_position = biased(self.biases.position_bias)
         in_order = rotation is None and view.positions is None
         if rotation is not None:
             by_position = rotation.scores(by_position, self.position_kernel, view.turn)
+        elif in_order:
+            by_position, position_keys = positions_lib.by_windows(by_position, position_keys, key_len)
+            by_position = multiply_by_head(by_position, position_keys, transpose_b=True)
         else:
             by_position = multiply_by_head(by_position, position_keys, transpose_b=True)  # [B, N, Q, R]
-            if not in_order:
-                key_len = keys.shape[2] or tf.shape(keys)[2]
-                by_position = positions_lib.shift_by_position(by_position, view.positions, query_len, key_len)
+            by_position = positions_lib.shift_by_position(by_position, view.positions, query_len, key_len)
         terms = [by_content, by_position]
         if view.other_segment is not None:
             same, other = tf.unstack(self._cast(self.segment_embedding))  # [N, H]
@@ -239,14 +241,16 @@ def _total(constants, terms, *, shift: bool) -> tf.Tensor:
 
     Args:
         constants: StreamView's other_segment and mask, or None.
-        terms: by content [B, N, Q, K]; by position, or, to be shifted by row, by distance [B, N, Q, R]; and
-            where there is an other_segment, what such a pair's score gets [B, N, Q, 1].
+        terms: by content [B, N, Q, K]; by position, or, to be shifted by row, by distance, in G groups of
+            queries [B, N * G, Q / G, R]; and where there is an other_segment, what a pair's score gets that
+            is of two segments [B, N, Q, 1].
+        shift: whether to shift.
     """
     other_segment, mask = constants
     by_content, by_position, *if_other = terms
     if shift:
-        key_len = by_content.shape[3] or tf.shape(by_content)[3]
-        by_position = positions_lib.shift_by_row(by_position, key_len)
+        shape = [size or tf.shape(by_content)[axis] for axis, size in enumerate(by_content.shape)]
+        by_position = tf.reshape(positions_lib.shift_by_row(by_position, shape[3]), shape)
     scores = tf.cast(by_content + by_position, tf.float32)
     for term in if_other:
         scores += other_segment * tf.cast(term, tf.float32)

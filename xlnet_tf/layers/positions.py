@@ -9,7 +9,10 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from xlnet_tf.layers import hardware
 from xlnet_tf.layers.rotation import Rotation
+
+_GROUP = 128  # queries
 
 
 class RelativePositions(NamedTuple):
@@ -89,6 +92,33 @@ def of_shorter(table: tf.Tensor, length, attention_type: str = "bi") -> tf.Tenso
     longest, after = (entries // 2, length) if attention_type == "bi" else (entries - 1, 1)
     # tf.slice rather than indexing: it refuses to begin before the first row.
     return tf.slice(table, [0, 0, longest - length, 0], [-1, -1, length + after, -1])
+
+
+def by_windows(queries: tf.Tensor, keys: tf.Tensor, key_len) -> tuple[tf.Tensor, tf.Tensor]:
+    """Splits the queries 0..T-1 into groups that are scored by those distances alone that they meet.
+
+    Only a CPU gains by that, and only where T is known and several times the size of a group.
+
+    Args:
+        queries: [B, N, T, H].
+        keys: [B or 1, N, R, H], a row for each of the `relative_distances`.
+        key_len: K.
+
+    Returns:
+        Both with G groups for each head, [B, N * G, T / G, H] and [B or 1, N * G, T / G + K, H]; what
+        `shift_by_row` makes of their product is that of all queries. Or both as they are.
+    """
+    _, heads, length, width = queries.shape
+    distances = keys.shape[2]
+    if not (hardware.kind() == "cpu" and length and distances and distances == length + key_len):
+        return queries, keys
+    groups, rest = divmod(length, _GROUP)
+    if rest or groups < 2:
+        return queries, keys
+    firsts = range(length - _GROUP, -1, -_GROUP)
+    windows = [tf.slice(keys, [0, 0, first, 0], [-1, -1, _GROUP + key_len, -1]) for first in firsts]
+    windows = tf.reshape(tf.stack(windows, axis=2), [-1, heads * groups, _GROUP + key_len, width])
+    return tf.reshape(queries, [-1, heads * groups, _GROUP, width]), windows
 
 
 def shift_by_row(scores: tf.Tensor, key_len) -> tf.Tensor:
