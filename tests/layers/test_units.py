@@ -127,8 +127,17 @@ def test_dropout_keeps_the_mean_and_its_rate():
 @pytest.mark.parametrize("seed", [[5, 7], [5, -7], [-5, 7], [87989972, -14503382]])
 def test_dropout_drops_the_same_with_xla(seed):
     drawn = functools.partial(kept, tf.constant([3, 7]), 0.3)
-    compiled = tf.function(drawn, jit_compile=True, autograph=False)
-    np.testing.assert_array_equal(compiled(tf.constant(seed)), drawn(tf.constant(seed)))
+    plain, compiled = (tf.function(drawn, jit_compile=xla, autograph=False) for xla in (False, True))
+    np.testing.assert_array_equal(compiled(tf.constant(seed)), plain(tf.constant(seed)))
+
+
+def test_dropout_of_any_shape_drops_the_same():
+    def masks(size):
+        return [kept(tf.stack([2, size, 7]), 0.3, tf.constant([3, place])) for place in range(3)]
+
+    of_any = tf.function(masks, input_signature=[tf.TensorSpec([], tf.int32)])
+    for size in (3, 4):
+        np.testing.assert_array_equal(of_any(size), tf.function(functools.partial(masks, size))())
 
 
 def test_the_feed_forward_network_drops_inside_and_behind():

@@ -4,13 +4,14 @@ Keras' dropout draws from hidden state that no checkpoint holds: a resumed run w
 undisturbed one. Here every place of the network derives its mask from one seed of the step.
 """
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from xlnet_tf.layers import hardware
+from xlnet_tf.layers import fused, hardware
 
 
 def step_seed(features: Mapping[str, Any], training: bool | None) -> tf.Tensor | None:
@@ -61,7 +62,7 @@ def kept(shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
     seed = tf.bitwise.bitwise_and(seed, tf.constant(2**31 - 1, seed.dtype))
     size = tf.reduce_prod(shape) if known is None else math.prod(shape)
     count = (size + 3) // 4
-    words = tf.random.stateless_uniform([count + 1], seed, minval=None, maxval=None, dtype=tf.uint32)
+    words = (_by_three_fry if fused.pays() else _by_philox)(count + 1, seed)
     lower = min(int(rate * 2**8), 2**8 - 2)
     odds = min(round((rate * 2**8 - lower) * 2**32), 2**32 - 1)  # of the upper one
     bound = lower + tf.cast(words[count] < tf.constant(odds, tf.uint32), tf.int32)
@@ -69,6 +70,18 @@ def kept(shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
     if known is None or size % 4:
         parts = tf.reshape(parts, [-1])[:size]
     return tf.reshape(parts, shape) >= tf.cast(bound, tf.uint8)
+
+
+def _by_philox(count, seed: tf.Tensor) -> tf.Tensor:
+    return tf.random.stateless_uniform([count], seed, minval=None, maxval=None, dtype=tf.uint32)
+
+
+@functools.partial(tf.function, jit_compile=True, autograph=False)
+def _by_three_fry(count, seed: tf.Tensor) -> tf.Tensor:
+    """Draws by XLA's ThreeFry: on a CPU in less than half of the time of TensorFlow's Philox."""
+    return tf.random.stateless_uniform(
+        [count], seed, minval=None, maxval=None, dtype=tf.uint32, alg="threefry"
+    )
 
 
 def _words(shape, seed: tf.Tensor) -> tf.Tensor:

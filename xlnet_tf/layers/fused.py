@@ -28,7 +28,7 @@ def compiled(function: Callable, dtype: tf.DType | None = None) -> Callable:
 
     @functools.wraps(function)
     def call(*tensors, **settings):
-        return (by_xla if _pays() else function)(*tensors, **settings)
+        return (by_xla if pays() else function)(*tensors, **settings)
 
     return call
 
@@ -51,7 +51,7 @@ def fused(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def call(first, *others, **settings):
-        if not _pays():
+        if not pays():
             return function(first, *others, **settings)
 
         @tf.custom_gradient
@@ -76,7 +76,7 @@ def linear(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def call(constants, terms, **settings):
-        if not _pays():
+        if not pays():
             return function(constants, terms, **settings)
 
         @tf.custom_gradient
@@ -94,7 +94,8 @@ def linear(function: Callable) -> Callable:
     return call
 
 
-def _pays() -> bool:
+def pays() -> bool:
+    """Tells whether what is being traced is a graph for CPUs."""
     return tf.inside_function() and hardware.kind() == "cpu"
 
 
