@@ -36,14 +36,15 @@ def forward_flops(
 ) -> dict[str, int]:
     """Counts the multiplications and additions of our model's matrix products.
 
-    With A = N * H, K = M + T keys and R = T + K distances, half of which are the others negated, for each of
-    B examples:
+    With A = N * H, K = M + T keys and R distances, for each of B examples:
         keys and values       2 * 2 K D A per layer
         a stream of Q queries 2 * 2 Q D A + 2 Q A (2 K + R + 1) + 2 * 2 Q D F per layer: queries and output,
                               scores by content, distance and segment, sums of values, feed-forward network
         logits                2 P D V
-    The content stream has Q = T and skips the last layer, where only its keys and values are read; the query
-    stream has Q = P. The distances are projected once per batch: 2 (K + 1) D A per layer.
+    The content stream has Q = T and skips the last layer, where only its keys and values are read. In groups
+    of G queries it meets R = G + K distances, as on CPUs (`positions.by_windows`). The query stream has Q = P
+    and R = T + K. The distances, half of which are the others negated, are projected once per batch:
+    2 (K + 1) D A per layer.
 
     Args:
         config: the architecture.
@@ -55,12 +56,13 @@ def forward_flops(
     Returns:
         part of the network -> floating-point operations of a forward pass.
     """
+    from xlnet_tf.layers import positions
+
     model, inner, layers = config.d_model, config.d_inner, config.n_layer
     heads = config.n_head * config.d_head
     keys = memory_len + seq_len
-    distances = seq_len + keys
 
-    def stream(queries: int) -> int:
+    def stream(queries: int, distances: int) -> int:
         projections = 2 * 2 * queries * model * heads
         attention = 2 * queries * heads * (2 * keys + distances + 1)
         return projections + attention + 2 * 2 * queries * model * inner
@@ -68,8 +70,8 @@ def forward_flops(
     return {
         "keys and values": layers * batch_size * 2 * 2 * keys * model * heads,
         "distances": layers * 2 * (keys + 1) * model * heads,
-        "content stream": (layers - 1) * batch_size * stream(seq_len),
-        "query stream": layers * batch_size * stream(num_predict),
+        "content stream": (layers - 1) * batch_size * stream(seq_len, positions.group_len(seq_len) + keys),
+        "query stream": layers * batch_size * stream(num_predict, seq_len + keys),
         "logits": batch_size * 2 * num_predict * model * config.n_token,
     }
 

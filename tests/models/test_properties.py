@@ -65,6 +65,25 @@ def test_backward_rows_mirror_forward_rows():
     )
 
 
+@pytest.mark.parametrize("options", [{}, {"attention_type": "uni"}, {"clamp_len": 5}])
+@pytest.mark.parametrize("memory", [0, 7])
+def test_windows_of_distances_change_no_number(memory, options):
+    """On a CPU, 384 queries are scored in three groups; elsewhere in one, by all distances."""
+    features = random_features(np.random.default_rng(7), batch=2, length=384, memory=memory)
+    model = random_encoder(memory_len=memory, **options)
+    results = []
+    for kind in ("gpu", "cpu"):
+        with hardware.assume(kind), tf.GradientTape() as tape:
+            outputs = model(features)
+            loss = tf.reduce_sum(outputs["sequence_output"] ** 3) + tf.reduce_sum(
+                outputs["query_output"] ** 3
+            )
+        results.append([outputs["sequence_output"], *tape.gradient(loss, model.trainable_variables)])
+    for plain, by_windows in zip(*results):
+        by_windows, plain = (tf.convert_to_tensor(tensor).numpy() for tensor in (by_windows, plain))
+        np.testing.assert_allclose(by_windows, plain, atol=1e-4 * np.abs(plain).max())
+
+
 def test_memory_carries_the_past():
     """With memory of everything, two half segments see what one whole segment sees, left to right."""
     rng = np.random.default_rng(6)

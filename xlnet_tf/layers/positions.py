@@ -94,6 +94,11 @@ def of_shorter(table: tf.Tensor, length, attention_type: str = "bi") -> tf.Tenso
     return tf.slice(table, [0, 0, longest - length, 0], [-1, -1, length + after, -1])
 
 
+def group_len(length: int) -> int:
+    """Returns how many of so many queries `by_windows` keeps together."""
+    return _GROUP if length % _GROUP == 0 else length
+
+
 def by_windows(queries: tf.Tensor, keys: tf.Tensor, key_len) -> tuple[tf.Tensor, tf.Tensor]:
     """Splits the queries 0..T-1 into groups that are scored by those distances alone that they meet.
 
@@ -112,13 +117,13 @@ def by_windows(queries: tf.Tensor, keys: tf.Tensor, key_len) -> tuple[tf.Tensor,
     distances = keys.shape[2]
     if not (hardware.kind() == "cpu" and length and distances and distances == length + key_len):
         return queries, keys
-    groups, rest = divmod(length, _GROUP)
-    if rest or groups < 2:
+    group = group_len(length)
+    firsts = range(length - group, -1, -group)
+    if len(firsts) == 1:
         return queries, keys
-    firsts = range(length - _GROUP, -1, -_GROUP)
-    windows = [tf.slice(keys, [0, 0, first, 0], [-1, -1, _GROUP + key_len, -1]) for first in firsts]
-    windows = tf.reshape(tf.stack(windows, axis=2), [-1, heads * groups, _GROUP + key_len, width])
-    return tf.reshape(queries, [-1, heads * groups, _GROUP, width]), windows
+    windows = [tf.slice(keys, [0, 0, first, 0], [-1, -1, group + key_len, -1]) for first in firsts]
+    windows = tf.reshape(tf.stack(windows, axis=2), [-1, heads * len(firsts), group + key_len, width])
+    return tf.reshape(queries, [-1, heads * len(firsts), group, width]), windows
 
 
 def shift_by_row(scores: tf.Tensor, key_len) -> tf.Tensor:
