@@ -42,7 +42,7 @@ def forward_flops(
                               scores by content, distance and segment, sums of values, feed-forward network
         logits                2 P D V
     The content stream has Q = T and skips the last layer, where only its keys and values are read. In groups
-    of G queries it meets R = G + K distances, as on CPUs (`positions.by_windows`). The query stream has Q = P
+    of W queries it meets R = W + K distances, as on CPUs (`positions.by_windows`). The query stream has Q = P
     and R = T + K. The distances, half of which are the others negated, are projected once per batch:
     2 (K + 1) D A per layer.
 

@@ -81,5 +81,6 @@ def test_only_training_on_a_cpu_compiles():
     assert sum("by_xla" in name for name in names) == 3  # scores, dropout of the weights, activation
     assert sum("three_fry" in name for name in names) == len(names) - 3 > 0
     assert not compiled_functions(block, None)
-    with hardware.assume("gpu"):
-        assert not compiled_functions(block, seed)
+    for kind in ("gpu", "tpu"):
+        with hardware.assume(kind):
+            assert not compiled_functions(block, seed)

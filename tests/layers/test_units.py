@@ -66,11 +66,11 @@ def test_gradient_of_the_shift():
 def test_relative_positions(name, attention_type, clamp_len):
     expected = UNITS[name]  # [R, B, D]
     distances = positions_lib.relative_distances(4, 10, attention_type, clamp_len)
-    encoded = positions_lib.sinusoid_encoding(distances, 32)
+    sine, cosine = positions_lib.sinusoid_encoding(distances, 32)
     backward = expected.shape[1] // 2 if "bidata" in name else expected.shape[1]
     for row in range(expected.shape[1]):
         sign = 1 if row < backward else -1
-        ours = np.concatenate([sign * encoded.sine, encoded.cosine], -1)
+        ours = np.concatenate([sign * sine, cosine], -1)
         np.testing.assert_allclose(ours, expected[:, row], atol=1e-5)
 
 
@@ -157,17 +157,16 @@ def test_dropout_meets_its_rate_everywhere_in_a_random_word(rate, kind):
     draw = tf.function(lambda seed: kept([count], rate, seed))
     with hardware.assume(kind):
         drops = ~np.stack([draw(tf.constant([5, place])) for place in range(masks)])
-    met = min(rate, 255 / 256) if kind == "cpu" else rate
     # On a CPU a call has one of the two multiples of 1/256 that the rate lies between.
     of_calls = 1 / 512 / np.sqrt(masks) if kind == "cpu" else 0
     deviation = np.sqrt(rate * (1 - rate) / (masks * count / 4))
     for part in (*(drops[:, lane::4] for lane in range(4)), drops[:, : count // 4], drops[:, -count // 4 :]):
-        assert abs(part.mean() - met) < 4 * (deviation + of_calls) + 2**-17
+        assert abs(part.mean() - rate) < 4 * (deviation + of_calls) + 2**-17
     # Neighbours, of one word or of two, are dropped independently.
     pairs = drops[:, :-1] & drops[:, 1:]
     for lane in range(4):
-        spread = np.sqrt(met**2 * (1 - met**2) / (masks * count / 4))
-        assert abs(pairs[:, lane::4].mean() - met**2) < 4 * (spread + 2 * met * of_calls) + 2**-16
+        spread = np.sqrt(rate**2 * (1 - rate**2) / (masks * count / 4))
+        assert abs(pairs[:, lane::4].mean() - rate**2) < 4 * (spread + 2 * rate * of_calls) + 2**-16
 
 
 @pytest.mark.parametrize("kind", ["cpu", "tpu"])
@@ -217,13 +216,15 @@ def test_weights_turned_for_the_gradient_give_the_same(sizes):
         tf.random.stateless_normal(shape, [1, 2])
         for shape in ([rows, width], [width, result_width], [result_width], [rows, result_width])
     ]
-    results = []
-    for training in (False, True):
+
+    @tf.function
+    def result_and_gradients(training, *tensors):
         with tf.GradientTape() as tape:
             tape.watch(tensors[:3])
             result = affine(*tensors[:3], training=training)
-        results.append([result, *tape.gradient(result, tensors[:3], tensors[3])])
-    for expected, got in zip(*results):
+        return result, *tape.gradient(result, tensors[:3], tensors[3])
+
+    for expected, got in zip(*(result_and_gradients(training, *tensors) for training in (False, True))):
         np.testing.assert_allclose(got, expected, atol=1e-6)
 
 

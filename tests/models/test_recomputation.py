@@ -16,7 +16,7 @@ def operations_without_words(kind: str, layers: int) -> collections.Counter:
 
     Returns:
         How many draw random numbers, and how many give each row of the batch its own numbers for each head
-        and more than one query.
+        and more than one query. Numbers that are all alike do not count.
     """
     config = dataclasses.replace(CONFIG, n_layer=layers)
     features = random_features(np.random.default_rng(0), memory=4, config=config)

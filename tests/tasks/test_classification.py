@@ -100,8 +100,10 @@ def data(request, tmp_path_factory, small_tokenizer):
 @pytest.fixture(scope="module")
 def run(data):
     """The metrics of a finished run in `data`."""
-    alert = {} if "regression" in data.name else {"task": {"alert": {"label": "old", "recall": 0.9}}}
-    return train(data, "run", alert)
+    if "regression" in data.name:
+        # Twice that rate leaves some seeds at the mean of all labels.
+        return train(data, "run", {"trainer": {"optimizer_config": {"learning_rate": 0.005}}})
+    return train(data, "run", {"task": {"alert": {"label": "old", "recall": 0.9}}})
 
 
 def test_it_learns_and_predicts_into_files(data, run, tmp_path):

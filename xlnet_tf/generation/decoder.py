@@ -95,8 +95,9 @@ class CachedDecoder:
         distances = positions_lib.relative_distances(
             layout.length, layout.length, direction, encoder.clamp_len
         )
-        encoding = positions_lib.sinusoid_encoding(distances, encoder.config.d_model)
-        encoded = tf.concat([encoding.sine, encoding.cosine], axis=1)  # [R, D]
+        encoded = tf.concat(
+            positions_lib.sinusoid_encoding(distances, encoder.config.d_model), axis=1
+        )  # [R, D]
         encoded = tf.cast(encoded, encoder.compute_dtype)
         self._num_distances = tf.shape(encoded)[0]
         self._layers = [CachedLayer.read(block, encoded) for block in encoder.blocks]

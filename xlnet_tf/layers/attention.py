@@ -204,16 +204,16 @@ class RelativeAttention(tf_keras.layers.Layer):
 
         key_len = keys.shape[2] or tf.shape(keys)[2]
         by_content = tf.matmul(biased(self.biases.content_bias), keys, transpose_b=True)
-        by_position = biased(self.biases.position_bias)
+        about_position = biased(self.biases.position_bias)
         in_order = rotation is None and view.positions is None
-        if rotation is not None:
-            by_position = rotation.scores(by_position, self.position_kernel, view.turn)
-        elif in_order:
-            by_position, position_keys = positions_lib.by_windows(by_position, position_keys, key_len)
-            by_position = multiply_by_head(by_position, position_keys, transpose_b=True)
+        if in_order:
+            parts = positions_lib.by_windows(about_position, position_keys, key_len)
+            by_position = multiply_by_head(*parts, transpose_b=True)  # [B, N * G, Q / G, R]
+        elif rotation is not None:
+            by_position = rotation.scores(about_position, self.position_kernel, view.turn)
         else:
-            by_position = multiply_by_head(by_position, position_keys, transpose_b=True)  # [B, N, Q, R]
-            by_position = positions_lib.shift_by_position(by_position, view.positions, query_len, key_len)
+            by_distance = multiply_by_head(about_position, position_keys, transpose_b=True)  # [B, N, Q, R]
+            by_position = positions_lib.shift_by_position(by_distance, view.positions, query_len, key_len)
         terms = [by_content, by_position]
         if view.other_segment is not None:
             same, other = tf.unstack(self._cast(self.segment_embedding))  # [N, H]
@@ -241,10 +241,10 @@ def _total(constants, terms, *, shift: bool) -> tf.Tensor:
 
     Args:
         constants: StreamView's other_segment and mask, or None.
-        terms: by content [B, N, Q, K]; by position, or, to be shifted by row, by distance, in G groups of
-            queries [B, N * G, Q / G, R]; and where there is an other_segment, what a pair's score gets that
-            is of two segments [B, N, Q, 1].
-        shift: whether to shift.
+        terms: by content [B, N, Q, K]; by position, likewise, or by distance, for G groups of queries
+            [B, N * G, Q / G, R]; and where there is an other_segment, what a pair of two segments gets
+            [B, N, Q, 1].
+        shift: whether the second term is by distance, and to be shifted by row.
     """
     other_segment, mask = constants
     by_content, by_position, *if_other = terms

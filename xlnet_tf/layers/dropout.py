@@ -45,9 +45,9 @@ def kept(shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
     """Draws which elements of a shape dropout keeps: bool, false with probability `rate`.
 
     Drawing random bits is what dropout costs. On a TPU an element gets 16, which meet `rate` to 1 / 2**17.
-    Elsewhere it gets 8, and what they are compared with is one of the two numbers of 8 bits that `rate` lies
+    Elsewhere it gets 8, and what they are compared with is one of the two multiples of 1/256 that `rate` lies
     between: which of them is drawn for all elements of a call together, so that each one's probability is
-    `rate` (to 1 / 2**32; of rates above 255/256, that number).
+    `rate`, to 1 / 2**32. Graphs for CPUs draw other numbers from a seed than what runs without a graph.
     """
     known = tf.get_static_value(shape)
     shape = shape if known is None else [int(size) for size in known]  # numbers need no operations
@@ -63,13 +63,15 @@ def kept(shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
     size = tf.reduce_prod(shape) if known is None else math.prod(shape)
     count = (size + 3) // 4
     words = (_by_three_fry if fused.pays() else _by_philox)(count + 1, seed)
-    lower = min(int(rate * 2**8), 2**8 - 2)
+    lower = int(rate * 2**8)
     odds = min(round((rate * 2**8 - lower) * 2**32), 2**32 - 1)  # of the upper one
-    bound = lower + tf.cast(words[count] < tf.constant(odds, tf.uint32), tf.int32)
+    bound = lower + tf.cast(words[count] < tf.constant(odds, tf.uint32), tf.int32)  # 0 to 256
     parts = tf.bitcast(words[:count], tf.uint8)  # [count, 4]
     if known is None or size % 4:
         parts = tf.reshape(parts, [-1])[:size]
-    return tf.reshape(parts, shape) >= tf.cast(bound, tf.uint8)
+    parts = tf.reshape(parts, shape)
+    # Either way the bound fits in 8 bits.
+    return parts > tf.cast(bound - 1, tf.uint8) if lower else parts >= tf.cast(bound, tf.uint8)
 
 
 def _by_philox(count, seed: tf.Tensor) -> tf.Tensor:

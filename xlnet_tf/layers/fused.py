@@ -28,7 +28,11 @@ def compiled(function: Callable, dtype: tf.DType | None = None) -> Callable:
 
     @functools.wraps(function)
     def call(*tensors, **settings):
-        return (by_xla if pays() else function)(*tensors, **settings)
+        if not pays():
+            return function(*tensors, **settings)
+        result = by_xla(*tensors, **settings)
+        # What optimizes the graph does not look into the function, and warns where it misses the shape.
+        return tf.ensure_shape(result, result.shape)
 
     return call
 
@@ -66,7 +70,10 @@ def fused(function: Callable) -> Callable:
 
 
 def linear(function: Callable) -> Callable:
-    """Compiles a linear function of tensors, whose gradient stays TensorFlow's own: it needs no result.
+    """Compiles a linear function of tensors, but not its gradient.
+
+    That needs none of the function's numbers, so TensorFlow's own costs nothing but itself; and at pads, into
+    which slices turn, XLA is slower than TensorFlow.
 
     Args:
         function: called with a list of constants, each a tensor or None, and a list of terms, the tensors in
@@ -84,7 +91,7 @@ def linear(function: Callable) -> Callable:
             def gradient(upstream):
                 with tf.GradientTape() as tape:
                     tape.watch(terms)
-                    result = function(constants, terms, **settings)
+                    result = function(constants, list(terms), **settings)
                 return tape.gradient(result, terms, upstream)
 
             return forward(constants, list(terms), **settings), gradient

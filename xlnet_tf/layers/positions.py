@@ -16,7 +16,7 @@ _GROUP = 128  # queries
 
 
 class RelativePositions(NamedTuple):
-    """Encoding of the R distances of a step.
+    """Encoding of the distances K..0, from which all R of a step follow.
 
     A row of the batch that is read backward has all its distances negated. Sines are odd and cosines
     even, so one table of the distances K..0 serves both directions, and keys ahead of their query: the
@@ -62,7 +62,7 @@ def relative_distances(query_len, key_len, attention_type: str = "bi", clamp_len
     return distances
 
 
-def sinusoid_encoding(distances: tf.Tensor, d_model: int) -> RelativePositions:
+def sinusoid_encoding(distances: tf.Tensor, d_model: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Encodes distances by sines and cosines of D/2 wavelengths, always in float32.
 
     bfloat16 would merge distances: at 512 tokens only 769 of 1024 stay apart.
@@ -70,11 +70,14 @@ def sinusoid_encoding(distances: tf.Tensor, d_model: int) -> RelativePositions:
     Args:
         distances: [R] in tokens.
         d_model: D.
+
+    Returns:
+        Sines and cosines, [R, D/2] each.
     """
     wavelength_index = tf.range(0, d_model, 2, dtype=tf.float32)
     frequencies = 1.0 / tf.pow(10000.0, wavelength_index / d_model)  # [D/2]
     angles = distances[:, None] * frequencies[None, :]
-    return RelativePositions(tf.sin(angles), tf.cos(angles))
+    return tf.sin(angles), tf.cos(angles)
 
 
 def of_shorter(table: tf.Tensor, length, attention_type: str = "bi") -> tf.Tensor:
@@ -102,7 +105,8 @@ def group_len(length: int) -> int:
 def by_windows(queries: tf.Tensor, keys: tf.Tensor, key_len) -> tuple[tf.Tensor, tf.Tensor]:
     """Splits the queries 0..T-1 into groups that are scored by those distances alone that they meet.
 
-    Only a CPU gains by that, and only where T is known and several times the size of a group.
+    That is for CPUs, for attention to both sides, and for texts of a known length of several groups. Of
+    others both stay as they are.
 
     Args:
         queries: [B, N, T, H].
@@ -111,11 +115,12 @@ def by_windows(queries: tf.Tensor, keys: tf.Tensor, key_len) -> tuple[tf.Tensor,
 
     Returns:
         Both with G groups for each head, [B, N * G, T / G, H] and [B or 1, N * G, T / G + K, H]; what
-        `shift_by_row` makes of their product is that of all queries. Or both as they are.
+        `shift_by_row` makes of their product is that of all queries.
     """
     _, heads, length, width = queries.shape
     distances = keys.shape[2]
-    if not (hardware.kind() == "cpu" and length and distances and distances == length + key_len):
+    to_both_sides = length and distances and distances == length + key_len
+    if hardware.kind() != "cpu" or not to_both_sides:
         return queries, keys
     group = group_len(length)
     firsts = range(length - group, -1, -group)

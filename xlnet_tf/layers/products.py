@@ -74,15 +74,17 @@ def affine(rows: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor, training: bool 
     @tf.custom_gradient
     def turned_for_gradient(rows, weights, bias):
         def gradient(upstream):
-            # With a third axis, or TensorFlow would make one product of both again.
-            turned = tf.reshape(tf.transpose(weights[:, :, None], [1, 0, 2]), weights.shape[::-1])
+            # Not before it is needed, or all layers' would be there from the start of the step; and with a
+            # third axis, or TensorFlow would make one product of both again.
+            with tf.control_dependencies([upstream]):
+                turned = tf.reshape(tf.transpose(weights[:, :, None], [1, 0, 2]), weights.shape[::-1])
             of_weights = tf.matmul(rows, upstream, transpose_a=True)
             return tf.matmul(upstream, turned), of_weights, tf.raw_ops.BiasAddGrad(out_backprop=upstream)
 
         return tf.nn.bias_add(tf.matmul(rows, weights), bias), gradient
 
-    # In float32 oneDNN is slow at turning weights with long rows within a product: 768 x 3072 of them take
-    # a sixth of its time with 1024 rows, and two fifths with 170. On its own it takes little.
+    # In float32 oneDNN is slow at turning weights with long rows within a product: to turn 768 x 3072 takes a
+    # sixth of the product's time with 1024 rows, and two fifths with 170. On its own it takes little.
     is_slow = rows.dtype == weights.dtype == tf.float32 and weights.shape[0] < weights.shape[1]
     if training and is_slow and hardware.kind() == "cpu":
         return turned_for_gradient(rows, weights, bias)

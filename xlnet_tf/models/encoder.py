@@ -233,8 +233,9 @@ class XLNetEncoder(ShapeFreeModel):
 
     def _positions(self, direction, query_len, key_len, seed) -> positions_lib.RelativePositions:
         """Encodes the distances; what dropout drops of one, it drops of the negated one as well."""
+        # K..0 only: those of keys ahead are some of these, negated.
         distances = positions_lib.relative_distances(query_len, key_len, "uni", self.clamp_len)
-        sine, cosine, *_ = positions_lib.sinusoid_encoding(distances, self.config.d_model)
+        sine, cosine = positions_lib.sinusoid_encoding(distances, self.config.d_model)
         return positions_lib.RelativePositions(
             dropout(sine, self.dropout, seed_at(seed, -3)),
             dropout(cosine, self.dropout, seed_at(seed, -4)),
