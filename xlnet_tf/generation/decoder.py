@@ -95,9 +95,8 @@ class CachedDecoder:
         distances = positions_lib.relative_distances(
             layout.length, layout.length, direction, encoder.clamp_len
         )
-        encoded = tf.concat(
-            positions_lib.sinusoid_encoding(distances, encoder.config.d_model), axis=1
-        )  # [R, D]
+        sine, cosine = positions_lib.sinusoid_encoding(distances, encoder.config.d_model)
+        encoded = tf.concat([sine, cosine], axis=1)  # [R, D]
         encoded = tf.cast(encoded, encoder.compute_dtype)
         self._num_distances = tf.shape(encoded)[0]
         self._layers = [CachedLayer.read(block, encoded) for block in encoder.blocks]

@@ -183,8 +183,9 @@ class RelativeAttention(tf_keras.layers.Layer):
         odd, even = tf.split(tf.transpose(projected, [0, 2, 1, 3]), 2)  # [1, N, K + 1, H] each
         if positions.direction is not None:
             odd *= self._cast(positions.direction)[:, None, None, None]
+        # The rows fall to distance 0; those just before it, down to 1, are negated to lie ahead.
         first = (odd.shape[2] or tf.shape(odd)[2]) - 1 - positions.ahead
-        negated = tf.slice(even - odd, [0, 0, first, 0], [-1, -1, positions.ahead, -1])  # down to 1
+        negated = tf.slice(even - odd, [0, 0, first, 0], [-1, -1, positions.ahead, -1])
         return tf.concat([even + odd, tf.reverse(negated, [2])], axis=2)
 
     def _scores(
