@@ -39,8 +39,8 @@ AXES = "BroadcastGradientArgs"
 NEXT_BATCH = "IteratorGetNext"
 
 
-def build_trainer(folder, task: str, trainer_settings, model, evaluate=False) -> Trainer:
-    """Builds a trainer of a small model, with dropout, on made-up data and a TPU that is not there."""
+def build_trainer(folder, task: str, trainer_settings, model, strategy=None, evaluate=False) -> Trainer:
+    """Builds a trainer of a small model, with dropout, on made-up data; without strategy for a made-up TPU."""
     params = exp_factory.get_exp_config(importlib.import_module(f"xlnet_tf.tasks.{task}").EXPERIMENT)
     sizes = {"seq_len": 32, "vocab_size": 60}
     if task == "pretraining":
@@ -51,7 +51,7 @@ def build_trainer(folder, task: str, trainer_settings, model, evaluate=False) ->
     task_settings = {"train_data": data, "validation_data": data, "model": MODEL | model}
     params.override({"task": task_settings, "trainer": trainer_settings})
     params.override({"trainer": {"train_steps": 10}})
-    with made_up_tpu.strategy().scope():
+    with (strategy or made_up_tpu.strategy()).scope():
         built = task_factory.get_task_cls(type(params.task))(params.task)
         optimizer = build_optimizer(params.trainer.optimizer_config, 10, built.n_layer)
         return Trainer(params, built, built.build_model(), optimizer, evaluate=evaluate)

@@ -12,7 +12,7 @@ import tf_keras
 from xlnet_tf.layers import hardware
 from xlnet_tf.layers import positions as positions_lib
 from xlnet_tf.layers.dropout import kept, seed_at
-from xlnet_tf.layers.fused import compiled, linear
+from xlnet_tf.layers.fused import compiled, linear, shared
 from xlnet_tf.layers.initializers import normal
 from xlnet_tf.layers.products import multiply_by_head, multiply_by_weights
 from xlnet_tf.layers.rotation import Turn
@@ -196,16 +196,18 @@ class RelativeAttention(tf_keras.layers.Layer):
         What all keys of a query have in common is left out, as no softmax tells it.
         """
         scale = tf.cast(self.d_head**-0.5, queries.dtype)
-        queries *= scale
-
-        def biased(bias):
-            # Repeated for all rows, and then for all queries: the gradient's sums are faster in this order.
-            rows = [tf.shape(queries)[0], self.n_head, 1, self.d_head]
-            return queries + tf.broadcast_to(self._cast(bias)[:, None, :] * scale, rows)
+        biases = [self.biases.content_bias, self.biases.position_bias]
+        if view.other_segment is not None:
+            biases.append(self.biases.segment_bias)
+        # Repeated for all rows, and then for all queries: the gradient's sums are faster in this order.
+        rows = [tf.shape(queries)[0], self.n_head, 1, self.d_head]
+        about_content, about_position, *about_segment = [
+            part + tf.broadcast_to(self._cast(bias)[:, None, :] * scale, rows)
+            for part, bias in zip(shared(queries * scale, len(biases)), biases)
+        ]
 
         key_len = keys.shape[2] or tf.shape(keys)[2]
-        by_content = tf.matmul(biased(self.biases.content_bias), keys, transpose_b=True)
-        about_position = biased(self.biases.position_bias)
+        by_content = tf.matmul(about_content, keys, transpose_b=True)
         in_order = rotation is None and view.positions is None
         if in_order:
             parts = positions_lib.by_windows(about_position, position_keys, key_len)
@@ -219,7 +221,7 @@ class RelativeAttention(tf_keras.layers.Layer):
         if view.other_segment is not None:
             same, other = tf.unstack(self._cast(self.segment_embedding))  # [N, H]
             difference = (other - same)[None, :, :, None]  # [1, N, H, 1]
-            terms.append(multiply_by_head(biased(self.biases.segment_bias), difference))  # [B, N, Q, 1]
+            terms.append(multiply_by_head(*about_segment, difference))  # [B, N, Q, 1]
         total = _total_in_training if training else _total
         return total([view.other_segment, view.mask], terms, shift=in_order)
 

@@ -5,6 +5,7 @@ than XLA. That is for training only: servers need not have XLA.
 """
 
 import functools
+import operator
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -101,6 +102,20 @@ def linear(function: Callable) -> Callable:
     return call
 
 
+def shared(tensor: tf.Tensor, count: int) -> list[tf.Tensor]:
+    """Gives a tensor to several users, whose gradients are summed in their order.
+
+    TensorFlow's own sum of three or more begins with the one whose memory is the first to be free for the
+    result: with gradients that something else reads, too, the last bits would be a matter of timing.
+    """
+
+    @tf.custom_gradient
+    def run(tensor):
+        return [tf.identity(tensor) for _ in range(count)], _sum
+
+    return run(tensor)
+
+
 def pays() -> bool:
     """Tells whether what is being traced is a graph for CPUs."""
     return tf.inside_function() and hardware.kind() == "cpu"
@@ -108,3 +123,8 @@ def pays() -> bool:
 
 def _widen(tensor: tf.Tensor | None) -> tf.Tensor | None:
     return tf.cast(tensor, tf.float32) if tensor is not None and tensor.dtype.is_floating else tensor
+
+
+@compiled
+def _sum(*tensors):
+    return functools.reduce(operator.add, tensors)

@@ -1,0 +1,82 @@
+"""What lets a step on CPUs repeat bit for bit, however its operations take turns."""
+
+from collections import Counter
+
+import pytest
+import tensorflow as tf
+
+from tests.training.test_static_graphs import build_trainer
+
+SUMS = ("AddN", "_MklAddN")
+# They hand on their first input's memory.
+SAME_MEMORY = ("Reshape", "Identity", "ExpandDims", "Squeeze", "EnsureShape")
+
+
+def sums_by_timing(nodes) -> list[str]:
+    """Names the sums that may add up in more than one order.
+
+    A sum of several tensors begins with the first whose memory nothing else needs any more. Where another
+    operation reads them as well, that depends on which of both came first; only between the first two it
+    does not matter.
+    """
+    by_name = {node.name: node for node in nodes}
+    inputs = {name: [_output(name) for name in node.input if name[0] != "^"] for name, node in by_name.items()}
+    readers = Counter(output for outputs in inputs.values() for output in outputs)
+
+    def is_free(output) -> bool:
+        node = by_name.get(output.split(":")[0])
+        if readers[output] > 1:
+            return False
+        return node is None or node.op not in SAME_MEMORY or is_free(inputs[node.name][0])
+
+    return [
+        node.name
+        for node in nodes
+        if node.op in SUMS and len(inputs[node.name]) > 2 and not any(map(is_free, inputs[node.name][:2]))
+    ]
+
+
+def _output(name: str) -> str:
+    """Writes an operation's first output in one way, in a graph ("a", "a:0") and in a function ("a:sum:0")."""
+    operation, *_, number = name.split(":") if ":" in name else (name, "0")
+    return f"{operation}:{number}"
+
+
+def all_sums_by_timing(graph: tf.compat.v1.GraphDef) -> list[str]:
+    """Looks into all functions of a graph that XLA does not compile, as that has an order of its own."""
+    called = (f for f in graph.library.function if not f.attr["_XlaMustCompile"].b)
+    return sums_by_timing(graph.node) + [name for f in called for name in sums_by_timing(f.node_def)]
+
+
+@pytest.mark.parametrize(
+    ("task", "settings", "model"),
+    [
+        ("pretraining", {}, {"n_layer": 2}),
+        ("pretraining", {"accumulation_steps": 2, "recompute": True}, {"untie_r": False}),
+        ("squad", {}, {"n_layer": 2}),
+        ("tagging", {"recompute": True}, {"n_layer": 2, "untie_r": False}),
+    ],
+)
+def test_no_order_of_a_sum_is_a_matter_of_timing(tmp_path, task, settings, model):
+    trainer = build_trainer(tmp_path, task, settings, model, tf.distribute.OneDeviceStrategy("CPU:0"))
+    with trainer.strategy.scope():
+        loop = trainer.create_train_loop_fn()
+        traced = loop.get_concrete_function(iter(trainer.train_dataset), tf.constant(3))
+    graph = traced.graph.as_graph_def()
+    assert any(node.op == "AddN" for f in graph.library.function for node in f.node_def)
+    assert not all_sums_by_timing(graph)
+
+
+@pytest.mark.parametrize(
+    ("read", "expected"), [((), False), ((0,), False), ((0, 2), False), ((0, 1), True), ((0, 1, 2), True)]
+)
+@pytest.mark.parametrize("inside", [False, True])
+def test_sums_by_timing_are_found(read, expected, inside):
+    def step(x):
+        terms = [tf.reshape(x * factor, [2, 2]) for factor in (2.0, 3.0, 4.0)]
+        others = [tf.reduce_sum(tf.reshape(terms[number], [4])) for number in read]
+        return tf.add_n(terms), others
+
+    function = tf.function(lambda x: tf.function(step)(x) if inside else step(x))
+    graph = function.get_concrete_function(tf.TensorSpec([4])).graph.as_graph_def()
+    assert bool(all_sums_by_timing(graph)) is expected
