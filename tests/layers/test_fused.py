@@ -7,7 +7,7 @@ import tensorflow as tf
 from xlnet_tf.layers import hardware
 from xlnet_tf.layers.attention import StreamView
 from xlnet_tf.layers.block import TransformerBlock
-from xlnet_tf.layers.fused import fused, linear
+from xlnet_tf.layers.fused import fused, linear, shared
 from xlnet_tf.layers.positions import RelativePositions
 
 
@@ -84,3 +84,25 @@ def test_only_training_on_a_cpu_compiles():
     for kind in ("gpu", "tpu"):
         with hardware.assume(kind):
             assert not compiled_functions(block, seed)
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_what_is_shared_gets_the_sum_of_its_users_gradients(dtype, count):
+    x = tf.cast(tf.random.stateless_normal([5, 7], [1, 2]), dtype)
+    factors = tf.cast(tf.random.stateless_normal([count, 5, 7], [3, 4]), dtype)
+
+    def values_and_gradient(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            results = [part * factor for part, factor in zip(shared(x, count), tf.unstack(factors))]
+        return *results, tape.gradient(results, x)
+
+    for run in (values_and_gradient, tf.function(values_and_gradient)):
+        *results, gradient = run(x)
+        np.testing.assert_array_equal(tf.stack(results), x * factors)
+        assert gradient.dtype == dtype
+        total = tf.reduce_sum(tf.cast(factors, tf.float32), axis=0)
+        np.testing.assert_allclose(
+            tf.cast(gradient, tf.float32), total, atol=1e-6 if dtype == tf.float32 else 0.05
+        )

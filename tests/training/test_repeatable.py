@@ -20,7 +20,7 @@ def sums_by_timing(nodes) -> list[str]:
     does not matter.
     """
     by_name = {node.name: node for node in nodes}
-    inputs = {name: [_output(name) for name in node.input if name[0] != "^"] for name, node in by_name.items()}
+    inputs = {node.name: [_output(name) for name in node.input if name[0] != "^"] for node in nodes}
     readers = Counter(output for outputs in inputs.values() for output in outputs)
 
     def is_free(output) -> bool:
@@ -37,7 +37,7 @@ def sums_by_timing(nodes) -> list[str]:
 
 
 def _output(name: str) -> str:
-    """Writes an operation's first output in one way, in a graph ("a", "a:0") and in a function ("a:sum:0")."""
+    """Names an operation's output in one way: a graph says "a" or "a:0", a function "a:sum:0"."""
     operation, *_, number = name.split(":") if ":" in name else (name, "0")
     return f"{operation}:{number}"
 

@@ -40,7 +40,7 @@ NEXT_BATCH = "IteratorGetNext"
 
 
 def build_trainer(folder, task: str, trainer_settings, model, strategy=None, evaluate=False) -> Trainer:
-    """Builds a trainer of a small model, with dropout, on made-up data; without strategy for a made-up TPU."""
+    """Builds a trainer of a small model, with dropout, on made-up data, by default for a made-up TPU."""
     params = exp_factory.get_exp_config(importlib.import_module(f"xlnet_tf.tasks.{task}").EXPERIMENT)
     sizes = {"seq_len": 32, "vocab_size": 60}
     if task == "pretraining":
