@@ -3,8 +3,8 @@ r"""Exports a trained model for TensorFlow Serving: raw text in, answers out.
     python -m run_scripts.export --model_dir=runs/sst-2 --output_dir=served/sst-2
 
 A fine-tuned run is served as its task; pretrained weights (a run's, the original's, Hugging Face's) as a
-language model: embed, score, fill_mask, generate; or, with --head, a checkpoint's classes or tags. What is
-written needs nothing of this project: TensorFlow Serving, or tensorflow and tensorflow_text, load it.
+language model: embed, score, fill_mask, generate; or, with --head, as what a checkpoint was fine-tuned for.
+What is written needs nothing of this project: TensorFlow Serving, or tensorflow and tensorflow_text, load it.
 """
 
 import json
@@ -18,6 +18,8 @@ from run_scripts import experiment
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
 
+_OF_PAIRS = ("classification", "regression")  # heads that may be
+
 
 def define_flags():
     """Defines the flags of this script."""
@@ -26,10 +28,10 @@ def define_flags():
     flags.DEFINE_enum(
         "head",
         "language_model",
-        ["language_model", "classification", "tagging"],
+        ["language_model", "classification", "regression", "question_answering", "choice", "tagging"],
         "What weights that are no fine-tuned run of ours are served with.",
     )
-    flags.DEFINE_bool("pair", False, "With --head=classification: the classes are of pairs of texts.")
+    flags.DEFINE_bool("pair", False, "With --head=classification or regression: it is of pairs of texts.")
     flags.DEFINE_integer("version", None, "Number of the version. Default: the next one.", lower_bound=1)
     flags.DEFINE_string(
         "checkpoint", "", "Of a run: best, last, or as ckpt-100; empty: best if kept, else last."
@@ -76,8 +78,8 @@ def check_flags(values: flags.FlagValues):
             )
     elif values.checkpoint or values.check_data:
         raise UserError("--checkpoint and --check_data are for fine-tuned runs")
-    if values.pair and values.head != "classification":
-        raise UserError("--pair is for --head=classification")
+    if values.pair and values.head not in _OF_PAIRS:
+        raise UserError(f"--pair is for --head={' and '.join(_OF_PAIRS)}")
     if values.check_data and values.weights == "float32":
         raise UserError("--check_data compares smaller weights with float32: give --weights")
 
@@ -124,7 +126,7 @@ def main(argv: Sequence[str]):
             values.model_dir, checkpoint=values.checkpoint, weights=values.weights, **options
         )
     else:
-        if values.head == "classification":
+        if values.head in _OF_PAIRS:
             options["pair"] = values.pair
         module = models.module_of_checkpoint(
             values.model_dir, head=values.head, weights=values.weights, **options

@@ -9,13 +9,16 @@ import tf_keras
 import yaml
 from absl import logging
 
+from tests.models import heads
 from xlnet_tf import checksums
 from xlnet_tf.checkpoints import Checkpoint, names, open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.classifier import XLNetClassifier
+from xlnet_tf.models.choice import XLNetChoice, XLNetRanker
+from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.models.span import XLNetSpan
 from xlnet_tf.models.tagger import XLNetTagger
 from xlnet_tf.training.optimizer import OptimizerConfig, build_optimizer
 
@@ -121,6 +124,54 @@ def test_a_fine_tuned_tagger_comes_back(tmp_path):
         XLNetTagger.from_pretrained(tmp_path, ["a", "b", "c"])
 
 
+@pytest.mark.parametrize("kind", ["regressor", "span", "choice", "ranker"])
+@pytest.mark.parametrize("format", ["ours", "original", "hugging_face"])
+def test_heads_without_labels_come_back(tmp_path, kind, format):
+    tf_keras.utils.set_random_seed(1)
+    model = heads.HEADS[kind](XLNetEncoder(CONFIG, initializer_range=0.4))
+    model.build()
+    read = {"summary": "first"} if kind == "regressor" else {}
+    fine_tuned(model, tmp_path / "run", settings={"start_top": 2, "end_top": 3, **read})
+    save_checkpoint(open_checkpoint(tmp_path / "run"), str(tmp_path / "other"), format)
+    choices = {"num_choices": heads.CHOICES} if kind in ("choice", "ranker") else {}
+    found = type(model).from_pretrained(tmp_path / "other", **choices)
+    features = heads.random_features(kind, np.random.default_rng(2), training=False)
+    heads.assert_equal(heads.arrays(found(features)), heads.arrays(model(features)), rtol=0)
+    assert found.get_config() == type(model).from_config(found.get_config()).get_config()
+
+
+@pytest.mark.parametrize(
+    ("model_class", "arguments"), [(XLNetRegressor, ()), (XLNetSpan, ()), (XLNetChoice, (4,))]
+)
+def test_heads_of_the_original_without_labels(golden, model_class, arguments):
+    path = golden("tiny_ckpt_heads")
+    model, arrays = model_class.from_pretrained(path, *arguments), open_checkpoint(path).arrays
+    own = [variable for variable in model.variables if "/encoder/" not in variable.name]
+    assert len(own) >= 4
+    for variable in own:
+        np.testing.assert_array_equal(variable, arrays[names.canonical(variable.name)])
+
+
+@pytest.mark.parametrize(
+    ("model_class", "options", "part"),
+    [
+        (XLNetRegressor, {"head_name": "sts-b"}, "regression_sts-b"),
+        (XLNetSpan, {"start_top": 3}, "span"),
+        (XLNetChoice, {"num_choices": 4, "segment_len": 0}, "choice"),
+        (XLNetRanker, {"num_choices": 2, "summary": "mean"}, "ranking"),
+    ],
+)
+def test_new_heads_without_labels_say_so(pretrained, logged, model_class, options, part):
+    model = model_class.from_pretrained(pretrained, dropout=0.2, **options)
+    assert logged[-1].endswith(f"has no head {part}: a new one begins with random weights")
+    assert model.encoder.dropout == 0.2
+    np.testing.assert_array_equal(
+        model.encoder.word_embedding, open_checkpoint(pretrained).arrays["word_embedding/embeddings"]
+    )
+    with pytest.raises(UserError, match="unknown option labels"):
+        model_class.from_pretrained(pretrained, labels=LABELS, **options)
+
+
 @pytest.mark.parametrize("memory_len", [0, 3])
 def test_segments_of_a_run_are_read_as_they_were(tmp_path, memory_len):
     encoder = XLNetEncoder(CONFIG, memory_len=memory_len or 5)
@@ -212,6 +263,11 @@ def test_wrong_checkpoints(tmp_path, pretrained):
     fine_tuned(model, tmp_path)
     with pytest.raises(UserError, match="has 3 classes; the given labels are no, yes"):
         XLNetClassifier.from_pretrained(tmp_path, ["no", "yes"])
+    arrays = dict(open_checkpoint(tmp_path).arrays.entries)
+    del arrays["classification_task/logits/bias"]
+    save_checkpoint(Checkpoint("", "ours", Arrays(arrays), CONFIG), str(tmp_path / "no_bias"), "ours")
+    with pytest.raises(UserError, match="head classification_task without classification_task/logits/bias"):
+        XLNetClassifier.from_pretrained(tmp_path / "no_bias")
     (tmp_path / "xlnet_config.json").unlink()
     with pytest.raises(UserError, match="neither xlnet_config.json nor config.json"):
         XLNetEncoder.from_pretrained(tmp_path)

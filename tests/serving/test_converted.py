@@ -13,7 +13,10 @@ from tests.serving.toys import built
 from xlnet_tf import checksums
 from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.classifier import XLNetClassifier
+from xlnet_tf.models.choice import XLNetChoice
+from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
+from xlnet_tf.models.pretrainer import XLNetPretrainer
+from xlnet_tf.models.span import XLNetSpan
 from xlnet_tf.serving import models
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -49,6 +52,56 @@ def theirs(folder, tokenizer, fields, tokenizer_fields=None):
 def answers(folder):
     module = models.module_of_checkpoint(str(folder), head="classification", seq_len=16)
     return {name: value.numpy() for name, value in module.serve(text=tf.constant(TEXTS)).items()}
+
+
+CONTEXT = "1999, was old and a new one came in 2008, and more"
+
+
+@pytest.mark.parametrize("format", ["ours", "original", "hugging_face"])
+@pytest.mark.parametrize(
+    ("head", "model_class", "arguments", "lengths", "inputs"),
+    [
+        ("regression", XLNetRegressor, (), {}, {"text": TEXTS}),
+        ("regression", XLNetRegressor, (), {"pair": True}, {"text_a": TEXTS, "text_b": TEXTS[::-1]}),
+        (
+            "question_answering",
+            XLNetSpan,
+            (),
+            {"max_question_len": 12},
+            {"question": TEXTS, "context": [CONTEXT, "", CONTEXT * 3, "ba ne"]},
+        ),
+        (
+            "choice",
+            XLNetChoice,
+            (3,),
+            {"max_qa_len": 12},
+            {"context": [CONTEXT] * 4, "question": TEXTS, "options": [["ba", "ne _ tor", ""]] * 4},
+        ),
+    ],
+)
+def test_every_head_is_served(
+    tmp_path, small_tokenizer, format, head, model_class, arguments, lengths, inputs
+):
+    model = built(model_class, small_tokenizer, *arguments)
+    save_model(model, str(tmp_path / "source"))
+    folder = convert(tmp_path / "source", tmp_path / "converted", format)
+    (folder / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    told = {"pair": True} if "pair" in lengths else {}
+    found = models.module_of_checkpoint(str(folder), head=head, seq_len=24, **told)
+    expected = models.HEADS[head].module(model, small_tokenizer, seq_len=24, **lengths)
+    inputs = {name: tf.constant(values) for name, values in inputs.items()}
+    found, expected = found.serve(**inputs), expected.serve(**inputs)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+@pytest.mark.parametrize("head", [name for name in models.HEADS if name != "language_model"])
+def test_no_random_head_is_served(tmp_path, small_tokenizer, head):
+    save_model(built(XLNetPretrainer, small_tokenizer), str(tmp_path))
+    (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    with pytest.raises(UserError, match=f"has no head for {head}; expected weights that were fine-tuned"):
+        models.module_of_checkpoint(str(tmp_path), head=head, seq_len=24)
 
 
 def assert_same_model(converted, source):

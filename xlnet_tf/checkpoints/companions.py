@@ -41,13 +41,13 @@ _SETTINGS = {
     "pool_padding": bool,
     "segment_len": int,
     "memory_len": int,
+    "start_top": int,
+    "end_top": int,
 }
 _TRAINING_SETTINGS = {
     "dropout": float,
     "attention_dropout": float,
     "initializer_range": float,
-    "start_top": int,
-    "end_top": int,
 }
 _TYPES = _SETTINGS | _TRAINING_SETTINGS
 

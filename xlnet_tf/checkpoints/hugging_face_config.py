@@ -25,14 +25,14 @@ _SETTINGS = {
     "same_length": "same_length",
     "clamp_len": "clamp_len",
     "summary_type": "summary",
+    "start_n_top": "start_top",
+    "end_n_top": "end_top",
 }
 # What the user of a model trains it further with; "dropout" is also that of attention.
 _TRAINING_SETTINGS = {
     "dropout": "dropout",
     "summary_last_dropout": "dropout",
     "initializer_range": "initializer_range",
-    "start_n_top": "start_top",
-    "end_n_top": "end_top",
 }
 _UNNAMED = re.compile(r"LABEL_\d+")  # labels that nobody named
 

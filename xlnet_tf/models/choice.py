@@ -1,7 +1,8 @@
 """Heads that score several texts against each other: the options of a question, passages for a query."""
 
+import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import tensorflow as tf
 import tf_keras
@@ -9,6 +10,7 @@ import tf_keras
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import PooledHead
+from xlnet_tf.models.pretrained import Pretrained
 from xlnet_tf.models.reading import token_features
 
 
@@ -36,6 +38,22 @@ class XLNetChoice(PooledHead):
     def __init__(self, encoder: XLNetEncoder, num_choices: int, *, name: str | None = None, **kwargs):
         super().__init__(encoder, self.PART, 1, name=name or self.PART, **kwargs)
         self.num_choices = num_choices
+
+    @classmethod
+    def from_pretrained(cls, path: str | os.PathLike, num_choices: int, **options) -> Self:
+        """Builds the model of a checkpoint: with its head, or with a new one on pretrained weights.
+
+        Args:
+            path: of a run, the original's or Hugging Face's files (see checkpoints.open_checkpoint).
+            num_choices: C, which need not be that of the training.
+            **options: of this class and of XLNetEncoder: dropout, summary, ...
+
+        Raises:
+            UserError: the checkpoint does not fit, or no such option exists.
+            FileNotFoundError: there is nothing at the path.
+        """
+        source = Pretrained(path)
+        return cls.load(source, source.find_head(cls.PART), options, num_choices)
 
     def call(self, features: Mapping[str, Any], training=None):
         width = features["input_word_ids"].shape[1]

@@ -85,17 +85,9 @@ class XLNetClassifier(PooledHead):
             FileNotFoundError: there is nothing at the path.
         """
         source = Pretrained(path)
-        head = source.find_head("classification", labels, head_name)
-        encoder_options, own_options = source.options(options, XLNetEncoder, cls)
-        model = cls(
-            XLNetEncoder(source.config, **encoder_options),
-            len(head.labels),
-            head.part.partition("_")[2],
-            labels=head.labels,
-            **{**source.head_options(head), **own_options},
-        )
-        source.load_into(model, head)
-        return model
+        head = source.find_labeled_head("classification", labels, head_name)
+        told = {"labels": head.labels, "multi_label": source.is_multi_label(head)}
+        return cls.load(source, head, options, len(head.labels), head.task, **told)
 
     def call(self, features: Mapping[str, Any], training=None):
         return self.pooled_logits(features, training)
@@ -105,7 +97,6 @@ class XLNetClassifier(PooledHead):
             **super().get_config(),
             "num_labels": self.num_labels,
             "head_name": self.head_name,
-            "segment_len": self.segment_len,
             "labels": list(self.labels),
             "multi_label": self.multi_label,
         }
@@ -131,11 +122,26 @@ class XLNetRegressor(PooledHead):
         super().__init__(encoder, _part("regression", head_name), 1, name=name, **kwargs)
         self.head_name = head_name
 
+    @classmethod
+    def from_pretrained(cls, path: str | os.PathLike, *, head_name: str | None = None, **options) -> Self:
+        """Builds the regressor of a checkpoint: with its head, or with a new one on pretrained weights.
+
+        Args:
+            path, head_name, **options: as in XLNetClassifier.from_pretrained.
+
+        Raises:
+            UserError: the checkpoint does not fit, the head is unclear, or no such option exists.
+            FileNotFoundError: there is nothing at the path.
+        """
+        source = Pretrained(path)
+        head = source.find_head("regression", head_name)
+        return cls.load(source, head, options, head.task)
+
     def call(self, features: Mapping[str, Any], training=None):
         return tf.squeeze(self.pooled_logits(features, training), axis=-1)
 
     def get_config(self):
-        return {**super().get_config(), "head_name": self.head_name, "segment_len": self.segment_len}
+        return {**super().get_config(), "head_name": self.head_name}
 
 
 def classification_losses(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:

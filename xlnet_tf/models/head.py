@@ -1,7 +1,7 @@
 """What the heads share: an encoder that reads the text, and layers built under the table's names."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import tensorflow as tf
 import tf_keras
@@ -10,6 +10,7 @@ from xlnet_tf.layers.dropout import seed_at, step_seed
 from xlnet_tf.layers.initializers import normal
 from xlnet_tf.layers.summary import SequenceSummary
 from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.models.pretrained import Head, Pretrained
 from xlnet_tf.models.reading import read
 from xlnet_tf.models.saving import ShapeFreeModel
 
@@ -28,6 +29,26 @@ class XLNetHead(ShapeFreeModel):
         super().__init__(**kwargs)
         self.encoder = encoder
         self.segment_len = segment_len
+
+    @classmethod
+    def load(cls, source: Pretrained, head: Head, options: Mapping[str, Any], *arguments, **told) -> Self:
+        """Builds the model of a checkpoint, with its head or a new one, and loads its weights.
+
+        Args:
+            source: the checkpoint.
+            head: which of its heads.
+            options: the user's: of this class and of XLNetEncoder.
+            *arguments: of this class, after the encoder.
+            **told: options of this class that the checkpoint tells, for where the user gives none.
+
+        Raises:
+            UserError: the checkpoint does not fit, or no such option exists.
+        """
+        encoder_options, own_options = source.options(options, XLNetEncoder, cls)
+        encoder = XLNetEncoder(source.config, **encoder_options)
+        model = cls(encoder, *arguments, **{**told, **own_options})
+        source.load_into(model, head)
+        return model
 
     def build(self, input_shape=None):
         if not self.encoder.built:
@@ -104,6 +125,11 @@ class PooledHead(XLNetHead):
         )
         self.dense = logits_layer(outputs, encoder)
 
+    @classmethod
+    def load(cls, source: Pretrained, head: Head, options: Mapping[str, Any], *arguments, **told) -> Self:
+        told = {**source.pooling_options(head), **told}
+        return super().load(source, head, options, *arguments, **told)
+
     def build_head(self, d_model: int):
         with tf.name_scope(self.pooling.name):
             self.pooling.build([None, None, d_model])
@@ -121,6 +147,7 @@ class PooledHead(XLNetHead):
             "summary": self.pooling.kind,
             "projection": self.pooling.projection is not None,
             "pool_padding": self.pooling.pool_padding,
+            "segment_len": self.segment_len,
         }
 
 

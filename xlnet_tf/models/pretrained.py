@@ -13,19 +13,34 @@ from xlnet_tf.checkpoints import companions, load_into, names, open_checkpoint
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.errors import UserError
 
+# What the parts of a model are called that are a head of some kind.
+_PARTS = {
+    "classification": r"classification_.+",
+    "regression": r"regression_.+",
+    "choice": "choice",
+    "ranking": "ranking",
+    "span": "span",
+    "tagging": "tagging",
+}
+
 
 class Head(NamedTuple):
     """The head that a model is to have.
 
     Attributes:
         part: its part of the model, as checkpoints/names.py has it.
-        labels: of its classes, in order.
         new: whether the checkpoint lacks it.
+        labels: of its classes, in order; none for heads without classes.
     """
 
     part: str
-    labels: tuple[str, ...]
     new: bool
+    labels: tuple[str, ...] = ()
+
+    @property
+    def task(self) -> str:
+        """What it was trained for, if its name tells."""
+        return self.part.partition("_")[2]
 
 
 class Pretrained:
@@ -75,65 +90,83 @@ class Pretrained:
         options = {**self.settings, **given}
         return [{name: options[name] for name in names if name in options} for names in accepted]
 
-    def find_head(self, kind: str, labels: Iterable[str] | None, task: str | None = None) -> Head:
+    def find_head(self, kind: str, task: str | None = None) -> Head:
+        """Finds out which head a model is to have.
+
+        Args:
+            kind: "choice", "ranking", "span" or "tagging"; or "classification" or "regression", of which
+                there may be several.
+            task: which of several; None: the only one, or a new one. One that is not there is new.
+
+        Raises:
+            UserError: several heads could be meant.
+        """
+        parts = set(map(names.part, self.checkpoint.arrays))
+        found = sorted(part for part in parts if re.fullmatch(_PARTS[kind], part))
+        if task:
+            part = f"{kind}_{task}"
+        elif len(found) > 1:
+            tasks = ", ".join(name.partition("_")[2] for name in found)
+            raise UserError(
+                f"{self.checkpoint.path} has several heads for {kind}: give head_name, one of {tasks}."
+            )
+        else:
+            part = next(iter(found), kind if _PARTS[kind] == kind else f"{kind}_task")
+        return Head(part, part not in found)
+
+    def find_labeled_head(self, kind: str, labels: Iterable[str] | None, task: str | None = None) -> Head:
         """Finds out which head a model is to have, and checks its labels.
 
         Args:
-            kind: "tagging", or "classification", of which there may be several.
+            kind: "tagging" or "classification".
             labels: the user's; None: the checkpoint's.
-            task: which head of those for classification; None: the only one, or a new one.
+            task: as in find_head.
 
         Raises:
             UserError: labels are missing or not those of the head, or several heads could be meant.
         """
         path = self.checkpoint.path
-        sizes = self._head_sizes(kind)
-        if task:
-            part = f"{kind}_{task}"
-        elif len(sizes) > 1:
-            tasks = ", ".join(name.partition("_")[2] for name in sizes)
-            raise UserError(f"{path} has several heads for {kind}: give head_name, one of {tasks}.")
-        else:
-            part = next(iter(sizes), "tagging" if kind == "tagging" else f"{kind}_task")
-
+        head = self.find_head(kind, task)
         given = None if labels is None else _check_labels(labels)
-        if part not in sizes:
+        if head.new:
             if not given:
-                raise UserError(f"{path} has no head {part}: give labels=[...], those of a new one.")
-            logging.info("%s has no head %s: a new one begins with random weights", path, part)
-            return Head(part, given, new=True)
-        size = sizes[part]
+                raise UserError(f"{path} has no head {head.part}: give labels=[...], those of a new one.")
+            return head._replace(labels=given)
+        bias = f"{head.part}/logits/bias"
+        if bias not in self.checkpoint.arrays:
+            raise UserError(f"{path} has the head {head.part} without {bias}: expected a whole one.")
+        [size] = self.checkpoint.arrays.shapes[bias]
         theirs = companions.read_labels(self.checkpoint, kind)
         if given and (len(given) != size or theirs not in (None, given)):
             found = f"the labels {', '.join(theirs)}" if theirs else f"{size} classes"
             raise UserError(
-                f"the head {part} of {path} has {found}; the given labels are {', '.join(given)}. Leave "
+                f"the head {head.part} of {path} has {found}; the given labels are {', '.join(given)}. Leave "
                 "them out to take the head's, or begin a new head: from pretrained weights, or, for "
                 "classification, under another head_name."
             )
-        return Head(part, given or theirs or tuple(map(str, range(size))), new=False)
+        return head._replace(labels=given or theirs or tuple(map(str, range(size))))
 
-    def head_options(self, head: Head) -> dict[str, bool]:
-        """Returns the options of a classifier that the checkpoint tells of its head."""
+    def pooling_options(self, head: Head) -> dict[str, bool]:
+        """Returns what the checkpoint tells of the vector that a head reads, as options of the model."""
         if head.new:
             return {}
         projection = names.PROJECTION in self.checkpoint.arrays
         companions.check_summary(self.checkpoint, projection)
-        return {
-            "projection": projection,
-            "multi_label": companions.is_multi_label(self.checkpoint),
-        }
+        return {"projection": projection}
+
+    def is_multi_label(self, head: Head) -> bool:
+        """Tells whether the checkpoint's classifier gives a text any number of its classes."""
+        return not head.new and companions.is_multi_label(self.checkpoint)
 
     def load_into(self, model: tf_keras.Model, head: Head | None = None) -> None:
         """Builds a model and loads the checkpoint into it, all of it but a new head."""
+        is_new = head is not None and head.new
         model.build()
-        load_into(model, self.checkpoint, new=(head.part, "summary", "pooling") if head and head.new else ())
-
-    def _head_sizes(self, kind: str) -> dict[str, int]:
-        """Returns the heads of a kind with their numbers of classes."""
-        pattern = re.compile(rf"({kind}(_[^/]+)?)/logits/bias")
-        matches = {pattern.fullmatch(name): shape for name, shape in self.checkpoint.arrays.shapes.items()}
-        return {match[1]: shape[0] for match, shape in matches.items() if match}
+        load_into(model, self.checkpoint, new=(head.part, "summary", "pooling") if is_new else ())
+        if is_new:
+            logging.info(
+                "%s has no head %s: a new one begins with random weights", self.checkpoint.path, head.part
+            )
 
 
 def _option_names(model: type[tf_keras.Model]) -> set[str]:

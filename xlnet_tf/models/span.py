@@ -1,7 +1,8 @@
 """The head of extractive question answering: where in the text the answer is, and whether it is there."""
 
+import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import tensorflow as tf
 import tf_keras
@@ -11,6 +12,7 @@ from xlnet_tf.layers.initializers import normal
 from xlnet_tf.layers.summary import last_position
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import XLNetHead, build_layer, logits_layer
+from xlnet_tf.models.pretrained import Pretrained
 
 _EPSILON = 1e-12
 _NOT_ALLOWED = -1e30
@@ -47,9 +49,9 @@ class XLNetSpan(XLNetHead):
     def __init__(
         self,
         encoder: XLNetEncoder,
+        *,
         start_top: int = 5,
         end_top: int = 5,
-        *,
         name: str = "span",
         **kwargs,
     ):
@@ -63,6 +65,21 @@ class XLNetSpan(XLNetHead):
         self.end_logits = logits_layer(1, encoder)
         self.answerable_hidden = _DenseOfPair(d_model, stddev, name="hidden")
         self.answerable_logits = logits_layer(1, encoder, use_bias=False)
+
+    @classmethod
+    def from_pretrained(cls, path: str | os.PathLike, **options) -> Self:
+        """Builds the model of a checkpoint: with its head, or with a new one on pretrained weights.
+
+        Args:
+            path: of a run, the original's or Hugging Face's files (see checkpoints.open_checkpoint).
+            **options: of this class and of XLNetEncoder: start_top, end_top, dropout, ...
+
+        Raises:
+            UserError: the checkpoint does not fit, or no such option exists.
+            FileNotFoundError: there is nothing at the path.
+        """
+        source = Pretrained(path)
+        return cls.load(source, source.find_head("span"), options)
 
     def build_head(self, d_model: int):
         build_layer(self.start_logits, [None, None, d_model], "span/start")

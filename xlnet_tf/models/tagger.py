@@ -59,12 +59,8 @@ class XLNetTagger(XLNetHead):
             FileNotFoundError: there is nothing at the path.
         """
         source = Pretrained(path)
-        head = source.find_head("tagging", labels)
-        encoder_options, own_options = source.options(options, XLNetEncoder, cls)
-        encoder = XLNetEncoder(source.config, **encoder_options)
-        model = cls(encoder, len(head.labels), labels=head.labels, **own_options)
-        source.load_into(model, head)
-        return model
+        head = source.find_labeled_head("tagging", labels)
+        return cls.load(source, head, options, len(head.labels), labels=head.labels)
 
     def build_head(self, d_model: int):
         build_layer(self.dense, [None, None, d_model], "tagging")

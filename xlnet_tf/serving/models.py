@@ -10,13 +10,18 @@ import tf_keras
 
 from xlnet_tf.checkpoints import load_into
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.classifier import XLNetClassifier
+from xlnet_tf.models.choice import XLNetChoice
+from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
+from xlnet_tf.models.pretrained import Pretrained
 from xlnet_tf.models.pretrainer import XLNetPretrainer
+from xlnet_tf.models.span import XLNetSpan
 from xlnet_tf.models.tagger import XLNetTagger
-from xlnet_tf.serving.classification import ClassificationModule
+from xlnet_tf.serving.choice import ChoiceModule
+from xlnet_tf.serving.classification import ClassificationModule, RegressionModule
 from xlnet_tf.serving.int8 import Int8Weights
 from xlnet_tf.serving.language_model import LanguageModelModule
 from xlnet_tf.serving.module import ServingModule
+from xlnet_tf.serving.question_answering import QuestionAnsweringModule
 from xlnet_tf.serving.tagging import TaggingModule
 from xlnet_tf.tasks.prediction import Predictor, Run
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -30,18 +35,31 @@ _SEQ_LEN = 512  # of the released models
 
 
 class _Head(NamedTuple):
-    """A head of a checkpoint: its model, options of its from_pretrained, and what serves it."""
+    """A head of a checkpoint, and what serves it.
 
-    model: type
+    Attributes:
+        kind: as Pretrained.find_head takes it; None for the language model's.
+        model: its class.
+        options: of the model's from_pretrained.
+        module: what serves it.
+        lengths: of texts that go with a longer one, options of the module; at most half of a sequence.
+    """
+
+    kind: str | None
+    model: type[tf_keras.Model]
     options: Mapping[str, Any]
     module: type[ServingModule]
+    lengths: Mapping[str, int]
 
 
 HEADS = {
     # Whatever a run was trained with: see XLNetLanguageModel.from_pretrained.
-    "language_model": _Head(XLNetPretrainer, {"uniform_when_blind": False}, LanguageModelModule),
-    "classification": _Head(XLNetClassifier, {}, ClassificationModule),
-    "tagging": _Head(XLNetTagger, {}, TaggingModule),
+    "language_model": _Head(None, XLNetPretrainer, {"uniform_when_blind": False}, LanguageModelModule, {}),
+    "classification": _Head("classification", XLNetClassifier, {}, ClassificationModule, {}),
+    "regression": _Head("regression", XLNetRegressor, {}, RegressionModule, {}),
+    "question_answering": _Head("span", XLNetSpan, {}, QuestionAnsweringModule, {"max_question_len": 64}),
+    "choice": _Head("choice", XLNetChoice, {"num_choices": 1}, ChoiceModule, {"max_qa_len": 128}),
+    "tagging": _Head("tagging", XLNetTagger, {}, TaggingModule, {}),
 }
 
 
@@ -78,7 +96,7 @@ def module_of_checkpoint(
 
     Args:
         path: folder of a pretraining run, or of the original's or Hugging Face's files, with spiece.model.
-        head: "language_model", which pretrained weights have, "classification" or "tagging".
+        head: "language_model", which pretrained weights have, or another of HEADS.
         weights: as in module_of_run.
         **options: of the head's module: seq_len (512), buckets, ...
 
@@ -88,11 +106,15 @@ def module_of_checkpoint(
     """
     if head not in HEADS:
         raise UserError(f"the head is {head!r}; expected one of {', '.join(HEADS)}")
+    kind, model_class, model_options, module_class, lengths = HEADS[head]
     tokenizer = XLNetTokenizer.from_pretrained(path)
+    if kind and Pretrained(path).find_head(kind).new:
+        raise UserError(f"{path} has no head for {head}; expected weights that were fine-tuned for it")
     with policy(weights):
-        model = HEADS[head].model.from_pretrained(path, **HEADS[head].options)
+        model = model_class.from_pretrained(path, **model_options)
     options = {"seq_len": _SEQ_LEN, **options}
-    return HEADS[head].module(model, tokenizer, int8=weights == INT8, **options)
+    lengths = {name: min(length, options["seq_len"] // 2) for name, length in lengths.items()}
+    return module_class(model, tokenizer, int8=weights == INT8, **lengths | options)
 
 
 @contextlib.contextmanager
