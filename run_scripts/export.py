@@ -18,7 +18,12 @@ from run_scripts import experiment
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
 
-_OF_PAIRS = ("classification", "regression")  # heads that may be
+# Flags that are for some heads only.
+_OF_HEADS = {
+    "head_name": ("classification", "regression"),
+    "pair": ("classification", "regression"),
+    "threshold": ("question_answering",),
+}
 
 
 def define_flags():
@@ -28,10 +33,27 @@ def define_flags():
     flags.DEFINE_enum(
         "head",
         "language_model",
-        ["language_model", "classification", "regression", "question_answering", "choice", "tagging"],
+        [
+            "language_model",
+            "classification",
+            "regression",
+            "question_answering",
+            "choice",
+            "ranking",
+            "tagging",
+        ],
         "What weights that are no fine-tuned run of ours are served with.",
     )
+    flags.DEFINE_string(
+        "head_name", None, "With --head=classification or regression: which head, if there are several."
+    )
     flags.DEFINE_bool("pair", False, "With --head=classification or regression: it is of pairs of texts.")
+    flags.DEFINE_float(
+        "threshold",
+        None,
+        "With --head=question_answering: the logit of no answer above which an answer is refused. Default: "
+        "none is, as of models that were trained with questions that all have an answer.",
+    )
     flags.DEFINE_integer("version", None, "Number of the version. Default: the next one.", lower_bound=1)
     flags.DEFINE_string(
         "checkpoint", "", "Of a run: best, last, or as ckpt-100; empty: best if kept, else last."
@@ -72,14 +94,15 @@ def check_flags(values: flags.FlagValues):
             "pretrained weights"
         )
     if is_run(values.model_dir):
-        if values.pair or values["head"].present:
+        if given := [f"--{name}" for name in ("head", *_OF_HEADS) if values[name].present]:
             raise UserError(
-                "--head and --pair are for weights that are no fine-tuned run of ours, which says it"
+                f"{', '.join(given)}: for weights that are no fine-tuned run of ours, which says it itself"
             )
     elif values.checkpoint or values.check_data:
         raise UserError("--checkpoint and --check_data are for fine-tuned runs")
-    if values.pair and values.head not in _OF_PAIRS:
-        raise UserError(f"--pair is for --head={' and '.join(_OF_PAIRS)}")
+    for name, heads in _OF_HEADS.items():
+        if values[name].present and values.head not in heads:
+            raise UserError(f"--{name} is for --head={' or '.join(heads)}, not {values.head}")
     if values.check_data and values.weights == "float32":
         raise UserError("--check_data compares smaller weights with float32: give --weights")
 
@@ -126,8 +149,7 @@ def main(argv: Sequence[str]):
             values.model_dir, checkpoint=values.checkpoint, weights=values.weights, **options
         )
     else:
-        if values.head in _OF_PAIRS:
-            options["pair"] = values.pair
+        options |= {name: values[name].value for name in _OF_HEADS if values[name].present}
         module = models.module_of_checkpoint(
             values.model_dir, head=values.head, weights=values.weights, **options
         )

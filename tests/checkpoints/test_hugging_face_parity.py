@@ -167,7 +167,11 @@ HEADS = {  # their class, their options, our model
     "number": ("XLNetForSequenceClassification", {"num_labels": 1}, lambda e: XLNetRegressor(e, "default")),
     "tags": ("XLNetForTokenClassification", {"num_labels": 5}, lambda e: XLNetTagger(e, 5)),
     "choice": ("XLNetForMultipleChoice", {}, lambda e: XLNetChoice(e, 2)),
-    "span": ("XLNetForQuestionAnswering", {"start_n_top": 3, "end_n_top": 2}, lambda e: XLNetSpan(e, 3, 2)),
+    "span": (
+        "XLNetForQuestionAnswering",
+        {"start_n_top": 3, "end_n_top": 2},
+        lambda e: XLNetSpan(e, start_top=3, end_top=2),
+    ),
     "independent_span": ("XLNetForQuestionAnsweringSimple", {}, IndependentSpan),
 }
 

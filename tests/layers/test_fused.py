@@ -106,3 +106,14 @@ def test_what_is_shared_gets_the_sum_of_its_users_gradients(dtype, count):
         np.testing.assert_allclose(
             tf.cast(gradient, tf.float32), total, atol=1e-6 if dtype == tf.float32 else 0.05
         )
+
+
+def test_gradients_of_what_is_shared_are_summed_in_order():
+    def gradient(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            results = [part * factor for part, factor in zip(shared(x, 3), (1e8, -1e8, 1.0))]
+        return tape.gradient(results, x)
+
+    for run in (gradient, tf.function(gradient)):
+        np.testing.assert_array_equal(run(tf.ones([5])), 1)  # in any other order 0, or whatever comes first

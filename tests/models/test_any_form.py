@@ -38,11 +38,16 @@ def test_eager_graph_and_xla_agree(case):
     features = {name: tf.constant(value) for name, value in case.features.items()}
     plain = pretrainer(case, recompute=False)
     model = pretrainer(case)
+
+    def as_graph(model, **options):
+        return tf.function(lambda features: step(model, features), autograph=False, **options)(features)
+
+    # Graphs for CPUs drop others than what runs without a graph (see dropout.kept).
+    drops = case.options["dropout"] or case.options["attention_dropout"]
     with hardware.assume(case.kind):
-        expected = step(plain, features)
-        for options in ({}, {"jit_compile": True}):
-            compiled = tf.function(lambda features: step(model, features), autograph=False, **options)
-            assert_all_close(compiled(features), expected, atol=1e-3)
+        expected = as_graph(plain) if drops and case.kind == "cpu" else step(plain, features)
+        assert_all_close(as_graph(model), expected, atol=1e-3)
+        assert_all_close(as_graph(model, jit_compile=True), expected, atol=1e-3)
 
 
 def in_hugging_face(config) -> bool:

@@ -133,11 +133,14 @@ def test_heads_without_labels_come_back(tmp_path, kind, format):
     read = {"summary": "first"} if kind == "regressor" else {}
     fine_tuned(model, tmp_path / "run", settings={"start_top": 2, "end_top": 3, **read})
     save_checkpoint(open_checkpoint(tmp_path / "run"), str(tmp_path / "other"), format)
+    if format == "hugging_face" and kind == "span":
+        (tmp_path / "other/params.yaml").unlink()  # config.json tells as much
     choices = {"num_choices": heads.CHOICES} if kind in ("choice", "ranker") else {}
     found = type(model).from_pretrained(tmp_path / "other", **choices)
     features = heads.random_features(kind, np.random.default_rng(2), training=False)
     heads.assert_equal(heads.arrays(found(features)), heads.arrays(model(features)), rtol=0)
-    assert found.get_config() == type(model).from_config(found.get_config()).get_config()
+    found, expected = (each.get_config() | {"encoder": None} for each in (found, model))
+    assert found == expected
 
 
 @pytest.mark.parametrize(
@@ -157,7 +160,7 @@ def test_heads_of_the_original_without_labels(golden, model_class, arguments):
     [
         (XLNetRegressor, {"head_name": "sts-b"}, "regression_sts-b"),
         (XLNetSpan, {"start_top": 3}, "span"),
-        (XLNetChoice, {"num_choices": 4, "segment_len": 0}, "choice"),
+        (XLNetChoice, {"num_choices": 4, "segment_len": 2}, "choice"),
         (XLNetRanker, {"num_choices": 2, "summary": "mean"}, "ranking"),
     ],
 )
@@ -165,6 +168,7 @@ def test_new_heads_without_labels_say_so(pretrained, logged, model_class, option
     model = model_class.from_pretrained(pretrained, dropout=0.2, **options)
     assert logged[-1].endswith(f"has no head {part}: a new one begins with random weights")
     assert model.encoder.dropout == 0.2
+    assert model.get_config().items() >= options.items()
     np.testing.assert_array_equal(
         model.encoder.word_embedding, open_checkpoint(pretrained).arrays["word_embedding/embeddings"]
     )
@@ -266,7 +270,9 @@ def test_wrong_checkpoints(tmp_path, pretrained):
     arrays = dict(open_checkpoint(tmp_path).arrays.entries)
     del arrays["classification_task/logits/bias"]
     save_checkpoint(Checkpoint("", "ours", Arrays(arrays), CONFIG), str(tmp_path / "no_bias"), "ours")
-    with pytest.raises(UserError, match="head classification_task without classification_task/logits/bias"):
+    with pytest.raises(
+        UserError, match="classification_task/logits/bias has the shape None; expected a number for"
+    ):
         XLNetClassifier.from_pretrained(tmp_path / "no_bias")
     (tmp_path / "xlnet_config.json").unlink()
     with pytest.raises(UserError, match="neither xlnet_config.json nor config.json"):

@@ -11,9 +11,10 @@ from run_scripts.convert_checkpoint import convert as convert_script
 from tests.checkpoints.test_formats import CONFIGS, random_checkpoint
 from tests.serving.toys import built
 from xlnet_tf import checksums
-from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint, save_model
+from xlnet_tf.checkpoints import Checkpoint, open_checkpoint, save_checkpoint, save_model
+from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.choice import XLNetChoice
+from xlnet_tf.models.choice import XLNetChoice, XLNetRanker
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.models.span import XLNetSpan
@@ -67,15 +68,22 @@ CONTEXT = "1999, was old and a new one came in 2008, and more"
             "question_answering",
             XLNetSpan,
             (),
-            {"max_question_len": 12},
+            {"max_question_len": 10, "threshold": 0.1},
             {"question": TEXTS, "context": [CONTEXT, "", CONTEXT * 3, "ba ne"]},
         ),
         (
             "choice",
             XLNetChoice,
             (3,),
-            {"max_qa_len": 12},
+            {"max_qa_len": 10},
             {"context": [CONTEXT] * 4, "question": TEXTS, "options": [["ba", "ne _ tor", ""]] * 4},
+        ),
+        (
+            "ranking",
+            XLNetRanker,
+            (2,),
+            {"max_query_len": 10},
+            {"query": TEXTS, "candidates": [[CONTEXT, "ba", ""]] * 4},
         ),
     ],
 )
@@ -86,7 +94,7 @@ def test_every_head_is_served(
     save_model(model, str(tmp_path / "source"))
     folder = convert(tmp_path / "source", tmp_path / "converted", format)
     (folder / "spiece.model").write_bytes(small_tokenizer.model_proto)
-    told = {"pair": True} if "pair" in lengths else {}
+    told = {name: value for name, value in lengths.items() if name in ("pair", "threshold")}
     found = models.module_of_checkpoint(str(folder), head=head, seq_len=24, **told)
     expected = models.HEADS[head].module(model, small_tokenizer, seq_len=24, **lengths)
     inputs = {name: tf.constant(values) for name, values in inputs.items()}
@@ -102,6 +110,23 @@ def test_no_random_head_is_served(tmp_path, small_tokenizer, head):
     (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
     with pytest.raises(UserError, match=f"has no head for {head}; expected weights that were fine-tuned"):
         models.module_of_checkpoint(str(tmp_path), head=head, seq_len=24)
+
+
+def test_one_of_several_heads_is_served(tmp_path, small_tokenizer):
+    entries = {}
+    for head_name, size in (("stars", 5), ("mood", 2)):
+        save_model(built(XLNetClassifier, small_tokenizer, size, head_name), str(tmp_path / head_name))
+        checkpoint = open_checkpoint(tmp_path / head_name)
+        entries |= checkpoint.arrays.entries
+    save_checkpoint(Checkpoint("", "ours", Arrays(entries), checkpoint.config), str(tmp_path), "ours")
+    (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    with pytest.raises(UserError, match="several heads for classification: give head_name, one of mood, sta"):
+        models.module_of_checkpoint(str(tmp_path), head="classification", seq_len=24)
+    with pytest.raises(UserError, match="no head for classification called age"):
+        models.module_of_checkpoint(str(tmp_path), head="classification", head_name="age", seq_len=24)
+    for head_name, size in (("stars", 5), ("mood", 2)):
+        arguments = {"head": "classification", "head_name": head_name, "seq_len": 24}
+        assert len(models.module_of_checkpoint(str(tmp_path), **arguments).labels) == size
 
 
 def assert_same_model(converted, source):

@@ -129,7 +129,6 @@ def test_the_small_recipe_learns_on_real_sentences(shared, tmp_path):
         data_dir=str(shared("data/glue/SST-2")),
         seq_len=32,
         train_limit=3000,
-        eval_limit=300,
     )
     build_classification(options)
     params = exp_factory.get_exp_config(classification.EXPERIMENT)
@@ -144,5 +143,4 @@ def test_the_small_recipe_learns_on_real_sentences(shared, tmp_path):
         tf.distribute.OneDeviceStrategy("CPU:0"),
         str(tmp_path / "run"),
     )
-    # Of 21 seeds the best had 0.65, the last 0.577.
     assert metrics["accuracy"] > 0.55 and metrics["score"] == pytest.approx(metrics["accuracy"])

@@ -8,8 +8,11 @@ import tensorflow as tf
 from tests.training.test_static_graphs import build_trainer
 
 SUMS = ("AddN", "_MklAddN")
-# They hand on their first input's memory.
-SAME_MEMORY = ("Reshape", "Identity", "ExpandDims", "Squeeze", "EnsureShape")
+# Each output has the memory of the input of its number.
+SAME_MEMORY = (
+    "Reshape", "Identity", "IdentityN", "StopGradient", "PreventGradient", "ExpandDims", "Squeeze",
+    "EnsureShape",
+)  # fmt: skip
 
 
 def sums_by_timing(nodes) -> list[str]:
@@ -24,10 +27,10 @@ def sums_by_timing(nodes) -> list[str]:
     readers = Counter(output for outputs in inputs.values() for output in outputs)
 
     def is_free(output) -> bool:
-        node = by_name.get(output.split(":")[0])
-        if readers[output] > 1:
+        name, number = output.split(":")
+        if readers[output] > 1 or name not in by_name:  # an argument: others may read it, too
             return False
-        return node is None or node.op not in SAME_MEMORY or is_free(inputs[node.name][0])
+        return by_name[name].op not in SAME_MEMORY or is_free(inputs[name][int(number)])
 
     return [
         node.name

@@ -53,7 +53,7 @@ _TYPES = _SETTINGS | _TRAINING_SETTINGS
 
 
 def read_settings(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Returns how a model reads its texts, by the names of the models' options; empty if no file tells.
+    """Returns how a model reads and answers, by the names of the models' options; empty if no file tells.
 
     Raises:
         UserError: a file does not say it as it should.

@@ -19,7 +19,7 @@ _ACTIVATIONS = {
     "gelu_python": "gelu_erf",
     "relu": "relu",
 }
-# How a model reads its texts: its names, and those of our models' options.
+# How a model reads its texts and answers: its names, and those of our models' options.
 _SETTINGS = {
     "attn_type": "attention_type",
     "same_length": "same_length",
@@ -72,7 +72,7 @@ def read_config(values: dict[str, Any], path: str) -> XLNetConfig:
 
 
 def read_settings(values: dict[str, Any]) -> dict[str, Any]:
-    """Returns how the model reads its texts, by the names of our models' options; values are not checked."""
+    """Returns how a model reads and answers, by the names of our models' options; values are not checked."""
     found = {ours: values[theirs] for theirs, ours in _SETTINGS.items() if theirs in values}
     # Its models pool padding, too.
     return found | ({"pool_padding": True} if found.get("summary") in ("first", "mean") else {})

@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from xlnet_tf.layers import hardware
+from xlnet_tf.layers import fused, hardware
 
 
 def step_seed(features: Mapping[str, Any], training: bool | None) -> tf.Tensor | None:
@@ -47,7 +47,7 @@ def kept(shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
     Drawing random bits is what dropout costs. On a TPU an element gets 16, which meet `rate` to 1 / 2**17.
     Elsewhere it gets 8, and what they are compared with is one of the two multiples of 1/256 that `rate` lies
     between: which of them is drawn for all elements of a call together, so that each one's probability is
-    `rate`, to 1 / 2**32. Each kind of hardware has numbers of its own, the same with a graph and without.
+    `rate`, to 1 / 2**32. Graphs for CPUs draw other numbers from a seed than what runs without a graph.
     """
     known = tf.get_static_value(shape)
     shape = shape if known is None else [int(size) for size in known]  # numbers need no operations
@@ -62,7 +62,7 @@ def kept(shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
     seed = tf.bitwise.bitwise_and(seed, tf.constant(2**31 - 1, seed.dtype))
     size = tf.reduce_prod(shape) if known is None else math.prod(shape)
     count = (size + 3) // 4
-    words = (_by_three_fry if hardware.kind() == "cpu" else _by_philox)(count + 1, seed)
+    words = (_by_three_fry if fused.pays() else _by_philox)(count + 1, seed)
     lower = int(rate * 2**8)
     odds = min(round((rate * 2**8 - lower) * 2**32), 2**32 - 1)  # of the upper one
     bound = lower + tf.cast(words[count] < tf.constant(odds, tf.uint32), tf.int32)  # 0 to 256

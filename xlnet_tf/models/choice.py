@@ -22,6 +22,7 @@ class XLNetChoice(PooledHead):
         encoder: the body.
         num_choices: C.
         summary, projection, pool_padding: how the tokens become one vector (see SequenceSummary).
+        segment_len: tokens of the segments in which long texts are read; 0 reads them at once (see read).
 
     Call args: the encoder's features, [B, C * T]: the texts of a row one after the other.
 

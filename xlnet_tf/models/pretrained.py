@@ -13,15 +13,7 @@ from xlnet_tf.checkpoints import companions, load_into, names, open_checkpoint
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.errors import UserError
 
-# What the parts of a model are called that are a head of some kind.
-_PARTS = {
-    "classification": r"classification_.+",
-    "regression": r"regression_.+",
-    "choice": "choice",
-    "ranking": "ranking",
-    "span": "span",
-    "tagging": "tagging",
-}
+_OF_TASKS = ("classification", "regression")  # kinds of heads that are named after their task, too
 
 
 class Head(NamedTuple):
@@ -102,7 +94,8 @@ class Pretrained:
             UserError: several heads could be meant.
         """
         parts = set(map(names.part, self.checkpoint.arrays))
-        found = sorted(part for part in parts if re.fullmatch(_PARTS[kind], part))
+        pattern = f"{kind}_.+" if kind in _OF_TASKS else kind
+        found = sorted(part for part in parts if re.fullmatch(pattern, part))
         if task:
             part = f"{kind}_{task}"
         elif len(found) > 1:
@@ -111,7 +104,7 @@ class Pretrained:
                 f"{self.checkpoint.path} has several heads for {kind}: give head_name, one of {tasks}."
             )
         else:
-            part = next(iter(found), kind if _PARTS[kind] == kind else f"{kind}_task")
+            part = next(iter(found), f"{kind}_task" if kind in _OF_TASKS else kind)
         return Head(part, part not in found)
 
     def find_labeled_head(self, kind: str, labels: Iterable[str] | None, task: str | None = None) -> Head:
@@ -123,7 +116,8 @@ class Pretrained:
             task: as in find_head.
 
         Raises:
-            UserError: labels are missing or not those of the head, or several heads could be meant.
+            UserError: labels are missing or not those of the head, several heads could be meant, or the head
+                is damaged.
         """
         path = self.checkpoint.path
         head = self.find_head(kind, task)
@@ -133,9 +127,13 @@ class Pretrained:
                 raise UserError(f"{path} has no head {head.part}: give labels=[...], those of a new one.")
             return head._replace(labels=given)
         bias = f"{head.part}/logits/bias"
-        if bias not in self.checkpoint.arrays:
-            raise UserError(f"{path} has the head {head.part} without {bias}: expected a whole one.")
-        [size] = self.checkpoint.arrays.shapes[bias]
+        shape = self.checkpoint.arrays.shapes.get(bias)
+        if not shape or len(shape) > 1:
+            raise UserError(
+                f"{path}: {bias} has the shape {shape}; expected a number for each class. The checkpoint is "
+                "damaged, or of another model: fetch or write it again."
+            )
+        [size] = shape
         theirs = companions.read_labels(self.checkpoint, kind)
         if given and (len(given) != size or theirs not in (None, given)):
             found = f"the labels {', '.join(theirs)}" if theirs else f"{size} classes"
@@ -147,7 +145,11 @@ class Pretrained:
         return head._replace(labels=given or theirs or tuple(map(str, range(size))))
 
     def pooling_options(self, head: Head) -> dict[str, bool]:
-        """Returns what the checkpoint tells of the vector that a head reads, as options of the model."""
+        """Returns what the checkpoint tells of the vector that a head reads, as options of the model.
+
+        Raises:
+            UserError: it cannot be built here.
+        """
         if head.new:
             return {}
         projection = names.PROJECTION in self.checkpoint.arrays
@@ -159,7 +161,11 @@ class Pretrained:
         return not head.new and companions.is_multi_label(self.checkpoint)
 
     def load_into(self, model: tf_keras.Model, head: Head | None = None) -> None:
-        """Builds a model and loads the checkpoint into it, all of it but a new head."""
+        """Builds a model and loads the checkpoint into it, all of it but a new head.
+
+        Raises:
+            UserError: they do not fit together.
+        """
         is_new = head is not None and head.new
         model.build()
         load_into(model, self.checkpoint, new=(head.part, "summary", "pooling") if is_new else ())

@@ -10,7 +10,7 @@ import tf_keras
 
 from xlnet_tf.checkpoints import load_into
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.choice import XLNetChoice
+from xlnet_tf.models.choice import XLNetChoice, XLNetRanker
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.pretrained import Pretrained
 from xlnet_tf.models.pretrainer import XLNetPretrainer
@@ -22,6 +22,7 @@ from xlnet_tf.serving.int8 import Int8Weights
 from xlnet_tf.serving.language_model import LanguageModelModule
 from xlnet_tf.serving.module import ServingModule
 from xlnet_tf.serving.question_answering import QuestionAnsweringModule
+from xlnet_tf.serving.ranking import RankingModule
 from xlnet_tf.serving.tagging import TaggingModule
 from xlnet_tf.tasks.prediction import Predictor, Run
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -32,6 +33,7 @@ _FILES = {"squad": "question_answering"}  # where the file here is not called af
 _IN_PERCENT = ("squad",)  # tasks whose metrics go to 100
 _BATCH = 32
 _SEQ_LEN = 512  # of the released models
+_NUM_SPECIAL = 3  # tokens of a pair: SEP, SEP, CLS
 
 
 class _Head(NamedTuple):
@@ -42,7 +44,8 @@ class _Head(NamedTuple):
         model: its class.
         options: of the model's from_pretrained.
         module: what serves it.
-        lengths: of texts that go with a longer one, options of the module; at most half of a sequence.
+        lengths: of texts that go with a longer one, options of the module, as the builders have them; short
+            sequences have room for half as many.
     """
 
     kind: str | None
@@ -59,6 +62,7 @@ HEADS = {
     "regression": _Head("regression", XLNetRegressor, {}, RegressionModule, {}),
     "question_answering": _Head("span", XLNetSpan, {}, QuestionAnsweringModule, {"max_question_len": 64}),
     "choice": _Head("choice", XLNetChoice, {"num_choices": 1}, ChoiceModule, {"max_qa_len": 128}),
+    "ranking": _Head("ranking", XLNetRanker, {"num_choices": 1}, RankingModule, {"max_query_len": 32}),
     "tagging": _Head("tagging", XLNetTagger, {}, TaggingModule, {}),
 }
 
@@ -90,13 +94,19 @@ def module_of_run(
 
 
 def module_of_checkpoint(
-    path: str, *, head: str = "language_model", weights: str = FLOAT32, **options
+    path: str,
+    *,
+    head: str = "language_model",
+    head_name: str | None = None,
+    weights: str = FLOAT32,
+    **options,
 ) -> ServingModule:
     """Returns what weights without a run of ours are served as.
 
     Args:
         path: folder of a pretraining run, or of the original's or Hugging Face's files, with spiece.model.
         head: "language_model", which pretrained weights have, or another of HEADS.
+        head_name: which head for classification or regression, if there are several.
         weights: as in module_of_run.
         **options: of the head's module: seq_len (512), buckets, ...
 
@@ -107,13 +117,17 @@ def module_of_checkpoint(
     if head not in HEADS:
         raise UserError(f"the head is {head!r}; expected one of {', '.join(HEADS)}")
     kind, model_class, model_options, module_class, lengths = HEADS[head]
+    if head_name:
+        model_options = {**model_options, "head_name": head_name}
     tokenizer = XLNetTokenizer.from_pretrained(path)
-    if kind and Pretrained(path).find_head(kind).new:
-        raise UserError(f"{path} has no head for {head}; expected weights that were fine-tuned for it")
+    if kind and Pretrained(path).find_head(kind, head_name).new:
+        name = f"{head} called {head_name}" if head_name else head
+        raise UserError(f"{path} has no head for {name}; expected weights that were fine-tuned for it")
     with policy(weights):
         model = model_class.from_pretrained(path, **model_options)
     options = {"seq_len": _SEQ_LEN, **options}
-    lengths = {name: min(length, options["seq_len"] // 2) for name, length in lengths.items()}
+    half = max(1, (options["seq_len"] - _NUM_SPECIAL) // 2)
+    lengths = {name: min(length, half) for name, length in lengths.items()}
     return module_class(model, tokenizer, int8=weights == INT8, **lengths | options)
 
 
