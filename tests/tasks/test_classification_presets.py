@@ -134,7 +134,7 @@ def test_the_small_recipe_learns_on_real_sentences(shared, tmp_path):
     params = exp_factory.get_exp_config(classification.EXPERIMENT)
     override = yaml.safe_load((RECIPES / "classification_small.yaml").read_text())
     hyperparams.override_params_dict(params, override, is_strict=True)
-    params.task.epochs = 2.0
+    params.task.epochs = 4.0  # after two, and on 300 sentences, seeds lay between 0.577 and 0.65
     params.task.train_data.input_path = str(tmp_path / "records/train")
     params.task.validation_data.input_path = str(tmp_path / "records/dev")
     metrics = finetune(
@@ -143,4 +143,4 @@ def test_the_small_recipe_learns_on_real_sentences(shared, tmp_path):
         tf.distribute.OneDeviceStrategy("CPU:0"),
         str(tmp_path / "run"),
     )
-    assert metrics["accuracy"] > 0.55 and metrics["score"] == pytest.approx(metrics["accuracy"])
+    assert metrics["accuracy"] > 0.6 and metrics["score"] == pytest.approx(metrics["accuracy"])

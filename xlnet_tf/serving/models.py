@@ -26,6 +26,7 @@ from xlnet_tf.serving.ranking import RankingModule
 from xlnet_tf.serving.tagging import TaggingModule
 from xlnet_tf.tasks.prediction import Predictor, Run
 from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.windows import NUM_SPECIAL
 
 FLOAT32, BFLOAT16, INT8 = WEIGHTS = ("float32", "bfloat16", "int8")
 
@@ -33,7 +34,6 @@ _FILES = {"squad": "question_answering"}  # where the file here is not called af
 _IN_PERCENT = ("squad",)  # tasks whose metrics go to 100
 _BATCH = 32
 _SEQ_LEN = 512  # of the released models
-_NUM_SPECIAL = 3  # tokens of a pair: SEP, SEP, CLS
 
 
 class _Head(NamedTuple):
@@ -126,7 +126,7 @@ def module_of_checkpoint(
     with policy(weights):
         model = model_class.from_pretrained(path, **model_options)
     options = {"seq_len": _SEQ_LEN, **options}
-    half = max(1, (options["seq_len"] - _NUM_SPECIAL) // 2)
+    half = max(1, (options["seq_len"] - NUM_SPECIAL) // 2)
     lengths = {name: min(length, half) for name, length in lengths.items()}
     return module_class(model, tokenizer, int8=weights == INT8, **lengths | options)
 
