@@ -102,6 +102,39 @@ def test_all_heads_of_the_original_survive(tmp_path, format):
         assert back.get_tensor(name).tobytes() == reader.get_tensor(name).tobytes(), name
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("format", FORMATS)
+def test_checkpoints_that_the_original_fine_tuned_are_converted(tmp_path, format, bias):
+    """They lack the vector that the query stream starts from, and may have the language model's bias."""
+    dropped = ["model/transformer/mask_emb/mask_emb"] + ["model/lm_loss/bias"] * (not bias)
+    source = open_checkpoint(original.write_fine_tuned(tmp_path / "source", dropped))
+    assert check(source).complete and list(check(source).new) == ["mask_embedding"]
+    text = convert(str(tmp_path / "source"), str(tmp_path / "there"), format, None, strict=True)
+    assert ("note: it has no mask_emb" in text) == (format == "hugging_face")
+    there = open_checkpoint(tmp_path / "there")
+    assert_equal(there, source)
+    save_checkpoint(there, str(tmp_path / "back"), "original")
+    assert_equal(open_checkpoint(tmp_path / "back"), source)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_language_model_needs_more_than_a_fine_tuned_checkpoint(tmp_path, bias):
+    dropped = ["model/transformer/mask_emb/mask_emb"] + ["model/lm_loss/bias"] * (not bias)
+    path = original.write_fine_tuned(tmp_path / "source", dropped)
+    for model in (XLNetPretrainer, XLNetLanguageModel):
+        with pytest.raises(UserError, match=r"mask_embedding.*query stream.*pretrained weights") as error:
+            model.from_pretrained(path)
+        assert ("lm_bias is the language-model head" in str(error.value)) != bias
+        assert "but has choice, classification_imdb, " in str(error.value)
+
+
+def test_pretrained_weights_without_the_query_stream_are_damaged(tmp_path):
+    base = random_checkpoint(CONFIGS["micro"])
+    arrays = {name: base.arrays[name] for name in base.arrays if name != "mask_embedding"}
+    with pytest.raises(UserError, match="1 missing: mask_embedding"):
+        save_checkpoint(dataclasses.replace(base, arrays=Arrays.of(arrays)), str(tmp_path), "ours")
+
+
 LOGITS_PROJ = {"logits_proj.weight", "logits_proj.bias"}
 
 

@@ -47,6 +47,22 @@ def load_weights(model, checkpoint: str = "tiny_ckpt"):
     return model
 
 
+def write_fine_tuned(folder: pathlib.Path, dropped=("model/transformer/mask_emb/mask_emb",)) -> pathlib.Path:
+    """Writes tiny_ckpt_heads as the original's fine-tuning would have: without some of its variables."""
+    reader = tf.train.load_checkpoint(str(GOLDEN / "tiny_ckpt_heads" / "xlnet_model.ckpt"))
+    kept = [name for name in reader.get_variable_to_shape_map() if name not in dropped]
+    folder.mkdir()
+    tf.raw_ops.SaveV2(
+        prefix=str(folder / "xlnet_model.ckpt"),
+        tensor_names=kept,
+        shape_and_slices=[""] * len(kept),
+        tensors=[tf.constant(reader.get_tensor(name)) for name in kept],
+    )
+    config = (GOLDEN / "tiny_ckpt_heads" / "xlnet_config.json").read_text()
+    (folder / "xlnet_config.json").write_text(config)
+    return folder
+
+
 def encoder(checkpoint: str = "tiny_ckpt", **options) -> XLNetEncoder:
     """An encoder with the original's weights, its behaviour where ours differs, and no dropout."""
     config = XLNetConfig.from_json_file(GOLDEN / checkpoint / "xlnet_config.json")

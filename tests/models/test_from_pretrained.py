@@ -9,7 +9,7 @@ import tf_keras
 import yaml
 from absl import logging
 
-from tests.models import heads
+from tests.models import heads, original
 from xlnet_tf import checksums
 from xlnet_tf.checkpoints import Checkpoint, names, open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.checkpoints.arrays import Arrays
@@ -153,6 +153,35 @@ def test_heads_of_the_original_without_labels(golden, model_class, arguments):
     assert len(own) >= 4
     for variable in own:
         np.testing.assert_array_equal(variable, arrays[names.canonical(variable.name)])
+
+
+@pytest.mark.parametrize("format", [None, "ours", "original", "hugging_face"])
+@pytest.mark.parametrize(
+    ("model_class", "options"),
+    [
+        (XLNetEncoder, {}),
+        (XLNetClassifier, {"head_name": "imdb"}),
+        (XLNetClassifier, {"head_name": "new", "labels": LABELS}),
+        (XLNetClassifier, {"head_name": "mnli_matched", "summary": "attn"}),
+        (XLNetRegressor, {}),
+        (XLNetSpan, {}),
+        (XLNetChoice, {"num_choices": 4}),
+        (XLNetRanker, {"num_choices": 2}),
+        (XLNetTagger, {"labels": LABELS}),
+    ],
+)
+def test_checkpoints_that_the_original_fine_tuned_have_no_query_stream(
+    tmp_path, golden, format, model_class, options
+):
+    path = original.write_fine_tuned(tmp_path / "source")
+    if format:
+        save_checkpoint(open_checkpoint(path), str(tmp_path / "other"), format)
+        path = tmp_path / "other"
+    found, expected = (model_class.from_pretrained(p, **options) for p in (path, golden("tiny_ckpt_heads")))
+    unread = (names.QUERY_START, *(f"{part}/" for part in ("classification_new", "ranking", "tagging")))
+    for ours, theirs in zip(found.variables, expected.variables, strict=True):
+        if not names.canonical(ours.name).startswith(unread):
+            np.testing.assert_array_equal(ours, theirs, err_msg=ours.name)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What is served of a checkpoint does not depend on the format that it was converted to."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -11,7 +12,7 @@ from run_scripts.convert_checkpoint import convert as convert_script
 from tests.checkpoints.test_formats import CONFIGS, random_checkpoint
 from tests.serving.toys import built
 from xlnet_tf import checksums
-from xlnet_tf.checkpoints import Checkpoint, open_checkpoint, save_checkpoint, save_model
+from xlnet_tf.checkpoints import Checkpoint, names, open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.choice import XLNetChoice, XLNetRanker
@@ -25,8 +26,10 @@ LABELS = ["bad", "fair", "good"]
 TEXTS = ["1999, Was Old", "a NEW one , 2008, and  more", "", "Ba né tor mi kal"]
 
 
-def convert(source, folder, format):
-    save_checkpoint(open_checkpoint(str(source)), str(folder), format)
+def convert(source, folder, format, dropped=()):
+    checkpoint = open_checkpoint(str(source))
+    kept = Arrays({name: entry for name, entry in checkpoint.arrays.entries.items() if name not in dropped})
+    save_checkpoint(dataclasses.replace(checkpoint, arrays=kept), str(folder), format)
     return folder
 
 
@@ -58,6 +61,7 @@ def answers(folder):
 CONTEXT = "1999, was old and a new one came in 2008, and more"
 
 
+@pytest.mark.parametrize("dropped", [[], [names.QUERY_START]], ids=["whole", "of_fine_tuning"])
 @pytest.mark.parametrize("format", ["ours", "original", "hugging_face"])
 @pytest.mark.parametrize(
     ("head", "model_class", "arguments", "lengths", "inputs"),
@@ -88,11 +92,11 @@ CONTEXT = "1999, was old and a new one came in 2008, and more"
     ],
 )
 def test_every_head_is_served(
-    tmp_path, small_tokenizer, format, head, model_class, arguments, lengths, inputs
+    tmp_path, small_tokenizer, format, dropped, head, model_class, arguments, lengths, inputs
 ):
     model = built(model_class, small_tokenizer, *arguments)
     save_model(model, str(tmp_path / "source"))
-    folder = convert(tmp_path / "source", tmp_path / "converted", format)
+    folder = convert(tmp_path / "source", tmp_path / "converted", format, dropped)
     (folder / "spiece.model").write_bytes(small_tokenizer.model_proto)
     told = {name: value for name, value in lengths.items() if name in ("pair", "threshold")}
     found = models.module_of_checkpoint(str(folder), head=head, seq_len=24, **told)
@@ -102,6 +106,12 @@ def test_every_head_is_served(
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def test_no_fine_tuned_checkpoint_is_served_as_a_language_model(tmp_path, small_tokenizer):
+    folder = ours(tmp_path, small_tokenizer)
+    with pytest.raises(UserError, match=r"lm_bias is the language-model head.*but has classification_task"):
+        models.module_of_checkpoint(str(folder), seq_len=24)
 
 
 @pytest.mark.parametrize("head", [name for name in models.HEADS if name != "language_model"])

@@ -14,6 +14,9 @@ import tensorflow as tf
 from tests.tasks import toy_finetuning as toy
 from xlnet_tf import files
 from xlnet_tf.checkpoints import load_into, open_checkpoint, save_model
+from xlnet_tf.checkpoints.arrays import Arrays
+from xlnet_tf.checkpoints.names import QUERY_START, canonical
+from xlnet_tf.checkpoints.safetensors_file import write_safetensors
 from xlnet_tf.errors import Interrupted, UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.records.examples import ExampleSet
@@ -266,6 +269,20 @@ def test_an_encoder_begins_with_the_checkpoint(data, tmp_path, small_tokenizer):
     (tmp_path / "pretrained" / "manifest.json").write_text(json.dumps({"cleaning": cleaning}))
     with pytest.raises(UserError, match="'lower': False.* by .*'lower': True.* build the examples with"):
         toy.ToyTask(settings(data, task=overrides).task)
+
+
+def test_a_run_begins_with_a_checkpoint_that_the_original_fine_tuned(data, tmp_path, small_tokenizer):
+    encoder = XLNetEncoder(toy.ToyTask(settings(data).task).xlnet_config)
+    encoder.build()
+    arrays = {canonical(v.name): v.numpy() for v in encoder.variables}
+    del arrays[QUERY_START]
+    write_safetensors(Arrays.of(arrays), str(tmp_path / "weights.safetensors"))
+    (tmp_path / "xlnet_config.json").write_text(encoder.config.to_json())
+    (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    task = toy.ToyTask(settings(data, task={"init_checkpoint": str(tmp_path)}).task)
+    model = task.build_model()
+    task.initialize(model)
+    np.testing.assert_array_equal(model.encoder.word_embedding, encoder.word_embedding)
 
 
 def test_a_trained_head_is_taken_over_for_its_own_labels_only(data, run, tmp_path, small_tokenizer):

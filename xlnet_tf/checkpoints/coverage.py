@@ -21,7 +21,7 @@ class Coverage:
         other_shape: names to (shape in the checkpoint, shape expected).
         unexpected: names to shapes that nothing is known about, or that the model's own parts do not have.
         unused: names to shapes of whole heads that the model does not have.
-        new: names to shapes of parts that the checkpoint was allowed to lack.
+        new: names to shapes that the checkpoint was allowed to lack.
         stripped: names of optimizer slots and counters in the checkpoint.
     """
 
@@ -47,8 +47,9 @@ class Coverage:
             found: the checkpoint's shapes by our names.
             expected: the model's; None in a shape stands for any size.
             stripped: names that were left out.
-            new: parts of the model (see names.part) that the checkpoint may lack.
+            new: parts of the model (see names.part), or single variables, that the checkpoint may lack.
         """
+        new = {name for name in expected if not {name, names.part(name)}.isdisjoint(new)}
         parts = {names.part(name) for name in expected}
         both = {name: shape for name, shape in found.items() if name in expected}
         loaded = {name: shape for name, shape in both.items() if _agree(shape, expected[name])}
@@ -57,11 +58,11 @@ class Coverage:
         unused = {n: s for n, s in surplus.items() if names.known(n) and names.part(n) not in parts}
         return cls(
             loaded=loaded,
-            missing={n: s for n, s in lacking.items() if names.part(n) not in new},
+            missing={n: s for n, s in lacking.items() if n not in new},
             other_shape={n: (s, expected[n]) for n, s in both.items() if n not in loaded},
             unexpected={n: s for n, s in surplus.items() if n not in unused},
             unused=unused,
-            new={n: s for n, s in lacking.items() if names.part(n) in new},
+            new={n: s for n, s in lacking.items() if n in new},
             stripped=tuple(stripped),
         )
 

@@ -70,8 +70,9 @@ def load_into(
     """Loads a checkpoint of any format into a model.
 
     A head that the checkpoint has and the model has not is left aside: that is how a pretrained model
-    becomes an encoder. Anything else that does not fit is an error, so that no part of a model stays random
-    by accident.
+    becomes an encoder. The vector that the query stream starts from, which only a language model reads, keeps
+    its initial value in other models if the checkpoint lacks it. Anything else that does not fit is an error,
+    so that no part of a model stays random by accident.
 
     Args:
         model: an encoder, or a model with one in its attribute `encoder`; its variables are built.
@@ -92,15 +93,13 @@ def load_into(
     checkpoint = source if isinstance(source, Checkpoint) else open_checkpoint(source)
     variables = {names.canonical(variable.name): variable for variable in model.variables}
     expected = {name: tuple(variable.shape) for name, variable in variables.items()}
-    coverage = Coverage.compare(checkpoint.arrays.shapes, expected, checkpoint.stripped, new)
+    optional = [] if names.LANGUAGE_MODEL_HEAD in expected else [names.QUERY_START]
+    coverage = Coverage.compare(checkpoint.arrays.shapes, expected, checkpoint.stripped, [*new, *optional])
     if strict:
         other = _other_architecture(checkpoint.config, getattr(model, "encoder", model).config)
         problems = "; ".join(filter(None, [other, coverage.problems()]))
         if problems:
-            raise UserError(
-                f"{checkpoint.path} does not fit the model: {problems}. Give the checkpoint of such a "
-                "model, or build the model with the checkpoint's architecture."
-            )
+            raise UserError(f"{checkpoint.path} does not fit the model: {problems}. {_advice(coverage)}")
     if not coverage.loaded:
         raise UserError(f"{checkpoint.path} has nothing that fits the model: {coverage.problems()}.")
     for name in coverage.loaded:
@@ -199,7 +198,26 @@ def check(checkpoint: Checkpoint) -> Coverage:
     encoder = names.encoder_shapes(config)
     heads = {name for name in shapes if names.known(name) and names.part(name) != "encoder"}
     expected = encoder | {name: names.head_shape(name, config) for name in heads}
-    return Coverage.compare(shapes, expected, checkpoint.stripped)
+    is_fine_tuned = set(map(names.part, heads)) - {names.LANGUAGE_MODEL_HEAD, "next_sentence"}
+    optional = [names.QUERY_START] if is_fine_tuned else []
+    return Coverage.compare(shapes, expected, checkpoint.stripped, optional)
+
+
+def _advice(coverage: Coverage) -> str:
+    """Returns what to do about a checkpoint that does not fit a model."""
+    reasons = {
+        names.LANGUAGE_MODEL_HEAD: "the language-model head",
+        names.QUERY_START: "the start of the query stream, which the original drops in fine-tuning",
+    }
+    if not coverage.missing or coverage.missing.keys() - reasons:
+        return "Give the checkpoint of such a model, or build the model with the checkpoint's architecture."
+    lacking = " and ".join(f"{name} is {reasons[name]}" for name in coverage.missing)
+    heads = ", ".join(sorted({names.part(name) for name in coverage.unused}))
+    return (
+        f"The checkpoint is not a language model ({lacking}){f', but has {heads}' if heads else ''}. "
+        "To pretrain, generate, score or fill masks, give pretrained weights; use fine-tuned weights with "
+        "their own head (XLNetClassifier and others, export --head)."
+    )
 
 
 def _other_architecture(theirs: XLNetConfig | None, ours: XLNetConfig) -> str:

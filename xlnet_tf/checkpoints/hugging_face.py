@@ -153,6 +153,9 @@ def differences(checkpoint: Checkpoint) -> list[str]:
         "its one-sided attention fails for batches with masks": settings.get("attention_type") == "uni",
         "a token that may see nothing sees everything there": everywhere,
         "its tokenizers always normalize quotes": cleaning and not cleaning.normalize_quotes,
+        "it has no mask_emb: its models begin with a random one, which only language models read": (
+            names.QUERY_START not in checkpoint.arrays
+        ),
         f"trained further there, attention has dropout {rates[0]}, too, not {rates[1]}": rates[0] != rates[1],
     }
     return [line for line, is_so in lines.items() if is_so]

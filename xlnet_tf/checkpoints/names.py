@@ -30,6 +30,9 @@ from xlnet_tf.errors import UserError
 
 ORIGINAL, HUGGING_FACE = "original", "hugging_face"
 PROJECTION = "summary/projection/kernel"  # which a pooled vector may have or not
+# What predicts pieces: the head, and the vector that the query stream starts from. No other head reads the
+# latter, and the original's fine-tuning creates no such variable.
+LANGUAGE_MODEL_HEAD, QUERY_START = "lm_bias", "mask_embedding"
 
 # In every table: our name, shape, the original's name, Hugging Face's name, each after the table's prefixes.
 _EMBEDDINGS = (

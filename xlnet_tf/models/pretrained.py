@@ -168,7 +168,14 @@ class Pretrained:
         """
         is_new = head is not None and head.new
         model.build()
-        load_into(model, self.checkpoint, new=(head.part, "summary", "pooling") if is_new else ())
+        coverage = load_into(model, self.checkpoint, new=(head.part, "summary", "pooling") if is_new else ())
+        if names.QUERY_START in coverage.new:
+            logging.info(
+                "%s has no %s, as the original fine-tunes: only the query stream reads it, which starts with "
+                "random weights",
+                self.checkpoint.path,
+                names.QUERY_START,
+            )
         if is_new:
             logging.info(
                 "%s has no head %s: a new one begins with random weights", self.checkpoint.path, head.part
