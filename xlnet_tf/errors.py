@@ -1,6 +1,9 @@
 """Errors meant for the person at the keyboard: what was found, what was expected, what to do."""
 
 import contextlib
+import os
+import select
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +19,10 @@ class Interrupted(Exception):
     """A run was ended from outside, and the same command goes on with it."""
 
     EXIT_STATUS = 75  # EX_TEMPFAIL of sysexits.h: "the user is invited to retry"
+
+
+_STDOUT, _STDERR = 1, 2
+_UNREAD_OUTPUT = 128 + signal.SIGPIPE  # as a shell reports a program that a broken pipe ended
 
 
 @contextlib.contextmanager
@@ -44,7 +51,9 @@ def of_file_systems() -> Iterator[None]:
 def run(main: Callable[[Sequence[str]], None]) -> None:
     """Runs an absl main; expected errors become one clean message on stderr and an exit status.
 
-    The status is 1, and 75 for a run that was interrupted and that the same command goes on with.
+    The status is 1, 75 for a run that was interrupted and that the same command goes on with, and 141, without
+    a message, if nobody reads the output any more (`... | head -1`). What the terminal's encoding lacks is
+    printed as an escape sequence.
 
     Args:
         main: the script's main, called with the arguments that are left after the flags.
@@ -57,10 +66,35 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
             with of_file_systems():
                 main(argv)
         except (UserError, OSError) as error:
+            if isinstance(error, BrokenPipeError) and _nobody_reads():
+                raise
             print(f"ERROR: {error}", file=sys.stderr)
             sys.exit(1)
         except Interrupted as reason:
             print(f"INTERRUPTED: {reason}", file=sys.stderr)
             sys.exit(Interrupted.EXIT_STATUS)
 
-    app.run(guarded)
+    if sys.stdout:  # None: whoever started us has closed it
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        try:
+            app.run(guarded)
+        finally:
+            print(end="", flush=True)
+    except OSError as error:  # of stdout or stderr
+        # What is left in the buffers goes nowhere; else the interpreter would complain at its end.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, _STDOUT)
+        if isinstance(error, BrokenPipeError):
+            os.dup2(nowhere, _STDERR)
+            sys.exit(_UNREAD_OUTPUT)
+        print(f"ERROR: the output cannot be written: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _nobody_reads() -> bool:
+    """Returns whether stdout or stderr is a pipe whose reader has ended."""
+    poll = select.poll()
+    for output in (_STDOUT, _STDERR):
+        poll.register(output, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))

@@ -1,0 +1,77 @@
+"""What a command prints and returns when its output cannot take everything."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+from xlnet_tf import errors
+def main(_):
+    {body}
+errors.run(main)
+"""
+
+
+def run(body, arguments=(), encoding="utf-8", **kwargs):
+    command = [sys.executable, "-c", PROGRAM.format(body=body), *arguments]
+    environment = os.environ | {"PYTHONIOENCODING": encoding}
+    kwargs = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | kwargs
+    return subprocess.run(command, env=environment, **kwargs)
+
+
+@pytest.fixture
+def unread():
+    """The writing end of a pipe that nobody reads."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    yield writer
+    os.close(writer)
+
+
+@pytest.mark.parametrize(
+    "body", ["print('few')", "print('more\\n' * 100_000)", "print('few'); raise errors.UserError('x')"]
+)
+@pytest.mark.parametrize("arguments", [(), ("--help",)])
+def test_a_broken_pipe_ends_quietly(body, arguments, unread):
+    result = run(body, arguments, stdout=unread)
+    assert result.returncode == 141
+    assert result.stderr in (b"", b"ERROR: x\n" * (not arguments))
+
+
+def test_a_broken_pipe_of_messages_ends_quietly(unread):
+    body = "import sys; print('few', file=sys.stderr)"
+    assert run(body, stderr=unread).returncode == 141
+    assert run("raise errors.UserError('x')", stderr=unread).returncode == 141
+
+
+def test_a_pipe_of_something_else_is_an_error():
+    result = run("raise BrokenPipeError(32, 'the worker has ended')")
+    assert result.returncode == 1
+    assert result.stderr == b"ERROR: [Errno 32] the worker has ended\n"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_output_on_a_full_disk_is_one_line():
+    with open("/dev/full", "w") as full:
+        result = run("print('few')", stdout=full)
+    assert result.returncode == 1
+    assert re.fullmatch(rb"ERROR: .*No space left on device\n", result.stderr)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "expected"),
+    [
+        ("ascii", rb"\xfc \u4e2d \udcff"),
+        ("latin-1", b"\xfc " + rb"\u4e2d \udcff"),
+        ("utf-8", "ü 中".encode() + rb" \udcff"),
+    ],
+)
+def test_what_the_terminal_cannot_show_is_escaped(encoding, expected):
+    text = r"'\u00fc \u4e2d \udcff'"
+    result = run(f"print({text})", encoding=encoding)
+    assert (result.returncode, result.stdout.strip()) == (0, expected)
+    result = run(f"raise errors.UserError({text})", encoding=encoding)
+    assert (result.returncode, result.stderr.strip()) == (1, b"ERROR: " + expected)
