@@ -51,9 +51,9 @@ def of_file_systems() -> Iterator[None]:
 def run(main: Callable[[Sequence[str]], None]) -> None:
     """Runs an absl main; expected errors become one clean message on stderr and an exit status.
 
-    The status is 1, 75 for a run that was interrupted and that the same command goes on with, and 141, without
-    a message, if nobody reads the output any more (`... | head -1`). What the terminal's encoding lacks is
-    printed as an escape sequence.
+    The status is 1, 75 for a run that was interrupted and that the same command resumes, and 141, without a
+    message, if nobody reads the output any more (`... | head -1`). Characters that the terminal's encoding
+    lacks are printed as escape sequences.
 
     Args:
         main: the script's main, called with the arguments that are left after the flags.
@@ -88,7 +88,8 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
         if isinstance(error, BrokenPipeError):
             os.dup2(nowhere, _STDERR)
             sys.exit(_UNREAD_OUTPUT)
-        print(f"ERROR: the output cannot be written: {error}", file=sys.stderr)
+        if not getattr(error.__context__, "code", None):  # else the command has reported its error
+            print(f"ERROR: the output cannot be written: {error}", file=sys.stderr)
         sys.exit(1)
 
 
