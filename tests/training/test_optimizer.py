@@ -15,7 +15,9 @@ from xlnet_tf.models.pretrainer import target_losses
 from xlnet_tf.training.optimizer import AdamW, OptimizerConfig, build_optimizer, build_schedule, layer_number
 
 
-@pytest.mark.parametrize("changes", [{"beta_1": 0.0}, {"beta_2": 1.0}, {"epsilon": 0.0}])
+@pytest.mark.parametrize(
+    "changes", [{"beta_1": 0.0}, {"beta_1": 1e-50}, {"beta_2": 1.0}, {"beta_2": 0.99999999}, {"epsilon": 0.0}]
+)
 def test_adam_refuses_impossible_settings(changes):
     name, value = next(iter(changes.items()))
     with pytest.raises(UserError, match=f"{name} is {value}: expected"):
@@ -65,7 +67,7 @@ def numpy_adamw(values, gradients, rates, decays, *, steps_rate, clip, bias_corr
             s[k] = beta_2 * s[k] + (1 - beta_2) * g**2
             update = m[k] / (np.sqrt(s[k]) + 1e-6)
             if bias_correction:
-                update *= np.sqrt(1 - 0.999 ** (step + 1)) / (1 - 0.9 ** (step + 1))
+                update *= np.sqrt(1 - beta_2 ** (step + 1)) / (1 - beta_1 ** (step + 1))
             values[k] -= steps_rate(step) * rates[k] * (update + decays[k] * values[k])
     return values, m, s
 
@@ -104,6 +106,25 @@ def test_adamw_equals_numpy(bias_correction):
         np.testing.assert_allclose(variable.numpy(), want[name], atol=2e-6, err_msg=name)
         np.testing.assert_allclose(optimizer._momentums[i].numpy(), m[name], atol=1e-6)
         np.testing.assert_allclose(optimizer._velocities[i].numpy(), s[name], atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.float64])
+@pytest.mark.parametrize(
+    ("beta_1", "beta_2"),
+    [(0.9, 0.999), (0.9, 0.9999), (0.99, 0.99999), (0.9, 0.999999), (0.999999, 0.999999)],
+)
+def test_early_updates_equal_float64_adam(beta_1, beta_2, dtype):
+    rng = np.random.default_rng(1)
+    variable = tf.Variable(tf.zeros([50], dtype), name="classifier/kernel")
+    optimizer = AdamW(1.0, beta_1=beta_1, beta_2=beta_2, epsilon=1e-9, weight_decay=0.0)
+    m, v, expected = np.zeros([3, 50])
+    for step in range(1, 31):
+        gradient = rng.uniform(0.5, 1.5, size=50).astype(np.float32)
+        optimizer.apply_gradients([(tf.constant(gradient, dtype), variable)])
+        m = beta_1 * m + (1 - beta_1) * gradient.astype(np.float64)
+        v = beta_2 * v + (1 - beta_2) * gradient.astype(np.float64) ** 2
+        expected -= m / (1 - beta_1**step) / (np.sqrt(v / (1 - beta_2**step)) + 1e-9)
+        np.testing.assert_allclose(variable.numpy(), expected, rtol=2e-6, err_msg=f"{step}")
 
 
 def test_layer_numbers():

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tf_keras
 from official.modeling.hyperparams import base_config
@@ -149,8 +150,11 @@ def build_optimizer(config: OptimizerConfig, train_steps: int, n_layer: int) -> 
         UserError: the settings of the schedule or of Adam are wrong.
     """
     for name in ("beta_1", "beta_2"):
-        if not 0 < getattr(config, name) < 1:
-            raise UserError(f"{name} is {getattr(config, name)}: expected a number between 0 and 1, as 0.9.")
+        if not 0 < _float32(getattr(config, name)) < 1:
+            raise UserError(
+                f"{name} is {getattr(config, name)}: expected a number between 0 and 1, as 0.9, that float32 "
+                "tells from both."
+            )
     if config.epsilon <= 0:
         raise UserError(f"epsilon is {config.epsilon}: expected more than 0, as 1e-6: it is divided by.")
     return AdamW(
@@ -301,9 +305,9 @@ class AdamW(tf_keras.optimizers.Optimizer):
         super()._compute_current_learning_rate()
         if self.bias_correction:
             step = tf.cast(self.iterations + 1, tf.float32)
-            # 1 - beta**step, exact where beta is near 1.
-            bias_1 = -tf.math.expm1(step * math.log(self.beta_1))
-            bias_2 = -tf.math.expm1(step * math.log(self.beta_2))
+            # 1 - beta**step, accurate where beta is near 1, with the betas that the moments decay by.
+            bias_1 = -tf.math.expm1(step * math.log(_float32(self.beta_1)))
+            bias_2 = -tf.math.expm1(step * math.log(_float32(self.beta_2)))
             self._correction.assign(tf.sqrt(bias_2) / bias_1)
 
     def update_step(self, gradient, variable):
@@ -328,8 +332,8 @@ class AdamW(tf_keras.optimizers.Optimizer):
             beta1_power=tf.zeros([], variable.dtype),
             beta2_power=tf.zeros([], variable.dtype),
             lr=rate * tf.cast(self._correction, variable.dtype),
-            beta1=tf.where(keep > 0, tf.constant(self.beta_1, variable.dtype), 1),
-            beta2=tf.where(keep > 0, tf.constant(self.beta_2, variable.dtype), 1),
+            beta1=tf.where(keep > 0, tf.constant(_float32(self.beta_1), variable.dtype), 1),
+            beta2=tf.where(keep > 0, tf.constant(_float32(self.beta_2), variable.dtype), 1),
             epsilon=tf.cast(self.epsilon, variable.dtype),
             grad=gradient,
         )
@@ -348,3 +352,8 @@ class AdamW(tf_keras.optimizers.Optimizer):
             "decay_attention_biases": self.decay_attention_biases,
             "scale_gradients": self.scale_gradients,
         }
+
+
+def _float32(beta: float) -> float:
+    """Returns the float32 nearest to a beta: 1 - 0.999999 is 1.0133e-6 then."""
+    return float(np.float32(beta))
