@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.text.test_offsets import AWKWARD
+from xlnet_tf.text import graph_cleaning
 from xlnet_tf.text.cleaning import CleaningConfig, clean_text
 from xlnet_tf.text.graph_cleaning import GraphCleaner
 from xlnet_tf.text.offsets import clean_with_offsets
@@ -64,3 +65,13 @@ def test_every_character(lower, keep_accents):
     texts = [" \u03a3".join(characters[begin::400]) for begin in range(400)]
     cleaned = tf.strings.unicode_encode(cleaner(config)(tf.constant(texts)).codes, "UTF-8")
     assert cleaned.numpy().tolist() == [clean_text(text, config).encode() for text in texts]
+
+
+def test_tables_ask_only_for_characters_that_may_change(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        graph_cleaning, "clean_text", lambda text, rules: asked.append(text) or clean_text(text, rules)
+    )
+    graph_cleaning._character_table.__wrapped__(True, False)
+    assert "\u00e9" in asked and "\uac00" in asked
+    assert len(asked) < 60_000  # of 1,114,112: a second for each process that loads a tokenizer

@@ -7,6 +7,7 @@ the order of combining marks, which are dropped, and the Greek sigma that ends a
 
 import functools
 import sys
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from xlnet_tf.text.cleaning import CleaningConfig, clean_text
 from xlnet_tf.text.graph_tables import PageTable, Replacements
 
 _CODE_POINTS = sys.maxunicode + 1
+_BLOCK = 256
 _SPACE, _APOSTROPHE, _BACKTICK, _QUOTE = map(ord, " '`\"")
 _CAPITAL_SIGMA, _SIGMA, _FINAL_SIGMA = map(ord, "\u03a3\u03c3\u03c2")
 # How a character counts when a sigma looks for the letters beside it; one that is ignored is skipped.
@@ -130,26 +132,44 @@ def _spaces() -> np.ndarray:
 def _character_table(lower: bool, keep_accents: bool) -> Replacements:
     """What the rules for single characters make of each; a capital sigma stays one."""
     rules = CleaningConfig(keep_accents=keep_accents, normalize_quotes=False, collapse_whitespace=False)
+
+    def change(text: str) -> str:
+        text = clean_text(text, rules)
+        if lower and text != text.lower():
+            text = "".join(each if ord(each) == _CAPITAL_SIGMA else each.lower() for each in text)
+        return text
+
     lists = {}
-    for code in range(_CODE_POINTS):
-        changed = clean_text(chr(code), rules)
-        if lower and changed != changed.lower():
-            changed = "".join(each if ord(each) == _CAPITAL_SIGMA else each.lower() for each in changed)
-        if changed != chr(code):
-            lists[code] = [ord(each) for each in changed]
+    for character in _in_blocks(lambda block: change(block) != block):
+        if (changed := change(character)) != character:
+            lists[ord(character)] = [*map(ord, changed)]
     return Replacements(lists, _CODE_POINTS)
 
 
 @functools.cache
 def _letter_table() -> PageTable:
     """Which characters have case and which are ignored, found out by what Python does with a sigma there."""
+    sigma = chr(_CAPITAL_SIGMA)
 
     def ends_word(before: str) -> bool:
-        return (before + chr(_CAPITAL_SIGMA)).lower()[-1] == chr(_FINAL_SIGMA)
+        return (before + sigma).lower()[-1] == chr(_FINAL_SIGMA)
 
-    return PageTable(
-        [
-            _CASED if ends_word(character) else _IGNORED if ends_word("a" + character) else 0
-            for character in map(chr, range(_CODE_POINTS))
-        ]
-    )
+    def has_letters(block: str) -> bool:
+        return chr(_FINAL_SIGMA) in f"a{f'{sigma} a'.join(block)}{sigma}".lower()
+
+    letters = np.zeros(_CODE_POINTS, np.uint16)
+    for character in _in_blocks(has_letters):
+        if ends_word("a" + character):
+            letters[ord(character)] = _CASED if ends_word(character) else _IGNORED
+    return PageTable(letters)
+
+
+def _in_blocks(is_special: Callable[[str], bool]) -> Iterator[str]:
+    """Yields the characters of the blocks that are special, by their code points.
+
+    Most of the 1.1 million code points are not assigned, or do not change: asking each of them takes a second.
+    """
+    for first in range(0, _CODE_POINTS, _BLOCK):
+        block = "".join(map(chr, range(first, first + _BLOCK)))
+        if is_special(block):
+            yield from block
