@@ -12,12 +12,12 @@ from collections.abc import Sequence
 import tqdm
 from absl import flags
 
-from tfrecord_builders import conversion
-from tfrecord_builders.conversion_readers import TargetOptions
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import foreign_original, ranks, spans
+from xlnet_tf.records import ranks, spans
 from xlnet_tf.records.manifest import Manifest
+
+# Modules that load TensorFlow are imported where they are used, so that --help answers at once.
 
 
 def define_flags(flag_values: flags.FlagValues = flags.FLAGS):
@@ -33,7 +33,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS):
     flags.DEFINE_enum(
         "from",
         None,
-        conversion.FORMATS,
+        ("original", "model_garden"),
         "format of the records to be converted to ours",
         flag_values=flag_values,
     )
@@ -112,6 +112,9 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS):
 
 def to_ours(values: flags.FlagValues):
     """Converts to one of our sets and prints what it is and what the records lacked."""
+    from tfrecord_builders import conversion
+    from tfrecord_builders.conversion_readers import TargetOptions
+
     if not values.tokenizer:
         raise UserError("--from needs --tokenizer, the SentencePiece model that the records were made with")
     options = conversion.ConversionOptions(
@@ -134,6 +137,8 @@ def to_ours(values: flags.FlagValues):
 
 def to_original(values: flags.FlagValues):
     """Writes one of our sets in the original's format and prints what is lost."""
+    from xlnet_tf.records import foreign_original
+
     if len(values.input) != 1:
         raise UserError(f"--to takes one set, found {len(values.input)} in --input")
     manifest = Manifest.load(values.input[0])

@@ -36,7 +36,6 @@ from xlnet_tf.text import special_tokens
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import MODEL_FILE, XLNetTokenizer
 
-FORMATS = ("original", "model_garden")
 MAX_WRITERS = 256  # files that are open at once; a file with more rows is read several times
 MAX_BREAKS = 0.125  # of the records, where rows may break off; more of them mean wrong rows
 
