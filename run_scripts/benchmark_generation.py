@@ -184,7 +184,7 @@ def define_flags() -> None:
     flags.DEFINE_multi_integer(
         "batch_size", [1, 8], "prompts continued together; may be repeated", lower_bound=1
     )
-    flags.DEFINE_multi_integer("prompt_len", [128], "pieces of a prompt; may be repeated", lower_bound=1)
+    flags.DEFINE_multi_integer("prompt_len", [128], "pieces of a prompt", lower_bound=1)
     flags.DEFINE_integer("new_tokens", 64, "pieces to write after each", lower_bound=1)
     flags.DEFINE_bool("xla", False, "whether to measure a graph compiled by XLA, too")
 

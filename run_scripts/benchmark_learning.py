@@ -5,7 +5,8 @@ r"""Trains our model and Model Garden's XLNetPretrainer alike, and compares what
 
 All have the same size, dropout, optimizer, schedule and number of steps, see the same batches in the same
 order, and have no memory; each begins with its own initial weights, drawn with the same seed. Records are of
-one direction, as Model Garden tells directions by the place in the batch: build them with --nobidirectional.
+one direction, as Model Garden tells directions by the place in the batch: build them with
+tfrecord_builders.pretraining --nobidirectional.
 Writes report.json and loss.png: the loss of each on all dev records, at intervals. --tpu_form trains ours
 once more, in the form that it has on TPUs: positions rotated, and dropout on them alike for all distances.
 """
@@ -283,7 +284,9 @@ def define_flags() -> None:
     flags.DEFINE_integer("warmup_steps", 100, "updates until the peak", lower_bound=0)
     flags.DEFINE_float("dropout", 0.1, "rate of all dropouts", lower_bound=0, upper_bound=1)
     flags.DEFINE_bool("tpu_form", False, "train ours in the form that it has on TPUs, too")
-    flags.DEFINE_integer("seed", 0, "of initial weights, dropout and the order of records", lower_bound=0)
+    flags.DEFINE_integer(
+        "seed", 0, "random seed for initial weights, dropout and record order", lower_bound=0
+    )
 
 
 def main(argv: Sequence[str]) -> None:

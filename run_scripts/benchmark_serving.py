@@ -262,7 +262,7 @@ def define_flags() -> None:
     """Defines the script's flags."""
     benchmark_common.define_flags(repeats=15)
     flags.DEFINE_string("tokenizer", None, f"a SentencePiece model. Default: the demo's, {DEMO_TOKENIZER}")
-    flags.DEFINE_multi_integer("batch_size", [1, 8], "rows of a request; may be repeated", lower_bound=1)
+    flags.DEFINE_multi_integer("batch_size", [1, 8], "rows of a request", lower_bound=1)
     flags.DEFINE_integer("seq_len", 128, "tokens of a text", lower_bound=5)
 
 

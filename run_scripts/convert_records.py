@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import tqdm
 from absl import flags
 
-from xlnet_tf import errors
+from xlnet_tf import command_line, errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import ranks, spans
 from xlnet_tf.records.manifest import Manifest
@@ -50,7 +50,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS):
         flag_values=flag_values,
     )
     flags.DEFINE_integer(
-        "seed", 0, "with --from: of all that is drawn", lower_bound=0, flag_values=flag_values
+        "seed", 0, "with --from: random seed for what is drawn", lower_bound=0, flag_values=flag_values
     )
     flags.DEFINE_integer(
         "perm_size",
@@ -185,4 +185,5 @@ def main(argv: Sequence[str]):
 
 if __name__ == "__main__":
     define_flags()
+    command_line.require_one_of("from", "to")
     errors.run(main)

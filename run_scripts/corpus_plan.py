@@ -33,20 +33,26 @@ class Plan(reckoning.Records):
         0.0, "part of the files that is .gz and .zst: the coordinator unpacks it", zero=True, most=1
     )
     vocab_size: int = setting(32_000, "pieces of the tokenizer")
-    machines: int = setting(8, "that build")
+    machines: int = setting(8, "machines that build the records")
     cores: int = setting(16, "workers of a machine, one a core")
-    builder_mb: float = setting(5.0, "text that a core builds one pass of in a second, both directions")
-    once_share: float = setting(
-        0.64, "part of that time which later passes over the same text do without", zero=True, most=1
+    builder_mb: float = setting(
+        5.0, "MB of text of which a core builds one pass, both directions, in a second"
     )
-    scaling: float = setting(0.9, "rate of a core where all cores of a machine work / where one does")
+    once_share: float = setting(
+        0.64, "part of the building time that later passes over the same text save", zero=True, most=1
+    )
+    scaling: float = setting(
+        0.9, "rate of a core if all cores of a machine work, relative to one that works alone"
+    )
     planner_slices: float = setting(2_000.0, "cuts of plain files that the coordinator plans in a second")
-    unpack_mb: float = setting(150.0, "text of compressed files that the coordinator unpacks in a second")
-    worker_gb: float = setting(0.16, "memory of a worker, beside what a unit takes", zero=True)
-    unit_bytes: float = setting(25.5, "memory of a worker for each byte of a unit's text", zero=True)
-    network_mb: float = setting(1_250.0, "that a machine sends in a second")
-    storage_mb: float = setting(5_000.0, "that the storage takes in a second, from all machines")
-    shard_json: float = setting(1_600.0, "bytes of the manifest for each shard", zero=True)
+    unpack_mb: float = setting(
+        150.0, "MB of text of compressed files that the coordinator unpacks in a second"
+    )
+    worker_gb: float = setting(0.16, "GB of memory of a worker, without that of its unit", zero=True)
+    unit_bytes: float = setting(25.5, "bytes of memory of a worker for each byte of a unit's text", zero=True)
+    network_mb: float = setting(1_250.0, "MB that a machine sends in a second")
+    storage_mb: float = setting(5_000.0, "MB that the storage takes in a second, from all machines")
+    shard_json: float = setting(1_600.0, "bytes in the manifest for each shard", zero=True)
     check_records: float = setting(18_000.0, "records that a core checks in a second")
 
 

@@ -73,7 +73,7 @@ def define_flags(settings: Sequence[Setting], flag_values: flags.FlagValues = fl
     flags.DEFINE_multi_string(
         "config_file",
         [],
-        "Yaml file of settings, over the defaults; may be given several times, the last wins.",
+        "Yaml file of settings, over the defaults; of several files, the last one wins.",
         flag_values=flag_values,
     )
     flags.DEFINE_string(

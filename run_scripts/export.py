@@ -86,7 +86,7 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS):
     flags.DEFINE_string(
         "checkpoint",
         "",
-        "Of a run: best, last, or as ckpt-100; empty: best if kept, else last.",
+        "Checkpoint of a run: best, last, or as ckpt-100; empty: best if kept, else last.",
         flag_values=flag_values,
     )
     flags.DEFINE_enum(

@@ -62,9 +62,7 @@ def define_flags():
         "Folder of a pretrained model: a run's, the original's or Hugging Face's.",
         required=True,
     )
-    flags.DEFINE_multi_string(
-        "text", None, "Text with at least one <mask>; may be given again.", required=True
-    )
+    flags.DEFINE_multi_string("text", None, "Text with at least one <mask>.", required=True)
     flags.DEFINE_integer("top_k", 5, "Fillings of a text, and pieces for a mask, to show.", lower_bound=1)
 
 

@@ -5,9 +5,8 @@ r"""Fine-tunes XLNet on examples that a builder of tfrecord_builders/ made for a
 
 The examples know which task they are for. Settings come, each over the one before, from the task's defaults,
 --config_file (yaml; there are some in run_scripts/recipes/), the flags, and --params_override. The same
-command, started again, goes on where the run stopped; with --dry_run it checks everything and trains nothing.
-MODEL_DIR/best keeps the weights that did best on the
-dev examples.
+command, started again, resumes where the run stopped; with --dry_run it checks everything and trains nothing.
+MODEL_DIR/best keeps the weights that did best on the dev examples.
 """
 
 import os
@@ -26,7 +25,8 @@ SETTINGS = (
             "Examples per evaluation step, all devices; 0: batch_size / accumulation_steps.", 0),
     Setting("init_checkpoint", "task.init_checkpoint", "string",
             "Weights to begin with and their architecture: a run's folder, the original's, Hugging Face's."),
-    Setting("seed", "task.seed", "integer", "Of the head's weights, dropout and the order of examples.", 0),
+    Setting("seed", "task.seed", "integer",
+            "Random seed for the head's weights, dropout and the order of examples.", 0),
     Setting("epochs", "task.epochs", "float", "How often to see every example, if train_steps is 0.", 0),
     Setting("train_steps", "trainer.train_steps", "integer", "Steps in all; 0: as --epochs says.", 0),
     Setting("warmup_fraction", "task.warmup_fraction", "float",
@@ -84,5 +84,4 @@ def main(argv: Sequence[str]):
 
 if __name__ == "__main__":
     define_flags()
-    flags.adopt_module_key_flags(experiment)
     errors.run(main)

@@ -22,16 +22,14 @@ def define_flags():
         "Folder of a pretrained model: a run's, the original's or Hugging Face's.",
         required=True,
     )
-    flags.DEFINE_multi_string("prompt", None, "Text to go on with; may be given again.", required=True)
+    flags.DEFINE_multi_string("prompt", None, "Text to continue.", required=True)
     flags.DEFINE_integer("max_new_tokens", 50, "Pieces to write.", lower_bound=1)
     flags.DEFINE_float("temperature", 1.0, "Divides logits; 0 takes the likeliest piece.", lower_bound=0)
     flags.DEFINE_integer("top_k", 0, "Draws from so many of the likeliest pieces; 0: all.", lower_bound=0)
     flags.DEFINE_float("top_p", 0.95, "Draws from the likeliest pieces with so much probability; 1: all.")
     flags.DEFINE_integer("beams", 0, "Searches with so many candidates instead of drawing; 0: draws.", 0)
-    flags.DEFINE_integer("seed", 0, "Of the draws.", lower_bound=0)
-    flags.DEFINE_multi_string(
-        "stop", [], "Piece that ends a text, such as '.' or '<eop>'; may be given again."
-    )
+    flags.DEFINE_integer("seed", 0, "Random seed of the draws.", lower_bound=0)
+    flags.DEFINE_multi_string("stop", [], "Piece that ends a text, such as '.' or '<eop>'.")
 
 
 def write(values: flags.FlagValues) -> Iterator[str]:

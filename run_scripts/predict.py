@@ -26,9 +26,13 @@ REQUIRED = ("model_dir", "data", "output_dir")  # without --server
 
 def define_flags():
     """Defines the flags of this script."""
-    flags.DEFINE_string("model_dir", None, "Folder of the fine-tuned run.")
-    flags.DEFINE_string("data", None, "Folder of a set of examples; for a server, a file of JSON lines.")
-    flags.DEFINE_string("output_dir", None, "Folder for the files.")
+    flags.DEFINE_string("model_dir", None, "Folder of the fine-tuned run; needed without --server.")
+    flags.DEFINE_string(
+        "data",
+        None,
+        "Folder of a set of examples, needed without --server; for a server, a file of JSON lines.",
+    )
+    flags.DEFINE_string("output_dir", None, "Folder for the files; needed without --server.")
     flags.DEFINE_string(
         "checkpoint", "", "Weights: best, last, or as ckpt-100; empty: best if kept, else last."
     )

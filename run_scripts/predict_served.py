@@ -25,7 +25,7 @@ def define_flags():
     flags.DEFINE_string("model", "", "Name of the served model.")
     flags.DEFINE_string("signature", "serving_default", "What to ask of the served model.")
     flags.DEFINE_multi_string(
-        "input", [], "NAME=VALUE for the served model, lists as JSON; again for other inputs and rows."
+        "input", [], "NAME=VALUE for the served model, lists as JSON; repeat it for other inputs and rows."
     )
 
 

@@ -15,7 +15,7 @@ from absl import flags
 
 from run_scripts import experiment, settings
 from run_scripts.experiment import Setting
-from xlnet_tf import errors
+from xlnet_tf import command_line, errors
 
 SETTINGS = (
     Setting("train_data", "task.train_data.input_path", "string", "Folder of training records."),
@@ -34,7 +34,7 @@ SETTINGS = (
             "Weight of the next-sentence loss; 0: none.", 0),
     Setting("permutation", "task.permutation", ("precomputed", "online"),
             "Targets and orders of the records, or drawn anew in every epoch."),
-    Setting("seed", "task.seed", "integer", "Of initial weights, dropout and the order of records.", 0),
+    Setting("seed", "task.seed", "integer", "Random seed for initial weights, dropout and record order.", 0),
     Setting("train_steps", "trainer.train_steps", "integer", "Steps in all.", 1),
     Setting("checkpoint_interval", "trainer.checkpoint_interval", "integer", "Steps between checkpoints.", 1),
     Setting("eval_interval", "trainer.validation_interval", "integer", "Steps between evaluations.", 1),
@@ -65,5 +65,5 @@ def main(argv: Sequence[str]):
 if __name__ == "__main__":
     experiment.define_flags(SETTINGS)
     experiment.define_dry_run_flags()
-    flags.adopt_module_key_flags(experiment)
+    command_line.require_one_of("train_data", "config_file", "params_override")
     errors.run(main)

@@ -30,14 +30,14 @@ def setting(default, meaning: str, choices=None, *, zero: bool = False, most: fl
 class Records:
     """A set of pretraining records of a corpus, by default the paper's; each field is a flag."""
 
-    text_gb: float = setting(158.0, "text of the corpus, 10**9 bytes, unpacked")
+    text_gb: float = setting(158.0, "GB of text in the corpus, unpacked")
     pieces: float = setting(32.9e9, "tokens of the corpus")
-    num_passes: int = setting(16, "times that the text is sampled anew")
-    directions: int = setting(2, "2: forward and backward", most=2)
+    num_passes: int = setting(16, "times that the text is sampled")
+    directions: int = setting(2, "1: forward; 2: forward and backward", most=2)
     seq_len: int = setting(512, "tokens of a segment")
-    reuse_len: int = setting(256, "of them, tokens that the segment has in common with the next")
+    reuse_len: int = setting(256, "tokens that a segment shares with the next one")
     num_predict: int = setting(85, "targets of a segment")
-    slice_mb: float = setting(32.0, "text of a unit of work")
+    slice_mb: float = setting(32.0, "MB of text in a unit of work")
 
     def record_bytes(self, vocab_size: int) -> int:
         """Returns the bytes of a record with its frame.

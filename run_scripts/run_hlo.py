@@ -119,7 +119,7 @@ if __name__ == "__main__":
     flags.DEFINE_enum("platform", "gpu", PLATFORMS, "what to run it on")
     flags.DEFINE_integer("steps", 20, "steps to time; figures are their medians", lower_bound=1)
     flags.DEFINE_float(
-        "peak_tflops", None, "of the device in the number type, for its utilisation", lower_bound=0
+        "peak_tflops", None, "peak rate of the device in the number type, for its utilisation", lower_bound=0
     )
     flags.DEFINE_string("output", None, "json file for the figures")
     errors.run(main)

@@ -54,8 +54,8 @@ if __name__ == "__main__":
         "Folder of a pretrained model: a run's, the original's or Hugging Face's.",
         required=True,
     )
-    flags.DEFINE_multi_string("text", None, "Text to score; may be given several times.", required=True)
+    flags.DEFINE_multi_string("text", None, "Text to score.", required=True)
     flags.DEFINE_string("context", "", "What stands before each text.")
     flags.DEFINE_enum("order", _ORDERS[0], _ORDERS, "Order in which the pieces are predicted.")
-    flags.DEFINE_integer("seed", 0, "Of the order random: another number, another order.")
+    flags.DEFINE_integer("seed", 0, "Random seed for --order=random.")
     errors.run(main)

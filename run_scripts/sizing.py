@@ -26,15 +26,17 @@ class Run(reckoning.Records):
     preset: str = setting("large", "size of the model", PRESETS)
     memory_len: int = setting(384, "tokens of memory", zero=True)
     batch_size: int = setting(8192, "segments of a step, over all cores")
-    steps: int = setting(500_000, "of the run")
+    steps: int = setting(500_000, "steps of the run")
     stream_segments: int = setting(64, "segments of a stream")
-    cores: int = setting(512, "of the TPU slice")
-    cores_per_host: int = setting(8, "of them")
-    step_seconds: float = setting(1.061, "time of a step, an estimate (docs/sizing.md)")
+    cores: int = setting(512, "cores of the TPU slice")
+    cores_per_host: int = setting(8, "cores of a host")
+    step_seconds: float = setting(1.061, "seconds of a step, an estimate (docs/sizing.md)")
     reader_examples: float = setting(32_500.0, "examples that a host's reader gives in a second")
-    request_seconds: float = setting(0.05, "time of a request to the storage", zero=True)
-    request_mb: float = setting(67.1, "that a request brings: TensorFlow's buffer of a file in Cloud Storage")
-    requests_at_once: int = setting(16, "of a host's reader")
+    request_seconds: float = setting(0.05, "seconds that a request to the storage waits", zero=True)
+    request_mb: float = setting(
+        67.1, "MB that a request reads: TensorFlow's buffer of a file in Cloud Storage"
+    )
+    requests_at_once: int = setting(16, "concurrent requests of a host's reader")
 
 
 def parameters(config: XLNetConfig) -> int:

@@ -44,7 +44,7 @@ def define_flags() -> None:
     )
     flags.DEFINE_bool("lower", False, "Lower-case all text.")
     flags.DEFINE_bool("keep_accents", False, "Keep accents and other combining marks.")
-    flags.DEFINE_integer("seed", 0, "Of the random sample.", lower_bound=0)
+    flags.DEFINE_integer("seed", 0, "Random seed of the sample.", lower_bound=0)
     flags.DEFINE_bool("overwrite", False, "Replace an existing tokenizer.")
 
 
@@ -115,5 +115,4 @@ def main(_) -> None:
 
 if __name__ == "__main__":
     define_flags()
-    flags.adopt_module_key_flags(corpus.options)  # for --help
     errors.run(main)

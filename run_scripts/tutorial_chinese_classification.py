@@ -16,7 +16,7 @@ import numpy as np
 from absl import flags
 
 from tfrecord_builders import tables
-from xlnet_tf import XLNetConfig, XLNetTokenizer, errors
+from xlnet_tf import XLNetConfig, XLNetTokenizer, command_line, errors
 
 
 def read(path: str) -> tuple[list[str], list[str]]:
@@ -77,4 +77,5 @@ if __name__ == "__main__":
     flags.DEFINE_string("tokenizer", "", "spiece.model, for a new model.")
     flags.DEFINE_integer("seq_len", 128, "Tokens of a text; longer ones are cut.", lower_bound=3)
     flags.DEFINE_integer("epochs", 3, "How often to see each text.", lower_bound=1)
+    command_line.require_one_of("checkpoint", "tokenizer")
     errors.run(main)

@@ -1,9 +1,9 @@
 r"""Builds examples for classification, regression and multi-label classification of texts and pairs of texts.
 
-python -m tfrecord_builders.classification --train=train.csv --dev=dev.csv --text_column=text \
-    --label_column=label --tokenizer=spiece.model --output_dir=records/mine
-python -m tfrecord_builders.classification --preset=sst-2 --data_dir=glue/SST-2 --tokenizer=spiece.model \
-    --output_dir=records/sst-2
+    python -m tfrecord_builders.classification --train=train.csv --dev=dev.csv --text_column=text \
+        --label_column=label --tokenizer=spiece.model --output_dir=records/mine
+    python -m tfrecord_builders.classification --preset=sst-2 --data_dir=glue/SST-2 --tokenizer=spiece.model \
+        --output_dir=records/sst-2
 
 Each split becomes a folder of --output_dir. All rows are read and checked before any example is written.
 """
@@ -22,7 +22,7 @@ from tfrecord_builders import tables
 from tfrecord_builders.classification_options import TRUNCATIONS, ClassificationOptions
 from tfrecord_builders.presets import BINARY_METRICS, METRICS, PRESETS, Dataset, Source
 from tfrecord_builders.tables import Row
-from xlnet_tf import errors
+from xlnet_tf import command_line, errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.text import packing
@@ -263,12 +263,12 @@ def define_flags() -> None:
     flags.DEFINE_list("labels", None, "all labels, in the model's order. Default: those of --train, sorted")
     flags.DEFINE_string("label_separator", None, "between several labels in one column. Default: a comma")
     flags.DEFINE_list("metrics", None, "what to evaluate; the first decides which checkpoint is best")
-    flags.DEFINE_enum("format", None, list(tables.KINDS), "of the files. Default: by their names")
+    flags.DEFINE_enum("format", None, list(tables.KINDS), "format of the files. Default: by their names")
     flags.DEFINE_bool(
         "header", None, "csv, tsv: the first line names the columns; without, they are 0, 1, ..."
     )
     flags.DEFINE_bool("quoting", None, "csv, tsv: double quotes enclose fields. Default: in csv, not in tsv")
-    flags.DEFINE_string("encoding", None, "of the files. Default: utf-8")
+    flags.DEFINE_string("encoding", None, "encoding of the files. Default: utf-8")
     flags.DEFINE_integer("seq_len", default["seq_len"], "tokens of an example", lower_bound=5)
     flags.DEFINE_enum(
         "truncation", default["truncation"], list(TRUNCATIONS), "where a text that is too long is cut"
@@ -285,7 +285,7 @@ def define_flags() -> None:
     )
     flags.DEFINE_bool("lower", default["lower"], "lower-case the text")
     flags.DEFINE_bool("keep_accents", default["keep_accents"], "keep accents (the released models drop them)")
-    flags.DEFINE_integer("seed", default["seed"], "of the rows held out or taken", lower_bound=0)
+    flags.DEFINE_integer("seed", default["seed"], "random seed for the rows held out or taken", lower_bound=0)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -304,4 +304,5 @@ def main(argv: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     define_flags()
+    command_line.require_one_of("train", "dev", "test", "preset")
     errors.run(main)

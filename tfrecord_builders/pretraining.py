@@ -1,6 +1,7 @@
-"""Builds pretraining records from a corpus: streams of segments with precomputed permutation masks.
+r"""Builds pretraining records from a corpus: streams of segments with precomputed permutation masks.
 
-python -m tfrecord_builders.pretraining --input='corpus/*.gz' --tokenizer=spiece.model --output_dir=records
+    python -m tfrecord_builders.pretraining --input='corpus/*.gz' --tokenizer=spiece.model \
+        --output_dir=records
 
 The output folder gets the shards, a copy of the tokenizer and, last of all, manifest.json; with
 --dev_fraction, two such folders, train and dev. Run it again after an interruption: finished shards are kept.
@@ -16,7 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from absl import flags
 from etils import epath
 
 from tfrecord_builders import (
@@ -228,6 +228,4 @@ def main(argv: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     pretraining_options.define_flags()
-    flags.adopt_module_key_flags(pretraining_options)  # for --help
-    flags.adopt_module_key_flags(corpus.options)
     errors.run(main)

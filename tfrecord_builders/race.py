@@ -1,7 +1,7 @@
-"""Builds examples of multiple choice, RACE's or your own: one record holds a sequence for each option.
+r"""Builds examples of multiple choice, RACE's or your own: one record holds a sequence for each option.
 
-python -m tfrecord_builders.race --train=RACE/train --dev=RACE/dev --test=RACE/test \
-    --tokenizer=spiece.model --output_dir=records/race
+    python -m tfrecord_builders.race --train=RACE/train --dev=RACE/dev --test=RACE/test \
+        --tokenizer=spiece.model --output_dir=records/race
 
 A sequence is [context SEP question and option SEP CLS]. The option takes the place of the blank `_` in the
 question, or follows the question. --train, --dev and --test are folders of RACE's .txt files, or jsonl files
@@ -19,7 +19,7 @@ from absl import flags
 from etils import epath
 
 from tfrecord_builders.race_questions import UNKNOWN, Question, read_questions
-from xlnet_tf import errors
+from xlnet_tf import command_line, errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
@@ -228,4 +228,5 @@ def main(argv: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     define_flags()
+    command_line.require_one_of("train", "dev", "test")
     errors.run(main)

@@ -35,7 +35,7 @@ from tfrecord_builders.ranking_queries import (
 )
 from tfrecord_builders.ranking_trec import TrecFiles, read_trec
 from tfrecord_builders.tables import existing
-from xlnet_tf import errors
+from xlnet_tf import command_line, errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
@@ -327,7 +327,9 @@ def define_flags() -> None:
     flags.DEFINE_integer("max_query_len", default["max_query_len"], "most tokens of a query", lower_bound=1)
     flags.DEFINE_bool("lower", default["lower"], "lower-case the text")
     flags.DEFINE_bool("keep_accents", default["keep_accents"], "keep accents (the released models drop them)")
-    flags.DEFINE_integer("seed", default["seed"], "of what is drawn for training", lower_bound=0)
+    flags.DEFINE_integer(
+        "seed", default["seed"], "random seed for the candidates drawn for training", lower_bound=0
+    )
 
 
 def main(argv: Sequence[str]) -> None:
@@ -341,4 +343,5 @@ def main(argv: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     define_flags()
+    command_line.require_one_of("train", "dev", "test")
     errors.run(main)

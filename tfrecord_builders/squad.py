@@ -1,7 +1,7 @@
-"""Builds examples of extractive question answering from SQuAD 1.1 or 2.0, or your own data in their format.
+r"""Builds examples of extractive question answering from SQuAD 1.1 or 2.0, or your own data in their format.
 
-python -m tfrecord_builders.squad --train=train-v2.0.json --dev=dev-v2.0.json --tokenizer=spiece.model \
-    --output_dir=records/squad
+    python -m tfrecord_builders.squad --train=train-v2.0.json --dev=dev-v2.0.json --tokenizer=spiece.model \
+        --output_dir=records/squad
 
 An example is a window of a passage with the question, [passage SEP question SEP CLS], padded on the right.
 A passage that is too long gives several windows that overlap. Beside the examples of a split lie
@@ -20,7 +20,7 @@ from absl import flags
 from etils import epath
 
 from tfrecord_builders.squad_data import Passage, Question, SquadFile, locate, read_squad
-from xlnet_tf import checksums, errors
+from xlnet_tf import checksums, command_line, errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
@@ -311,4 +311,5 @@ def main(argv: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     define_flags()
+    command_line.require_one_of("train", "dev", "test")
     errors.run(main)

@@ -1,7 +1,7 @@
-"""Builds examples for tagging words: entities in CoNLL-2003's column files, or in your own texts.
+r"""Builds examples for tagging words: entities in CoNLL-2003's column files, or in your own texts.
 
-python -m tfrecord_builders.tagging --train=train.txt --dev=dev.txt --test=test.txt \
-    --tokenizer=spiece.model --output_dir=records/conll2003
+    python -m tfrecord_builders.tagging --train=train.txt --dev=dev.txt --test=test.txt \
+        --tokenizer=spiece.model --output_dir=records/conll2003
 
 The forms of files are those of tagging_data.read_sentences: columns, or jsonl with tokens and tags or with
 texts and entities. A sequence is [words SEP CLS]; the first piece of each word has the word's tag. A sentence
@@ -23,7 +23,7 @@ from tfrecord_builders.tagging_data import AnnotatedText, TaggedWords, read_sent
 from tfrecord_builders.tagging_examples import NUM_SPECIAL, text_examples
 from tfrecord_builders.tagging_schemes import SCHEMES, label_set
 from tfrecord_builders.tagging_words import Sentence, SentenceEncoder
-from xlnet_tf import errors
+from xlnet_tf import command_line, errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
@@ -258,4 +258,5 @@ def main(argv: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     define_flags()
+    command_line.require_one_of("train", "dev", "test")
     errors.run(main)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from absl import app
 
+from xlnet_tf import command_line
+
 
 class UserError(ValueError):
     """Wrong input, flag or file. The message alone tells the user how to go on."""
@@ -60,8 +62,6 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
     """
 
     def guarded(argv: Sequence[str]) -> None:
-        if len(argv) > 1:
-            raise app.UsageError(f"unexpected arguments: {' '.join(argv[1:])} (did you forget '--'?)")
         try:
             with of_file_systems():
                 main(argv)
@@ -78,7 +78,7 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
-            app.run(guarded)
+            app.run(guarded, flags_parser=command_line.parse)
         finally:
             print(end="", flush=True)
     except OSError as error:  # of stdout or stderr

@@ -6,6 +6,7 @@ from typing import Self
 
 from absl import flags
 
+from xlnet_tf import command_line
 from xlnet_tf.errors import UserError
 
 BORDERS = ("blank_lines", "files")
@@ -58,9 +59,9 @@ def define_corpus_flags() -> None:
     flags.DEFINE_string(
         "tfds_data_dir",
         default.tfds_data_dir,
-        "where it has been prepared. Default: TensorFlow Datasets' own",
+        "folder where --tfds_name has been prepared. Default: TensorFlow Datasets' own",
     )
-    flags.DEFINE_string("tfds_split", default.tfds_split, "its split")
+    flags.DEFINE_string("tfds_split", default.tfds_split, "split of --tfds_name")
     flags.DEFINE_string(
         "text_field",
         default.text_field,
@@ -77,3 +78,4 @@ def define_corpus_flags() -> None:
         default.mark_paragraphs,
         "write <eop> for a blank line inside of a document, where blank lines do not end documents",
     )
+    command_line.require_one_of("input", "tfds_name")

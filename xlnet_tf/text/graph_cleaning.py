@@ -167,7 +167,7 @@ def _letter_table() -> PageTable:
 def _in_blocks(is_special: Callable[[str], bool]) -> Iterator[str]:
     """Yields the characters of the blocks that are special, by their code points.
 
-    Most of the 1.1 million code points are not assigned, or do not change: asking each of them takes a second.
+    Most of the 1.1 million code points are not assigned or never change; to ask each takes a second.
     """
     for first in range(0, _CODE_POINTS, _BLOCK):
         block = "".join(map(chr, range(first, first + _BLOCK)))

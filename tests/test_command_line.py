@@ -1,0 +1,152 @@
+"""Every command shows all its flags, at once, and says in one line what is wrong with those it is given."""
+
+import ast
+import functools
+import json
+import pkgutil
+import re
+import subprocess
+import sys
+
+import pytest
+
+import run_scripts
+import tfrecord_builders
+from tests.conftest import REPOSITORY
+
+# Runs a command with --help and writes on stderr what it has defined and loaded.
+HELP = """
+import json, runpy, sys
+from absl import flags
+name = sys.argv[1]
+sys.argv = [name, "--help"]
+try:
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+except SystemExit as end:
+    status = end.code
+defined = flags.FLAGS.flags_by_module_dict()
+report = {
+    "status": status,
+    "flags": [flag.name for module in defined if not module.startswith("absl.") for flag in defined[module]],
+    "heavy": sorted({"tensorflow", "tf_keras", "official", "torch", "jax"} & set(sys.modules)),
+}
+print(json.dumps(report), file=sys.stderr)
+"""
+
+
+def commands():
+    """Returns the modules that can be run, by name."""
+    sources = {}
+    for package in (run_scripts, tfrecord_builders):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            path = REPOSITORY.joinpath(*module.name.split("."))
+            source = (path / "__init__.py" if module.ispkg else path.with_suffix(".py")).read_text()
+            if "errors.run(" in source:
+                sources[module.name] = source
+    return sources
+
+
+COMMANDS = commands()
+
+
+def run(command, *arguments):
+    """Runs a command and returns it, ended, with its stdout and stderr."""
+    command = [sys.executable, "-m", command, *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+
+
+def flags_read(source):
+    """Returns the names that a script reads of its flags."""
+    nodes = [*ast.walk(ast.parse(source))]
+    methods = {node.func for node in nodes if isinstance(node, ast.Call)}
+    reads = [node for node in nodes if isinstance(node, ast.Attribute) and node not in methods]
+    owners = {"FLAGS", "flags.FLAGS", "values"}
+    return {read.attr for read in reads if ast.unparse(read.value) in owners and read.attr.islower()}
+
+
+def test_all_commands_are_found():
+    assert {"run_scripts.pretrain", "run_scripts.sizing", "tfrecord_builders.squad"} <= set(COMMANDS)
+    assert len(COMMANDS) >= 29
+
+
+@functools.cache
+def help_of(command):
+    """Returns what --help of a command prints, the flags in it, and the report of HELP."""
+    done = subprocess.run(
+        [sys.executable, "-c", HELP, command], cwd=REPOSITORY, capture_output=True, text=True
+    )
+    names = re.findall(r"^  --(?:\[no\])?(\w+)[:( ]", done.stdout, re.MULTILINE)
+    return done.stdout, set(names), json.loads(done.stderr)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_every_flag_and_loads_no_tensorflow(command):
+    shown, names, report = help_of(command)
+    assert not report["status"] and not report["heavy"]
+    assert names == set(report["flags"]) - {"help", "helpshort"}
+    assert flags_read(COMMANDS[command]) <= names
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_the_flags_that_its_text_mentions(command):
+    text, _, paragraphs = help_of(command)[0].partition("\nflags:\n")
+    named = [other for other in COMMANDS if re.search(rf"\b{other.rpartition('.')[2]}\b", text)]
+    known = set().union(*(help_of(other)[1] for other in [command, *named]))
+    mentioned = re.findall(r"(?<=[\s(`])--(\w+)", text)
+    assert {name if name in known else name.removeprefix("no") for name in mentioned} <= known
+    # Lines are broken between words only, and those of examples stay as they are.
+    assert not re.search(r"-$", paragraphs, re.MULTILINE) and not re.search(r"\S {4,}--", text)
+
+
+def test_required_flags_are_marked_and_come_first():
+    shown = run("tfrecord_builders.squad", "--help").stdout.partition("\nflags:\n")[2]
+    names = re.findall(r"^  --(?:\[no\])?(\w+)", shown, re.MULTILINE)
+    assert names[:5] == ["output_dir", "tokenizer", "dev", "test", "train"]
+    assert "  --output_dir (required): folder" in shown
+    assert "  --train (required: one of --train, --dev, --test): json" in shown
+    assert shown.count("(required") == 5
+
+
+def test_help_shows_defaults_and_values():
+    shown = " ".join(run("run_scripts.sizing", "--help").stdout.split())
+    assert "--preset: size of the model (one of micro, tiny, base, large; default: large)" in shown
+    assert "--pieces: tokens of the corpus (a non-negative number; default: 32900000000)" in shown
+    assert "--[no]bidirectional" not in shown
+
+
+@pytest.mark.parametrize(
+    "flag", ["--help", "--helpshort", "-?", "--helpfull", "--helpxml", "--nostrict --help"]
+)
+def test_help_is_no_error(flag):
+    done = run("run_scripts.convert_checkpoint", *flag.split())
+    assert done.returncode == 0 and done.stderr == ""
+    assert "config_file" in done.stdout and ("alsologtostderr" in done.stdout) == (
+        flag in ("--helpfull", "--helpxml")
+    )
+
+
+@pytest.mark.parametrize(
+    "command, arguments, message",
+    [
+        ("pretrain", [], "missing: --model_dir, one of --train_data, --config_file, --params_override"),
+        ("convert_records", [], "missing: --input, --output_dir, either --from or --to"),
+        ("fill_mask", ["--text=a"], "missing: --model_dir"),
+        ("fill_mask", ["--modle_dir=a"], "there is no flag --modle_dir: did you mean --model_dir?"),
+        ("fill_mask", ["--topk"], "there is no flag --topk: did you mean --top_k?"),
+        ("fill_mask", ["--quux"], "there is no flag --quux"),
+        ("fill_mask", ["--top_k=five"], "--top_k=five: expected a positive integer"),
+        ("fill_mask", ["--text", "two", "words", "--model_dir=a"], "unexpected argument 'words': write"),
+        ("pretrain", ["--preset=lagre"], "--preset=lagre: expected one of tiny, "),
+        ("score", ["--order=rigth_to_left"], "--order=rigth_to_left: expected one of left_to_right, "
+         "right_to_left, random: did you mean right_to_left?"),
+        ("pretrain", ["--dry_run=a: b"], "--dry_run=a: b: expected true or false"),
+        ("pretrain", ["--nodry_run=3"], "--nodry_run=3 does not take an argument"),
+        ("sizing", ["--text_gb=0"], "--text_gb=0.0: expected more than 0"),
+        ("sizing", ["--flagfile=a/b"], "Unable to open flagfile"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_are_one_line(command, arguments, message):
+    done = run(f"run_scripts.{command}", *arguments)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.startswith(f"ERROR: {message}")
+    assert done.stderr.endswith("(--help describes all flags)\n") and done.stderr.count("\n") == 1

@@ -1,0 +1,131 @@
+"""What all commands share: a --help that shows all flags, and one line about arguments that are wrong."""
+
+import difflib
+import re
+import sys
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from absl import flags
+
+
+def parse(argv: Sequence[str]) -> list[str]:
+    """Parses the flags of a command; the `flags_parser` of `absl.app.run`.
+
+    --help shows the command's docstring and every flag, whichever module defines it; absl shows only those
+    of the main module. It exits with status 0, and so do absl's other help flags. Wrong or missing arguments
+    exit with status 1 and one line on stderr.
+
+    Args:
+        argv: the program and its arguments.
+
+    Returns:
+        The program alone: no command takes anything but flags.
+    """
+    values, problem = flags.FLAGS, ""
+    for name, short_name in (("help", "?"), ("helpshort", None)):
+        flags.DEFINE_boolean(name, False, "show this help", short_name=short_name, allow_override=True)
+    required = _required(values)
+    values.set_gnu_getopt()  # else no flag counts after an argument that is none
+    try:
+        rest = values(list(argv))
+        if rest[1:]:
+            problem = f"unexpected argument {rest[1]!r}: write --name=value, and quote values with spaces"
+    except (flags.Error, ValueError) as error:
+        problem = _problem(error, values, required)
+    except SystemExit:  # of --helpfull and --helpxml, with status 1
+        sys.exit()
+    if values["help"].value or values["helpshort"].value:
+        print(_help(values, required))
+        sys.exit()
+    if problem:
+        sys.exit(f"ERROR: {' '.join(problem.split())} (--help describes all flags)")
+    return rest
+
+
+def require_one_of(*names: str) -> None:
+    """Makes a command that is given none of some flags end with an error; --help says so, too."""
+    flags.register_multi_flags_validator(names, lambda values: any(values.values()), "expected one of them")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Returns ": did you mean NAME?" for the known name most like an unknown one; "" if none is like it."""
+    return "".join(f": did you mean {match}?" for match in difflib.get_close_matches(name, known, n=1))
+
+
+def _required(values: flags.FlagValues) -> list[list[str]]:
+    """Returns groups of flags; one of each must be given, as validators fail before any flag is parsed."""
+    groups = []
+    for validator in {validator for name in values for validator in values[name].validators}:
+        try:
+            validator.verify(values)
+        except flags.ValidationError:
+            groups.append(list(validator.get_flags_names()))
+    return sorted(groups, key=lambda names: (len(names), names))
+
+
+def _problem(error: Exception, values: flags.FlagValues, required: Sequence[Sequence[str]]) -> str:
+    """Says what is wrong with the flags, and what would be right."""
+    if isinstance(error, flags.UnrecognizedFlagError):
+        given = f"--{error.flagname}"
+        return f"there is no flag {given}{did_you_mean(given, [f'--{name}' for name in values])}"
+    missing = [names for names in required if not any(values[name].present for name in names)]
+    if values.is_parsed() and missing:
+        return f"missing: {', '.join(map(_one_of, missing))}"
+    message = str(error).removeprefix("flag ").removeprefix("ERROR:: ")
+    if not (found := re.match(r"--(\w+)=", message)) or not error.__context__:
+        return message
+    flag, given = values[found[1]], message.removesuffix(f": {error.__context__}")
+    if isinstance(flag, flags.EnumFlag):
+        known = flag.parser.enum_values
+        return f"{given}: expected one of {', '.join(known)}{did_you_mean(given[found.end() :], known)}"
+    expected = "true or false" if flag.boolean else flag.parser.syntactic_help
+    return f"{given}: expected {expected}" if expected else message
+
+
+def _one_of(names: Sequence[str]) -> str:
+    first, *others = (f"--{name}" for name in names)
+    if len(others) == 1:
+        return f"either {first} or {others[0]}"
+    return f"one of {', '.join([first, *others])}" if others else first
+
+
+def _help(values: flags.FlagValues, required: Sequence[Sequence[str]]) -> str:
+    """Returns the command's docstring and a paragraph for each flag, the required ones first."""
+    ours = {
+        flag.name: flag
+        for module, defined in values.flags_by_module_dict().items()
+        if not module.startswith("absl.") and module != __name__
+        for flag in defined
+    }
+    marks = dict.fromkeys(ours, "")
+    for names in required:
+        for name in names:
+            marks[name] = " (required)" if len(names) == 1 else f" (required: {_one_of(names)})"
+    text = [(sys.modules["__main__"].__doc__ or "").rstrip(), "", "flags:"]
+    for name in sorted(ours, key=lambda name: (not marks[name], marks[name], name)):
+        text += textwrap.wrap(
+            f"--{'[no]' * ours[name].boolean}{name}{marks[name]}: {_describe(ours[name])}",
+            flags.get_help_width(),
+            initial_indent="  ",
+            subsequent_indent="      ",
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+    return "\n".join([*text, "", "--helpfull also shows absl's own flags."])
+
+
+def _describe(flag: flags.Flag) -> str:
+    """Returns a flag's help, the values that it takes, and its default."""
+    text, notes = flag.help, [flag.parser.syntactic_help]
+    if isinstance(flag, flags.EnumFlag):  # absl puts the values before the help, as one long word
+        text = text.removeprefix(f"<{'|'.join(flag.parser.enum_values)}>: ")
+        notes = [f"one of {', '.join(flag.parser.enum_values)}"]
+    if isinstance(flag, flags.MultiFlag):  # absl puts a sentence after it
+        text, notes = text.partition(";\n")[0], [*notes, "may be repeated"]
+    if flag.default not in (None, "", []):
+        values = flag.default if isinstance(flag.default, list) else [flag.default]
+        spelled = ",".join(f"{value:.12g}" if isinstance(value, float) else str(value) for value in values)
+        notes.append(f"default: {spelled.lower() if flag.boolean else spelled}")
+    notes = "; ".join(filter(None, notes))
+    return f"{text} ({notes})" if notes else text
