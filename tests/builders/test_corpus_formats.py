@@ -173,6 +173,73 @@ def test_damaged_zstd(tmp_path, cut):
         plan(tmp_path / "a.txt.zst", 1000)
 
 
+def pack_zstd(path, block, count, **options):
+    """Writes a block many times over, as `zstd < input` does: without a size at the beginning."""
+    parameters = zstandard.ZstdCompressionParameters.from_level(1, **options)
+    packer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    with path.open("wb") as file:
+        file.writelines(packer.compress(block) for _ in range(count))
+        file.write(packer.flush())
+    return path
+
+
+def peak_growth(program, *arguments):
+    """Runs a program in a process of its own; returns what it printed and by how many bytes its memory grew."""
+    frame = (
+        "import resource, sys\nfrom tfrecord_builders import corpus\nfrom xlnet_tf.errors import UserError\n"
+        "import pyarrow.parquet, tfrecord_builders.corpus.parquet\n"
+        "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        f"before = peak()\n{program}\nprint((peak() - before) * 1024)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", frame, *map(str, arguments)], capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    *lines, grown = result.stdout.splitlines()
+    return "\n".join(lines), int(grown)
+
+
+READ_SLICES = """
+try:
+    sources = corpus.find_sources(corpus.CorpusOptions(input=sys.argv[1:]))
+    print(sum(corpus.read_lines(one).num_bytes for one in corpus.plan_slices(sources, 4_000_000)))
+except UserError as error:
+    print(error)
+"""
+
+
+def test_zstd_that_unpacks_to_much_takes_little_memory(tmp_path):
+    block = b"A word. " * 8 + b"\n\n"
+    packed = pack_zstd(tmp_path / "a.txt.zst", block * 10_000, 500)
+    assert packed.stat().st_size < 50_000
+    told, grown = peak_growth(READ_SLICES, packed)
+    assert told == str(len(block) * 5_000_000) and grown < 200e6
+
+
+def test_a_line_without_an_end_is_refused_before_memory_holds_it(tmp_path):
+    packed = pack_zstd(tmp_path / "a.txt.zst", b"word " * 200_000, 500)
+    told, grown = peak_growth(READ_SLICES, packed)
+    assert "a.txt.zst, line 1 " in told and "a line of at least 1,048,576 bytes" in told
+    assert grown < 150e6
+
+
+def test_a_small_file_with_a_huge_window_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(streams, "_USUAL_WINDOW", 1 << 20)
+    block = b"A word. " * 8 + b"\n\n"
+    packed = pack_zstd(tmp_path / "a.txt.zst", block * 1000, 200, window_log=24)
+    with pytest.raises(UserError, match="a.txt.zst cannot be read .* window of 16,777,216 bytes, .*--long"):
+        plan(packed, 10**6)
+    few = pack_zstd(tmp_path / "b.txt.zst", TEXT.encode(), 1, window_log=31)
+    assert len(read(few)) == len(DOCUMENTS)
+
+
+def test_zstd_with_skippable_frames(tmp_path):
+    skipped = b"\x50\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"hello"
+    texts = [zstandard.compress(b"One.\n"), zstandard.compress(b"Two.\n")]
+    (tmp_path / "a.txt.zst").write_bytes(skipped + skipped.join(texts) + skipped)
+    assert read(tmp_path / "a.txt.zst") == [["One.", "Two."]]
+
+
 def test_parquet_of_few_different_texts(tmp_path):
     """As pandas writes categories."""
     texts = pyarrow.array(["One.", "Two.", "One."]).dictionary_encode()

@@ -12,8 +12,12 @@ from tfrecord_builders.corpus.files import file_format
 from xlnet_tf.errors import UserError
 
 BLOCK_BYTES = 1 << 20
-_COMPRESSED_BLOCK_BYTES = 1 << 16
-_LONGEST_WINDOW = 1 << 31  # as of `zstd --long=31`; memory is taken as a file needs it
+# A block of zstd is 4 bytes at least and 128 KiB at most when unpacked: this many become up to 32 MiB at once.
+_COMPRESSED_BLOCK_BYTES = 1 << 10
+_LONGEST_WINDOW = 1 << 31  # as of `zstd --long=31`
+_FRAME_HEADER_BYTES = 18  # at most
+_USUAL_WINDOW = 1 << 27  # what zstd itself unpacks without such a flag
+_MOST_UNPACKED = 1000  # bytes for a byte of a file that keeps a larger window in memory
 
 
 class Stream:
@@ -95,12 +99,17 @@ def _open_gzip(raw: IO[bytes]) -> IO[bytes]:
 
 
 class _ZstdReader:
-    """Reads zstd frames one after another; the package's own reader takes a file that ends early as whole."""
+    """Reads zstd frames one after another; the package's own reader takes a file that ends early as whole.
+
+    Memory holds a window, which grows as the frame is unpacked: up to 128 MiB or, in a file made with
+    `zstd --long`, up to 1,000 times what has been read of the file, and never more than 2 GiB.
+    """
 
     def __init__(self, raw: IO[bytes]):
         self._raw = raw
         self._decompressor = zstandard.ZstdDecompressor(max_window_size=_LONGEST_WINDOW)
         self._frame = None  # what reads the frame that has begun
+        self._window = self._frame_bytes = 0  # of that frame: its window, and what has been unpacked
         self._unpacked = memoryview(b"")
         self._packed = b""
 
@@ -112,8 +121,18 @@ class _ZstdReader:
                 if self._frame is not None:
                     raise EOFError("the file ends before its last frame does")
                 return b""
-            self._frame = self._frame or self._decompressor.decompressobj()
+            if self._frame is None:
+                packed += self._raw.read(_FRAME_HEADER_BYTES)
+                self._window = zstandard.get_frame_parameters(packed).window_size
+                self._frame, self._frame_bytes = self._decompressor.decompressobj(), 0
             self._unpacked = memoryview(self._frame.decompress(packed))
+            self._frame_bytes += len(self._unpacked)
+            held = min(self._window, self._frame_bytes)
+            if held > max(_USUAL_WINDOW, _MOST_UNPACKED * self._raw.tell()):
+                raise zstandard.ZstdError(
+                    f"it unpacks to over {_MOST_UNPACKED:,} times its size with a window of {self._window:,} "
+                    f"bytes, expected at most {_USUAL_WINDOW:,}: pack it without --long"
+                )
             if self._frame.eof:
                 self._packed = self._frame.unused_data
                 self._frame = None
