@@ -184,11 +184,11 @@ def pack_zstd(path, block, count, **options):
 
 
 def peak_growth(program, *arguments):
-    """Runs a program in a process of its own; returns what it printed and by how many bytes its memory grew."""
+    """Runs a program in its own process; returns what it printed and by how many bytes its memory grew."""
     frame = (
-        "import resource, sys\nfrom tfrecord_builders import corpus\nfrom xlnet_tf.errors import UserError\n"
+        "import re, sys\nfrom tfrecord_builders import corpus\nfrom xlnet_tf.errors import UserError\n"
         "import pyarrow.parquet, tfrecord_builders.corpus.parquet\n"
-        "def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "def peak(): return int(re.search(r'VmHWM:\\s*(\\d+)', open('/proc/self/status').read())[1])\n"
         f"before = peak()\n{program}\nprint((peak() - before) * 1024)"
     )
     result = subprocess.run(
