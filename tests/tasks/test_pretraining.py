@@ -340,7 +340,23 @@ def test_settings_override_each_other_in_order(tmp_path):
         ("--params_override=runtime.distribution_strategy=fast", "fast"),
         ("--batch_size=0", "--batch_size"),
         ("--dropout=1.0", "--dropout"),
-        ("--config_file=/nowhere.yaml", "/nowhere.yaml"),
+        ("--config_file=/nowhere.yaml", "/nowhere.yaml: there is no such file"),
+        ("--config_file=/a.yaml,/b.yaml", "of several files, give each with a flag of its own"),
+        ("--params_override=/nowhere.yaml", "/nowhere.yaml: there is no such file; write settings as NAME=V"),
+        (
+            "--params_override=trainer.trainsteps=3",
+            "no setting trainer.trainsteps: .* trainer.train_steps\\?",
+        ),
+        ("--params_override=train_steps=3", "no setting train_steps: did you mean trainer.train_steps\\?"),
+        ("--params_override=task.modle.preset=tiny", "no setting task.modle: did you mean task.model\\?"),
+        ("--params_override=batch_size=3", "did you mean task.train_data.global_batch_size\\?"),
+        ("--params_override=runtime.zz=3", "no setting runtime.zz, expected one of distribution_strategy, "),
+        (
+            "--params_override=task.sed=3,trainer.zz=1",
+            "setting task.sed: .* task.seed.*no setting trainer.zz",
+        ),
+        ("--params_override={trainer: {1: 2}}", "no setting trainer.1"),
+        ("--params_override={trainer: [", "expected the node content"),
     ],
 )
 def test_wrong_settings_are_named(argument, message):
@@ -356,6 +372,25 @@ def test_recipes_are_valid(recipe):
     assert params.task.model.preset == preset and not params.trainer.optimizer_config.bias_correction
     config = params.trainer.optimizer_config
     assert 0 < config.warmup_steps < params.trainer.train_steps
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("trainer:\n  train_step: 5\n", "no setting trainer.train_step: did you mean trainer.train_steps"),
+        ("trainer:\n\ttrain_steps: 5\n", "recipe.yaml: .*found character .* line 2"),
+        ("- trainer", "recipe.yaml holds a list; expected settings by their names"),
+    ],
+)
+def test_wrong_files_of_settings_are_named(tmp_path, text, message):
+    (tmp_path / "recipe.yaml").write_text(text)
+    with pytest.raises(UserError, match=message):
+        load(f"--config_file={tmp_path}/recipe.yaml")
+
+
+def test_a_file_of_settings_may_hold_none(tmp_path):
+    (tmp_path / "recipe.yaml").write_text("# train_steps: 5\n")
+    assert load(f"--config_file={tmp_path}/recipe.yaml") == load()
 
 
 def test_a_damaged_record_is_named(folder, tmp_path):

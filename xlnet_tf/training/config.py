@@ -1,15 +1,17 @@
 """Settings that all trainings share: Model Garden's, with what it lacks."""
 
 import dataclasses
-from collections.abc import Mapping
+import difflib
+import itertools
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import tensorflow as tf
 import yaml
 from official.core import config_definitions as cfg
-from official.modeling import hyperparams
+from official.modeling.hyperparams import params_dict
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.files import read_text
 from xlnet_tf.training.optimizer import OptimizerConfig
 
 
@@ -93,14 +95,62 @@ def override(params: cfg.ExperimentConfig, source: str | Mapping[str, Any], wher
     Raises:
         UserError: a setting is unknown or not of the form that is expected, or the file cannot be read.
     """
+    values = source if isinstance(source, Mapping) else _read(source, where)
+    known = params.as_dict()
+    if unknown := [*_unknown(values, known)]:
+        found = "; ".join(f"there is no setting {name}{_tip(name, known)}" for name in unknown[:5])
+        raise UserError(f"{where}: {found}")
     try:
-        hyperparams.override_params_dict(params, source, is_strict=True)
-    except (KeyError, ValueError, yaml.YAMLError) as error:
-        raise UserError(f"{where}: {error.args[0] if error.args else error}") from error
-    except (AttributeError, RecursionError, RuntimeError, TypeError) as error:
+        params.override(values, is_strict=True)
+    except (AttributeError, KeyError, RecursionError, RuntimeError, TypeError, ValueError) as error:
         raise UserError(f"{where}: a setting has not the form that is expected ({error})") from error
-    except tf.errors.OpError as error:
-        raise UserError(f"{where}: {error.message}") from error
+
+
+def _read(source: str, where: str) -> Mapping[str, Any]:
+    """Reads settings or a yaml file of them; importing Model Garden makes the loader read 1e-4 as a number."""
+    try:
+        text = params_dict.nested_csv_str_to_json_str(source)
+    except ValueError:  # no NAME=VALUE: yaml, or a path
+        text = source
+    try:
+        values = yaml.load(text, yaml.FullLoader) or {}
+        if not isinstance(values, Mapping):
+            where = f"{where}={source}"
+            values = yaml.load(read_text(source), yaml.FullLoader) or {}
+    except FileNotFoundError:
+        tip = "write settings as NAME=VALUE,NAME=VALUE, or give the path of a yaml file"
+        if "," in source:
+            tip += "; of several files, give each with a flag of its own"
+        raise UserError(f"{where}: there is no such file; {tip}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UserError(f"{where}: {' '.join(str(error).split())}") from error
+    if not isinstance(values, Mapping):
+        raise UserError(f"{where} holds a {type(values).__name__}; expected settings by their names")
+    return values
+
+
+def _unknown(values: Mapping[str, Any], known: Mapping[str, Any], section: str = "") -> Iterator[str]:
+    """Yields the names of settings that are not among the known ones."""
+    for name, value in values.items():
+        if name not in known:
+            yield f"{section}{name}"
+        elif isinstance(value, Mapping) and isinstance(known[name], Mapping):
+            yield from _unknown(value, known[name], f"{section}{name}.")
+
+
+def _tip(name: str, known: Mapping[str, Any]) -> str:
+    """Returns which setting an unknown name may mean, in its section or in any; else what the section has."""
+    section, _, field = name.rpartition(".")
+    settings = (itertools.accumulate(full.split("."), "{}.{}".format) for full in flatten(known))
+    every = dict.fromkeys(itertools.chain.from_iterable(settings))  # sections, too
+    siblings = {full.rpartition(".")[2]: full for full in every if full.rpartition(".")[0] == section}
+    anywhere = {full.rpartition(".")[2]: full for full in reversed(every)}
+    if field in anywhere:
+        return f": did you mean {anywhere[field]}?"
+    for fields in (siblings, anywhere):
+        if close := difflib.get_close_matches(field, fields, n=1):
+            return f": did you mean {fields[close[0]]}?"
+    return f", expected one of {', '.join(siblings)}"
 
 
 def check_types(params: cfg.ExperimentConfig, defaults: cfg.ExperimentConfig, where: str = ""):
