@@ -265,6 +265,84 @@ def test_bad_parquet(tmp_path):
         plan(tmp_path / "b.parquet.gz", 1000)
 
 
+@pytest.mark.parametrize("row_group_size", [200, 7])
+def test_parquet_that_stores_a_long_text_once_takes_little_memory(tmp_path, row_group_size):
+    texts = pyarrow.DictionaryArray.from_arrays([0] * 200, ["A sentence. " * 170_000])
+    table = pyarrow.table({"text": texts})
+    pyarrow.parquet.write_table(
+        table, tmp_path / "a.parquet", row_group_size=row_group_size, compression="zstd"
+    )
+    assert (tmp_path / "a.parquet").stat().st_size < 20_000
+    told, grown = peak_growth(READ_SLICES, tmp_path / "a.parquet")
+    assert int(told) // 10**6 == 408 and grown < 300e6
+
+
+def test_parquet_with_a_few_long_texts_among_short_ones(tmp_path):
+    texts = ["Short."] * 500 + ["Long. " * 10_000] * 50
+    slices = plan(write_parquet(tmp_path / "a.parquet", texts, 1000), 50_000)
+    assert [text for one in slices for text in corpus.read_lines(one).documents_text()] == [
+        text.strip().encode() for text in texts
+    ]
+    assert max(corpus.read_lines(one).num_bytes for one in slices) <= 4 * 100_000 + 60_001
+
+
+def test_slices_of_parquet_with_texts_of_like_lengths_follow_its_own_sizes(tmp_path):
+    path = write_parquet(tmp_path / "a.parquet", [f"Text {i}. " * (1 + i % 3) for i in range(3000)], 500)
+    starts = [[part.start for part in one.parts] for one in plan(path, 5000)]
+    assert starts == [
+        [0],
+        [202],
+        [500],
+        [698],
+        [1000],
+        [1183],
+        [1500],
+        [1684],
+        [2000],
+        [2183],
+        [2500],
+        [2683],
+    ]
+
+
+def test_a_text_of_parquet_that_is_too_long(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus.parquet, "MAX_DOCUMENT_BYTES", 1000)
+    path = write_parquet(tmp_path / "a.parquet", ["Short.", None, "x" * 1001, "Short."], 3)
+    with pytest.raises(UserError, match="a.parquet, row 3: a text of 1,001 bytes, expected at most 1,000"):
+        plan(path, 10)
+
+
+def test_parquet_pages_that_unpack_to_too_much(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus.parquet, "_SUSPICIOUS_BYTES", 10**6)
+    table = pyarrow.table({"text": ["word " * 100_000] * 10})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet", use_dictionary=False, compression="zstd")
+    with pytest.raises(UserError, match="a.parquet, row group 1: [0-9,]+ bytes unpack to 5,000,[0-9]+, over"):
+        plan(tmp_path / "a.parquet", 10)
+
+
+def test_parquet_that_is_not_utf8(tmp_path):
+    values = pyarrow.array([b"Fine."] * 20 + [b"caf\xe9"] + [b"Fine."])
+    texts = pyarrow.StringArray.from_buffers(len(values), *values.buffers()[1:])
+    pyarrow.parquet.write_table(pyarrow.table({"id": range(22), "text": texts}), tmp_path / "a.parquet")
+    message = r"a.parquet, row 21, column 'text' is not UTF-8 \(byte 0xe9 at byte 4 of its text\)"
+    with pytest.raises(UserError, match=message):
+        read(tmp_path / "a.parquet")
+    texts = pyarrow.DictionaryArray.from_arrays(list(range(22)), texts)
+    pyarrow.parquet.write_table(pyarrow.table({"id": range(22), "text": texts}), tmp_path / "a.parquet")
+    with pytest.raises(UserError, match="a.parquet cannot be read as parquet .*column 'text': Invalid UTF8"):
+        read(tmp_path / "a.parquet")
+
+
+def test_two_columns_of_parquet_with_the_same_name(tmp_path):
+    table = pyarrow.table([["One."], ["Two."], ["Three."]], names=["text", "id", "text"])
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(UserError, match="a.parquet has 2 columns with the name 'text', expected one: rename"):
+        read(tmp_path / "a.parquet")
+    table = pyarrow.table([["One."], ["Two."], ["Three."]], names=["id", "text", "id"])
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    assert read(tmp_path / "a.parquet") == [["Two."]]
+
+
 def test_options_are_checked():
     for options, message in [
         (corpus.CorpusOptions(), "there is no corpus: give --input .* or --tfds_name"),
@@ -275,21 +353,25 @@ def test_options_are_checked():
             corpus.find_sources(options)
 
 
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory):
-    """Options of a small data set, prepared as TensorFlow Datasets does it."""
+def prepare_dataset(folder, texts):
+    """Prepares a data set as TensorFlow Datasets does it; returns its options."""
     import tensorflow_datasets as tfds
 
-    folder = tmp_path_factory.mktemp("datasets")
     tfds.dataset_builders.store_as_tfds_dataset(
         name="tiny_texts",
         version="1.0.0",
         data_dir=str(folder),
         disable_shuffling=True,
         features=tfds.features.FeaturesDict({"body": tfds.features.Text(), "n": np.int64}),
-        split_datasets={"train": [(i, {"body": f"Text {i}.\n\nMore.", "n": i}) for i in range(40)]},
+        split_datasets={"train": [(i, {"body": text, "n": i}) for i, text in enumerate(texts)]},
     )
     return corpus.CorpusOptions(tfds_name="tiny_texts", tfds_data_dir=str(folder), text_field="body")
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("datasets")
+    return prepare_dataset(folder, [f"Text {i}.\n\nMore." for i in range(40)])
 
 
 def test_a_prepared_data_set(dataset):
@@ -299,6 +381,17 @@ def test_a_prepared_data_set(dataset):
     assert len(slices) > 2 and sum(one.source_bytes for one in slices) == sources[0].num_bytes
     lines = [line for one in slices for line in corpus.read_lines(one).lines]
     assert lines == [line for i in range(40) for line in (f"Text {i}.<eop>", "More.", "")]
+
+
+def test_bad_texts_of_a_data_set(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus.datasets, "MAX_DOCUMENT_BYTES", 1000)
+    for name, text, message in [
+        ("long", b"x" * 1001, "tiny_texts, example 2, 'body' has 1,001 bytes, expected at most 1,000"),
+        ("not_utf8", b"caf\xe9", r"tiny_texts, example 2, 'body' is not UTF-8 \(byte 0xe9 at byte 4 of its"),
+    ]:
+        options = prepare_dataset(tmp_path / name, ["Fine.", text])
+        with pytest.raises(UserError, match=message):
+            [corpus.read_lines(one) for one in corpus.plan_slices(corpus.find_sources(options), 300)]
 
 
 @pytest.mark.parametrize(

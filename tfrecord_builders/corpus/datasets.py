@@ -13,6 +13,7 @@ import tensorflow_datasets as tfds
 from tfrecord_builders.corpus.documents import PartText, part_of_documents
 from tfrecord_builders.corpus.options import CorpusOptions
 from tfrecord_builders.corpus.streams import StreamCache
+from tfrecord_builders.corpus.text import MAX_DOCUMENT_BYTES
 from xlnet_tf.errors import UserError
 
 
@@ -52,8 +53,15 @@ class DatasetPart:
             read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
             shuffle_files=False,
         )
-        for example in tfds.as_numpy(examples):
-            yield example[field].decode()
+        for number, example in enumerate(tfds.as_numpy(examples), self.start + 1):
+            place = f"{self.options.tfds_name}, example {number}, {field!r}"
+            if len(text := example[field]) > MAX_DOCUMENT_BYTES:
+                raise UserError(f"{place} has {len(text):,} bytes, expected at most {MAX_DOCUMENT_BYTES:,}")
+            try:
+                yield text.decode()
+            except UnicodeDecodeError as error:
+                found = f"byte 0x{text[error.start]:02x} at byte {error.start + 1} of its text"
+                raise UserError(f"{place} is not UTF-8 ({found}): prepare the data set again") from None
 
 
 class DatasetSource:

@@ -51,6 +51,7 @@ def define_corpus_flags() -> None:
         "corpus: files, folders (all files in them but hidden ones) and globs. By their names, .jsonl and "
         ".json hold a document on each line, .parquet one in each row, all others are UTF-8 text, one "
         "sentence per line, a blank line between documents; all but parquet may be compressed: .gz, .zst. "
+        "A line of text has up to 1 MiB, a document of jsonl or parquet up to 64 MiB. "
         "Archives, tables, PDFs, pictures and the like are refused",
     )
     flags.DEFINE_string(

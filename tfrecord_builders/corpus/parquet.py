@@ -1,4 +1,7 @@
-"""Parquet files with a document in each row."""
+"""Parquet files with a document in each row.
+
+Memory holds a page of the column and a few rows; a slice has at most four times the text that was asked for.
+"""
 
 import contextlib
 import dataclasses
@@ -7,15 +10,21 @@ from typing import Self
 
 import numpy as np
 import pyarrow
+import pyarrow.compute
 import pyarrow.parquet
 from etils import epath
 
 from tfrecord_builders.corpus.documents import PartText, part_of_documents
 from tfrecord_builders.corpus.options import CorpusOptions
-from tfrecord_builders.corpus.streams import StreamCache
+from tfrecord_builders.corpus.streams import BLOCK_BYTES, StreamCache
+from tfrecord_builders.corpus.text import MAX_DOCUMENT_BYTES
 from xlnet_tf.errors import UserError
 
-_BATCH_ROWS = 1024
+_BATCH_ROWS = 16  # a row may have MAX_DOCUMENT_BYTES
+_MOST_UNDERESTIMATED = (
+    4  # times: a repeated text is stored once, so that the stored sizes may be far too small
+)
+_SUSPICIOUS_BYTES, _SUSPICIOUS_RATIO = 1 << 27, 1000  # of a row group's text: its pages are unpacked whole
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +35,7 @@ class ParquetPart:
         path: the file.
         start: first row.
         stop: row after the last.
-        num_bytes: of the text, estimated by the file's own sizes of its row groups.
+        num_bytes: of the text, estimated by the file's own sizes of its row groups; at least a quarter of it.
         options: of the corpus.
         ends_document: always.
     """
@@ -45,28 +54,28 @@ class ParquetPart:
         """Reads the rows; a row without text, or with null, is an empty document.
 
         Raises:
-            UserError: the file is damaged.
+            UserError: the file is damaged, or a text is not UTF-8.
         """
         del cache
         return part_of_documents(self._texts(), self.options.mark_paragraphs)
 
     def _texts(self) -> Iterator[str]:
-        with _open(epath.Path(self.path), self.options.text_field) as file:
-            ends = _row_group_ends(file)
-            groups = range(
-                np.searchsorted(ends, self.start, side="right"), np.searchsorted(ends, self.stop) + 1
-            )
-            row = int(ends[groups[0] - 1]) if groups[0] else 0
-            batches = file.iter_batches(
-                _BATCH_ROWS, row_groups=list(groups), columns=[self.options.text_field], use_threads=False
-            )
-            for batch in batches:
-                first, row = row, row + batch.num_rows
-                wanted = batch.slice(max(self.start - first, 0), self.stop - max(self.start, first))
-                for text in wanted.column(0).to_pylist() if self.stop > first and self.start < row else ():
-                    yield text or ""
-                if row >= self.stop:
-                    return
+        for first, column in _batches(epath.Path(self.path), self.options.text_field, self.start, self.stop):
+            try:
+                texts = column.to_pylist()
+            except UnicodeDecodeError:
+                texts = [self._text(first + index, value) for index, value in enumerate(column)]
+            for text in texts:
+                yield text or ""
+
+    def _text(self, row: int, value: pyarrow.Scalar) -> str | None:
+        try:
+            return value.as_py()
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{_place(self.path, row)}, column {self.options.text_field!r} is not UTF-8 (byte "
+                f"0x{error.object[error.start]:02x} at byte {error.start + 1} of its text): repair the file"
+            ) from None
 
 
 class ParquetSource:
@@ -84,7 +93,7 @@ class ParquetSource:
         self.path = path
         self.name = path.name
         self.num_bytes = path.stat().length
-        self._options = options
+        self.options = options
         with _open(path, options.text_field) as file:
             self.row_ends = _row_group_ends(file)
             metadata = file.metadata
@@ -92,14 +101,34 @@ class ParquetSource:
             column = paths.index(options.text_field)
             groups = range(metadata.num_row_groups)
             sizes = [metadata.row_group(g).column(column).total_uncompressed_size for g in groups]
+            for group in groups:
+                stored = metadata.row_group(group).column(column).total_compressed_size
+                if sizes[group] > max(_SUSPICIOUS_BYTES, _SUSPICIOUS_RATIO * stored):
+                    raise UserError(
+                        f"{path}, row group {group + 1}: {stored:,} bytes unpack to {sizes[group]:,}, over "
+                        f"{_SUSPICIOUS_RATIO:,} times as many. Write it again with fewer rows in a group"
+                    )
             self.byte_ends = np.cumsum(sizes, dtype=np.int64)
 
     def open(self) -> "_ParquetCutter":
         return _ParquetCutter(self)
 
-    def part(self, start: int, stop: int) -> ParquetPart:
-        num_bytes = self.bytes_before(stop) - self.bytes_before(start)
-        return ParquetPart(str(self.path), start, stop, num_bytes, self._options)
+    def lengths(self) -> Iterator[int]:
+        """Yields the bytes of each row's text; reads the column.
+
+        Raises:
+            UserError: the file is damaged, or a text is longer than MAX_DOCUMENT_BYTES.
+        """
+        for first, column in _batches(self.path, self.options.text_field, 0, int(self.row_ends[-1])):
+            if pyarrow.types.is_dictionary(column.type):
+                column = column.dictionary_decode()
+            for row, length in enumerate(pyarrow.compute.binary_length(column).to_pylist(), first):
+                if (length or 0) > MAX_DOCUMENT_BYTES:
+                    raise UserError(
+                        f"{_place(self.path, row)}: a text of {length:,} bytes, expected at most "
+                        f"{MAX_DOCUMENT_BYTES:,}: split it into documents"
+                    )
+                yield length or 0
 
     def bytes_before(self, row: int) -> int:
         """Returns the bytes of text before a row, if a group's rows were all of the same length."""
@@ -111,17 +140,18 @@ class ParquetSource:
 
 
 class _ParquetCutter:
-    """A file that is cut by the sizes of its row groups, without reading them."""
+    """A file that is cut by the sizes of its row groups, or by its texts where these are far longer."""
 
     def __init__(self, source: ParquetSource):
         self._source = source
+        self._lengths = source.lengths()
         self._row = 0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_) -> None:
-        pass
+        self._lengths.close()
 
     @property
     def _rows(self) -> int:
@@ -144,8 +174,33 @@ class _ParquetCutter:
             stop = int(source.row_ends[group])
         else:
             stop = source.row_at(wanted)
-        self._row = min(max(stop, start + 1), self._rows)
-        return source.part(start, self._row)
+        stop = min(max(stop, start + 1), self._rows)
+        estimate = source.bytes_before(stop) - source.bytes_before(start)
+        longest = _MOST_UNDERESTIMATED * max(target, estimate)
+        num_bytes = 0
+        while self._row < stop and num_bytes < longest:
+            num_bytes += next(self._lengths)
+            self._row += 1
+        num_bytes = max(
+            source.bytes_before(self._row) - source.bytes_before(start), num_bytes // _MOST_UNDERESTIMATED
+        )
+        return ParquetPart(str(source.path), start, self._row, num_bytes, source.options)
+
+
+def _batches(path: epath.Path, field: str, start: int, stop: int) -> Iterator[tuple[int, pyarrow.Array]]:
+    """Yields (first row, texts) of a few rows at a time."""
+    with _open(path, field) as file:
+        ends = _row_group_ends(file)
+        groups = range(np.searchsorted(ends, start, side="right"), np.searchsorted(ends, stop) + 1)
+        row = int(ends[groups[0] - 1]) if groups[0] else 0
+        for batch in file.iter_batches(
+            _BATCH_ROWS, row_groups=list(groups), columns=[field], use_threads=False
+        ):
+            first, row = row, row + batch.num_rows
+            if row > start:
+                yield max(first, start), batch.column(0)[max(start - first, 0) : stop - first]
+            if row >= stop:
+                return
 
 
 @contextlib.contextmanager
@@ -153,8 +208,13 @@ def _open(path: epath.Path, field: str) -> Iterator[pyarrow.parquet.ParquetFile]
     """Opens a file that has the text's column; while it is open, errors of reading name it."""
     try:
         with path.open("rb") as raw:
-            file = pyarrow.parquet.ParquetFile(raw)
+            file = pyarrow.parquet.ParquetFile(raw, buffer_size=BLOCK_BYTES)
             schema = file.schema_arrow
+            if schema.names.count(field) > 1:
+                raise UserError(
+                    f"{path} has {schema.names.count(field)} columns with the name {field!r}, expected one: "
+                    "rename the others"
+                )
             if field not in schema.names:
                 raise UserError(
                     f"{path} has the columns {', '.join(schema.names)}, expected {field!r}: "
@@ -168,10 +228,16 @@ def _open(path: epath.Path, field: str) -> Iterator[pyarrow.parquet.ParquetFile]
             yield file
     except (pyarrow.ArrowException, OSError) as error:
         reason = " ".join(str(error).split())
-        raise UserError(f"{path} cannot be read as parquet ({reason}): is it damaged?") from None
+        raise UserError(
+            f"{path} cannot be read as parquet (column {field!r}: {reason}): is it damaged?"
+        ) from None
 
 
 def _row_group_ends(file: pyarrow.parquet.ParquetFile) -> np.ndarray:
     """Returns the row after the last of each group."""
     rows = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
     return np.cumsum(rows, dtype=np.int64)
+
+
+def _place(path: epath.PathLike, row: int) -> str:
+    return f"{path}, row {row + 1}"
