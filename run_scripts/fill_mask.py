@@ -4,7 +4,7 @@ r"""Fills in masked pieces of texts with a pretrained model.
 
 One <mask> stands for one piece of the vocabulary. Several are filled together, from left to right, each
 knowing those before it: p(New) p(York | New). Beside it stands what a model would say that predicts all masks
-apart: p(New) p(York).
+apart: p(New) p(York). A text has at most 256 masks and 32,768 pieces.
 """
 
 import os

@@ -4,6 +4,7 @@ r"""Goes on with texts, by sampling or by beam search with a pretrained model.
     python -m run_scripts.generate --model_dir=runs/demo/model --prompt="My fellow citizens" --beams=4
 
 Prints the prompt with what was written; and of beams, all of them, with their log-probabilities.
+A prompt and what follows it have at most 32,768 pieces.
 """
 
 import os

@@ -4,6 +4,7 @@ r"""Tells how likely a pretrained model finds texts, piece by piece, in any fact
 
 The sum over a text's pieces is its log-probability, whatever the order: --order=right_to_left, or random.
 What --context holds is given: it stands before each text, and is not scored.
+A text and its context have at most 32,768 pieces.
 """
 
 import math

@@ -17,6 +17,12 @@ class UserError(ValueError):
     """Wrong input, flag or file. The message alone tells the user how to go on."""
 
 
+def shown(value: object) -> str:
+    """Returns a value as Python writes it, shortened for a message."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]}...{text[-17:]}"
+
+
 class Interrupted(Exception):
     """A run was ended from outside, and the same command goes on with it."""
 

@@ -1,6 +1,9 @@
 """Strings in, strings and probabilities out: the same as the numbers that other tests prove."""
 
 import dataclasses
+import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -8,7 +11,9 @@ import pytest
 from tests.generation import uncached
 from xlnet_tf.checkpoints import save_model
 from xlnet_tf.errors import UserError
+from xlnet_tf.generation import embedding, language_model, scoring
 from xlnet_tf.generation.language_model import XLNetLanguageModel
+from xlnet_tf.models import encoder
 
 PROMPTS = ["ba ne tor", "", "mi kal su ren do ba ne tor mi", "Su 12, ren."]
 MARKED = ["ba <mask> <mask> tor", "<mask>", "ne <mask> mi kal su <mask> ren do <mask>", "<mask>ba"]
@@ -51,6 +56,110 @@ def test_batches_change_nothing(model):
         together, apart = (method(texts, batch_size=size, **options) for size in (8, 1))
         for one, other in zip(together, apart, strict=True):
             assert _strings(one) == _strings(other)
+
+
+@pytest.fixture
+def blocks(monkeypatch):
+    """Reads all but the shortest texts in blocks of one query or a few."""
+    for module in (embedding, language_model, scoring):
+        monkeypatch.setattr(module, "AT_ONCE", 3)
+    monkeypatch.setattr(encoder, "_SCORES_OF_BLOCK", 60)
+
+
+def results(model):
+    """What each method makes of the texts: everything but numbers, and all numbers."""
+    found = [
+        model.generate(PROMPTS, max_new_tokens=4, seed=1, top_p=0.8),
+        model.search(PROMPTS, max_new_tokens=3, beams=2),
+        model.infill(MARKED, seed=2),
+        model.infill(MARKED, seed=2, orders="easiest_first"),
+        model.fill_mask(MARKED, top_k=2),
+        model.score(PROMPTS, PROMPTS[::-1], order="random"),
+        model.embed(PROMPTS, tokens=True),
+    ]
+    numbers = []
+
+    def strings(value):
+        if isinstance(value, (float, np.ndarray)):
+            numbers.extend(np.ravel(value))
+            return "numbers"
+        if dataclasses.is_dataclass(value):
+            return strings([getattr(value, field.name) for field in dataclasses.fields(value)])
+        if isinstance(value, (list, tuple)):
+            return [strings(each) for each in value]
+        return value
+
+    return strings(found), np.array(numbers, float)
+
+
+def test_long_texts_are_read_in_blocks_with_the_same_numbers(model, small_tokenizer, request):
+    expected, expected_numbers = results(model)
+    request.getfixturevalue("blocks")
+    found, found_numbers = results(XLNetLanguageModel(model.model, small_tokenizer))
+    assert found == expected
+    np.testing.assert_allclose(found_numbers, expected_numbers, atol=1e-4)
+
+
+def test_memory_grows_with_a_text_and_not_with_its_square(tmp_path, small_tokenizer):
+    """A prompt of 25 KB once took 11 GB."""
+    (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    config = dataclasses.replace(uncached.CONFIG, n_token=small_tokenizer.vocab_size)
+    save_model(uncached.random_model(config), str(tmp_path))
+    script = r"""
+import re, sys
+from xlnet_tf.generation.language_model import XLNetLanguageModel as Model
+model = Model.from_pretrained(sys.argv[1])
+found = model.generate(["bane tormi, 12 " * 1700], max_new_tokens=3)[0].pieces
+print(len(found), re.search(r"VmHWM:\s*(\d+)", open("/proc/self/status").read())[1])
+"""
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    pieces, kilobytes = map(int, printed.split())
+    assert pieces == 3 and kilobytes < 2.5e6
+
+
+METHODS = ["generate", "search", "fill_mask", "infill", "score", "embed"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_text_that_is_too_long_is_named(model, method):
+    with pytest.raises(UserError, match=r"\[1\] has [2-9]\d\d,\d\d\d pieces.* at most 32,768 .*Shorten"):
+        getattr(model, method)(["<mask>", "<mask>" + "bane tor " * 111_111])
+
+
+def test_what_follows_counts_as_well(model):
+    with pytest.raises(
+        UserError, match=r"prompts\[0\] has 1 pieces, and 32,768 are to follow; expected at m"
+    ):
+        model.generate(["ba"], max_new_tokens=32_768)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "<mask> \udce9",
+            r"\[1\] is '<mask> \\udce9': its character 8, '\\udce9', is a byte that is not UTF-8",
+        ),
+        (b"<mask>", r"\[1\] is b'<mask>'; expected a string; decode it"),
+        (None, r"\[1\] is None; expected a string\."),
+    ],
+)
+def test_what_is_not_text_is_named(model, method, text, message):
+    with pytest.raises(UserError, match=message):
+        getattr(model, method)(["<mask>", text])
+
+
+@pytest.mark.parametrize("mark", ["[MASK]", "<MASK>", "[mask]", "___"])
+def test_gaps_as_others_write_them(model, mark):
+    with pytest.raises(UserError, match=rf"write <mask>, instead of {re.escape(mark)}"):
+        model.fill_mask([f"ba {mark} ne"])
+
+
+def test_too_many_gaps(model):
+    with pytest.raises(UserError, match=r"texts\[0\] has 257 <mask>; expected at most 256"):
+        model.fill_mask(["<mask>" * 257])
 
 
 def _strings(result):

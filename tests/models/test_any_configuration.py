@@ -1,5 +1,7 @@
 """What must hold for any configuration and any batch: no leaks, independent rows, nothing hidden counts."""
 
+import unittest.mock
+
 import numpy as np
 import tensorflow as tf
 import tf_keras
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from tests.models import reference
 from tests.models.cases import N_TOKEN, assert_all_close, cases, take_rows
 from tests.profiles import examples
+from xlnet_tf.models import encoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer, target_losses
 from xlnet_tf.training.memory import Memory
 
@@ -192,6 +195,21 @@ def test_dense_mask_and_full_length_queries_equal_ranks_and_positions(case):
         np.testing.assert_allclose(
             query_output[row, positions[row, slot]], expected["query_output"][row, slot], atol=1e-4
         )
+
+
+@examples(15, 300)
+@given(
+    case=cases(queries=("positions", "mask", "none"), max_memory=0, order=("permutation", "any", "none")),
+    scores=st.sampled_from([1, 20, 1000]),
+    query_only=st.booleans(),
+)
+def test_reading_in_blocks_changes_no_number(case, scores, query_only):
+    features = {name: value for name, value in case.features.items() if name != "direction"}
+    model = case.model()
+    expected = case.run(model, features, query_only=query_only)
+    with unittest.mock.patch.object(encoder, "_SCORES_OF_BLOCK", scores):
+        found = case.run(model, features, query_only=query_only, in_blocks=True)
+    assert_all_close(found, expected, atol=1e-5)
 
 
 @examples(10, 300)

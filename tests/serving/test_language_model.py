@@ -10,7 +10,9 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.generation import scoring
 from xlnet_tf.generation.embedding import embed
 from xlnet_tf.generation.sampling import log_probabilities
+from xlnet_tf.models import encoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer
+from xlnet_tf.serving import language_model
 from xlnet_tf.serving.language_model import LanguageModelModule
 
 SEQ_LEN = 24
@@ -94,6 +96,45 @@ def test_an_unknown_order_spoils_its_own_row_only(module):
     assert answers["error"].tolist() == [b""] * 5 + [
         b"order is 'backward'; expected one of left_to_right, right_to_left, random"
     ]
+
+
+def test_a_text_that_is_too_long_spoils_its_own_row_only(module):
+    long, short = "ba ne <mask> " * 45_000, "mi <mask> kal"
+    expected = {name: getattr(module, name) for name in ("embed", "fill_mask", "search")}
+    expected["serve"] = module.serve
+    expected["score"] = lambda text: module.score(
+        text, text[::-1], texts(["left_to_right"] * 3), tf.zeros([3], tf.int64)
+    )
+    expected["search"] = lambda text: module.search(text, tf.ones([3], tf.int64))
+    for name, answer in expected.items():
+        found, alone = answer(texts([short, long, short])), answer(texts([short, "", short]))
+        faults = [error.decode() for error in found["error"].numpy()]
+        assert faults[0] == faults[2] == "" and "has 585000 bytes" in faults[1], name
+        assert faults[1].endswith("bytes; expected at most 524288"), name
+        for output, values in found.items():
+            for row in (0, 2):
+                np.testing.assert_array_equal(values[row], alone[output][row], err_msg=f"{name} {output}")
+            if output in ("mean", "cls", "tokens", "log_probability") and name != "search":
+                assert np.isnan(values[1]).all(), name
+    assert module.fill_mask(texts([long]))["probability"].numpy().max() == 0
+
+
+def test_a_long_sequence_is_read_in_blocks(model, small_tokenizer, module, monkeypatch):
+    monkeypatch.setattr(language_model, "AT_ONCE", 8)
+    monkeypatch.setattr(encoder, "_SCORES_OF_BLOCK", 60)
+    options = {"buckets": [8, 16], "max_new_tokens": 6, "top_k": 3, "beams": 2}
+    blocks = LanguageModelModule(model, small_tokenizer, seq_len=SEQ_LEN, **options)
+    for answer in (
+        lambda module: module.embed(texts(TEXTS)),
+        lambda module: score(module, TEXTS),
+        lambda module: module.fill_mask(texts([f"{text} <mask>" for text in TEXTS])),
+        lambda module: module.search(texts(TEXTS), tf.ones([len(TEXTS)], tf.int64)),
+    ):
+        for found, expected in zip(answer(blocks).values(), answer(module).values(), strict=True):
+            if np.asarray(found).dtype == np.float32:
+                np.testing.assert_allclose(found, expected, atol=1e-4)
+            else:
+                np.testing.assert_array_equal(found, expected)
 
 
 def test_a_row_does_not_know_the_others(module):

@@ -15,8 +15,8 @@ from tests.conftest import invent_texts
 from tests.serving.toys import built
 from tfrecord_builders.squad import SquadOptions, build_squad
 from xlnet_tf.errors import UserError
+from xlnet_tf.layers.chunks import in_chunks
 from xlnet_tf.models.span import XLNetSpan
-from xlnet_tf.serving.chunks import in_chunks
 from xlnet_tf.serving.module import signature
 from xlnet_tf.serving.passage_windows import shows_best, split_windows
 from xlnet_tf.serving.question_answering import QuestionAnsweringModule, from_task

@@ -119,7 +119,7 @@ class CachedDecoder:
             "permutation_rank": tf.where(layout.is_context, 0, 1),
             "target_positions": targets,
         }
-        encoded = self._model.encoder(features, training=False, query_only=True)
+        encoded = self._model.encoder(features, training=False, query_only=True, in_blocks=layout.in_blocks)
         # What each layer gets, [B, T, D].
         contents = [tf.gather(self._word_embedding, layout.ids), *encoded["encoder_outputs"]]
         batch, width = shape_of(layout.ids)

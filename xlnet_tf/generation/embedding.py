@@ -8,7 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.generation.scoring import by_length, text_tokens
+from xlnet_tf.generation.layout import AT_ONCE, by_length, check_lengths
+from xlnet_tf.generation.scoring import text_tokens
 from xlnet_tf.layers.summary import last_position
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
@@ -57,18 +58,18 @@ def embed_texts(
     layer: int = -1,
     batch_size: int = 8,
 ) -> TextVectors:
-    """Reads texts, each as a whole: time and memory of attention grow with the square of the longest.
+    """Reads texts, each as a whole: time grows with the square of the longest.
 
     Args:
         encoder: of any model.
         tokenizer: the model's tokenizer.
-        texts: N strings.
+        texts: N strings, of at most layout.LONGEST tokens.
         tokens: whether to return each token's vector, too.
         layer: whose output to take, from 0; -1 is the last.
         batch_size: B, texts read together; of about the same length, since all are padded to the longest.
 
     Raises:
-        UserError: the texts are no list of strings, or there is no such layer.
+        UserError: the texts are no list of strings, one is too long, or there is no such layer.
     """
     ids = tokenizer.encode_rows(texts, "texts")
     if not ids:
@@ -79,9 +80,10 @@ def embed_texts(
     mean, cls = (np.empty([len(ids), width], np.float32) for _ in range(2))
     token_vectors = [None] * len(ids)
     lengths = [len(text) + len(_ENDS) for text in ids]
+    check_lengths("texts", lengths)
     for rows in by_length(lengths, batch_size):
         features = tokenizer([texts[row] for row in rows], seq_len=max(_SHORTEST, lengths[rows[-1]]))
-        found = embed(encoder, features, layer)
+        found = embed(encoder, features, layer, lengths[rows[-1]] > AT_ONCE)
         mean[rows], cls[rows] = found.mean, found.cls
         if tokens:
             for row, vectors in zip(rows, found.tokens.numpy()):
@@ -93,15 +95,18 @@ def embed_texts(
     )
 
 
-def embed(encoder: XLNetEncoder, features: Mapping[str, tf.Tensor], layer: int = -1) -> Vectors:
+def embed(
+    encoder: XLNetEncoder, features: Mapping[str, tf.Tensor], layer: int = -1, in_blocks: bool = False
+) -> Vectors:
     """Reads texts with the content stream alone: every token sees the whole text.
 
     Args:
         encoder: of any model.
         features: input_word_ids, input_mask, input_type_ids [B, T] of texts [A SEP CLS], padded on any side.
         layer: whose output to take, from 0; -1 is the last.
+        in_blocks: whether the text is read in blocks (see XLNetEncoder).
     """
-    encoded = encoder(features, training=False)["encoder_outputs"][layer]
+    encoded = encoder(features, training=False, in_blocks=in_blocks)["encoder_outputs"][layer]
     is_token = tf.cast(features["input_mask"], tf.bool)
     tokens = tf.where(is_token[:, :, None], tf.cast(encoded, tf.float32), 0.0)
     weights = tf.cast(text_tokens(features), tf.float32)

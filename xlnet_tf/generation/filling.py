@@ -3,16 +3,20 @@
 Shapes: B batch, T tokens, G gaps, C fillings of a text.
 """
 
+import re
 from collections.abc import Sequence
 
 import tensorflow as tf
 
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, shown
 from xlnet_tf.generation.layout import Layout, infilling
 from xlnet_tf.text.graph_tokenizer import GraphTokenizer
 from xlnet_tf.text.special_tokens import EOP_ID, MASK_ID, PAD_ID, SYMBOLS
 
 MARK = SYMBOLS[MASK_ID]  # a gap of one piece, in texts to be filled only
+MOST_GAPS = 256  # of a text
+
+_OTHER_MARKS = r"(?i)\[mask\]|<mask ?/?>|\{mask\}|_{2,}"  # what other models' users write
 
 # What Python takes for whitespace, and so the cleaning of texts.
 _BEGINS_WITH_SPACE = r"(?s)[\s\x1c-\x1f\x{85}\p{Z}].*"
@@ -34,9 +38,16 @@ def check_gaps(
         UserError: a text has no gap, or an order is none of its gaps.
     """
     counts = [text.count(MARK) for text in texts]
-    if 0 in counts:
-        number = counts.index(0)
-        raise UserError(f"texts[{number}] is {texts[number]!r}; expected a {MARK} for each piece to fill in")
+    for row, (text, count) in enumerate(zip(texts, counts)):
+        if not count:
+            other = re.search(_OTHER_MARKS, text)
+            instead = f", instead of {other[0]}" if other else ""
+            raise UserError(
+                f"texts[{row}] is {shown(text)}; expected a {MARK} for each piece to fill in: write "
+                f"{MARK}{instead}"
+            )
+        if count > MOST_GAPS:
+            raise UserError(f"texts[{row}] has {count:,} {MARK}; expected at most {MOST_GAPS}")
     if orders is None:
         return [range(count) for count in counts]
     are_lists = not isinstance(orders, str) and all(isinstance(numbers, Sequence) for numbers in orders)

@@ -165,5 +165,5 @@ def _reread(model: XLNetPretrainer, layout: Layout, tokens: tf.Tensor) -> tf.Ten
         "permutation_rank": tf.where(layout.is_context | (rank > 0), rank, steps[-1] + 1),
         "target_positions": order,
     }
-    encoded = model.encoder(features, training=False, query_only=True)
+    encoded = model.encoder(features, training=False, query_only=True, in_blocks=layout.in_blocks)
     return model.logits(encoded["query_output"])

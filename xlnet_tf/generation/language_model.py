@@ -11,7 +11,15 @@ import tensorflow as tf
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation import embedding, filling, scoring, writing
 from xlnet_tf.generation.infilling import Filled, Guesses, fill_easiest_first, fill_jointly
-from xlnet_tf.generation.layout import Layout, continuation, infilling
+from xlnet_tf.generation.layout import (
+    AT_ONCE,
+    LONGEST,
+    Layout,
+    by_length,
+    check_lengths,
+    continuation,
+    infilling,
+)
 from xlnet_tf.generation.results import Continuation, FilledText, Filling, Guess
 from xlnet_tf.generation.sampling import alike, check_range, is_whole
 from xlnet_tf.models.pretrainer import XLNetPretrainer
@@ -20,8 +28,6 @@ from xlnet_tf.text.special_tokens import EOP_ID, PAD_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 EASIEST_FIRST = "easiest_first"
-
-_MOST = 1 << 20  # tokens to write
 
 
 class XLNetLanguageModel:
@@ -84,7 +90,7 @@ class XLNetLanguageModel:
         """Goes on with texts, from left to right, by sampling.
 
         Args:
-            prompts: texts of any lengths; may be empty.
+            prompts: texts; may be empty. A prompt and what follows it have at most layout.LONGEST pieces.
             max_new_tokens: pieces to write after each.
             temperature: by which logits are divided; 0 takes the likeliest piece each time.
             top_k: how many of the likeliest pieces to draw from; 0: all.
@@ -94,10 +100,9 @@ class XLNetLanguageModel:
             batch_size: texts that are read together.
 
         Raises:
-            UserError: the prompts are no list of strings, or a setting is out of range.
+            UserError: the prompts are no list of strings, one is too long, or a setting is out of range.
         """
-        ids = self._encode("prompts", prompts)
-        _check_whole("max_new_tokens", max_new_tokens)
+        ids = self._encode_prompts(prompts, max_new_tokens)
         settings = alike(len(ids), temperature, top_k, top_p, seed)
         stop_ids = self._stop_ids(stop)
 
@@ -130,8 +135,7 @@ class XLNetLanguageModel:
         Raises:
             UserError: as `generate`.
         """
-        ids = self._encode("prompts", prompts)
-        _check_whole("max_new_tokens", max_new_tokens)
+        ids = self._encode_prompts(prompts, max_new_tokens)
         _check_whole("beams", beams, self.tokenizer.vocab_size)
         stop_ids = self._stop_ids(stop)
 
@@ -155,7 +159,8 @@ class XLNetLanguageModel:
         """Fills the gaps of texts, all gaps of a text together, by beam search.
 
         Args:
-            texts: each has one `<mask>` or more; each stands for one piece.
+            texts: each of at most layout.LONGEST pieces, and with at least one `<mask>` and at most
+                filling.MOST_GAPS; each stands for one piece.
             top_k: fillings that are followed at a time, and returned; and guesses for each gap.
             orders: for each text the numbers of its gaps, from 0, in the order of filling; None: from left to
                 right.
@@ -164,7 +169,7 @@ class XLNetLanguageModel:
         Raises:
             UserError: these are no texts with gaps, or an order is none.
         """
-        self._encode("texts", texts)  # a check
+        ids = self._encode("texts", texts)
         orders = filling.check_gaps(texts, orders)
         _check_whole("top_k", top_k, self.tokenizer.vocab_size)
 
@@ -174,7 +179,7 @@ class XLNetLanguageModel:
             wholes = self._decode(layout, filled.fills.tokens)
             return [self._filled_text(_of(filled, place), whole) for place, whole in enumerate(wholes)]
 
-        return _in_batches(fill, [*map(len, texts)], batch_size)
+        return _in_batches(fill, [*map(len, ids)], batch_size)
 
     def infill(
         self,
@@ -201,7 +206,7 @@ class XLNetLanguageModel:
             UserError: as `fill_mask` and `generate`.
         """
         easiest_first = isinstance(orders, str) and orders == EASIEST_FIRST
-        self._encode("texts", texts)  # a check
+        ids = self._encode("texts", texts)
         orders = filling.check_gaps(texts, None if easiest_first else orders)
         settings = alike(len(texts), temperature, top_k, top_p, seed)
 
@@ -211,7 +216,7 @@ class XLNetLanguageModel:
             written, order = self._run(_infill, *inputs, easiest_first=easiest_first)
             return [text for [text] in self._decode(layout._replace(order=order), written.tokens)]
 
-        return _in_batches(fill, [*map(len, texts)], batch_size)
+        return _in_batches(fill, [*map(len, ids)], batch_size)
 
     def score(
         self, texts: Sequence[str], contexts: Sequence[str] | None = None, **options
@@ -224,8 +229,12 @@ class XLNetLanguageModel:
         return embedding.embed_texts(self.model.encoder, self.tokenizer, texts, **options)
 
     def _run(self, function: Callable, *inputs, **static):
-        """Returns function(model, *inputs, **static) as arrays, by a graph traced once for all shapes."""
+        """Returns function(model, *inputs, **static) as arrays, by a graph traced once for all shapes.
+
+        The first of the inputs are the ids [B, T]; for long texts there is a graph that reads in blocks.
+        """
         inputs = tf.nest.map_structure(tf.convert_to_tensor, inputs)
+        static["in_blocks"] = inputs[0].shape[1] > AT_ONCE
         key = (function, *static.items())
         if key not in self._graphs:
             specs = tf.nest.map_structure(
@@ -241,6 +250,13 @@ class XLNetLanguageModel:
         ids = self.tokenizer.encode_rows(texts, name)
         if not ids:
             raise UserError(f"{name} is empty; expected at least one text")
+        check_lengths(name, [*map(len, ids)])
+        return ids
+
+    def _encode_prompts(self, prompts: Sequence[str], max_new_tokens: int) -> list[np.ndarray]:
+        ids = self._encode("prompts", prompts)
+        _check_whole("max_new_tokens", max_new_tokens, LONGEST)
+        check_lengths("prompts", [*map(len, ids)], max_new_tokens)
         return ids
 
     def _gaps(self, texts: Sequence[str], orders: Sequence[Sequence[int]], rows: Sequence[int]) -> Layout:
@@ -300,28 +316,29 @@ class XLNetLanguageModel:
         return [self.tokenizer.id_to_piece(piece) for piece in ids]
 
 
-def _check_whole(name: str, value: int, most: int = _MOST):
+def _check_whole(name: str, value: int, most: int):
     is_right = is_whole(value) and 1 <= value <= most
     check_range(name, value, is_right, f"a whole number from 1 to {most}")
 
 
-def _sample(model, ids, lengths, most, settings, stop_ids):
+def _sample(model, ids, lengths, most, settings, stop_ids, *, in_blocks):
     layout = continuation(ids, lengths, tf.fill(tf.shape(lengths), most), most)
-    return writing.sample(model, layout, settings, stop_ids)
+    return writing.sample(model, layout._replace(in_blocks=in_blocks), settings, stop_ids)
 
 
-def _search(model, ids, lengths, most, stop_ids, *, beams):
+def _search(model, ids, lengths, most, stop_ids, *, beams, in_blocks):
     layout = continuation(ids, lengths, tf.fill(tf.shape(lengths), most), most)
-    return writing.search(model, layout, beams, stop_ids)
+    return writing.search(model, layout._replace(in_blocks=in_blocks), beams, stop_ids)
 
 
-def _fill_jointly(model, ids, is_context, order, *, top_k):
-    return fill_jointly(model, infilling(ids, is_context, order), beams=top_k, guesses=top_k)
+def _fill_jointly(model, ids, is_context, order, *, top_k, in_blocks):
+    layout = infilling(ids, is_context, order)._replace(in_blocks=in_blocks)
+    return fill_jointly(model, layout, beams=top_k, guesses=top_k)
 
 
-def _infill(model, ids, is_context, order, settings, *, easiest_first):
+def _infill(model, ids, is_context, order, settings, *, easiest_first, in_blocks):
     """Returns what was written, and in which order."""
-    layout = infilling(ids, is_context, order)
+    layout = infilling(ids, is_context, order)._replace(in_blocks=in_blocks)
     if easiest_first:
         return fill_easiest_first(model, layout, settings)
     return writing.sample(model, layout, settings), order
@@ -330,7 +347,7 @@ def _infill(model, ids, is_context, order, settings, *, easiest_first):
 def _in_batches(function: Callable[[np.ndarray], list], lengths: Sequence[int], batch_size: int) -> list:
     """Computes function(rows) for batches of rows of about the same length; returns results row by row."""
     results = [None] * len(lengths)
-    for rows in scoring.by_length(lengths, batch_size):
+    for rows in by_length(lengths, batch_size):
         for row, result in zip(rows, function(rows), strict=True):
             results[row] = result
     return results

@@ -3,11 +3,50 @@
 Shapes: B batch, T tokens, G tokens to write.
 """
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
+from xlnet_tf.errors import UserError
 from xlnet_tf.text.special_tokens import PAD_ID
+
+LONGEST = 32_768  # tokens of a text, those that are written included
+AT_ONCE = 1024  # tokens; longer texts are read in blocks
+_TOGETHER = 8 * AT_ONCE  # tokens of texts that are read together
+
+
+def check_lengths(name: str, lengths: Sequence[int], new_tokens: int = 0):
+    """Raises UserError if a text is too long, and names it.
+
+    Args:
+        name: of the list of texts.
+        lengths: the pieces of each.
+        new_tokens: to write after each.
+    """
+    for row, length in enumerate(lengths):
+        if length + new_tokens > LONGEST:
+            after = f", and {new_tokens:,} are to follow" if new_tokens else ""
+            raise UserError(
+                f"{name}[{row}] has {length:,} pieces{after}; expected at most {LONGEST:,} in all. Shorten "
+                "the text, or split it."
+            )
+
+
+def by_length(lengths: Sequence[int], batch_size: int) -> Iterator[np.ndarray]:
+    """Deals rows into batches of rows of about the same length; of long ones fewer are read together.
+
+    Raises:
+        UserError: batch_size is not positive.
+    """
+    if batch_size < 1:
+        raise UserError(f"batch_size is {batch_size}; expected at least 1.")
+    rows = np.argsort(lengths, kind="stable")[::-1]
+    while len(rows):
+        count = min(batch_size, max(1, _TOGETHER // max(1, lengths[rows[0]])))
+        yield rows[:count][::-1]
+        rows = rows[count:]
 
 
 class Layout(NamedTuple):
@@ -23,6 +62,7 @@ class Layout(NamedTuple):
             lie beyond T, but for the first of each row.
         length: positions, T or more: all that the order may name.
         forward: whether all is written to the right of all that it sees.
+        in_blocks: whether the context is read in blocks (see XLNetEncoder): where it may be long.
     """
 
     ids: tf.Tensor
@@ -30,6 +70,7 @@ class Layout(NamedTuple):
     order: tf.Tensor
     length: int | tf.Tensor
     forward: bool
+    in_blocks: bool = False
 
 
 def continuation(ids: tf.Tensor, lengths: tf.Tensor, new_tokens: tf.Tensor, most: int | tf.Tensor) -> Layout:

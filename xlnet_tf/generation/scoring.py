@@ -5,13 +5,14 @@ order is a distribution of its own: nothing makes a model give a text the same p
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation import sampling
+from xlnet_tf.generation.layout import AT_ONCE, by_length, check_lengths
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -52,19 +53,20 @@ def score_texts(
     seed: int = 0,
     batch_size: int = 8,
 ) -> list[TextScore]:
-    """Scores texts, each as a whole: time and memory of attention grow with the square of the longest.
+    """Scores texts, each as a whole: time grows with the square of the longest.
 
     Args:
         model: a pretrained model.
         tokenizer: its tokenizer.
         texts: N strings.
-        contexts: what stands before each text, given and not scored; None: nothing.
+        contexts: what stands before each text, given and not scored; None: nothing. Of text and context,
+            layout.LONGEST pieces can be read.
         order: one of ORDERS, or for each text the numbers of its pieces, from 0, in the order of prediction.
         seed: of the order "random".
         batch_size: B, texts scored together; of about the same length, since all are padded to the longest.
 
     Raises:
-        UserError: these are no lists of strings of one length, or an order is none.
+        UserError: these are no lists of strings of one length, a text is too long, or an order is none.
     """
     ids = tokenizer.encode_rows(texts, "texts")
     before = tokenizer.encode_rows([""] * len(ids) if contexts is None else contexts, "contexts")
@@ -77,6 +79,7 @@ def score_texts(
 
     scores = [None] * len(ids)
     lengths = [len(context) + len(text) for context, text in zip(before, ids)]
+    check_lengths("texts", lengths)
     for rows in by_length(lengths, batch_size):
         length = max(1, *(lengths[row] for row in rows))
         features, is_scored = join(_ragged(before, rows), _ragged(ids, rows), length)
@@ -85,25 +88,12 @@ def score_texts(
         else:
             permutations = tf.ragged.constant([list(order[row]) for row in rows], tf.int32, ragged_rank=1)
             row_places = permuted_places(is_scored, permutations.to_tensor(-1, shape=[None, length]))
-        found = token_log_probabilities(model, features, is_scored, row_places)
+        found = token_log_probabilities(model, features, is_scored, row_places, length > AT_ONCE)
         for row, *values in zip(rows, found.numpy(), row_places.numpy(), is_scored.numpy(), strict=True):
             log_probabilities, its_places, scored = values
             pieces = [tokenizer.id_to_piece(piece) for piece in ids[row]]
             scores[row] = TextScore(pieces, log_probabilities[scored], np.argsort(its_places[scored]))
     return scores
-
-
-def by_length(lengths: Sequence[int], batch_size: int) -> Iterator[np.ndarray]:
-    """Deals rows into batches of rows of about the same length.
-
-    Raises:
-        UserError: batch_size is no positive number.
-    """
-    if batch_size < 1:
-        raise UserError(f"batch_size is {batch_size}; expected at least 1.")
-    by_size = np.argsort(lengths, kind="stable")
-    for start in range(0, len(lengths), batch_size):
-        yield by_size[start : start + batch_size]
 
 
 def join(contexts: tf.RaggedTensor, texts: tf.RaggedTensor, length) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
@@ -181,7 +171,11 @@ def permuted_places(is_scored: tf.Tensor, permutation: tf.Tensor) -> tf.Tensor:
 
 
 def token_log_probabilities(
-    model: XLNetPretrainer, features: Mapping[str, tf.Tensor], is_scored: tf.Tensor, places: tf.Tensor
+    model: XLNetPretrainer,
+    features: Mapping[str, tf.Tensor],
+    is_scored: tf.Tensor,
+    places: tf.Tensor,
+    in_blocks: bool = False,
 ) -> tf.Tensor:
     """Computes the log-probability of each scored token, given what comes before it in the order.
 
@@ -195,6 +189,7 @@ def token_log_probabilities(
             on any side.
         is_scored: [B, T] bool, the tokens to predict.
         places: [B, T] int32, their places in the factorization order (see `places`).
+        in_blocks: whether the text is read in blocks (see XLNetEncoder).
 
     Returns:
         [B, T] float32, in nats; 0 for tokens that are not scored. Their sum is the text's log-probability.
@@ -213,7 +208,10 @@ def token_log_probabilities(
     rank = tf.where(text_tokens(features), 0, last)
     rank = tf.where(is_scored, places + 1, rank)
     encoded = model.encoder(
-        {**features, "permutation_rank": rank, "target_mask": is_scored}, training=False, query_only=True
+        {**features, "permutation_rank": rank, "target_mask": is_scored},
+        training=False,
+        query_only=True,
+        in_blocks=in_blocks,
     )
     log_probabilities = _pick(model, encoded["query_output"], tf.cast(features["input_word_ids"], tf.int32))
     return tf.where(is_scored, log_probabilities, 0.0)

@@ -4,6 +4,7 @@ Shapes: B batch, T tokens, P targets, M memory, K = M + T keys, R relative posit
 size, D model. Q stands for a stream's queries: T for the content stream, P for the query stream.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -11,6 +12,7 @@ import tf_keras
 
 from xlnet_tf.layers import hardware
 from xlnet_tf.layers import positions as positions_lib
+from xlnet_tf.layers.chunks import in_chunks
 from xlnet_tf.layers.dropout import kept, seed_at
 from xlnet_tf.layers.fused import compiled, linear, shared
 from xlnet_tf.layers.initializers import normal
@@ -38,6 +40,18 @@ class StreamView(NamedTuple):
     positions: tf.Tensor | None = None
     turn: Turn | None = None
     sighted: tf.Tensor | None = None
+
+
+class BlockedView(NamedTuple):
+    """What a stream sees that is too long for all scores to be in memory at once.
+
+    Attributes:
+        size: int32 scalar, queries that are scored at a time.
+        view: returns the StreamView, with positions, of the queries from the first number up to the second.
+    """
+
+    size: tf.Tensor
+    view: Callable[[tf.Tensor, tf.Tensor], StreamView]
 
 
 class AttentionBiases(tf_keras.layers.Layer):
@@ -91,7 +105,7 @@ class RelativeAttention(tf_keras.layers.Layer):
         query: g [B, P, D], or None with one stream.
         memory: [B, M, D] of this layer, or None.
         positions: the step's RelativePositions.
-        content_view, query_view: StreamView of each stream.
+        content_view, query_view: StreamView of each stream, or BlockedView.
         seed: [2] int32 for dropout, None outside training.
 
     Returns:
@@ -143,6 +157,8 @@ class RelativeAttention(tf_keras.layers.Layer):
         position_keys = None if positions.rotation else self.position_keys(positions)
 
         def attend(stream, view, place):
+            if isinstance(view, BlockedView):
+                return attend_in_blocks(stream, view, place)
             queries = self._heads(stream, self.query_kernel)
             query_len = content.shape[1] or tf.shape(content)[1]
             scores = self._scores(
@@ -152,6 +168,15 @@ class RelativeAttention(tf_keras.layers.Layer):
             if view.sighted is not None:
                 attended *= tf.cast(view.sighted, attended.dtype)
             return self._join_heads(attended)
+
+        def attend_in_blocks(stream, view, place):
+            def block(begin, end):
+                attended = attend(stream[:, begin:end], view.view(begin, end), place)
+                return {"attended": tf.transpose(attended, [1, 0, 2])}  # in_chunks joins the first axis
+
+            spec = tf.TensorSpec([None, None, self.d_model], stream.dtype)
+            count = tf.shape(stream)[1]
+            return tf.transpose(in_chunks(block, count, view.size, {"attended": spec})["attended"], [1, 0, 2])
 
         content_attention = None if content_view is None else attend(content, content_view, place=0)
         query_attention = None if query is None else attend(query, query_view, place=1)

@@ -13,7 +13,7 @@ from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers import hardware, masks
 from xlnet_tf.layers import positions as positions_lib
-from xlnet_tf.layers.attention import AttentionBiases, StreamView, hide
+from xlnet_tf.layers.attention import AttentionBiases, BlockedView, StreamView, hide
 from xlnet_tf.layers.block import TransformerBlock
 from xlnet_tf.layers.dropout import dropout, seed_at, step_seed
 from xlnet_tf.layers.initializers import normal
@@ -21,6 +21,8 @@ from xlnet_tf.layers.products import zero_after
 from xlnet_tf.layers.rotation import Rotation
 from xlnet_tf.models.pretrained import Pretrained
 from xlnet_tf.models.saving import ShapeFreeModel
+
+_SCORES_OF_BLOCK = 1 << 23  # of queries and keys that are read in blocks: 32 MB for each term of the sum
 
 
 @tf_keras.utils.register_keras_serializable("xlnet_tf")
@@ -57,7 +59,9 @@ class XLNetEncoder(ShapeFreeModel):
       The query stream, if any, comes as one of
         target_positions: [B, P] integers, places of the targets; -1 is an empty slot, or
         target_mask: [B, T], 1 for targets: the query stream then has the full length T.
-    Call kwargs: training; query_only=True skips what only the content stream's output needs.
+    Call kwargs: training; query_only=True skips what only the content stream's output needs; in_blocks=True
+        computes the scores of few queries at a time, so that memory grows with T and not with its square (not
+        in training, and without memory, direction and permutation_mask).
 
     Returns: a dict of
         sequence_output: [B, T, D], the content stream (absent with query_only).
@@ -172,7 +176,13 @@ class XLNetEncoder(ShapeFreeModel):
                     block.build([None, None, config.d_model])
         self.built = True
 
-    def call(self, features: Mapping[str, Any], training=None, query_only: bool = False):
+    def call(
+        self,
+        features: Mapping[str, Any],
+        training=None,
+        query_only: bool = False,
+        in_blocks: bool = False,
+    ):
         word_ids = tf.cast(features["input_word_ids"], tf.int32)
         memory, memory_mask = self._memory(features, tf.shape(word_ids)[0])
         query_len = word_ids.shape[1] or tf.shape(word_ids)[1]
@@ -186,8 +196,11 @@ class XLNetEncoder(ShapeFreeModel):
             if {"memory", "direction"} & set(features):
                 raise UserError("position_keys are for texts read at once and forward; leave them out.")
             position_keys = positions_lib.of_shorter(position_keys, query_len, self.attention_type)
-        views = self._views(features, query_len, memory_len, memory_mask)
-        content_view, query_view = (_turned(view, positions.rotation, query_len) for view in views)
+        if in_blocks:
+            content_view, query_view = self._blocked_views(features, positions.rotation)
+        else:
+            views = self._views(features, query_len, memory_len, memory_mask)
+            content_view, query_view = (_turned(view, positions.rotation, query_len) for view in views)
         content, query = self._embed(features, word_ids, seed)  # h [B, T, D], g [B, P, D]
 
         layer_inputs, layer_outputs = [], []
@@ -289,8 +302,46 @@ class XLNetEncoder(ShapeFreeModel):
             return content_view, self._query_view(visible, other_segment, None)
         return content_view, None
 
-    def _visible(self, features, targets, query_len, memory_len, memory_mask) -> tf.Tensor | None:
-        """Combines factorization order, padding, direction of attention and memory; None hides nothing."""
+    def _blocked_views(self, features, rotation) -> tuple[BlockedView, BlockedView | None]:
+        """Builds the same views for few queries at a time."""
+        if unknown := features.keys() & {"memory", "direction", "permutation_mask"}:
+            raise UserError(f"{', '.join(sorted(unknown))} cannot be read in blocks; leave in_blocks=False.")
+        batch_size, length = tf.unstack(tf.shape(features["input_word_ids"]))
+        targets = features.get("target_positions")
+        everywhere = tf.tile(tf.range(length)[None], [batch_size, 1])
+
+        def blocked(places, is_query):
+            def view(begin, end):
+                queries = places[:, begin:end]
+                rows = tf.maximum(queries, 0)
+                visible = self._visible(features, targets, length, 0, None, rows)
+                other_segment = None
+                if "input_type_ids" in features:
+                    other_segment = masks.other_segment(features["input_type_ids"], 0, rows)
+                if is_query:
+                    found = self._query_view(visible, other_segment, queries)
+                else:
+                    if visible is not None:
+                        visible |= rows[:, :, None] == tf.range(length)
+                    found = _view(visible, other_segment)._replace(positions=queries)
+                return _turned(found, rotation, length)
+
+            scores = batch_size * self.config.n_head * length
+            return BlockedView(tf.maximum(_SCORES_OF_BLOCK // scores, 1), view)
+
+        content_view = blocked(everywhere, is_query=False)
+        if targets is not None:
+            return content_view, blocked(tf.cast(targets, tf.int32), is_query=True)
+        return content_view, blocked(everywhere, is_query=True) if "target_mask" in features else None
+
+    def _visible(
+        self, features, targets, query_len, memory_len, memory_mask, queries=None
+    ) -> tf.Tensor | None:
+        """Combines factorization order, padding, direction of attention and memory; None hides nothing.
+
+        With queries [B, Q] int32, places in the segment, it does so for them alone: [B, Q, K].
+        """
+        num_queries = query_len if queries is None else tf.shape(queries)[1]
         visible = None
         if "permutation_rank" in features:
             if targets is not None:
@@ -302,19 +353,19 @@ class XLNetEncoder(ShapeFreeModel):
                     "permutation_rank came without targets, on which its meaning depends; expected "
                     "target_positions or target_mask as well, or permutation_mask in its place."
                 )
-            visible = masks.permutation_visible(features["permutation_rank"], is_target)
+            visible = masks.permutation_visible(features["permutation_rank"], is_target, queries)
         elif "permutation_mask" in features:
             visible = tf.cast(features["permutation_mask"], tf.bool)
         if "input_mask" in features:
             real = tf.cast(features["input_mask"], tf.bool)[:, None, :]  # [B, 1, T]
-            real = tf.repeat(real, query_len, axis=1)
+            real = tf.repeat(real, num_queries, axis=1)
             visible = real if visible is None else visible & real
         if visible is None and (memory_mask is not None or self.attention_type == "uni"):
             batch_size = tf.shape(features["input_word_ids"])[0]
-            visible = tf.ones([batch_size, query_len, query_len], tf.bool)
+            visible = tf.ones([batch_size, num_queries, query_len], tf.bool)
         visible = masks.with_memory(visible, memory_mask)
         if self.attention_type == "uni":
-            visible &= masks.causal_visible(query_len, memory_len, self.same_length)
+            visible &= masks.causal_visible(query_len, memory_len, self.same_length, queries)
         return visible
 
     def _query_view(self, visible, other_segment, targets) -> StreamView:

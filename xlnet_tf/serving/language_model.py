@@ -10,11 +10,11 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.generation import filling, scoring, writing
 from xlnet_tf.generation.embedding import embed
 from xlnet_tf.generation.infilling import fill_jointly
-from xlnet_tf.generation.layout import Layout, continuation
+from xlnet_tf.generation.layout import AT_ONCE, Layout, continuation
 from xlnet_tf.generation.sampling import COLDEST, HOTTEST, Sampling
 from xlnet_tf.serving.module import ServingModule, check_rows, signature
 from xlnet_tf.serving.pieces import last_pieces
-from xlnet_tf.serving.rows import dense, first_fault
+from xlnet_tf.serving.rows import check_sizes, dense, first_fault
 from xlnet_tf.text.special_tokens import PAD_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -51,6 +51,8 @@ class LanguageModelModule(ServingModule):
         cls [B, D], the vector of CLS.
         num_tokens [B] int32, SEP and CLS included.
         truncated [B] bool, whether the text was cut to seq_len (not of tokens).
+        error [B] string, "" or what is wrong with a row, whose vectors are NaN then (not of tokens): a text
+            of more than rows.MOST_BYTES, in all signatures.
       embed (text): these, and of each token
         tokens [B, T, D], its vector; zeros from num_tokens on.
         pieces [B, T] string; "" from num_tokens on.
@@ -128,6 +130,7 @@ class LanguageModelModule(ServingModule):
         self.top_k = top_k
         self.beams = beams
         self.layer = layer
+        self._in_blocks = seq_len > AT_ONCE
 
     def input_specs(self):
         return {"text": _SPECS[str]}
@@ -136,7 +139,7 @@ class LanguageModelModule(ServingModule):
         return _ROWS[EMBED]
 
     def forward(self, model, features):
-        return embed(model.encoder, features, self.layer)
+        return embed(model.encoder, features, self.layer, self._in_blocks)
 
     def serve_tokens(self, features):
         vectors = self.run(features)
@@ -144,26 +147,32 @@ class LanguageModelModule(ServingModule):
 
     def serve(self, text):
         answers = self.embed(text)
-        return {name: answers[name] for name in ("mean", "cls", "num_tokens", "truncated")}
+        return {name: answers[name] for name in ("mean", "cls", "num_tokens", "truncated", "error")}
 
     def embed(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers the signature `embed`."""
-        ids = self.texts.encode(text)
+        texts, (is_right, fault) = check_sizes(text=text)
+        ids = self.texts.encode(texts["text"])
         features = self.pack(ids, padding="right")
-        vectors = self.run(features)
+        vectors = self.run(features)._asdict()
         pieces = self.texts.pieces(features["input_word_ids"])
         return {
-            **vectors._asdict(),
+            **{
+                name: tf.where(tf.reshape(is_right, [-1] + [1] * (value.shape.rank - 1)), value, float("nan"))
+                for name, value in vectors.items()
+            },
             "pieces": tf.where(tf.cast(features["input_mask"], tf.bool), pieces, ""),
             "num_tokens": _num_tokens(features),
             "truncated": ids.row_lengths() > self.seq_len - 2,
+            "error": first_fault([(is_right, fault)]),
         }
 
     def score(
         self, text: tf.Tensor, context: tf.Tensor, order: tf.Tensor, seed: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """Answers the signature `score`."""
-        whole_texts, whole_contexts = self.texts.encode(text), self.texts.encode(context)
+        readable, (is_short, too_long) = check_sizes(text=text, context=context)
+        whole_texts, whole_contexts = (self.texts.encode(readable[name]) for name in ("text", "context"))
         texts = whole_texts[:, : self.seq_len]
         contexts = last_pieces(whole_contexts, self.seq_len - texts.row_lengths())
         lengths = contexts.row_lengths() + texts.row_lengths()
@@ -171,28 +180,37 @@ class LanguageModelModule(ServingModule):
         is_order = order[:, None] == list(scoring.ORDERS)  # [B, orders]
         places = tf.stack([scoring.places(is_scored, name, seed) for name in scoring.ORDERS], axis=1)
         places = tf.gather(places, tf.argmax(is_order, axis=1), batch_dims=1)
-        found = self.use(lambda model: scoring.token_log_probabilities(model, features, is_scored, places))
+        found = self.use(
+            lambda model: scoring.token_log_probabilities(model, features, is_scored, places, self._in_blocks)
+        )
         is_right = tf.reduce_any(is_order, axis=1)
-        found = tf.where(is_right[:, None], found, float("nan"))
+        found = tf.where((is_right & is_short)[:, None], found, float("nan"))
         expected = f"'; expected one of {', '.join(scoring.ORDERS)}"
         return {
-            "log_probability": tf.reduce_sum(tf.where(is_scored, found, 0.0), axis=1),
+            "log_probability": tf.where(
+                is_short, tf.reduce_sum(tf.where(is_scored, found, 0.0), axis=1), float("nan")
+            ),
             "log_probabilities": dense(tf.ragged.boolean_mask(found, is_scored), 0.0),
             "pieces": dense(self.texts.pieces(texts), ""),
             "num_tokens": tf.cast(texts.row_lengths(), tf.int32),
             "truncated": lengths < whole_contexts.row_lengths() + whole_texts.row_lengths(),
             "error": first_fault(
-                [(is_right, tf.strings.join(["order is '", self.texts.valid(order), expected]))]
+                [
+                    (is_short, too_long),
+                    (is_right, tf.strings.join(["order is '", self.texts.valid(order), expected])),
+                ]
             ),
         }
 
     def fill_mask(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers the signature `fill_mask`."""
+        texts, (is_short, too_long) = check_sizes(text=text)
+        text = texts["text"]
         layout, truncated = filling.gaps(self.texts, text, self.seq_len)
         counts = tf.reduce_sum(tf.cast(layout.order >= 0, tf.int32), axis=1)
-        is_right = counts <= self.max_new_tokens
+        is_right = is_short & (counts <= self.max_new_tokens)
         order = tf.where(is_right[:, None], layout.order, -1)[:, : self.max_new_tokens]
-        layout = layout._replace(order=order)
+        layout = layout._replace(order=order, in_blocks=self._in_blocks)
         filled = self.use(lambda model: fill_jointly(model, layout, beams=self.top_k, guesses=self.top_k))
         fills, guesses, alone = filled.fills, filled.guesses, filled.guesses_apart
         texts = self.texts.decode(filling.fill_in(layout, fills.tokens))
@@ -211,7 +229,7 @@ class LanguageModelModule(ServingModule):
             "alone_guesses": self._pieces(alone.tokens),
             "alone_guess_probabilities": _probabilities(alone.tokens, alone.log_probs),
             "truncated": truncated,
-            "error": first_fault([(is_right, wrong)]),
+            "error": first_fault([(is_short, too_long), (is_right, wrong)]),
         }
 
     def generate(
@@ -225,6 +243,7 @@ class LanguageModelModule(ServingModule):
     ) -> dict[str, tf.Tensor]:
         """Answers the signature `generate`."""
         checks = [
+            check_sizes(prompt=prompt)[1],
             self._length_check(max_new_tokens),
             (
                 (temperature >= 0) & (temperature <= HOTTEST),
@@ -247,7 +266,7 @@ class LanguageModelModule(ServingModule):
 
     def search(self, prompt: tf.Tensor, max_new_tokens: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers the signature `search`."""
-        error = first_fault([self._length_check(max_new_tokens)])
+        error = first_fault([check_sizes(prompt=prompt)[1], self._length_check(max_new_tokens)])
         return self._continue(
             prompt, max_new_tokens, error, lambda model, layout: writing.search(model, layout, self.beams)
         )
@@ -266,10 +285,11 @@ class LanguageModelModule(ServingModule):
         """Continues prompts [B] by at most `max_new_tokens` [B] pieces, those without an `error` [B]."""
         new_tokens = tf.where(error == "", max_new_tokens, 0)
         most = tf.maximum(tf.cast(tf.reduce_max(new_tokens), tf.int32), 1)
-        whole = self.texts.encode(prompt)
+        whole = self.texts.encode(check_sizes(prompt=prompt)[0]["prompt"])
         kept = last_pieces(whole, self.seq_len - new_tokens)
         lengths = tf.cast(kept.row_lengths(), tf.int32)
         layout = continuation(kept.to_tensor(PAD_ID), lengths, tf.cast(new_tokens, tf.int32), most)
+        layout = layout._replace(in_blocks=self._in_blocks)
         written = self.use(lambda model: write(model, layout))
         shape = tf.shape(written.tokens)[:2]  # B, C
         counts = tf.reduce_sum(tf.cast(written.tokens != PAD_ID, tf.int32), axis=2)

@@ -6,9 +6,9 @@ import tensorflow as tf
 import tf_keras
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.layers.chunks import in_chunks
 from xlnet_tf.layers.summary import last_position
 from xlnet_tf.serving.characters import characters, substrings
-from xlnet_tf.serving.chunks import in_chunks
 from xlnet_tf.serving.module import ServingModule
 from xlnet_tf.serving.passage_windows import PassageWindows, shows_best, split_windows
 from xlnet_tf.tasks import squad_answers

@@ -4,8 +4,8 @@ import tensorflow as tf
 import tf_keras
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.layers.chunks import in_chunks
 from xlnet_tf.serving.characters import characters, substrings
-from xlnet_tf.serving.chunks import in_chunks
 from xlnet_tf.serving.module import ServingModule
 from xlnet_tf.serving.word_windows import WordWindows, word_windows
 from xlnet_tf.serving.words import WordFinder, Words

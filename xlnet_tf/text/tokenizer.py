@@ -15,7 +15,7 @@ from etils import epath
 from sentencepiece import sentencepiece_model_pb2
 
 from xlnet_tf import checksums
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, shown
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig, clean_text, clean_texts, read_cleaning
 from xlnet_tf.text.fragments import FragmentEncoder, has_fragments
 from xlnet_tf.text.packing import pack, truncated
@@ -198,11 +198,16 @@ class XLNetTokenizer:
 
         Returns:
             Piece ids, without special symbols around them.
+
+        Raises:
+            UserError: it is not text.
         """
+        check_text(text, "the text")
         return [piece_id for _, piece_id in self._split(clean_text(text, self.cleaning))]
 
     def encode_pieces(self, text: str) -> list[str]:
         """Cleans a text and splits it into pieces; an unknown piece keeps its spelling."""
+        check_text(text, "the text")
         return [piece for piece, _ in self._split(clean_text(text, self.cleaning))]
 
     def normalize(self, cleaned: str) -> tuple[str, list[int]]:
@@ -242,8 +247,7 @@ class XLNetTokenizer:
             raise UserError(f"{name} is one {type(texts).__name__}; expected a list of strings.")
         texts = list(texts)
         for index, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise UserError(f"{name}[{index}] is {text!r}; expected a string.")
+            check_text(text, f"{name}[{index}]")
         ids, lengths = self.encode_batch(texts)
         return np.split(ids, np.cumsum(lengths)[:-1]) if texts else []
 
@@ -359,6 +363,25 @@ class XLNetTokenizer:
         """Returns a piece's id; text that spells a control symbol is unknown text."""
         piece_id = self._processor.piece_to_id(piece)
         return UNK_ID if self._processor.is_control(piece_id) else piece_id
+
+
+def check_text(text: object, name: str):
+    """Raises UserError unless a value is a string that UTF-8 can hold.
+
+    Args:
+        text: the value.
+        name: what to call it in the error.
+    """
+    if not isinstance(text, str):
+        decode = "; decode it: .decode('utf-8')" if isinstance(text, bytes) else ""
+        raise UserError(f"{name} is {shown(text)}; expected a string{decode}.")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"{name} is {shown(text)}: its character {error.start + 1:,}, {text[error.start]!r}, is a byte "
+            "that is not UTF-8, or half of a surrogate pair. Convert the text to UTF-8, or remove it."
+        ) from None
 
 
 def _blocks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
