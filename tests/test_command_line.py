@@ -133,7 +133,7 @@ def test_help_is_no_error(flag):
         ("fill_mask", ["--text=a"], "missing: --model_dir"),
         ("fill_mask", ["--modle_dir=a"], "there is no flag --modle_dir: did you mean --model_dir?"),
         ("fill_mask", ["--topk"], "there is no flag --topk: did you mean --top_k?"),
-        ("fill_mask", ["--quux"], "there is no flag --quux"),
+        ("sizing", ["--records=a"], "there is no flag --records (--help"),
         ("fill_mask", ["--top_k=five"], "--top_k=five: expected a positive integer"),
         ("fill_mask", ["--text", "two", "words", "--model_dir=a"], "unexpected argument 'words': write"),
         ("pretrain", ["--preset=lagre"], "--preset=lagre: expected one of tiny, "),

@@ -48,9 +48,9 @@ def require_one_of(*names: str) -> None:
     flags.register_multi_flags_validator(names, lambda values: any(values.values()), "expected one of them")
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Returns ": did you mean NAME?" for the known name most like an unknown one; "" if none is like it."""
-    return "".join(f": did you mean {match}?" for match in difflib.get_close_matches(name, known, n=1))
+def _did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    return "".join(f": did you mean {prefix}{match}?" for match in close)
 
 
 def _required(values: flags.FlagValues) -> list[list[str]]:
@@ -67,8 +67,7 @@ def _required(values: flags.FlagValues) -> list[list[str]]:
 def _problem(error: Exception, values: flags.FlagValues, required: Sequence[Sequence[str]]) -> str:
     """Says what is wrong with the flags, and what would be right."""
     if isinstance(error, flags.UnrecognizedFlagError):
-        given = f"--{error.flagname}"
-        return f"there is no flag {given}{did_you_mean(given, [f'--{name}' for name in values])}"
+        return f"there is no flag --{error.flagname}{_did_you_mean(error.flagname, values, '--')}"
     missing = [names for names in required if not any(values[name].present for name in names)]
     if values.is_parsed() and missing:
         return f"missing: {', '.join(map(_one_of, missing))}"
@@ -78,7 +77,7 @@ def _problem(error: Exception, values: flags.FlagValues, required: Sequence[Sequ
     flag, given = values[found[1]], message.removesuffix(f": {error.__context__}")
     if isinstance(flag, flags.EnumFlag):
         known = flag.parser.enum_values
-        return f"{given}: expected one of {', '.join(known)}{did_you_mean(given[found.end() :], known)}"
+        return f"{given}: expected one of {', '.join(known)}{_did_you_mean(given[found.end() :], known)}"
     expected = "true or false" if flag.boolean else flag.parser.syntactic_help
     return f"{given}: expected {expected}" if expected else message
 

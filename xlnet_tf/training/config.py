@@ -107,7 +107,7 @@ def override(params: cfg.ExperimentConfig, source: str | Mapping[str, Any], wher
 
 
 def _read(source: str, where: str) -> Mapping[str, Any]:
-    """Reads settings or a yaml file of them; importing Model Garden makes the loader read 1e-4 as a number."""
+    """Reads settings, or a yaml file of them; Model Garden has taught the loader that 1e-4 is a number."""
     try:
         text = params_dict.nested_csv_str_to_json_str(source)
     except ValueError:  # no NAME=VALUE: yaml, or a path
