@@ -53,6 +53,21 @@ def test_a_pipe_of_something_else_is_an_error():
     assert result.stderr == b"ERROR: [Errno 32] the worker has ended\n"
 
 
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("open('/nowhere/a.txt')", b"/nowhere/a.txt: No such file or directory"),
+        ("import pathlib; pathlib.Path('/').read_text()", b"/: Is a directory"),
+        (
+            "raise FileNotFoundError('/a does not exist: check its name')",
+            b"/a does not exist: check its name",
+        ),
+    ],
+)
+def test_an_error_of_a_file_names_it_first(body, message):
+    assert run(body).stderr == b"ERROR: " + message + b"\n"
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
 def test_output_on_a_full_disk_is_one_line():
     with open("/dev/full", "w") as full:

@@ -74,7 +74,7 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
         except (UserError, OSError) as error:
             if isinstance(error, BrokenPipeError) and _nobody_reads():
                 raise
-            print(f"ERROR: {error}", file=sys.stderr)
+            print(f"ERROR: {_plain(error)}", file=sys.stderr)
             sys.exit(1)
         except Interrupted as reason:
             print(f"INTERRUPTED: {reason}", file=sys.stderr)
@@ -97,6 +97,13 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
         if not getattr(error.__context__, "code", None):  # else the command has reported its error
             print(f"ERROR: the output cannot be written: {error}", file=sys.stderr)
         sys.exit(1)
+
+
+def _plain(error: Exception) -> str:
+    """Returns an error's message; one of the system about a file names it first, and no number."""
+    if isinstance(error, OSError) and error.filename and not error.filename2:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def _nobody_reads() -> bool:
