@@ -32,12 +32,25 @@ def model(model_dir):
 
 def test_generate(model_dir, model):
     flags = [f"--model_dir={model_dir}", "--max_new_tokens=6", "--temperature=0.7", "--seed=3"]
-    command = [sys.executable, "-m", "run_scripts.generate", "--prompt=ba ne", "--prompt=tor", *flags]
+    command = [
+        sys.executable,
+        "-X",
+        "importtime",
+        "-m",
+        "run_scripts.generate",
+        "--prompt=ba ne",
+        "--prompt=tor",
+        *flags,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
     assert done.returncode == 0, done.stderr
     options = {"max_new_tokens": 6, "temperature": 0.7, "top_p": 0.95, "seed": 3}
     expected = model.generate(["ba ne", "tor"], **options)
     assert done.stdout == f"ba ne{expected[0].text}\ntor{expected[1].text}\n"
+    # What training needs takes half a second to import; the user waits for it.
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "tensorflow" in loaded
+    assert not {"official", "tensorflow_datasets", "matplotlib", "sklearn"} & loaded
 
 
 def test_generate_by_beam_search(model_dir, model):
