@@ -3,6 +3,7 @@
 import gzip
 import itertools
 import json
+import logging
 import pathlib
 
 import numpy as np
@@ -196,6 +197,20 @@ def test_replies_that_nobody_has_judged_are_ranked(run, data, tmp_path):
     assert fields[0][2] == "2"
     scores = [float(f[4]) for f in fields]
     assert scores == sorted(scores, reverse=True)
+
+
+def test_a_model_that_scores_all_alike_is_warned_of(run, data, caplog):
+    model_dir, _ = run
+    opened = prediction.Run.open(str(model_dir), str(data / "dev"))
+    examples = opened.task.validation_set
+    predictor = prediction.Predictor(opened, STRATEGY, 2)
+    predictions = predictor.predict(opened.checkpoint(""))
+    assert "all alike" not in caplog.text
+    caplog.set_level(logging.WARNING, logger="absl")
+    flat = {**predictions, "score": np.tile(np.arange(examples.records)[:, None], 4).astype(np.float32)}
+    opened.task.warn_if_alike(examples, flat)
+    assert f"the model's scores are all alike for {examples.folder}" in caplog.text
+    assert opened.task.score(examples, flat)["map"] < 0.8
 
 
 def test_rows_that_fill_up_a_batch_do_not_count(data):

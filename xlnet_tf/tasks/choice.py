@@ -11,7 +11,13 @@ from official.core import config_definitions as cfg
 from official.core import exp_factory, task_factory
 
 from xlnet_tf.models.choice import XLNetChoice
-from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, finetuning_experiment, row_weights
+from xlnet_tf.tasks.finetuning import (
+    FinetuningConfig,
+    FinetuningTask,
+    alike,
+    finetuning_experiment,
+    row_weights,
+)
 from xlnet_tf.tasks.model_config import EncoderModelConfig
 from xlnet_tf.training.metrics import Ratio
 
@@ -82,6 +88,10 @@ class ChoiceTask(FinetuningTask):
     def predictions(self, features, outputs):
         return {"probabilities": tf.nn.softmax(outputs), "label": features["label"]}
 
+    def outputs_alike(self, examples, predictions):
+        """Compares the options of each question."""
+        return alike(predictions["probabilities"], axis=1)
+
     def has_answers(self, examples):
         return examples.settings["answered"]
 
@@ -96,12 +106,15 @@ class ChoiceTask(FinetuningTask):
 def accuracies(probabilities: np.ndarray, labels: np.ndarray, levels: list[str]) -> dict[str, float]:
     """Returns the accuracy, and that of each level that questions have.
 
+    Where k options share the highest probability, a hit counts 1/k: the mean over all orders of the options.
+
     Args:
         probabilities: [questions, C].
         labels: int [questions].
         levels: of each question; empty for none.
     """
-    hits = np.argmax(probabilities, axis=1) == labels
+    is_highest = probabilities == probabilities.max(axis=1, keepdims=True)
+    hits = is_highest[np.arange(len(labels)), labels] / is_highest.sum(axis=1)
     found = {"accuracy": float(np.mean(hits))}
     for level in sorted(set(levels) - {""}):
         found[f"accuracy_{level}"] = float(np.mean(hits[np.array(levels) == level]))

@@ -37,6 +37,7 @@ from xlnet_tf.training import trainer as trainer_lib
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
 from xlnet_tf.training.run import run_training
 
+_ALIKE = 1e-4  # outputs that differ by less than this come from a model that has collapsed
 _DEV_SET = "dev_set"  # beside the metrics: what they are of
 
 
@@ -210,6 +211,26 @@ class FinetuningTask(trainer_lib.Task):
         """Tells whether a set can be scored."""
         return True
 
+    def outputs_alike(self, examples: ExampleSet, predictions: Mapping[str, np.ndarray]) -> bool:
+        """Tells whether the model gives the same outputs for every text.
+
+        Args:
+            examples: the set.
+            predictions: what `predictions` gave: name -> [records, ...].
+        """
+        del examples
+        outputs = [values for values in predictions.values() if values.dtype.kind == "f"]
+        return bool(outputs) and all(alike(values, axis=0) for values in outputs)
+
+    def warn_if_alike(self, examples: ExampleSet, predictions: Mapping[str, np.ndarray]):
+        """Warns of a model that cannot tell the examples of a set from each other."""
+        if examples.records > 1 and self.outputs_alike(examples, predictions):
+            logging.warning(
+                "the model's scores are all alike for %s: it has collapsed, and its metrics are those of "
+                "chance. Lower the learning rate, raise warmup_fraction, or take another seed",
+                examples.folder,
+            )
+
     def constant_score(self, examples: ExampleSet) -> float | None:
         """Returns BEST_METRIC of the best answer that ignores the texts; None if the task has no such."""
         return None
@@ -292,6 +313,7 @@ class FinetuningTask(trainer_lib.Task):
                 bad[0],
             )
             return {self.BEST_METRIC: -np.inf}
+        self.warn_if_alike(self.validation_set, predictions)
         return self.score(self.validation_set, predictions)
 
     def after_evaluation(self, model, metrics: Mapping[str, float], step: int, model_dir: str):
@@ -352,6 +374,11 @@ class FinetuningTask(trainer_lib.Task):
             for name in ("tokenizer", "cleaning", "seq_len", "settings", "shards")
             if (a := getattr(before, name)) != (b := getattr(now, name))
         ]
+
+
+def alike(values: np.ndarray, axis: int) -> bool:
+    """Tells whether float values differ along an axis by no more than 1e-4 of the largest."""
+    return bool(np.all(np.ptp(values, axis=axis) <= _ALIKE * (1 + np.abs(values).max(initial=0))))
 
 
 def row_weights(features: Mapping[str, tf.Tensor]) -> tf.Tensor:

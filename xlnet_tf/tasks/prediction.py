@@ -192,6 +192,7 @@ class Predictor:
                 f"computed in {self.model.dtype_policy.compute_dtype}; expected a type that they fit in "
                 "(--dtype=float32)"
             )
+        self._task.warn_if_alike(self._task.validation_set, predictions)
         return predictions
 
     def _batches(self, start_step: int):

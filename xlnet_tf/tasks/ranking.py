@@ -10,7 +10,13 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.models.choice import XLNetRanker
 from xlnet_tf.tasks import ranking_losses
 from xlnet_tf.tasks.choice import ChoiceModelConfig
-from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, finetuning_experiment, row_weights
+from xlnet_tf.tasks.finetuning import (
+    FinetuningConfig,
+    FinetuningTask,
+    alike,
+    finetuning_experiment,
+    row_weights,
+)
 from xlnet_tf.tasks.ranking_metrics import ranking_metrics
 from xlnet_tf.tasks.ranking_predictions import ranked_queries, write_files
 from xlnet_tf.training.metrics import Ratio
@@ -79,6 +85,12 @@ class RankingTask(FinetuningTask):
 
     def predictions(self, features, outputs):
         return {"score": outputs, "relevance": features["relevance"]}
+
+    def outputs_alike(self, examples, predictions):
+        """Compares the candidates of each query: those of others are never ranked with them."""
+        scores = [query.judged().scores for query in _queries(examples, predictions)]
+        several = [values for values in scores if len(values) > 1]
+        return bool(several) and all(alike(values, axis=0) for values in several)
 
     def has_answers(self, examples):
         return examples.settings["judged"]

@@ -5,7 +5,8 @@ Conventions, which differ between tools:
         and counted.
     A relevant passage that is not among a query's candidates is found at no rank: it makes MAP and nDCG
         smaller, as in trec_eval.
-    Equal scores: the candidate that comes first in the input ranks first.
+    Equal scores: each metric is its mean over all orders of the candidates that share a score, in closed
+        form. A model that scores all candidates alike would else rank as well as its input is ordered.
     nDCG takes the relevance itself as the gain, as trec_eval and scikit-learn do, not 2 ** relevance - 1.
 """
 
@@ -31,42 +32,89 @@ class Judged(NamedTuple):
     missing: Sequence[int] = ()
 
 
+class _Tie(NamedTuple):
+    """Candidates of one score.
+
+    Attributes:
+        before: candidates with higher scores.
+        count: n, how many share the score.
+        relevant: how many of them are relevant.
+        gain: the mean of their relevance.
+    """
+
+    before: int
+    count: int
+    relevant: int
+    gain: float
+
+
 def ranking(scores: np.ndarray) -> np.ndarray:
-    """Returns the places [n] of all candidates, best first; equal scores stay in their order."""
+    """Returns the positions [n] of all candidates, best first; equal scores stay in their order."""
     return np.argsort(-np.asarray(scores, np.float64), kind="stable")
 
 
-def average_precision(relevant: np.ndarray, missing: int = 0) -> float:
+def _ties(scores: np.ndarray, relevance: np.ndarray, relevant_from: int = 1) -> list[_Tie]:
+    """Groups the candidates of a query by score, best first."""
+    _, groups = np.unique(-np.asarray(scores, np.float64), return_inverse=True)
+    counts = np.bincount(groups)
+    relevant = np.bincount(groups, weights=np.asarray(relevance) >= relevant_from).astype(int)
+    gains = np.bincount(groups, weights=relevance) / counts
+    before = np.cumsum(counts) - counts
+    return [_Tie(*row) for row in zip(before, counts, relevant, gains, strict=True)]
+
+
+def average_precision(ties: Sequence[_Tie], missing: int = 0) -> float:
     """Returns the mean, over all relevant passages, of the precision at their ranks.
 
     Args:
-        relevant: bool [n], best-ranked first.
+        ties: all candidates, best first.
         missing: relevant passages that were not ranked; their precision is 0.
     """
-    ranks = np.flatnonzero(relevant) + 1
-    return float(np.sum(np.arange(1, len(ranks) + 1) / ranks) / (len(ranks) + missing))
+    total, relevant_before = 0.0, 0
+    for tie in ties:
+        if tie.relevant:
+            earlier = np.arange(tie.count)  # of the same score, before each rank of the group
+            # At a rank, r/n of the orders have a relevant passage; (r-1)/(n-1) of those before it are, too.
+            share = (tie.relevant - 1) / max(1, tie.count - 1)
+            precisions = (relevant_before + 1 + earlier * share) / (tie.before + 1 + earlier)
+            total += float(np.sum(precisions)) * tie.relevant / tie.count
+        relevant_before += tie.relevant
+    return total / (relevant_before + missing)
 
 
-def reciprocal_rank(relevant: np.ndarray) -> float:
+def reciprocal_rank(ties: Sequence[_Tie], cut: int | None = None) -> float:
     """Returns one over the rank of the first relevant passage; 0 without one.
 
     Args:
-        relevant: bool [n], best-ranked first.
+        ties: all candidates, best first.
+        cut: ranks that count; None: all.
     """
-    ranks = np.flatnonzero(relevant) + 1
-    return 1.0 / float(ranks[0]) if len(ranks) else 0.0
+    tie = next((tie for tie in ties if tie.relevant), None)
+    if tie is None:
+        return 0.0
+    total, none_before = 0.0, 1.0  # the share of orders without a relevant passage before a rank
+    for earlier in range(tie.count - tie.relevant + 1):
+        rank = tie.before + earlier + 1
+        if cut is not None and rank > cut:
+            break
+        first_here = tie.relevant / (tie.count - earlier)
+        total += none_before * first_here / rank
+        none_before *= 1 - first_here
+    return float(total)
 
 
-def ndcg(relevance: np.ndarray, missing: Sequence[int] = (), cut: int = CUT) -> float:
+def ndcg(ties: Sequence[_Tie], relevance: Sequence[int], missing: Sequence[int], cut: int) -> float:
     """Returns the discounted gain of the first `cut` ranks over that of the best possible ranking.
 
     Args:
-        relevance: int [n], best-ranked first.
+        ties: all candidates, best first.
+        relevance: int [n], of the candidates.
         missing: relevance of passages that were not ranked.
         cut: ranks that count.
     """
+    gains = np.concatenate([np.full(tie.count, tie.gain) for tie in ties])
     best = np.sort(np.concatenate([relevance, np.asarray(missing, np.int64)]))[::-1]
-    return _discounted_gain(relevance[:cut]) / _discounted_gain(best[:cut])
+    return _discounted_gain(gains[:cut]) / _discounted_gain(best[:cut])
 
 
 def ranking_metrics(queries: Iterable[Judged], relevant_from: int = 1) -> dict[str, float]:
@@ -83,17 +131,16 @@ def ranking_metrics(queries: Iterable[Judged], relevant_from: int = 1) -> dict[s
     rows, left_out = [], 0
     for query in queries:
         missing = [grade for grade in query.missing if grade >= relevant_from]
-        relevance = np.asarray(query.relevance)[ranking(query.scores)]
-        relevant = relevance >= relevant_from
-        if not relevant.any() and not missing:
+        ties = _ties(query.scores, query.relevance, relevant_from)
+        if not any(tie.relevant for tie in ties) and not missing:
             left_out += 1
             continue
         rows.append(
             (
-                average_precision(relevant, len(missing)),
-                reciprocal_rank(relevant),
-                reciprocal_rank(relevant[:CUT]),
-                ndcg(relevance, query.missing),
+                average_precision(ties, len(missing)),
+                reciprocal_rank(ties),
+                reciprocal_rank(ties, CUT),
+                ndcg(ties, query.relevance, query.missing, CUT),
             )
         )
     means = np.mean(rows, axis=0) if rows else [float("nan")] * 4
