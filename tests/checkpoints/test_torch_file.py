@@ -38,6 +38,21 @@ def test_arrays_are_read_as_float32(tmp_path, legacy):
         np.testing.assert_array_equal(read[name], array.astype(np.float32), err_msg=name)
 
 
+@pytest.mark.parametrize("byteorder", ["big", None])
+def test_files_of_either_byte_order_are_read(tmp_path, legacy, byteorder):
+    torch_writer.write(tmp_path / "model.bin", ARRAYS, legacy, byteorder)
+    read = read_torch_file(str(tmp_path / "model.bin"))
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(read[name], array.astype(np.float32), err_msg=name)
+
+
+@pytest.mark.parametrize("byteorder", ["BIG", "middle", "", " little", "little\n"])
+def test_an_unknown_byte_order_is_refused(tmp_path, byteorder):
+    torch_writer.write(tmp_path / "model.bin", ARRAYS, False, byteorder or "x" * 1000)
+    with pytest.raises(UserError, match="model.bin .*its byteorder is .*; PyTorch writes 'little' or 'big'"):
+        read_torch_file(str(tmp_path / "model.bin"))
+
+
 def test_doubles_are_refused_rather_than_rounded(tmp_path, legacy):
     torch_writer.write(tmp_path / "model.bin", {"w": np.array([0.1])}, legacy)
     with pytest.raises(UserError, match="w is of type float64; expected float32"):

@@ -56,8 +56,13 @@ class _Pickler(pickle.Pickler):
         return (*reference, None) if legacy else reference
 
 
-def write(path, arrays: dict[str, np.ndarray], legacy: bool) -> None:
-    """Writes a state_dict of arrays."""
+def write(path, arrays: dict[str, np.ndarray], legacy: bool, byteorder: str | None = "little") -> None:
+    """Writes a state_dict of arrays, as a machine of a byte order does, "big" or another; None leaves it out."""
+    order = "big" if byteorder == "big" else "little"
+
+    def content(array):
+        return (array.byteswap() if byteorder == "big" else array).tobytes("A")
+
     modules = _stand_ins()
     before = {name: sys.modules.get(name) for name in modules}
     sys.modules.update(modules)
@@ -75,19 +80,20 @@ def write(path, arrays: dict[str, np.ndarray], legacy: bool) -> None:
 
         if legacy:
             with open(path, "wb") as file:
-                for value in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}, table):
+                for value in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": byteorder != "big"}, table):
                     dump(value, file)
                 dump([tensor.key for tensor in tensors.values()], file)
                 for array in arrays.values():
-                    file.write(array.size.to_bytes(8, "little") + array.tobytes("A"))
+                    file.write(array.size.to_bytes(8, order) + content(array))
         else:
             data = io.BytesIO()
             dump(table, data)
             with zipfile.ZipFile(path, "w") as archive:
                 archive.writestr("pytorch_model/data.pkl", data.getvalue())
-                archive.writestr("pytorch_model/byteorder", "little")
+                if byteorder:
+                    archive.writestr("pytorch_model/byteorder", byteorder)
                 for tensor in tensors.values():
-                    archive.writestr(f"pytorch_model/data/{tensor.key}", tensor.array.tobytes("A"))
+                    archive.writestr(f"pytorch_model/data/{tensor.key}", content(tensor.array))
     finally:
         for name, module in before.items():
             if module is None:

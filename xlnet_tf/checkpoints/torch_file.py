@@ -23,7 +23,7 @@ import ml_dtypes
 import numpy as np
 
 from xlnet_tf.checkpoints.arrays import Arrays, Entry, float32
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, shown
 from xlnet_tf.files import local
 
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
@@ -178,7 +178,11 @@ def _open_zip(file: BinaryIO):
         table = _Unpickler(io.BytesIO(archive.read(tables[0]))).load()
         byteorder = "little"
         if f"{folder}byteorder" in archive.namelist():
-            byteorder = archive.read(f"{folder}byteorder").decode().strip()
+            byteorder = archive.read(f"{folder}byteorder").decode()
+            if byteorder not in ("little", "big"):
+                raise pickle.UnpicklingError(
+                    f"its byteorder is {shown(byteorder)}; PyTorch writes 'little' or 'big'"
+                )
 
     def read(storage: _Storage) -> np.ndarray:
         with zipfile.ZipFile(file) as archive:
@@ -196,7 +200,10 @@ def _open_legacy(file: BinaryIO):
     file.seek(0)
     if _Unpickler(file).load() != _LEGACY_MAGIC or _Unpickler(file).load() != _LEGACY_PROTOCOL:
         raise pickle.UnpicklingError("it does not begin as a PyTorch file does")
-    byteorder = "little" if _Unpickler(file).load()["little_endian"] else "big"
+    is_little = _Unpickler(file).load()["little_endian"]
+    if not isinstance(is_little, bool):
+        raise pickle.UnpicklingError(f"its little_endian is {shown(is_little)}; PyTorch writes True or False")
+    byteorder = "little" if is_little else "big"
     seen: dict[str, _Storage] = {}
 
     class Unpickler(_Unpickler):
