@@ -57,7 +57,7 @@ class _Pickler(pickle.Pickler):
 
 
 def write(path, arrays: dict[str, np.ndarray], legacy: bool, byteorder: str | None = "little") -> None:
-    """Writes a state_dict of arrays, as a machine of a byte order does, "big" or another; None leaves it out."""
+    """Writes a state_dict of arrays as on a machine of a byte order, "big" or another; None leaves it out."""
     order = "big" if byteorder == "big" else "little"
 
     def content(array):

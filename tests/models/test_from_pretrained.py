@@ -20,6 +20,8 @@ from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.span import XLNetSpan
 from xlnet_tf.models.tagger import XLNetTagger
+from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.training.optimizer import OptimizerConfig, build_optimizer
 
 LABELS = ["bad", "fair", "good"]
@@ -101,6 +103,68 @@ def test_a_fine_tuned_classifier_comes_back(tmp_path):
     found.encoder.clamp_len = -1
     np.testing.assert_array_equal(predict(found), predict(model))
     assert XLNetClassifier.from_pretrained(tmp_path, summary="last").pooling.kind == "last"
+    assert list(XLNetClassifier.from_pretrained(tmp_path, LABELS).labels) == LABELS
+
+
+@pytest.mark.parametrize("format", [None, "ours", "original", "hugging_face"])
+@pytest.mark.parametrize(
+    ("model_class", "options"),
+    [
+        (XLNetClassifier, {"summary": "first", "projection": False}),
+        (XLNetClassifier, {"multi_label": True}),
+        (XLNetTagger, {}),
+    ],
+)
+def test_save_model_keeps_all_that_the_weights_do_not_tell(
+    tmp_path, small_tokenizer, format, model_class, options
+):
+    """Labels, how texts are read, and how they are cleaned, whatever the weights are converted to."""
+    tf_keras.utils.set_random_seed(0)
+    encoder = XLNetEncoder(CONFIG, clamp_len=3, attention_type="uni", memory_len=7)
+    model = model_class(encoder, 3, labels=["schlecht", "naja", "schön"], **options)
+    model.build()
+    cleaning = CleaningConfig(lower=True, keep_accents=True)
+    tokenizer = XLNetTokenizer(model_proto=small_tokenizer.model_proto, cleaning=cleaning)
+    save_model(model, tmp_path / "saved", tokenizer)
+    path = tmp_path / "saved"
+    if format:
+        path = tmp_path / "other"
+        save_checkpoint(open_checkpoint(tmp_path / "saved"), str(path), format)
+    found = model_class.from_pretrained(path)
+    expected = {**model.get_config(), "encoder": None, "name": found.name}
+    if format == "hugging_face" and options.get("summary") == "first":
+        expected["pool_padding"] = True  # its models have no other way
+    assert found.get_config() | {"encoder": None} == expected
+    assert (found.encoder.clamp_len, found.encoder.attention_type, found.encoder.memory_len) == (3, "uni", 0)
+    assert XLNetTokenizer.from_pretrained(path).cleaning == cleaning
+
+
+def test_settings_of_heads_without_labels_are_kept(tmp_path):
+    span = XLNetSpan(XLNetEncoder(CONFIG), start_top=2, end_top=3)
+    choice = XLNetChoice(XLNetEncoder(CONFIG, memory_len=9), 2, segment_len=4)
+    for model in (span, choice):
+        model.build()
+        save_model(model, tmp_path / model.name)
+    found = XLNetSpan.from_pretrained(tmp_path / "span")
+    assert (found.start_top, found.end_top) == (2, 3)
+    found = XLNetChoice.from_pretrained(tmp_path / "choice", 2)
+    assert (found.segment_len, found.encoder.memory_len) == (4, 9)
+
+
+@pytest.mark.parametrize("field", ["labels", "settings", "cleaning"])
+def test_a_damaged_model_card_is_named(tmp_path, small_tokenizer, field):
+    save_model(new_model(XLNetClassifier), tmp_path, small_tokenizer)
+    card = tmp_path / "model.json"
+    card.write_text(json.dumps(json.loads(card.read_text()) | {field: 7}))
+    with pytest.raises(UserError, match=f"model.json: {field} is 7; expected"):
+        XLNetClassifier.from_pretrained(tmp_path)
+        XLNetTokenizer.from_pretrained(tmp_path)
+
+
+def test_labels_that_nobody_named_can_still_be_given(tmp_path):
+    model = XLNetClassifier(XLNetEncoder(CONFIG), 3)
+    model.build()
+    save_model(model, tmp_path)
     assert list(XLNetClassifier.from_pretrained(tmp_path, LABELS).labels) == LABELS
 
 

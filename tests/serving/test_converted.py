@@ -108,6 +108,14 @@ def test_every_head_is_served(
         np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
+@pytest.mark.parametrize("format", [None, "ours", "original", "hugging_face"])
+def test_labels_of_a_saved_model_are_served(tmp_path, small_tokenizer, format):
+    folder = ours(tmp_path / "saved", small_tokenizer)
+    if format:
+        folder = convert(folder, tmp_path / "other", format)
+    assert answers(folder)["labels"][0].tolist() == [label.encode() for label in LABELS]
+
+
 def test_no_fine_tuned_checkpoint_is_served_as_a_language_model(tmp_path, small_tokenizer):
     folder = ours(tmp_path, small_tokenizer)
     with pytest.raises(UserError, match=r"lm_bias is the language-model head.*but has classification_task"):

@@ -1,14 +1,16 @@
 """What the files beside weights tell of a model: how it reads its texts, and what its outputs mean.
 
-A run has params.yaml and manifest.json, Hugging Face's models config.json and tokenizer_config.json; the
-original's have none. They go along when the weights are converted, so that it makes no difference to the
-model which format it is in.
+A run has params.yaml and manifest.json, a model of `save_model` model.json, Hugging Face's models config.json
+and tokenizer_config.json; the original's have none. They go along when the weights are converted, so that it
+makes no difference to the model which format it is in.
 """
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
+import tf_keras
 
 from xlnet_tf.checkpoints import hugging_face_config
 from xlnet_tf.checkpoints.checkpoint import MANIFEST_FILE, Checkpoint
@@ -16,13 +18,17 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.files import read_json, read_yaml
 from xlnet_tf.text import cleaning
 from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.tokenizer import MODEL_FILE as TOKENIZER_FILE
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 
+CARD_FILE = cleaning.CARD_FILE
 PARAMS_FILE = "params.yaml"
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
 METRICS_FILE = "metrics.json"  # of a run's best evaluation: thresholds of answers and alerts are among them
 BEST = "best"  # folder of a run that has its best weights
 COMPANIONS = (
-    "spiece.model",
+    TOKENIZER_FILE,
+    CARD_FILE,
     MANIFEST_FILE,
     PARAMS_FILE,
     hugging_face_config.CONFIG_FILE,
@@ -52,14 +58,35 @@ _TRAINING_SETTINGS = {
 _TYPES = _SETTINGS | _TRAINING_SETTINGS
 
 
+def describe(model: tf_keras.Model, tokenizer: XLNetTokenizer | None = None) -> dict[str, Any]:
+    """Returns the fields of model.json: what the weights of a model do not tell.
+
+    Args:
+        model: an encoder, or a model with one in its attribute `encoder`.
+        tokenizer: that of the model; None if it is not known.
+    """
+    values = getattr(model, "encoder", model).get_config()
+    with contextlib.suppress(NotImplementedError):  # a model of the user's own
+        values |= model.get_config()
+    fields = {"settings": {name: values[name] for name in _TYPES if values.get(name) is not None}}
+    labels = list(values.get("labels") or ())
+    if labels != [*map(str, range(len(labels)))]:  # numbers stand for labels that nobody named
+        fields["labels"] = labels
+    if values.get("multi_label"):
+        fields["multi_label"] = True
+    if tokenizer:
+        fields["cleaning"] = tokenizer.cleaning.to_dict()
+    return fields
+
+
 def read_settings(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns how a model reads and answers, by the names of the models' options; empty if no file tells.
 
     Raises:
         UserError: a file does not say it as it should.
     """
-    if tf.io.gfile.exists(checkpoint.beside(PARAMS_FILE)):
-        settings = _of_run(checkpoint, _SETTINGS)
+    if _is_ours(checkpoint):
+        settings = _own_settings(checkpoint, _SETTINGS)
         # A model that reads at once has no use for the memory that it was trained with.
         memory_len = settings.pop("memory_len", None)
         if segment_len := settings.get("segment_len"):
@@ -70,13 +97,12 @@ def read_settings(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def read_training_settings(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Returns what a run's model was trained with: dropout and the like; empty if it is of no run.
+    """Returns what a model of ours was trained with: dropout and the like; empty for others.
 
     Raises:
         UserError: a file does not say it as it should.
     """
-    is_run = tf.io.gfile.exists(checkpoint.beside(PARAMS_FILE))
-    return _of_run(checkpoint, _TRAINING_SETTINGS) if is_run else {}
+    return _own_settings(checkpoint, _TRAINING_SETTINGS) if _is_ours(checkpoint) else {}
 
 
 def read_cleaning(checkpoint: Checkpoint) -> CleaningConfig | None:
@@ -86,7 +112,7 @@ def read_cleaning(checkpoint: Checkpoint) -> CleaningConfig | None:
         UserError: a file does not say it as it should.
     """
     theirs = tf.io.gfile.exists(checkpoint.beside(TOKENIZER_CONFIG_FILE))
-    if not theirs and "cleaning" not in checkpoint.manifest():
+    if not theirs and "cleaning" not in read_fields(checkpoint, CARD_FILE) | checkpoint.manifest():
         return None
     return cleaning.read_cleaning(checkpoint.beside(""))
 
@@ -101,16 +127,19 @@ def read_labels(checkpoint: Checkpoint, task: str) -> tuple[str, ...] | None:
     Raises:
         UserError: a file does not say it as it should.
     """
-    manifest = checkpoint.manifest()
-    if not manifest:
+    if manifest := checkpoint.manifest():
+        if manifest.get("task") != task:
+            return None
+        path, labels = checkpoint.beside(MANIFEST_FILE), manifest["settings"].get("labels")
+    elif fields := read_fields(checkpoint, CARD_FILE):
+        path, labels = checkpoint.beside(CARD_FILE), fields.get("labels")
+        if labels is None:
+            return None
+    else:
         path = checkpoint.beside(hugging_face_config.CONFIG_FILE)
         return hugging_face_config.read_labels(read_fields(checkpoint), path)
-    if manifest.get("task") != task:
-        return None
-    labels = manifest["settings"].get("labels")
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-        path = checkpoint.beside(MANIFEST_FILE)
-        raise UserError(f"{path}: settings.labels is {labels!r}; expected strings.")
+        raise UserError(f"{path}: labels is {labels!r}; expected strings.")
     return tuple(labels)
 
 
@@ -122,6 +151,8 @@ def is_multi_label(checkpoint: Checkpoint) -> bool:
     """
     if manifest := checkpoint.manifest():
         return manifest["settings"].get("kind") == "multi_label"
+    if fields := read_fields(checkpoint, CARD_FILE):
+        return fields.get("multi_label") is True
     return read_fields(checkpoint).get("problem_type") == hugging_face_config.MULTI_LABEL
 
 
@@ -137,18 +168,28 @@ def check_summary(checkpoint: Checkpoint, projection: bool) -> None:
 
 
 def read_fields(checkpoint: Checkpoint, file: str = hugging_face_config.CONFIG_FILE) -> dict[str, Any]:
-    """Returns the fields of a json file of Hugging Face's, none if there is no such file."""
+    """Returns the fields of a json file, none if there is no such file."""
     path = checkpoint.beside(file)
     return read_json(path) if tf.io.gfile.exists(path) else {}
 
 
-def _of_run(checkpoint: Checkpoint, names: Iterable[str]) -> dict[str, Any]:
-    """Returns settings of the model of a run."""
-    path = checkpoint.beside(PARAMS_FILE)
-    task = read_yaml(path).get("task")
-    model = task.get("model") if isinstance(task, dict) else None
-    if not isinstance(model, dict):
-        raise UserError(f"{path} has no task.model; expected the settings of a run.")
+def _is_ours(checkpoint: Checkpoint) -> bool:
+    """Tells whether save_model or a run has written how the model reads."""
+    return any(tf.io.gfile.exists(checkpoint.beside(file)) for file in (CARD_FILE, PARAMS_FILE))
+
+
+def _own_settings(checkpoint: Checkpoint, names: Iterable[str]) -> dict[str, Any]:
+    """Returns settings of a model that save_model or a run has written."""
+    if tf.io.gfile.exists(path := checkpoint.beside(PARAMS_FILE)):
+        task = read_yaml(path).get("task")
+        model = task.get("model") if isinstance(task, dict) else None
+        if not isinstance(model, dict):
+            raise UserError(f"{path} has no task.model; expected the settings of a run.")
+    else:
+        path = checkpoint.beside(CARD_FILE)
+        model = read_json(path).get("settings")
+        if not isinstance(model, dict):
+            raise UserError(f"{path}: settings is {model!r}; expected an object with fields.")
     return _checked({name: model[name] for name in names if name in model}, path)
 
 

@@ -1,6 +1,7 @@
 """Opens, loads and writes checkpoints of every format."""
 
 import dataclasses
+import json
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -12,13 +13,14 @@ from xlnet_tf import checksums
 from xlnet_tf.checkpoints import hugging_face, hugging_face_config, names, tensorflow_files
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, Checkpoint
-from xlnet_tf.checkpoints.companions import COMPANIONS
+from xlnet_tf.checkpoints.companions import CARD_FILE, COMPANIONS, TOKENIZER_FILE, describe
 from xlnet_tf.checkpoints.coverage import Coverage
 from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safetensors
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.files import copy, read_json, write_text
+from xlnet_tf.files import copy, read_json, replacing, write_text
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 FORMATS = ("ours", "original", "hugging_face")
 OUR_FILE = "weights.safetensors"
@@ -107,19 +109,37 @@ def load_into(
     return coverage
 
 
-def save_model(model: tf_keras.Model, folder: str) -> None:
-    """Writes a model's weights and its architecture in our format, as `open_checkpoint` reads it.
+def save_model(
+    model: tf_keras.Model, folder: str | os.PathLike, tokenizer: XLNetTokenizer | None = None
+) -> None:
+    """Writes a model in our format, as `from_pretrained`, `export` and `open_checkpoint` read it.
+
+    Besides the weights and the architecture it writes how the model reads texts and what its outputs mean.
 
     Args:
         model: as `load_into` takes it.
         folder: to write to; made if it is not there.
+        tokenizer: the model's, which is then written as well; without it, copy spiece.model to the folder.
+
+    Example:
+        >>> save_model(model, "sentiment", tokenizer)
+        >>> XLNetClassifier.from_pretrained("sentiment").labels
+        ['bad', 'good']
     """
+    folder = os.fspath(folder)
     arrays = Arrays.of({names.canonical(variable.name): variable.numpy() for variable in model.variables})
     tf.io.gfile.makedirs(folder)
     checksums.remove(folder)
     write_text(getattr(model, "encoder", model).config.to_json(), f"{folder}/{CONFIG_FILE}")
+    fields = describe(model, tokenizer)
+    write_text(json.dumps(fields, indent=1, ensure_ascii=False) + "\n", f"{folder}/{CARD_FILE}")
+    files = [CONFIG_FILE, CARD_FILE, OUR_FILE]
+    if tokenizer:
+        with replacing(f"{folder}/{TOKENIZER_FILE}", "wb") as file:
+            file.write(tokenizer.model_proto)
+        files.append(TOKENIZER_FILE)
     write_safetensors(arrays, f"{folder}/{OUR_FILE}")
-    checksums.write(folder, [CONFIG_FILE, OUR_FILE])
+    checksums.write(folder, files)
 
 
 def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict: bool = True) -> Coverage:
@@ -160,7 +180,8 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
         write_safetensors(arrays, f"{folder}/{OUR_FILE}")
     for beside in map(checkpoint.beside, COMPANIONS):
         name = os.path.basename(beside)
-        if name not in files and tf.io.gfile.exists(beside):
+        told = format == "hugging_face" and name == CARD_FILE  # by config.json, which its users may change
+        if name not in files and not told and tf.io.gfile.exists(beside):
             copy(beside, f"{folder}/{name}")
             files.append(name)
     checksums.write(folder, files)

@@ -78,7 +78,8 @@ class XLNetHead(ShapeFreeModel):
         return read(self.encoder, features, self.segment_len, training), seed_at(seed, _HEAD)
 
     def get_config(self):
-        return {"encoder": tf_keras.layers.serialize(self.encoder), "name": self.name}
+        encoder = tf_keras.layers.serialize(self.encoder)
+        return {"encoder": encoder, "segment_len": self.segment_len, "name": self.name}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
@@ -147,7 +148,6 @@ class PooledHead(XLNetHead):
             "summary": self.pooling.kind,
             "projection": self.pooling.projection is not None,
             "pool_padding": self.pooling.pool_padding,
-            "segment_len": self.segment_len,
         }
 
 

@@ -136,7 +136,7 @@ class Pretrained:
         [size] = shape
         theirs = companions.read_labels(self.checkpoint, kind)
         if given and (len(given) != size or theirs not in (None, given)):
-            found = f"the labels {', '.join(theirs)}" if theirs else f"{size} classes"
+            found = f"{size} classes" if len(given) != size else f"the labels {', '.join(theirs)}"
             raise UserError(
                 f"the head {head.part} of {path} has {found}; the given labels are {', '.join(given)}. Leave "
                 "them out to take the head's, or begin a new head: from pretrained weights, or, for "

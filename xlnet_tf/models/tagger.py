@@ -73,6 +73,5 @@ class XLNetTagger(XLNetHead):
         return {
             **super().get_config(),
             "num_labels": self.num_labels,
-            "segment_len": self.segment_len,
             "labels": list(self.labels),
         }

@@ -110,12 +110,16 @@ def check_classes(checkpoint: Checkpoint, examples: ExampleSet, parts: Sequence[
         examples: what the model is for.
         parts: parts of the model (see checkpoints.names.part), the head among them.
     """
-    manifest = checkpoint.manifest()
     head = [part for part in parts if f"{part}/logits/kernel" in checkpoint.arrays]
-    if not head or manifest.get("task") != examples.task:
+    if not head:
         return
-    for name in _CLASSES:
-        theirs, ours = manifest["settings"].get(name), examples.settings.get(name)
+    manifest, told = checkpoint.manifest(), {}
+    if manifest.get("task") == examples.task:
+        told = {name: manifest["settings"].get(name) for name in _CLASSES}
+    elif not manifest and (labels := companions.read_labels(checkpoint, examples.task)):
+        told = {"labels": list(labels)}
+    for name, theirs in told.items():
+        ours = examples.settings.get(name)
         if theirs != ours:
             raise UserError(
                 f"{name} of the head {head[0]} of {checkpoint.path} is {theirs}, but of the examples in "

@@ -14,6 +14,7 @@ from etils import epath
 
 from xlnet_tf.errors import UserError
 
+CARD_FILE = "model.json"  # what checkpoints.save_model writes beside weights
 _NON_ASCII = re.compile(r"[^\x00-\x7f]+")
 # Hugging Face's names in tokenizer_config.json. Its tokenizer always normalizes quotes.
 _HUGGING_FACE = {
@@ -71,19 +72,25 @@ def read_cleaning(folder: str | os.PathLike) -> CleaningConfig:
     """Finds out how the texts of a model or of records were cleaned.
 
     Args:
-        folder: holds the manifest.json of our runs and records, or Hugging Face's tokenizer_config.json.
+        folder: holds the manifest.json of our runs and records, the model.json of save_model, or Hugging
+            Face's tokenizer_config.json.
 
     Returns:
-        The settings; those of the released cased models if the folder has neither file.
+        The settings; those of the released cased models if the folder has no such file.
 
     Raises:
         UserError: a file does not say it as it should.
     """
     folder = epath.Path(folder)
+    card = folder / CARD_FILE
     if (manifest := folder / "manifest.json").exists():
         settings = _read_object(manifest).get("cleaning")
         if not isinstance(settings, dict):
             raise UserError(f"{manifest} has no 'cleaning'; expected the manifest of a run or of records.")
+    elif card.exists() and "cleaning" in (fields := _read_object(card)):
+        settings = fields["cleaning"]
+        if not isinstance(settings, dict):
+            raise UserError(f"{card}: cleaning is {settings!r}; expected an object with fields.")
     elif (theirs := folder / "tokenizer_config.json").exists():
         values = _read_object(theirs)
         settings = {ours: values[name] for name, ours in _HUGGING_FACE.items() if name in values}
