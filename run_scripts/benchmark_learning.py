@@ -285,7 +285,7 @@ def define_flags() -> None:
     flags.DEFINE_float("dropout", 0.1, "rate of all dropouts", lower_bound=0, upper_bound=1)
     flags.DEFINE_bool("tpu_form", False, "train ours in the form that it has on TPUs, too")
     flags.DEFINE_integer(
-        "seed", 0, "random seed for initial weights, dropout and record order", lower_bound=0
+        "seed", 0, "random seed for initial weights, dropout and record order", 0, (1 << 32) - 1
     )
 
 

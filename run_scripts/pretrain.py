@@ -16,6 +16,7 @@ from absl import flags
 from run_scripts import experiment, settings
 from run_scripts.experiment import Setting
 from xlnet_tf import command_line, errors
+from xlnet_tf.config import MOST_MEMORY
 
 SETTINGS = (
     Setting("train_data", "task.train_data.input_path", "string", "Folder of training records."),
@@ -27,14 +28,15 @@ SETTINGS = (
     Setting("init_checkpoint", "task.init_checkpoint", "string",
             "Weights that a new run begins with: a run's folder, the original's or Hugging Face's."),
     Setting("memory_len", "task.model.memory_len", "integer",
-            "Tokens of memory; 0: none. Default: three quarters of a segment.", 0),
+            "Tokens of memory; 0: none. Default: three quarters of a segment.", 0, MOST_MEMORY + 1),
     Setting("memory_within_document", "task.model.memory_within_document", "boolean",
             "Hide memory of earlier documents."),
     Setting("next_sentence_weight", "task.model.next_sentence_weight", "float",
             "Weight of the next-sentence loss; 0: none.", 0),
     Setting("permutation", "task.permutation", ("precomputed", "online"),
             "Targets and orders of the records, or drawn anew in every epoch."),
-    Setting("seed", "task.seed", "integer", "Random seed for initial weights, dropout and record order.", 0),
+    Setting("seed", "task.seed", "integer", "Random seed for initial weights, dropout and record order.", 0,
+            settings.SEEDS),
     Setting("train_steps", "trainer.train_steps", "integer", "Steps in all.", 1),
     Setting("checkpoint_interval", "trainer.checkpoint_interval", "integer", "Steps between checkpoints.", 1),
     Setting("eval_interval", "trainer.validation_interval", "integer", "Steps between evaluations.", 1),

@@ -58,5 +58,5 @@ if __name__ == "__main__":
     flags.DEFINE_multi_string("text", None, "Text to score.", required=True)
     flags.DEFINE_string("context", "", "What stands before each text.")
     flags.DEFINE_enum("order", _ORDERS[0], _ORDERS, "Order in which the pieces are predicted.")
-    flags.DEFINE_integer("seed", 0, "Random seed for --order=random.")
+    flags.DEFINE_integer("seed", 0, "Random seed for --order=random.", lower_bound=0)
     errors.run(main)

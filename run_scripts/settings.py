@@ -1,9 +1,12 @@
 """The flags that all training scripts share."""
 
 from run_scripts.experiment import Setting
+from xlnet_tf.config import PRESETS
+
+SEEDS = 1 << 32  # numpy's generator has no more
 
 MODEL = (
-    Setting("preset", "task.model.preset", ("tiny", "base", "large"), "Size of the model."),
+    Setting("preset", "task.model.preset", tuple(PRESETS), "Size of the model."),
     Setting("model_config", "task.model.config_file", "string", "An xlnet_config.json in place of --preset."),
     Setting("clamp_len", "task.model.clamp_len", "integer",
             "Largest distance told apart; -1: no limit. With a limit steps on TPUs are far slower.", -1),

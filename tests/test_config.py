@@ -52,11 +52,31 @@ def test_parameter_count_of_base():
         ({"n_token": True}, "n_token is True"),
         ({"ff_activation": "tanh"}, "ff_activation is 'tanh'; expected one of gelu, relu"),
         ({"untie_r": 1}, "untie_r is 1; expected true or false"),
+        ({"n_layer": 10**6}, "n_layer is 1000000; expected at most 1024"),
+        ({"d_model": 10**6}, "d_model is 1000000; expected at most 131072"),
+        ({"n_token": 10**9}, "n_token is 1000000000; expected at most 16777216"),
+        (
+            {"d_model": 10**5, "d_inner": 10**5},
+            "XLNetConfig has [0-9,]+ weights with n_token 200, n_layer 2, d_model 100000, n_head 4, "
+            "d_head 8, d_inner 100000; expected at most 5,000,000,000",
+        ),
     ],
 )
 def test_errors_name_the_field(changes, message):
     with pytest.raises(UserError, match=message):
         XLNetConfig.preset("micro", **changes)
+
+
+def test_the_weights_of_the_matrices_are_nearly_all():
+    assert 116_750_336 * 0.99 < PRESETS["base"].num_weights < 116_750_336
+
+
+@pytest.mark.parametrize("memory_len", [-1, 65537, 10**9])
+def test_a_memory_that_no_machine_can_hold_is_refused(memory_len):
+    with pytest.raises(
+        UserError, match=f"memory_len is {memory_len}; expected 0 .no memory. to 65536 tokens"
+    ):
+        XLNetEncoder(PRESETS["micro"], memory_len=memory_len)
 
 
 def test_errors_name_the_file(tmp_path):

@@ -12,7 +12,7 @@ from tfrecord_builders.corpus import CorpusOptions, define_corpus_flags, is_part
 from tfrecord_builders.sentences import check_language
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import manifest, ranks, segments, spans
-from xlnet_tf.records.spec import MAX_PASSES
+from xlnet_tf.records.spec import MAX_PASSES, MAX_SEQ_LEN
 from xlnet_tf.text.cleaning import CleaningConfig
 
 DEV = "dev"  # name of the held-out set
@@ -94,14 +94,16 @@ class PretrainingOptions(CorpusOptions):
             if getattr(self, name) not in allowed:
                 raise UserError(f"{name} is {getattr(self, name)!r}, expected one of {', '.join(allowed)}")
         ranges = {
+            "mask_alpha": (1, (1 << 31) - 1),
             "mask_beta": (1, self.mask_alpha),
+            "perm_size": (1, MAX_SEQ_LEN),
             "max_words": (1, self.seq_len),
             "num_passes": (1, MAX_PASSES),
             "stream_segments": (1, 1 << 20),
             "slice_mb": (0.001, 32),
             "num_workers": (1, 1024),
             "dev_fraction": (0, 0.5),
-            "seed": (0, 2**63),
+            "seed": (0, 2**63 - 1),
         }
         for name, (low, high) in ranges.items():
             if not low <= getattr(self, name) <= high:

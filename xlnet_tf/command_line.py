@@ -1,6 +1,7 @@
 """What all commands share: a --help that shows all flags, and one line about arguments that are wrong."""
 
 import difflib
+import math
 import re
 import sys
 import textwrap
@@ -29,6 +30,7 @@ def parse(argv: Sequence[str]) -> list[str]:
     values.set_gnu_getopt()  # else no flag counts after an argument that is none
     try:
         rest = values(list(argv))
+        problem = next(filter(None, map(_absurd, map(values.__getitem__, values))), "")
         if rest[1:]:
             problem = f"unexpected argument {rest[1]!r}: write --name=value, and quote values with spaces"
     except (flags.Error, ValueError) as error:
@@ -46,6 +48,16 @@ def parse(argv: Sequence[str]) -> list[str]:
 def require_one_of(*names: str) -> None:
     """Makes a command that is given none of some flags end with an error; --help says so, too."""
     flags.register_multi_flags_validator(names, lambda values: any(values.values()), "expected one of them")
+
+
+def _absurd(flag: flags.Flag) -> str:
+    """Says what is wrong with a flag whose number is NaN, infinite or not of 64 bits; "" if nothing is."""
+    for value in flag.value if isinstance(flag.value, list) else [flag.value]:
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"--{flag.name}={value}: expected a finite number"
+        if type(value) is int and not -(2**63) <= value < 2**63:
+            return f"--{flag.name}={value}: expected a whole number between -2**63 and 2**63 - 1"
+    return ""
 
 
 def _did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:

@@ -10,7 +10,11 @@ from xlnet_tf.errors import UserError
 ACTIVATIONS = ("gelu", "relu", "gelu_erf")
 
 # Far above any model's: a damaged file is to be an error, not a network that no machine can hold.
-_MOST_LAYERS, _MOST = 1 << 12, 1 << 24
+_MOST = {"n_token": 1 << 24, "n_layer": 1 << 10} | dict.fromkeys(
+    ("d_model", "n_head", "d_head", "d_inner"), 1 << 17
+)
+_MOST_WEIGHTS = 5 * 10**9  # with gradients and Adam's moments 80 GB on each device
+MOST_MEMORY = 1 << 16  # tokens
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,12 +53,18 @@ class XLNetConfig:
     untie_r: bool = True
 
     def __post_init__(self):
-        for field in ("n_token", "n_layer", "d_model", "n_head", "d_head", "d_inner"):
+        for field, most in _MOST.items():
             value = getattr(self, field)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise UserError(f"XLNetConfig.{field} is {value!r}; expected a whole number of at least 1.")
-            if value > (most := _MOST_LAYERS if field == "n_layer" else _MOST):
+            if value > most:
                 raise UserError(f"XLNetConfig.{field} is {value}; expected at most {most}.")
+        if self.num_weights > _MOST_WEIGHTS:
+            sizes = ", ".join(f"{field} {getattr(self, field)}" for field in _MOST)
+            raise UserError(
+                f"XLNetConfig has {self.num_weights:,} weights with {sizes}; expected at most "
+                f"{_MOST_WEIGHTS:,}: no device can train more."
+            )
         if self.d_model % 2:
             raise UserError(
                 f"XLNetConfig.d_model is {self.d_model}; expected an even number, because half of a "
@@ -67,6 +77,12 @@ class XLNetConfig:
             )
         if not isinstance(self.untie_r, bool):
             raise UserError(f"XLNetConfig.untie_r is {self.untie_r!r}; expected true or false.")
+
+    @property
+    def num_weights(self) -> int:
+        """Weights of the matrices: of the embedding and of all layers, without the small ones."""
+        layer = 5 * self.d_model * self.n_head * self.d_head + 2 * self.d_model * self.d_inner
+        return self.n_token * self.d_model + self.n_layer * layer
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> "XLNetConfig":

@@ -201,3 +201,29 @@ def test_yaml_runs_nothing(tmp_path, text):
     with pytest.raises(UserError):
         experiment.load(pretraining.EXPERIMENT, SETTINGS, values)
     assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("task.seed", 2**63, "a number between"),
+        ("task.seed", 2**32, "less than 4294967296"),
+        ("task.model.dropout", ".nan", "a finite number"),
+        ("task.model.initializer_range", ".inf", "a finite number"),
+        ("task.model.memory_len", 10**9, "less than 65537"),
+        ("trainer.optimizer_config.learning_rate", "-.inf", "a finite number"),
+        ("trainer.optimizer_config.beta_2", ".nan", "a finite number"),
+        ("trainer.spike_factor", ".inf", "a finite number"),
+        ("trainer.train_steps", 2**63, "a number between"),
+    ],
+)
+@pytest.mark.parametrize("flag", ["config_file", "params_override"])
+def test_absurd_numbers_are_refused_by_name(tmp_path, flag, setting, value, message):
+    nested = experiment._nested(setting, "VALUE")
+    (tmp_path / "a.yaml").write_text(yaml.dump(nested).replace("VALUE", str(value)))
+    values = flags.FlagValues()
+    experiment.define_flags(SETTINGS, values)
+    source = tmp_path / "a.yaml" if flag == "config_file" else f"{setting}={value}"
+    values(["pretrain", "--model_dir=unused", f"--{flag}={source}"])
+    with pytest.raises(UserError, match=f"{setting}.*expected {message}"):
+        experiment.load(pretraining.EXPERIMENT, SETTINGS, values)

@@ -9,7 +9,7 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 
-from xlnet_tf.config import XLNetConfig
+from xlnet_tf.config import MOST_MEMORY, XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers import hardware, masks
 from xlnet_tf.layers import positions as positions_lib
@@ -99,8 +99,8 @@ class XLNetEncoder(ShapeFreeModel):
     ):
         if attention_type not in ("bi", "uni"):
             raise UserError(f"attention_type is {attention_type!r}; expected 'bi' or 'uni'.")
-        if memory_len < 0:
-            raise UserError(f"memory_len is {memory_len}; expected 0 (no memory) or more tokens.")
+        if not 0 <= memory_len <= MOST_MEMORY:
+            raise UserError(f"memory_len is {memory_len}; expected 0 (no memory) to {MOST_MEMORY} tokens.")
         if reuse_len is not None and reuse_len < 1:
             raise UserError(
                 f"reuse_len is {reuse_len}; expected at least 1 token, or None for whole segments."

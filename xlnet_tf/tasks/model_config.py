@@ -21,7 +21,7 @@ class EncoderModelConfig(base_config.Config):
     """The architecture and its dropout; n_token to untie_r, if given, change single fields of the preset.
 
     Attributes:
-        preset: tiny, base or large.
+        preset: one of config.PRESETS: micro, tiny, base or large.
         config_file: an xlnet_config.json to take the architecture from, in place of the preset.
         dropout: rate of dropout.
         attention_dropout: rate of dropout on attention probabilities.

@@ -3,6 +3,7 @@
 import dataclasses
 import difflib
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -154,7 +155,9 @@ def _tip(name: str, known: Mapping[str, Any]) -> str:
 
 
 def check_types(params: cfg.ExperimentConfig, defaults: cfg.ExperimentConfig, where: str = ""):
-    """Raises UserError if a value is not of its default's type: neither yaml nor overrides are typed.
+    """Raises UserError if a value is not of its default's type, or not finite, or an integer of over 64 bits.
+
+    Neither yaml nor overrides are typed.
 
     Args:
         params: the experiment's settings.
@@ -173,3 +176,7 @@ def check_types(params: cfg.ExperimentConfig, defaults: cfg.ExperimentConfig, wh
         both_numbers = isinstance(default, float) and type(value) is int
         if default is not None and type(value) is not type(default) and not both_numbers:
             raise UserError(f"{prefix}{name} is {value!r}: expected a value like {default!r}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"{prefix}{name} is {value}: expected a finite number")
+        if type(value) is int and not -(2**63) <= value < 2**63:
+            raise UserError(f"{prefix}{name} is {value}: expected a number between -2**63 and 2**63 - 1")
