@@ -7,7 +7,7 @@ knowing those before it: p(New) p(York | New). Beside it stands what a model wou
 apart: p(New) p(York). A text has at most 256 masks and 32,768 pieces.
 """
 
-import os
+import gc
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -68,7 +68,7 @@ def define_flags():
 
 def main(argv: Sequence[str]):
     del argv
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    gc.set_threshold(50_000)  # else Python looks through TensorFlow's modules, again and again as they load
     for text in fill(flags.FLAGS):
         print(text)
 

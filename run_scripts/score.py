@@ -7,8 +7,8 @@ What --context holds is given: it stands before each text, and is not scored.
 A text and its context have at most 32,768 pieces.
 """
 
+import gc
 import math
-import os
 from collections.abc import Sequence
 
 from absl import flags
@@ -38,7 +38,7 @@ def describe(text: str, score) -> str:
 
 
 def main(_: Sequence[str]) -> None:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    gc.set_threshold(50_000)  # else Python looks through TensorFlow's modules, again and again as they load
     from xlnet_tf.generation.language_model import XLNetLanguageModel
 
     model = XLNetLanguageModel.from_pretrained(FLAGS.model_dir)
