@@ -14,6 +14,7 @@ from tests.conftest import REPOSITORY
 from tests.records.synthetic import make_text_set
 from tests.training import toy
 from xlnet_tf.config import XLNetConfig
+from xlnet_tf.config import PRESETS
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.records.reader import pretraining_dataset
@@ -364,14 +365,21 @@ def test_wrong_settings_are_named(argument, message):
         load(argument)
 
 
-@pytest.mark.parametrize("recipe", ["base", "large_v1", "large_v2", "demo"])
+@pytest.mark.parametrize("recipe", ["micro", "base", "large_v1", "large_v2", "demo"])
 def test_recipes_are_valid(recipe):
     files = [f"--config_file={REPOSITORY}/run_scripts/recipes/{name}.yaml" for name in (recipe, "compat")]
     params = load(*files)
-    preset = {"base": "base", "demo": "tiny"}.get(recipe, "large")
+    preset = {"micro": "micro", "base": "base", "demo": "tiny"}.get(recipe, "large")
     assert params.task.model.preset == preset and not params.trainer.optimizer_config.bias_correction
     config = params.trainer.optimizer_config
     assert 0 < config.warmup_steps < params.trainer.train_steps
+
+
+def test_every_preset_can_be_asked_for():
+    for name in PRESETS:
+        assert (
+            load(f"--preset={name}").task.model.architecture(vocab_size=300).d_model == PRESETS[name].d_model
+        )
 
 
 @pytest.mark.parametrize(
