@@ -13,8 +13,7 @@ from run_scripts.pretrain import SETTINGS
 from tests.conftest import REPOSITORY
 from tests.records.synthetic import make_text_set
 from tests.training import toy
-from xlnet_tf.config import XLNetConfig
-from xlnet_tf.config import PRESETS
+from xlnet_tf.config import PRESETS, XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.records.reader import pretraining_dataset
