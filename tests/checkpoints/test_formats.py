@@ -32,6 +32,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer
+from xlnet_tf.serving.models import module_of_checkpoint
 from xlnet_tf.training.optimizer import OptimizerConfig, build_optimizer
 
 CONFIGS = {
@@ -124,7 +125,7 @@ def test_a_language_model_needs_more_than_a_fine_tuned_checkpoint(tmp_path, bias
     for model in (XLNetPretrainer, XLNetLanguageModel):
         with pytest.raises(UserError, match=r"mask_embedding.*query stream.*pretrained weights") as error:
             model.from_pretrained(path)
-        assert ("lm_bias is the language-model head" in str(error.value)) != bias
+        assert ("lacks lm_bias, the language-model head" in str(error.value)) != bias
         assert "but has choice, classification_imdb, " in str(error.value)
 
 
@@ -133,6 +134,31 @@ def test_pretrained_weights_without_the_query_stream_are_damaged(tmp_path):
     arrays = {name: base.arrays[name] for name in base.arrays if name != "mask_embedding"}
     with pytest.raises(UserError, match="1 missing: mask_embedding"):
         save_checkpoint(dataclasses.replace(base, arrays=Arrays.of(arrays)), str(tmp_path), "ours")
+
+
+def test_an_array_of_too_many_dimensions_is_refused(tmp_path):
+    header = {"w": {"dtype": "F32", "shape": [1] * 1000, "data_offsets": [0, 4]}}
+    text = json.dumps(header).encode()
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(len(text).to_bytes(8, "little") + text + bytes(4))
+    with pytest.raises(UserError, match="model.safetensors: 'w' has 1,000 dimensions; expected at most 8"):
+        open_checkpoint(str(path))
+
+
+@pytest.mark.parametrize("name", ["model.keras", "model.h5", "model.weights.h5", "saved_model.pb"])
+@pytest.mark.parametrize("in_folder", [True, False])
+def test_what_keras_saved_is_called_so(tmp_path, name, in_folder):
+    (tmp_path / name).write_bytes(b"PK")
+    path = str(tmp_path if in_folder else tmp_path / name)
+    said = "a SavedModel, which can be served" if name.endswith("pb") else "load it with .*save_model"
+    for use in (
+        lambda: open_checkpoint(path),
+        lambda: convert(path, None, "ours", None, strict=True),
+        lambda: XLNetLanguageModel.from_pretrained(path),
+        lambda: module_of_checkpoint(path, head="classification"),
+    ):
+        with pytest.raises(UserError, match=said):
+            use()
 
 
 LOGITS_PROJ = {"logits_proj.weight", "logits_proj.bias"}

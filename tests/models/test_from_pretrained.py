@@ -391,6 +391,22 @@ def optimizers():
     return {"adam": tf_keras.optimizers.Adam(3e-3), "ours": build_optimizer(ours, 100, CONFIG.n_layer)}
 
 
+def test_answers_may_be_lists():
+    """A list stands for the answers of several outputs in tf_keras."""
+    features, labels = invent_features(rows=8)
+    found = []
+    for answers in (labels, labels.tolist(), tuple(labels)):
+        model = new_model(XLNetClassifier)
+        model.compile(tf_keras.optimizers.SGD(0.1), run_eagerly=True, **LOSS)
+        fitted = model.fit(features, answers, verbose=0, validation_data=(features, answers))
+        found.append([fitted.history["val_loss"], model.evaluate(features, answers, verbose=0)])
+    assert found[0] == found[1] == found[2]
+    with pytest.raises(UserError, match="y has 'bad'; expected numbers"):
+        model.fit(features, ["bad"] * 8)
+    with pytest.raises(UserError, match="differ in length; expected lists of one length"):
+        model.fit(features, [[1], [1, 2]] * 4)
+
+
 @pytest.mark.parametrize("optimizer", ["adam", "ours"])
 def test_fit_learns_and_what_was_saved_goes_on(pretrained, tmp_path, optimizer):
     """compile, fit with callbacks, evaluate, predict and save are tf_keras' own."""

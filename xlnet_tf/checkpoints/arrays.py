@@ -10,6 +10,7 @@ import numpy as np
 from xlnet_tf import checksums
 from xlnet_tf.errors import UserError
 
+MAX_RANK = 8  # of any array in a checkpoint
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 

@@ -228,14 +228,14 @@ def _advice(coverage: Coverage) -> str:
     """Returns what to do about a checkpoint that does not fit a model."""
     reasons = {
         names.LANGUAGE_MODEL_HEAD: "the language-model head",
-        names.QUERY_START: "the start of the query stream, which the original drops in fine-tuning",
+        names.QUERY_START: "the start of the query stream (the original drops it in fine-tuning)",
     }
     if not coverage.missing or coverage.missing.keys() - reasons:
         return "Give the checkpoint of such a model, or build the model with the checkpoint's architecture."
-    lacking = " and ".join(f"{name} is {reasons[name]}" for name in coverage.missing)
+    lacking = " and ".join(f"{name}, {reasons[name]}" for name in coverage.missing)
     heads = ", ".join(sorted({names.part(name) for name in coverage.unused}))
     return (
-        f"The checkpoint is not a language model ({lacking}){f', but has {heads}' if heads else ''}. "
+        f"The checkpoint is not a language model: it lacks {lacking}{f', but has {heads}' if heads else ''}. "
         "To pretrain, generate, score or fill masks, give pretrained weights; use fine-tuned weights with "
         "their own head (XLNetClassifier and others, export --head)."
     )
@@ -262,7 +262,7 @@ def _find_weights(path: str) -> str:
     if not tf.io.gfile.isdir(path):
         if path.endswith((".safetensors", ".bin", ".index.json")):
             return path
-        raise UserError(f"{path} is no checkpoint: {_EXPECTED}, or such a file.")
+        raise UserError(f"{path} is {_of_keras([path]) or 'not a checkpoint'}: {_EXPECTED}, or such a file.")
     folder = path.rstrip("/")
     for file in (OUR_FILE, *hugging_face.WEIGHT_FILES):
         if tf.io.gfile.exists(f"{folder}/{file}"):
@@ -270,9 +270,25 @@ def _find_weights(path: str) -> str:
     original = f"{folder}/{tensorflow_files.ORIGINAL_FILE}"
     prefix = original if tensorflow_files.is_tensorflow(original) else _newest(folder)
     if not prefix:
-        held = ", ".join(sorted(tf.io.gfile.listdir(folder))[:10]) or "nothing"
+        files = sorted(tf.io.gfile.listdir(folder))
+        held = _of_keras(files) or ", ".join(files[:10]) or "nothing"
         raise UserError(f"{folder} holds no checkpoint (but {held}): {_EXPECTED}.")
     return prefix
+
+
+def _of_keras(files: Sequence[str]) -> str:
+    """Says what to do with what Keras or TensorFlow has saved; empty if none of the files is such."""
+    if keras := [file for file in files if file.endswith((".keras", ".h5", ".hdf5", "keras_metadata.pb"))]:
+        how = "tf_keras.models.load_model"
+        if keras[0].endswith(".weights.h5"):
+            how = "the model's load_weights"
+        return (
+            f"a file of Keras ({os.path.basename(keras[0])}), which only Python code can load: load it "
+            f"with {how}, write it with xlnet_tf.checkpoints.save_model(model, FOLDER), and give FOLDER"
+        )
+    if any(os.path.basename(file) == "saved_model.pb" for file in files):
+        return "a SavedModel, which can be served but not read back: give what it was exported from"
+    return ""
 
 
 def _newest(folder: str) -> str | None:

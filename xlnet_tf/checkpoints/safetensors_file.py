@@ -6,8 +6,8 @@ import math
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from xlnet_tf.checkpoints.arrays import Arrays, Entry, float32
-from xlnet_tf.errors import UserError
+from xlnet_tf.checkpoints.arrays import MAX_RANK, Arrays, Entry, float32
+from xlnet_tf.errors import UserError, shown
 from xlnet_tf.files import local, replacing
 
 
@@ -31,6 +31,12 @@ def read_safetensors(path: str) -> Arrays:
         raise UserError(
             f"{path} is no safetensors file, or is damaged ({error}); expected a whole one."
         ) from error
+    for name, shape in shapes.items():
+        if len(shape) > MAX_RANK:
+            raise UserError(
+                f"{path}: {shown(name)} has {len(shape):,} dimensions; expected at most {MAX_RANK}. The "
+                "file is damaged, or not of a model."
+            )
 
     def read(name: str) -> np.ndarray:
         try:

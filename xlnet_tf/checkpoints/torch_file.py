@@ -22,13 +22,12 @@ from typing import Any, BinaryIO, NamedTuple
 import ml_dtypes
 import numpy as np
 
-from xlnet_tf.checkpoints.arrays import Arrays, Entry, float32
+from xlnet_tf.checkpoints.arrays import MAX_RANK, Arrays, Entry, float32
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.files import local
 
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _LEGACY_PROTOCOL = 1001
-_MAX_RANK = 8  # of a tensor
 _SHOWN = 200  # characters of an error
 _STORAGE_TYPES = {
     "FloatStorage": np.float32,
@@ -154,7 +153,7 @@ def _check(name: Any, tensor: Any) -> bool:
     ):
         raise pickle.UnpicklingError(f"{name!r} is no tensor")
     numbers = (tensor.storage.size, tensor.offset, *tensor.shape, *tensor.strides)
-    if not len(tensor.shape) == len(tensor.strides) <= _MAX_RANK or any(
+    if not len(tensor.shape) == len(tensor.strides) <= MAX_RANK or any(
         type(n) is not int or n < 0 for n in numbers
     ):
         raise pickle.UnpicklingError(f"{name} has an impossible layout")

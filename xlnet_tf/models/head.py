@@ -3,9 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+import numpy as np
 import tensorflow as tf
 import tf_keras
 
+from xlnet_tf.errors import UserError, shown
 from xlnet_tf.layers.dropout import seed_at, step_seed
 from xlnet_tf.layers.initializers import normal
 from xlnet_tf.layers.summary import SequenceSummary
@@ -66,6 +68,17 @@ class XLNetHead(ShapeFreeModel):
         unread = getattr(self.encoder, "mask_embedding", None)
         return [weight for weight in super().trainable_weights if weight is not unread]
 
+    def fit(self, x=None, y=None, *args, **kwargs):
+        """As tf_keras' fit; the answers may be a list of numbers as well."""
+        if kwargs.get("validation_data"):
+            inputs, *answers = kwargs["validation_data"]
+            kwargs["validation_data"] = (inputs, *map(_as_array, answers))
+        return super().fit(x, _as_array(y), *args, **kwargs)
+
+    def evaluate(self, x=None, y=None, *args, **kwargs):
+        """As tf_keras' evaluate; the answers may be a list of numbers as well."""
+        return super().evaluate(x, _as_array(y), *args, **kwargs)
+
     def encode(self, features: Mapping[str, Any], training: bool | None):
         """Reads the text.
 
@@ -85,6 +98,25 @@ class XLNetHead(ShapeFreeModel):
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
         return cls(tf_keras.layers.deserialize(config.pop("encoder"), custom_objects), **config)
+
+
+def _as_array(values: Any) -> Any:
+    """Returns lists of numbers as an array: tf_keras would take a list for those of several outputs."""
+    first = values
+    while isinstance(first, (list, tuple)) and first:
+        first = first[0]
+    if not isinstance(values, (list, tuple)) or not isinstance(first, (bool, int, float, str, np.number)):
+        return values
+    try:
+        array = np.array(values)
+    except ValueError:
+        raise UserError("the lists of y differ in length; expected lists of one length, padded.") from None
+    if array.dtype.kind not in "biuf":
+        raise UserError(
+            f"y has {shown(first)}; expected numbers: for labels by name, "
+            "[model.labels.index(label) for label in y]."
+        )
+    return array
 
 
 class PooledHead(XLNetHead):

@@ -119,8 +119,9 @@ def module_of_checkpoint(
     kind, model_class, model_options, module_class, lengths = HEADS[head]
     if head_name:
         model_options = {**model_options, "head_name": head_name}
+    source = Pretrained(path)
     tokenizer = XLNetTokenizer.from_pretrained(path)
-    if kind and Pretrained(path).find_head(kind, head_name).new:
+    if kind and source.find_head(kind, head_name).new:
         name = f"{head} called {head_name}" if head_name else head
         raise UserError(f"{path} has no head for {name}; expected weights that were fine-tuned for it")
     with policy(weights):

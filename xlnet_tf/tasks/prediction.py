@@ -67,6 +67,8 @@ class Run:
         model_dir = model_dir.rstrip("/")  # FOLDER//NAME is another object of a bucket
         params_file = f"{model_dir}/params.yaml"
         if not tf.io.gfile.exists(params_file):
+            if tf.io.gfile.exists(model_dir) and not tf.io.gfile.isdir(model_dir):
+                open_checkpoint(model_dir)  # says what else the file may be
             raise _no_run(params_file)
         trained_on = ExampleSet.load(model_dir)
         experiment = experiment_of(model_dir)
