@@ -125,7 +125,7 @@ def test_a_language_model_needs_more_than_a_fine_tuned_checkpoint(tmp_path, bias
     for model in (XLNetPretrainer, XLNetLanguageModel):
         with pytest.raises(UserError, match=r"mask_embedding.*query stream.*pretrained weights") as error:
             model.from_pretrained(path)
-        assert ("lacks lm_bias, the language-model head" in str(error.value)) != bias
+        assert ("lm_bias, the language-model head" in str(error.value)) != bias
         assert "but has choice, classification_imdb, " in str(error.value)
 
 

@@ -118,9 +118,7 @@ def test_labels_of_a_saved_model_are_served(tmp_path, small_tokenizer, format):
 
 def test_no_fine_tuned_checkpoint_is_served_as_a_language_model(tmp_path, small_tokenizer):
     folder = ours(tmp_path, small_tokenizer)
-    with pytest.raises(
-        UserError, match=r"lacks lm_bias, the language-model head.*but has classification_task"
-    ):
+    with pytest.raises(UserError, match=r"lm_bias, the language-model head.*but has classification_task"):
         models.module_of_checkpoint(str(folder), seq_len=24)
 
 
