@@ -11,6 +11,8 @@ from etils import epath
 from tfrecord_builders.tables import half_character
 from xlnet_tf.errors import UserError
 
+_MAX_BYTES = 1 << 30  # memory holds a file's questions
+
 
 class Answer(NamedTuple):
     """An answer as it was given.
@@ -77,11 +79,16 @@ def read_squad(path: epath.PathLike) -> SquadFile:
         UserError: it is no such json; the message says where, as in data[3].paragraphs[0].qas[2].
     """
     path = epath.Path(path)
-    content = path.read_bytes()
     try:
-        if path.name.endswith(".gz"):
-            content = gzip.decompress(content)
+        with path.open("rb") as file:
+            content = (gzip.GzipFile(fileobj=file) if path.name.endswith(".gz") else file).read(
+                _MAX_BYTES + 1
+            )
+        if len(content) > _MAX_BYTES:
+            raise UserError(f"{path} has more than {_MAX_BYTES:,} bytes of json: split it into several files")
         data = json.loads(content)
+    except UserError:
+        raise
     except (ValueError, RecursionError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise UserError(f"{path} is not json ({error}): expected a file of SQuAD's questions") from None
     passages = []

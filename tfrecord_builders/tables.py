@@ -16,6 +16,8 @@ from xlnet_tf.records.folders import entries, files_in
 
 KINDS = ("csv", "tsv", "jsonl", "at", "folders")
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
+MAX_TEXT_BYTES = 1 << 26  # of a line, or of a file that is one text
+_BLOCK_BYTES = 1 << 20
 _MAX_FIELD = 1 << 24  # characters; the csv module's own limit is less than a long document
 
 
@@ -150,7 +152,11 @@ def decoded_lines(path: epath.Path, encoding: str) -> Iterator[tuple[int, str]]:
     number, name = 0, str(path)  # which takes as long as reading a line
     try:
         with path.open("rb") as file:
-            for number, line in enumerate(_uncompressed(file, path), 1):
+            for number, line in enumerate(_lines(_uncompressed(file, path)), 1):
+                if len(line) > MAX_TEXT_BYTES:
+                    raise UserError(
+                        f"{path}:{number}: a line of more than {MAX_TEXT_BYTES:,} bytes, expected a row"
+                    )
                 text = _decode(line, encoding, f"{name}:{number}")
                 yield number, text.removeprefix("\ufeff") if number == 1 else text
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -159,6 +165,19 @@ def decoded_lines(path: epath.Path, encoding: str) -> Iterator[tuple[int, str]]:
 
 def _uncompressed(file: IO[bytes], path: epath.Path) -> IO[bytes]:
     return gzip.GzipFile(fileobj=file) if path.name.endswith(".gz") else file
+
+
+def _lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Yields the lines of a file with their ends, and what has been read of one that is too long."""
+    rest = b""
+    while block := file.read(_BLOCK_BYTES):
+        *lines, rest = (rest + block).split(b"\n")
+        for line in lines:
+            yield line + b"\n"
+        if len(rest) > MAX_TEXT_BYTES:
+            break
+    if rest:
+        yield rest
 
 
 def _known_encoding(encoding: str) -> str:
@@ -296,5 +315,7 @@ def _read_folders(path: epath.Path, table: TableFormat) -> Iterator[Row]:
         )
     for name in names:
         for file in files[name]:
+            if (size := file.stat().length) > MAX_TEXT_BYTES:
+                raise UserError(f"{file}: a text of {size:,} bytes, expected at most {MAX_TEXT_BYTES:,}")
             text = _decode(file.read_bytes(), encoding, str(file)).removeprefix("\ufeff")
             yield Row({"id": f"{name}/{file.stem}", "text": text, "label": name}, str(file), 0)

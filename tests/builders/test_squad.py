@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import REPOSITORY
+from tfrecord_builders import squad_data
 from tfrecord_builders.squad import (
     SKIPPED_FILE,
     Span,
@@ -242,6 +243,13 @@ def test_files_that_are_not_squad(tmp_path, content, message):
     path.write_text(content)
     with pytest.raises(UserError, match=f"wrong.json.*{message}"):
         read_squad(path)
+
+
+def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(squad_data, "_MAX_BYTES", 1000)
+    (tmp_path / "b.json.gz").write_bytes(gzip.compress(b" " * 10**6 + b"{}"))
+    with pytest.raises(UserError, match="b.json.gz has more than 1,000 bytes of json: split it"):
+        read_squad(tmp_path / "b.json.gz")
 
 
 def test_wrong_answers_and_ids_are_named(tmp_path):

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfrecord_builders.tables import TableFormat, infer_format, read_table
+from tfrecord_builders import tables
+from tfrecord_builders.tables import TableFormat, decoded_lines, infer_format, read_table
 from xlnet_tf.errors import UserError
 
 CSV = TableFormat("csv", quoting=True)
@@ -163,6 +164,29 @@ def test_a_missing_column_is_named_with_those_there(file):
     write(file, "text\tlabel\na\t1\n")
     with pytest.raises(UserError, match=r"data:2: there is no column 'sentence', only text, label"):
         next(read_table(file, TSV))["sentence"]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv.gz", "t.jsonl.gz"])
+def test_a_line_that_is_too_long_is_refused_before_memory_holds_it(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(tables, "MAX_TEXT_BYTES", 5000)
+    monkeypatch.setattr(tables, "_BLOCK_BYTES", 100)
+    opened = gzip.open if name.endswith("gz") else open
+    with opened(tmp_path / name, "wb") as file:
+        file.write(b'{"text": 1}\n' + b"x" * 10**6)
+    lines = []
+    with pytest.raises(UserError, match=f"{name}:2: a line of more than 5,000 bytes"):
+        lines.extend(decoded_lines(tmp_path / name, "utf-8"))
+    assert lines == [(1, '{"text": 1}\n')]
+    with (tmp_path / name).open("rb") as file:
+        assert max(map(len, tables._lines(file))) < 6000
+
+
+def test_a_file_that_is_too_long_a_text_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "MAX_TEXT_BYTES", 5000)
+    (tmp_path / "good").mkdir()
+    write(tmp_path / "good" / "1.txt", "x" * 5001)
+    with pytest.raises(UserError, match="1.txt: a text of 5,001 bytes, expected at most 5,000"):
+        list(read_table(tmp_path, TableFormat("folders")))
 
 
 def test_damaged_gzip(tmp_path):
