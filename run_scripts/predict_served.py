@@ -11,10 +11,12 @@ from absl import flags
 from etils import epath
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.serving.client import Client, Column, connect
+from xlnet_tf.serving.client import Client, connect
+from xlnet_tf.serving.signatures import Column, printable
 
 LINES_FILE = "predictions.jsonl"
 _SHOWN = 8  # values of a list
+_CONTROLS = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}  # those that JSON leaves as they are
 
 
 def define_flags():
@@ -117,7 +119,7 @@ def answered_lines(client: Client, path: str, batch_size: int) -> Iterator[str]:
                 f"{path}, row {number}: {', '.join(taken)} would be replaced by the model's answer of that "
                 "name. Rename the field"
             )
-        yield json.dumps(row | answer, ensure_ascii=False) + "\n"
+        yield json.dumps(row | answer, ensure_ascii=False).translate(_CONTROLS) + "\n"
 
 
 def ask(client: Client, rows: Iterable[Mapping[str, Any]], batch_size: int) -> Iterator[dict[str, Any]]:
@@ -154,15 +156,15 @@ def _plain(values: np.ndarray) -> list[Any]:
 def describe(answer: Mapping[str, Any]) -> str:
     """Returns an answer as a table, one output a line."""
     width = max(map(len, answer))
-    return "\n".join(f"{name:<{width}}  {_show(value)}" for name, value in answer.items())
+    return "\n".join(f"{printable(name):<{width}}  {_show(value)}" for name, value in answer.items())
 
 
 def _show(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4f}"
     if not isinstance(value, list):
-        return str(value)
+        return printable(value, limit=10_000)
     if any(isinstance(item, list) for item in value):
-        return json.dumps(value, ensure_ascii=False)
+        return printable(json.dumps(value, ensure_ascii=False), limit=10_000)
     more = f"  ... {len(value)} in all" if len(value) > _SHOWN else ""
     return "  ".join(map(_show, value[:_SHOWN])) + more

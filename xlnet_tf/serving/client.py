@@ -3,50 +3,40 @@
     client = connect("localhost:8501", "reviews")             # grpc://localhost:8500 for gRPC
     client.predict({"text": ["A fine film.", "A waste of time."]})["label"]    # [2] bytes
 
-Over REST it takes the standard library and numpy alone; over gRPC tensorflow-serving-api, and so TensorFlow.
+Over REST it takes the standard library, numpy and ml_dtypes; over gRPC tensorflow-serving-api, and so
+TensorFlow.
 
 Source: https://www.tensorflow.org/tfx/serving/api_rest
 """
 
 import base64
-import dataclasses
+import contextlib
 import functools
 import http.client
 import json
-import urllib.error
+import socket
+import threading
 import urllib.parse
-import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.serving.signatures import (
+    MOST_BYTES,
+    Column,
+    Signature,
+    bad_answer,
+    check_answers,
+    no_answer,
+    no_model,
+    printable,
+    refusal,
+    signatures_of,
+)
 
-DTYPES = {
-    "DT_STRING": np.dtype(object),
-    "DT_FLOAT": np.dtype(np.float32),
-    "DT_INT32": np.dtype(np.int32),
-    "DT_INT64": np.dtype(np.int64),
-    "DT_BOOL": np.dtype(np.bool_),
-}
-_SHOWN_BYTES = 200
-
-
-@dataclasses.dataclass(frozen=True)
-class Column:
-    """An input or output: the type of its values (object: bytes) and how many axes it has, batch included."""
-
-    dtype: np.dtype
-    rank: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Signature:
-    """What one function of a model takes and gives, by name."""
-
-    inputs: Mapping[str, Column]
-    outputs: Mapping[str, Column]
+_CHUNK = 1 << 16
 
 
 class Transport(Protocol):
@@ -83,8 +73,11 @@ class Client:
         signatures = self._transport.signatures()
         if self._name not in signatures:
             raise UserError(
-                f"the model has no signature {self._name!r}; it has {', '.join(sorted(signatures))}"
+                f"the model has no signature {self._name!r}; it has "
+                f"{printable(', '.join(sorted(signatures)) or 'none')}"
             )
+        if problem := signatures[self._name].problem:
+            raise UserError(f"the signature {self._name!r} of the model cannot be asked: {problem}")
         return signatures[self._name]
 
     def predict(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -97,9 +90,13 @@ class Client:
             The answers by name, [B, ...]; strings as bytes in object arrays.
 
         Raises:
-            UserError: an input is missing, unknown or wrong (the message names it), or the server refuses.
+            UserError: an input is missing, unknown or wrong (the message names it), the server refuses, or
+                its answer has other rows, types or axes than the request and the signature.
         """
-        return self._transport.predict(self._name, self.signature, self._checked(inputs))
+        columns = self._checked(inputs)
+        answers = self._transport.predict(self._name, self.signature, columns)
+        check_answers(answers, self.signature, len(next(iter(columns.values()))) if columns else None)
+        return answers
 
     def _checked(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
         expected = self.signature.inputs
@@ -124,22 +121,42 @@ def _as_column(name: str, values: Any, column: Column) -> np.ndarray:
         UserError: they are of another type or rank, or their rows of different lengths.
     """
     try:
-        array = np.array(values, object if column.dtype == object else None)
         if column.dtype == object:
-            array = np.frompyfunc(_as_bytes, 1, 1)(array)
+            array = np.frompyfunc(_as_bytes, 1, 1)(np.array(values, object))
         else:
-            array, given = array.astype(column.dtype, casting="same_kind"), array
-            if array.dtype.kind == "i" and not np.array_equal(array, given):
-                raise ValueError(f"a number is out of the range of {column.dtype}")
-    except (TypeError, ValueError) as error:
+            array = _converted(np.array(values), column.dtype)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         kind = "strings" if column.dtype == object else column.dtype
         raise UserError(
-            f"input {name}: expected {kind}, {column.rank} axes with the batch, rows of one shape; {error}"
+            f"input {name}: expected {kind}, {_axes(column)} with the batch, rows of one shape; {error}"
         ) from error
-    if np.ndim(array) != column.rank:
+    if np.ndim(array) != column.rank and column.rank is not None or np.ndim(array) == 0:
         raise UserError(
-            f"input {name} has the shape {list(np.shape(array))}; expected {column.rank} axes, batch first"
+            f"input {name} has the shape {list(np.shape(array))}; expected {_axes(column)}, batch first"
         )
+    return array
+
+
+def _axes(column: Column) -> str:
+    return "any number of axes" if column.rank is None else f"{column.rank} axes"
+
+
+def _converted(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Returns numbers in another type, which must hold them.
+
+    Raises:
+        TypeError: they are of another kind.
+        ValueError: a number is out of the type's range.
+    """
+    is_float = np.issubdtype(dtype, np.floating) or dtype.kind == "V"  # V: bfloat16
+    kinds = "b" if dtype.kind == "b" else "iuf" if is_float else "iu"
+    if values.size and values.dtype.kind not in kinds:
+        raise TypeError(f"found {values.dtype}")
+    with np.errstate(over="ignore"):
+        array = values.astype(dtype)
+    held = np.isfinite(array.astype(np.float64)) == np.isfinite(values) if is_float else array == values
+    if not np.all(held):
+        raise ValueError(f"a number is out of the range of {dtype}")
     return array
 
 
@@ -157,7 +174,7 @@ class RestTransport:
     Args:
         url: of the server, such as http://localhost:8501.
         model: its name.
-        timeout: seconds to wait for an answer.
+        timeout: seconds in which a whole answer must have come.
     """
 
     def __init__(self, url: str, model: str, timeout: float):
@@ -166,55 +183,96 @@ class RestTransport:
         self._timeout = timeout
 
     def signatures(self):
-        return signatures_of(self._ask("/metadata", None)["metadata"]["signature_def"]["signature_def"])
+        answer = self._ask("/metadata", None)
+        try:
+            return signatures_of(answer["metadata"]["signature_def"]["signature_def"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise bad_answer(f"what it says of {self._model!r} has no signatures") from error
 
     def predict(self, name, signature, columns):
         inputs = {key: _to_json(values) for key, values in columns.items()}
-        outputs = self._ask(":predict", {"signature_name": name, "inputs": inputs})["outputs"]
+        answer = self._ask(":predict", {"signature_name": name, "inputs": inputs})
+        if "outputs" not in answer:
+            raise bad_answer("it has no outputs")
+        outputs = answer["outputs"]
         if len(signature.outputs) == 1:  # the server leaves out the only name
             outputs = dict.fromkeys(signature.outputs, outputs)
-        return {key: _from_json(outputs[key], column) for key, column in signature.outputs.items()}
+        if not isinstance(outputs, dict) or (missing := sorted(set(signature.outputs) - set(outputs))):
+            named = f" {', '.join(missing)}" if isinstance(outputs, dict) else "s by name"
+            raise bad_answer(f"it lacks the output{named}")
+        return {key: _from_json(key, outputs[key], column) for key, column in signature.outputs.items()}
 
     def _ask(self, path: str, body: Any) -> dict[str, Any]:
-        address = f"{self._url}/v1/models/{urllib.parse.quote(self._model, safe='')}{path}"
-        data = None if body is None else json.dumps(body, allow_nan=False).encode()
-        request = urllib.request.Request(address, data, {"Content-Type": "application/json"})
+        address = f"/v1/models/{urllib.parse.quote(self._model, safe='')}{path}"
         try:
-            with urllib.request.urlopen(request, timeout=self._timeout) as response:
-                answer = response.read()
-        except urllib.error.HTTPError as error:
-            raise self._refusal(error.code, error.read(), asked=body is not None) from error
-        except (OSError, http.client.HTTPException) as error:
-            raise no_answer(self._url, getattr(error, "reason", error)) from error
-        try:
-            return json.loads(answer.decode("utf-8", "surrogateescape"))  # a string may be no UTF-8
+            data = None if body is None else json.dumps(body, allow_nan=False).encode()
         except ValueError as error:
-            raise no_answer(self._url, f"what comes is no JSON: {answer[:_SHOWN_BYTES]!r}") from error
-
-    def _refusal(self, code: int, answer: bytes, asked: bool) -> UserError:
+            raise UserError(f"JSON has no NaN and no infinite numbers, but an input has: {error}") from error
         try:
-            message = json.loads(answer)["error"]
-        except (ValueError, KeyError, TypeError):
-            message = f"HTTP status {code}, {answer[:_SHOWN_BYTES]!r}"
-        return refusal(self._url, message) if asked else no_model(self._url, self._model, message)
+            with self._connection() as connection:
+                method = "GET" if data is None else "POST"
+                connection.request(method, address, data, {"Content-Type": "application/json"})
+                response = connection.getresponse()
+                answer = b"".join(_chunks(response))
+        except TimeoutError as error:
+            raise no_answer(self._url, f"no whole answer within {self._timeout:g} s") from error
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise no_answer(self._url, error or type(error).__name__) from error
+        if len(answer) > MOST_BYTES:
+            raise bad_answer(f"it is longer than {MOST_BYTES >> 20} MB")
+        try:
+            found = json.loads(answer.decode("utf-8", "surrogateescape"))  # a string may be no UTF-8
+        except (ValueError, RecursionError):
+            found = None
+        if response.status != 200:
+            message = found.get("error") if isinstance(found, dict) else None
+            message = message or f"HTTP status {response.status}, {answer[:200]!r}"
+            raise (no_model(self._url, self._model, message) if body is None else refusal(self._url, message))
+        if not isinstance(found, dict):
+            raise no_answer(self._url, f"expected a JSON object, found {answer[:200]!r}")
+        return found
+
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[http.client.HTTPConnection]:
+        """Opens a connection that ends at the deadline: a socket's own limit begins anew with each byte.
+
+        Raises:
+            TimeoutError: the deadline passed.
+        """
+        url = urllib.parse.urlsplit(self._url)
+        kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
+        connection = kind(url.hostname, url.port, timeout=self._timeout)
+        expired, sockets = threading.Event(), []
+
+        def end() -> None:
+            expired.set()
+            for opened in sockets:
+                with contextlib.suppress(OSError):  # it may be closed by now
+                    opened.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(self._timeout, end)
+        timer.start()
+        try:
+            connection.connect()
+            sockets.append(connection.sock)  # which the connection forgets where the answer ends with it
+            yield connection
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            if expired.is_set():
+                raise TimeoutError from error
+            raise
+        finally:
+            timer.cancel()
+            connection.close()
+        if expired.is_set():
+            raise TimeoutError
 
 
-def no_answer(address: str, reason: Any) -> UserError:
-    """Returns the error of a server that is not there."""
-    return UserError(
-        f"no answer from {address}: {reason}. Is TensorFlow Serving there? Its REST API is usually on port "
-        "8501 (HOST:8501), gRPC on port 8500 (grpc://HOST:8500)"
-    )
-
-
-def no_model(address: str, model: str, message: str) -> UserError:
-    """Returns the error of a server without the model."""
-    return UserError(f"the server at {address} has no model {model!r}, or is still loading it: {message}")
-
-
-def refusal(address: str, message: str) -> UserError:
-    """Returns the error of a request that the server refuses."""
-    return UserError(f"the server at {address} refuses the request: {message}")
+def _chunks(response: http.client.HTTPResponse) -> Iterator[bytes]:
+    """Yields a body in parts, up to the first one over MOST_BYTES."""
+    size = 0
+    while size <= MOST_BYTES and (chunk := response.read(_CHUNK)):
+        size += len(chunk)
+        yield chunk
 
 
 def connect(server: str, model: str, signature: str = "serving_default", *, timeout: float = 60) -> Client:
@@ -224,7 +282,7 @@ def connect(server: str, model: str, signature: str = "serving_default", *, time
         server: HOST:PORT of the REST API, http:// or https:// before it or not, or grpc://HOST:PORT.
         model: the model's name.
         signature: of the model.
-        timeout: seconds to wait for an answer.
+        timeout: seconds in which a whole answer must have come.
 
     Raises:
         UserError: the address is wrong.
@@ -243,30 +301,10 @@ def connect(server: str, model: str, signature: str = "serving_default", *, time
     return Client(RestTransport(f"{url.scheme}://{url.netloc}", model, timeout), signature)
 
 
-def signatures_of(definitions: Mapping[str, Any]) -> dict[str, Signature]:
-    """Reads what a server says of a model.
-
-    Args:
-        definitions: SignatureDef protos by name, in their JSON form.
-    """
-    return {
-        name: Signature(_columns_of(definition["inputs"]), _columns_of(definition["outputs"]))
-        for name, definition in definitions.items()
-        if not name.startswith("__")  # how the graph is initialised
-    }
-
-
-def _columns_of(tensors: Mapping[str, Any]) -> dict[str, Column]:
-    return {
-        name: Column(DTYPES[tensor["dtype"]], len(tensor["tensor_shape"].get("dim", ())))
-        for name, tensor in sorted(tensors.items())
-    }
-
-
 def _to_json(values: np.ndarray) -> Any:
     """Returns an array as nested lists; text stands for itself, bytes that are no UTF-8 as base64."""
     if values.dtype != object:
-        return values.tolist()
+        return (values.astype(np.float32) if values.dtype.kind == "V" else values).tolist()
     return np.frompyfunc(_bytes_to_json, 1, 1)(values).tolist()
 
 
@@ -277,10 +315,17 @@ def _bytes_to_json(value: bytes) -> Any:
         return {"b64": base64.b64encode(value).decode()}
 
 
-def _from_json(values: Any, column: Column) -> np.ndarray:
-    if column.dtype != object:
-        return np.array(values, column.dtype)
-    return np.array(_strings_from_json(values), object)
+def _from_json(name: str, values: Any, column: Column) -> np.ndarray:
+    try:
+        if column.dtype != object:
+            return _converted(np.array(values), column.dtype)
+        array = np.array(_strings_from_json(values), object)
+        if not all(isinstance(value, bytes) for value in array.flat):
+            raise ValueError("its rows have different shapes")
+        return array
+    except (TypeError, ValueError, KeyError, OverflowError, RecursionError) as error:
+        kind = "strings" if column.dtype == object else column.dtype
+        raise bad_answer(f"{name} is not {kind}: {printable(error, 200)}") from error
 
 
 def _strings_from_json(values: Any) -> Any:

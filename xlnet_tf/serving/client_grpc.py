@@ -1,20 +1,33 @@
 """The gRPC side of the client: see client.py."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import grpc
+import numpy as np
 import tensorflow as tf
 from google.protobuf import json_format
+from google.protobuf.message import DecodeError
+from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow_serving.apis.get_model_metadata_pb2 import GetModelMetadataRequest, SignatureDefMap
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServiceStub
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.serving import client
+from xlnet_tf.serving.signatures import (
+    MOST_BYTES,
+    Column,
+    bad_answer,
+    no_answer,
+    no_model,
+    printable,
+    refusal,
+    signatures_of,
+)
 
 _SIGNATURES = "signature_def"
-_ANY_SIZE = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+_SIZES = [("grpc.max_receive_message_length", MOST_BYTES), ("grpc.max_send_message_length", -1)]
 
 
 class GrpcTransport:
@@ -23,24 +36,27 @@ class GrpcTransport:
     Args:
         address: HOST:PORT of the server.
         model: its name.
-        timeout: seconds to wait for an answer.
+        timeout: seconds in which a whole answer must have come.
     """
 
     def __init__(self, address: str, model: str, timeout: float):
         self._address = f"grpc://{address}"
         self._model = model
         self._timeout = timeout
-        self._stub = PredictionServiceStub(grpc.insecure_channel(address, options=_ANY_SIZE))
+        self._stub = PredictionServiceStub(grpc.insecure_channel(address, options=_SIZES))
 
     def signatures(self):
         request = GetModelMetadataRequest(metadata_field=[_SIGNATURES])
         request.model_spec.name = self._model
         response = self._call(self._stub.GetModelMetadata, request)
         signatures = SignatureDefMap()
-        response.metadata[_SIGNATURES].Unpack(signatures)
-        return client.signatures_of(
-            json_format.MessageToDict(signatures, preserving_proto_field_name=True)["signature_def"]
-        )
+        try:
+            if not response.metadata[_SIGNATURES].Unpack(signatures):
+                raise ValueError("it is of another type")
+            found = json_format.MessageToDict(signatures, preserving_proto_field_name=True)
+            return signatures_of(found[_SIGNATURES])
+        except (KeyError, ValueError, DecodeError, json_format.Error) as error:
+            raise bad_answer(f"what it says of {self._model!r} has no signatures") from error
 
     def predict(self, name, signature, columns):
         request = PredictRequest()
@@ -50,7 +66,9 @@ class GrpcTransport:
             dtype = tf.string if values.dtype == object else values.dtype
             request.inputs[key].CopyFrom(tf.make_tensor_proto(values, dtype))
         response = self._call(self._stub.Predict, request)
-        return {key: tf.make_ndarray(response.outputs[key]) for key in signature.outputs}
+        if missing := sorted(set(signature.outputs) - set(response.outputs)):
+            raise bad_answer(f"it lacks the output {', '.join(missing)}")
+        return {key: _array(key, response.outputs[key], column) for key, column in signature.outputs.items()}
 
     def _call(self, method: Callable, request: Any) -> Any:
         try:
@@ -58,9 +76,21 @@ class GrpcTransport:
         except grpc.RpcError as error:
             raise self._error(error.code(), error.details()) from error
 
-    def _error(self, code: grpc.StatusCode, details: str) -> UserError:
+    def _error(self, code: grpc.StatusCode, details: str | None) -> UserError:
         if code == grpc.StatusCode.NOT_FOUND:
-            return client.no_model(self._address, self._model, details)
+            return no_model(self._address, self._model, details)
         if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
-            return client.no_answer(self._address, details)
-        return client.refusal(self._address, details)
+            return no_answer(self._address, details)
+        return refusal(self._address, details)
+
+
+def _array(name: str, tensor: TensorProto, column: Column) -> np.ndarray:
+    """Reads a tensor, if it has the values that its shape asks for: one value alone may stand for many."""
+    sizes = [dim.size for dim in tensor.tensor_shape.dim]
+    if min(sizes, default=0) < 0 or math.prod(sizes) * max(1, column.dtype.itemsize) > MOST_BYTES:
+        raise bad_answer(f"{name} has the shape {sizes}")
+    try:
+        values = tf.make_ndarray(tensor)
+    except (ValueError, TypeError, OverflowError, MemoryError) as error:
+        raise bad_answer(f"{name} is torn: {printable(error, 200)}") from error
+    return values

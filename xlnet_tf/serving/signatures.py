@@ -1,0 +1,153 @@
+"""What a server says of a model, and whether its answers agree. Nothing that a server sends is trusted."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from xlnet_tf.errors import UserError
+
+DTYPES = {
+    "DT_STRING": np.dtype(object),
+    "DT_BOOL": np.dtype(np.bool_),
+    "DT_HALF": np.dtype(np.float16),
+    "DT_BFLOAT16": np.dtype(ml_dtypes.bfloat16),
+    "DT_FLOAT": np.dtype(np.float32),
+    "DT_DOUBLE": np.dtype(np.float64),
+    **{
+        f"DT_{kind}{bits}": np.dtype(f"{kind.lower()}{bits}")
+        for kind in ("INT", "UINT")
+        for bits in (8, 16, 32, 64)
+    },
+}
+MOST_BYTES = 1 << 28  # of an answer
+_SHOWN = 500  # characters of what a server says
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """An input or output.
+
+    Attributes:
+        dtype: of its values; object: bytes.
+        rank: how many axes it has, batch included; None if any.
+    """
+
+    dtype: np.dtype
+    rank: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """What one function of a model takes and gives, by name.
+
+    Attributes:
+        inputs, outputs: columns by name.
+        problem: why it cannot be asked; empty if it can.
+    """
+
+    inputs: Mapping[str, Column]
+    outputs: Mapping[str, Column]
+    problem: str = ""
+
+
+def signatures_of(definitions: Any) -> dict[str, Signature]:
+    """Reads what a server says of a model; a signature that cannot be read spoils no other.
+
+    Args:
+        definitions: SignatureDef protos by name, in their JSON form.
+
+    Raises:
+        ValueError: they are not by name.
+    """
+    if not isinstance(definitions, Mapping):
+        raise ValueError("the signatures are not an object")
+    found = {}
+    for name, definition in definitions.items():
+        if name.startswith("__"):  # how the graph is initialised
+            continue
+        try:
+            found[name] = Signature(_columns(definition, "inputs"), _columns(definition, "outputs"))
+        except ValueError as error:
+            found[name] = Signature({}, {}, str(error))
+    return found
+
+
+def _columns(definition: Any, which: str) -> dict[str, Column]:
+    tensors = definition.get(which, {}) if isinstance(definition, Mapping) else None
+    if not isinstance(tensors, Mapping):
+        raise ValueError(f"its {which} are not an object")
+    return {name: _column(name, tensor) for name, tensor in sorted(tensors.items())}
+
+
+def _column(name: str, tensor: Any) -> Column:
+    if not isinstance(tensor, Mapping):
+        raise ValueError(f"{name} is described by {printable(tensor, 80)}, expected an object")
+    dtype, shape = tensor.get("dtype"), tensor.get("tensor_shape", {})
+    if not isinstance(dtype, str) or dtype not in DTYPES:
+        raise ValueError(f"{name} has the type {printable(dtype, 80)}; expected one of {', '.join(DTYPES)}")
+    if not isinstance(shape, Mapping) or not isinstance(sizes := shape.get("dim", []), list):
+        raise ValueError(f"{name} has the shape {printable(shape, 80)}, expected sizes of axes")
+    return Column(DTYPES[dtype], None if shape.get("unknown_rank") is True else len(sizes))
+
+
+def check_answers(answers: Mapping[str, np.ndarray], signature: Signature, rows: int | None) -> None:
+    """Compares answers with the signature and the request.
+
+    Args:
+        answers: by the names of the signature's outputs.
+        signature: that was asked.
+        rows: of the request; None if it has no inputs.
+
+    Raises:
+        UserError: an answer has other rows (they would be taken for others'), another type or rank.
+    """
+    for name, column in signature.outputs.items():
+        values = answers[name]
+        if values.dtype != column.dtype:
+            raise bad_answer(f"{name} has the type {values.dtype}; its signature says {column.dtype}")
+        if column.rank is not None and values.ndim != column.rank and values.size:
+            raise bad_answer(f"{name} has {values.ndim} axes; its signature says {column.rank}")
+        if rows is not None and column.rank != 0 and (values.ndim == 0 or len(values) != rows):
+            found = f"{len(values)} rows" if values.ndim else "no rows"
+            raise bad_answer(f"{name} has {found}; the request has {rows}")
+
+
+def printable(value: Any, limit: int = _SHOWN) -> str:
+    """Returns what a server says as text that cannot control a terminal, cut at a limit of characters."""
+    text = str(value)
+    text = "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text[: limit + 1]
+    )
+    return text if len(text) <= limit else f"{text[:limit]}..."
+
+
+def bad_answer(what: str) -> UserError:
+    """Returns the error of an answer that breaks the server's own promises."""
+    return UserError(
+        f"the server's answer cannot be trusted: {what}. Nothing of it was used. Is the server TensorFlow "
+        "Serving, and the model exported by run_scripts.export?"
+    )
+
+
+def no_answer(address: str, reason: Any) -> UserError:
+    """Returns the error of a server that is not there."""
+    return UserError(
+        f"no answer from {address}: {printable(reason)}. Is TensorFlow Serving there? Its REST API is "
+        "usually on port 8501 (HOST:8501), gRPC on port 8500 (grpc://HOST:8500)"
+    )
+
+
+def no_model(address: str, model: str, message: Any) -> UserError:
+    """Returns the error of a server without the model."""
+    return UserError(
+        f"the server at {address} has no model {model!r}, or is still loading it: {printable(message)}"
+    )
+
+
+def refusal(address: str, message: Any) -> UserError:
+    """Returns the error of a request that the server refuses."""
+    return UserError(f"the server at {address} refuses the request: {printable(message)}")
