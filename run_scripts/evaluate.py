@@ -3,14 +3,15 @@ r"""Evaluates all checkpoints of a fine-tuned run and says which is best.
     python -m run_scripts.evaluate --model_dir=runs/sst-2 --data=records/sst-2/dev
 
 Prints a table, a row for each checkpoint, and writes it to evaluations.json in --output_dir. The best is the
-one with the highest value of the task's main metric. Devices are those of the training, unless flags say
-else.
+one with the highest value of the task's main metric; on a tie, the weights kept as best. Devices are those
+of the training, unless flags say else.
 """
 
 import json
 import os
 from collections.abc import Sequence
 
+import numpy as np
 import tqdm
 from absl import flags
 
@@ -54,7 +55,7 @@ def main(argv: Sequence[str]):
             bar.set_description(name)
             predictions = predictor.predict(path)
             results[name] = task.score(examples, predictions)
-            if results[name][task.BEST_METRIC] == max(r[task.BEST_METRIC] for r in results.values()):
+            if best(results, task.BEST_METRIC) == name:
                 best_predictions = predictions
     print(table(results, task.BEST_METRIC))
     if text := task.tables(examples, best_predictions):
@@ -63,14 +64,21 @@ def main(argv: Sequence[str]):
     write_atomically(folder / "evaluations.json", (json.dumps(results, indent=1) + "\n").encode())
 
 
+def best(results: dict[str, dict[str, float]], metric: str) -> str:
+    """Returns the checkpoint with the highest metric; of several, the weights kept as best, or the first."""
+    from xlnet_tf.checkpoints.companions import BEST
+
+    return max(results, key=lambda name: (np.nan_to_num(results[name][metric], nan=-np.inf), name == BEST))
+
+
 def table(results: dict[str, dict[str, float]], metric: str) -> str:
     """Returns a table of metrics, a row for each checkpoint, the best marked."""
     names = [metric, *(name for name in next(iter(results.values())) if name != metric)]
     width = max(map(len, results))
-    highest = max(result[metric] for result in results.values())
+    marked = best(results, metric)
     lines = [" " * width + "  " + "  ".join(f"{name:>16}" for name in names)]
     for checkpoint, result in results.items():
-        mark = "  <- best" if result[metric] == highest else ""
+        mark = "  <- best" if checkpoint == marked else ""
         lines.append(f"{checkpoint:<{width}}  " + "  ".join(f"{result[n]:>16.4f}" for n in names) + mark)
     return "\n".join(lines)
 

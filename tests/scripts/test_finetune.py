@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from run_scripts import evaluate
 from tests.conftest import REPOSITORY, invent_texts
 
 RECIPE = """
@@ -90,6 +91,15 @@ def test_from_tables_to_predictions(folder):
     assert not (folder / "out" / "unfinished_predictions").exists()
     assert len(list((folder / "out").iterdir())) >= 2
     assert f"{scores['best'][metric]:.4f}" in predicted.stdout
+
+
+def test_evaluate_marks_one_checkpoint():
+    tied = {"ckpt-2": {"f1": 0.5}, "ckpt-4": {"f1": 0.7}, "ckpt-6": {"f1": 0.7}, "best": {"f1": 0.7}}
+    assert evaluate.best(tied, "f1") == "best"
+    assert [line.split()[0] for line in evaluate.table(tied, "f1").splitlines() if "<-" in line] == ["best"]
+    del tied["best"]
+    assert evaluate.best(tied, "f1") == "ckpt-4"
+    assert evaluate.best({**tied, "ckpt-2": {"f1": float("nan")}, "best": {"f1": 0.6}}, "f1") == "ckpt-4"
 
 
 def test_errors_are_one_line():

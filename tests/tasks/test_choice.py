@@ -117,6 +117,13 @@ def test_accuracy_by_level_counts_questions_without_one_in_all():
     assert found == {"accuracy": 0.5, "accuracy_high": 0.5, "accuracy_middle": 1.0}
 
 
+def test_options_tied_for_the_best_share_a_hit_in_training_too(data):
+    logits = tf.constant([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [2.0, 2.0, 2.0], [1.0, 1.0, 0.0]])
+    features = {"label": tf.constant([0, 1, 2, 2]), "index": tf.range(4, dtype=tf.int64)}
+    hits, _ = choice.ChoiceTask(settings(data).task).sums(features, logits)["accuracy"]
+    assert float(hits) == pytest.approx(1 / 2 + 1 / 2 + 1 / 3 + 0)
+
+
 def test_sets_with_other_numbers_of_options_do_not_go_together(data, tmp_path):
     rows = [{**row, "options": row["options"][:2], "answer": 0} for row in questions(4, 3)]
     options = RaceOptions(

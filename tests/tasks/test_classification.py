@@ -112,6 +112,12 @@ def test_it_learns_and_predicts_into_files(data, run, tmp_path):
     scores = task.score(examples, predictions)
     assert scores["score"] == read_metrics(f"{data}/run/best")["score"] > 0.85
     assert task.constant_score(examples) < scores["score"] - 0.1
+    assert not task.outputs_alike(examples, predictions)
+    same = {
+        **predictions,
+        "outputs": np.broadcast_to(predictions["outputs"][:1], predictions["outputs"].shape),
+    }
+    assert task.outputs_alike(examples, same)
     header, rows = read_tsv(tmp_path / "predictions.tsv")
     lines = [json.loads(line) for line in (tmp_path / "predictions.jsonl").read_text().splitlines()]
     with (data / "dev.csv").open(newline="") as file:

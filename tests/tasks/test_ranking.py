@@ -254,3 +254,9 @@ def test_the_small_recipe_on_a_slice_of_wikiqa(tmp_path, shared):
     assert metrics["queries"] == len(answered)
     assert metrics["queries"] + metrics["queries_left_out"] == len(everything)
     assert 0 < metrics["map"] <= 1 and 0 < metrics["mrr_at_10"] <= metrics["mrr"] <= 1
+
+
+def test_tied_pairs_count_half(data):
+    task = ranking.RankingTask(settings(data).task)
+    features = {"relevance": tf.constant([[0, 1, 0, -1]]), "index": tf.constant([0], tf.int64)}
+    assert [float(x) for x in task.sums(features, tf.zeros([1, 4]))["pair_accuracy"]] == [1, 2]

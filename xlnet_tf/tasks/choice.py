@@ -79,7 +79,9 @@ class ChoiceTask(FinetuningTask):
         count = tf.reduce_sum(weights)
         # Without an answer, as in a test set, there is no loss.
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.maximum(labels, 0), outputs)
-        hits = tf.cast(tf.argmax(outputs, axis=-1, output_type=tf.int32) == labels, tf.float32)
+        is_highest = tf.cast(outputs == tf.reduce_max(outputs, axis=-1, keepdims=True), tf.float32)
+        right = tf.one_hot(labels, outputs.shape[-1])
+        hits = tf.reduce_sum(is_highest * right, axis=-1) / tf.reduce_sum(is_highest, axis=-1)
         return {
             "loss": (tf.reduce_sum(weights * losses), count),
             "accuracy": (tf.reduce_sum(weights * hits), count),

@@ -73,7 +73,7 @@ class RankingTask(FinetuningTask):
 
     def sums(self, features, outputs):
         pairs = ranking_losses.pairs(_relevance(features))
-        hits = pairs * tf.cast(ranking_losses.differences(outputs) > 0, tf.float32)
+        hits = pairs * (tf.sign(ranking_losses.differences(outputs)) + 1) / 2  # a tie is half a hit
         return {
             "loss": self._loss(outputs, features),
             "pair_accuracy": (tf.reduce_sum(hits), tf.reduce_sum(pairs)),

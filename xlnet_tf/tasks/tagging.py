@@ -1,6 +1,7 @@
 """Tagging words: named entities and whatever else is written as BIO tags."""
 
 import dataclasses
+import itertools
 
 import tensorflow as tf
 from official.core import config_definitions as cfg
@@ -106,6 +107,12 @@ class TaggingTask(FinetuningTask):
 
     def tables(self, examples, predictions):
         return tagging_metrics.type_table(*_gold_and_predicted(examples, predictions))
+
+    def outputs_alike(self, examples, predictions):
+        """Compares the tags of all words: one tag for all is a collapse unless it is the true one."""
+        gold, predicted = _gold_and_predicted(examples, predictions)
+        tags = set(itertools.chain(*predicted))
+        return len(tags) == 1 and not (self.has_answers(examples) and set(itertools.chain(*gold)) == tags)
 
     def write_predictions(self, examples, predictions, folder):
         sentences = tagging_predictions.tagged_sentences(examples, predictions)
