@@ -30,7 +30,8 @@ def define_flags():
     flags.DEFINE_string(
         "data",
         None,
-        "Folder of a set of examples, needed without --server; for a server, a file of JSON lines.",
+        "Folder of a set of examples that a builder of tfrecord_builders wrote, needed without --server; for "
+        "a server, a file of JSON lines.",
     )
     flags.DEFINE_string("output_dir", None, "Folder for the files; needed without --server.")
     flags.DEFINE_string(

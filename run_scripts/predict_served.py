@@ -10,7 +10,7 @@ import numpy as np
 from absl import flags
 from etils import epath
 
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, shown
 from xlnet_tf.serving.client import Client, connect
 from xlnet_tf.serving.signatures import Column, printable
 
@@ -51,8 +51,10 @@ def main(values: flags.FlagValues):
     elif values.output_dir:
         folder = epath.Path(values.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / LINES_FILE).open("w", encoding="utf-8") as file:
+        unfinished = folder / f"{LINES_FILE}.unfinished"
+        with unfinished.open("w", encoding="utf-8") as file:
             file.writelines(answered_lines(client, values.data, values.batch_size))
+        unfinished.replace(folder / LINES_FILE)
         print(f"  {folder / LINES_FILE}")
     else:
         sys.stdout.writelines(answered_lines(client, values.data, values.batch_size))
@@ -78,7 +80,7 @@ def rows_of_flags(pairs: Sequence[str], columns: Mapping[str, Column]) -> list[d
         if columns[name].dtype != object or columns[name].rank > 1:
             try:
                 value = json.loads(value)
-            except ValueError:
+            except (ValueError, RecursionError):
                 raise UserError(f'--input={pair}: expected JSON, such as {name}=["a", "b"]') from None
         values.setdefault(name, []).append(value)
     if len({len(column) for column in values.values()}) > 1:
@@ -91,17 +93,23 @@ def rows_of_file(path: str) -> Iterator[dict[str, Any]]:
     """Yields rows from a file of JSON objects, one a line.
 
     Raises:
-        UserError: a line is none; the message has its number.
+        UserError: it is no file, or a line is none; the message has its number.
     """
-    with epath.Path(path).open(encoding="utf-8") as file:
+    if epath.Path(path).is_dir():
+        raise UserError(
+            f"--data={path} is a folder; with --server expected a file of JSON lines, the model's inputs by "
+            "name. A set of examples is for --model_dir, without --server"
+        )
+    with epath.Path(path).open("rb") as file:
         for number, line in enumerate(file, 1):
             try:
-                row = json.loads(line)
-            except ValueError:
+                row = json.loads(line.decode())
+            except (ValueError, RecursionError):
                 row = None
             if not isinstance(row, dict):
                 raise UserError(
-                    f'{path}, line {number}: expected a JSON object, such as {{"text": "A fine film."}}'
+                    f"{path}, line {number}: expected a JSON object with the model's inputs by name, such as "
+                    f'{{"text": "A fine film."}}; found {shown(line.decode(errors="replace").rstrip())}'
                 )
             yield row
 

@@ -48,7 +48,7 @@ def replacing(path: str, mode: str = "w") -> Iterator[IO]:
 
 @contextlib.contextmanager
 def writing(path: str) -> Iterator[None]:
-    """Turns TensorFlow's errors about a file, inside of a `with` block, into one for the user.
+    """Turns errors about a file (TensorFlow's or the system's) in a `with` block into one for the user.
 
     Args:
         path: of the file that is written.
@@ -57,9 +57,13 @@ def writing(path: str) -> Iterator[None]:
         yield
     except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError):
         raise  # another machine cannot be reached, and may be later
-    except tf.errors.OpError as error:
+    except (ConnectionError, TimeoutError):
+        raise
+    except (tf.errors.OpError, OSError) as error:
+        message = error.message if isinstance(error, tf.errors.OpError) else str(error.strerror)
+        reason = message.partition(" [Op:")[0].partition("\n")[0]
         raise UserError(
-            f"cannot write {path} ({error.message}). Make room or choose another place, and start again"
+            f"cannot write {path} ({reason}). Make room or choose another place, and start again"
         ) from error
 
 

@@ -3,6 +3,7 @@
 import shlex
 
 import pytest
+import tensorflow as tf
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
@@ -71,6 +72,30 @@ def test_what_was_edited_is_kept(tmp_path):
     assert {path.read_text() for path in folder.iterdir()} == {"max_batch_size {value: 4} # mine"}
     with pytest.raises(UserError, match=r"max_batch_size 4, but the model warms up with 8 rows"):
         config_files.check_limit(str(folder), 8)
+
+
+@pytest.mark.parametrize("length", [0, 10, -1])
+def test_files_that_break_off_are_written_anew(tmp_path, length):
+    folder = tmp_path / "reviews"
+    folder.mkdir()
+    config_files.write(str(folder), (1, 8))
+    whole = {path.name: path.read_text() for path in folder.iterdir()}
+    for name, text in whole.items():
+        (folder / name).write_text(text[:length])
+    config_files.write(str(folder), (1, 8))
+    assert {path.name: path.read_text() for path in folder.iterdir()} == whole
+
+
+def test_a_full_disk_leaves_no_file(tmp_path, monkeypatch):
+    def full(*_):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    folder = tmp_path / "reviews"
+    folder.mkdir()
+    monkeypatch.setattr(tf.io.gfile.GFile, "write", full)
+    with pytest.raises(UserError, match=r"cannot write .*models.config \(No space left on device\)"):
+        config_files.write(str(folder), (1, 8))
+    assert not list(folder.iterdir())
 
 
 def test_the_command_serves_the_folder(tmp_path):

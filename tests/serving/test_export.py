@@ -1,6 +1,8 @@
 """What is written for the server, and what a fine-tuned run is served as."""
 
+import contextlib
 import json
+import resource
 
 import numpy as np
 import pytest
@@ -193,4 +195,33 @@ def test_a_failed_export_leaves_nothing(module, tmp_path, monkeypatch):
     monkeypatch.setattr("xlnet_tf.serving.export.write_warmup", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         export(module, str(tmp_path / "reviews"))
+    assert not list((tmp_path / "reviews").iterdir())
+
+
+@contextlib.contextmanager
+def files_of_at_most(size):
+    """Writing more to a file fails as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("name", ["variables/variables.data-00000-of-00001", "saved_model.pb"])
+def test_a_full_disk_is_one_error_and_leaves_nothing(served, module, tmp_path, name):
+    with files_of_at_most((served / "1" / name).stat().st_size // 2), pytest.raises(UserError) as found:
+        export(module, str(tmp_path / "reviews"), warmup_batches=[1])
+    assert str(found.value).startswith("cannot write ") and "\n" not in str(found.value)
+    assert not list((tmp_path / "reviews").glob("*"))
+
+
+def test_a_disk_that_is_full_at_the_warm_up_file(module, tmp_path, monkeypatch):
+    def full(*_):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    monkeypatch.setattr(tf.io.TFRecordWriter, "write", full)
+    with pytest.raises(UserError, match=r"cannot write .*warmup_requests \(No space left on device\)"):
+        export(module, str(tmp_path / "reviews"), warmup_batches=[1])
     assert not list((tmp_path / "reviews").iterdir())

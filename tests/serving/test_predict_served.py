@@ -124,6 +124,23 @@ def test_lines_that_are_no_rows(tmp_path, line):
         list(predict_served.rows_of_file(str(tmp_path / "rows.jsonl")))
 
 
+def test_data_of_another_kind(tmp_path):
+    (tmp_path / "my.csv").write_bytes(b"text,label\n\xff,1\n")
+    with pytest.raises(UserError, match=r"line 1: expected a JSON object .*; found 'text,label'"):
+        list(predict_served.rows_of_file(str(tmp_path / "my.csv")))
+    with pytest.raises(UserError, match="is a folder; with --server expected a file of JSON lines"):
+        list(predict_served.rows_of_file(str(tmp_path)))
+
+
+def test_an_error_keeps_the_answers_of_before(client, address, tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"query": "a", "passages": ["b"]}\n{"query": "a"}\n')
+    (tmp_path / "predictions.jsonl").write_text("before")
+    flags = [f"--data={tmp_path / 'rows.jsonl'}", f"--output_dir={tmp_path}", "--batch_size=1"]
+    done = predict(f"--server={address}", "--model=toy", *flags)
+    assert done.returncode == 1 and "passages missing" in done.stderr
+    assert (tmp_path / "predictions.jsonl").read_text() == "before"
+
+
 def test_what_a_line_lacks_is_named(client):
     with pytest.raises(UserError, match="passages missing"):
         list(predict_served.ask(client, [{"query": "a", "passage": ["b"]}], 8))

@@ -111,6 +111,12 @@ class ExampleSet:
         """
         path = epath.Path(path)
         if path.name != MANIFEST_FILE:
+            if path.exists() and not path.is_dir():
+                raise UserError(
+                    f"{path} is a file; expected a folder of finished fine-tuning examples. Build it from "
+                    "your data with the task's builder: python -m tfrecord_builders.classification, ranking, "
+                    "race, squad or tagging"
+                )
             path = path / MANIFEST_FILE
         if not path.exists():
             inside, beside = (

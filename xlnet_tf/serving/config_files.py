@@ -12,6 +12,7 @@ import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
 MODELS_FILE, BATCHING_FILE = "models.config", "batching.config"
@@ -28,6 +29,8 @@ _ENQUEUED_BATCHES = 100
 def write(folder: str, batch_sizes: Sequence[int], *, batching: bool = True) -> None:
     """Writes models.config and batching.config of a model, where they are not there: they are for editing.
 
+    Those that are empty or break off, as after a full disk, are written anew.
+
     Args:
         folder: of the model's versions; its last part is the model's name.
         batch_sizes: of the batches that the server warms up with.
@@ -39,10 +42,9 @@ def write(folder: str, batch_sizes: Sequence[int], *, batching: bool = True) -> 
     """
     name = model_name(folder)
     models_file, batching_file = os.path.join(folder, MODELS_FILE), os.path.join(folder, BATCHING_FILE)
-    if not tf.io.gfile.exists(models_file):
-        _write(models_file, models_config(name))
-    if batching and not tf.io.gfile.exists(batching_file):
-        _write(batching_file, batching_config(sorted({1, *batch_sizes, max(LARGEST_BATCH, *batch_sizes)})))
+    _complete(models_file, models_config(name))
+    if batching:
+        _complete(batching_file, batching_config(sorted({1, *batch_sizes, max(LARGEST_BATCH, *batch_sizes)})))
 
 
 def check_limit(folder: str, largest: int) -> None:
@@ -121,6 +123,8 @@ def docker_command(folder: str) -> str:
     return " \\\n    ".join(parts)
 
 
-def _write(path: str, text: str) -> None:
-    with tf.io.gfile.GFile(path, "w") as file:
-        file.write(text)
+def _complete(path: str, text: str) -> None:
+    """Writes a file unless another is there already; the beginning of the text is not another."""
+    found = files.read_text(path).strip() if tf.io.gfile.exists(path) else ""
+    if text.startswith(found):
+        files.write_text(text, path)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving import config_files
 from xlnet_tf.serving.module import ServingModule
@@ -59,7 +60,7 @@ def export(
         # Requests with different numbers of options or candidates cannot be put together.
         one_number = all(spec.shape.rank == 1 for spec in module.input_specs().values())
         config_files.write(folder, warmup_batches, batching=one_number)
-    except Exception:
+    except BaseException:
         if tf.io.gfile.exists(unfinished):
             tf.io.gfile.rmtree(unfinished)
         raise
@@ -86,19 +87,19 @@ def _check(folder: str, version: int, warmup_batches: Sequence[int]):
 
 def _save(module: ServingModule, path: str):
     """Writes the SavedModel."""
-    with tempfile.TemporaryDirectory() as temporary:
+    with files.writing(path), tempfile.TemporaryDirectory() as temporary:
         tokenizer_file = os.path.join(temporary, MODEL_FILE)
         with open(tokenizer_file, "wb") as file:
             file.write(module.tokenizer.model_proto)
         module.tokenizer_file = tf.saved_model.Asset(tokenizer_file)
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         tf.saved_model.save(module, path, signatures=module.signatures(), options=options)
-    if module.METHODS:
-        # Methods of TensorFlow Serving's own APIs, which saving does not know.
-        updater = tf.compat.v1.saved_model.signature_def_utils.MethodNameUpdater(path)
-        for name, method in module.METHODS.items():
-            updater.replace_method_name(name, method)
-        updater.save()
+        if module.METHODS:
+            # Methods of TensorFlow Serving's own APIs, which saving does not know.
+            updater = tf.compat.v1.saved_model.signature_def_utils.MethodNameUpdater(path)
+            for name, method in module.METHODS.items():
+                updater.replace_method_name(name, method)
+            updater.save()
 
 
 def versions(folder: str) -> list[int]:

@@ -15,6 +15,7 @@ from tensorflow_serving.apis.input_pb2 import ExampleList, Input
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
 WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
@@ -48,7 +49,7 @@ def write_warmup(
         )
     path = os.path.join(folder, WARMUP_FILE)
     tf.io.gfile.makedirs(os.path.dirname(path))
-    with tf.io.TFRecordWriter(path) as writer:
+    with files.writing(path), tf.io.TFRecordWriter(path) as writer:
         for name, row in rows.items():
             for batch_size in batch_sizes:
                 batch = {key: np.repeat(value, batch_size, axis=0) for key, value in row.items()}
