@@ -25,7 +25,7 @@ def define_flags():
     flags.DEFINE_string("data", None, "Folder of a set of examples with answers.", required=True)
     flags.DEFINE_string("output_dir", "", "Where evaluations.json goes; empty: --model_dir.")
     flags.DEFINE_string("checkpoint", "", "Only this one: best, last, or as ckpt-100; empty: all.")
-    flags.DEFINE_integer("batch_size", 32, "Examples per step, all devices.", lower_bound=1)
+    flags.DEFINE_integer("batch_size", 32, "Examples per step, all devices.", 1, settings.ROWS - 1)
     for setting in settings.DEVICES:
         setting.define(flags.FLAGS)
 

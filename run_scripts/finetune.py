@@ -20,9 +20,10 @@ from xlnet_tf import errors
 
 SETTINGS = (
     Setting("batch_size", "task.train_data.global_batch_size", "integer", "Examples per step, all devices.",
-            1),
+            1, settings.ROWS),
     Setting("dev_batch_size", "task.validation_data.global_batch_size", "integer",
-            "Examples per evaluation step, all devices; 0: batch_size / accumulation_steps.", 0),
+            "Examples per evaluation step, all devices; 0: batch_size / accumulation_steps.", 0,
+            settings.ROWS),
     Setting("init_checkpoint", "task.init_checkpoint", "string",
             "Weights to begin with and their architecture: a run's folder, the original's, Hugging Face's."),
     Setting("seed", "task.seed", "integer",

@@ -37,7 +37,7 @@ def define_flags():
     flags.DEFINE_string(
         "checkpoint", "", "Weights: best, last, or as ckpt-100; empty: best if kept, else last."
     )
-    flags.DEFINE_integer("batch_size", 32, "Examples per step, all devices.", lower_bound=1)
+    flags.DEFINE_integer("batch_size", 32, "Examples per step, all devices.", 1, settings.ROWS - 1)
     for setting in settings.DEVICES:
         setting.define(flags.FLAGS)
     predict_served.define_flags()

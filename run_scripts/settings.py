@@ -3,6 +3,7 @@
 from run_scripts.experiment import Setting
 from xlnet_tf.config import PRESETS
 
+ROWS = (1 << 20) + 1  # of a batch: too many
 SEEDS = 1 << 32  # numpy's generator has no more
 
 MODEL = (

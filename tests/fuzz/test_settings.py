@@ -208,6 +208,7 @@ def test_yaml_runs_nothing(tmp_path, text):
     [
         ("task.seed", 2**63, "a number between"),
         ("task.seed", 2**32, "less than 4294967296"),
+        ("task.train_data.global_batch_size", 10**9, "less than 1048577"),
         ("task.model.dropout", ".nan", "a finite number"),
         ("task.model.initializer_range", ".inf", "a finite number"),
         ("task.model.memory_len", 10**9, "less than 65537"),

@@ -222,3 +222,15 @@ def test_damaged_sets_are_named(write, harm, message):
         loaded = ExampleSet.load(examples.folder)
         loaded.check_files()
         loaded.arrays()
+
+
+@pytest.mark.parametrize(("sequences", "seq_len"), [(2**31, T), (4, 1 << 19), (1, (1 << 20) + 1)])
+def test_examples_that_no_reader_takes_are_refused_before_a_set_is_written(
+    tmp_path, small_tokenizer, sequences, seq_len
+):
+    with pytest.raises(UserError, match="expected .*1[0,]*48,?576"):
+        ExampleWriter(
+            tmp_path / "set", task="t", split="dev", tokenizer=small_tokenizer, seq_len=seq_len, columns=[],
+            settings={}, sequences=sequences,
+        )  # fmt: skip
+    assert not (tmp_path / "set").exists()

@@ -326,6 +326,11 @@ class ExampleWriter:
     ):
         if not 4 < seq_len <= MAX_SEQ_LEN:
             raise UserError(f"seq_len is {seq_len}, expected 5 to {MAX_SEQ_LEN}")
+        if sequences * seq_len > MAX_SEQ_LEN:
+            raise UserError(
+                f"{sequences} candidates of seq_len {seq_len} in each example are {sequences * seq_len:,} "
+                f"tokens, expected at most {MAX_SEQ_LEN:,}"
+            )
         self._tokenizer = tokenizer
         self._set = ExampleSet(
             task=task,
