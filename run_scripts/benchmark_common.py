@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import tqdm
 from absl import flags
 
 from xlnet_tf.config import PRESETS, XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.progress_bar import ProgressBar
 
 DEMO_TEXT = "runs/demo/corpus/train.txt"
 DEMO_TOKENIZER = "runs/demo/tokenizer/spiece.model"
@@ -52,7 +52,7 @@ def interleave(candidates: Mapping[str, Callable[[], Any]], repeats: int, title:
         name -> its timing.
     """
     walls, cpus = collections.defaultdict(list), collections.defaultdict(list)
-    with tqdm.tqdm(total=(WARM_UP + repeats) * len(candidates), desc=title) as bar:
+    with ProgressBar(total=(WARM_UP + repeats) * len(candidates), desc=title) as bar:
         for number in range(-WARM_UP, repeats):
             for name, candidate in candidates.items():
                 bar.set_postfix_str(name)

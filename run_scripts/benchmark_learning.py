@@ -30,6 +30,7 @@ from run_scripts.benchmark_batches import model_garden_batch
 from xlnet_tf import errors
 from xlnet_tf.config import PRESETS, XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.manifest import Manifest
 
 # TensorFlow is imported where it is needed, after its environment is set.
@@ -202,7 +203,9 @@ def compare(
 
     evaluate(0)
     batches = pretraining_dataset(train, plan.batch_size, seed=plan.seed).as_numpy_iterator()
-    for step, batch in enumerate(tqdm.tqdm(itertools.islice(batches, plan.steps), total=plan.steps), start=1):
+    for step, batch in enumerate(
+        ProgressBar(itertools.islice(batches, plan.steps), total=plan.steps), start=1
+    ):
         for name, one in learners.items():
             seconds[name].append(one.train(batch))
         if step % plan.eval_interval == 0 or step == plan.steps:

@@ -21,12 +21,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tqdm
 from absl import flags
 
 from run_scripts import benchmark_common
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
+from xlnet_tf.progress_bar import ProgressBar
 
 # TensorFlow is imported where it is needed, so that --help answers at once.
 
@@ -191,7 +191,7 @@ def _texts(rng: random.Random, text: str, rows: int, longest: int) -> list[str]:
 def _watch(threads: Sequence[threading.Thread], seconds: float) -> list[int]:
     """Returns the memory of this process until all threads have ended."""
     memory = []
-    with tqdm.tqdm(total=round(seconds), unit="s", desc="load") as bar:
+    with ProgressBar(total=round(seconds), unit="s", desc="load") as bar:
         while any(thread.is_alive() for thread in threads):
             memory.append(resident_bytes())
             time.sleep(seconds / _SAMPLES)

@@ -9,11 +9,11 @@ What the records lack is said when all is done. An interrupted conversion begins
 
 from collections.abc import Sequence
 
-import tqdm
 from absl import flags
 
 from xlnet_tf import command_line, errors
 from xlnet_tf.errors import UserError
+from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records import ranks, spans
 from xlnet_tf.records.manifest import Manifest
 
@@ -143,7 +143,7 @@ def to_original(values: flags.FlagValues):
         raise UserError(f"--to takes one set, found {len(values.input)} in --input")
     manifest = Manifest.load(values.input[0])
     manifest.check_files()
-    with tqdm.tqdm(total=manifest.records, unit="record", unit_scale=True, desc="writing") as bar:
+    with ProgressBar(total=manifest.records, unit="record", unit_scale=True, desc="writing") as bar:
         written = foreign_original.write(
             manifest,
             values.output_dir,

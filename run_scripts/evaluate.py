@@ -12,11 +12,11 @@ import os
 from collections.abc import Sequence
 
 import numpy as np
-import tqdm
 from absl import flags
 
 from run_scripts import experiment, settings
 from xlnet_tf import errors
+from xlnet_tf.progress_bar import ProgressBar
 
 
 def define_flags():
@@ -46,7 +46,7 @@ def main(argv: Sequence[str]):
         raise errors.UserError(f"{values.data} has no answers: expected examples to score; use predict")
     paths = [run.checkpoint(values.checkpoint)] if values.checkpoint else run.checkpoints()
     strategy = runtime.prepare(run.params.runtime)
-    with tqdm.tqdm(unit="step", dynamic_ncols=True) as bar:
+    with ProgressBar(unit="step", dynamic_ncols=True) as bar:
         predictor = Predictor(run, strategy, values.batch_size, on_step=bar.update)
         bar.reset(total=predictor.steps * len(paths))
         results, best_predictions = {}, None

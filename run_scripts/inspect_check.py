@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import tqdm
 
 from tfrecord_builders import runners
 from xlnet_tf.errors import UserError
+from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records import checks, pretraining_report
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.shards import damaged_frames, framed_bytes
@@ -142,7 +142,7 @@ def check(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> R
         _Unit(bare, tuple(sorted(by_slice[index], key=lambda shard: shard.pass_index)), tokenizer.word_starts)
         for index in sorted(by_slice)
     )
-    with tqdm.tqdm(total=manifest.records, unit="record", unit_scale=True, disable=not progress) as bar:
+    with ProgressBar(total=manifest.records, unit="record", unit_scale=True, disable=not progress) as bar:
         for unit, part in runners.run_units(_check_slice, units, num_workers=num_workers):
             report.merge(part)
             bar.set_postfix(failures=f"{report.counts.total():,}", refresh=False)

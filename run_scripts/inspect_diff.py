@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import tqdm
 
 from run_scripts.inspect_show import marked, visible_piece, wrapped
 from run_scripts.inspect_words import plain
+from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.shards import read_shard
 from xlnet_tf.records.targets import target_flags
@@ -51,7 +51,7 @@ def compare(first: Manifest, second: Manifest, progress: bool = False) -> dict[s
     columns = collections.defaultdict(lambda: {"records": 0, "values": 0, "of": 0})
     example = None
     alike = (first.seq_len, first.reuse_len) == (second.seq_len, second.reuse_len)
-    with tqdm.tqdm(total=len(first.shards), unit="shard", disable=not progress) as bar:
+    with ProgressBar(total=len(first.shards), unit="shard", disable=not progress) as bar:
         for shard in first.shards:
             bar.update()
             other = theirs.pop((shard.pass_index, shard.slice_index), None)

@@ -8,6 +8,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.records import ranks
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.shards import read_shard
+from xlnet_tf.records.spec import stream_name
 from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -94,7 +95,7 @@ def describe(manifest: Manifest, number: int, target: int | None = None, color: 
     forward = columns["direction"] == 1
     lines = [
         f"record {number} of {manifest.records:,}: {shard.file}, record {index}",
-        f"  pass {shard.pass_index}, slice {shard.slice_index}, stream {columns['stream']}, segment "
+        f"  stream: {stream_name(int(columns['stream']), int(columns['direction']))}; segment "
         f"{columns['segment']} of the stream, {columns['document_offset']} tokens into a document",
         f"  read {'forward' if forward else 'backward: the last token of the text comes first'}; B "
         f"{'continues A' if columns['next_sentence'] == 1 else 'comes from elsewhere'}; "

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import tqdm
 
 from run_scripts.inspect_words import plain
 from tfrecord_builders import runners
+from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records import pretraining_report
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.segments import NUM_FUNCTIONAL
@@ -72,7 +72,7 @@ def count(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> d
     lengths = {"a_lengths": collections.Counter(), "b_lengths": collections.Counter()}
     fewest: dict[tuple[int, int], int] = {}
     spans, targets = collections.Counter(), np.zeros(manifest.seq_len, np.int64)
-    with tqdm.tqdm(total=manifest.records, unit="record", unit_scale=True, disable=not progress) as bar:
+    with ProgressBar(total=manifest.records, unit="record", unit_scale=True, disable=not progress) as bar:
         for unit, counted in runners.run_units(_count_shard, units, num_workers=num_workers):
             for direction, values in counted["readings"]:
                 key = unit.shard.pass_index, direction

@@ -14,12 +14,12 @@ JSON lines with the inputs by name; the answers are printed, or written to --out
 import os
 from collections.abc import Sequence
 
-import tqdm
 from absl import flags
 
 from run_scripts import experiment, predict_served, settings
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
+from xlnet_tf.progress_bar import ProgressBar
 
 REQUIRED = ("model_dir", "data", "output_dir")  # without --server
 
@@ -64,7 +64,7 @@ def main(argv: Sequence[str]):
     strategy = runtime.prepare(run.params.runtime)
     folder = make_folder(values.output_dir)
     pieces = str(folder / "unfinished_predictions")
-    with tqdm.tqdm(desc="predict", unit="step", dynamic_ncols=True) as bar:
+    with ProgressBar(desc="predict", unit="step", dynamic_ncols=True) as bar:
         predictor = Predictor(run, strategy, values.batch_size, on_step=bar.update)
         bar.reset(total=predictor.steps)
         predictions = predictor.predict(checkpoint, pieces)

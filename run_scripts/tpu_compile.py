@@ -39,7 +39,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
 from typing import NamedTuple
 
-import tqdm
 from absl import flags
 
 from run_scripts import experiment, run_hlo, settings
@@ -48,6 +47,7 @@ from run_scripts.benchmark_flops import step_flops
 from run_scripts.experiment import Setting
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
+from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.tpu import compilation, report, search, topologies
 from xlnet_tf.tpu.compilation import Outcome, Refused
 from xlnet_tf.tpu.report import Row
@@ -397,7 +397,7 @@ def run(values: flags.FlagValues, arguments: Sequence[str]) -> Iterator[Results]
     multiple = math.lcm(values.multiple, row_multiple(values))
     program = functools.cache(functools.partial(lower_apart, arguments))  # one serves all topologies
     made: list[Row] = []
-    with tqdm.tqdm(desc="compiling", unit=" programs", disable=None) as bar:
+    with ProgressBar(desc="compiling", unit=" programs", disable=None) as bar:
         for topology in wanted:
 
             def outcome(rows: int, topology=topology) -> Outcome:

@@ -9,12 +9,12 @@ writes PREFIX.model, which the record builders read, and PREFIX.vocab, its piece
 import os
 from collections.abc import Iterator, Sequence
 
-import tqdm
 from absl import flags
 from etils import epath
 
 from tfrecord_builders import corpus
 from xlnet_tf import errors
+from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.shards import make_folder, write_atomically
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -86,7 +86,7 @@ def train(
 def read_texts(sources: Sequence[corpus.Source]) -> Iterator[str]:
     """Yields the lines of a corpus, with a progress bar over its bytes."""
     total = sum(source.num_bytes for source in sources)
-    with tqdm.tqdm(total=total, unit="B", unit_scale=True, desc="reading") as progress:
+    with ProgressBar(total=total, unit="B", unit_scale=True, desc="reading") as progress:
         for corpus_slice in corpus.plan_slices(sources, _SLICE_BYTES):
             yield from corpus.read_lines(corpus_slice).lines
             progress.update(corpus_slice.source_bytes)

@@ -13,7 +13,6 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import tqdm
 from absl import flags
 from etils import epath
 
@@ -24,6 +23,7 @@ from tfrecord_builders.presets import BINARY_METRICS, METRICS, PRESETS, Dataset,
 from tfrecord_builders.tables import Row
 from xlnet_tf import command_line, errors
 from xlnet_tf.errors import UserError
+from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.text import packing
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -185,7 +185,7 @@ def _write(
     counted = dataset.kind == "classification" and source.label and len(dataset.labels) <= _COUNTED_LABELS
     label_names = [f"label {label}" for label in dataset.labels] if counted else []
     lengths: list[int] = []
-    with writer, tqdm.tqdm(total=int(split.chosen.sum()), desc=split.name, disable=not progress) as bar:
+    with writer, ProgressBar(total=int(split.chosen.sum()), desc=split.name, disable=not progress) as bar:
         for name in (*label_names, "empty texts (kept)", "texts cut", "pieces cut"):
             writer.count(name, 0)  # the order of the table
         skip = writer.skip if split.name == split.source_name else None

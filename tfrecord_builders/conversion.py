@@ -10,7 +10,6 @@ import itertools
 from collections.abc import Sequence
 
 import numpy as np
-import tqdm
 from etils import epath
 
 from tfrecord_builders import pretraining_folder
@@ -18,6 +17,7 @@ from tfrecord_builders.conversion_directions import Sketch, contradiction
 from tfrecord_builders.conversion_readers import ModelGardenReader, OriginalReader, TargetOptions
 from tfrecord_builders.conversion_rows import Row
 from xlnet_tf.errors import UserError
+from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records import (
     foreign,
     foreign_model_garden,
@@ -90,7 +90,7 @@ def convert(options: ConversionOptions, progress: bool = False) -> tuple[Manifes
         raise UserError(f"{rows} rows in all files, expected at most {MAX_SLICES}: convert fewer at once")
     conversion = _Conversion(started, reader, tokenizer.word_starts, options.stream_segments)
     size = sum(file.path.stat().length for file in source.files)
-    with tqdm.tqdm(total=size, unit="B", unit_scale=True, desc="converting", disable=not progress) as bar:
+    with ProgressBar(total=size, unit="B", unit_scale=True, desc="converting", disable=not progress) as bar:
         for file in source.files:
             conversion.add(file)
             bar.update(file.path.stat().length)

@@ -3,7 +3,7 @@
 import time
 from typing import Self
 
-import tqdm
+from xlnet_tf.progress_bar import ProgressBar
 
 
 class BuildProgress:
@@ -19,7 +19,7 @@ class BuildProgress:
     """
 
     def __init__(self, total: int, title: str, enabled: bool):
-        self._bar = tqdm.tqdm(
+        self._bar = ProgressBar(
             total=total, unit="B", unit_scale=True, desc=title, disable=not enabled, smoothing=0
         )
         self._enabled = enabled

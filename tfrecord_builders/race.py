@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import tqdm
 from absl import flags
 from etils import epath
 
 from tfrecord_builders.race_questions import UNKNOWN, Question, read_questions
 from xlnet_tf import command_line, errors
 from xlnet_tf.errors import UserError
+from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
 from xlnet_tf.text.cleaning import CleaningConfig
@@ -98,7 +98,7 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
                 writer.skip(reason, place)
             pieces = [
                 _write(writer, question, tokenizer, options)
-                for question in tqdm.tqdm(questions, split, unit=" questions", disable=not progress)
+                for question in ProgressBar(questions, split, unit=" questions", disable=not progress)
             ]
             for name, quantile in (("median", 0.5), ("99 %", 0.99), ("longest", 1.0)):
                 writer.count(f"pieces of a text and an option, {name}", int(np.quantile(pieces, quantile)))

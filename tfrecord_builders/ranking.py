@@ -20,7 +20,6 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-import tqdm
 from absl import flags
 from etils import epath
 
@@ -37,6 +36,7 @@ from tfrecord_builders.ranking_trec import TrecFiles, read_trec
 from tfrecord_builders.tables import existing
 from xlnet_tf import command_line, errors
 from xlnet_tf.errors import UserError
+from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
 from xlnet_tf.text.cleaning import CleaningConfig
@@ -193,7 +193,7 @@ def _write(
     """Writes all records of the queries; returns how many."""
     lengths: list[int] = []
     records = 0
-    for query in tqdm.tqdm(queries, writer.example_set.split, unit=" queries", disable=not progress):
+    for query in ProgressBar(queries, writer.example_set.split, unit=" queries", disable=not progress):
         for passages in group(query):
             columns, pieces = candidate_sequences(query.text, passages, tokenizer, options)
             room = options.seq_len - _NUM_SPECIAL - min(pieces[0], options.max_query_len)

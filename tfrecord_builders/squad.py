@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from typing import IO, NamedTuple
 
 import numpy as np
-import tqdm
 from absl import flags
 from etils import epath
 
 from tfrecord_builders.squad_data import Passage, Question, SquadFile, locate, read_squad
 from xlnet_tf import checksums, command_line, errors
 from xlnet_tf.errors import UserError
+from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
 from xlnet_tf.records.passages import PASSAGES_FILE
@@ -143,7 +143,7 @@ def _build_split(
         writer,
         (folder / PASSAGES_FILE).open("w", encoding="utf-8") as passages_file,
         (folder / SKIPPED_FILE).open("w", encoding="utf-8") as skipped_file,
-        tqdm.tqdm(total=total, desc=split, unit=" questions", disable=not progress) as bar,
+        ProgressBar(total=total, desc=split, unit=" questions", disable=not progress) as bar,
     ):
         builder = _SplitBuilder(writer, tokenizer, options, split == "train", skipped_file)
         lengths = []

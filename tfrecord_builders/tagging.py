@@ -14,7 +14,6 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-import tqdm
 from absl import flags
 from etils import epath
 
@@ -25,6 +24,7 @@ from tfrecord_builders.tagging_schemes import SCHEMES, label_set
 from tfrecord_builders.tagging_words import Sentence, SentenceEncoder
 from xlnet_tf import command_line, errors
 from xlnet_tf.errors import UserError
+from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
 from xlnet_tf.text.cleaning import CleaningConfig
@@ -143,6 +143,7 @@ def _types(options: TaggingOptions) -> set[str]:
 def _write_split(
     split: str, labels: Sequence[str], tokenizer: XLNetTokenizer, options: TaggingOptions, progress: bool
 ) -> ExampleSet:
+    total = sum(1 for _ in _rows(split, options))
     rows = _rows(split, options)
     first = next(rows)
     stride = options.stride or options.room // 2
@@ -160,7 +161,7 @@ def _write_split(
             "document": options.document,
         },
     )
-    rows = tqdm.tqdm(itertools.chain([first], rows), split, unit=" sentences", disable=not progress)
+    rows = ProgressBar(itertools.chain([first], rows), split, total, unit=" sentences", disable=not progress)
     lengths = []
     with writer:
         sentences = _sentences(rows, labels, tokenizer, options, writer)

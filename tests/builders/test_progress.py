@@ -1,10 +1,10 @@
 """tfrecord_builders/progress.py: the rate and the time left are those of what is built."""
 
 import pytest
-import tqdm
 
 from tfrecord_builders import progress
 from tfrecord_builders.progress import BuildProgress
+from xlnet_tf.progress_bar import ProgressBar
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def clock(monkeypatch):
         def time(self):
             return self.now
 
-    class Bar(tqdm.tqdm):
+    class Bar(ProgressBar):
         def __init__(self, **settings):
             super().__init__(**settings)
             self._time = clock.time
@@ -27,7 +27,7 @@ def clock(monkeypatch):
 
     clock = Clock()
     monkeypatch.setattr(progress, "time", clock)
-    monkeypatch.setattr(progress.tqdm, "tqdm", Bar)
+    monkeypatch.setattr(progress, "ProgressBar", Bar)
     return clock
 
 
@@ -72,3 +72,19 @@ def test_no_bar(capsys):
     with BuildProgress(1000, "building", False) as bar:
         bar.add(1000, records=1)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("leave", [True, False])
+def test_a_log_gets_plain_lines(capsys, leave):
+    with ProgressBar(total=3, desc="outer") as outer, ProgressBar(total=50, desc="dev", leave=leave) as bar:
+        for _ in range(50):
+            bar.update()
+            bar.refresh()
+        outer.update(3)
+        outer.refresh()
+    text = capsys.readouterr().err
+    assert not {"\r", "\x1b", ""} & {*text, *text.splitlines()}
+    assert [line.split("[")[0].strip() for line in text.splitlines()] == [
+        *(["dev: 100% 50/50"] if leave else []),
+        "outer: 100% 3/3",
+    ]

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import shards
+from xlnet_tf.records import spec as spec_lib
 from xlnet_tf.records.shards import (
     ShardWriter,
     file_sha256,
@@ -173,3 +174,9 @@ def test_a_full_disk_is_said_and_keeps_what_was_there(tmp_path, monkeypatch):
 def test_stream_ids_are_unique():
     ids = {stream_id(p, s, n) for p in (0, 1, 32767) for s in (0, 1, 2**24 - 1) for n in (0, 2**20 - 1)}
     assert len(ids) == 18 and min(ids) == 0 and max(ids) < 2**63
+
+
+def test_a_stream_is_named_by_pass_direction_and_number():
+    stream = spec_lib.stream_id(2, 7, 5)
+    assert spec_lib.stream_name(stream, spec_lib.FORWARD) == "pass 2, forward, number 5 of slice 7"
+    assert spec_lib.stream_name(stream, spec_lib.BACKWARD) == "pass 2, backward, number 5 of slice 7"

@@ -360,3 +360,9 @@ def test_a_task_that_is_told_to_reads_its_examples_with_tensorflow_alone(tmp_pat
             [batch["index"].numpy().tolist() for batch in d.take(count + 1)] for d in (before[name], after)
         ]
         assert indices[0][:count] == indices[1] and len(indices[1]) == count
+
+
+def test_progress_shows_the_dev_loss_and_the_metric_of_the_task(tmp_path, capsys):
+    with Progress(str(tmp_path), tf.Variable(0, dtype=tf.int64), 10, "f1") as progress:
+        progress.evaluation({"loss": tf.constant(0.672), "f1": tf.constant(0.5), "other": tf.constant(1.0)})
+    assert "dev_loss=0.672, dev_f1=0.500]" in capsys.readouterr().err

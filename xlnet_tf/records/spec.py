@@ -19,6 +19,19 @@ def stream_id(pass_index: int, slice_index: int, number: int = 0) -> int:
     return (pass_index * MAX_SLICES + slice_index) * MAX_STREAMS_PER_SHARD + number
 
 
+def stream_name(stream: int, direction: int) -> str:
+    """Returns a stream's id as a person reads it.
+
+    Args:
+        stream: as `stream_id` gives it.
+        direction: of its records.
+    """
+    shard, number = divmod(stream, MAX_STREAMS_PER_SHARD)
+    pass_index, slice_index = divmod(shard, MAX_SLICES)
+    reading = "forward" if direction == FORWARD else "backward"
+    return f"pass {pass_index}, {reading}, number {number} of slice {slice_index}"
+
+
 @dataclasses.dataclass(frozen=True)
 class RecordSpec(Layout):
     """Shapes and types of a set of pretraining records, and their bytes.

@@ -204,6 +204,10 @@ class ClassificationTask(FinetuningTask):
             values |= {f"alert_{name}": value for name, value in alert._asdict().items()}
         return values
 
+    @property
+    def shown_metric(self):
+        return self.example_set.settings["metrics"][0]
+
     def outputs_alike(self, examples, predictions):
         """Leaves out the labels, which are floats for regression."""
         return alike(predictions["outputs"], axis=0)

@@ -10,6 +10,7 @@ import tqdm
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.files import read_text, write_text, writing
+from xlnet_tf.progress_bar import ProgressBar
 
 HISTORY = "history.jsonl"
 KINDS = ("train", "dev")
@@ -23,13 +24,17 @@ class Progress:
         global_step: the trainer's step. As the block begins, lines of later steps, which a run wrote that was
             resumed before them, are dropped.
         train_steps: length of the bar.
+        metric: the task's own, shown next to the loss where an evaluation reports it.
         write: whether this process writes the history and shows the bar (the chief's alone should).
     """
 
-    def __init__(self, model_dir: str, global_step: tf.Variable, train_steps: int, write: bool = True):
+    def __init__(
+        self, model_dir: str, global_step: tf.Variable, train_steps: int, metric: str = "", write: bool = True
+    ):
         self._path = f"{model_dir}/{HISTORY}"
         self._step = global_step
         self._train_steps = train_steps
+        self._metric = metric
         self._write = write
         self._shown: dict[str, str] = {}
 
@@ -65,15 +70,15 @@ class Progress:
     def evaluation(self, logs: Mapping[str, tf.Tensor]):
         """Reports an evaluation of the whole validation set."""
         values = self._record("dev", logs)
-        if "loss" in values:
-            self._show(dev=f"{values['loss']:.3f}")
+        names = dict.fromkeys(name for name in ("loss", self._metric) if name in values)
+        self._show(**{f"dev_{name}": f"{values[name]:.3f}" for name in names})
 
-    def evaluation_bar(self, steps: int) -> tqdm.tqdm:
+    def evaluation_bar(self, steps: int) -> ProgressBar:
         """Returns a bar for the steps of one evaluation, to be closed at its end."""
         return self._new_bar(total=steps, desc="dev", leave=False)
 
-    def _new_bar(self, **options) -> tqdm.tqdm:
-        return tqdm.tqdm(unit="step", dynamic_ncols=True, disable=not self._write, **options)
+    def _new_bar(self, **options) -> ProgressBar:
+        return ProgressBar(unit="step", dynamic_ncols=True, disable=not self._write, **options)
 
     def _show(self, **values: str):
         self._shown |= values

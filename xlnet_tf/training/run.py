@@ -163,7 +163,7 @@ def named_lack_of_memory(what: str, advice: str) -> Iterator[None]:
 
 def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, chief) -> dict[str, float]:
     train_steps, interval = params.trainer.train_steps, params.trainer.validation_interval
-    progress = Progress(model_dir, trainer.global_step, train_steps, write=chief)
+    progress = Progress(model_dir, trainer.global_step, train_steps, task.shown_metric, write=chief)
     preemption = Preemption(strategy)
     profile = Profile(params.trainer.profile_steps, model_dir)
 

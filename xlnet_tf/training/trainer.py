@@ -32,8 +32,10 @@ class Task(base_task.Task):
         loss_weights: name of a loss -> its weight in the objective. Each is the sum of `sums(...)[name]`
             divided by the sum of `counts(...)[name]`, both over the global batch.
         n_layer: layers of the model, for learning rates per layer.
+        shown_metric: the metric of an evaluation that a person wants to see next to the loss.
     """
 
+    shown_metric = "accuracy"
     loss_weights: Mapping[str, float]
     n_layer: int
 

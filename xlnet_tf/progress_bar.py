@@ -1,0 +1,39 @@
+"""Progress bars of all commands: bars on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+
+import tqdm
+
+PLAIN_SECONDS = 10  # between the lines of a bar in a log
+
+
+class ProgressBar(tqdm.tqdm):
+    """A tqdm bar on stderr, with tqdm's arguments; where stderr is not a terminal, a line now and then."""
+
+    def __init__(self, *args, **options):
+        if not sys.stderr.isatty():
+            options |= {"file": _PlainLines(), "position": 0, "bar_format": "{l_bar}{r_bar}"}
+        super().__init__(*args, **options)
+
+
+class _PlainLines:
+    """A file for tqdm that turns its redrawn line into lines of their own."""
+
+    def __init__(self):
+        self._stream, self._latest, self._written = sys.stderr, "", ""
+        self._due = time.monotonic() + PLAIN_SECONDS  # a short evaluation is not worth a line
+
+    def write(self, text: str):
+        if line := text.strip("\r\n ").replace("|| ", " "):
+            self._latest = line
+        ends = text == "\n"  # so tqdm closes a bar
+        if self._latest != self._written and (ends or time.monotonic() >= self._due):
+            self._stream.write(self._latest + "\n")
+            self._written, self._due = self._latest, time.monotonic() + PLAIN_SECONDS
+
+    def isatty(self) -> bool:
+        return False
+
+    def flush(self):
+        self._stream.flush()
