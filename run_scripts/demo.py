@@ -104,11 +104,9 @@ def make_model(recipe: str, train: Manifest, dev: Manifest, folder: pathlib.Path
     from official.core import exp_factory
     from official.modeling import hyperparams
 
-    from run_scripts import experiment
     from xlnet_tf.tasks import pretraining
     from xlnet_tf.training.progress import HISTORY, read_history
 
-    experiment.quiet()
     params = exp_factory.get_exp_config(pretraining.EXPERIMENT)
     hyperparams.override_params_dict(params, str(RECIPES / recipe), is_strict=True)
     params.task.train_data.input_path = str(train.folder)

@@ -37,7 +37,6 @@ def main(argv: Sequence[str]):
     from xlnet_tf.tasks.prediction import Predictor, Run
     from xlnet_tf.training import runtime
 
-    experiment.quiet()
     values = flags.FLAGS
     run = Run.open(values.model_dir, values.data)
     experiment.override_by_flags(run.params, settings.DEVICES, values)

@@ -1,11 +1,10 @@
 """From flags and files of settings to one checked experiment; shared by the scripts that train."""
 
 import dataclasses
-import logging as python_logging
 from collections.abc import Sequence
 from typing import Any
 
-from absl import flags, logging
+from absl import flags
 
 from xlnet_tf.errors import UserError
 
@@ -106,12 +105,6 @@ def define_dry_run_flags(flag_values: flags.FlagValues = flags.FLAGS):
         "--topology is what a --dry_run checks for: add --dry_run, or leave --topology out",
         flag_values=flag_values,
     )
-
-
-def quiet():
-    """Keeps warnings and errors and drops the runner's reports, which the progress bar replaces."""
-    logging.set_verbosity(logging.WARNING)
-    python_logging.getLogger("tensorflow").setLevel(python_logging.ERROR)
 
 
 def load(name: str, settings: Sequence[Setting], values: flags.FlagValues):

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from absl import flags
 from etils import epath
 
-from run_scripts import experiment
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
 
@@ -186,7 +185,6 @@ def main(argv: Sequence[str]):
     from xlnet_tf.serving import config_files, models
     from xlnet_tf.serving.export import export
 
-    experiment.quiet()
     values = flags.FLAGS
     options = {}
     if values.seq_len:

@@ -62,7 +62,6 @@ def main(argv: Sequence[str]):
     from xlnet_tf.tasks import finetuning, registry, seeds
     from xlnet_tf.training import runtime
 
-    experiment.quiet()
     values = flags.FLAGS
     params = experiment.load(registry.experiment_of(f"{values.data}/train"), SETTINGS, values)
     params.task.train_data.input_path = f"{values.data}/train"

@@ -56,7 +56,6 @@ def main(argv: Sequence[str]):
     from xlnet_tf.tasks.prediction import Predictor, Run, remove_pieces
     from xlnet_tf.training import runtime
 
-    experiment.quiet()
     run = Run.open(values.model_dir, values.data)
     experiment.override_by_flags(run.params, settings.DEVICES, values)
     examples, task = run.task.validation_set, run.task

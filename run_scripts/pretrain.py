@@ -52,7 +52,6 @@ def main(argv: Sequence[str]):
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     from xlnet_tf.tasks import pretraining
 
-    experiment.quiet()
     values = flags.FLAGS
     params = experiment.load(pretraining.EXPERIMENT, SETTINGS, values)
     if values.dry_run:

@@ -294,10 +294,10 @@ def lower(arguments: Sequence[str], rows: int) -> Lowered:
     """
     import tensorflow as tf
 
+    errors.quiet()  # in a process of its own, too
     values = flags.FlagValues()
     define_flags(values)
     values([__name__, *arguments], known_only=True)
-    experiment.quiet()
     try:
         program = program_of_rows(values)(rows)
     except tf.errors.ResourceExhaustedError as error:
@@ -418,7 +418,6 @@ def run(values: flags.FlagValues, arguments: Sequence[str]) -> Iterator[Results]
 def main(argv: Sequence[str]) -> None:
     del argv
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    experiment.quiet()
     values = flags.FLAGS
     check_flags(values)
     if values.save_hlo:

@@ -90,3 +90,17 @@ def test_what_the_terminal_cannot_show_is_escaped(encoding, expected):
     assert (result.returncode, result.stdout.strip()) == (0, expected)
     result = run(f"raise errors.UserError({text})", encoding=encoding)
     assert (result.returncode, result.stderr.strip()) == (1, b"ERROR: " + expected)
+
+
+def test_commands_show_only_the_errors_of_tensorflows_log():
+    script = """
+from xlnet_tf import errors
+def main(_):
+    import tensorflow as tf
+    from absl import logging
+    tf.get_logger().info("noise"), tf.get_logger().warning("noise"), logging.warning("noise")
+    tf.get_logger().error("what went wrong")
+errors.run(main)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "what went wrong" in done.stderr and "noise" not in done.stderr

@@ -1,6 +1,7 @@
 """Errors meant for the person at the keyboard: what was found, what was expected, what to do."""
 
 import contextlib
+import logging
 import os
 import select
 import signal
@@ -9,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 
 from absl import app
+from absl import logging as absl_logging
 
 from xlnet_tf import command_line
 
@@ -56,18 +58,25 @@ def of_file_systems() -> Iterator[None]:
         ) from error
 
 
+def quiet() -> None:
+    """Keeps all but errors of TensorFlow, which logs with absl as well, out of a process's output."""
+    absl_logging.set_verbosity(absl_logging.ERROR)
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+
+
 def run(main: Callable[[Sequence[str]], None]) -> None:
     """Runs an absl main; expected errors become one clean message on stderr and an exit status.
 
     The status is 1, 75 for a run that was interrupted and that the same command resumes, and 141, without a
     message, if nobody reads the output any more (`... | head -1`). Characters that the terminal's encoding
-    lacks are printed as escape sequences.
+    lacks are printed as escape sequences. TensorFlow's own log shows errors only.
 
     Args:
         main: the script's main, called with the arguments that are left after the flags.
     """
 
     def guarded(argv: Sequence[str]) -> None:
+        quiet()
         try:
             with of_file_systems():
                 main(argv)
@@ -80,6 +89,7 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
             print(f"INTERRUPTED: {reason}", file=sys.stderr)
             sys.exit(Interrupted.EXIT_STATUS)
 
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # also of worker processes
     if sys.stdout:  # None: whoever started us has closed it
         sys.stdout.reconfigure(errors="backslashreplace")
     try:

@@ -89,6 +89,9 @@ def _array(name: str, tensor: TensorProto, column: Column) -> np.ndarray:
     sizes = [dim.size for dim in tensor.tensor_shape.dim]
     if min(sizes, default=0) < 0 or math.prod(sizes) * max(1, column.dtype.itemsize) > MOST_BYTES:
         raise bad_answer(f"{name} has the shape {sizes}")
+    stored = sum(len(values) for field, values in tensor.ListFields() if field.name.endswith("_val"))
+    if not tensor.tensor_content and stored not in (1, math.prod(sizes)):  # make_ndarray would fill it up
+        raise bad_answer(f"{name} has the shape {sizes} and {stored} values")
     try:
         values = tf.make_ndarray(tensor)
     except (ValueError, TypeError, OverflowError, MemoryError) as error:
