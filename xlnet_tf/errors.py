@@ -60,8 +60,13 @@ def of_file_systems() -> Iterator[None]:
 
 def quiet() -> None:
     """Keeps all but errors of TensorFlow, which logs with absl as well, out of a process's output."""
-    absl_logging.set_verbosity(absl_logging.ERROR)
+    absl_logging.set_verbosity(absl_logging.WARNING)
+    absl_logging.get_absl_logger().addFilter(_is_no_note_of_tensorflow)
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
+
+
+def _is_no_note_of_tensorflow(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR or "/tensorflow/python/" not in record.pathname
 
 
 def run(main: Callable[[Sequence[str]], None]) -> None:
