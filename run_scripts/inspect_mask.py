@@ -1,6 +1,7 @@
 """Draws the permutation mask of a record as a picture."""
 
 import numpy as np
+from absl import logging
 
 from run_scripts.inspect_show import load_record, visible_piece
 from xlnet_tf.errors import UserError
@@ -9,6 +10,29 @@ from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 MOST_LABELLED = 64  # tokens whose pieces still fit along the sides of a picture
+
+
+def fonts_for(text: str) -> tuple[list[str], list[str]]:
+    """Finds installed fonts that together have all characters of a text.
+
+    Returns:
+        (families for matplotlib, its default first; characters that no font has).
+    """
+    from matplotlib import font_manager
+
+    families, missing = ["DejaVu Sans"], set(text)
+    # Last Resort draws boxes for all characters.
+    real = (font for font in font_manager.fontManager.ttflist if not font.name.startswith("Last Resort"))
+    entries = sorted(real, key=lambda font: (font.weight != 400, font.name))
+    default = [font for font in entries if font.name == families[0]]
+    for font in default + entries:
+        if not missing:
+            break
+        found = {c for c in missing if ord(c) in font_manager.get_font(font.fname).get_charmap()}
+        if found and font.name not in families:
+            families.append(font.name)
+        missing -= found
+    return families, sorted(missing)
 
 
 def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int | None = None) -> None:
@@ -51,6 +75,18 @@ def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int 
     if labelled:
         tokenizer = XLNetTokenizer(model_file=manifest.tokenizer_path)
         pieces = [visible_piece(tokenizer.id_to_piece(i)) for i in record.ids[window]]
+        families, missing = fonts_for("".join(pieces))
+        matplotlib.rcParams["font.family"] = families
+        if missing:
+            logging.warning(
+                "no installed font has %s: the picture shows ids of pieces. Install fonts-noto-cjk (Chinese, "
+                "Japanese, Korean) or fonts-noto-core (Arabic, Hindi and others) to see them",
+                " ".join(missing[:10]),
+            )
+            pieces = [str(i) for i in record.ids[window]]
+        for turn, position in enumerate(np.concatenate([*record.steps(), []]).astype(int), 1):
+            if first <= position < last:
+                pieces[position - first] += f" ({turn})"
     streams = {
         "content stream: every position, knowing its own token": record.content_visible,
         "query stream: targets only (others pale), not knowing their own token": record.query_visible,
@@ -95,7 +131,8 @@ def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int 
     direction = "forward" if record.columns["direction"] == 1 else "backward"
     figure.suptitle(
         f"Permutation mask of record {number} ({manifest.objective}, read {direction}, "
-        f"{len(record.targets)} targets): rows see the coloured columns",
+        f"{len(record.targets)} targets): rows see the coloured columns"
+        + ("; (1), (2), ... is the order of prediction" if labelled else ""),
         fontsize=14,
     )
     handles = [

@@ -53,8 +53,13 @@ def test_show_groups_targets_that_are_independent(build, tmp_path):
 
 def test_draw(small_records, tmp_path):
     from matplotlib import image
+    from matplotlib.figure import Figure
 
-    inspect_mask.draw(small_records, 3, str(tmp_path / "mask.png"), first=8, count=20)
+    titles = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "suptitle", lambda _, title, **__: titles.append(title))
+        inspect_mask.draw(small_records, 3, str(tmp_path / "mask.png"), first=8, count=20)
+    assert "record 3 " in titles[0] and "order of prediction" in titles[0]
     picture = image.imread(tmp_path / "mask.png")
     assert picture.shape[0] > 500 and picture.shape[1] > 1000
     colors = (picture[..., :3] * 255).round().astype(int) @ [0x10000, 0x100, 1]
@@ -104,3 +109,13 @@ def test_the_script(tmp_path):
     command = [sys.executable, "-m", "run_scripts.inspect_records", f"--records={tmp_path}"]
     wrong = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
     assert wrong.returncode == 1 and wrong.stderr.startswith("ERROR: ") and "manifest.json" in wrong.stderr
+
+
+def test_fonts_for_labels_are_found_by_their_characters():
+    pytest.importorskip("matplotlib")
+    from run_scripts.inspect_mask import fonts_for
+
+    assert fonts_for("\u2581the") == (["DejaVu Sans"], [])
+    families, missing = fonts_for("a\U0010fffd")
+    assert families == ["DejaVu Sans"] and missing == ["\U0010fffd"]
+    assert len(fonts_for("\u4e2d")[0]) == 2 or fonts_for("\u4e2d")[1] == ["\u4e2d"]
