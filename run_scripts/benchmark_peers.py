@@ -1,6 +1,7 @@
 """The peers that the benchmarks compare with: Model Garden's models, and a process of Hugging Face's."""
 
 import contextlib
+import functools
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from xlnet_tf import signals
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 
@@ -75,13 +77,15 @@ class HuggingFace:
     """
 
     def __init__(self, python: str, program: str, weights_folder: str, threads: int):
-        self._process = subprocess.Popen(
+        start = functools.partial(
+            subprocess.Popen,
             [python, "-c", program, weights_folder, str(threads)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
             text=True,
         )
+        self._process = signals.blocked(start)
 
     def ask(self, request: Mapping[str, Any]) -> np.ndarray:
         """Sends a request, of arrays and plain values; returns its result."""

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from run_scripts import experiment, predict_served, settings
-from xlnet_tf import errors
+from xlnet_tf import errors, ownership
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
 
@@ -63,14 +63,16 @@ def main(argv: Sequence[str]):
     strategy = runtime.prepare(run.params.runtime)
     folder = make_folder(values.output_dir)
     pieces = str(folder / "unfinished_predictions")
-    with ProgressBar(desc="predict", unit="step", dynamic_ncols=True) as bar:
-        predictor = Predictor(run, strategy, values.batch_size, on_step=bar.update)
-        bar.reset(total=predictor.steps)
-        predictions = predictor.predict(checkpoint, pieces)
-    print(f"weights: {checkpoint}")
-    for path in task.write_predictions(examples, predictions, str(folder)):
-        print(f"  {path}")
-    remove_pieces(pieces)
+    with ownership.owning(folder, "predicting", "--output_dir") as owner:
+        with ProgressBar(desc="predict", unit="step", dynamic_ncols=True) as bar:
+            predictor = Predictor(run, strategy, values.batch_size, on_step=bar.update)
+            bar.reset(total=predictor.steps)
+            predictions = predictor.predict(checkpoint, pieces)
+        owner.check()
+        print(f"weights: {checkpoint}")
+        for path in task.write_predictions(examples, predictions, str(folder)):
+            print(f"  {path}")
+        remove_pieces(pieces)
     if task.has_answers(examples):
         for name, value in task.score(examples, predictions).items():
             print(f"{name:>24}  {value:.4f}")

@@ -45,7 +45,7 @@ from run_scripts import experiment, run_hlo, settings
 from run_scripts.benchmark_batches import TARGETS
 from run_scripts.benchmark_flops import step_flops
 from run_scripts.experiment import Setting
-from xlnet_tf import errors
+from xlnet_tf import errors, signals
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.tpu import compilation, report, search, topologies
@@ -316,7 +316,10 @@ def lower_apart(arguments: Sequence[str], rows: int) -> Lowered | Refused:
     """
     with futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         try:
-            return pool.submit(lower, arguments, rows).result()
+            return signals.blocked(pool.submit, lower, arguments, rows).result()
+        except KeyboardInterrupt:
+            signals.end_processes(())
+            raise
         except (futures.process.BrokenProcessPool, MemoryError):
             return Refused(
                 f"a program of {rows} rows could not be traced: its process was killed or found no memory on "

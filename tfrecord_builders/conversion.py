@@ -17,6 +17,7 @@ from tfrecord_builders.conversion_directions import Sketch, contradiction
 from tfrecord_builders.conversion_readers import ModelGardenReader, OriginalReader, TargetOptions
 from tfrecord_builders.conversion_rows import Row
 from xlnet_tf.errors import UserError
+from xlnet_tf.ownership import owning
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records import (
     foreign,
@@ -76,7 +77,14 @@ def convert(options: ConversionOptions, progress: bool = False) -> tuple[Manifes
     source = (foreign_original if original else foreign_model_garden).find(options.input, options.num_cores)
     tokenizer = XLNetTokenizer(options.tokenizer, cleaning=CleaningConfig(lower=source.lower))
     segments.check_lengths(source.seq_len, source.reuse_len)
-    folder = make_folder(options.output_dir)
+    with owning(make_folder(options.output_dir), "converting records", "--output_dir"):
+        return _convert(options, source, tokenizer, progress)
+
+
+def _convert(
+    options: ConversionOptions, source: ForeignSet, tokenizer: XLNetTokenizer, progress: bool
+) -> tuple[Manifest, list[str]]:
+    folder, original = epath.Path(options.output_dir), options.source_format == "original"
     for name in (manifest_lib.FILE_NAME, pretraining_folder.BUILD_NAME):
         if (folder / name).exists():
             raise UserError(f"{folder} holds records already ({name}): choose another --output_dir")

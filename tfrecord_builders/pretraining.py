@@ -10,7 +10,6 @@ The output folder gets the shards, a copy of the tokenizer and, last of all, man
 import collections
 import contextlib
 import dataclasses
-import functools
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -31,11 +30,11 @@ from tfrecord_builders import (
 from tfrecord_builders.document_selection import Choice
 from tfrecord_builders.pretraining_options import PretrainingOptions
 from tfrecord_builders.progress import BuildProgress
-from xlnet_tf import errors
+from xlnet_tf import errors, ownership
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import pretraining_report, segments
 from xlnet_tf.records.manifest import Manifest, Shard
-from xlnet_tf.records.shards import write_atomically
+from xlnet_tf.records.shards import make_folder, write_atomically
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 RunUnits = Callable[[Callable[[Any], Any], Iterator[Any]], Iterator[tuple[Any, Any]]]
@@ -74,17 +73,33 @@ def build_sets(options: PretrainingOptions, progress: bool = False) -> list[Mani
     snapshot = corpus.Snapshot(options.corpus.input)
     sources = corpus.find_sources(options.corpus)
     sets = pretraining_sets.new_manifests(options, tokenizer, sources)
-    run_units = functools.partial(
-        runners.run_units,
-        runner=options.runner,
-        num_workers=options.num_workers,
-        beam_options=options.beam_options,
-        scratch=sets[0].folder / pretraining_folder.SCRATCH_NAME,
-    )
-    with contextlib.ExitStack() as locks:
-        for started in sets:
-            locks.enter_context(pretraining_folder.locked(started.folder))
+    with contextlib.ExitStack() as stack:
+        owners = [
+            stack.enter_context(
+                ownership.owning(
+                    make_folder(started.folder), "building records", "--output_dir", at_once=False
+                )
+            )
+            for started in sets
+        ]
+
+        def run_units(function, units):
+            for one in runners.run_units(
+                function,
+                units,
+                runner=options.runner,
+                num_workers=options.num_workers,
+                beam_options=options.beam_options,
+                scratch=sets[0].folder / pretraining_folder.SCRATCH_NAME,
+            ):
+                for owner in writing:
+                    owner.check()
+                yield one
+
         there = [pretraining_folder.prepare(started, options.overwrite) for started in sets]
+        writing = [owner for owner, whole in zip(owners, there) if whole is None]
+        for owner in writing:
+            owner.check()
         for started in sets:
             _copy_tokenizer(tokenizer, started.tokenizer_path)
         choice = None
@@ -95,6 +110,7 @@ def build_sets(options: PretrainingOptions, progress: bool = False) -> list[Mani
             for whole in there
         ]
         todo = [started for started, is_done in zip(sets, done) if not is_done]
+        writing = [owner for owner, is_done in zip(owners, done) if not is_done]
         built = {
             manifest.split: manifest
             for manifest in _build(options, todo, sources, snapshot, choice, run_units, progress)

@@ -5,15 +5,12 @@ end, manifest.json takes their place.
 """
 
 import collections
-import contextlib
 import dataclasses
-import fcntl
 import fnmatch
 import itertools
 import json
-import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from etils import epath
@@ -23,42 +20,11 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.records import manifest as manifest_lib
 from xlnet_tf.records import seal
 from xlnet_tf.records.manifest import Manifest, Shard
-from xlnet_tf.records.shards import make_folder
 
 BUILD_NAME = "build.json"
 SCRATCH_NAME = "scratch"  # what Beam's workers and the process that waits for them tell one another
 _TEMPORARY = re.compile(r"\.tmp\d+(-[0-9a-f]+)?$")
 _SHARD_OR_NOTE = re.compile(r"-pass\d+-slice\d+\.tfrecord(\.done\.json)?$")
-
-
-@contextlib.contextmanager
-def locked(folder: epath.Path) -> Iterator[None]:
-    """Makes a folder and keeps other builds out of it while the block runs.
-
-    The lock is the operating system's, on the folder itself: it leaves no file behind and ends with the
-    process, however that ends. Object stores and some network disks have none; there, builds of the same set
-    at the same time write the same bytes, and one of them may end with an error.
-
-    Raises:
-        UserError: the folder cannot be made, or another build is at work there.
-    """
-    make_folder(folder)
-    if "://" in str(folder):
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(
-                f"another build is writing into {folder}: wait for its end, or choose another --output_dir"
-            ) from None
-        except OSError:
-            pass  # a disk without locks
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def prepare(started: Manifest, overwrite: bool) -> Manifest | None:

@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 from absl import logging
 from etils import epath
 
-from xlnet_tf import errors
+from xlnet_tf import errors, signals
 from xlnet_tf.errors import UserError
 
 RUNNERS = ("local", "beam")
@@ -89,6 +89,7 @@ def _run_in_processes(
     new = (_Try(unit) for unit in units)
     again: collections.deque[_Try] = collections.deque()
     running: dict[concurrent.futures.Future, _Try] = {}
+    others = set(multiprocessing.active_children())
     pool = _new_pool(num_workers)
     try:
         while True:
@@ -97,7 +98,7 @@ def _run_in_processes(
                 one = again.popleft() if again else next(new, None)
                 if one is None:
                     break
-                running[_submit(pool, function, one.unit)] = one
+                running[signals.blocked(_submit, pool, function, one.unit)] = one
             if not running:
                 return
             lost = []
@@ -118,6 +119,9 @@ def _run_in_processes(
                 again.extend(_Try(one.unit, one.number + 1) for one in lost)
                 pool.shutdown()
                 pool = _new_pool(num_workers)
+    except (KeyboardInterrupt, GeneratorExit):  # nobody waits for what runs now
+        signals.end_processes(others)
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 

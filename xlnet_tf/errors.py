@@ -13,6 +13,7 @@ from absl import app
 from absl import logging as absl_logging
 
 from xlnet_tf import command_line
+from xlnet_tf.signals import EXIT_STATUS, Signals
 
 
 class UserError(ValueError):
@@ -26,9 +27,15 @@ def shown(value: object) -> str:
 
 
 class Interrupted(Exception):
-    """A run was ended from outside, and the same command goes on with it."""
+    """A run was ended from outside, and the same command resumes it."""
 
-    EXIT_STATUS = 75  # EX_TEMPFAIL of sysexits.h: "the user is invited to retry"
+    EXIT_STATUS = EXIT_STATUS[signal.SIGTERM]
+
+
+class Cancelled(Interrupted):
+    """A run was ended by Ctrl-C, and the same command resumes it."""
+
+    EXIT_STATUS = EXIT_STATUS[signal.SIGINT]
 
 
 _STDOUT, _STDERR = 1, 2
@@ -72,9 +79,10 @@ def _is_no_note_of_tensorflow(record: logging.LogRecord) -> bool:
 def run(main: Callable[[Sequence[str]], None]) -> None:
     """Runs an absl main; expected errors become one clean message on stderr and an exit status.
 
-    The status is 1, 75 for a run that was interrupted and that the same command resumes, and 141, without a
-    message, if nobody reads the output any more (`... | head -1`). Characters that the terminal's encoding
-    lacks are printed as escape sequences. TensorFlow's own log shows errors only.
+    The status is 1; 130 after Ctrl-C; 75 after SIGTERM and for another interruption after which the same
+    command resumes; and 141, without a message, if nobody reads the output any more (`... | head -1`).
+    Characters that the terminal's encoding lacks are printed as escape sequences. TensorFlow's own log shows
+    errors only.
 
     Args:
         main: the script's main, called with the arguments that are left after the flags.
@@ -86,22 +94,29 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
             with of_file_systems():
                 main(argv)
         except (UserError, OSError) as error:
-            if isinstance(error, BrokenPipeError) and _nobody_reads():
+            if signals.told or (isinstance(error, BrokenPipeError) and _nobody_reads()):
                 raise
             print(f"ERROR: {_plain(error)}", file=sys.stderr)
             sys.exit(1)
         except Interrupted as reason:
             print(f"INTERRUPTED: {reason}", file=sys.stderr)
-            sys.exit(Interrupted.EXIT_STATUS)
+            sys.exit(reason.EXIT_STATUS)
 
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # also of worker processes
     if sys.stdout:  # None: whoever started us has closed it
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        try:
-            app.run(guarded, flags_parser=command_line.parse)
-        finally:
-            print(end="", flush=True)
+        with Signals() as signals:
+            try:
+                app.run(guarded, flags_parser=command_line.parse)
+            except SystemExit:
+                raise
+            except BaseException:
+                if not signals.told:
+                    raise
+                signals.exit()
+            finally:
+                print(end="", flush=True)
     except OSError as error:  # of stdout or stderr
         # What is left in the buffers goes nowhere; else the interpreter would complain at its end.
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -57,7 +57,7 @@ def test_records_in_a_bucket_are_those_of_a_disk(build, bucket, corpus_file, tok
 def test_an_error_of_a_remote_file_system_is_told(bucket, monkeypatch, capsys):
     with pytest.raises(UserError, match=r"ram://bucket/none.* \(NotFoundError of the file system\)"):
         list(runners.run_units(tf.io.gfile.listdir, ["ram://bucket/none"]))
-    monkeypatch.setattr(errors.app, "run", lambda guarded: guarded(["script"]))
+    monkeypatch.setattr(errors.app, "run", lambda guarded, **_: guarded(["script"]))
     with pytest.raises(SystemExit) as ended:
         errors.run(lambda _: tf.io.gfile.listdir("ram://bucket/none"))
     assert ended.value.code == 1

@@ -11,8 +11,9 @@ import tempfile
 import pytest
 
 from tests.builders.conftest import make_text
-from tfrecord_builders import pretraining_folder, pretraining_unit
+from tfrecord_builders import pretraining_unit
 from xlnet_tf.errors import UserError
+from xlnet_tf.ownership import owning
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 MEMORY = pathlib.Path("/dev/shm")  # a disk in memory, where nothing waits for fsync
@@ -71,7 +72,8 @@ def test_what_a_whole_set_has_lost_is_built_again(build, tmp_path):
 
 
 def test_a_second_build_is_kept_out(build, tmp_path):
-    with pretraining_folder.locked(tmp_path), pytest.raises(UserError, match="another build is writing into"):
+    refused = pytest.raises(UserError, match=rf"{tmp_path} is in use by process \d+ .*building records")
+    with owning(tmp_path, "building records", "--output_dir"), refused:
         build(tmp_path)
     assert build(tmp_path).records
 

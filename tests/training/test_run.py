@@ -1,9 +1,11 @@
 """How a run ends and goes on, where it writes, and what it says of its machine."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from unittest import mock
 
 import numpy as np
@@ -15,10 +17,10 @@ from tests.conftest import REPOSITORY
 from tests.tasks import toy_finetuning
 from tests.training import made_up_tpu, toy
 from tests.training.worker import settings
-from xlnet_tf.errors import Interrupted, UserError
+from xlnet_tf.errors import Cancelled, Interrupted, UserError
 from xlnet_tf.tasks import finetuning, pretraining
 from xlnet_tf.training import topology
-from xlnet_tf.training.interruption import lost_hosts
+from xlnet_tf.training.interruption import Preemption, lost_hosts
 from xlnet_tf.training.profile import Profile
 from xlnet_tf.training.progress import Progress, read_history
 from xlnet_tf.training.run import (
@@ -212,6 +214,89 @@ def test_every_host_refuses_another_run(folder, tmp_path):
     with pytest.raises(UserError, match=r"holds a run with other settings:\n.*learning_rate"):
         task = mock.Mock(data_bytes=lambda: 0, data_difference=lambda model_dir: [])
         run_training(params, task, strategy, str(tmp_path))
+
+
+def test_a_second_trainer_leaves_the_first_alone(folder, tmp_path, monkeypatch):
+    """With the same settings it would remove a checkpoint that is being written, with others mix two runs."""
+    report, seen = Progress.train, []
+
+    def start_another(progress, logs):
+        report(progress, logs)
+        if not seen:
+            files = {path: path.read_bytes() for path in tmp_path.iterdir() if path.suffix == ".yaml"}
+            for other in (settings(folder), settings(folder, train_steps=6)):
+                with pytest.raises(UserError, match=rf"{tmp_path} is in use by process {os.getpid()} on "):
+                    pretraining.pretrain(other, str(tmp_path))
+            assert {path: path.read_bytes() for path in files} == files
+            seen.append(1)
+
+    monkeypatch.setattr(Progress, "train", start_another)
+    pretraining.pretrain(settings(folder), str(tmp_path))
+    steps = [(line["step"], line["kind"]) for line in read_history(str(tmp_path / "history.jsonl"))]
+    assert seen and len(steps) == len(set(steps)) and steps[-1] == (12, "dev")
+    assert not (tmp_path / "owner.json").exists()
+
+
+def test_a_run_that_was_taken_over_writes_nothing_more(folder, tmp_path, monkeypatch):
+    report = Progress.train
+
+    def take_over(progress, logs):
+        report(progress, logs)
+        owner = json.loads((tmp_path / "owner.json").read_text())
+        (tmp_path / "owner.json").write_text(json.dumps(owner | {"token": "other", "host": "host-7"}))
+        later = time.monotonic() + 1000
+        monkeypatch.setattr(time, "monotonic", lambda: later)
+
+    monkeypatch.setattr(Progress, "train", take_over)
+    with pytest.raises(UserError, match="taken over by process .* on host-7"):
+        pretraining.pretrain(settings(folder, checkpoint_interval=2), str(tmp_path))
+    assert not list(tmp_path.glob("ckpt*")) and (tmp_path / "params.yaml").exists()
+    assert json.loads((tmp_path / "owner.json").read_text())["host"] == "host-7"
+
+
+def test_settings_count_before_the_first_checkpoint(folder, tmp_path, monkeypatch):
+    bar = Progress.evaluation_bar
+
+    def end(progress, steps):
+        os.kill(os.getpid(), signal.SIGINT)
+        return bar(progress, steps)
+
+    with monkeypatch.context() as patch, pytest.raises(Cancelled, match="^Ctrl-C before the first .* again$"):
+        patch.setattr(Progress, "evaluation_bar", end)
+        pretraining.pretrain(settings(folder), str(tmp_path))
+    params = settings(folder, train_steps=6)
+    with pytest.raises(UserError, match="(?s)train_steps: 12 there, 6 now\n.*remove .*params.yaml"):
+        pretraining.pretrain(params, str(tmp_path))
+
+    report = Progress.train
+
+    def end_in_training(progress, logs):
+        report(progress, logs)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Progress, "train", end_in_training)
+    saved = f"^Ctrl-C at step 2. A checkpoint of it is in {tmp_path}: start the same command again, and"
+    with pytest.raises(Cancelled, match=saved):
+        pretraining.pretrain(settings(folder), str(tmp_path))
+    assert tf.train.latest_checkpoint(str(tmp_path)).endswith("ckpt-2")
+
+
+def test_a_second_ctrl_c_is_not_waited_for():
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), Preemption(tf.distribute.get_strategy()):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_run_that_failed_at_once_does_not_forbid_other_settings(folder, tmp_path, monkeypatch):
+    def too_large(trainer, iterator):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor with shape[8,8192]")
+
+    with monkeypatch.context() as patch, pytest.raises(UserError, match="does not fit into the memory"):
+        patch.setattr(Trainer, "train_step", too_large)
+        pretraining.pretrain(settings(folder), str(tmp_path))
+    pretraining.pretrain(settings(folder, train_steps=2), str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safete
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.files import copy, read_json, replacing, write_text
+from xlnet_tf.ownership import owning
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 FORMATS = ("ours", "original", "hugging_face")
@@ -169,11 +170,19 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
     if os.path.realpath(folder) == os.path.realpath(source):
         raise UserError(f"{folder} is the folder of the checkpoint itself; expected another one to write to.")
     tf.io.gfile.makedirs(folder)
+    with owning(folder, "converting weights", "--output"):
+        _write(dataclasses.replace(checkpoint, arrays=arrays), folder, format)
+    return coverage
+
+
+def _write(checkpoint: Checkpoint, folder: str, format: str):
+    """Writes weights and what lies beside them; their checksums come last."""
+    arrays = checkpoint.arrays
     checksums.remove(folder)
     if format == "original":
         files = tensorflow_files.write_original(arrays, checkpoint.config, folder)
     elif format == "hugging_face":
-        files = hugging_face.write_hugging_face(dataclasses.replace(checkpoint, arrays=arrays), folder)
+        files = hugging_face.write_hugging_face(checkpoint, folder)
     else:
         files = [CONFIG_FILE, OUR_FILE]
         write_text(checkpoint.config.to_json(), f"{folder}/{CONFIG_FILE}")
@@ -185,7 +194,6 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
             copy(beside, f"{folder}/{name}")
             files.append(name)
     checksums.write(folder, files)
-    return coverage
 
 
 def differences(checkpoint: Checkpoint, format: str) -> list[str]:

@@ -10,6 +10,7 @@ A set is a folder, one for each split of the data:
 Padding is not stored: it is where the piece id is that of `<pad>`, which no text can spell.
 """
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ import numpy as np
 from etils import epath
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.ownership import owning
 from xlnet_tf.records import seal
 from xlnet_tf.records import shards as shards_lib
 from xlnet_tf.records.folders import entries, files_in
@@ -356,6 +358,8 @@ class ExampleWriter:
 
     def __enter__(self) -> Self:
         folder = shards_lib.make_folder(self._set.folder)
+        self._owned = contextlib.ExitStack()
+        self._owner = self._owned.enter_context(owning(folder, "building examples", "--output_dir"))
         (folder / MANIFEST_FILE).unlink(missing_ok=True)
         for shard in files_in(folder, ".tfrecord", "shard-"):
             shard.unlink()
@@ -393,15 +397,17 @@ class ExampleWriter:
         self._set.statistics[name] = self._set.statistics.get(name, 0) + number
 
     def __exit__(self, kind, value, trace) -> None:
-        self._sidecar.close()
-        if kind is None:
-            self._flush()
-            self._close_shard()
-            digest = shards_lib.file_sha256(self._set.folder / SIDECAR_FILE)
-            self._set = dataclasses.replace(self._set, sidecar_sha256=digest)
-            self._set.save()
-        elif self._shard:
-            self._shard.__exit__(kind, value, trace)
+        with self._owned:
+            self._sidecar.close()
+            if kind is None:
+                self._flush()
+                self._close_shard()
+                digest = shards_lib.file_sha256(self._set.folder / SIDECAR_FILE)
+                self._set = dataclasses.replace(self._set, sidecar_sha256=digest)
+                self._owner.check()
+                self._set.save()
+            elif self._shard:
+                self._shard.__exit__(kind, value, trace)
 
     @property
     def example_set(self) -> ExampleSet:

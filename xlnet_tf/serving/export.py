@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
+from xlnet_tf.ownership import Ownership, owning
 from xlnet_tf.serving import config_files
 from xlnet_tf.serving.module import ServingModule
 from xlnet_tf.serving.warmup import write_warmup
@@ -48,9 +49,18 @@ def export(
             are there do not fit the warm-up batches.
     """
     folder = folder.rstrip("/")
-    if version is None:
-        version = 1 + max(versions(folder), default=0)
-    _check(folder, version, warmup_batches)
+    _check_folder(folder)
+    tf.io.gfile.makedirs(folder)
+    with owning(folder, "exporting", "--output_dir") as owner:
+        if version is None:
+            version = 1 + max(versions(folder), default=0)
+        _check(folder, version, warmup_batches)
+        return _export(module, folder, version, warmup_batches, owner)
+
+
+def _export(
+    module: ServingModule, folder: str, version: int, warmup_batches: Sequence[int], owner: Ownership
+) -> str:
     target, unfinished = f"{folder}/{version}", f"{folder}/unfinished-{version}"
     if tf.io.gfile.exists(unfinished):
         tf.io.gfile.rmtree(unfinished)
@@ -64,17 +74,22 @@ def export(
         if tf.io.gfile.exists(unfinished):
             tf.io.gfile.rmtree(unfinished)
         raise
+    owner.check()
     tf.io.gfile.rename(unfinished, target)
     return target
 
 
-def _check(folder: str, version: int, warmup_batches: Sequence[int]):
-    """Raises UserError for what would fail once the work is done."""
+def _check_folder(folder: str):
+    """Raises UserError if this can be no folder of a model."""
     config_files.model_name(folder)
     parts = folder.split("/")
     for parent in ("/".join(parts[:count]) for count in range(1, len(parts) + 1)):
         if parent and tf.io.gfile.exists(parent) and not tf.io.gfile.isdir(parent):
             raise UserError(f"{parent} is a file; expected a folder for the versions of the model")
+
+
+def _check(folder: str, version: int, warmup_batches: Sequence[int]):
+    """Raises UserError for what would fail once the work is done."""
     if not warmup_batches or list(warmup_batches) != sorted(set(warmup_batches)) or warmup_batches[0] < 1:
         raise UserError(f"warm-up batches are {list(warmup_batches)}; expected ascending numbers from 1 on")
     config_files.check_limit(folder, max(warmup_batches))

@@ -1,5 +1,6 @@
 """Fine-tuning with several seeds: large models fail on some of them, so one run says little."""
 
+import contextlib
 import copy
 import dataclasses
 import json
@@ -13,7 +14,7 @@ from official.core import config_definitions as cfg
 from xlnet_tf.files import write_text
 from xlnet_tf.tasks.finetuning import BEST, FinetuningTask, finetune, read_metrics
 from xlnet_tf.training.progress import HISTORY, read_history
-from xlnet_tf.training.run import Diverged
+from xlnet_tf.training.run import Diverged, own
 
 SUMMARY = "seeds.json"
 _LEARNED = 0.95  # of its first value, which the training loss must have fallen below
@@ -59,6 +60,13 @@ def finetune_seeds(
         Diverged: the only run has diverged. Of several runs, each is tried.
     """
     model_dir = model_dir.rstrip("/")  # FOLDER//NAME is another object of a bucket
+    with contextlib.ExitStack() as stack:
+        if num_seeds > 1:  # of one seed, the folder is the run's own
+            own(strategy, model_dir, stack)
+        return _finetune_seeds(params, task_class, strategy, model_dir, num_seeds)
+
+
+def _finetune_seeds(params, task_class, strategy, model_dir: str, num_seeds: int) -> list[Result]:
     results = []
     for seed in range(params.task.seed, params.task.seed + num_seeds):
         run_params = copy.deepcopy(params)

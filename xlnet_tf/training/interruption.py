@@ -2,12 +2,14 @@
 
 import contextlib
 import signal
+import sys
 from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
 from xlnet_tf.checkpoints.of_runs import newest
-from xlnet_tf.errors import Interrupted
+from xlnet_tf.errors import Cancelled, Interrupted
+from xlnet_tf.signals import EXIT_STATUS
 
 # What TensorFlow raises where it meant to talk to another machine.
 _LOST = (
@@ -18,37 +20,21 @@ _LOST = (
 )
 
 
-class Preemption:
-    """Notices, inside of a `with` block, that the process was told to end (SIGTERM).
-
-    So end machines that are taken away: preemptible and maintained ones, and pods of Kubernetes.
+class OnAnyHost:
+    """Tells whether something is so in any process of a run; all must ask at the same place.
 
     Args:
-        strategy: of the run. Of several processes each may be told at another time, or one alone; all end
-            at the same step.
+        strategy: of the run.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy):
-        self._told = False
         self._strategy = strategy
         self._sum_over_processes = tf.function(self._sum)
 
-    def __enter__(self) -> "Preemption":
-        # Only here: what TensorFlow does at a SIGTERM is set up with the strategy, and must not come after.
-        self._before = signal.signal(signal.SIGTERM, self._notice)
-        return self
-
-    def __exit__(self, *error):
-        signal.signal(signal.SIGTERM, self._before)
-
-    def _notice(self, number, frame):
-        self._told = True
-
-    def happened(self) -> bool:
-        """Tells whether a process of the run was told to end; all must ask at the same place."""
+    def __call__(self, here: bool) -> bool:
         if not has_peers(self._strategy):
-            return self._told
-        return bool(self._sum_over_processes(tf.constant(int(self._told))))
+            return here
+        return bool(self._sum_over_processes(tf.constant(int(here))))
 
     def _sum(self, number: tf.Tensor) -> tf.Tensor:
         def replica_sum():
@@ -56,6 +42,46 @@ class Preemption:
             return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, here)
 
         return self._strategy.experimental_local_results(self._strategy.run(replica_sum))[0]
+
+
+class Preemption:
+    """Notices, inside of a `with` block, that the process was told to end: by SIGTERM or Ctrl-C.
+
+    SIGTERM ends machines that are taken away: preemptible and maintained ones, and pods of Kubernetes. A
+    second Ctrl-C is not waited for: it is handled as outside of the block.
+
+    Args:
+        strategy: of the run. Of several processes each may be told at another time, or one alone; all end
+            at the same step.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy):
+        self._told: int | None = None
+        self._hosts = ", on all hosts" if has_peers(strategy) else ""
+        self._on_any_host = OnAnyHost(strategy)
+
+    def __enter__(self) -> "Preemption":
+        # Only here: what TensorFlow does at a SIGTERM is set up with the strategy, and must not come after.
+        numbers = (number for number in EXIT_STATUS if signal.getsignal(number) != signal.SIG_IGN)
+        self._before = {number: signal.signal(number, self._notice) for number in numbers}
+        self._wakeup = signal.set_wakeup_fd(-1)  # see Signals: steps may take long
+        return self
+
+    def __exit__(self, *error):
+        signal.set_wakeup_fd(self._wakeup)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _notice(self, number, frame):
+        if number == self._told == signal.SIGINT and callable(self._before[number]):
+            self._before[number](number, frame)
+        self._told = number
+        if number == signal.SIGINT and sys.stderr and sys.stderr.isatty():
+            print("\nCtrl-C: the run ends after the current steps; again: at once", file=sys.stderr)
+
+    def happened(self) -> bool:
+        """Tells whether a process of the run was told to end; all must ask at the same place."""
+        return self._on_any_host(self._told is not None)
 
     def end_run(self, save: Callable[[], None], step: int, model_dir: str):
         """Saves, if there is something to save, and raises Interrupted, if the run was told to end.
@@ -67,14 +93,15 @@ class Preemption:
         """
         if not self.happened():
             return
+        kind, why = Interrupted, "told to end (SIGTERM)"
+        if self._told == signal.SIGINT:
+            kind, why = Cancelled, "Ctrl-C"
         if not step:
-            raise Interrupted(
-                "told to end (SIGTERM) before the first step: start the same command again, on all hosts"
-            )
+            raise kind(f"{why} before the first step: start the same command again{self._hosts}")
         save()
-        raise Interrupted(
-            f"told to end (SIGTERM) at step {step}. A checkpoint of it is in {model_dir}: start the same "
-            "command again, on all hosts, and the run goes on"
+        raise kind(
+            f"{why} at step {step}. A checkpoint of it is in {model_dir}: start the same command "
+            f"again{self._hosts}, and the run resumes"
         )
 
 
@@ -101,9 +128,10 @@ def lost_hosts(strategy: tf.distribute.Strategy, model_dir: str) -> Iterator[Non
         if not remote or "Compilation failure" in error.message:
             raise
         saved = newest(model_dir) or "its beginning, as nothing was saved yet"
+        hosts = " on all hosts" if has_peers(strategy) else ""
         raise Interrupted(
-            f"another host or its devices cannot be reached ({reason(error)}). Start the same command again "
-            f"on all hosts: the run goes on from {saved}"
+            f"another host or its devices cannot be reached ({reason(error)}). Start the same command again"
+            f"{hosts}: the run resumes from {saved}"
         ) from error
 
 

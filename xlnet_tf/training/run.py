@@ -23,9 +23,10 @@ from official.core import train_lib, train_utils
 from xlnet_tf.checkpoints.of_runs import check_name, newest
 from xlnet_tf.errors import UserError
 from xlnet_tf.files import read_yaml, write_text
+from xlnet_tf.ownership import Ownership, owning
 from xlnet_tf.training import topology
 from xlnet_tf.training.config import flatten
-from xlnet_tf.training.interruption import Preemption, lost_hosts
+from xlnet_tf.training.interruption import OnAnyHost, Preemption, lost_hosts
 from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.profile import Profile
 from xlnet_tf.training.progress import Progress
@@ -78,13 +79,45 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
     check_places(params, model_dir)
     check_data(params, task)
     params.trainer.summary_interval = params.trainer.steps_per_loop  # summaries are written with the reports
-    chief = strategy.extended.should_checkpoint  # of several hosts one writes; all compute
-    check_resumable(params, task, model_dir)  # on all hosts: a refusal of one alone would look like its loss
-    if chief:
-        tf.io.gfile.makedirs(model_dir)
-        write_text(yaml.dump(params.as_dict(), default_flow_style=False), f"{model_dir}/params.yaml")
-        task.save_assets(model_dir)
+    with contextlib.ExitStack() as stack:
+        owner = own(strategy, model_dir, stack)
+        check_resumable(params, task, model_dir)  # on all hosts, as `own` is
+        if owner:
+            task.save_assets(model_dir)
+            # Last: what it is compared with in a later start is there then.
+            write_text(yaml.dump(params.as_dict(), default_flow_style=False), f"{model_dir}/params.yaml")
+        try:
+            return _run_owned(params, task, strategy, model_dir, owner)
+        except UserError:
+            # What failed before it saved anything is to be started again with other settings.
+            if owner and not newest(model_dir):
+                owner.check()
+                tf.io.gfile.remove(f"{model_dir}/params.yaml")
+            raise
 
+
+def own(strategy: tf.distribute.Strategy, model_dir: str, stack: contextlib.ExitStack) -> Ownership | None:
+    """Makes a run the owner of its folder until the stack ends; None on hosts that do not write there.
+
+    Raises:
+        UserError: another process trains there; on all hosts, as a refusal of one alone would look like its
+            loss, and the others would be started again for ever.
+    """
+    owner, refusal = None, None
+    if strategy.extended.should_checkpoint:  # of several hosts one writes; all compute
+        tf.io.gfile.makedirs(model_dir)
+        try:
+            owner = stack.enter_context(owning(model_dir, "training", "--model_dir"))
+        except UserError as error:
+            refusal = error
+    with lost_hosts(strategy, model_dir):
+        if OnAnyHost(strategy)(refusal is not None):
+            raise refusal or UserError(f"{model_dir} is in use, as the first host's message says")
+    return owner
+
+
+def _run_owned(params, task, strategy, model_dir: str, owner: Ownership | None) -> dict[str, float]:
+    """Trains in a folder that belongs to this run."""
     if topology.has_far_hosts(strategy):
         task.read_in_graph(params.trainer.train_steps)
     evaluate = bool(params.task.validation_data.input_path)
@@ -107,7 +140,7 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
         named_lack_of_memory("training", SMALLER_STEP),
     ):
         try:
-            return _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, chief)
+            return _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, owner)
         finally:
             # Now, and not when the trainer is collected: the end of an iterator waits for a thread of
             # TensorFlow's that sleeps the longer the older the iterator is, up to a minute.
@@ -161,13 +194,16 @@ def named_lack_of_memory(what: str, advice: str) -> Iterator[None]:
         ) from error
 
 
-def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, chief) -> dict[str, float]:
+def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, owner) -> dict[str, float]:
+    chief = owner is not None
     train_steps, interval = params.trainer.train_steps, params.trainer.validation_interval
     progress = Progress(model_dir, trainer.global_step, train_steps, task.shown_metric, write=chief)
     preemption = Preemption(strategy)
     profile = Profile(params.trainer.profile_steps, model_dir)
 
     def end_if_told(_=None):
+        if owner:
+            owner.check()
         preemption.end_run(runner.controller.save_checkpoint, int(trainer.global_step.numpy()), model_dir)
 
     runner = _Runner(
@@ -366,14 +402,15 @@ def check_places(params, model_dir: str):
 
 
 def check_resumable(params, task: Task, model_dir: str):
-    """Raises UserError if model_dir holds checkpoints of a run with other numbers (see FIXED).
+    """Raises UserError if model_dir holds a run with other numbers (see FIXED), saved or only begun.
 
     What else differs of the trainer's settings is only said.
     """
     path = f"{model_dir}/params.yaml"
-    if not newest(model_dir):
-        return
+    saved = newest(model_dir)
     if not tf.io.gfile.exists(path):
+        if not saved:
+            return
         raise UserError(
             f"{model_dir} holds checkpoints but no params.yaml, which tells the settings they were trained "
             "with: put it back, or choose another --model_dir"
@@ -390,10 +427,12 @@ def check_resumable(params, task: Task, model_dir: str):
     fixed = [name for name in changed if name.startswith(FIXED) and not name.startswith(FREE)]
     different = [f"  {line}" for line in (*map(changed.get, fixed), *task.data_difference(model_dir))]
     if different:
+        begin = f"(--init_checkpoint={model_dir} begins with its weights)"
+        if not saved:
+            begin = f"or remove {path}: nothing of that run has been saved"
         raise UserError(
             f"{model_dir} holds a run with other settings:\n" + "\n".join(different) + "\nGo on with the "
-            f"settings of that run, or start a new one with another --model_dir "
-            f"(--init_checkpoint={model_dir} begins with its weights)."
+            f"settings of that run, or start a new one with another --model_dir {begin}."
         )
     changed.pop("trainer.summary_interval", None)  # follows steps_per_loop
     if said := [line for name, line in changed.items() if name.startswith("trainer.")]:

@@ -1,0 +1,221 @@
+"""One process at a time writes into a folder, on disks with locks and without."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+from etils import epath
+
+from tests.conftest import REPOSITORY
+from xlnet_tf import ownership
+from xlnet_tf.errors import UserError
+from xlnet_tf.ownership import BEAT_SECONDS, FILE, LEASE_SECONDS, Ownership, owning
+
+HOLD = (
+    "import sys, time; from xlnet_tf.ownership import owning\n"
+    "with owning(sys.argv[1], 'training', '--model_dir'):\n"
+    "    print('owned', flush=True)\n"
+    "    time.sleep(600)"
+)
+
+
+class Clock:
+    """A clock that stands still but for sleeping; `during` is called in each second that is slept."""
+
+    def __init__(self, during=lambda: None):
+        self.now = 0.0
+        self.during = during
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+        self.during()
+
+
+@pytest.fixture
+def far(bucket):
+    """A folder of a file system without locks."""
+    folder = epath.Path(bucket) / "run"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def leave_lease(folder, **changes):
+    """Leaves the lease of a process of another machine that was killed."""
+    owner = Ownership(folder, "training", Clock())
+    owner._lease |= {"host": "host-7", "pid": 123, "kernel": "another"} | changes
+    owner.renew()
+    return owner
+
+
+def test_a_second_process_is_told_the_first(tmp_path):
+    command = [sys.executable, "-c", HOLD, str(tmp_path)]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE) as first:
+        first.stdout.readline()
+        found = (
+            rf"{tmp_path} is in use by process {first.pid} on \S+ \(training, started 20.* UTC\): .*--out$"
+        )
+        with pytest.raises(UserError, match=found), owning(tmp_path, "exporting", "--out"):
+            pass
+        first.send_signal(signal.SIGKILL)
+    clock = Clock()
+    assert (tmp_path / FILE).exists()
+    with owning(tmp_path, "exporting", "--out", clock):
+        assert json.loads((tmp_path / FILE).read_text())["pid"] == os.getpid()
+    assert clock.now == 0 and not list(tmp_path.iterdir())  # free at once, as the lock ended with its process
+
+
+def test_an_owner_in_the_same_process_counts(tmp_path, far):
+    for folder in (tmp_path, far):
+        with owning(folder, "training", "--model_dir", Clock()) as owner:
+            clock = Clock(owner.renew)
+            with pytest.raises(UserError, match="in use by process"), owning(folder, "", "", clock):
+                pass
+            owner.check()
+        with owning(folder, "training", "--model_dir", Clock()):
+            pass
+
+
+def test_a_lease_that_lives_is_respected_within_a_beat(far):
+    """Clocks of machines may differ: what counts is whether the lease changes."""
+    other = leave_lease(far)
+    clock = Clock()
+    clock.during = lambda: clock.now >= BEAT_SECONDS and other.renew()
+    with pytest.raises(UserError, match="process 123 on host-7"), owning(far, "", "", clock):
+        pass
+    assert clock.now <= BEAT_SECONDS + 1
+    other.check()
+
+
+def test_the_lease_of_a_killed_process_ends(far, capsys):
+    other = leave_lease(far)
+    clock = Clock()
+    with owning(far, "training", "--model_dir", clock) as owner:
+        assert LEASE_SECONDS <= clock.now < LEASE_SECONDS + BEAT_SECONDS
+        owner.check()
+        # It was not killed but stood still, and now wakes up.
+        other._clock.now += LEASE_SECONDS
+        with pytest.raises(UserError, match=rf"taken over by process {os.getpid()} on .*writes nothing more"):
+            other.check()
+        owner.check()
+        other.release()
+        assert (far / FILE).exists()
+    assert "process 123 on host-7 (training" in capsys.readouterr().err
+    assert not (far / FILE).exists()
+
+
+def test_an_owner_that_ends_is_not_waited_for(far):
+    other = leave_lease(far)
+    clock = Clock(other.release)
+    with owning(far, "", "", clock):
+        assert clock.now < BEAT_SECONDS
+
+
+def test_a_lease_of_another_machine_counts_on_a_local_path(tmp_path):
+    """A lock of NFS may not reach other machines."""
+    other = leave_lease(tmp_path)
+    with pytest.raises(UserError, match="host-7"), owning(tmp_path, "", "", Clock(other.renew)):
+        pass
+
+
+def test_a_disk_without_locks_has_leases(tmp_path, monkeypatch):
+    def no_locks(*_):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(ownership.fcntl, "flock", no_locks)
+    with owning(tmp_path, "", "", Clock()) as owner:
+        with pytest.raises(UserError, match="in use"), owning(tmp_path, "", "", Clock(owner.renew)):
+            pass
+        owner.check()
+
+
+def test_of_two_that_start_at_once_one_wins(far):
+    rival = leave_lease(far)
+    rival.release()
+
+    def come_between():
+        clock.during = lambda: None
+        rival._path.unlink()
+        rival.renew()
+
+    clock = Clock(come_between)
+    with pytest.raises(UserError, match="host-7"), owning(far, "", "", clock):
+        pass
+    rival.check()
+    assert (far / FILE).exists()
+
+
+def test_a_damaged_lease_ends_like_any_other(tmp_path):
+    (tmp_path / FILE).write_text("{")
+    clock = Clock()
+    with owning(tmp_path, "", "", clock):
+        assert LEASE_SECONDS <= clock.now < LEASE_SECONDS + BEAT_SECONDS
+
+
+def test_the_lease_is_renewed_while_the_owner_works(far, monkeypatch):
+    monkeypatch.setattr(ownership, "BEAT_SECONDS", 0.001)
+    beaten, renew = threading.Event(), Ownership.renew
+
+    def renew_and_count(owner):
+        renew(owner)
+        if owner._beats > 3:
+            beaten.set()
+
+    monkeypatch.setattr(Ownership, "renew", renew_and_count)
+    with owning(far, "", "", Clock()):
+        assert beaten.wait(60)
+
+
+def test_a_folder_that_needs_nothing_is_left_as_it_is(tmp_path):
+    before = tmp_path.stat().st_mtime_ns
+    with owning(tmp_path, "building", "--out", Clock(), at_once=False) as owner:
+        owner.beat()
+        with pytest.raises(UserError, match="in use by another process"), owning(tmp_path, "", "--out"):
+            pass
+        assert tmp_path.stat().st_mtime_ns == before
+        owner.check()
+        with (
+            pytest.raises(UserError, match=f"in use by process {os.getpid()}"),
+            owning(tmp_path, "", "--out"),
+        ):
+            pass
+
+
+def export_(folder, tokenizer):
+    from xlnet_tf.serving.export import export
+
+    export(None, str(folder))
+
+
+def examples(folder, tokenizer):
+    from xlnet_tf.records.examples import ExampleWriter
+
+    with ExampleWriter(
+        folder, task="t", split="dev", tokenizer=tokenizer, seq_len=8, columns=[], settings={}
+    ):
+        pass
+
+
+def seeds(folder, tokenizer):
+    import tensorflow as tf
+
+    from tests.tasks import toy_finetuning
+    from xlnet_tf.tasks.seeds import finetune_seeds
+
+    params, strategy = toy_finetuning.experiment(), tf.distribute.get_strategy()
+    finetune_seeds(params, toy_finetuning.ToyTask, strategy, str(folder), num_seeds=2)
+
+
+@pytest.mark.parametrize("write", [export_, examples, seeds])
+def test_a_second_writer_is_kept_out(write, tmp_path, small_tokenizer):
+    before = b"of the first"
+    (tmp_path / "spiece.model").write_bytes(before)
+    with owning(tmp_path, "writing", "--out"), pytest.raises(UserError, match=r"in use by .*\(writing"):
+        write(tmp_path, small_tokenizer)
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [before]

@@ -1,0 +1,101 @@
+"""Ctrl-C and SIGTERM, wherever they come: one line, a status, no traceback."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+LINES = {
+    signal.SIGINT: (130, "INTERRUPTED: Ctrl-C\n"),
+    signal.SIGTERM: (75, "INTERRUPTED: told to end (SIGTERM): start the same command again\n"),
+}
+PROGRAM = """
+import sys, time
+from xlnet_tf import errors
+
+class Slow:
+    def __del__(self):
+        print('ready', flush=True)
+        time.sleep(600)
+
+def main(_):
+    {body}
+
+errors.run(main)
+"""
+READY = "print('ready', flush=True)"
+
+
+def end(command, number, when, group=False):
+    """Starts a command, sends it a signal, and returns its status and what it wrote to stderr.
+
+    Args:
+        command: the command.
+        number: of the signal.
+        when: the first characters of a line of stdout to wait for, or seconds.
+        group: whether all processes get it, as from a terminal.
+    """
+    process = subprocess.Popen(
+        command,
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        if isinstance(when, str):
+            assert any(line.startswith(when) for line in process.stdout)
+        else:
+            time.sleep(when)
+        (os.killpg if group else os.kill)(process.pid, number)
+        error = process.communicate(timeout=120)[1]
+    finally:
+        process.kill()
+    return process.returncode, error
+
+
+@pytest.mark.parametrize("number", LINES)
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"{READY}; time.sleep(600)",
+        f"{READY}\n    try: time.sleep(600)\n    except BaseException: raise errors.UserError('lost')",
+        f"{READY}\n    try: time.sleep(600)\n    finally: raise ImportError('half imported')",
+        "Slow(); time.sleep(600)",  # what is raised in __del__ is lost
+    ],
+    ids=["Python", "another error", "an import", "__del__"],
+)
+def test_a_signal_ends_a_command_with_one_line(body, number):
+    status, line = LINES[number]
+    assert end([sys.executable, "-c", PROGRAM.format(body=body)], number, "ready") == (status, line)
+
+
+def test_a_signal_ends_code_that_is_not_pythons():
+    """As XLA's compiler, which Python waits for."""
+    wait = "c.pthread_mutex_lock(mutex)"  # the second time for ever
+    begin = "import ctypes; c = ctypes.CDLL(None); mutex = ctypes.create_string_buffer(64)"
+    program = PROGRAM.format(body=f"{begin}; {wait}; {READY}; {wait}")
+    assert end([sys.executable, "-c", program], signal.SIGINT, "ready") == LINES[signal.SIGINT]
+
+
+def test_what_is_ignored_stays_ignored():
+    body = f"import signal; {READY}; time.sleep(1); print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)"
+    program = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)" + PROGRAM.format(body=body)
+    assert end([sys.executable, "-c", program], signal.SIGINT, "ready") == (0, "")
+
+
+@pytest.mark.parametrize("number", LINES)
+@pytest.mark.parametrize("seconds", [0.2, 0.5, 1.0])
+@pytest.mark.parametrize("module", ["run_scripts.pretrain", "tfrecord_builders.pretraining"])
+def test_a_signal_ends_imports_with_one_line(module, seconds, number, tmp_path):
+    slow = tmp_path / "absl"  # an import that takes long
+    slow.mkdir()
+    (slow / "__init__.py").write_text("import time; time.sleep(600)")
+    program = f"import sys, runpy; sys.path.insert(0, {str(tmp_path)!r}); sys.argv = ['-m']; import {module}"
+    assert end([sys.executable, "-c", program], number, seconds) == LINES[number]

@@ -1,0 +1,245 @@
+"""One process at a time writes into a folder: a lock where the disk has one, and a lease everywhere.
+
+The lock is the operating system's, on the folder itself: it ends with the process, however that ends, but
+reaches no other machine. The lease is a file that names its owner and changes as long as the owner lives. It
+reaches everybody who sees the folder: on gs://, and on disks that several machines share.
+"""
+
+import contextlib
+import datetime
+import fcntl
+import json
+import math
+import os
+import pathlib
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from etils import epath
+
+from xlnet_tf.errors import UserError
+
+FILE = "owner.json"
+BEAT_SECONDS = 15.0
+# A lease that has not changed for eight beats belongs to a killed process: a compiler that holds Python's
+# lock and a bucket that must be asked again take less, and a new machine in place of a preempted one is
+# seldom ready earlier. The waiting process measures the time, as clocks of machines differ.
+LEASE_SECONDS = 8 * BEAT_SECONDS
+# If two processes find no lease and write theirs at the same time, the second to write is the owner. The
+# first notices because it reads its lease again after this time; writing a small object takes less.
+_SETTLE_SECONDS = 2.0
+_POLL_SECONDS = 1.0
+
+
+class Ownership:
+    """The right to write into a folder; see `owning`.
+
+    Args:
+        folder: the folder.
+        what: the owner does there.
+        clock: has monotonic() and sleep(seconds).
+    """
+
+    def __init__(self, folder: epath.Path, what: str, clock: Any):
+        self._path = folder / FILE
+        self._clock = clock
+        self._beats = 0
+        self._lease = {
+            "what": what,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "started": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+            "kernel": _kernel(),
+            "token": secrets.token_hex(8),
+        }
+        self._taken_by: dict[str, Any] | None = None
+        self._renewing = threading.Lock()
+        self._renewed = -math.inf
+
+    def check(self) -> None:
+        """Raises UserError if another process has taken the folder over; to be called before what is written.
+
+        So it may, if this process or its machine stood still for longer than a lease is valid.
+        """
+        if self._clock.monotonic() - self._renewed > 2 * BEAT_SECONDS:
+            with contextlib.suppress(Exception):  # if the file system does not answer, writing will fail, too
+                self.renew()
+        if self._taken_by:
+            raise UserError(
+                f"{self._path.parent} was taken over by {_describe(self._taken_by)}, as this process had not "
+                f"renewed {FILE} for {LEASE_SECONDS:.0f} s: this process ends and writes nothing more"
+            )
+
+    def beat(self) -> None:
+        """Renews the lease, if there is one."""
+        if self._beats:
+            self.renew()
+
+    def renew(self) -> None:
+        """Shows that the owner lives, unless another process has taken the folder over."""
+        with self._renewing:
+            there = _read(self._path)
+            if there and not self._is_mine(there):
+                self._taken_by = there
+            elif not self._taken_by:
+                self._beats += 1
+                text = json.dumps(self._lease | {"beat": self._beats})
+                # Whoever removes a killed build's temporary files knows this name.
+                temporary = self._path.with_name(f"{FILE}.tmp{os.getpid()}-{self._lease['token']}")
+                temporary.write_text(text)
+                temporary.replace(self._path)
+                self._renewed = self._clock.monotonic()
+
+    def take(self, locked: bool, at_once: bool) -> None:
+        """Writes the first lease.
+
+        Args:
+            locked: whether this process has the folder's lock.
+            at_once: as in `owning`.
+
+        Raises:
+            _Occupied: another process is at work there.
+        """
+        there = _read(self._path)
+        # On the machine that a lease names, the lock would have been taken.
+        if there and not (locked and there.get("kernel") == self._lease["kernel"]):
+            self._await_end_of(there)
+        if there:
+            self._path.unlink(missing_ok=True)
+        if locked and not at_once:
+            return
+        self.renew()
+        if not locked:
+            self._clock.sleep(_SETTLE_SECONDS)
+        there = _read(self._path)
+        if there and not self._is_mine(there):
+            raise _Occupied(there)
+
+    def release(self) -> None:
+        """Removes the lease, unless it is another process' own."""
+        with self._renewing:
+            if self._is_mine(_read(self._path) or {}):
+                self._path.unlink(missing_ok=True)
+
+    def _is_mine(self, lease: dict[str, Any]) -> bool:
+        return lease.get("token") == self._lease["token"]
+
+    def _await_end_of(self, there: dict[str, Any]) -> None:
+        """Returns when the lease has not changed for as long as it is valid, or has gone."""
+        begun = self._clock.monotonic()
+        print(
+            f"{self._path.parent} was in use by {_describe(there)}: waiting up to {LEASE_SECONDS:.0f} s to "
+            "see whether it still is",
+            file=sys.stderr,
+        )
+        while self._clock.monotonic() - begun < LEASE_SECONDS:
+            self._clock.sleep(_POLL_SECONDS)
+            now = _read(self._path)
+            if now is None:
+                return
+            if now != there:
+                raise _Occupied(now)
+
+
+@contextlib.contextmanager
+def owning(
+    folder: epath.PathLike, what: str, flag: str, clock: Any = time, at_once: bool = True
+) -> Iterator[Ownership]:
+    """Keeps other processes out of a folder while the block runs.
+
+    A process that was killed leaves its lease. On its own machine, and a disk with locks, the folder is free
+    at once; elsewhere as soon as the lease has not changed for LEASE_SECONDS, which this function waits for.
+
+    Args:
+        folder: to write into; it is there.
+        what: is done there, for others to read: "training".
+        flag: that chooses the folder.
+        clock: has monotonic() and sleep(seconds).
+        at_once: whether to write the lease now. If not, and the folder's lock is taken, the first `check`
+            writes it: a folder that turns out to need nothing is left as it is.
+
+    Raises:
+        UserError: another process is at work there. The message names it.
+    """
+    folder = epath.Path(folder)
+    ended = threading.Event()
+    owner = Ownership(folder, what, clock)
+
+    def beat() -> None:
+        while not ended.wait(BEAT_SECONDS):
+            with contextlib.suppress(Exception):  # of a file system that may answer the next time
+                owner.beat()
+
+    with contextlib.ExitStack() as stack:
+        try:
+            owner.take(_lock(folder, stack), at_once)
+        except _Occupied as error:
+            raise UserError(
+                f"{folder} is in use by {_describe(error.lease)}: wait for its end, or choose another {flag}"
+            ) from None
+        stack.callback(owner.release)
+        thread = threading.Thread(target=beat, daemon=True)
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(ended.set)
+        yield owner
+
+
+class _Occupied(Exception):
+    def __init__(self, lease: dict[str, Any]):
+        self.lease = lease
+
+
+def _lock(folder: epath.Path, stack: contextlib.ExitStack) -> bool:
+    """Locks a folder until the stack ends; False if its file system has no locks.
+
+    Raises:
+        _Occupied: another process has it.
+    """
+    if "://" in os.fspath(folder):
+        return False
+    descriptor = os.open(folder, os.O_RDONLY)
+    stack.callback(os.close, descriptor)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise _Occupied(_read(folder / FILE) or {}) from None
+    except OSError:  # NFS, for example
+        return False
+    return True
+
+
+def _read(path: epath.Path) -> dict[str, Any] | None:
+    """Returns a lease; None if there is none. What cannot be read is one of an unknown owner."""
+    try:
+        text = path.read_text()
+    except Exception:  # each file system has its own
+        if path.exists():
+            raise
+        return None
+    try:
+        lease = json.loads(text)
+    except ValueError:
+        lease = None
+    return lease if isinstance(lease, dict) else {"text": text}
+
+
+def _describe(lease: dict[str, Any]) -> str:
+    if "pid" not in lease:
+        return "another process"
+    return "process {pid} on {host} ({what}, started {started})".format_map(
+        {"host": "?", "what": "?", "started": "?"} | lease
+    )
+
+
+def _kernel() -> str:
+    """Returns what tells apart the kernels that locks are kept by; names of hosts may be alike."""
+    try:
+        return pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return socket.gethostname()

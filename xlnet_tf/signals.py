@@ -1,0 +1,133 @@
+"""Ctrl-C and SIGTERM: a command ends with one line, and a status that says whether to start it again."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable
+
+# The rest is imported where it is used: until `end_while_importing` was called, Ctrl-C is a traceback.
+
+EXIT_STATUS = {
+    signal.SIGINT: 130,  # as a shell reports a program that Ctrl-C ended
+    signal.SIGTERM: 75,  # EX_TEMPFAIL of sysexits.h: "the user is invited to retry"
+}
+_LINES = {
+    signal.SIGINT: "INTERRUPTED: Ctrl-C",
+    signal.SIGTERM: "INTERRUPTED: told to end (SIGTERM): start the same command again",
+}
+# Code that is not Python's, as XLA's compiler, may keep Python from handling a signal for minutes. After this
+# time the process just ends. Training, whose steps may take longer, handles signals itself.
+_GRACE_SECONDS = 3.0
+_STDERR = 2
+
+
+def end_while_importing() -> None:
+    """Lets a command (`python -m PACKAGE.X`) that is told to end while it imports do so at once.
+
+    To be called by the package, which is imported first; in any other program it does nothing.
+    """
+    if sys.argv[0] == "-m":  # only then: later it is the command's path
+        for number in _heeded():
+            signal.signal(number, _end_at_once)
+
+
+class Signals:
+    """Turns Ctrl-C and SIGTERM, inside of a `with` block, into a KeyboardInterrupt.
+
+    Attributes:
+        told: the number of the first signal; None while there is none. The KeyboardInterrupt may come out of
+            the block as another exception.
+    """
+
+    told: int | None = None
+
+    def __enter__(self) -> "Signals":
+        import threading
+
+        self._handled = threading.Event()
+        self._before: dict[int, object] = {
+            number: signal.signal(number, self._notice) for number in _heeded()
+        }
+        self._unraisable, sys.unraisablehook = sys.unraisablehook, self._raise_later
+        reader, self._writer = os.pipe()
+        os.set_blocking(self._writer, False)
+        self._wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        threading.Thread(target=self._watch, args=(reader,), daemon=True).start()
+        return self
+
+    def __exit__(self, *error) -> None:
+        signal.set_wakeup_fd(self._wakeup)
+        os.close(self._writer)
+        sys.unraisablehook = self._unraisable
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def exit(self) -> None:
+        """Prints the line of the signal and exits; a second signal ends the process at once."""
+        status = EXIT_STATUS[self.told]
+        self._before = dict.fromkeys(self._before, lambda *_: os._exit(status))
+        _say(self.told)
+        sys.exit(status)
+
+    def _notice(self, number: int, frame: object) -> None:
+        self.told = self.told or number
+        self._handled.set()
+        raise KeyboardInterrupt
+
+    def _raise_later(self, unraisable: object) -> None:
+        """Repeats a signal that came while Python could raise nothing, as in `__del__`."""
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            self._unraisable(unraisable)
+        elif self.told:
+            import threading
+
+            threading.Timer(0.05, os.kill, (os.getpid(), self.told)).start()
+
+    def _watch(self, reader: int) -> None:
+        """Ends the process if the main thread is not in Python to handle a signal."""
+        with os.fdopen(reader, "rb", buffering=0) as numbers:
+            while read := numbers.read(1):
+                if read[0] in self._before and not self._handled.wait(_GRACE_SECONDS):
+                    _end_at_once(read[0])
+
+
+def blocked(start: Callable, *arguments: object) -> object:
+    """Calls a function whose new threads and processes are not to see Ctrl-C, and returns its result.
+
+    A terminal sends it to all processes of a command. One is to answer, and ends the others.
+
+    Args:
+        start: starts them.
+        *arguments: of the function.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return start(*arguments)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def end_processes(others: Iterable[object]) -> None:
+    """Ends the processes that this one has started with `multiprocessing`, except some."""
+    import multiprocessing  # not in commands that need none
+
+    for process in set(multiprocessing.active_children()).difference(others):
+        process.terminate()
+
+
+def _heeded() -> list[int]:
+    """Returns the signals that whoever started this process has not told it to ignore."""
+    return [number for number in EXIT_STATUS if signal.getsignal(number) != signal.SIG_IGN]
+
+
+def _end_at_once(number: int, frame: object = None) -> None:
+    _say(number)
+    os._exit(EXIT_STATUS[number])
+
+
+def _say(number: int) -> None:
+    begin = "\n" if os.isatty(_STDERR) else ""  # after ^C or a progress bar
+    try:
+        os.write(_STDERR, f"{begin}{_LINES[number]}\n".encode())
+    except OSError:
+        return  # nobody reads it
