@@ -41,10 +41,10 @@ def forward_flops(
         a stream of Q queries 2 * 2 Q D A + 2 Q A (2 K + R + 1) + 2 * 2 Q D F per layer: queries and output,
                               scores by content, distance and segment, sums of values, feed-forward network
         logits                2 P D V
-    The content stream has Q = T and skips the last layer, where only its keys and values are read. In groups
-    of W queries it meets R = W + K distances, as on CPUs (`positions.by_windows`). The query stream has Q = P
-    and R = T + K. The distances, half of which are the others negated, are projected once per batch:
-    2 (K + 1) D A per layer.
+    The content stream has Q = T and skips the last layer, where only its keys and values are read. In blocks
+    of W queries it meets R = W + K distances, as on CPUs (`position_shift.block_positions`). The query stream
+    has Q = P and R = T + K. The distances, half of which are the others negated, are projected once per
+    batch: 2 (K + 1) D A per layer.
 
     Args:
         config: the architecture.
@@ -56,7 +56,7 @@ def forward_flops(
     Returns:
         part of the network -> floating-point operations of a forward pass.
     """
-    from xlnet_tf.layers import positions
+    from xlnet_tf.layers.kernels.position_shift import block_len
 
     model, inner, layers = config.d_model, config.d_inner, config.n_layer
     heads = config.n_head * config.d_head
@@ -70,7 +70,7 @@ def forward_flops(
     return {
         "keys and values": layers * batch_size * 2 * 2 * keys * model * heads,
         "distances": layers * 2 * (keys + 1) * model * heads,
-        "content stream": (layers - 1) * batch_size * stream(seq_len, positions.group_len(seq_len) + keys),
+        "content stream": (layers - 1) * batch_size * stream(seq_len, block_len(seq_len) + keys),
         "query stream": layers * batch_size * stream(num_predict, seq_len + keys),
         "logits": batch_size * 2 * num_predict * model * config.n_token,
     }

@@ -123,15 +123,15 @@ def make_ours(config: XLNetConfig, plan: Plan, kind: str | None = None) -> Learn
     Args:
         config: its size.
         plan: how it is trained.
-        kind: of layers.hardware, whose form it gets; None: this machine's.
+        kind: of layers.kernels.device, whose form it gets; None: this machine's.
     """
-    from xlnet_tf.layers import hardware
+    from xlnet_tf.layers.kernels import device
     from xlnet_tf.models.pretrainer import target_losses
 
     model = benchmark_common.our_model(config, plan.dropout, seed=plan.seed)
 
     def losses(features, training):
-        with hardware.assume(kind or hardware.kind()):
+        with device.assume(kind or device.kind()):
             return target_losses(model(features, training=training))
 
     return Learner(

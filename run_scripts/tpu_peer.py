@@ -6,7 +6,7 @@ import tf_keras
 from run_scripts.benchmark_batches import make_batch, model_garden_batch
 from run_scripts.benchmark_peers import model_garden_pretrainer
 from xlnet_tf.config import XLNetConfig
-from xlnet_tf.layers import hardware
+from xlnet_tf.layers.kernels import device
 from xlnet_tf.tpu.lowering import Program, lower
 from xlnet_tf.training.optimizer import OptimizerConfig
 
@@ -57,7 +57,7 @@ def model_garden_step(
 
     if not gradient_only:
         optimizer.build(variables)
-    with hardware.assume("tpu"):
+    with device.assume("tpu"):
         return lower(
             step,
             {name: tf.TensorSpec(v.shape, v.dtype) for name, v in batch.items()},

@@ -83,7 +83,7 @@ TESTS = {
         "tests/layers/test_rotation.py",
         "tests/models/test_any_configuration.py",
     ),
-    "xlnet_tf/layers/fused.py": ("tests/layers/test_fused.py",),
+    "xlnet_tf/layers/kernels/*.py": ("tests/layers",),
     "xlnet_tf/layers/*.py": _LAYERS,
 }
 

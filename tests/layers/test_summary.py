@@ -7,15 +7,17 @@ import tf_keras
 
 from tests.models import original
 from xlnet_tf.checkpoints import open_checkpoint
+from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.summary import KINDS, SequenceSummary, last_position
 
-D, N, H = 12, 2, 5
+D = 12
+CONFIG = XLNetConfig.preset("micro", d_model=D, n_head=2, d_head=5)
 
 
 def random_summary(kind, **options):
     tf_keras.utils.set_random_seed(0)
-    summary = SequenceSummary(D, N, H, kind, initializer_range=0.4, **options)
+    summary = SequenceSummary(CONFIG, 0.4, kind, **options)
     summary.build()
     return summary
 
@@ -26,9 +28,7 @@ def test_equals_the_originals(kind, projection):
     case, _ = original.load_case("summary")
     checkpoint = open_checkpoint(str(original.GOLDEN / "tiny_ckpt_heads"))
     config = checkpoint.config
-    summary = SequenceSummary(
-        config.d_model, config.n_head, config.d_head, kind, projection, pool_padding=True, name="summary"
-    )
+    summary = SequenceSummary(config, kind=kind, projection=projection, pool_padding=True, name="summary")
     with tf.name_scope("summary"):
         summary.build()
     for name, variable in original.variables(summary).items():
@@ -82,7 +82,7 @@ def test_a_row_of_padding_is_finite(kind):
 
 def test_weights_begin_small():
     """Normal with the deviation that was asked for; the original's 0.02 is the default elsewhere."""
-    summary = SequenceSummary(D, N, H, "attn", initializer_range=0.003)
+    summary = SequenceSummary(CONFIG, 0.003, "attn")
     summary.build([None, None, D])
     kernels = [w.numpy() for w in summary.trainable_weights if w.shape.rank > 1]
     assert kernels and all(0 < np.abs(kernel).max() < 6 * 0.003 for kernel in kernels)
@@ -101,4 +101,4 @@ def test_config_round_trip(kind):
 
 def test_unknown_kind_is_refused():
     with pytest.raises(UserError, match="'max'; expected one of last, first, mean, attn"):
-        SequenceSummary(D, N, H, "max")
+        SequenceSummary(CONFIG, kind="max")

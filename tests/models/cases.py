@@ -10,7 +10,7 @@ import tf_keras
 from hypothesis import strategies as st
 
 from xlnet_tf.config import ACTIVATIONS, XLNetConfig
-from xlnet_tf.layers import hardware
+from xlnet_tf.layers.kernels import device
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.records import ranks
 
@@ -53,7 +53,7 @@ class Case:
 
     def run(self, model, features=None, **kwargs) -> dict[str, Any]:
         """Calls the model as on the case's hardware."""
-        with hardware.assume(self.kind):
+        with device.assume(self.kind):
             return model(self.features if features is None else features, **kwargs)
 
     @property

@@ -8,7 +8,7 @@ from tests.models.cases import assert_all_close, cases
 from tests.profiles import examples
 from xlnet_tf.checkpoints import load_into, open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.config import ACTIVATIONS
-from xlnet_tf.layers import hardware
+from xlnet_tf.layers.kernels import device
 from xlnet_tf.models.pretrainer import XLNetPretrainer, target_losses
 
 # The original has one form of gelu only.
@@ -44,7 +44,7 @@ def test_eager_graph_and_xla_agree(case):
 
     # Graphs for CPUs drop others than what runs without a graph (see dropout.kept).
     drops = case.options["dropout"] or case.options["attention_dropout"]
-    with hardware.assume(case.kind):
+    with device.assume(case.kind):
         expected = as_graph(plain) if drops and case.kind == "cpu" else step(plain, features)
         assert_all_close(as_graph(model), expected, atol=1e-3)
         assert_all_close(as_graph(model, jit_compile=True), expected, atol=1e-3)

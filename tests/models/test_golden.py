@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tests.models import original
-from xlnet_tf.layers import hardware
+from xlnet_tf.layers.kernels import device
 from xlnet_tf.models.pretrainer import target_losses
 
 FORWARD = {"atol": 2e-5, "rtol": 1e-5}
@@ -18,7 +18,7 @@ PRETRAINING = (
 @pytest.fixture(autouse=True, params=["cpu", "tpu"])
 def traced_for(request):
     """Each test runs in the form that the model takes on each hardware."""
-    with hardware.assume(request.param):
+    with device.assume(request.param):
         yield
 
 

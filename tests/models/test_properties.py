@@ -9,7 +9,7 @@ import tf_keras
 
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.layers import hardware
+from xlnet_tf.layers.kernels import device
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer, target_losses
 
@@ -88,7 +88,7 @@ def test_windows_of_distances_change_no_number(memory, case):
 
     results = []
     for kind in ("gpu", "cpu"):
-        with hardware.assume(kind):
+        with device.assume(kind):
             results.append(tf.function(values_and_gradients)(features))
     for plain, by_windows in zip(*results):
         np.testing.assert_allclose(by_windows, plain, atol=1e-4 * np.abs(plain).max())
@@ -163,7 +163,7 @@ def test_every_variable_learns():
 @pytest.mark.parametrize(("kind", "said"), [("tpu", True), ("cpu", False)])
 def test_a_limit_of_distances_is_said_to_be_slow_on_a_tpu(kind, said, caplog):
     caplog.set_level("WARNING", logger="absl")
-    with hardware.assume(kind):
+    with device.assume(kind):
         random_encoder(clamp_len=3)(random_features(np.random.default_rng(0)))
     assert ("clamp_len is 3: on a TPU a step takes many times as long" in caplog.text) == said
 
@@ -229,7 +229,7 @@ def test_recomputation_changes_no_number(kind, query_stream):
             # The cubes nearly cancel, so it is not their sum that is compared.
             return tf.reduce_sum(tf.abs(cubes)), [tf.convert_to_tensor(gradient) for gradient in found]
 
-        with hardware.assume(kind):
+        with device.assume(kind):
             loss, found = step()
         losses.append(loss)
         gradients.append(found)

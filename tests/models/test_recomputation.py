@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tests.models.test_properties import CONFIG, random_encoder, random_features
-from xlnet_tf.layers import hardware
+from xlnet_tf.layers.kernels import device
 
 
 def operations_without_words(kind: str, layers: int) -> collections.Counter:
@@ -31,7 +31,7 @@ def operations_without_words(kind: str, layers: int) -> collections.Counter:
         return tape.gradient(loss, model.trainable_variables, unconnected_gradients="zero")
 
     words = tf.TensorSpec(features["input_word_ids"].shape, tf.int32)
-    with hardware.assume(kind):
+    with device.assume(kind):
         graph = step.get_concrete_function(words, tf.TensorSpec([2], tf.int32)).graph
     with_words = {graph.inputs[0].op}
     for one in graph.get_operations():  # in the order in which they were made
@@ -43,14 +43,14 @@ def operations_without_words(kind: str, layers: int) -> collections.Counter:
         shapes = [tensor.shape.as_list() for tensor in one.outputs if tensor.shape.rank == 4]
         large = any(shape[:2] == [rows, config.n_head] and shape[2] != 1 for shape in shapes)
         drawn = one.type == "StatelessRandomUniformFullIntV2" or (
-            one.type == "PartitionedCall" and "three_fry" in one.get_attr("f").name
+            one.type == "PartitionedCall" and "threefry" in one.get_attr("f").name
         )
         found["random numbers"] += drawn
         found["of rows and heads"] += one.type not in ("Const", "Fill") and large
     return found
 
 
-@pytest.mark.parametrize("kind", hardware.KINDS)
+@pytest.mark.parametrize("kind", device.KINDS)
 def test_blocks_compute_all_again(kind):
     """All blocks but the last one are recomputed: another one adds nothing that is the same both times."""
     two, three = (operations_without_words(kind, layers) for layers in (2, 3))

@@ -15,7 +15,7 @@ from tests.conftest import invent_texts
 from tests.serving.toys import built
 from tfrecord_builders.squad import SquadOptions, build_squad
 from xlnet_tf.errors import UserError
-from xlnet_tf.layers.chunks import in_chunks
+from xlnet_tf.layers.chunks import map_in_chunks
 from xlnet_tf.models.span import XLNetSpan
 from xlnet_tf.serving.module import signature
 from xlnet_tf.serving.passage_windows import shows_best, split_windows
@@ -227,7 +227,7 @@ def test_chunks_are_joined_in_order():
             part = numbers[begin:end]
             return {"even": part[part % 2 == 0], "pairs": tf.stack([part, part], 1)}
 
-        return in_chunks(chunk, count, tf.constant(8), specs)
+        return map_in_chunks(chunk, count, tf.constant(8), specs)
 
     for count in (0, 1, 8, 9, 33):
         found = run(tf.constant(count))

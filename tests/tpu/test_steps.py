@@ -8,9 +8,7 @@ from official.core import task_factory
 from tests.serving.exports import KINDS
 from tests.tpu import programs
 from xlnet_tf.errors import UserError
-from xlnet_tf.layers import hardware
-from xlnet_tf.layers.dropout import kept
-from xlnet_tf.layers.products import multiply_by_weights
+from xlnet_tf.layers.kernels import current, device
 from xlnet_tf.serving.classification import ClassificationModule
 from xlnet_tf.serving.export import export
 from xlnet_tf.tpu import steps
@@ -88,14 +86,14 @@ def test_a_program_tells_its_lengths(tmp_path):
 
 
 def test_nothing_is_left_of_what_was_assumed(tmp_path):
-    before = tf_keras.mixed_precision.global_policy().name, hardware.kind()
+    before = tf_keras.mixed_precision.global_policy().name, device.kind()
     programs.step("classification", tmp_path, "bfloat16")
     params = programs.settings("tagging", tmp_path / "tags")
     params.task.train_data.input_path = str(tmp_path / "none")
     params.runtime.mixed_precision_dtype = "bfloat16"
     with pytest.raises(FileNotFoundError, match="none/manifest.json"):
         steps.training_step(params)
-    assert (tf_keras.mixed_precision.global_policy().name, hardware.kind()) == before
+    assert (tf_keras.mixed_precision.global_policy().name, device.kind()) == before
 
 
 def test_an_unknown_type_is_named(tmp_path):
@@ -188,11 +186,11 @@ def test_lowering_shows_what_the_host_must_do():
         lambda seed: tf.stack(
             [tf.random.stateless_normal([9], seed), tf.random.stateless_uniform([9], seed)]
         ),
-        lambda seed: kept([8, 128], 0.1, seed),
+        lambda seed: current(True).keep_mask([8, 128], 0.1, seed),
     ],
 )
 def test_devices_draw_with_their_own_generators(draw):
-    with hardware.assume("tpu"):
+    with device.assume("tpu"):
         program = lower(lambda inputs: draw(inputs["seed"]), {"seed": tf.TensorSpec([2], tf.int32)})
     instructions = {i.id: i for computation in program.module.computations for i in computation.instructions}
     drawn = [i for i in instructions.values() if i.opcode == "rng-bit-generator"]
@@ -204,9 +202,10 @@ def test_devices_draw_with_their_own_generators(draw):
 
 
 def test_dropout_computes_no_key():
-    with hardware.assume("tpu"):
+    with device.assume("tpu"):
         program = lower(
-            lambda inputs: kept([8, 128], 0.1, inputs["seed"]), {"seed": tf.TensorSpec([2], tf.int32)}
+            lambda inputs: current(True).keep_mask([8, 128], 0.1, inputs["seed"]),
+            {"seed": tf.TensorSpec([2], tf.int32)},
         )
     assert sum(len(computation.instructions) for computation in program.module.computations) < 50
 
@@ -218,10 +217,10 @@ def test_narrow_copies_of_weights_are_not_kept_for_the_gradient(kind, copies):
     def function(inputs):
         with tf.GradientTape() as tape:
             tape.watch(inputs["x"])
-            product = multiply_by_weights(inputs["x"], weights)
+            product = current(True).matmul(inputs["x"], weights)
         return product, tape.gradient(product, inputs["x"])
 
-    with hardware.assume(kind):
+    with device.assume(kind):
         program = lower(function, {"x": tf.TensorSpec([8, 64], tf.bfloat16)})
     instructions = [i for computation in program.module.computations for i in computation.instructions]
     narrowed = [

@@ -9,10 +9,8 @@ from typing import NamedTuple, Self
 import tensorflow as tf
 
 from xlnet_tf.layers.block import ACTIVATIONS, TransformerBlock
-from xlnet_tf.layers.products import multiply_by_head
-
-# Far below any score, and exact zeros after the float32 softmax.
-_HIDDEN = -1e30
+from xlnet_tf.layers.kernels.matmul import matmul_heads
+from xlnet_tf.layers.masks import MASKED_SCORE
 
 
 class View(NamedTuple):
@@ -64,13 +62,13 @@ class CachedLayer(NamedTuple):
         row, which no softmax tells.
         """
         attention, feed_forward = block.attention, block.feed_forward
-        heads = [attention.n_head, attention.d_head]
+        heads = [block.config.n_head, block.config.d_head]
 
         def cast(weight):
             return tf.cast(tf.convert_to_tensor(weight), distances.dtype)
 
         def flat(kernel):
-            return tf.reshape(cast(kernel), [attention.d_model, -1])
+            return tf.reshape(cast(kernel), [block.config.d_model, -1])
 
         position_keys = tf.reshape(tf.matmul(distances, flat(attention.position_kernel)), [-1, *heads])
         return cls(
@@ -85,7 +83,7 @@ class CachedLayer(NamedTuple):
             feed_forward_norm=_norm(block.feed_forward_norm),
             inner=(cast(feed_forward.inner.kernel), cast(feed_forward.inner.bias)),
             outer=(cast(feed_forward.outer.kernel), cast(feed_forward.outer.bias)),
-            activation=ACTIVATIONS[feed_forward.activation],
+            activation=ACTIVATIONS[block.config.ff_activation],
             epsilon=block.attention_norm.epsilon,
         )
 
@@ -109,11 +107,11 @@ class CachedLayer(NamedTuple):
         scale = tf.cast(queries.shape[3] ** -0.5, queries.dtype)
         queries = tf.transpose(queries, [0, 2, 1, 3]) * scale
         scores = tf.matmul(queries + self.content_bias * scale, keys, transpose_b=True)  # [B, N, Q, S]
-        by_distance = multiply_by_head(
+        by_distance = matmul_heads(
             queries + self.position_bias * scale, self.position_keys[None], transpose_b=True
         )
         scores += tf.gather(by_distance, view.distances, batch_dims=3)
-        scores = tf.where(view.visible, tf.cast(scores, tf.float32), _HIDDEN)
+        scores = tf.where(view.visible, tf.cast(scores, tf.float32), MASKED_SCORE)
         probabilities = tf.cast(tf.nn.softmax(scores), queries.dtype) * view.sighted
         return tf.transpose(tf.matmul(probabilities, values), [0, 2, 1, 3])
 

@@ -3,13 +3,10 @@
 import tensorflow as tf
 import tf_keras
 
+from xlnet_tf.config import XLNetConfig
 from xlnet_tf.layers.attention import AttentionBiases, RelativeAttention
-from xlnet_tf.layers.dropout import drop, dropout, kept, seed_at
-from xlnet_tf.layers.fused import fused
-from xlnet_tf.layers.initializers import normal
-from xlnet_tf.layers.products import affine
-
-_EPSILON = 1e-12
+from xlnet_tf.layers.base import ConfiguredLayer, layer_norm, normal
+from xlnet_tf.layers.seeds import fold_in
 
 
 def gelu(x: tf.Tensor) -> tf.Tensor:
@@ -20,80 +17,55 @@ def gelu(x: tf.Tensor) -> tf.Tensor:
 ACTIVATIONS = {"gelu": gelu, "relu": tf.nn.relu, "gelu_erf": tf.nn.gelu}
 
 
-@fused
-def _activate_and_drop(rows, is_kept, *, activation: str, rate: float):
-    return drop(ACTIVATIONS[activation](rows), is_kept, rate)
-
-
-class FeedForward(tf_keras.layers.Layer):
-    """Position-wise network of one hidden layer, with residual and normalization.
+class FeedForward(ConfiguredLayer):
+    """Position-wise network of one hidden layer.
 
     Args:
-        d_model: D.
-        d_inner: F.
-        activation: "gelu", "relu" or "gelu_erf".
+        config, initializer_range: see ConfiguredLayer.
         dropout: rate, on the hidden layer and on the result.
-        initializer_range: standard deviation of the kernels' normal initializer.
+
+    Call args:
+        x: [..., D].
+        kernels: of the device.
+        seed: [2] int32 for dropout, None outside training.
     """
 
-    def __init__(
-        self, d_model: int, d_inner: int, activation: str, dropout: float, initializer_range: float, **kwargs
-    ):
-        super().__init__(**kwargs)
-        self.d_model = d_model
-        self.d_inner = d_inner
-        self.activation = activation
+    OPTIONS = ("dropout",)
+
+    def __init__(self, config: XLNetConfig, initializer_range: float = 0.02, dropout: float = 0.1, **kwargs):
+        super().__init__(config, initializer_range, **kwargs)
         self.dropout = dropout
-        self.initializer_range = initializer_range
-        # They hold the weights, in float32; `affine` computes, in the type of activations.
+        # They hold the weights, in float32; kernels compute, in the type of activations.
         self.inner, self.outer = (
             tf_keras.layers.Dense(
                 width, kernel_initializer=normal(initializer_range), dtype=tf.float32, name=name
             )
-            for width, name in ((d_inner, "inner"), (d_model, "outer"))
+            for width, name in ((config.d_inner, "inner"), (config.d_model, "outer"))
         )
 
     def build(self, input_shape=None):
-        for layer, width in ((self.inner, self.d_model), (self.outer, self.d_inner)):
+        for layer, width in ((self.inner, self.config.d_model), (self.outer, self.config.d_inner)):
             with tf.name_scope(layer.name):
                 layer.build([None, width])
         super().build(input_shape)
 
-    def call(self, x, seed=None):
-        # Two axes, not three: only then does TensorFlow run product, bias and activation as one CPU kernel.
-        rows = tf.reshape(x, [-1, self.d_model])  # [B * Q, D]
-        training = seed is not None
-        hidden = affine(rows, self.inner.kernel, self.inner.bias, training)  # [B * Q, F]
-        hidden = self._activate(hidden, seed_at(seed, 0))
-        rows = affine(hidden, self.outer.kernel, self.outer.bias, training)
-        rows = dropout(rows, self.dropout, seed_at(seed, 1))
+    def call(self, x, *, kernels, seed=None):
+        activation = ACTIVATIONS[self.config.ff_activation]
+        rows = tf.reshape(x, [-1, self.config.d_model])  # [B * Q, D]
+        hidden = kernels.dense(rows, self.inner.kernel, self.inner.bias)  # [B * Q, F]
+        hidden = kernels.activate(hidden, activation, self.dropout, fold_in(seed, 0))
+        rows = kernels.dense(hidden, self.outer.kernel, self.outer.bias)
+        rows = kernels.dropout(rows, self.dropout, fold_in(seed, 1))
         return tf.reshape(rows, tf.shape(x))
 
-    def _activate(self, rows, seed):
-        if seed is None or not self.dropout:
-            return ACTIVATIONS[self.activation](rows)
-        is_kept = kept(tf.shape(rows), self.dropout, seed)
-        return _activate_and_drop(rows, is_kept, activation=self.activation, rate=self.dropout)
 
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "d_model": self.d_model,
-            "d_inner": self.d_inner,
-            "activation": self.activation,
-            "dropout": self.dropout,
-            "initializer_range": self.initializer_range,
-        }
-
-
-class TransformerBlock(tf_keras.layers.Layer):
+class TransformerBlock(ConfiguredLayer):
     """Relative attention and feed-forward network for the content and, if given, the query stream.
 
     Args:
-        d_model, n_head, d_head, d_inner, activation: as in XLNetConfig.
+        config, initializer_range: see ConfiguredLayer.
         dropout: rate on the results of attention and feed-forward network, and inside the latter.
         attention_dropout: rate on the attention probabilities.
-        initializer_range: standard deviation of the normal initializer.
         tied_biases: see RelativeAttention.
 
     Call args and returns: as RelativeAttention; both streams leave with the width D.
@@ -101,67 +73,53 @@ class TransformerBlock(tf_keras.layers.Layer):
     Source: paper section 2.6 and appendix A.2 (the equations of one layer).
     """
 
+    OPTIONS = ("dropout", "attention_dropout")
+
     def __init__(
         self,
-        d_model: int,
-        n_head: int,
-        d_head: int,
-        d_inner: int,
-        activation: str = "gelu",
+        config: XLNetConfig,
+        initializer_range: float = 0.02,
         dropout: float = 0.1,
         attention_dropout: float = 0.1,
-        initializer_range: float = 0.02,
         tied_biases: AttentionBiases | None = None,
         **kwargs,
     ):
-        super().__init__(**kwargs)
+        super().__init__(config, initializer_range, **kwargs)
         self.dropout = dropout
+        self.attention_dropout = attention_dropout
         self.attention = RelativeAttention(
-            d_model, n_head, d_head, attention_dropout, initializer_range, tied_biases, name="attention"
+            config, initializer_range, attention_dropout, tied_biases, name="attention"
         )
-        self.attention_norm = _norm("attention_norm")
-        self.feed_forward = FeedForward(
-            d_model, d_inner, activation, dropout, initializer_range, name="feed_forward"
-        )
-        self.feed_forward_norm = _norm("feed_forward_norm")
+        self.attention_norm = layer_norm("attention_norm")
+        self.feed_forward = FeedForward(config, initializer_range, dropout, name="feed_forward")
+        self.feed_forward_norm = layer_norm("feed_forward_norm")
 
     def build(self, input_shape=None):
-        d_model = self.attention.d_model
         for layer in (self.attention, self.attention_norm, self.feed_forward, self.feed_forward_norm):
             with tf.name_scope(layer.name):
-                layer.build([None, None, d_model])
+                layer.build([None, None, self.config.d_model])
         super().build(input_shape)
 
-    def call(self, content, query, memory, positions, content_view, query_view=None, seed=None):
-        attention = self.attention(
-            content, query, memory, positions, content_view, query_view, seed=seed_at(seed, 0)
+    def call(
+        self, content, query, memory, positions, content_context, query_context=None, *, kernels, seed=None
+    ):
+        content_attention, query_attention = self.attention(
+            content,
+            query,
+            memory,
+            positions,
+            content_context,
+            query_context,
+            kernels=kernels,
+            seed=fold_in(seed, 0),
         )
 
-        def finish(stream, attended, place):
+        def finish(stream, attended, index):
             if attended is None:
                 return None
-            attended = dropout(attended, self.dropout, seed_at(seed, place))
+            attended = kernels.dropout(attended, self.dropout, fold_in(seed, index))
             stream = tf.cast(self.attention_norm(stream + attended), stream.dtype)
-            transformed = self.feed_forward(stream, seed=seed_at(seed, place + 1))
+            transformed = self.feed_forward(stream, kernels=kernels, seed=fold_in(seed, index + 1))
             return tf.cast(self.feed_forward_norm(stream + transformed), stream.dtype)
 
-        return finish(content, attention[0], place=1), finish(query, attention[1], place=3)
-
-    def get_config(self):
-        attention, feed_forward = self.attention, self.feed_forward
-        return {
-            **super().get_config(),
-            "d_model": attention.d_model,
-            "n_head": attention.n_head,
-            "d_head": attention.d_head,
-            "d_inner": feed_forward.d_inner,
-            "activation": feed_forward.activation,
-            "dropout": self.dropout,
-            "attention_dropout": attention.attention_dropout,
-            "initializer_range": attention.initializer_range,
-        }
-
-
-def _norm(name: str) -> tf_keras.layers.LayerNormalization:
-    """Returns a normalization that computes in float32 under any policy."""
-    return tf_keras.layers.LayerNormalization(epsilon=_EPSILON, dtype=tf.float32, name=name)
+        return finish(content, content_attention, index=1), finish(query, query_attention, index=3)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 
 
-def in_chunks(
+def map_in_chunks(
     function: Callable[[tf.Tensor, tf.Tensor], Mapping[str, tf.Tensor]],
     count: tf.Tensor,
     size: tf.Tensor,
@@ -37,3 +37,21 @@ def in_chunks(
         lambda index, _: index < chunks, step, (tf.constant(0), arrays), parallel_iterations=1
     )
     return {name: array.concat() for name, array in arrays.items()}
+
+
+def map_query_blocks(attend: Callable, stream: tf.Tensor, context) -> tf.Tensor:
+    """Lets a stream attend, a block of queries after the other.
+
+    Args:
+        attend: takes queries [B, Q, D] and their AttentionContext; returns [B, Q, D].
+        stream: [B, T, D].
+        context: BlockedContext.
+    """
+
+    def block(begin, end):
+        attended = attend(stream[:, begin:end], context.of_block(begin, end))
+        return {"attended": tf.transpose(attended, [1, 0, 2])}  # map_in_chunks joins the first axis
+
+    spec = tf.TensorSpec([None, None, stream.shape[2]], stream.dtype)
+    blocks = map_in_chunks(block, tf.shape(stream)[1], context.size, {"attended": spec})
+    return tf.transpose(blocks["attended"], [1, 0, 2])

@@ -1,6 +1,64 @@
 """Who may see whom. Every mask of keys is boolean and says what is visible, not what is hidden."""
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import tensorflow as tf
+
+MASKED_SCORE = -1e30  # far below any score; an exact zero after the float32 softmax
+
+
+class AttentionContext(NamedTuple):
+    """What one stream's queries may see, and where they stand; the same in all layers.
+
+    Attributes:
+        query_len: T, the length of the segment that the queries belong to.
+        key_len: K.
+        bias: [B or 1, 1, Q, K] float32, added to the scores (see attention_bias); None when every query
+            sees every key.
+        segment_mismatch: [B, 1, Q, K] float32, 1 where query and key lie in different segments; None
+            without relative segment encoding.
+        positions: [B, Q] int32, the queries' positions in the segment; None for 0..T-1.
+        distance_entries: [B, N, Q, K] int32, each pair's entry among the R distances, where keys are in no
+            order (decoding); None where they are.
+        query_mask: [B, 1, Q, 1] float, 0 for queries whose attention is to be zero; None for none.
+        query_rotation: of kernels that rotate positions (see Kernels.with_positions).
+    """
+
+    query_len: int | tf.Tensor
+    key_len: int | tf.Tensor
+    bias: tf.Tensor | None = None
+    segment_mismatch: tf.Tensor | None = None
+    positions: tf.Tensor | None = None
+    distance_entries: tf.Tensor | None = None
+    query_mask: tf.Tensor | None = None
+    query_rotation: Any = None
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the queries are the segment's tokens, from the first to the last."""
+        return self.positions is None and self.distance_entries is None
+
+
+class BlockedContext(NamedTuple):
+    """The context of a stream that is too long for all scores to be in memory at once.
+
+    Attributes:
+        size: int32 scalar, queries that are scored at a time.
+        of_block: returns the AttentionContext, with positions, of the queries from the first number up to the
+            second.
+    """
+
+    size: tf.Tensor
+    of_block: Callable[[tf.Tensor, tf.Tensor], AttentionContext]
+
+
+def attention_bias(visible: tf.Tensor) -> tf.Tensor:
+    """Converts a boolean visibility mask to an additive attention bias, float32.
+
+    A query that sees nothing gets equal scores for all keys, as the bias swallows them.
+    """
+    return tf.where(visible, 0.0, MASKED_SCORE)
 
 
 def permutation_visible(rank: tf.Tensor, is_target: tf.Tensor, queries: tf.Tensor | None = None) -> tf.Tensor:
@@ -52,7 +110,7 @@ def causal_visible(
     return visible
 
 
-def other_segment(type_ids: tf.Tensor, memory_len, queries: tf.Tensor | None = None) -> tf.Tensor:
+def segment_mismatch(type_ids: tf.Tensor, memory_len, queries: tf.Tensor | None = None) -> tf.Tensor:
     """Marks the pairs of query and key from different segments; the memory counts as segment 0.
 
     Args:

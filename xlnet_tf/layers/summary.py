@@ -3,14 +3,14 @@
 import tensorflow as tf
 import tf_keras
 
+from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.layers.dropout import dropout, seed_at
-from xlnet_tf.layers.initializers import normal
+from xlnet_tf.layers.base import ConfiguredLayer, layer_norm, normal
+from xlnet_tf.layers.kernels import dropout
+from xlnet_tf.layers.masks import MASKED_SCORE
+from xlnet_tf.layers.seeds import fold_in
 
 KINDS = ("last", "first", "mean", "attn")
-
-_EPSILON = 1e-12
-_HIDDEN = -1e30
 
 
 def last_position(input_mask: tf.Tensor) -> tf.Tensor:
@@ -27,19 +27,16 @@ def last_position(input_mask: tf.Tensor) -> tf.Tensor:
     return length - 1 - tf.argmax(from_the_end, axis=1, output_type=tf.int32)
 
 
-class SequenceSummary(tf_keras.layers.Layer):
+class SequenceSummary(ConfiguredLayer):
     """Pools the tokens of a sequence and projects the result.
 
     Args:
-        d_model: D.
-        n_head: N, and
-        d_head: H, of the attention of kind "attn".
+        config, initializer_range: see ConfiguredLayer.
         kind: "last", the last token, CLS; "first", the first token; "mean", of all tokens; "attn", a learned
             query attends to all tokens.
         projection: whether a dense layer with tanh follows.
         dropout: rate on the result.
         attention_dropout: rate on the attention probabilities of kind "attn".
-        initializer_range: standard deviation of the normal initializer.
         pool_padding: take padding for tokens, as the original does for all kinds but "attn".
 
     Call args:
@@ -56,44 +53,40 @@ class SequenceSummary(tf_keras.layers.Layer):
     Source: modeling.py summarize_sequence.
     """
 
+    OPTIONS = ("kind", "dropout", "attention_dropout", "pool_padding")
+
     def __init__(
         self,
-        d_model: int,
-        n_head: int,
-        d_head: int,
+        config: XLNetConfig,
+        initializer_range: float = 0.02,
         kind: str = "last",
         projection: bool = True,
         dropout: float = 0.1,
         attention_dropout: float = 0.1,
-        initializer_range: float = 0.02,
         pool_padding: bool = False,
         **kwargs,
     ):
         if kind not in KINDS:
             raise UserError(f"the summary is {kind!r}; expected one of {', '.join(KINDS)}.")
-        super().__init__(**kwargs)
-        self.d_model = d_model
-        self.n_head = n_head
-        self.d_head = d_head
+        super().__init__(config, initializer_range, **kwargs)
         self.kind = kind
         self.dropout = dropout
         self.attention_dropout = attention_dropout
-        self.initializer_range = initializer_range
         self.pool_padding = pool_padding
         self.pooling = self.projection = None
         if kind == "attn":
             self.pooling = AttentionPooling(
-                d_model, n_head, d_head, dropout, attention_dropout, initializer_range, name="pooling"
+                config, initializer_range, dropout, attention_dropout, name="pooling"
             )
         if projection:
             self.projection = tf_keras.layers.Dense(
-                d_model, "tanh", kernel_initializer=normal(initializer_range), name="projection"
+                config.d_model, "tanh", kernel_initializer=normal(initializer_range), name="projection"
             )
 
     def build(self, input_shape=None):
         for layer in filter(None, (self.pooling, self.projection)):
             with tf.name_scope(layer.name):
-                layer.build([None, self.d_model])
+                layer.build([None, self.config.d_model])
         super().build(input_shape)
 
     def call(self, sequence_output, input_mask=None, seed=None):
@@ -103,11 +96,11 @@ class SequenceSummary(tf_keras.layers.Layer):
         pooled = self._pool(sequence_output, is_token, seed)
         if self.projection:
             pooled = self.projection(pooled)
-        return dropout(pooled, self.dropout, seed_at(seed, 0))
+        return dropout(pooled, self.dropout, fold_in(seed, 0))
 
     def _pool(self, tokens, is_token, seed) -> tf.Tensor:
         if self.kind == "attn":
-            return self.pooling(tokens, is_token, seed=seed_at(seed, 1))
+            return self.pooling(tokens, is_token, seed=fold_in(seed, 1))
         if self.kind == "mean":
             weights = tf.cast(is_token, tf.float32)
             weights /= tf.maximum(tf.reduce_sum(weights, axis=1, keepdims=True), 1.0)
@@ -120,28 +113,16 @@ class SequenceSummary(tf_keras.layers.Layer):
         return tf.gather(tokens, position, batch_dims=1)
 
     def get_config(self):
-        return {
-            **super().get_config(),
-            "d_model": self.d_model,
-            "n_head": self.n_head,
-            "d_head": self.d_head,
-            "kind": self.kind,
-            "projection": self.projection is not None,
-            "dropout": self.dropout,
-            "attention_dropout": self.attention_dropout,
-            "initializer_range": self.initializer_range,
-            "pool_padding": self.pool_padding,
-        }
+        return {**super().get_config(), "projection": self.projection is not None}
 
 
-class AttentionPooling(tf_keras.layers.Layer):
+class AttentionPooling(ConfiguredLayer):
     """Attention of one learned query to all tokens, without positions and without a residual.
 
     Args:
-        d_model, n_head, d_head: D, N, H.
+        config, initializer_range: see ConfiguredLayer.
         dropout: rate on the result, before its normalization.
         attention_dropout: rate on the attention probabilities.
-        initializer_range: standard deviation of the normal initializer.
 
     Call args:
         tokens: [B, T, D].
@@ -154,56 +135,43 @@ class AttentionPooling(tf_keras.layers.Layer):
     Source: modeling.py multihead_attn.
     """
 
+    OPTIONS = ("dropout", "attention_dropout")
+
     def __init__(
         self,
-        d_model: int,
-        n_head: int,
-        d_head: int,
-        dropout: float,
-        attention_dropout: float,
-        initializer_range: float,
+        config: XLNetConfig,
+        initializer_range: float = 0.02,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
         **kwargs,
     ):
-        super().__init__(**kwargs)
-        self.d_model = d_model
-        self.n_head = n_head
-        self.d_head = d_head
+        super().__init__(config, initializer_range, **kwargs)
         self.dropout = dropout
         self.attention_dropout = attention_dropout
-        self.initializer_range = initializer_range
-        self.norm = tf_keras.layers.LayerNormalization(epsilon=_EPSILON, dtype=tf.float32, name="norm")
+        self.norm = layer_norm("norm")
 
     def build(self, input_shape=None):
-        self.query = self.add_weight("query", [self.d_model], initializer=normal(self.initializer_range))
-        kernel = [self.d_model, self.n_head, self.d_head]
+        d_model = self.config.d_model
+        self.query = self.add_normal_weight("query", [d_model])
         for name in ("query", "key", "value", "output"):
-            weight = self.add_weight(f"{name}/kernel", kernel, initializer=normal(self.initializer_range))
-            setattr(self, f"{name}_kernel", weight)
+            shape = [d_model, self.config.n_head, self.config.d_head]
+            setattr(self, f"{name}_kernel", self.add_normal_weight(f"{name}/kernel", shape))
         with tf.name_scope(self.norm.name):
-            self.norm.build([None, self.d_model])
+            self.norm.build([None, d_model])
         super().build(input_shape)
 
     def call(self, tokens, is_token, seed=None):
         def cast(weight):
             return tf.cast(weight, tokens.dtype)
 
-        query = tf.einsum("d,dnh->nh", cast(self.query), cast(self.query_kernel)) * cast(self.d_head**-0.5)
+        query = tf.einsum("d,dnh->nh", cast(self.query), cast(self.query_kernel)) * cast(
+            self.config.d_head**-0.5
+        )
         keys = tf.einsum("btd,dnh->btnh", tokens, cast(self.key_kernel))
         values = tf.einsum("btd,dnh->btnh", tokens, cast(self.value_kernel))
         scores = tf.cast(tf.einsum("nh,btnh->bnt", query, keys), tf.float32)
-        probabilities = cast(tf.nn.softmax(tf.where(is_token[:, None, :], scores, _HIDDEN)))
-        probabilities = dropout(probabilities, self.attention_dropout, seed_at(seed, 0))
+        probabilities = cast(tf.nn.softmax(tf.where(is_token[:, None, :], scores, MASKED_SCORE)))
+        probabilities = dropout(probabilities, self.attention_dropout, fold_in(seed, 0))
         attended = tf.einsum("bnt,btnh->bnh", probabilities, values)
         attended = tf.einsum("bnh,dnh->bd", attended, cast(self.output_kernel))
-        return cast(self.norm(dropout(attended, self.dropout, seed_at(seed, 1))))
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "d_model": self.d_model,
-            "n_head": self.n_head,
-            "d_head": self.d_head,
-            "dropout": self.dropout,
-            "attention_dropout": self.attention_dropout,
-            "initializer_range": self.initializer_range,
-        }
+        return cast(self.norm(dropout(attended, self.dropout, fold_in(seed, 1))))

@@ -7,18 +7,18 @@ from typing import Any, Self
 
 import tensorflow as tf
 import tf_keras
-from absl import logging
 
 from xlnet_tf.config import MOST_MEMORY, XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.layers import hardware, masks
+from xlnet_tf.layers import kernels as kernels_lib
+from xlnet_tf.layers import masks
 from xlnet_tf.layers import positions as positions_lib
-from xlnet_tf.layers.attention import AttentionBiases, BlockedView, StreamView, hide
+from xlnet_tf.layers.attention import AttentionBiases
+from xlnet_tf.layers.base import normal
 from xlnet_tf.layers.block import TransformerBlock
-from xlnet_tf.layers.dropout import dropout, seed_at, step_seed
-from xlnet_tf.layers.initializers import normal
-from xlnet_tf.layers.products import zero_after
-from xlnet_tf.layers.rotation import Rotation
+from xlnet_tf.layers.masks import AttentionContext, BlockedContext
+from xlnet_tf.layers.positions import RelativePositions
+from xlnet_tf.layers.seeds import fold_in, step_seed
 from xlnet_tf.models.pretrained import Pretrained
 from xlnet_tf.models.saving import ShapeFreeModel
 
@@ -119,19 +119,13 @@ class XLNetEncoder(ShapeFreeModel):
         self.recompute = recompute
         self.tied_biases = None
         if not config.untie_r:
-            self.tied_biases = AttentionBiases(
-                config.n_head, config.d_head, initializer_range, name="tied_biases"
-            )
+            self.tied_biases = AttentionBiases(config, initializer_range, name="tied_biases")
         self.blocks = [
             TransformerBlock(
-                config.d_model,
-                config.n_head,
-                config.d_head,
-                config.d_inner,
-                config.ff_activation,
+                config,
+                initializer_range,
                 dropout,
                 attention_dropout,
-                initializer_range,
                 self.tied_biases,
                 name=f"layer_{layer}",
             )
@@ -189,19 +183,17 @@ class XLNetEncoder(ShapeFreeModel):
         memory_len = 0 if memory is None else memory.shape[2] or tf.shape(memory)[2]
         seed = step_seed(features, training)
 
-        position_keys = features.get("position_keys")
-        place = self._rotation if position_keys is None and self._rotates() else self._positions
-        positions = place(features.get("direction"), query_len, query_len + memory_len, seed)
-        if position_keys is not None:
-            if {"memory", "direction"} & set(features):
-                raise UserError("position_keys are for texts read at once and forward; leave them out.")
-            position_keys = positions_lib.of_shorter(position_keys, query_len, self.attention_type)
+        kernels = kernels_lib.current(training=seed is not None)
+        positions, position_keys = self._positions(features, query_len, query_len + memory_len, kernels, seed)
         if in_blocks:
-            content_view, query_view = self._blocked_views(features, positions.rotation)
+            content_context, query_context = self._blocked_contexts(features, kernels, positions)
         else:
-            views = self._views(features, query_len, memory_len, memory_mask)
-            content_view, query_view = (_turned(view, positions.rotation, query_len) for view in views)
-        content, query = self._embed(features, word_ids, seed)  # h [B, T, D], g [B, P, D]
+            contexts = self._contexts(features, query_len, memory_len, memory_mask)
+            content_context, query_context = (
+                None if context is None else kernels.with_positions(context, positions)
+                for context in contexts
+            )
+        content, query = self._embed(features, word_ids, kernels, seed)  # h [B, T, D], g [B, P, D]
 
         layer_inputs, layer_outputs = [], []
         for layer, block in enumerate(self.blocks):
@@ -210,10 +202,13 @@ class XLNetEncoder(ShapeFreeModel):
             call = functools.partial(
                 block,
                 memory=None if memory is None else memory[layer],
-                positions=positions._replace(keys=None if position_keys is None else position_keys[layer]),
-                content_view=None if last and query_only else content_view,
-                query_view=query_view,
-                seed=seed_at(seed, layer),
+                positions=positions
+                if position_keys is None
+                else positions._replace(keys=position_keys[layer]),
+                content_context=None if last and query_only else content_context,
+                query_context=query_context,
+                kernels=kernels,
+                seed=fold_in(seed, layer),
             )
             # The backward pass begins with the last layer, which is still there.
             recompute = self.recompute and training and not last
@@ -222,17 +217,24 @@ class XLNetEncoder(ShapeFreeModel):
 
         outputs = {"encoder_outputs": layer_outputs[:-1] if query_only else layer_outputs}
         if not query_only:
-            outputs["sequence_output"] = dropout(content, self.dropout, seed_at(seed, -1))
+            outputs["sequence_output"] = kernels.dropout(content, self.dropout, fold_in(seed, -1))
         if query is not None:
-            outputs["query_output"] = dropout(query, self.dropout, seed_at(seed, -2))
+            outputs["query_output"] = kernels.dropout(query, self.dropout, fold_in(seed, -2))
         if self.memory_len:
             outputs.update(self._next_memory(features, layer_inputs, memory, memory_mask))
         return outputs
 
     def position_keys(self, length: int) -> tf.Tensor:
         """Returns the feature of that name, [L, N, R, H]: distances, projected once for all requests."""
-        positions = self._positions(None, length, length, seed=None)
-        return tf.concat([block.attention.position_keys(positions) for block in self.blocks], axis=0)
+        positions = RelativePositions.of_step(
+            self.config.d_model, length, length, self.attention_type, self.clamp_len
+        )
+        kernels = kernels_lib.current(training=False)
+        keys = [
+            kernels.project_positions(positions, block.attention.position_kernel, self.compute_dtype)
+            for block in self.blocks
+        ]
+        return tf.concat(keys, axis=0)
 
     def _memory(self, features, batch_size):
         """Returns the memory [L, B, M, D] and its mask [B, M]; None twice without."""
@@ -244,102 +246,91 @@ class XLNetEncoder(ShapeFreeModel):
             mask = tf.ones([batch_size, memory.shape[2] or tf.shape(memory)[2]], tf.bool)
         return memory, tf.cast(mask, tf.bool)
 
-    def _positions(self, direction, query_len, key_len, seed) -> positions_lib.RelativePositions:
-        """Encodes the distances; what dropout drops of one, it drops of the negated one as well."""
-        # K..0 only: those of keys ahead are some of these, negated.
-        distances = positions_lib.relative_distances(query_len, key_len, "uni", self.clamp_len)
-        sine, cosine = positions_lib.sinusoid_encoding(distances, self.config.d_model)
-        return positions_lib.RelativePositions(
-            dropout(sine, self.dropout, seed_at(seed, -3)),
-            dropout(cosine, self.dropout, seed_at(seed, -4)),
-            ahead=query_len - 1 if self.attention_type == "bi" else 0,
-            direction=direction,
+    def _positions(self, features, query_len, key_len, kernels, seed):
+        """Encodes the relative positions; or takes them, projected for each layer already [L, N, R, H]."""
+        position_keys = features.get("position_keys")
+        if position_keys is not None:
+            if {"memory", "direction"} & set(features):
+                raise UserError("position_keys are for texts read at once and forward; leave them out.")
+            shorter = positions_lib.of_shorter(position_keys, query_len, self.attention_type)
+            return RelativePositions(), shorter
+        positions = kernels.encode_positions(
+            self.config.d_model,
+            query_len,
+            key_len,
+            attention_type=self.attention_type,
+            clamp_len=self.clamp_len,
+            direction=features.get("direction"),
+            rate=self.dropout,
+            seed=seed,
         )
+        return positions, None
 
-    def _rotates(self) -> bool:
-        """Tells whether positions are rotated; warns of distances cut off by clamp_len, which cannot be."""
-        if hardware.kind() != "tpu":
-            return False
-        if self.clamp_len > 0:
-            logging.warning(
-                "clamp_len is %d: on a TPU a step takes many times as long and far more memory with it, as "
-                "positions cannot be rotated then (run_scripts.tpu_compile tells how much)",
-                self.clamp_len,
-            )
-        return self.clamp_len <= 0
-
-    def _rotation(self, direction, query_len, key_len, seed) -> positions_lib.RelativePositions:
-        """As `_positions`; but what dropout drops of the encoding, it drops for all distances alike."""
-        rotation = Rotation.of_step(self.config.d_model, query_len, key_len, direction)
-        half = tf.ones([self.config.d_model // 2])
-        rotation = rotation._replace(
-            sines=rotation.sines * dropout(half, self.dropout, seed_at(seed, -3)),
-            cosines=rotation.cosines * dropout(half, self.dropout, seed_at(seed, -4)),
-        )
-        return positions_lib.RelativePositions(rotation=rotation)
-
-    def _views(self, features, query_len, memory_len, memory_mask) -> tuple[StreamView, StreamView | None]:
+    def _contexts(
+        self, features, query_len, memory_len, memory_mask
+    ) -> tuple[AttentionContext, AttentionContext | None]:
         """Builds what the queries of each stream may see; once for all layers."""
         targets = features.get("target_positions")
         if targets is not None:
             targets = tf.cast(targets, tf.int32)
         visible = self._visible(features, targets, query_len, memory_len, memory_mask)  # [B, T, K]
-        other_segment = None
+        mismatch = None
         if "input_type_ids" in features:
-            other_segment = masks.other_segment(features["input_type_ids"], memory_len)  # [B, T, K]
+            mismatch = masks.segment_mismatch(features["input_type_ids"], memory_len)  # [B, T, K]
 
         content_visible = visible
         if visible is not None:
             itself = tf.range(query_len)[:, None] + memory_len == tf.range(memory_len + query_len)[None, :]
             content_visible = visible | itself
-        content_view = _view(content_visible, other_segment)
-
+        content = AttentionContext(query_len, memory_len + query_len)
+        query_context = None
         if targets is not None:
             rows = None if visible is None else masks.take_rows(visible, targets)  # [B, P, K]
-            segments = None if other_segment is None else masks.take_rows(other_segment, targets)
-            return content_view, self._query_view(rows, segments, targets)
-        if "target_mask" in features:
-            return content_view, self._query_view(visible, other_segment, None)
-        return content_view, None
+            segments = None if mismatch is None else masks.take_rows(mismatch, targets)
+            query_context = self._query_context(content, rows, segments, targets)
+        elif "target_mask" in features:
+            query_context = self._query_context(content, visible, mismatch, None)
+        return _masked(content, content_visible, mismatch), query_context
 
-    def _blocked_views(self, features, rotation) -> tuple[BlockedView, BlockedView | None]:
-        """Builds the same views for few queries at a time."""
+    def _blocked_contexts(self, features, kernels, positions) -> tuple[BlockedContext, BlockedContext | None]:
+        """Builds the same contexts for few queries at a time."""
         if unknown := features.keys() & {"memory", "direction", "permutation_mask"}:
             raise UserError(f"{', '.join(sorted(unknown))} cannot be read in blocks; leave in_blocks=False.")
         batch_size, length = tf.unstack(tf.shape(features["input_word_ids"]))
         targets = features.get("target_positions")
         everywhere = tf.tile(tf.range(length)[None], [batch_size, 1])
 
-        def blocked(places, is_query):
-            def view(begin, end):
-                queries = places[:, begin:end]
+        def blocked(query_positions, is_query):
+            def of_block(begin, end):
+                queries = query_positions[:, begin:end]
                 rows = tf.maximum(queries, 0)
                 visible = self._visible(features, targets, length, 0, None, rows)
-                other_segment = None
+                mismatch = None
                 if "input_type_ids" in features:
-                    other_segment = masks.other_segment(features["input_type_ids"], 0, rows)
+                    mismatch = masks.segment_mismatch(features["input_type_ids"], 0, rows)
+                context = AttentionContext(length, length)
                 if is_query:
-                    found = self._query_view(visible, other_segment, queries)
+                    context = self._query_context(context, visible, mismatch, queries)
                 else:
                     if visible is not None:
                         visible |= rows[:, :, None] == tf.range(length)
-                    found = _view(visible, other_segment)._replace(positions=queries)
-                return _turned(found, rotation, length)
+                    context = _masked(context, visible, mismatch)._replace(positions=queries)
+                return kernels.with_positions(context, positions)
 
             scores = batch_size * self.config.n_head * length
-            return BlockedView(tf.maximum(_SCORES_OF_BLOCK // scores, 1), view)
+            return BlockedContext(tf.maximum(_SCORES_OF_BLOCK // scores, 1), of_block)
 
-        content_view = blocked(everywhere, is_query=False)
+        content_context = blocked(everywhere, is_query=False)
         if targets is not None:
-            return content_view, blocked(tf.cast(targets, tf.int32), is_query=True)
-        return content_view, blocked(everywhere, is_query=True) if "target_mask" in features else None
+            return content_context, blocked(tf.cast(targets, tf.int32), is_query=True)
+        return content_context, blocked(everywhere, is_query=True) if "target_mask" in features else None
 
     def _visible(
         self, features, targets, query_len, memory_len, memory_mask, queries=None
     ) -> tf.Tensor | None:
         """Combines factorization order, padding, direction of attention and memory; None hides nothing.
 
-        With queries [B, Q] int32, places in the segment, it does so for them alone: [B, Q, K].
+        With queries [B, Q] int32, positions in the segment, it does so for them alone: [B, Q, K].
         """
         num_queries = query_len if queries is None else tf.shape(queries)[1]
         visible = None
@@ -368,24 +359,24 @@ class XLNetEncoder(ShapeFreeModel):
             visible &= masks.causal_visible(query_len, memory_len, self.same_length, queries)
         return visible
 
-    def _query_view(self, visible, other_segment, targets) -> StreamView:
-        sighted = None
+    def _query_context(self, context: AttentionContext, visible, mismatch, targets) -> AttentionContext:
+        query_mask = None
         if targets is not None:
-            sighted = targets >= 0
+            query_mask = targets >= 0
         if visible is not None and not self.uniform_when_blind:
             sees_some = tf.reduce_any(visible, axis=-1)
-            sighted = sees_some if sighted is None else sighted & sees_some
-        if sighted is not None:
-            sighted = tf.cast(sighted, self.compute_dtype)[:, None, :, None]
-        return _view(visible, other_segment)._replace(positions=targets, sighted=sighted)
+            query_mask = sees_some if query_mask is None else query_mask & sees_some
+        if query_mask is not None:
+            query_mask = tf.cast(query_mask, self.compute_dtype)[:, None, :, None]
+        return _masked(context, visible, mismatch)._replace(positions=targets, query_mask=query_mask)
 
-    def _embed(self, features, word_ids, seed):
+    def _embed(self, features, word_ids, kernels, seed):
         """The streams' inputs: h is the tokens' embedding, g the one vector that stands for any target."""
         # A gather from the variable itself would make a copy of it at each later read.
         embedding = tf.gather(tf.convert_to_tensor(self.word_embedding), word_ids)
         embedding = tf.cast(embedding, self.compute_dtype)
         mask_embedding = tf.cast(self.mask_embedding, self.compute_dtype)
-        content = dropout(embedding, self.dropout, seed_at(seed, -5))
+        content = kernels.dropout(embedding, self.dropout, fold_in(seed, -5))
         if "target_positions" in features:
             targets = features["target_positions"]
             shape = [tf.shape(targets)[0], targets.shape[1] or tf.shape(targets)[1], self.config.d_model]
@@ -395,7 +386,7 @@ class XLNetEncoder(ShapeFreeModel):
             query = tf.where(is_target, mask_embedding, embedding)
         else:
             return content, None
-        return content, dropout(query, self.dropout, seed_at(seed, -6))
+        return content, kernels.dropout(query, self.dropout, fold_in(seed, -6))
 
     def _next_memory(self, features, layer_inputs, memory, memory_mask) -> dict[str, tf.Tensor]:
         """Appends the segment's first `reuse_len` tokens, as each layer got them, to the memory."""
@@ -446,8 +437,8 @@ def _recomputed(call: Callable) -> Callable:
     seed, positions = call.keywords["seed"], call.keywords["positions"]
 
     def again(content, query=None):
-        late = positions._replace(direction=_waiting(positions.direction, content))
-        return call(content, query, seed=_waiting(seed, content), positions=late)
+        late = positions._replace(direction=_after(positions.direction, content))
+        return call(content, query, seed=_after(seed, content), positions=late)
 
     def run(content, query):
         if query is None:
@@ -457,22 +448,16 @@ def _recomputed(call: Callable) -> Callable:
     return run
 
 
-def _waiting(value: tf.Tensor | None, stream: tf.Tensor) -> tf.Tensor | None:
+def _after(value: tf.Tensor | None, stream: tf.Tensor) -> tf.Tensor | None:
     """Returns a tensor as it is, computed after a stream."""
-    return None if value is None else value + zero_after(stream[0, 0, 0], value.dtype)
+    if value is None:
+        return None
+    return value + kernels_lib.control_dependency_zero(stream[0, 0, 0], value.dtype)
 
 
-def _turned(view: StreamView | None, rotation: Rotation | None, query_len) -> StreamView | None:
-    """Adds the angles of a stream's queries, where positions are rotated."""
-    if view is None or rotation is None:
-        return view
-    positions = tf.range(query_len)[None] if view.positions is None else view.positions
-    return view._replace(turn=rotation.turn(positions))
-
-
-def _view(visible, other_segment) -> StreamView:
-    """Adds the axis of the heads."""
-    return StreamView(
-        None if visible is None else hide(visible[:, None]),
-        None if other_segment is None else other_segment[:, None],
+def _masked(context: AttentionContext, visible, mismatch) -> AttentionContext:
+    """Adds what is visible, and the pairs of two segments, both [B, Q, K], with the axis of the heads."""
+    return context._replace(
+        bias=None if visible is None else masks.attention_bias(visible[:, None]),
+        segment_mismatch=None if mismatch is None else mismatch[:, None],
     )

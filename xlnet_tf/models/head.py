@@ -8,8 +8,8 @@ import tensorflow as tf
 import tf_keras
 
 from xlnet_tf.errors import UserError, shown
-from xlnet_tf.layers.dropout import seed_at, step_seed
-from xlnet_tf.layers.initializers import normal
+from xlnet_tf.layers.base import normal
+from xlnet_tf.layers.seeds import fold_in, step_seed
 from xlnet_tf.layers.summary import SequenceSummary
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrained import Head, Pretrained
@@ -88,7 +88,7 @@ class XLNetHead(ShapeFreeModel):
         seed = step_seed(features, training)
         if seed is not None:
             features = {**features, "dropout_seed": seed}
-        return read(self.encoder, features, self.segment_len, training), seed_at(seed, _HEAD)
+        return read(self.encoder, features, self.segment_len, training), fold_in(seed, _HEAD)
 
     def get_config(self):
         encoder = tf_keras.layers.serialize(self.encoder)
@@ -145,14 +145,12 @@ class PooledHead(XLNetHead):
         super().__init__(encoder, segment_len, **kwargs)
         self.part = part
         self.pooling = SequenceSummary(
-            encoder.config.d_model,
-            encoder.config.n_head,
-            encoder.config.d_head,
+            encoder.config,
+            encoder.initializer_range,
             kind=summary,
             projection=projection,
             dropout=encoder.dropout,
             attention_dropout=encoder.attention_dropout,
-            initializer_range=encoder.initializer_range,
             pool_padding=pool_padding,
             name="summary",
         )

@@ -7,8 +7,8 @@ from typing import Any, Self
 import tensorflow as tf
 import tf_keras
 
-from xlnet_tf.layers.initializers import normal
-from xlnet_tf.layers.products import multiply_by_weights
+from xlnet_tf.layers import kernels
+from xlnet_tf.layers.base import normal
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrained import Pretrained
 
@@ -93,7 +93,8 @@ class XLNetPretrainer(tf_keras.Model):
         """Scores every piece for each target: query_output [B, P, D] to [B, P, V] float32."""
         batch_shape = tf.shape(query_output)[0]
         rows = tf.reshape(query_output, [-1, self.encoder.config.d_model])  # [B * P, D]
-        logits = tf.cast(multiply_by_weights(rows, self.encoder.word_embedding, transpose_b=True), tf.float32)
+        logits = kernels.current(training=False).matmul(rows, self.encoder.word_embedding, transpose_b=True)
+        logits = tf.cast(logits, tf.float32)
         logits += tf.cast(self.lm_bias, tf.float32)
         targets = query_output.shape[1] or tf.shape(query_output)[1]
         return tf.reshape(logits, [batch_shape, targets, self.encoder.config.n_token])

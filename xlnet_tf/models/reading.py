@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.layers.dropout import seed_at
+from xlnet_tf.layers.seeds import fold_in
 from xlnet_tf.models.encoder import XLNetEncoder
 
 TOKEN_FEATURES = ("input_word_ids", "input_mask", "input_type_ids")
@@ -52,7 +52,7 @@ def read(
     sequence_outputs, memory = [], {}
     for segment, start in enumerate(range(0, length, segment_len)):
         inputs = {name: value[:, start : start + segment_len] for name, value in tokens.items()}
-        seeds = {name: seed_at(value, segment) for name, value in seed.items()}
+        seeds = {name: fold_in(value, segment) for name, value in seed.items()}
         outputs = encoder({**inputs, **seeds, **memory}, training=training)
         memory = {"memory": outputs["next_memory"], "memory_mask": outputs["next_memory_mask"]}
         sequence_outputs.append(outputs["sequence_output"])

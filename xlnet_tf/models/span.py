@@ -7,15 +7,13 @@ from typing import Any, Self
 import tensorflow as tf
 import tf_keras
 
-from xlnet_tf.layers.dropout import dropout
-from xlnet_tf.layers.initializers import normal
+from xlnet_tf.layers.base import LAYER_NORM_EPSILON, normal
+from xlnet_tf.layers.kernels import dropout
+from xlnet_tf.layers.masks import MASKED_SCORE
 from xlnet_tf.layers.summary import last_position
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import XLNetHead, build_layer, logits_layer
 from xlnet_tf.models.pretrained import Pretrained
-
-_EPSILON = 1e-12
-_NOT_ALLOWED = -1e30
 
 
 @tf_keras.utils.register_keras_serializable("xlnet_tf")
@@ -61,7 +59,7 @@ class XLNetSpan(XLNetHead):
         d_model, stddev = encoder.config.d_model, encoder.initializer_range
         self.start_logits = logits_layer(1, encoder)
         self.end_hidden = _DenseOfPair(d_model, stddev, name="hidden")
-        self.end_norm = tf_keras.layers.LayerNormalization(epsilon=_EPSILON, name="norm")
+        self.end_norm = tf_keras.layers.LayerNormalization(epsilon=LAYER_NORM_EPSILON, name="norm")
         self.end_logits = logits_layer(1, encoder)
         self.answerable_hidden = _DenseOfPair(d_model, stddev, name="hidden")
         self.answerable_logits = logits_layer(1, encoder, use_bias=False)
@@ -91,7 +89,7 @@ class XLNetSpan(XLNetHead):
     def call(self, features: Mapping[str, Any], training=None):
         tokens, seed = self.encode(features, training)
         allowed = tf.cast(features["answer_mask"], tf.bool)
-        start_logits = tf.where(allowed, _scores(self.start_logits, tokens), _NOT_ALLOWED)  # [B, T]
+        start_logits = tf.where(allowed, _scores(self.start_logits, tokens), MASKED_SCORE)  # [B, T]
         no_answer_logits = self._no_answer(features, tokens, start_logits, seed)
         if "start_position" in features:
             starts = tf.cast(features["start_position"], tf.int32)[:, None]
@@ -116,7 +114,7 @@ class XLNetSpan(XLNetHead):
         """Scores every token as the end of answers that begin at `starts` [B, K]; [B, K, T]."""
         start_tokens = tf.gather(tokens, starts, batch_dims=1)  # [B, K, D]
         hidden = self.end_norm(self.end_hidden(tokens[:, None], start_tokens[:, :, None]))  # [B, K, T, D]
-        return tf.where(allowed[:, None], _scores(self.end_logits, hidden), _NOT_ALLOWED)
+        return tf.where(allowed[:, None], _scores(self.end_logits, hidden), MASKED_SCORE)
 
     def _no_answer(self, features, tokens, start_logits, seed) -> tf.Tensor:
         """Judges by CLS and by the mean beginning; [B]."""

@@ -6,7 +6,7 @@ import tensorflow as tf
 import tf_keras
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.layers.chunks import in_chunks
+from xlnet_tf.layers.chunks import map_in_chunks
 from xlnet_tf.layers.summary import last_position
 from xlnet_tf.serving.characters import characters, substrings
 from xlnet_tf.serving.module import ServingModule
@@ -113,7 +113,7 @@ class QuestionAnsweringModule(ServingModule):
         room = self.most_room - tf.cast(questions.row_lengths(), tf.int32)
         windows = split_windows(tf.cast(encoded.ids.row_lengths(), tf.int32), room, self.stride)
         rows = tf.size(room)
-        found = in_chunks(
+        found = map_in_chunks(
             lambda begin, end: self._candidates(questions, encoded, windows.slice(begin, end)),
             tf.size(windows.row),
             tf.maximum(rows, _WINDOWS_AT_ONCE),

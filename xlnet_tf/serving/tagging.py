@@ -4,7 +4,7 @@ import tensorflow as tf
 import tf_keras
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.layers.chunks import in_chunks
+from xlnet_tf.layers.chunks import map_in_chunks
 from xlnet_tf.serving.characters import characters, substrings
 from xlnet_tf.serving.module import ServingModule
 from xlnet_tf.serving.word_windows import WordWindows, word_windows
@@ -84,7 +84,7 @@ class TaggingModule(ServingModule):
         words = self.find_words(text, codes)
         pieces = words.pieces[:, : self.room]
         windows = word_windows(pieces.row_lengths(), words.row, self.room, self.stride)
-        tags = in_chunks(
+        tags = map_in_chunks(
             lambda begin, end: self._tags(pieces, windows.slice(begin, end)),
             tf.size(windows.start),
             tf.maximum(tf.size(text), _WINDOWS_AT_ONCE),

@@ -91,7 +91,7 @@ def lower(
     """Lowers a function with all that it does to variables.
 
     The lowering is that of this machine's TensorFlow for its own kind of device: it is the same HLO that a
-    TPU gets but for the operations that are written differently under layers.hardware.assume.
+    TPU gets but for the operations that are written differently under layers.device.assume.
 
     Args:
         function: of a dict of tensors.

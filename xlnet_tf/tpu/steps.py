@@ -9,7 +9,7 @@ from official.core import config_definitions as cfg
 from official.core import task_factory
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.layers import hardware
+from xlnet_tf.layers.kernels import device
 from xlnet_tf.tpu.lowering import Program, lower
 from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.runtime import number_type
@@ -26,7 +26,7 @@ def training_step(params: cfg.ExperimentConfig, gradient_only: bool = False, kin
         params: the experiment; task.train_data has the core's rows, of a set whose shapes are taken, however
             few its records are.
         gradient_only: leave out update and metrics; the gradients and the next memory are outputs then.
-        kind: of layers.hardware, that the program is for.
+        kind: of layers.kernels.device, that the program is for.
 
     Raises:
         UserError: settings and data do not fit together.
@@ -34,7 +34,7 @@ def training_step(params: cfg.ExperimentConfig, gradient_only: bool = False, kin
     """
     one_row = copy.deepcopy(params.task)  # any set has one
     one_row.train_data.global_batch_size = 1
-    with number_type(params.runtime.mixed_precision_dtype), hardware.assume(kind):
+    with number_type(params.runtime.mixed_precision_dtype), device.assume(kind):
         task = task_factory.get_task_cls(type(one_row))(one_row)
         schedule = params.trainer.optimizer_config
         # Fine-tuning counts its steps from its data; a number in the program is as good as another.

@@ -1,25 +1,29 @@
 """What is compiled on its own gives the same numbers, and only in training on a CPU."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from xlnet_tf.layers import hardware
-from xlnet_tf.layers.attention import StreamView
+from xlnet_tf.config import XLNetConfig
+from xlnet_tf.layers import kernels as kernels_lib
 from xlnet_tf.layers.block import TransformerBlock
-from xlnet_tf.layers.fused import fused, linear, shared
+from xlnet_tf.layers.kernels import device
+from xlnet_tf.layers.kernels.matmul import ordered_grad_fanout
+from xlnet_tf.layers.kernels.xla_fusion import xla_forward_backward, xla_forward_linear
+from xlnet_tf.layers.masks import AttentionContext
 from xlnet_tf.layers.positions import RelativePositions
 
 
-@fused
 def scaled_tanh(x, factor, *, power: int):
     return tf.tanh(x) ** power * factor
 
 
-def value_and_gradient(x, factor):
+def value_and_gradient(function, x, factor):
     with tf.GradientTape() as tape:
         tape.watch(x)
-        result = scaled_tanh(x, factor, power=3)
+        result = function(x, factor, power=3)
     return result, tape.gradient(result, x, tf.ones_like(x) * 2)
 
 
@@ -27,15 +31,14 @@ def value_and_gradient(x, factor):
 def test_compiled_equals_plain(dtype):
     x = tf.cast(tf.random.stateless_normal([5, 7], [1, 2]), dtype)
     factor = tf.cast(tf.random.stateless_normal([5, 7], [3, 4]), dtype)
-    plain = [tf.cast(tensor, tf.float32) for tensor in value_and_gradient(x, factor)]
-    by_xla = tf.function(value_and_gradient)(x, factor)
+    plain = [tf.cast(tensor, tf.float32) for tensor in value_and_gradient(scaled_tanh, x, factor)]
+    by_xla = tf.function(functools.partial(value_and_gradient, xla_forward_backward(scaled_tanh)))(x, factor)
     assert [tensor.dtype for tensor in by_xla] == [dtype, dtype]
     for got, expected in zip(by_xla, plain):
         tolerance = 1e-6 if dtype == tf.float32 else 0.05
         np.testing.assert_allclose(tf.cast(got, tf.float32), expected, atol=tolerance)
 
 
-@linear
 def weighted_difference(constants, terms, *, power: int):
     weights, offset = constants
     difference = weights * tf.cast(terms[0] - 2 * terms[1], tf.float32) ** power
@@ -48,14 +51,15 @@ def test_a_compiled_sum_equals_the_plain_one(dtype, offset):
     weights, first, second = tf.unstack(tf.random.stateless_normal([3, 5, 7], [1, 2]))
     terms = [tf.cast(first, dtype), tf.cast(second[:, :1], dtype)]
 
-    def value_and_gradients(*terms):
+    def value_and_gradients(function, *terms):
         with tf.GradientTape() as tape:
             tape.watch(terms)
-            result = weighted_difference([weights, offset], list(terms), power=1)
+            result = function([weights, offset], list(terms), power=1)
         return result, *tape.gradient(result, terms, weights)
 
-    plain = value_and_gradients(*terms)
-    by_xla = tf.function(value_and_gradients)(*terms)
+    plain = value_and_gradients(weighted_difference, *terms)
+    compiled = xla_forward_linear(weighted_difference)
+    by_xla = tf.function(functools.partial(value_and_gradients, compiled))(*terms)
     assert [tensor.dtype for tensor in by_xla] == [tf.float32, dtype, dtype]
     for got, expected in zip(by_xla, plain):
         tolerance = 1e-5 if dtype == tf.float32 else 0.1
@@ -68,34 +72,38 @@ def compiled_functions(block: TransformerBlock, seed) -> list[str]:
 
     @tf.function
     def call(x):
-        return block(x, None, None, positions, StreamView(), seed=seed)[0]
+        kernels = kernels_lib.current(training=seed is not None)
+        context = AttentionContext(query_len=3, key_len=3)
+        return block(x, None, None, positions, context, kernels=kernels, seed=seed)[0]
 
     functions = call.get_concrete_function(tf.zeros([2, 3, 8])).graph.as_graph_def().library.function
     return [f.signature.name for f in functions if f.attr["_XlaMustCompile"].b]
 
 
 def test_only_training_on_a_cpu_compiles():
-    block = TransformerBlock(8, 2, 4, 16)
+    block = TransformerBlock(XLNetConfig.preset("micro", d_model=8, n_head=2, d_head=4, d_inner=16))
     seed = tf.constant([1, 2])
     names = compiled_functions(block, seed)
     assert sum("by_xla" in name for name in names) == 3  # scores, dropout of the weights, activation
-    assert sum("three_fry" in name for name in names) == len(names) - 3 > 0
+    assert sum("threefry" in name for name in names) == len(names) - 3 > 0
     assert not compiled_functions(block, None)
     for kind in ("gpu", "tpu"):
-        with hardware.assume(kind):
+        with device.assume(kind):
             assert not compiled_functions(block, seed)
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_what_is_shared_gets_the_sum_of_its_users_gradients(dtype, count):
+def test_fanout_sums_the_gradients_of_its_users(dtype, count):
     x = tf.cast(tf.random.stateless_normal([5, 7], [1, 2]), dtype)
     factors = tf.cast(tf.random.stateless_normal([count, 5, 7], [3, 4]), dtype)
 
     def values_and_gradient(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
-            results = [part * factor for part, factor in zip(shared(x, count), tf.unstack(factors))]
+            results = [
+                part * factor for part, factor in zip(ordered_grad_fanout(x, count), tf.unstack(factors))
+            ]
         return *results, tape.gradient(results, x)
 
     for run in (values_and_gradient, tf.function(values_and_gradient)):
@@ -108,11 +116,11 @@ def test_what_is_shared_gets_the_sum_of_its_users_gradients(dtype, count):
         )
 
 
-def test_gradients_of_what_is_shared_are_summed_in_order():
+def test_fanout_sums_gradients_in_order():
     def gradient(x):
         with tf.GradientTape() as tape:
             tape.watch(x)
-            results = [part * factor for part, factor in zip(shared(x, 3), (1e8, -1e8, 1.0))]
+            results = [part * factor for part, factor in zip(ordered_grad_fanout(x, 3), (1e8, -1e8, 1.0))]
         return tape.gradient(results, x)
 
     for run in (gradient, tf.function(gradient)):

@@ -1,24 +1,20 @@
 """Functions that a CPU runs as one loop over memory, where TensorFlow would run an operation at a time.
 
 They are compiled on their own, between the products of matrices, which TensorFlow itself computes faster
-than XLA. That is for training only: servers need not have XLA.
+than XLA. Compiled, a function computes in float32: that costs nothing within a loop.
 """
 
 import functools
-import operator
 from collections.abc import Callable
 
 import tensorflow as tf
 
-from xlnet_tf.layers import hardware
 
-
-def compiled(function: Callable, dtype: tf.DType | None = None) -> Callable:
-    """Compiles a function of tensors, where it is part of a graph for CPUs; elsewhere it stays as it is.
+def xla_forward(function: Callable, dtype: tf.DType | None = None) -> Callable:
+    """Compiles a function of tensors, without a gradient of its own.
 
     Args:
-        function: called with tensors, or lists of them, by position, and with other settings by name. Once
-            compiled, it computes in float32: that costs nothing within a loop.
+        function: called with tensors, or lists of them, by position, and with other settings by name.
         dtype: of its result, or None for that of its first argument.
     """
 
@@ -29,8 +25,6 @@ def compiled(function: Callable, dtype: tf.DType | None = None) -> Callable:
 
     @functools.wraps(function)
     def call(*tensors, **settings):
-        if not pays():
-            return function(*tensors, **settings)
         result = by_xla(*tensors, **settings)
         # What optimizes the graph does not look into the function, and warns where it misses the shape.
         return tf.ensure_shape(result, result.shape)
@@ -38,15 +32,15 @@ def compiled(function: Callable, dtype: tf.DType | None = None) -> Callable:
     return call
 
 
-def fused(function: Callable) -> Callable:
+def xla_forward_backward(function: Callable) -> Callable:
     """Compiles a function of tensors, and its gradient, for which only the arguments are kept.
 
     Args:
-        function: as for compiled. The gradient is that of its first argument.
+        function: as for xla_forward. The gradient is that of its first argument.
     """
-    forward = compiled(function)
+    forward = xla_forward(function)
 
-    @compiled
+    @xla_forward
     def gradient(first, *others, **settings):
         *others, upstream = others
         with tf.GradientTape() as tape:
@@ -56,9 +50,6 @@ def fused(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def call(first, *others, **settings):
-        if not pays():
-            return function(first, *others, **settings)
-
         @tf.custom_gradient
         def run(first):
             return forward(first, *others, **settings), lambda upstream: gradient(
@@ -70,7 +61,7 @@ def fused(function: Callable) -> Callable:
     return call
 
 
-def linear(function: Callable) -> Callable:
+def xla_forward_linear(function: Callable) -> Callable:
     """Compiles a linear function of tensors, but not its gradient.
 
     That needs none of the function's numbers, so TensorFlow's own costs nothing but itself; and at pads, into
@@ -80,13 +71,10 @@ def linear(function: Callable) -> Callable:
         function: called with a list of constants, each a tensor or None, and a list of terms, the tensors in
             which it is linear; with settings by name. Its result is float32.
     """
-    forward = compiled(function, tf.float32)
+    forward = xla_forward(function, tf.float32)
 
     @functools.wraps(function)
     def call(constants, terms, **settings):
-        if not pays():
-            return function(constants, terms, **settings)
-
         @tf.custom_gradient
         def run(*terms):
             def gradient(upstream):
@@ -102,29 +90,5 @@ def linear(function: Callable) -> Callable:
     return call
 
 
-def shared(tensor: tf.Tensor, count: int) -> list[tf.Tensor]:
-    """Gives a tensor to several users, whose gradients are summed in their order.
-
-    TensorFlow's own sum of three or more begins with the one whose memory is the first to be free for the
-    result: with gradients that something else reads, too, the last bits would be a matter of timing.
-    """
-
-    @tf.custom_gradient
-    def run(tensor):
-        return [tf.identity(tensor) for _ in range(count)], _sum
-
-    return run(tensor)
-
-
-def pays() -> bool:
-    """Tells whether what is being traced is a graph for CPUs."""
-    return tf.inside_function() and hardware.kind() == "cpu"
-
-
 def _widen(tensor: tf.Tensor | None) -> tf.Tensor | None:
     return tf.cast(tensor, tf.float32) if tensor is not None and tensor.dtype.is_floating else tensor
-
-
-@compiled
-def _sum(*tensors):
-    return functools.reduce(operator.add, tensors)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.profiles import examples
-from xlnet_tf.layers.rotation import fewer_frequencies
+from xlnet_tf.layers.kernels.position_rotation import fewer_frequencies
 
 
 @given(d_model=st.integers(1, 256).map(lambda half: 2 * half), reach=st.integers(1, 700))

@@ -18,7 +18,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import tensorflow as tf
 
-from xlnet_tf.layers.products import multiply_by_head
+from xlnet_tf.layers.kernels.matmul import matmul_heads
 
 # The evenly spaced frequencies are those of a period that is so much longer than all distances, and a few
 # more than up to the highest one that they replace: they match what goes on smoothly beyond the ends.
@@ -27,7 +27,7 @@ _MARGIN = 12
 _CUTOFF = 1e-6  # of singular values; keeps the weights of the sums about 1
 
 
-class Turn(NamedTuple):
+class QueryRotation(NamedTuple):
     """The angles of a stream's queries.
 
     Attributes:
@@ -36,6 +36,20 @@ class Turn(NamedTuple):
 
     cosine: tf.Tensor
     sine: tf.Tensor
+
+
+class RotatedKeys(NamedTuple):
+    """What a layer scores rotated queries with.
+
+    Attributes:
+        cosine, sine: [1, N, H, 2 F], the layer's projection of positions. Queries times them are multiplied
+            by the cosine and the sine of their angles.
+        keys: [1, 1, K, 2 F], as in PositionRotation.
+    """
+
+    cosine: tf.Tensor
+    sine: tf.Tensor
+    keys: tf.Tensor
 
 
 @functools.lru_cache(maxsize=16)
@@ -71,14 +85,14 @@ def fewer_frequencies(d_model: int, reach: int) -> tuple[np.ndarray, np.ndarray,
     return np.append(wanted[:kept], grid).astype(np.float32), sums(np.sin), sums(np.cos)
 
 
-class Rotation(NamedTuple):
+class PositionRotation(NamedTuple):
     """The positions of a step.
 
     Attributes:
         frequencies: [F].
         sines, cosines: [F, D/2], the weights of `fewer_frequencies`.
         keys: [K, 2 F], what scores are products with.
-        first: of the segment's first token, its place.
+        first: position of the segment's first token; the keys lie around 0.
         direction: [B], +1 or -1, or None when all rows are read forward.
     """
 
@@ -100,39 +114,45 @@ class Rotation(NamedTuple):
             direction: see the class.
         """
         frequencies, sines, cosines = map(tf.constant, fewer_frequencies(d_model, key_len))
-        places = tf.range(key_len, dtype=tf.float32) - key_len // 2
-        angles = places[:, None] * frequencies  # [K, F]
+        positions = tf.range(key_len, dtype=tf.float32) - key_len // 2
+        angles = positions[:, None] * frequencies  # [K, F]
         keys = tf.concat([tf.cos(angles), tf.sin(angles)], axis=1)
         return cls(frequencies, sines, cosines, keys, float(key_len - query_len - key_len // 2), direction)
 
-    def turn(self, positions: tf.Tensor) -> Turn:
+    def rotate_queries(self, positions: tf.Tensor) -> QueryRotation:
         """Returns the angles of queries at positions [B or 1, Q] of the segment."""
         angles = (tf.cast(positions, tf.float32) + self.first)[..., None] * self.frequencies  # [B, Q, F]
         cosine, sine = tf.cos(angles)[:, None], tf.sin(angles)[:, None]
         sign = 1.0 if self.direction is None else tf.cast(self.direction, tf.float32)[:, None, None, None]
-        return Turn(
+        return QueryRotation(
             tf.concat([cosine * tf.ones_like(sign), cosine * sign], axis=-1),
             tf.concat([sine * sign, sine * tf.ones_like(sign)], axis=-1),
         )
 
-    def scores(self, queries: tf.Tensor, kernel: tf.Tensor, turn: Turn) -> tf.Tensor:
-        """Scores every key by its distance from each query.
-
-        Args:
-            queries: [B, N, Q, H].
-            kernel: [D, N, H], the projection of the encoded distances.
-            turn: of these queries.
-
-        Returns:
-            [B, N, Q, K].
-        """
-        dtype = queries.dtype
-        odd, even = tf.split(tf.cast(kernel, dtype), 2, axis=0)  # [D/2, N, H], of sines and of cosines
+    def project(self, weights: tf.Tensor, dtype: tf.DType) -> RotatedKeys:
+        """Folds the projection of positions [D, N, H] into the sums of frequencies."""
+        odd, even = tf.split(tf.cast(weights, dtype), 2, axis=0)  # [D/2, N, H], of sines and of cosines
         odd = tf.einsum("fd,dnh->nhf", tf.cast(self.sines, dtype), odd)
         even = tf.einsum("fd,dnh->nhf", tf.cast(self.cosines, dtype), even)
-        turned = multiply_by_head(queries, tf.concat([even, -odd], axis=-1)[None]) * tf.cast(
-            turn.cosine, dtype
+        return RotatedKeys(
+            tf.concat([even, -odd], axis=-1)[None],
+            tf.concat([odd, even], axis=-1)[None],
+            tf.cast(self.keys, dtype)[None, None],
         )
-        turned += multiply_by_head(queries, tf.concat([odd, even], axis=-1)[None]) * tf.cast(turn.sine, dtype)
-        # Of [B, N, Q, 2 F].
-        return multiply_by_head(turned, tf.cast(self.keys, dtype)[None, None], transpose_b=True)
+
+
+def rotated_scores(queries: tf.Tensor, keys: RotatedKeys, rotation: QueryRotation) -> tf.Tensor:
+    """Scores every key by its distance from each query.
+
+    Args:
+        queries: [B, N, Q, H].
+        keys: of the layer.
+        rotation: of these queries.
+
+    Returns:
+        [B, N, Q, K].
+    """
+    dtype = queries.dtype
+    rotated = matmul_heads(queries, keys.cosine) * tf.cast(rotation.cosine, dtype)
+    rotated += matmul_heads(queries, keys.sine) * tf.cast(rotation.sine, dtype)  # [B, N, Q, 2 F]
+    return matmul_heads(rotated, keys.keys, transpose_b=True)

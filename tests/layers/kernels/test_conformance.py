@@ -1,0 +1,187 @@
+"""Every kernel gives the values and gradients of the reference, for random shapes and options."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.profiles import examples
+from xlnet_tf.layers.attention import AttentionWeights, attend
+from xlnet_tf.layers.block import ACTIVATIONS
+from xlnet_tf.layers.kernels import position_shift
+from xlnet_tf.layers.kernels.cpu_graph import CpuGraphKernels
+from xlnet_tf.layers.kernels.graph import GraphKernels
+from xlnet_tf.layers.kernels.reference import ReferenceKernels
+from xlnet_tf.layers.kernels.tpu import TpuKernels
+from xlnet_tf.layers.masks import AttentionContext, attention_bias
+
+FAST = {
+    "graph": GraphKernels(),
+    "cpu, training": CpuGraphKernels(training=True),
+    "cpu, serving": CpuGraphKernels(training=False),
+    "tpu": TpuKernels(),
+}
+SEED = tf.constant([3, 11])
+
+
+class ReferenceWithMasksOf(ReferenceKernels):
+    """The reference, with the dropout masks of other kernels, which draw their own."""
+
+    def __init__(self, kernels):
+        self.keep_mask = kernels.keep_mask
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(position_shift, "_BLOCK", 4)
+
+
+@st.composite
+def attention_cases(draw):
+    """Draws sizes and options of one layer's attention."""
+    query_len = draw(st.sampled_from([1, 3, 4, 8, 12]))
+    targets = draw(st.none() | st.integers(1, 5))
+    return {
+        "batch": draw(st.integers(1, 3)),
+        "query_len": query_len,
+        "memory_len": draw(st.sampled_from([0, 0, 4, 5])),
+        "heads": draw(st.integers(1, 3)),
+        "width": draw(st.integers(1, 4)),
+        "half_model": draw(st.integers(1, 4)),
+        "targets": targets,
+        "attention_type": draw(st.sampled_from(["bi", "bi", "uni"])),
+        "clamp_len": draw(st.sampled_from([-1, -1, 2])),
+        "directions": draw(st.booleans()),
+        "segments": draw(st.booleans()),
+        "masked": draw(st.booleans()),
+        "rate": draw(st.sampled_from([0.0, 0.4])),
+        "number": draw(st.integers(0, 2**31)),
+    }
+
+
+def attention_inputs(case, dtype):
+    """Returns the stream, the weights and the context of a case."""
+    rng = np.random.default_rng(case["number"])
+    batch, heads, width, d_model = case["batch"], case["heads"], case["width"], 2 * case["half_model"]
+    query_len, key_len = case["query_len"], case["query_len"] + case["memory_len"]
+    rows = case["targets"] or query_len
+
+    def normal(*shape):
+        return tf.constant(rng.normal(size=shape).astype(np.float32))
+
+    tensors = {
+        "stream": tf.cast(normal(batch, rows, d_model), dtype),
+        "source": tf.cast(normal(batch, key_len, d_model), dtype),
+        "kernels": normal(5, d_model, heads, width) * d_model**-0.5,  # keeps scores about 1
+        "biases": normal(3, heads, width),
+        "segment_embedding": normal(2, heads, width),
+    }
+    visible = rng.random([batch, rows, key_len]) < 0.7
+    visible[..., 0] = True  # what is blind depends on rounding alone
+    # A query left to right has no encoding of keys ahead of it.
+    positions = np.arange(query_len)
+    if case["targets"]:
+        positions = rng.integers(0, query_len, [batch, rows])
+    if case["attention_type"] == "uni":
+        distances = case["memory_len"] + np.reshape(positions, [-1, rows])[..., None] - np.arange(key_len)
+        visible &= distances >= 0
+    masked = case["masked"] or case["attention_type"] == "uni"
+    mismatch = (rng.random([batch, rows, key_len]) < 0.5).astype(np.float32)
+    context = AttentionContext(
+        query_len,
+        key_len,
+        bias=attention_bias(tf.constant(visible))[:, None] if masked else None,
+        segment_mismatch=tf.constant(mismatch)[:, None] if case["segments"] else None,
+        positions=tf.constant(positions, tf.int32) if case["targets"] else None,
+        query_mask=tf.constant(rng.random([batch, 1, rows, 1]) < 0.9),
+    )
+    direction = tf.constant(rng.choice([-1.0, 1.0], batch), tf.float32) if case["directions"] else None
+    return tensors, context, direction, normal(batch, rows, d_model)
+
+
+def attention_and_gradients(kernels, case, tensors, context, direction, upstream):
+    """Returns one stream's attention, and the gradients of all that it comes from, in float32."""
+    names = list(tensors)
+    with tf.GradientTape() as tape:
+        tape.watch(tensors)
+        weights = AttentionWeights(
+            *tf.unstack(tensors["kernels"]), *tf.unstack(tensors["biases"]), tensors["segment_embedding"]
+        )
+        positions = kernels.encode_positions(
+            tensors["stream"].shape[2],
+            context.query_len,
+            context.key_len,
+            attention_type=case["attention_type"],
+            clamp_len=case["clamp_len"],
+            direction=direction,
+            rate=0.0,
+            seed=None,
+        )
+        keys = kernels.project_heads(tensors["source"], weights.key)
+        values = kernels.project_heads(tensors["source"], weights.value)
+        position_keys = kernels.project_positions(positions, weights.position, keys.dtype)
+        context = kernels.with_positions(context, positions)
+        stream = tensors["stream"]
+        result = attend(weights, stream, keys, values, position_keys, context, kernels, case["rate"], SEED)
+    gradients = tape.gradient(result, tensors, tf.cast(upstream, result.dtype))
+    assert result.dtype == stream.dtype
+    return [
+        tf.cast(tensor, tf.float32)
+        for tensor in (result, *(gradients[name] for name in names))
+        if tensor is not None
+    ]
+
+
+def close(found, expected, dtype):
+    """Compares arrays, by the largest value of all: where gradients cancel, rounding is what is left."""
+    largest = max(1.0, *(np.abs(wanted).max() for wanted in expected))
+    tolerance = largest * (1e-5 if dtype == tf.float32 else 0.08)
+    for got, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(got, wanted, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16], ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("name", FAST)
+@given(case=attention_cases())
+@examples(12, 300)
+def test_attention(name, dtype, case):
+    inputs = attention_inputs(case, dtype)
+    kernels = FAST[name]
+    expected = attention_and_gradients(ReferenceWithMasksOf(kernels), case, *inputs)
+    found = tf.function(lambda: attention_and_gradients(kernels, case, *inputs), autograph=False)()
+    close(found, expected, dtype)
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16], ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("name", FAST)
+@given(
+    sizes=st.tuples(*[st.integers(1, 9)] * 3),
+    activation=st.sampled_from(sorted(ACTIVATIONS)),
+    rate=st.sampled_from([0.0, 0.3]),
+    number=st.integers(0, 2**31),
+)
+@examples(6, 100)
+def test_feed_forward_operations(name, dtype, sizes, activation, rate, number):
+    """A dense layer, an activation with dropout, and a product with transposed weights."""
+    rng = np.random.default_rng(number)
+    row_count, width, inner = sizes
+    rows, upstream = (tf.cast(rng.normal(size=[row_count, width]), dtype) for _ in range(2))
+    weights = tf.constant(rng.normal(size=[width, inner]).astype(np.float32))
+    bias = tf.constant(rng.normal(size=[inner]).astype(np.float32))
+
+    def results(kernels):
+        with tf.GradientTape() as tape:
+            tape.watch([rows, weights, bias])
+            hidden = kernels.dense(rows, weights, bias)
+            hidden = kernels.activate(hidden, ACTIVATIONS[activation], rate, SEED)
+            result = kernels.matmul(hidden, weights, transpose_b=True)
+        gradients = tape.gradient(result, [rows, weights, bias], upstream)
+        return [tf.cast(tensor, tf.float32) for tensor in (result, *gradients)]
+
+    kernels = FAST[name]
+    close(
+        tf.function(lambda: results(kernels), autograph=False)(),
+        results(ReferenceWithMasksOf(kernels)),
+        dtype,
+    )

@@ -1,0 +1,70 @@
+"""Dropout: its rate, its independence, and what a seed draws in each form."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from xlnet_tf.layers.kernels import current, device, dropout
+from xlnet_tf.layers.seeds import fold_in
+
+
+def keep_mask(shape, rate, seed):
+    return current(training=True).keep_mask(shape, rate, seed)
+
+
+def test_dropout_keeps_the_mean_and_its_rate():
+    x = tf.ones([200, 500])
+    dropped = dropout(x, 0.1, tf.constant([3, 4])).numpy()
+    assert abs((dropped == 0).mean() - 0.1) < 0.005
+    assert abs(dropped.mean() - 1) < 0.005
+    assert dropout(x, 0.1, None) is x
+    elsewhere = dropout(x, 0.1, fold_in(tf.constant([3, 4]), 1)).numpy()
+    assert abs(((dropped == 0) & (elsewhere == 0)).mean() - 0.01) < 0.002
+
+
+@pytest.mark.parametrize("seed", [[5, 7], [5, -7], [-5, 7], [87989972, -14503382]])
+def test_dropout_drops_the_same_with_xla(seed):
+    drawn = functools.partial(keep_mask, tf.constant([3, 7]), 0.3)
+    plain, compiled = (tf.function(drawn, jit_compile=xla, autograph=False) for xla in (False, True))
+    np.testing.assert_array_equal(compiled(tf.constant(seed)), plain(tf.constant(seed)))
+
+
+def test_dropout_of_any_shape_drops_the_same():
+    def masks(size):
+        return [keep_mask(tf.stack([2, size, 7]), 0.3, tf.constant([3, place])) for place in range(3)]
+
+    of_any = tf.function(masks, input_signature=[tf.TensorSpec([], tf.int32)])
+    for size in (3, 4):
+        np.testing.assert_array_equal(of_any(size), tf.function(functools.partial(masks, size))())
+
+
+@pytest.mark.parametrize("kind", ["cpu", "tpu"])
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.003, 0.999])
+def test_dropout_meets_its_rate_everywhere_in_a_random_word(rate, kind):
+    masks, count = 500, 8_003
+    draw = tf.function(lambda seed: keep_mask([count], rate, seed))
+    with device.assume(kind):
+        drops = ~np.stack([draw(tf.constant([5, place])) for place in range(masks)])
+    # On a CPU a call has one of the two multiples of 1/256 that the rate lies between.
+    of_calls = 1 / 512 / np.sqrt(masks) if kind == "cpu" else 0
+    deviation = np.sqrt(rate * (1 - rate) / (masks * count / 4))
+    for part in (*(drops[:, lane::4] for lane in range(4)), drops[:, : count // 4], drops[:, -count // 4 :]):
+        assert abs(part.mean() - rate) < 4 * (deviation + of_calls) + 2**-17
+    # Neighbours, of one word or of two, are dropped independently.
+    pairs = drops[:, :-1] & drops[:, 1:]
+    for lane in range(4):
+        spread = np.sqrt(rate**2 * (1 - rate**2) / (masks * count / 4))
+        assert abs(pairs[:, lane::4].mean() - rate**2) < 4 * (spread + 2 * rate * of_calls) + 2**-16
+
+
+@pytest.mark.parametrize("kind", ["cpu", "tpu"])
+def test_dropout_drops_the_same_of_the_gradient(kind):
+    x = tf.random.stateless_normal([4, 5, 37], [7, 8])  # 37: neither even nor full bytes
+    with device.assume(kind), tf.GradientTape() as tape:
+        tape.watch(x)
+        dropped = dropout(x, 0.3, tf.constant([1, 2]))
+    gradient = tape.gradient(dropped, x).numpy()
+    np.testing.assert_allclose(gradient * x, dropped, atol=1e-6)
+    assert set(np.unique(gradient.round(4))) == {0, np.float32(1 / 0.7).round(4)}

@@ -1,0 +1,50 @@
+"""What all layers share: the architecture, the initializer and the normalization."""
+
+from typing import Self
+
+import tensorflow as tf
+import tf_keras
+
+from xlnet_tf.config import XLNetConfig
+
+LAYER_NORM_EPSILON = 1e-12
+
+
+def normal(stddev: float) -> tf_keras.initializers.Initializer:
+    """Returns a fresh normal initializer; one object used twice would give both weights equal values."""
+    return tf_keras.initializers.RandomNormal(stddev=stddev)
+
+
+def layer_norm(name: str) -> tf_keras.layers.LayerNormalization:
+    """Returns a normalization that computes in float32 under any policy."""
+    return tf_keras.layers.LayerNormalization(epsilon=LAYER_NORM_EPSILON, dtype=tf.float32, name=name)
+
+
+class ConfiguredLayer(tf_keras.layers.Layer):
+    """A layer of the architecture.
+
+    Args:
+        config: the architecture.
+        initializer_range: standard deviation of the weights' normal initializer.
+    """
+
+    #: Further arguments of the class, kept as attributes of the same names, for get_config.
+    OPTIONS: tuple[str, ...] = ()
+
+    def __init__(self, config: XLNetConfig, initializer_range: float = 0.02, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self.initializer_range = initializer_range
+
+    def add_normal_weight(self, name: str, shape: list[int], **options) -> tf.Variable:
+        """Adds a weight with the layer's initializer."""
+        return self.add_weight(name, shape, initializer=normal(self.initializer_range), **options)
+
+    def get_config(self):
+        own = {name: getattr(self, name) for name in ("initializer_range", *self.OPTIONS)}
+        return {**super().get_config(), "config": self.config.to_dict(), **own}
+
+    @classmethod
+    def from_config(cls, config) -> Self:
+        config = dict(config)
+        return cls(XLNetConfig.from_dict(config.pop("config")), **config)

@@ -1,0 +1,87 @@
+"""The kernels as equations: einsum, softmax and TensorFlow's own gradients.
+
+They run without a graph, and are what the tests compare the values and gradients of all other kernels with.
+"""
+
+import tensorflow as tf
+
+from xlnet_tf.layers.kernels.dropout_mask import keep_mask_8_bits, philox_words
+from xlnet_tf.layers.kernels.matmul import matmul_heads, ordered_grad_fanout
+from xlnet_tf.layers.positions import RelativePositions
+from xlnet_tf.layers.seeds import fold_in
+
+
+class ReferenceKernels:
+    """See `Kernels` for what each method does."""
+
+    def matmul(self, rows, weights, transpose_b=False):
+        return tf.matmul(rows, tf.cast(weights, rows.dtype), transpose_b=transpose_b)
+
+    def dense(self, rows, weights, bias):
+        return self.matmul(rows, weights) + tf.cast(bias, rows.dtype)
+
+    def project_heads(self, stream, weights):
+        return tf.einsum("bqd,dnh->bnqh", stream, tf.cast(weights, stream.dtype))
+
+    def merge_heads(self, heads, weights):
+        return tf.einsum("bnqh,dnh->bqd", heads, tf.cast(weights, heads.dtype))
+
+    def add_biases(self, queries, biases):
+        return [
+            part + bias[:, None, :] for part, bias in zip(ordered_grad_fanout(queries, len(biases)), biases)
+        ]
+
+    def encode_positions(
+        self, d_model, query_len, key_len, *, attention_type, clamp_len, direction, rate, seed
+    ):
+        # What dropout drops of a distance, it drops of the negated one as well.
+        positions = RelativePositions.of_step(
+            d_model, query_len, key_len, attention_type, clamp_len, direction
+        )
+        return positions._replace(
+            sine=self.dropout(positions.sine, rate, fold_in(seed, -3)),
+            cosine=self.dropout(positions.cosine, rate, fold_in(seed, -4)),
+        )
+
+    def with_positions(self, context, positions):
+        del positions
+        return context
+
+    def project_positions(self, positions, weights, dtype):
+        if positions.keys is not None:
+            return tf.cast(positions.keys, dtype)[None]
+        return tf.einsum("brd,dnh->bnrh", tf.cast(positions.encoding(), dtype), tf.cast(weights, dtype))
+
+    def position_scores(self, queries, position_keys, context):
+        by_distance = matmul_heads(queries, position_keys, transpose_b=True)  # [B, N, Q, R]
+        batch, heads, query_len, distances = tf.unstack(tf.shape(by_distance))
+        entries = context.distance_entries
+        if entries is None:
+            positions = tf.range(query_len)[None] if context.positions is None else context.positions
+            # A query's keys begin at entry T - i of the table (see positions.py).
+            entries = context.query_len - positions[:, None, :, None] + tf.range(context.key_len)
+            entries = tf.clip_by_value(entries, 0, distances - 1)  # of empty slots
+        entries = tf.broadcast_to(entries, [batch, heads, query_len, context.key_len])
+        return tf.gather(by_distance, entries, batch_dims=3)
+
+    def combine_scores(self, content, position, segment, context):
+        scores = tf.cast(content, tf.float32) + tf.cast(position, tf.float32)
+        if segment is not None:
+            scores += context.segment_mismatch * tf.cast(segment, tf.float32)
+        return scores if context.bias is None else scores + context.bias
+
+    def softmax_sum(self, scores, values, rate, seed):
+        probabilities = tf.cast(tf.nn.softmax(scores), values.dtype)
+        return tf.matmul(self.dropout(probabilities, rate, seed), values)
+
+    def keep_mask(self, shape, rate, seed):
+        return keep_mask_8_bits(shape, rate, seed, philox_words)
+
+    def dropout(self, x, rate, seed):
+        return x if seed is None or not rate else self._drop(x, self.keep_mask(tf.shape(x), rate, seed), rate)
+
+    def _drop(self, x, keep_mask, rate):
+        return tf.where(keep_mask, x * tf.cast(1 / (1 - rate), x.dtype), tf.zeros([], x.dtype))
+
+    def activate(self, rows, activation, rate, seed):
+        return self.dropout(activation(rows), rate, seed)
