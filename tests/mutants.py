@@ -79,11 +79,11 @@ TESTS = {
     "xlnet_tf/records/passages.py": ("tests/builders/test_squad.py",),
     "xlnet_tf/records/*.py": ("tests/records/test_spec_and_shards.py", "tests/records/test_examples.py"),
     "xlnet_tf/layers/summary.py": ("tests/layers/test_summary.py", "tests/models/test_heads.py"),
-    "xlnet_tf/layers/rotation.py": (
-        "tests/layers/test_rotation.py",
+    "xlnet_tf/layers/kernels/position_rotation.py": (
+        "tests/layers/kernels",
         "tests/models/test_any_configuration.py",
     ),
-    "xlnet_tf/layers/kernels/*.py": ("tests/layers",),
+    "xlnet_tf/layers/kernels/*.py": ("tests/layers", *_LAYERS),
     "xlnet_tf/layers/*.py": _LAYERS,
 }
 

@@ -100,7 +100,7 @@ def attention_scores(
 
 
 class AttentionBiases(ConfiguredLayer):
-    """u, v (Transformer-XL section 3.3) and b (XLNet section 2.5), which stand for the query's own position."""
+    """u, v (Transformer-XL, section 3.3) and b (XLNet, section 2.5): they stand for a query's position."""
 
     def build(self, input_shape=None):
         for name in ("content_bias", "position_bias", "segment_bias"):
