@@ -86,7 +86,9 @@ def test_causal_mask(name, memory, same_length):
     np.testing.assert_array_equal(visible, UNITS[f"create_mask_{name}"] == 0)
 
 
-@pytest.mark.parametrize("kernels", [ReferenceKernels(), CpuGraphKernels(training=False), TpuKernels()])
+@pytest.mark.parametrize(
+    "kernels", [ReferenceKernels(), CpuGraphKernels(training=False), TpuKernels(training=False)]
+)
 @pytest.mark.parametrize("masked", [True, False])
 def test_attention_core(masked, kernels):
     """Scores, softmax and sum over values; a query that sees nothing averages all values."""

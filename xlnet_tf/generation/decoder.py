@@ -21,9 +21,11 @@ from typing import NamedTuple, Self
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.generation.cached_layer import CachedLayer, View, put, shape_of
+from xlnet_tf.generation.cached_layer import CachedLayer, put, shape_of
 from xlnet_tf.generation.layout import Layout
-from xlnet_tf.layers import positions as positions_lib
+from xlnet_tf.layers import kernels as kernels_lib
+from xlnet_tf.layers.masks import AttentionContext, attention_bias
+from xlnet_tf.layers.positions import RelativePositions
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 
 
@@ -92,14 +94,13 @@ class CachedDecoder:
         self.candidates = candidates
         self._xla = xla
         direction = "uni" if layout.forward or self._left_to_right else "bi"
-        distances = positions_lib.relative_distances(
-            layout.length, layout.length, direction, encoder.clamp_len
+        positions = RelativePositions.of_step(
+            encoder.config.d_model, layout.length, layout.length, direction, encoder.clamp_len
         )
-        sine, cosine = positions_lib.sinusoid_encoding(distances, encoder.config.d_model)
-        encoded = tf.concat([sine, cosine], axis=1)  # [R, D]
-        encoded = tf.cast(encoded, encoder.compute_dtype)
-        self._num_distances = tf.shape(encoded)[0]
-        self._layers = [CachedLayer.read(block, encoded) for block in encoder.blocks]
+        kernels = kernels_lib.current(training=False)
+        self._layers = [
+            CachedLayer.read(block, positions, encoder.compute_dtype, kernels) for block in encoder.blocks
+        ]
         self._word_embedding = tf.cast(tf.convert_to_tensor(encoder.word_embedding), encoder.compute_dtype)
         self._mask_embedding = tf.cast(encoder.mask_embedding, encoder.compute_dtype)
         self._lm_bias = tf.cast(model.lm_bias, tf.float32)
@@ -125,15 +126,14 @@ class CachedDecoder:
         batch, width = shape_of(layout.ids)
         room = self.candidates * (shape_of(layout.order)[1] - 1)  # nothing follows the last token
 
-        def cached(name):
+        def cached(project):
             for layer, content in zip(self._layers, contents):
-                projected = layer.heads(content, getattr(layer, name), [batch, width])
-                yield tf.pad(tf.transpose(projected, [0, 2, 1, 3]), [[0, 0], [0, 0], [0, room], [0, 0]])
+                yield tf.pad(project(layer, content), [[0, 0], [0, 0], [0, room], [0, 0]])
 
         visible = tf.pad(layout.is_context, [[0, 0], [0, room]])
         cache = Cache(
-            keys=tuple(cached("key")),
-            values=tuple(cached("value")),
+            keys=tuple(cached(CachedLayer.keys)),
+            values=tuple(cached(CachedLayer.values)),
             positions=tf.tile(tf.range(width + room)[None], [batch, 1]),
             visible=tf.tile(visible[:, None], [1, self.candidates, 1]),
             used=tf.convert_to_tensor(width),
@@ -157,23 +157,20 @@ class CachedDecoder:
         batch, candidates, num_targets = shape_of(targets)
         d_model = self._mask_embedding.shape[0]
         slot, cache = cache.used, cache.take_slots(positions)
-        view = self._view(cache, tf.concat([positions[:, :, None], targets], axis=2))
+        context = self._context(cache, tf.concat([positions[:, :, None], targets], axis=2))
 
         content = tf.gather(self._word_embedding, tokens)[:, :, None]
         query = tf.broadcast_to(self._mask_embedding, [batch, candidates, num_targets, d_model])
-        rows = tf.reshape(tf.concat([content, query], axis=2), [-1, d_model])  # [B * C * (1 + P), D]
-
-        def by_candidate(rows):
-            return tf.reshape(rows, [batch * candidates, 1 + num_targets, d_model])
+        rows = tf.concat([content, query], axis=2)  # [B, C, 1 + P, D]
+        all_rows = [batch, candidates * (1 + num_targets), d_model]
 
         all_keys, all_values = [], []
         for layer, keys, values in zip(self._layers, cache.keys, cache.values):
-            content = by_candidate(rows)[:, 0]
-            for kernel, old, new in ((layer.key, keys, all_keys), (layer.value, values, all_values)):
-                fresh = layer.heads(content, kernel, [batch, candidates])
-                new.append(put(old, fresh, slot, self._xla))
-            rows = layer.finish(rows, all_keys[-1], all_values[-1], view)
-        queries = tf.reshape(by_candidate(rows)[:, 1:], [batch, candidates, num_targets, d_model])
+            content = tf.reshape(rows, [batch, candidates, 1 + num_targets, d_model])[:, :, 0]
+            all_keys.append(put(keys, layer.keys(content), slot, self._xla))
+            all_values.append(put(values, layer.values(content), slot, self._xla))
+            rows = layer.step(tf.reshape(rows, all_rows), all_keys[-1], all_values[-1], context)
+        queries = tf.reshape(rows, [batch, candidates, 1 + num_targets, d_model])[:, :, 1:]
         return self._logits(queries), cache._replace(keys=tuple(all_keys), values=tuple(all_values))
 
     def _logits(self, queries: tf.Tensor) -> tf.Tensor:
@@ -183,7 +180,7 @@ class CachedDecoder:
         logits = tf.cast(tf.matmul(rows, self._word_embedding, transpose_b=True), tf.float32) + self._lm_bias
         return tf.reshape(logits, [*shape, self._lm_bias.shape[0]])
 
-    def _view(self, cache: Cache, positions: tf.Tensor) -> View:
+    def _context(self, cache: Cache, positions: tf.Tensor) -> AttentionContext:
         """What rows at positions [B, C, 1 + P] see: all that their candidate does."""
         slot_positions = cache.positions[:, None, None, :]
         row_positions = positions[:, :, :, None]
@@ -194,14 +191,16 @@ class CachedDecoder:
             visible &= slot_positions <= row_positions
         batch, candidates, rows, slots = shape_of(visible)
         shape = [batch, 1, candidates * rows, slots]  # [B, 1, Q, S]
-        # Numbers of distances that do not occur, of slots that are not seen, may be any.
-        distances = tf.clip_by_value(
-            self._layout.length - (row_positions - slot_positions), 0, self._num_distances - 1
+        _, heads, num_distances, _ = shape_of(self._layers[0].position_keys)
+        # The entries of distances that do not occur, of slots that are not seen, may be any.
+        entries = tf.clip_by_value(
+            self._layout.length - (row_positions - slot_positions), 0, num_distances - 1
         )
         visible = tf.reshape(visible, shape)
-        heads = self._layers[0].content_bias.shape[0]
-        return View(
-            visible=visible,
-            distances=tf.repeat(tf.reshape(distances, shape), heads, axis=1),
-            sighted=tf.cast(tf.reduce_any(visible, axis=-1, keepdims=True), self._mask_embedding.dtype),
+        return AttentionContext(
+            query_len=self._layout.length,
+            key_len=slots,
+            bias=attention_bias(visible),
+            distance_entries=tf.repeat(tf.reshape(entries, shape), heads, axis=1),
+            query_mask=tf.cast(tf.reduce_any(visible, axis=-1, keepdims=True), self._mask_embedding.dtype),
         )

@@ -1,5 +1,7 @@
 """One layer of XLNet: relative attention, then a feed-forward network, each with residual and norm."""
 
+from typing import NamedTuple
+
 import tensorflow as tf
 import tf_keras
 
@@ -17,6 +19,15 @@ def gelu(x: tf.Tensor) -> tf.Tensor:
 ACTIVATIONS = {"gelu": gelu, "relu": tf.nn.relu, "gelu_erf": tf.nn.gelu}
 
 
+class FeedForwardWeights(NamedTuple):
+    """Kernels [D, F] and [F, D], biases [F] and [D]."""
+
+    inner_kernel: tf.Tensor
+    inner_bias: tf.Tensor
+    outer_kernel: tf.Tensor
+    outer_bias: tf.Tensor
+
+
 class FeedForward(ConfiguredLayer):
     """Position-wise network of one hidden layer.
 
@@ -28,6 +39,7 @@ class FeedForward(ConfiguredLayer):
         x: [..., D].
         kernels: of the device.
         seed: [2] int32 for dropout, None outside training.
+        weights: FeedForwardWeights; None: the layer's own. A decoder reads them once for many calls.
     """
 
     OPTIONS = ("dropout",)
@@ -49,12 +61,18 @@ class FeedForward(ConfiguredLayer):
                 layer.build([None, width])
         super().build(input_shape)
 
-    def call(self, x, *, kernels, seed=None):
+    @property
+    def feed_forward_weights(self) -> FeedForwardWeights:
+        """The layer's weights."""
+        return FeedForwardWeights(self.inner.kernel, self.inner.bias, self.outer.kernel, self.outer.bias)
+
+    def call(self, x, *, kernels, seed=None, weights=None):
+        weights = weights or self.feed_forward_weights
         activation = ACTIVATIONS[self.config.ff_activation]
         rows = tf.reshape(x, [-1, self.config.d_model])  # [B * Q, D]
-        hidden = kernels.dense(rows, self.inner.kernel, self.inner.bias)  # [B * Q, F]
+        hidden = kernels.dense(rows, weights.inner_kernel, weights.inner_bias)  # [B * Q, F]
         hidden = kernels.activate(hidden, activation, self.dropout, fold_in(seed, 0))
-        rows = kernels.dense(hidden, self.outer.kernel, self.outer.bias)
+        rows = kernels.dense(hidden, weights.outer_kernel, weights.outer_bias)
         rows = kernels.dropout(rows, self.dropout, fold_in(seed, 1))
         return tf.reshape(rows, tf.shape(x))
 
@@ -113,13 +131,27 @@ class TransformerBlock(ConfiguredLayer):
             kernels=kernels,
             seed=fold_in(seed, 0),
         )
+        if content_attention is not None:
+            content = self.finish(
+                content, content_attention, (fold_in(seed, 1), fold_in(seed, 2)), kernels=kernels
+            )
+        if query_attention is not None:
+            query = self.finish(query, query_attention, (fold_in(seed, 3), fold_in(seed, 4)), kernels=kernels)
+        return None if content_attention is None else content, query
 
-        def finish(stream, attended, index):
-            if attended is None:
-                return None
-            attended = kernels.dropout(attended, self.dropout, fold_in(seed, index))
-            stream = tf.cast(self.attention_norm(stream + attended), stream.dtype)
-            transformed = self.feed_forward(stream, kernels=kernels, seed=fold_in(seed, index + 1))
-            return tf.cast(self.feed_forward_norm(stream + transformed), stream.dtype)
+    def finish(self, stream, attended, seeds=(None, None), *, kernels, feed_forward_weights=None):
+        """Adds a stream's attention to it, and computes the rest of the block.
 
-        return finish(content, content_attention, index=1), finish(query, query_attention, index=3)
+        Args:
+            stream, attended: [B, Q, D].
+            seeds: two [2] int32, of the dropout of attention and of the feed-forward network.
+            kernels: of the device.
+            feed_forward_weights: see FeedForward.
+
+        Returns:
+            [B, Q, D].
+        """
+        attended = kernels.dropout(attended, self.dropout, seeds[0])
+        stream = tf.cast(self.attention_norm(stream + attended), stream.dtype)
+        transformed = self.feed_forward(stream, kernels=kernels, seed=seeds[1], weights=feed_forward_weights)
+        return tf.cast(self.feed_forward_norm(stream + transformed), stream.dtype)

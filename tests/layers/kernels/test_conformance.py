@@ -17,10 +17,10 @@ from xlnet_tf.layers.kernels.tpu import TpuKernels
 from xlnet_tf.layers.masks import AttentionContext, attention_bias
 
 FAST = {
-    "graph": GraphKernels(),
+    "graph": GraphKernels(training=True),
     "cpu, training": CpuGraphKernels(training=True),
     "cpu, serving": CpuGraphKernels(training=False),
-    "tpu": TpuKernels(),
+    "tpu": TpuKernels(training=True),
 }
 SEED = tf.constant([3, 11])
 

@@ -109,10 +109,10 @@ def current(training: bool) -> Kernels:
     """
     device = kind()
     if device == "tpu":
-        return TpuKernels()
+        return TpuKernels(training)
     if not tf.inside_function():
         return ReferenceKernels()
-    return CpuGraphKernels(training) if device == "cpu" else GraphKernels()
+    return CpuGraphKernels(training) if device == "cpu" else GraphKernels(training)
 
 
 def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None) -> tf.Tensor:

@@ -43,9 +43,6 @@ class CpuGraphKernels(GraphKernels):
         training: whether loops are compiled by XLA, which a server need not have.
     """
 
-    def __init__(self, training: bool):
-        self._training = training
-
     def dense(self, rows, weights, bias):
         weights = tf.convert_to_tensor(weights)
         is_slow = rows.dtype == weights.dtype == tf.float32 and weights.shape[0] < weights.shape[1]
@@ -87,4 +84,6 @@ class CpuGraphKernels(GraphKernels):
         return _scaled_by_mask(x, keep_mask, rate)
 
     def _fan_out(self, tensor, count):
+        if not self._training:
+            return super()._fan_out(tensor, count)
         return ordered_grad_fanout(tensor, count, _add_in_order_by_xla)

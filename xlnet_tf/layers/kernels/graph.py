@@ -16,7 +16,13 @@ class GraphKernels(ReferenceKernels):
 
     Projections are products of two matrices instead of einsums, and scores by distance are shifted by two
     reshapes instead of gathered, which would take an index for each score.
+
+    Args:
+        training: whether a gradient will be taken; else there is nothing to save for it.
     """
+
+    def __init__(self, training: bool):
+        self._training = training
 
     def dense(self, rows, weights, bias):
         # With rows of two axes a CPU runs product, bias and activation as one kernel.
@@ -71,6 +77,8 @@ class GraphKernels(ReferenceKernels):
         return add_terms([context.segment_mismatch, context.bias], terms_of(content, position, segment))
 
     def softmax_sum(self, scores, values, rate, seed):
+        if not self._training:
+            return super().softmax_sum(scores, values, rate, seed)
         keep_mask = self.keep_mask(tf.shape(scores), rate, seed) if seed is not None and rate else None
         return softmax.softmax_sum(
             scores, values, rate, keep_mask, self._keep_probabilities, self._scores_gradient
@@ -83,7 +91,7 @@ class GraphKernels(ReferenceKernels):
         return softmax.scores_gradient(*arguments)
 
     def _fan_out(self, tensor, count):
-        return ordered_grad_fanout(tensor, count)
+        return ordered_grad_fanout(tensor, count) if self._training else [tensor] * count
 
 
 def terms_of(content, position, segment) -> list[tf.Tensor]:

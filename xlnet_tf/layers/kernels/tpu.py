@@ -25,9 +25,9 @@ class TpuKernels(GraphKernels):
 
     def matmul(self, rows, weights, transpose_b=False):
         weights = tf.convert_to_tensor(weights)
-        if weights.dtype != rows.dtype:
+        if self._training and weights.dtype != rows.dtype:
             return matmul_narrowed_twice(rows, weights, transpose_b)
-        return tf.matmul(rows, weights, transpose_b=transpose_b)
+        return super().matmul(rows, weights, transpose_b)
 
     def encode_positions(
         self, d_model, query_len, key_len, *, attention_type, clamp_len, direction, rate, seed
