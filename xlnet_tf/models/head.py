@@ -70,7 +70,7 @@ class XLNetHead(ShapeFreeModel):
 
     def fit(self, x=None, y=None, *args, **kwargs):
         """As tf_keras' fit; the answers may be a list of numbers as well."""
-        if kwargs.get("validation_data"):
+        if isinstance(kwargs.get("validation_data"), (tuple, list)):
             inputs, *answers = kwargs["validation_data"]
             kwargs["validation_data"] = (inputs, *map(_as_array, answers))
         return super().fit(x, _as_array(y), *args, **kwargs)
