@@ -12,11 +12,12 @@ from typing import NamedTuple
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import matplotlib
-import matplotlib.colors
-import matplotlib.lines
-import matplotlib.patches
 import numpy as np
 from absl import app, flags
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
 
 import xlnet_tf  # noqa: F401 (chooses tf_keras before TensorFlow is loaded)
 from xlnet_tf.config import XLNetConfig
@@ -113,9 +114,7 @@ def remembered_steps() -> tuple[list[list[str]], list[list[str]]]:
         MEMORY_REUSE_LEN,
         np.ones(text_len, bool),
     )
-    config = XLNetConfig(
-        n_token=len(SYMBOLS) + text_len, n_layer=1, d_model=16, n_head=1, d_head=16, d_inner=16
-    )
+    config = XLNetConfig.preset("micro", n_token=len(SYMBOLS) + text_len)
     encoder = XLNetEncoder(config, memory_len=MEMORY_LEN, reuse_len=MEMORY_REUSE_LEN)
     encoder.build()
     encoder.word_embedding.assign(np.random.default_rng(0).normal(size=encoder.word_embedding.shape))
@@ -179,21 +178,11 @@ def draw_order():
         path = path[np.argsort(order.rank[path])]
         axis.plot(path, order.rank[path], color="#777777", linestyle=":", zorder=1)
     for which, marker, color, label in kinds:
-        axis.scatter(
-            positions[which],
-            order.rank[which],
-            s=110,
-            marker=marker,
-            color=color,
-            edgecolor="black",
-            label=label,
-            zorder=2,
-        )
+        look = {"s": 110, "marker": marker, "color": color, "edgecolor": "black", "zorder": 2}
+        axis.scatter(positions[which], order.rank[which], label=label, **look)
     for position, rank in enumerate(order.rank):
-        offset = (0, -20 if context[position] else 10)
-        axis.annotate(
-            str(rank), (position, rank), offset, textcoords="offset points", ha="center", fontsize=10
-        )
+        height = -20 if context[position] else 10
+        axis.annotate(rank, (position, rank), (0, height), textcoords="offset points", ha="center", size=10)
     axis.axvline(REUSE_LEN - 0.5, color="black", linewidth=0.8)
     _name_parts(axis)
     _name_positions(axis.xaxis, order)
@@ -211,7 +200,7 @@ def draw_masks():
     content, query = stream_masks(order)
     figure, axes = _figure(5.2, columns=2)
     itself = np.eye(len(content), dtype=bool)
-    colors = np.array([matplotlib.colors.to_rgb(color) for color in ("white", BLUE, ORANGE, GREY)])
+    colors = np.array([to_rgb(color) for color in ("white", BLUE, ORANGE, GREY)])
     content_image = np.where(content & itself, 2, content.astype(int))
     query_image = np.where(order.is_target[:, None], query.astype(int), 3)
     titles = "content stream h: every position", "query stream g: targets only"
@@ -232,17 +221,14 @@ def draw_masks():
         axis.set_xlabel("key: the token that is looked at")
     axes[0].set_ylabel("query: the token that looks")
     for target in np.flatnonzero(order.is_target):
-        axes[1].text(
-            target, target, "×", color=ORANGE, ha="center", va="center", fontsize=15, fontweight="bold"
-        )
+        axes[1].text(target, target, "×", color=ORANGE, ha="center", va="center", size=15, weight="bold")
+    cross = {"color": ORANGE, "marker": "$×$", "linestyle": "", "markersize": 9}
     handles = [
-        matplotlib.patches.Patch(facecolor=BLUE, label="sees the key"),
-        matplotlib.patches.Patch(facecolor=ORANGE, label="sees itself"),
-        matplotlib.lines.Line2D(
-            [], [], color=ORANGE, marker="$×$", linestyle="", markersize=9, label="does not see itself"
-        ),
-        matplotlib.patches.Patch(facecolor="white", edgecolor="#BBBBBB", label="does not see it"),
-        matplotlib.patches.Patch(facecolor=GREY, label="not computed"),
+        Patch(facecolor=BLUE, label="sees the key"),
+        Patch(facecolor=ORANGE, label="sees itself"),
+        Line2D([], [], label="does not see itself", **cross),
+        Patch(facecolor="white", edgecolor="#BBBBBB", label="does not see it"),
+        Patch(facecolor=GREY, label="not computed"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=9.5, columnspacing=1.2)
     return figure
@@ -260,17 +246,14 @@ def draw_memory():
         for index, text in enumerate(tokens):
             _cell(axis, start + index, step, text, LIGHT_BLUE if index < MEMORY_REUSE_LEN else GREY)
         axis.plot([start - 0.5] * 2, [step - 0.43, step + 0.43], color="black", linewidth=2.5)
+    kinds = (
+        ("white", "///", "memory: empty, hidden"),
+        (LIGHT_ORANGE, None, "memory: visible to all queries"),
+        (LIGHT_BLUE, None, "segment's reused part: goes into the memory"),
+        (GREY, None, "A SEP B SEP CLS: does not"),
+    )
     patches = [
-        matplotlib.patches.Patch(
-            facecolor="white", edgecolor="black", hatch="///", label="memory: empty, hidden"
-        ),
-        matplotlib.patches.Patch(
-            facecolor=LIGHT_ORANGE, edgecolor="black", label="memory: visible to all queries"
-        ),
-        matplotlib.patches.Patch(
-            facecolor=LIGHT_BLUE, edgecolor="black", label="segment's reused part: goes into the memory"
-        ),
-        matplotlib.patches.Patch(facecolor=GREY, edgecolor="black", label="A SEP B SEP CLS: does not"),
+        Patch(facecolor=color, edgecolor="black", hatch=hatch, label=text) for color, hatch, text in kinds
     ]
     figure.legend(handles=patches, loc="outside lower center", ncols=2, fontsize=10)
     axis.set_xlim(-MEMORY_LEN - 0.7, (MEMORY_STEPS - 1) * MEMORY_REUSE_LEN + MEMORY_SEQ_LEN - 0.3)
@@ -289,14 +272,8 @@ def draw_rows():
     figure, axis = _figure(2.7)
     for row, step in np.ndindex(streams.shape):
         stream, segment = streams[row, step], segments[row, step]
-        _cell(
-            axis,
-            step,
-            row,
-            f"{chr(ord('A') + stream)}{segment}",
-            STREAM_COLORS[stream],
-            fontsize=11,
-        )
+        label = f"{chr(ord('A') + stream)}{segment}"
+        _cell(axis, step, row, label, STREAM_COLORS[stream], fontsize=11)
         if segment == 0:
             axis.plot([step - 0.5] * 2, [row - 0.43, row + 0.43], color="black", linewidth=5)
     axis.set_xlim(-0.7, NUM_STEPS - 0.4)
@@ -307,9 +284,7 @@ def draw_rows():
     axis.spines[:].set_visible(False)
     axis.set_xlabel("step")
     axis.set_ylabel("row of the batch")
-    bar = matplotlib.lines.Line2D(
-        [], [], color="black", marker="|", markersize=14, markeredgewidth=5, linestyle=""
-    )
+    bar = Line2D([], [], color="black", marker="|", markersize=14, markeredgewidth=5, linestyle="")
     label = "stream_start: the row begins a stream, its memory is hidden"
     figure.legend([bar], [label], loc="outside lower center", fontsize=10)
     return figure
@@ -332,34 +307,22 @@ def draw_all(folder: pathlib.Path):
 
 
 def _figure(height: float, columns: int = 1):
-    from matplotlib.figure import Figure  # rather than pyplot: no window, and nothing to close
-
+    """Makes a figure without pyplot, which would need a display and keep it open."""
     figure = Figure(figsize=(8.4, height))
     return figure, figure.subplots(1, columns)
 
 
 def _cell(axis, x: float, y: float, text: str, color: str, hatch: str | None = None, fontsize: float = 8.5):
     corner = (x - 0.5, y - 0.38)
-    axis.add_patch(
-        matplotlib.patches.Rectangle(corner, 1, 0.76, facecolor=color, edgecolor="#555555", hatch=hatch)
-    )
+    axis.add_patch(Rectangle(corner, 1, 0.76, facecolor=color, edgecolor="#555555", hatch=hatch))
     axis.text(x, y, text, ha="center", va="center", fontsize=fontsize if len(text) < 3 else 0.82 * fontsize)
 
 
 def _name_parts(axis):
-    for middle, name in (
-        (REUSE_LEN / 2, "reused part"),
-        (REUSE_LEN / 2 + len(TOKENS) / 2, "A SEP B SEP CLS"),
-    ):
-        axis.text(
-            middle / len(TOKENS),
-            1.015,
-            name,
-            transform=axis.transAxes,
-            ha="center",
-            fontsize=10,
-            color="#444444",
-        )
+    middles = {"reused part": REUSE_LEN / 2, "A SEP B SEP CLS": (REUSE_LEN + len(TOKENS)) / 2}
+    for name, middle in middles.items():
+        x = middle / len(TOKENS)
+        axis.text(x, 1.015, name, transform=axis.transAxes, ha="center", size=10, color="#444444")
 
 
 def _name_positions(axis, order: Order):

@@ -4,11 +4,11 @@ import ast
 import pathlib
 import re
 
-import matplotlib
 import numpy as np
 import pytest
 import tensorflow as tf
 from matplotlib import image
+from matplotlib.colors import to_rgb
 
 from docs import draw_pictures
 from tests.records.synthetic import make_set
@@ -89,7 +89,7 @@ def test_pictures_have_an_opaque_white_background():
 
 
 def test_every_stream_has_its_own_color():
-    colors = {matplotlib.colors.to_rgb(color) for color in draw_pictures.STREAM_COLORS}
+    colors = {to_rgb(color) for color in draw_pictures.STREAM_COLORS}
     assert len(colors) >= len(draw_pictures.STREAM_LENGTHS)
 
 
