@@ -84,6 +84,8 @@ def check_and_print(params, task: Task, topology: str | None, model_dir: str):
     print(check(params, task, where, model_dir))
     if where.slice:
         print(f"\nThe step of one replica, compiled:\n{compiled(params, task, where)}")
+    for warning in task.data_warnings():
+        print(f"\nWARNING: {warning}")
     print(f"\nEverything fits. Nothing was trained.{_still_needed(params.runtime, where)}")
 
 

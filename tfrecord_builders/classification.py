@@ -10,7 +10,7 @@ Each split becomes a folder of --output_dir. All rows are read and checked befor
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from absl import flags
@@ -19,11 +19,13 @@ from etils import epath
 from tfrecord_builders import labels as labels_lib
 from tfrecord_builders import tables
 from tfrecord_builders.classification_options import TRUNCATIONS, ClassificationOptions
+from tfrecord_builders.document_selection import fingerprints, is_held_out
 from tfrecord_builders.presets import BINARY_METRICS, METRICS, PRESETS, Dataset, Source
 from tfrecord_builders.tables import Row
 from xlnet_tf import command_line, errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.records import example_report
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.text import packing
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -122,26 +124,34 @@ def _with_labels(dataset: Dataset, options: ClassificationOptions) -> Dataset:
 
 def _choose(name: str, dataset: Dataset, options: ClassificationOptions) -> list[_Split]:
     """Checks all rows of a source and chooses which to use; "train" may give a "dev" split, too."""
-    source, count = dataset.sources[name], 0
+    source, values = dataset.sources[name], []
     for row in _read(name, dataset, options):
-        _texts(row, source)
         labels_lib.encode(row, source, dataset)
-        count += 1
-    if not count:
+        values.append(_fingerprint(_texts(row, source)))
+    if not values:
         raise UserError(f"{source.file} has no rows")
+    count = len(values)
     order = np.random.default_rng(options.seed).permutation(count)
     if name != "train":
         return [_Split(name, name, _mask(order, count, options.eval_limit))]
-    held_out = round(count * dataset.dev_fraction)
-    if dataset.dev_fraction and not 0 < held_out < count:
+    # The text alone decides, as in pretraining: equal ones are on the same side, and rows that are added move
+    # no others.
+    held_out = is_held_out(np.array(values, np.uint64), dataset.dev_fraction)[order]
+    if dataset.dev_fraction and not 0 < held_out.sum() < count:
         raise UserError(
-            f"dev_fraction {dataset.dev_fraction} holds out {held_out} of the {count} rows of {source.file}: "
-            "choose another"
+            f"dev_fraction {dataset.dev_fraction} holds out {held_out.sum()} of the {count} rows of "
+            f"{source.file}: choose another"
         )
-    splits = [_Split("train", name, _mask(order[held_out:], count, options.train_limit))]
-    if held_out:
-        splits.append(_Split("dev", name, _mask(order[:held_out], count, options.eval_limit)))
+    splits = [_Split("train", name, _mask(order[~held_out], count, options.train_limit))]
+    if dataset.dev_fraction:
+        splits.append(_Split("dev", name, _mask(order[held_out], count, options.eval_limit)))
     return splits
+
+
+def _fingerprint(texts: Mapping[str, str]) -> int:
+    """Returns the fingerprint of a row's texts; white space does not count."""
+    [value] = fingerprints(["\n".join(" ".join(text.split()) for text in texts.values()).encode()])
+    return value
 
 
 def _mask(rows: np.ndarray, count: int, limit: int) -> np.ndarray:
@@ -294,8 +304,7 @@ def main(argv: Sequence[str]) -> None:
         **{field.name: flags.FLAGS[field.name].value for field in dataclasses.fields(ClassificationOptions)}
     )
     built = build_classification(options, progress=True)
-    for example_set in built.values():
-        print(example_set.table())
+    print(example_report.summary(built))
     if options.preset:
         for split, source in PRESETS[options.preset].sources.items():
             if split not in built:

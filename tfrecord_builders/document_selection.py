@@ -83,6 +83,11 @@ def fingerprint_group(group: SliceGroup) -> list[dict[str, Any]]:
     ]
 
 
+def is_held_out(values: np.ndarray, dev_fraction: float) -> np.ndarray:
+    """Tells which documents are held out, by fingerprints uint64 [documents] alone: bool [documents]."""
+    return values < np.uint64(int(dev_fraction * 2.0**64))
+
+
 def count_duplicates(arrays: Sequence[np.ndarray]) -> int:
     """Returns how many fingerprints, in arrays of uint64, are equal to an earlier one."""
     values = np.concatenate([np.zeros(0, np.uint64), *arrays])
@@ -108,7 +113,7 @@ class Choice:
             goes_on.append(one["goes_on"])
         self._ends = np.cumsum([len(array) for array in arrays])
         values = np.concatenate([np.zeros(0, np.uint64), *arrays])
-        self._held_out = values < np.uint64(int(dev_fraction * 2.0**64))
+        self._held_out = is_held_out(values, dev_fraction)
         self._repeated = _equal_to_earlier(values)
         self._goes_on = np.zeros(len(values), bool)
         begins = self._ends - np.diff(self._ends, prepend=0)

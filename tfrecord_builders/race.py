@@ -21,6 +21,7 @@ from tfrecord_builders.race_questions import UNKNOWN, Question, read_questions
 from xlnet_tf import command_line, errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.records import example_report
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
 from xlnet_tf.text.cleaning import CleaningConfig
@@ -222,8 +223,7 @@ def main(argv: Sequence[str]) -> None:
     options = RaceOptions(
         **{field.name: flags.FLAGS[field.name].value for field in dataclasses.fields(RaceOptions)}
     )
-    for example_set in build_race(options, progress=True).values():
-        print(example_set.table())
+    print(example_report.summary(build_race(options, progress=True)))
 
 
 if __name__ == "__main__":

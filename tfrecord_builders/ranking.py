@@ -37,6 +37,7 @@ from tfrecord_builders.tables import existing
 from xlnet_tf import command_line, errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.records import example_report
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
 from xlnet_tf.text.cleaning import CleaningConfig
@@ -337,8 +338,7 @@ def main(argv: Sequence[str]) -> None:
     options = RankingOptions(
         **{field.name: flags.FLAGS[field.name].value for field in dataclasses.fields(RankingOptions)}
     )
-    for example_set in build_ranking(options, progress=True).values():
-        print(example_set.table())
+    print(example_report.summary(build_ranking(options, progress=True)))
 
 
 if __name__ == "__main__":

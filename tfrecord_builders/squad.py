@@ -22,6 +22,7 @@ from tfrecord_builders.squad_data import Passage, Question, SquadFile, locate, r
 from xlnet_tf import checksums, command_line, errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.records import example_report
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
 from xlnet_tf.records.passages import PASSAGES_FILE
@@ -305,8 +306,7 @@ def main(argv: Sequence[str]) -> None:
     options = SquadOptions(
         **{field.name: flags.FLAGS[field.name].value for field in dataclasses.fields(SquadOptions)}
     )
-    for example_set in build_squad(options, progress=True).values():
-        print(example_set.table())
+    print(example_report.summary(build_squad(options, progress=True)))
 
 
 if __name__ == "__main__":

@@ -25,6 +25,8 @@ from tfrecord_builders.tagging_words import Sentence, SentenceEncoder
 from xlnet_tf import command_line, errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.records import example_report
+from xlnet_tf.records.example_report import is_unknown
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
 from xlnet_tf.text.cleaning import CleaningConfig
@@ -166,10 +168,12 @@ def _write_split(
     with writer:
         sentences = _sentences(rows, labels, tokenizer, options, writer)
         for text in _texts(sentences, options.document):
-            pieces = [len(word) for sentence in text for word in sentence.pieces]
+            words = [word for sentence in text for word in sentence.pieces]
+            pieces = [len(word) for word in words]
             lengths.append(sum(pieces))
             writer.count("sentences", len(text))
             writer.count("words", len(pieces))
+            writer.count("words of <unk> alone", sum(is_unknown(word, tokenizer) for word in words))
             writer.count("words cut to a sequence's length", sum(n > options.room for n in pieces))
             written = 0
             for columns, sidecar in text_examples(text, labels, options.seq_len, stride):
@@ -253,8 +257,7 @@ def main(argv: Sequence[str]) -> None:
     options = TaggingOptions(
         **{field.name: flags.FLAGS[field.name].value for field in dataclasses.fields(TaggingOptions)}
     )
-    for example_set in build_tagging(options, progress=True).values():
-        print(example_set.table())
+    print(example_report.summary(build_tagging(options, progress=True)))
 
 
 if __name__ == "__main__":

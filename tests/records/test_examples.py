@@ -132,11 +132,10 @@ def test_the_table_tells_how_long_examples_are(tmp_path, small_tokenizer, sequen
         sequences=sequences,
     ):  # fmt: skip
         pass
-    assert ExampleSet.load(tmp_path).table().splitlines() == [
-        f"dev: {tmp_path}",
-        "  examples              0",
-        f"  tokens of an example  {length}",
-    ]
+    first, *rows = ExampleSet.load(tmp_path).table().splitlines()
+    assert first == f"dev: {tmp_path}"
+    assert rows[0].split() == ["examples", "0"]
+    assert rows[1].removeprefix("  tokens of an example").strip() == length
 
 
 def test_an_interrupted_build_leaves_no_set(write, tmp_path, small_tokenizer):

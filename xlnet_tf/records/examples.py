@@ -21,8 +21,9 @@ from etils import epath
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.ownership import owning
-from xlnet_tf.records import seal
+from xlnet_tf.records import example_report, seal
 from xlnet_tf.records import shards as shards_lib
+from xlnet_tf.records.example_report import InputCounts
 from xlnet_tf.records.folders import entries, files_in
 from xlnet_tf.records.layout import Column, Layout, ids_dtype
 from xlnet_tf.records.spec import MAX_VOCAB_SIZE
@@ -292,7 +293,8 @@ class ExampleSet:
             first = ", ".join(skipped["places"][:3])
             rows.append((f"skipped: {reason}", f"{skipped['count']:,} ({first})"))
         width = max(len(name) for name, _ in rows)
-        return "\n".join([f"{self.split}: {self.folder}", *(f"  {n:<{width}}  {v}" for n, v in rows)])
+        lines = [f"{self.split}: {self.folder}", *(f"  {n:<{width}}  {v}" for n, v in rows)]
+        return "\n".join([*lines, *(f"WARNING: {warning}" for warning in example_report.warnings(self))])
 
     def _length(self) -> str:
         return f"{self.sequences} x {self.seq_len}" if self.sequences > 1 else str(self.seq_len)
@@ -351,6 +353,7 @@ class ExampleWriter:
             skipped={},
             folder=epath.Path(folder),
         )
+        self._counts = InputCounts(tokenizer, seq_len)
         self._layout = self._set.layout
         self._chunk: list[Mapping[str, Any]] = []
         self._shard: shards_lib.ShardWriter | None = None
@@ -404,6 +407,7 @@ class ExampleWriter:
                 self._close_shard()
                 digest = shards_lib.file_sha256(self._set.folder / SIDECAR_FILE)
                 self._set = dataclasses.replace(self._set, sidecar_sha256=digest)
+                self._set.statistics.update(self._counts.statistics)
                 self._owner.check()
                 self._set.save()
             elif self._shard:
@@ -420,7 +424,9 @@ class ExampleWriter:
         if self._shard is None:
             name = f"shard-{len(self._set.shards):05d}.tfrecord"
             self._shard = shards_lib.ShardWriter(self._set.folder / name, self._layout).__enter__()
-        self._shard.write({name: np.asarray([c[name] for c in self._chunk]) for name in self._chunk[0]})
+        columns = {name: np.asarray([c[name] for c in self._chunk]) for name in self._chunk[0]}
+        self._counts.add(columns["input_ids"])
+        self._shard.write(columns)
         self._chunk = []
         if self._shard.records >= _SHARD_RECORDS:
             self._close_shard()

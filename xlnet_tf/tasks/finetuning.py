@@ -27,6 +27,7 @@ from xlnet_tf.checkpoints.companions import METRICS_FILE as BEST_METRICS
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.records import example_report
 from xlnet_tf.records.example_reader import FILLER, example_dataset, examples_of_step, num_eval_steps
 from xlnet_tf.records.example_table import ExampleTable
 from xlnet_tf.records.examples import MANIFEST_FILE, TOKENIZER_FILE, ExampleSet
@@ -357,6 +358,13 @@ class FinetuningTask(trainer_lib.Task):
         """
         folder = self.example_set.folder
         return read_metrics(f"{folder}/{BEST}") or read_metrics(str(folder))
+
+    def data_warnings(self):
+        sets = {"train": self.example_set}
+        if self.validation_set:
+            sets["dev"] = self.validation_set
+        found = [warning for examples in sets.values() for warning in example_report.warnings(examples)]
+        return found + example_report.shared_with_train(sets)
 
     def data_bytes(self) -> int:
         sets = filter(None, (self.example_set, self.validation_set))

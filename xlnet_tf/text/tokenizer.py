@@ -159,6 +159,11 @@ class XLNetTokenizer:
         return hashlib.sha256(self.model_proto).hexdigest()
 
     @functools.cached_property
+    def space_id(self) -> int:
+        """The piece that stands for a space alone, as before an unknown word; UNK_ID if there is none."""
+        return self._processor.piece_to_id(UNDERLINE)
+
+    @functools.cached_property
     def pieces(self) -> list[str]:
         """All pieces, by id."""
         model = sentencepiece_model_pb2.ModelProto.FromString(self.model_proto)

@@ -86,6 +86,10 @@ class Task(base_task.Task):
     def save_assets(self, model_dir: str):
         """Writes into the run's folder what its checkpoints need to be used later."""
 
+    def data_warnings(self) -> list[str]:
+        """Returns what should be mended in the data before training; --dry_run shows it."""
+        return []
+
     def data_bytes(self) -> int:
         """Returns how many bytes `check_data` reads."""
         return 0
