@@ -522,7 +522,7 @@ class TestBadInput:
 
     def test_wrong_file(self, tmp_path):
         (tmp_path / "notes.txt").write_text("")
-        with pytest.raises(UserError, match="notes.txt is no checkpoint"):
+        with pytest.raises(UserError, match="notes.txt is not a checkpoint"):
             open_checkpoint(str(tmp_path / "notes.txt"))
 
     @pytest.mark.parametrize("file", ["xlnet_model.ckpt.index", "xlnet_model.ckpt.data-00000-of-00001"])
