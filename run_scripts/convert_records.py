@@ -112,12 +112,12 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS):
 
 def to_ours(values: flags.FlagValues):
     """Converts to one of our sets and prints what it is and what the records lacked."""
-    from tfrecord_builders import conversion
-    from tfrecord_builders.conversion_readers import TargetOptions
+    from tfrecord_builders.conversion import convert
+    from tfrecord_builders.conversion.readers import TargetOptions
 
     if not values.tokenizer:
         raise UserError("--from needs --tokenizer, the SentencePiece model that the records were made with")
-    options = conversion.ConversionOptions(
+    options = convert.ConversionOptions(
         input=values.input,
         source_format=values["from"].value,
         tokenizer=values.tokenizer,
@@ -129,22 +129,22 @@ def to_ours(values: flags.FlagValues):
         stream_segments=values.stream_segments,
         seed=values.seed,
     )
-    manifest, lacking = conversion.convert(options, progress=True)
-    print(f"Pretraining records are ready:\n{conversion.summary(manifest)}")
+    manifest, lacking = convert.convert(options, progress=True)
+    print(f"Pretraining records are ready:\n{convert.summary(manifest)}")
     for what in lacking:
         print(f"WARNING: {what}")
 
 
 def to_original(values: flags.FlagValues):
     """Writes one of our sets in the original's format and prints what is lost."""
-    from xlnet_tf.records import foreign_original
+    from tfrecord_builders.conversion import original_format
 
     if len(values.input) != 1:
         raise UserError(f"--to takes one set, found {len(values.input)} in --input")
     manifest = Manifest.load(values.input[0])
     manifest.check_files()
     with ProgressBar(total=manifest.records, unit="record", unit_scale=True, desc="writing") as bar:
-        written = foreign_original.write(
+        written = original_format.write(
             manifest,
             values.output_dir,
             values.batch_size,
@@ -156,7 +156,7 @@ def to_original(values: flags.FlagValues):
         f"{written.records:,} records in {len(written.files)} files, {written.steps:,} steps of "
         f"{values.batch_size} rows: {values.output_dir}/tfrecords"
     )
-    for what in foreign_original.lost(manifest, written):
+    for what in original_format.lost(manifest, written):
         print(f"WARNING: {what}")
 
 

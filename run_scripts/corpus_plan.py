@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from run_scripts import reckoning
-from run_scripts.reckoning import setting
+from run_scripts.common import estimates
+from run_scripts.common.estimates import setting
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import manifest as manifest_lib
@@ -24,7 +24,7 @@ FINGERPRINT_BYTES = 20  # of a document, while documents are compared
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan(reckoning.Records):
+class Plan(estimates.Records):
     """A corpus, how it is to be built, the machines and the rates; each field is a flag."""
 
     documents: float = setting(200e6, "documents of the corpus")
@@ -170,16 +170,16 @@ def plan(build: Plan) -> dict[str, dict[str, float]]:
 
 def define_flags() -> None:
     """Defines the script's flags."""
-    reckoning.define_flags(Plan)
+    estimates.define_flags(Plan)
     flags.DEFINE_string("records", None, "set built of a part of the corpus; flags that are given count more")
 
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    given = reckoning.from_flags(Plan, given_only=True)
+    given = estimates.from_flags(Plan, given_only=True)
     if folder := flags.FLAGS.records:
         given = from_manifest(Manifest.load(folder), flags.FLAGS.text_gb) | given
-    print(reckoning.table(plan(Plan(**given))))
+    print(estimates.table(plan(Plan(**given))))
 
 
 if __name__ == "__main__":

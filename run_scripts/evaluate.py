@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from absl import flags
 
-from run_scripts import experiment, settings
+from run_scripts.common import experiment, training_flags
 from xlnet_tf import errors
 from xlnet_tf.progress_bar import ProgressBar
 
@@ -25,8 +25,8 @@ def define_flags():
     flags.DEFINE_string("data", None, "Folder of a set of examples with answers.", required=True)
     flags.DEFINE_string("output_dir", "", "Where evaluations.json goes; empty: --model_dir.")
     flags.DEFINE_string("checkpoint", "", "Only this one: best, last, or as ckpt-100; empty: all.")
-    flags.DEFINE_integer("batch_size", 32, "Examples per step, all devices.", 1, settings.ROWS - 1)
-    for setting in settings.DEVICES:
+    flags.DEFINE_integer("batch_size", 32, "Examples per step, all devices.", 1, training_flags.ROWS - 1)
+    for setting in training_flags.DEVICES:
         setting.define(flags.FLAGS)
 
 
@@ -39,7 +39,7 @@ def main(argv: Sequence[str]):
 
     values = flags.FLAGS
     run = Run.open(values.model_dir, values.data)
-    experiment.override_by_flags(run.params, settings.DEVICES, values)
+    experiment.override_by_flags(run.params, training_flags.DEVICES, values)
     examples, task = run.task.validation_set, run.task
     if not task.has_answers(examples):
         raise errors.UserError(f"{values.data} has no answers: expected examples to score; use predict")

@@ -14,21 +14,21 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from run_scripts import experiment, settings
-from run_scripts.experiment import Setting
+from run_scripts.common import experiment, training_flags
+from run_scripts.common.experiment import Setting
 from xlnet_tf import errors
 
 SETTINGS = (
     Setting("batch_size", "task.train_data.global_batch_size", "integer", "Examples per step, all devices.",
-            1, settings.ROWS),
+            1, training_flags.ROWS),
     Setting("dev_batch_size", "task.validation_data.global_batch_size", "integer",
             "Examples per evaluation step, all devices; 0: batch_size / accumulation_steps.", 0,
-            settings.ROWS),
+            training_flags.ROWS),
     Setting("init_checkpoint", "task.init_checkpoint", "string",
             "Weights to begin with and their architecture: a run's folder, the original's, Hugging Face's."),
     Setting("seed", "task.seed", "integer",
             "Random seed for the head's weights, dropout and the order of examples.", 0,
-            settings.SEEDS),
+            training_flags.SEEDS),
     Setting("epochs", "task.epochs", "float", "How often to see every example, if train_steps is 0.", 0),
     Setting("train_steps", "trainer.train_steps", "integer", "Steps in all; 0: as --epochs says.", 0),
     Setting("warmup_fraction", "task.warmup_fraction", "float",
@@ -37,9 +37,9 @@ SETTINGS = (
             "Steps between checkpoints; 0: those between evaluations.", 0),
     Setting("eval_interval", "trainer.validation_interval", "integer",
             "Steps between evaluations; 0: an epoch.", 0),
-    *settings.MODEL,
-    *settings.TRAINER,
-    *settings.RUNTIME,
+    *training_flags.MODEL,
+    *training_flags.TRAINER,
+    *training_flags.RUNTIME,
 )  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def main(argv: Sequence[str]):
     params.task.validation_data.input_path = f"{values.data}/{values.dev_split}" if values.dev_split else ""
     task_class = task_factory.get_task_cls(type(params.task))
     if values.dry_run:
-        from run_scripts import dry_run
+        from run_scripts.common import dry_run
 
         task = finetuning.build_task(params, task_class)
         dry_run.check_and_print(params, task, values.topology, values.model_dir)

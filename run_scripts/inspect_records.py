@@ -16,14 +16,11 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from run_scripts import (
-    inspect_check,
-    inspect_diff,
-    inspect_distributions,
-    inspect_mask,
-    inspect_show,
-    inspect_statistics,
-)
+from tfrecord_builders.inspection import check as inspect_check
+from tfrecord_builders.inspection import diff as inspect_diff
+from tfrecord_builders.inspection import plot_distributions, plot_mask
+from tfrecord_builders.inspection import show as inspect_show
+from tfrecord_builders.inspection import statistics as inspect_statistics
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest
@@ -43,7 +40,7 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "count",
         None,
-        f"positions to draw; up to {inspect_mask.MOST_LABELLED} are labelled. Default: all",
+        f"positions to draw; up to {plot_mask.MOST_LABELLED} are labelled. Default: all",
     )
     flags.DEFINE_bool("stats", False, "tell what the set holds instead of showing a record")
     flags.DEFINE_bool(
@@ -95,12 +92,12 @@ def run(values: flags.FlagValues) -> int:
         statistics = inspect_statistics.count(manifest, values.num_workers, progress=True)
         print(json.dumps(statistics, indent=1) if values.json else inspect_statistics.table(statistics))
         if values.png:
-            inspect_distributions.draw(statistics, values.png)
+            plot_distributions.draw(statistics, values.png)
             print(f"wrote {values.png}", file=sys.stderr)
         return 0
     print(inspect_show.describe(manifest, values.record, values.target, color=sys.stdout.isatty()))
     if values.png:
-        inspect_mask.draw(manifest, values.record, values.png, values.first, values.count)
+        plot_mask.draw(manifest, values.record, values.png, values.first, values.count)
         print(f"\nwrote {values.png}")
     return 0
 

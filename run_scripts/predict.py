@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from run_scripts import experiment, predict_served, settings
+from run_scripts.common import experiment, predict_served, training_flags
 from xlnet_tf import errors, ownership
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
@@ -37,8 +37,8 @@ def define_flags():
     flags.DEFINE_string(
         "checkpoint", "", "Weights: best, last, or as ckpt-100; empty: best if kept, else last."
     )
-    flags.DEFINE_integer("batch_size", 32, "Examples per step, all devices.", 1, settings.ROWS - 1)
-    for setting in settings.DEVICES:
+    flags.DEFINE_integer("batch_size", 32, "Examples per step, all devices.", 1, training_flags.ROWS - 1)
+    for setting in training_flags.DEVICES:
         setting.define(flags.FLAGS)
     predict_served.define_flags()
 
@@ -57,7 +57,7 @@ def main(argv: Sequence[str]):
     from xlnet_tf.training import runtime
 
     run = Run.open(values.model_dir, values.data)
-    experiment.override_by_flags(run.params, settings.DEVICES, values)
+    experiment.override_by_flags(run.params, training_flags.DEVICES, values)
     examples, task = run.task.validation_set, run.task
     checkpoint = run.checkpoint(values.checkpoint)
     strategy = runtime.prepare(run.params.runtime)

@@ -1,4 +1,4 @@
-r"""Pretrains an XLNet on the records of tfrecord_builders/pretraining.py.
+r"""Pretrains an XLNet on the records of tfrecord_builders/pretraining/build.py.
 
     python -m run_scripts.pretrain --train_data=runs/demo/records/train --dev_data=runs/demo/records/dev \
         --model_dir=runs/demo/model
@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from run_scripts import experiment, settings
-from run_scripts.experiment import Setting
+from run_scripts.common import experiment, training_flags
+from run_scripts.common.experiment import Setting
 from xlnet_tf import command_line, errors
 from xlnet_tf.config import MOST_MEMORY
 
@@ -22,10 +22,10 @@ SETTINGS = (
     Setting("train_data", "task.train_data.input_path", "string", "Folder of training records."),
     Setting("dev_data", "task.validation_data.input_path", "string", "Folder of records to evaluate on."),
     Setting("batch_size", "task.train_data.global_batch_size", "integer", "Segments per step, all devices.",
-            1, settings.ROWS),
+            1, training_flags.ROWS),
     Setting("dev_batch_size", "task.validation_data.global_batch_size", "integer",
             "Segments per evaluation step, all devices; 0: batch_size / accumulation_steps.", 0,
-            settings.ROWS),
+            training_flags.ROWS),
     Setting("init_checkpoint", "task.init_checkpoint", "string",
             "Weights that a new run begins with: a run's folder, the original's or Hugging Face's."),
     Setting("memory_len", "task.model.memory_len", "integer",
@@ -37,13 +37,13 @@ SETTINGS = (
     Setting("permutation", "task.permutation", ("precomputed", "online"),
             "Targets and orders of the records, or drawn anew in every epoch."),
     Setting("seed", "task.seed", "integer", "Random seed for initial weights, dropout and record order.", 0,
-            settings.SEEDS),
+            training_flags.SEEDS),
     Setting("train_steps", "trainer.train_steps", "integer", "Steps in all.", 1),
     Setting("checkpoint_interval", "trainer.checkpoint_interval", "integer", "Steps between checkpoints.", 1),
     Setting("eval_interval", "trainer.validation_interval", "integer", "Steps between evaluations.", 1),
-    *settings.MODEL,
-    *settings.TRAINER,
-    *settings.RUNTIME,
+    *training_flags.MODEL,
+    *training_flags.TRAINER,
+    *training_flags.RUNTIME,
 )  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def main(argv: Sequence[str]):
     values = flags.FLAGS
     params = experiment.load(pretraining.EXPERIMENT, SETTINGS, values)
     if values.dry_run:
-        from run_scripts import dry_run
+        from run_scripts.common import dry_run
 
         task = pretraining.build_task(params)
         dry_run.check_and_print(params, task, values.topology, values.model_dir)

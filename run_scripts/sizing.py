@@ -11,8 +11,8 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from run_scripts import reckoning
-from run_scripts.reckoning import setting
+from run_scripts.common import estimates
+from run_scripts.common.estimates import setting
 from xlnet_tf import errors
 from xlnet_tf.config import PRESETS, XLNetConfig
 
@@ -20,7 +20,7 @@ FLOAT_BYTES, BFLOAT16_BYTES = 4, 2
 
 
 @dataclasses.dataclass(frozen=True)
-class Run(reckoning.Records):
+class Run(estimates.Records):
     """A pretraining run and the rates it is reckoned with; each field is a flag."""
 
     preset: str = setting("large", "size of the model", PRESETS)
@@ -113,9 +113,9 @@ def size(run: Run) -> dict[str, dict[str, float]]:
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    print(reckoning.table(size(Run(**reckoning.from_flags(Run)))))
+    print(estimates.table(size(Run(**estimates.from_flags(Run)))))
 
 
 if __name__ == "__main__":
-    reckoning.define_flags(Run)
+    estimates.define_flags(Run)
     errors.run(main)

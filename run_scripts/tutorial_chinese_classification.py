@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from absl import flags
 
-from tfrecord_builders import tables
+from tfrecord_builders.common import tables
 from xlnet_tf import XLNetConfig, XLNetTokenizer, command_line, errors
 
 

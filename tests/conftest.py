@@ -11,7 +11,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import pytest
 from etils.epath import backend, gpath, register
 
-from tests import profiles  # noqa: F401 (before pytest looks for the profile that it was told)
+from tests.helpers import profiles  # noqa: F401 (before pytest looks for the profile that it was told)
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 

@@ -52,31 +52,35 @@ TESTS = {
     "xlnet_tf/records/ranks.py": ("tests/records/test_ranks.py",),
     "xlnet_tf/records/spans.py": ("tests/records/test_spans.py",),
     "xlnet_tf/records/segments.py": ("tests/records/test_segments.py",),
-    "xlnet_tf/records/original.py": ("tests/records/test_original.py",),
+    "tfrecord_builders/pretraining/compat_sampling.py": (
+        "tests/tfrecord_builders/pretraining/test_compat_sampling.py",
+    ),
     "xlnet_tf/records/online.py": ("tests/records/test_online.py",),
-    "xlnet_tf/records/foreign*.py": (
-        "tests/builders/test_conversion.py",
-        "tests/builders/test_conversion_back.py",
-        "tests/builders/test_conversion_model_garden.py",
+    "tfrecord_builders/conversion/*.py": (
+        "tests/tfrecord_builders/conversion/test_convert.py",
+        "tests/tfrecord_builders/conversion/test_original_format.py",
+        "tests/tfrecord_builders/conversion/test_model_garden_format.py",
     ),
-    "xlnet_tf/records/checks.py": ("tests/builders/test_inspect_check.py",),
-    "xlnet_tf/records/slice_text.py": (
-        "tests/builders/test_inspect_check.py",
-        "tests/builders/test_corpus.py",
+    "tfrecord_builders/inspection/invariants.py": ("tests/tfrecord_builders/inspection/test_check.py",),
+    "tfrecord_builders/inspection/recovered_text.py": (
+        "tests/tfrecord_builders/inspection/test_check.py",
+        "tests/tfrecord_builders/corpus/test_corpus.py",
     ),
-    "xlnet_tf/records/hashing.py": (
-        "tests/builders/test_document_selection.py",
+    "xlnet_tf/records/splitmix64.py": (
+        "tests/tfrecord_builders/pretraining/test_dedup.py",
         "tests/records/test_online.py",
         "tests/records/test_reader.py",
     ),
     "xlnet_tf/records/manifest.py": ("tests/records/test_manifest.py", "tests/records/test_reader.py"),
     "xlnet_tf/records/reader.py": ("tests/records/test_reader.py",),
-    "xlnet_tf/records/prefetching.py": ("tests/records/test_prefetching.py",),
-    "xlnet_tf/records/example_table.py": ("tests/records/test_example_table.py",),
+    "xlnet_tf/records/example_reader.py": (
+        "tests/records/test_example_table.py",
+        "tests/records/test_examples.py",
+    ),
     "xlnet_tf/records/example*.py": ("tests/records/test_examples.py",),
-    "xlnet_tf/records/targets.py": ("tests/records/test_targets.py",),
-    "xlnet_tf/records/pretraining_report.py": ("tests/builders/test_pretraining_report.py",),
-    "xlnet_tf/records/passages.py": ("tests/builders/test_squad.py",),
+    "tfrecord_builders/pretraining/report.py": ("tests/tfrecord_builders/pretraining/test_report.py",),
+    "xlnet_tf/records/input_counts.py": ("tests/tfrecord_builders/classification/test_build.py",),
+    "xlnet_tf/records/passages.py": ("tests/tfrecord_builders/squad/test_build.py",),
     "xlnet_tf/records/*.py": ("tests/records/test_spec_and_shards.py", "tests/records/test_examples.py"),
     "xlnet_tf/layers/summary.py": ("tests/layers/test_summary.py", "tests/models/test_heads.py"),
     "xlnet_tf/layers/kernels/position_rotation.py": (

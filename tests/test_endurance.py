@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from run_scripts import benchmark_load
-from tests.builders.conftest import make_text
-from tests.serving.exports import KINDS
-from tests.training import toy
-from tests.training.worker import settings
-from tfrecord_builders import pretraining_unit
-from tfrecord_builders.pretraining import PretrainingOptions, build_pretraining_records
+from run_scripts.benchmark_load import measure as benchmark_load
+from tests.helpers.serving.exports import KINDS
+from tests.helpers.training import toy
+from tests.helpers.training.worker import settings
+from tests.tfrecord_builders.conftest import make_text
+from tfrecord_builders.pretraining import worker
+from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records
 from xlnet_tf.serving.export import export
 from xlnet_tf.tasks import pretraining
 from xlnet_tf.text.training import train_tokenizer
@@ -68,7 +68,7 @@ def test_a_corpus_of_1_gb(tmp_path, monkeypatch):
             file.write(text + "\n")
     tokenizer = train_tokenizer(text.splitlines()[:5000], 200)
     (tmp_path / "spiece.model").write_bytes(tokenizer.model_proto)
-    build = pretraining_unit.build_slice
+    build = worker.build_slice
 
     def build_and_forget(unit):
         """The disk need not hold all records."""
@@ -77,8 +77,8 @@ def test_a_corpus_of_1_gb(tmp_path, monkeypatch):
             (tmp_path / "records" / shard["file"]).write_bytes(b"")
         return result
 
-    monkeypatch.setattr(pretraining_unit, "build_slice", build_and_forget)
-    memory = Memory(monkeypatch, pretraining_unit, "build_slice")
+    monkeypatch.setattr(worker, "build_slice", build_and_forget)
+    memory = Memory(monkeypatch, worker, "build_slice")
     manifest = build_pretraining_records(
         PretrainingOptions(
             input=[str(tmp_path / "corpus.txt")],

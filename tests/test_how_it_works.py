@@ -11,7 +11,7 @@ from matplotlib import image
 from matplotlib.colors import to_rgb
 
 from docs import draw_pictures
-from tests.records.synthetic import make_set
+from tests.helpers.records.synthetic import make_set
 from xlnet_tf.layers import masks
 from xlnet_tf.layers.attention import AttentionWeights, attention_scores
 from xlnet_tf.layers.kernels.reference import ReferenceKernels

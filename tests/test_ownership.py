@@ -205,7 +205,7 @@ def examples(folder, tokenizer):
 def seeds(folder, tokenizer):
     import tensorflow as tf
 
-    from tests.tasks import toy_finetuning
+    from tests.helpers.training import toy_finetuning
     from xlnet_tf.tasks.seeds import finetune_seeds
 
     params, strategy = toy_finetuning.experiment(), tf.distribute.get_strategy()

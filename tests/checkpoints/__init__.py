@@ -1,0 +1,1 @@
+"""Tests of xlnet_tf/checkpoints/."""

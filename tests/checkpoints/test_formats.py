@@ -13,8 +13,8 @@ import pytest
 import tensorflow as tf
 
 from run_scripts.convert_checkpoint import convert
-from tests.checkpoints import torch_writer
-from tests.models import original
+from tests.helpers.models import original
+from tests.helpers.records import torch_writer
 from xlnet_tf import checksums
 from xlnet_tf.checkpoints import (
     FORMATS,

@@ -9,13 +9,13 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 
 from xlnet_tf.checkpoints import load_into, open_checkpoint, save_checkpoint
 from xlnet_tf.checkpoints.torch_file import read_torch_file
-from xlnet_tf.models.choice import XLNetChoice
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import XLNetHead, build_layer, logits_layer
+from xlnet_tf.models.multiple_choice import XLNetChoice
 from xlnet_tf.models.pretrainer import XLNetPretrainer
-from xlnet_tf.models.span import XLNetSpan, span_losses
-from xlnet_tf.models.tagger import XLNetTagger
+from xlnet_tf.models.question_answering import XLNetSpan, span_losses
+from xlnet_tf.models.token_classifier import XLNetTagger
 
 TOLERANCE = 1e-4
 # Not left-to-right attention: Hugging Face's cannot be combined with masks in a batch of several rows.

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.checkpoints import torch_writer
+from tests.helpers.records import torch_writer
 from xlnet_tf.checkpoints.torch_file import read_torch_file
 from xlnet_tf.errors import UserError
 

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from official.core import exp_factory, task_factory
 
-from tests.fuzz import mutations
+from tests.helpers.records import mutations
+from xlnet_tf import manifest_checksum
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import seal
 from xlnet_tf.records.examples import ExampleWriter
-from xlnet_tf.tasks.classification_predictions import write_files
+from xlnet_tf.tasks.predictions.classification import write_files
 from xlnet_tf.tasks.registry import experiment_of
 
 # As the builders write them.
@@ -60,12 +60,12 @@ def build(folder):
 def test_settings_of_examples(tmp_path, small_tokenizer, task, count):
     path = write_set(tmp_path, small_tokenizer, task).folder / "manifest.json"
     values = json.loads(path.read_text())
-    seal.take_seal(values)
+    manifest_checksum.take_seal(values)
     build(tmp_path)
     seen = collections.Counter()
     for rng in mutations.generators(count):
         changed = {**values, "settings": mutations.mutated(rng, SETTINGS[task])}
-        path.write_text(json.dumps(seal.sealed(changed)))
+        path.write_text(json.dumps(manifest_checksum.sealed(changed)))
         try:
             build(tmp_path)
         except UserError as error:

@@ -11,12 +11,13 @@ import random
 import pytest
 
 from tests.conftest import invent_texts
-from tests.fuzz import mutations
-from tfrecord_builders import pretraining_folder
-from tfrecord_builders.pretraining import PretrainingOptions, build_pretraining_records
-from tfrecord_builders.pretraining_unit import done_name
+from tests.helpers.records import mutations
+from tfrecord_builders.pretraining import output_folder
+from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records
+from tfrecord_builders.pretraining.worker import done_name
+from xlnet_tf import manifest_checksum
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import seal, shards
+from xlnet_tf.records import shards
 
 
 class Interrupt(Exception):
@@ -49,9 +50,11 @@ def contents(folder) -> dict[str, bytes]:
 
 def under_its_seal(rng: random.Random, data: bytes) -> bytes:
     values = json.loads(data)
-    checksum = values.pop(seal.FIELD)
+    checksum = values.pop(manifest_checksum.FIELD)
     changed = mutations.mutated(rng, values)
-    return json.dumps({seal.FIELD: checksum, **changed} if isinstance(changed, dict) else changed).encode()
+    return json.dumps(
+        {manifest_checksum.FIELD: checksum, **changed} if isinstance(changed, dict) else changed
+    ).encode()
 
 
 def harm(rng: random.Random, begun: dict[str, bytes], files: dict[str, bytes]) -> str:
@@ -86,7 +89,7 @@ def test_builds_that_go_on_from_damaged_notes(options, tmp_path, monkeypatch, co
         raise Interrupt
 
     with monkeypatch.context() as patch, pytest.raises(Interrupt):
-        patch.setattr(pretraining_folder, "finish", interrupt)
+        patch.setattr(output_folder, "finish", interrupt)
         build_pretraining_records(options)
     begun = dict(sorted(contents(folder).items()))
     assert sum(name.endswith(done_name("")) for name in begun) == 10 and "manifest.json" not in begun

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from tests.checkpoints.test_formats import CONFIGS, random_checkpoint
-from tests.fuzz import mutations
 from tests.fuzz.test_settings import of_json, of_yaml
+from tests.helpers.records import mutations
 from xlnet_tf import checksums
 from xlnet_tf.checkpoints import save_checkpoint
 from xlnet_tf.errors import UserError

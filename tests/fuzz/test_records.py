@@ -19,11 +19,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.fuzz import mutations
-from tests.records.synthetic import make_set
-from tests.tasks import toy_finetuning
-from tests.training import toy
-from tests.training.worker import settings
+from tests.helpers.records import mutations
+from tests.helpers.records.synthetic import make_set
+from tests.helpers.training import toy, toy_finetuning
+from tests.helpers.training.worker import settings
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.example_reader import example_dataset
 from xlnet_tf.records.examples import ExampleWriter

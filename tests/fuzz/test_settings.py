@@ -9,15 +9,15 @@ import sentencepiece
 import yaml
 from absl import flags
 
-from run_scripts import experiment
+from run_scripts.common import experiment
 from run_scripts.pretrain import SETTINGS
 from tests.conftest import REPOSITORY
-from tests.fuzz import mutations
 from tests.fuzz.test_records import write_examples
-from tests.records.synthetic import make_set
+from tests.helpers.records import mutations
+from tests.helpers.records.synthetic import make_set
+from xlnet_tf import manifest_checksum
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import seal
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.reader import _Streams
@@ -60,18 +60,22 @@ def of_json(rng, data):
 def under_its_seal(rng, data):
     """Changes a manifest, but not its checksum: without one it is taken as it is."""
     values = json.loads(data)
-    changed = mutations.mutated(rng, {name: value for name, value in values.items() if name != seal.FIELD})
+    changed = mutations.mutated(
+        rng, {name: value for name, value in values.items() if name != manifest_checksum.FIELD}
+    )
     return json.dumps(
-        {seal.FIELD: values[seal.FIELD], **changed} if isinstance(changed, dict) else changed
+        {manifest_checksum.FIELD: values[manifest_checksum.FIELD], **changed}
+        if isinstance(changed, dict)
+        else changed
     ).encode()
 
 
 def of_sealed(rng, data):
     """Changes a manifest as somebody does who makes its checksum fit."""
     values = json.loads(data)
-    seal.take_seal(values)
+    manifest_checksum.take_seal(values)
     changed = mutations.mutated(rng, values)
-    return json.dumps(seal.sealed(changed) if isinstance(changed, dict) else changed).encode()
+    return json.dumps(manifest_checksum.sealed(changed) if isinstance(changed, dict) else changed).encode()
 
 
 @mutations.counts(300, 10_000)

@@ -8,7 +8,7 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.generation import uncached
+from tests.helpers.models import uncached
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation.decoder import CachedDecoder
 from xlnet_tf.generation.layout import continuation, infilling

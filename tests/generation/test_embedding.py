@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from tests.models.heads import CONFIG, random_texts
+from tests.helpers.models.heads import CONFIG, random_texts
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation.embedding import embed, embed_texts
 from xlnet_tf.models.encoder import XLNetEncoder

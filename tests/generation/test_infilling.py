@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.generation import uncached
 from tests.generation.test_decoder import random_gaps
 from tests.generation.test_writing import FEW_PIECES
-from xlnet_tf.generation import sampling, writing
+from tests.helpers.models import uncached
+from xlnet_tf.generation import decoding_loop, sampling
 from xlnet_tf.generation.infilling import fill_easiest_first, fill_jointly
 from xlnet_tf.generation.layout import infilling
 from xlnet_tf.text.special_tokens import EOP_ID, PAD_ID
@@ -85,7 +85,7 @@ def test_gaps_are_filled_in_the_order_that_was_asked_for(model):
     totals = set()
     for numbers in itertools.permutations(range(3)):
         layout = infilling(ids, is_context, order[:, numbers])
-        written = writing.sample(model, layout, settings(1))
+        written = decoding_loop.sample(model, layout, settings(1))
         tokens = written.tokens.numpy()[:, 0]
         logits = uncached.logits(model, ids, is_context, order[:, numbers], tokens)
         best = uncached.log_probabilities(logits).argmax(axis=-1)

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from tests.generation import uncached
+from tests.helpers.models import uncached
 from xlnet_tf.checkpoints import save_model
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation import embedding, language_model, scoring

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.generation import uncached
+from tests.helpers.models import uncached
 from xlnet_tf.config import XLNetConfig
-from xlnet_tf.generation import sampling, writing
+from xlnet_tf.generation import decoding_loop, sampling
 from xlnet_tf.generation.layout import continuation, infilling
 from xlnet_tf.text.special_tokens import EOP_ID, PAD_ID
 
@@ -32,7 +32,7 @@ def model():
 def generate(model, ids, lengths, new_tokens, method, seeds, most=5, stop_ids=(), xla=False):
     layout = continuation(ids, lengths, new_tokens, most)
     if "beams" in method:
-        return writing.search(model, layout, method["beams"], stop_ids, xla)
+        return decoding_loop.search(model, layout, method["beams"], stop_ids, xla)
     batch = tf.shape(ids)[0]
     settings = sampling.Sampling(
         seeds=seeds,
@@ -40,7 +40,7 @@ def generate(model, ids, lengths, new_tokens, method, seeds, most=5, stop_ids=()
         top_k=tf.fill([batch], method.get("top_k", 0)),
         top_p=tf.fill([batch], method.get("top_p", 1.0)),
     )
-    return writing.sample(model, layout, settings, stop_ids, xla)
+    return decoding_loop.sample(model, layout, settings, stop_ids, xla)
 
 
 @functools.cache
@@ -154,7 +154,7 @@ def test_beam_search_finds_the_likeliest_texts(stop_ids):
         expected[(*text[:end], *[PAD_ID] * (3 - end))] = score[:end].sum()
     best = sorted(expected, key=expected.get, reverse=True)[:25]
 
-    written = writing.search(model, infilling(ids, is_context, order), 25, stop_ids)
+    written = decoding_loop.search(model, infilling(ids, is_context, order), 25, stop_ids)
     assert [tuple(text) for text in written.tokens[0].numpy()] == best
     np.testing.assert_allclose(written.totals[0], [expected[text] for text in best], atol=1e-4)
 

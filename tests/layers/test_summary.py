@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from tests.models import original
+from tests.helpers.models import original
 from xlnet_tf.checkpoints import open_checkpoint
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError

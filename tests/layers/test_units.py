@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from tests.models.original import load_case
+from tests.helpers.models.original import load_case
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.layers import masks
 from xlnet_tf.layers import positions as positions_lib

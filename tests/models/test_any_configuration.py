@@ -8,9 +8,9 @@ import tf_keras
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.models import reference
-from tests.models.cases import N_TOKEN, assert_all_close, cases, take_rows
-from tests.profiles import examples
+from tests.helpers.models import reference
+from tests.helpers.models.cases import N_TOKEN, assert_all_close, cases, take_rows
+from tests.helpers.profiles import examples
 from xlnet_tf.models import encoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer, target_losses
 from xlnet_tf.training.memory import Memory

@@ -4,8 +4,8 @@ import numpy as np
 import tensorflow as tf
 from hypothesis import given
 
-from tests.models.cases import assert_all_close, cases
-from tests.profiles import examples
+from tests.helpers.models.cases import assert_all_close, cases
+from tests.helpers.profiles import examples
 from xlnet_tf.checkpoints import load_into, open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.config import ACTIVATIONS
 from xlnet_tf.layers.kernels import device

@@ -9,17 +9,17 @@ import tf_keras
 import yaml
 from absl import logging
 
-from tests.models import heads, original
+from tests.helpers.models import heads, original
 from xlnet_tf import checksums
 from xlnet_tf.checkpoints import Checkpoint, names, open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.choice import XLNetChoice, XLNetRanker
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.encoder import XLNetEncoder
-from xlnet_tf.models.span import XLNetSpan
-from xlnet_tf.models.tagger import XLNetTagger
+from xlnet_tf.models.multiple_choice import XLNetChoice, XLNetRanker
+from xlnet_tf.models.question_answering import XLNetSpan
+from xlnet_tf.models.token_classifier import XLNetTagger
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.training.optimizer import OptimizerConfig, build_optimizer

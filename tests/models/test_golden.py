@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.models import original
+from tests.helpers.models import original
 from xlnet_tf.layers.kernels import device
 from xlnet_tf.models.pretrainer import target_losses
 

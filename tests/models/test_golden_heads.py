@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.models import original
-from xlnet_tf.models.choice import XLNetChoice
+from tests.helpers.models import original
 from xlnet_tf.models.classifier import (
     XLNetClassifier,
     XLNetRegressor,
     classification_losses,
     regression_losses,
 )
-from xlnet_tf.models.span import XLNetSpan, span_losses
+from xlnet_tf.models.multiple_choice import XLNetChoice
+from xlnet_tf.models.question_answering import XLNetSpan, span_losses
 
 FORWARD = {"atol": 2e-5, "rtol": 1e-5}
 

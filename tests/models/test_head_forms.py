@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from tests.models import heads, original
-from tests.models.heads import arrays, assert_equal, by_token
+from tests.helpers.models import heads, original
+from tests.helpers.models.heads import arrays, assert_equal, by_token
 from xlnet_tf.checkpoints import names
 
 KINDS = list(heads.HEADS)

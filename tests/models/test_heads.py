@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.models import heads, original
-from tests.models.heads import arrays, assert_equal, by_token
+from tests.helpers.models import heads, original
+from tests.helpers.models.heads import arrays, assert_equal, by_token
 from xlnet_tf.checkpoints import names
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.choice import XLNetChoice
 from xlnet_tf.models.classifier import XLNetClassifier, classification_losses, regression_losses
 from xlnet_tf.models.encoder import XLNetEncoder
-from xlnet_tf.models.span import span_losses
+from xlnet_tf.models.multiple_choice import XLNetChoice
+from xlnet_tf.models.question_answering import span_losses
 
 KINDS = list(heads.HEADS)
 WHOLE = [kind for kind in KINDS if not kind.endswith("_long")]

@@ -9,8 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tests.conftest import REPOSITORY
-from xlnet_tf.records.example_reader import example_dataset, num_eval_steps
-from xlnet_tf.records.example_table import ExampleTable
+from xlnet_tf.records.example_reader import ExampleTable, example_dataset, num_eval_steps
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
 from xlnet_tf.text.packing import pack
@@ -75,7 +74,7 @@ def test_only_tensorflow_makes_them(folder):
 def test_another_process_makes_them(folder):
     """As the hosts of a TPU slice do, told by the one process that trains."""
     result = subprocess.run(
-        [sys.executable, "-m", "tests.records.far_table", str(folder)],
+        [sys.executable, "-m", "tests.helpers.records.remote_table", str(folder)],
         cwd=REPOSITORY,
         env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1"},
         capture_output=True,

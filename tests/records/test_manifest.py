@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from tests.records.synthetic import make_set
+from tests.helpers.records.synthetic import make_set
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest, settings_difference
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.records.synthetic import make_set, make_text_set
+from tests.helpers.records.synthetic import make_set, make_text_set
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import ranks, segments, spans
 from xlnet_tf.records.online import OnlineSampler

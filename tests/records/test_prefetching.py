@@ -1,9 +1,7 @@
 """No reader leaves tf.data's tuning thread behind, for which the end of an iterator would wait."""
 
-from tests.tasks import toy_finetuning
-from tests.training import toy
-from xlnet_tf.records.example_reader import example_dataset
-from xlnet_tf.records.example_table import ExampleTable
+from tests.helpers.training import toy, toy_finetuning
+from xlnet_tf.records.example_reader import ExampleTable, example_dataset
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.reader import pretraining_dataset
 

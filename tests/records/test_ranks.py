@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.profiles import examples
+from tests.helpers.profiles import examples
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers import masks
 from xlnet_tf.records import ranks

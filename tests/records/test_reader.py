@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.data.experimental.ops import testing
 
-from tests.records.synthetic import SPEC, make_set
+from tests.helpers.records.synthetic import SPEC, make_set
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import reader, shards
 from xlnet_tf.records.manifest import Manifest

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from xlnet_tf.records.targets import MAX_RUN, run_histogram, run_lengths, target_flags, target_positions
+from xlnet_tf.records.spans import MAX_RUN, run_histogram, run_lengths, target_flags, target_positions
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.9, 1.0])

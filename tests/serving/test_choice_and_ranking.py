@@ -5,11 +5,12 @@ import pytest
 import tensorflow as tf
 
 from tests.conftest import invent_texts
-from tests.serving.toys import HOSTILE, built
-from tfrecord_builders import race, ranking
-from tfrecord_builders.race_questions import Question
+from tests.helpers.serving.toys import HOSTILE, built
+from tfrecord_builders.race import build as race
+from tfrecord_builders.race.questions import Question
+from tfrecord_builders.ranking import build as ranking
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.choice import XLNetChoice, XLNetRanker
+from xlnet_tf.models.multiple_choice import XLNetChoice, XLNetRanker
 from xlnet_tf.serving.choice import ChoiceModule, join_options
 from xlnet_tf.serving.module import serialized_example
 from xlnet_tf.serving.ranking import RankingModule

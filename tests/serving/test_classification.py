@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from tests.conftest import invent_texts
-from tests.serving.toys import HOSTILE, built
-from tfrecord_builders.classification import _pack
+from tests.helpers.serving.toys import HOSTILE, built
+from tfrecord_builders.classification.build import _pack
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.serving.classification import Alert, ClassificationModule, RegressionModule

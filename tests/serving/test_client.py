@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.serving.fake_server import grpc_server, rest_server
+from tests.helpers.serving.fake_server import grpc_server, rest_server
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.client import connect
 

@@ -10,15 +10,15 @@ import yaml
 
 from run_scripts.convert_checkpoint import convert as convert_script
 from tests.checkpoints.test_formats import CONFIGS, random_checkpoint
-from tests.serving.toys import built
+from tests.helpers.serving.toys import built
 from xlnet_tf import checksums
 from xlnet_tf.checkpoints import Checkpoint, names, open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.choice import XLNetChoice, XLNetRanker
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
+from xlnet_tf.models.multiple_choice import XLNetChoice, XLNetRanker
 from xlnet_tf.models.pretrainer import XLNetPretrainer
-from xlnet_tf.models.span import XLNetSpan
+from xlnet_tf.models.question_answering import XLNetSpan
 from xlnet_tf.serving import models
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 

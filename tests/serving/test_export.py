@@ -10,9 +10,9 @@ import tensorflow as tf
 import yaml
 
 from run_scripts.convert_checkpoint import convert
-from tests.builders.labelled import builder, table
 from tests.conftest import invent_texts
-from tests.serving.toys import built
+from tests.helpers.records.labelled import builder, table
+from tests.helpers.serving.toys import built
 from xlnet_tf.checkpoints import FORMATS, open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation.language_model import XLNetLanguageModel

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tensorflow_serving.apis.get_model_metadata_pb2 import GetModelMetadataResponse, SignatureDefMap
 from tensorflow_serving.apis.predict_pb2 import PredictResponse
 
-from tests.profiles import examples
+from tests.helpers.profiles import examples
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving import signatures
 from xlnet_tf.serving.client import connect

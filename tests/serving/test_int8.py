@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tests.models.heads import arrays, random_features, random_head
+from tests.helpers.models.heads import arrays, random_features, random_head
 from xlnet_tf.checkpoints import names
 from xlnet_tf.serving.int8 import Int8Weights
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tests.conftest import invent_texts
-from tests.serving.toys import HOSTILE, built
+from tests.helpers.serving.toys import HOSTILE, built
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation import scoring
 from xlnet_tf.generation.embedding import embed

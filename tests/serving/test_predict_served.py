@@ -7,9 +7,9 @@ import sys
 import pytest
 import tensorflow as tf
 
-from run_scripts import predict_served
+from run_scripts.common import predict_served
 from tests.conftest import REPOSITORY
-from tests.serving.fake_server import grpc_server, rest_server
+from tests.helpers.serving.fake_server import grpc_server, rest_server
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.client import connect
 

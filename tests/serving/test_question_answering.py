@@ -12,16 +12,17 @@ from hypothesis import strategies as st
 from official.core import exp_factory
 
 from tests.conftest import invent_texts
-from tests.serving.toys import built
-from tfrecord_builders.squad import SquadOptions, build_squad
+from tests.helpers.serving.toys import built
+from tfrecord_builders.squad.build import SquadOptions, build_squad
 from xlnet_tf.errors import UserError
-from xlnet_tf.layers.chunks import map_in_chunks
-from xlnet_tf.models.span import XLNetSpan
+from xlnet_tf.layers.map_in_chunks import map_in_chunks
+from xlnet_tf.models.question_answering import XLNetSpan
 from xlnet_tf.serving.module import signature
-from xlnet_tf.serving.passage_windows import shows_best, split_windows
 from xlnet_tf.serving.question_answering import QuestionAnsweringModule, from_task
-from xlnet_tf.tasks import squad, squad_answers
+from xlnet_tf.tasks import squad
+from xlnet_tf.tasks.predictions import question_answering as squad_answers
 from xlnet_tf.text import windows as windows_lib
+from xlnet_tf.text.graph.passage_windows import shows_best, split_windows
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 OPTIONS = {"seq_len": 40, "max_question_len": 10, "stride": 9}

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tests.conftest import REPOSITORY
-from tests.serving.exports import KINDS
+from tests.helpers.serving.exports import KINDS
 from xlnet_tf.serving.export import export
 from xlnet_tf.serving.module import EXAMPLES, SERVING_DEFAULT, TOKENS
 from xlnet_tf.serving.signatures import DTYPES
@@ -105,7 +105,7 @@ def exports(small_tokenizer, tmp_path_factory, request):
         good, bad = dict(good_cases(kind, module, small_tokenizer)), dict(bad_cases(module))
         parts[name], jobs[name] = (model, module, good, bad), (path, good | bad)
     (folder / "jobs").write_bytes(pickle.dumps(jobs))
-    script = REPOSITORY / "tests" / "serving" / "serving_process.py"
+    script = REPOSITORY / "tests" / "helpers" / "serving" / "serving_process.py"
     done = subprocess.run(
         [sys.executable, "-I", str(script), "jobs", "results"],
         cwd=folder,

@@ -13,22 +13,22 @@ from official.core import exp_factory
 from seqeval.metrics.sequence_labeling import get_entities
 
 from tests.conftest import invent_texts
-from tests.serving.toys import built
-from tfrecord_builders.tagging import TaggingOptions, build_tagging
-from tfrecord_builders.tagging_data import AnnotatedText, read_sentences
-from tfrecord_builders.tagging_schemes import label_set
-from tfrecord_builders.tagging_words import SentenceEncoder
+from tests.helpers.serving.toys import built
+from tfrecord_builders.tagging.build import TaggingOptions, build_tagging
+from tfrecord_builders.tagging.data import AnnotatedText, read_sentences
+from tfrecord_builders.tagging.schemes import label_set
+from tfrecord_builders.tagging.words import SentenceEncoder
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.tagger import XLNetTagger
-from xlnet_tf.serving.characters import characters
+from xlnet_tf.models.token_classifier import XLNetTagger
 from xlnet_tf.serving.module import signature
 from xlnet_tf.serving.tagging import TaggingModule, from_task
-from xlnet_tf.serving.word_windows import word_windows
-from xlnet_tf.serving.words import WordFinder, Words
 from xlnet_tf.tasks import tagging
-from xlnet_tf.tasks.tagging_predictions import entities, tagged_sentences
+from xlnet_tf.tasks.predictions.tagging import entities, tagged_sentences
 from xlnet_tf.text import word_windows as windows_lib
-from xlnet_tf.text.graph_tokenizer import GraphTokenizer
+from xlnet_tf.text.graph.characters import characters
+from xlnet_tf.text.graph.tokenizer import GraphTokenizer
+from xlnet_tf.text.graph.word_windows import word_windows
+from xlnet_tf.text.graph.words import WordFinder, Words
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TYPES = ["LOC", "PER"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.serving.serving_process import warmup_requests
+from tests.helpers.serving.serving_process import warmup_requests
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.module import CLASSIFY, REGRESS, serialized_example
 from xlnet_tf.serving.warmup import MAX_RECORDS, write_warmup

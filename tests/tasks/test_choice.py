@@ -11,7 +11,7 @@ from official.core import exp_factory
 from official.modeling import hyperparams
 
 from tests.conftest import REPOSITORY
-from tfrecord_builders.race import RaceOptions, build_race
+from tfrecord_builders.race.build import RaceOptions, build_race
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks import choice, prediction
 from xlnet_tf.tasks.finetuning import finetune

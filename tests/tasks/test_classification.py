@@ -11,7 +11,7 @@ from official.core import exp_factory
 from official.modeling import hyperparams
 
 from tests.conftest import invent_texts
-from tfrecord_builders.classification import ClassificationOptions, build_classification
+from tfrecord_builders.classification.build import ClassificationOptions, build_classification
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import classification, prediction

@@ -8,7 +8,7 @@ from official.core import exp_factory
 from official.modeling import hyperparams
 
 from tests.conftest import REPOSITORY, invent_texts
-from tfrecord_builders.classification import ClassificationOptions, build_classification
+from tfrecord_builders.classification.build import ClassificationOptions, build_classification
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import classification
 from xlnet_tf.tasks.finetuning import finetune

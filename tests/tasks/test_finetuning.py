@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.tasks import toy_finetuning as toy
+from tests.helpers.training import toy_finetuning as toy
 from xlnet_tf import files
 from xlnet_tf.checkpoints import load_into, open_checkpoint, save_model
 from xlnet_tf.checkpoints.arrays import Arrays
@@ -22,7 +22,7 @@ from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import prediction, registry, seeds
 from xlnet_tf.tasks.finetuning import BEST, finetune, read_metrics
-from xlnet_tf.tasks.intervals import complete
+from xlnet_tf.tasks.schedule_defaults import complete
 from xlnet_tf.training.progress import Progress, read_history
 from xlnet_tf.training.run import Diverged
 

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 import yaml
 
-from tests.tasks import toy_finetuning as toy
+from tests.helpers.training import toy_finetuning as toy
 from xlnet_tf import checksums
 from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.errors import UserError

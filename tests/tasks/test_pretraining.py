@@ -8,11 +8,11 @@ import pytest
 import tensorflow as tf
 from absl import flags
 
-from run_scripts import experiment
+from run_scripts.common import experiment
 from run_scripts.pretrain import SETTINGS
 from tests.conftest import REPOSITORY
-from tests.records.synthetic import make_text_set
-from tests.training import toy
+from tests.helpers.records.synthetic import make_text_set
+from tests.helpers.training import toy
 from xlnet_tf.config import PRESETS, XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.pretrainer import XLNetPretrainer

@@ -13,12 +13,12 @@ from official.core import exp_factory
 from official.modeling import hyperparams
 
 from tests.conftest import REPOSITORY
-from tfrecord_builders.ranking import RankingOptions, build_ranking
+from tfrecord_builders.ranking.build import RankingOptions, build_ranking
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks import prediction, ranking
 from xlnet_tf.tasks.finetuning import finetune
+from xlnet_tf.tasks.predictions.ranking import ranked_queries, write_files
 from xlnet_tf.tasks.ranking_losses import LOSSES
-from xlnet_tf.tasks.ranking_predictions import ranked_queries, write_files
 
 STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")
 RECIPE = REPOSITORY / "run_scripts/recipes/wikiqa_small.yaml"

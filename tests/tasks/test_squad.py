@@ -11,7 +11,7 @@ from official.core import exp_factory
 from official.modeling import hyperparams
 
 from tests.conftest import REPOSITORY
-from tfrecord_builders.squad import SquadOptions, build_squad
+from tfrecord_builders.squad.build import SquadOptions, build_squad
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks import prediction, squad
 from xlnet_tf.tasks.finetuning import finetune, read_metrics

@@ -15,14 +15,14 @@ from official.modeling import hyperparams
 from seqeval.metrics import f1_score
 
 from tests.conftest import REPOSITORY
-from tfrecord_builders.tagging import TaggingOptions, build_tagging
-from tfrecord_builders.tagging_data import read_sentences
+from tfrecord_builders.tagging.build import TaggingOptions, build_tagging
+from tfrecord_builders.tagging.data import read_sentences
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import prediction, tagging
 from xlnet_tf.tasks.finetuning import finetune
-from xlnet_tf.tasks.tagging_metrics import entity_scores, type_table
-from xlnet_tf.tasks.tagging_predictions import tagged_sentences
+from xlnet_tf.tasks.metrics.tagging import entity_scores, type_table
+from xlnet_tf.tasks.predictions.tagging import tagged_sentences
 from xlnet_tf.text.training import train_tokenizer
 
 STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")

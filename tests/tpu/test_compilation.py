@@ -5,7 +5,7 @@ import sys
 import pytest
 import tensorflow as tf
 
-from tests.tpu import programs
+from tests.helpers.training import programs
 from xlnet_tf.errors import UserError
 from xlnet_tf.tpu import compilation, topologies
 from xlnet_tf.tpu.lowering import lower

@@ -5,8 +5,8 @@ import tensorflow as tf
 import tf_keras
 from official.core import task_factory
 
-from tests.serving.exports import KINDS
-from tests.tpu import programs
+from tests.helpers.serving.exports import KINDS
+from tests.helpers.training import programs
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.kernels import current, device
 from xlnet_tf.serving.classification import ClassificationModule

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.training import toy
-from tests.training.layouts import build_trainer, state, train
-from tests.training.worker import settings
+from tests.helpers.training import toy
+from tests.helpers.training.layouts import build_trainer, state, train
+from tests.helpers.training.worker import settings
 from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.tasks import pretraining
 from xlnet_tf.training import guard as guard_lib

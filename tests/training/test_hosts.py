@@ -15,9 +15,8 @@ import pytest
 import tensorflow as tf
 
 from tests.conftest import REPOSITORY
-from tests.tasks import toy_finetuning
-from tests.training import toy, worker
-from tests.training.worker import settings
+from tests.helpers.training import toy, toy_finetuning, worker
+from tests.helpers.training.worker import settings
 from xlnet_tf.errors import Interrupted, UserError
 from xlnet_tf.tasks import pretraining
 from xlnet_tf.training.progress import read_history
@@ -43,7 +42,7 @@ def start(folder, model_dir, ending=(), task="pretraining"):
         command = [
             sys.executable,
             "-m",
-            "tests.training.worker",
+            "tests.helpers.training.worker",
             folder,
             model_dir,
             task,

@@ -33,7 +33,7 @@ def evaluations(model_dir) -> list[dict]:
 
 def assert_equal_runs(folder, layout, kills):
     result = subprocess.run(
-        [sys.executable, "-m", "tests.training.killing", str(folder), layout, str(kills)],
+        [sys.executable, "-m", "tests.helpers.training.killing", str(folder), layout, str(kills)],
         cwd=REPOSITORY,
         env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1"},
         capture_output=True,

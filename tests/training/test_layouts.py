@@ -11,10 +11,10 @@ from tests.conftest import REPOSITORY
 
 
 def run_layouts(folder, *names):
-    """Returns what gives a run of tests/training/layouts.py, from a process that may set up devices."""
+    """Runs tests/helpers/training/layouts.py in a process that may set up devices; returns what it gives."""
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1"}
     result = subprocess.run(
-        [sys.executable, "-m", "tests.training.layouts", str(folder), *names],
+        [sys.executable, "-m", "tests.helpers.training.layouts", str(folder), *names],
         cwd=REPOSITORY, env=environment, capture_output=True, text=True,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr[-3000:]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.models import original
+from tests.helpers.models import original
 from xlnet_tf.checkpoints import names
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.errors import UserError

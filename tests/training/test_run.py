@@ -14,9 +14,8 @@ import tensorflow as tf
 import yaml
 
 from tests.conftest import REPOSITORY
-from tests.tasks import toy_finetuning
-from tests.training import made_up_tpu, toy
-from tests.training.worker import settings
+from tests.helpers.training import synthetic_tpu, toy, toy_finetuning
+from tests.helpers.training.worker import settings
 from xlnet_tf.errors import Cancelled, Interrupted, UserError
 from xlnet_tf.tasks import finetuning, pretraining
 from xlnet_tf.training import topology
@@ -338,7 +337,7 @@ def test_data_that_are_many_are_not_read_before_a_run(folder, caplog):
 
 @pytest.mark.parametrize("newer", [False, True])
 def test_a_tpu_is_started_and_described(capsys, newer):
-    strategy = made_up_tpu.strategy(chips=(2, 2, 1), cores=2, newer=newer)
+    strategy = synthetic_tpu.strategy(chips=(2, 2, 1), cores=2, newer=newer)
     assert capsys.readouterr().err.splitlines() == [
         "TPU local",
         "     chips  2 x 2 x 1  x, y and z",
@@ -349,7 +348,7 @@ def test_a_tpu_is_started_and_described(capsys, newer):
 
 
 def test_a_slices_hosts_are_listed():
-    table = topology.tpu_table("pod", made_up_tpu.topology(chips=(4, 4, 1), cores=2, hosts=4))
+    table = topology.tpu_table("pod", synthetic_tpu.topology(chips=(4, 4, 1), cores=2, hosts=4))
     assert table.splitlines()[1:] == [
         "     chips  4 x 4 x 1  x, y and z",
         "   devices         32  2 in each chip",
@@ -393,7 +392,7 @@ def test_a_tpu_reached_by_name_needs_places_that_its_hosts_see(folder):
 
 
 def test_hosts_of_a_tpu_reached_by_name_are_far(monkeypatch):
-    strategy = made_up_tpu.strategy()
+    strategy = synthetic_tpu.strategy()
     assert not topology.has_far_hosts(strategy)
     monkeypatch.setattr(type(strategy.cluster_resolver), "master", lambda resolver: "grpc://10.0.0.2:8470")
     assert topology.has_far_hosts(strategy)

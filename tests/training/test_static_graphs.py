@@ -6,9 +6,9 @@ import pytest
 import tensorflow as tf
 from official.core import exp_factory, task_factory
 
-from tests.training import made_up_tpu
+from tests.helpers.training import synthetic_tpu
 from xlnet_tf.tasks.registry import FINETUNING
-from xlnet_tf.tpu import made_up
+from xlnet_tf.tpu import synthetic
 from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.trainer import Trainer
 
@@ -44,14 +44,14 @@ def build_trainer(folder, task: str, trainer_settings, model, strategy=None, eva
     params = exp_factory.get_exp_config(importlib.import_module(f"xlnet_tf.tasks.{task}").EXPERIMENT)
     sizes = {"seq_len": 32, "vocab_size": 60}
     if task == "pretraining":
-        made_up.pretraining_records(str(folder), rows=4, num_predict=6, **sizes)
+        synthetic.pretraining_records(str(folder), rows=4, num_predict=6, **sizes)
     else:
-        made_up.examples(str(folder), task, num_labels=3, sequences=2, **sizes)
+        synthetic.examples(str(folder), task, num_labels=3, sequences=2, **sizes)
     data = {"input_path": str(folder), "global_batch_size": 4}
     task_settings = {"train_data": data, "validation_data": data, "model": MODEL | model}
     params.override({"task": task_settings, "trainer": trainer_settings})
     params.override({"trainer": {"train_steps": 10}})
-    with (strategy or made_up_tpu.strategy()).scope():
+    with (strategy or synthetic_tpu.strategy()).scope():
         built = task_factory.get_task_cls(type(params.task))(params.task)
         optimizer = build_optimizer(params.trainer.optimizer_config, 10, built.n_layer)
         return Trainer(params, built, built.build_model(), optimizer, evaluate=evaluate)

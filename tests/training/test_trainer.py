@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.training import toy
-from tests.training.layouts import build_trainer, train
+from tests.helpers.training import toy
+from tests.helpers.training.layouts import build_trainer, train
 from xlnet_tf.models.pretrainer import target_losses
 from xlnet_tf.records.shards import ShardWriter, read_shard
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from xlnet_tf import manifest_checksum
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.files import read_json
-from xlnet_tf.records import seal
 from xlnet_tf.records.manifest import FILE_NAME as MANIFEST_FILE
 
 CONFIG_FILE = "xlnet_config.json"
@@ -49,8 +49,8 @@ class Checkpoint:
         if not tf.io.gfile.exists(path):
             return {}
         values = read_json(path)
-        if not seal.take_seal(values):
-            raise seal.broken(path)
+        if not manifest_checksum.take_seal(values):
+            raise manifest_checksum.broken(path)
         if not isinstance(values.setdefault("settings", {}), dict):
             raise UserError(f"{path}: settings is {values['settings']!r}; expected an object with fields.")
         return values

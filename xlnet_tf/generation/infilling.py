@@ -13,9 +13,9 @@ import tensorflow as tf
 from xlnet_tf.generation import sampling as sampling_lib
 from xlnet_tf.generation.cached_layer import shape_of
 from xlnet_tf.generation.decoder import CachedDecoder
+from xlnet_tf.generation.decoding_loop import Written, best_continuations, write
 from xlnet_tf.generation.layout import Layout
 from xlnet_tf.generation.sampling import Sampling, log_probabilities
-from xlnet_tf.generation.writing import Written, best_continuations, write
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.text.special_tokens import PAD_ID
 

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.generation import embedding, filling, scoring, writing
+from xlnet_tf.generation import decoding_loop, embedding, gap_parsing, scoring
 from xlnet_tf.generation.infilling import Filled, Guesses, fill_easiest_first, fill_jointly
 from xlnet_tf.generation.layout import (
     AT_ONCE,
@@ -23,7 +23,7 @@ from xlnet_tf.generation.layout import (
 from xlnet_tf.generation.results import Continuation, FilledText, Filling, Guess
 from xlnet_tf.generation.sampling import alike, check_range, is_whole
 from xlnet_tf.models.pretrainer import XLNetPretrainer
-from xlnet_tf.text.graph_tokenizer import GraphTokenizer
+from xlnet_tf.text.graph.tokenizer import GraphTokenizer
 from xlnet_tf.text.special_tokens import EOP_ID, PAD_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -170,7 +170,7 @@ class XLNetLanguageModel:
             UserError: these are no texts with gaps, or an order is none.
         """
         ids = self._encode("texts", texts)
-        orders = filling.check_gaps(texts, orders)
+        orders = gap_parsing.check_gaps(texts, orders)
         _check_whole("top_k", top_k, self.tokenizer.vocab_size)
 
         def fill(rows):
@@ -207,7 +207,7 @@ class XLNetLanguageModel:
         """
         easiest_first = isinstance(orders, str) and orders == EASIEST_FIRST
         ids = self._encode("texts", texts)
-        orders = filling.check_gaps(texts, None if easiest_first else orders)
+        orders = gap_parsing.check_gaps(texts, None if easiest_first else orders)
         settings = alike(len(texts), temperature, top_k, top_p, seed)
 
         def fill(rows):
@@ -261,7 +261,7 @@ class XLNetLanguageModel:
 
     def _gaps(self, texts: Sequence[str], orders: Sequence[Sequence[int]], rows: Sequence[int]) -> Layout:
         """Reads some of the texts with gaps, and puts the gaps into the order of filling."""
-        layout, _ = filling.gaps(self._texts, tf.constant([texts[row] for row in rows]))
+        layout, _ = gap_parsing.gaps(self._texts, tf.constant([texts[row] for row in rows]))
         order = layout.order.numpy()
         for positions, row in zip(order, rows, strict=True):
             positions[: len(orders[row])] = positions[list(orders[row])]
@@ -309,7 +309,7 @@ class XLNetLanguageModel:
 
     def _decode(self, layout: Layout, tokens: np.ndarray) -> list[list[str]]:
         """Returns the texts with each of the fillings [B, C, G]."""
-        texts = iter(self._texts.decode(filling.fill_in(layout, tokens)).numpy())
+        texts = iter(self._texts.decode(gap_parsing.fill_in(layout, tokens)).numpy())
         return [[next(texts).decode() for _ in candidates] for candidates in tokens]
 
     def _spell(self, ids: Sequence[int]) -> list[str]:
@@ -323,12 +323,12 @@ def _check_whole(name: str, value: int, most: int):
 
 def _sample(model, ids, lengths, most, settings, stop_ids, *, in_blocks):
     layout = continuation(ids, lengths, tf.fill(tf.shape(lengths), most), most)
-    return writing.sample(model, layout._replace(in_blocks=in_blocks), settings, stop_ids)
+    return decoding_loop.sample(model, layout._replace(in_blocks=in_blocks), settings, stop_ids)
 
 
 def _search(model, ids, lengths, most, stop_ids, *, beams, in_blocks):
     layout = continuation(ids, lengths, tf.fill(tf.shape(lengths), most), most)
-    return writing.search(model, layout._replace(in_blocks=in_blocks), beams, stop_ids)
+    return decoding_loop.search(model, layout._replace(in_blocks=in_blocks), beams, stop_ids)
 
 
 def _fill_jointly(model, ids, is_context, order, *, top_k, in_blocks):
@@ -341,7 +341,7 @@ def _infill(model, ids, is_context, order, settings, *, easiest_first, in_blocks
     layout = infilling(ids, is_context, order)._replace(in_blocks=in_blocks)
     if easiest_first:
         return fill_easiest_first(model, layout, settings)
-    return writing.sample(model, layout, settings), order
+    return decoding_loop.sample(model, layout, settings), order
 
 
 def _in_batches(function: Callable[[np.ndarray], list], lengths: Sequence[int], batch_size: int) -> list:

@@ -10,9 +10,9 @@ import tensorflow as tf
 
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.layers.base import ConfiguredLayer
-from xlnet_tf.layers.chunks import map_query_blocks
 from xlnet_tf.layers.kernels import Kernels
 from xlnet_tf.layers.kernels.matmul import matmul_heads
+from xlnet_tf.layers.map_in_chunks import map_query_blocks
 from xlnet_tf.layers.masks import AttentionContext, BlockedContext
 from xlnet_tf.layers.seeds import fold_in
 

@@ -11,7 +11,7 @@ import tf_keras
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import PooledHead
-from xlnet_tf.models.pretrained import Pretrained
+from xlnet_tf.models.loading import Pretrained
 
 
 @tf_keras.utils.register_keras_serializable("xlnet_tf")

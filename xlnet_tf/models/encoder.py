@@ -19,7 +19,7 @@ from xlnet_tf.layers.block import TransformerBlock
 from xlnet_tf.layers.masks import AttentionContext, BlockedContext
 from xlnet_tf.layers.positions import RelativePositions
 from xlnet_tf.layers.seeds import fold_in, step_seed
-from xlnet_tf.models.pretrained import Pretrained
+from xlnet_tf.models.loading import Pretrained
 from xlnet_tf.models.saving import ShapeFreeModel
 
 _SCORES_OF_BLOCK = 1 << 23  # of queries and keys that are read in blocks: 32 MB for each term of the sum

@@ -12,7 +12,7 @@ from xlnet_tf.layers.base import normal
 from xlnet_tf.layers.seeds import fold_in, step_seed
 from xlnet_tf.layers.summary import SequenceSummary
 from xlnet_tf.models.encoder import XLNetEncoder
-from xlnet_tf.models.pretrained import Head, Pretrained
+from xlnet_tf.models.loading import Head, Pretrained
 from xlnet_tf.models.reading import read
 from xlnet_tf.models.saving import ShapeFreeModel
 

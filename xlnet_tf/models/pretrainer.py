@@ -10,7 +10,7 @@ import tf_keras
 from xlnet_tf.layers import kernels
 from xlnet_tf.layers.base import normal
 from xlnet_tf.models.encoder import XLNetEncoder
-from xlnet_tf.models.pretrained import Pretrained
+from xlnet_tf.models.loading import Pretrained
 
 
 @tf_keras.utils.register_keras_serializable("xlnet_tf")

@@ -19,13 +19,13 @@ from typing import Any, Self
 import numpy as np
 from etils import epath
 
+from xlnet_tf import manifest_checksum
 from xlnet_tf.errors import UserError
 from xlnet_tf.ownership import owning
-from xlnet_tf.records import example_report, seal
 from xlnet_tf.records import shards as shards_lib
-from xlnet_tf.records.example_report import InputCounts
-from xlnet_tf.records.folders import entries, files_in
+from xlnet_tf.records.input_counts import InputCounts
 from xlnet_tf.records.layout import Column, Layout, ids_dtype
+from xlnet_tf.records.shards import entries, files_in
 from xlnet_tf.records.spec import MAX_VOCAB_SIZE
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -141,7 +141,7 @@ class ExampleSet:
                 f"{path}: kind and schema_version are {found}, expected {[KIND, SCHEMA_VERSION]}: "
                 "no fine-tuning examples, or of another version; build them again"
             )
-        intact = seal.take_seal(values)
+        intact = manifest_checksum.take_seal(values)
         values.setdefault("sidecar_sha256", "")
         types = {f.name: f.type for f in dataclasses.fields(cls) if f.name != "folder"}
         wrong = [name for name, type_ in types.items() if type(values.get(name)) is not type_]
@@ -151,7 +151,7 @@ class ExampleSet:
         examples = cls(**values, folder=path.parent)
         examples._validate(path)
         if not intact:
-            raise seal.broken(path)
+            raise manifest_checksum.broken(path)
         return examples
 
     def _validate(self, path: epath.Path) -> None:
@@ -209,7 +209,7 @@ class ExampleSet:
     def save(self) -> None:
         """Writes the manifest into `folder`, atomically."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "folder"}
-        text = json.dumps(seal.sealed(values), indent=1, ensure_ascii=False) + "\n"
+        text = json.dumps(manifest_checksum.sealed(values), indent=1, ensure_ascii=False) + "\n"
         shards_lib.write_atomically(self.folder / MANIFEST_FILE, text.encode())
 
     @property
@@ -294,7 +294,7 @@ class ExampleSet:
             rows.append((f"skipped: {reason}", f"{skipped['count']:,} ({first})"))
         width = max(len(name) for name, _ in rows)
         lines = [f"{self.split}: {self.folder}", *(f"  {n:<{width}}  {v}" for n, v in rows)]
-        return "\n".join([*lines, *(f"WARNING: {warning}" for warning in example_report.warnings(self))])
+        return "\n".join(lines)
 
     def _length(self) -> str:
         return f"{self.sequences} x {self.seq_len}" if self.sequences > 1 else str(self.seq_len)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from xlnet_tf import manifest_checksum
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import ranks, seal
+from xlnet_tf.records import ranks
 from xlnet_tf.records import shards as shards_lib
 from xlnet_tf.records.spec import MAX_PASSES, MAX_SLICES, RecordSpec, stream_id
 from xlnet_tf.text import special_tokens
@@ -49,7 +50,7 @@ class Shard:
         bytes: size of the file.
         sha256: hex digest of the file.
         text_sha256: hex digest of the slice of text it was made from.
-        statistics: counts of this shard, see `tfrecord_builders.pretraining_unit`.
+        statistics: counts of this shard, see `tfrecord_builders.pretraining.worker`.
     """
 
     file: str
@@ -146,7 +147,7 @@ class Manifest:
         """Writes the manifest into `folder`, atomically; an unfinished one has another name."""
         values = dataclasses.asdict(dataclasses.replace(self, folder=None))
         del values["folder"]
-        shards_lib.write_atomically(self.folder / name, to_json(seal.sealed(values)))
+        shards_lib.write_atomically(self.folder / name, to_json(manifest_checksum.sealed(values)))
 
     @classmethod
     def load(cls, path: epath.PathLike) -> "Manifest":
@@ -183,7 +184,7 @@ class Manifest:
                 f"{values.get('kind') if isinstance(values, dict) else None}, expected {SCHEMA_VERSION} and "
                 f"{KIND}: build the records again with this version"
             )
-        intact = seal.take_seal(values)
+        intact = manifest_checksum.take_seal(values)
         types = _json_types(cls)
         del types["folder"]
         values.setdefault("documents", dict(DOCUMENTS))
@@ -194,7 +195,7 @@ class Manifest:
         manifest = cls(**{**values, "shards": shards}, folder=path.parent)
         manifest._validate(str(path))
         if not intact:  # last, for a wrong field's own message says more
-            raise seal.broken(path)
+            raise manifest_checksum.broken(path)
         return manifest
 
     def _validate(self, where: str) -> None:

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import ranks, spans
-from xlnet_tf.records.hashing import hashed_all, random_bits
 from xlnet_tf.records.manifest import Manifest
+from xlnet_tf.records.splitmix64 import hashed_all, random_bits
 from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
 
 _PURPOSE = 0x6F6E6C696E65  # sets these draws apart from others of the same seed

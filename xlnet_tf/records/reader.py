@@ -10,11 +10,10 @@ import tensorflow as tf
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import shards as shards_lib
-from xlnet_tf.records.hashing import hashed
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.online import OnlineSampler
-from xlnet_tf.records.prefetching import prefetched
 from xlnet_tf.records.spec import RecordSpec, stream_id
+from xlnet_tf.records.splitmix64 import hashed
 from xlnet_tf.text import special_tokens
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -393,3 +392,21 @@ def shuffled(position, size, seed, epoch):
 
     cell = tf.cast(position, tf.uint64)
     return tf.cast(tf.while_loop(outside, once, [cell, tf.ones_like(position, tf.bool)])[0], tf.int64)
+
+
+def prefetched(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Reads ahead of who asks, without tf.data's tuning.
+
+    The tuning is a thread that thinks again after ever longer pauses, up to a minute. An iterator's end waits
+    for it, and TensorFlow does not always wake it: a run then stands still at the end of an evaluation. Where
+    a number of parallel calls is left to tf.data, it takes one for each core, at most 16.
+
+    Args:
+        dataset: of batches.
+
+    Returns:
+        The same batches.
+    """
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return dataset.prefetch(tf.data.AUTOTUNE).with_options(options)

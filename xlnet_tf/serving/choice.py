@@ -4,7 +4,7 @@ import tensorflow as tf
 import tf_keras
 
 from xlnet_tf.serving.module import LOWEST, ServingModule, check_room, lists
-from xlnet_tf.serving.pieces import first_pieces, last_pieces
+from xlnet_tf.text.graph.truncation import first_pieces, last_pieces
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 _BLANK = "_+"
@@ -83,7 +83,7 @@ def join_options(question: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
         options: [B, C] strings.
 
     Returns:
-        [B, C] strings, as tfrecord_builders/race.py joins them.
+        [B, C] strings, as tfrecord_builders/race/build.py joins them.
     """
     with tf.device("/CPU:0"):
         choices = tf.shape(options)[1]

@@ -7,14 +7,14 @@ import tensorflow as tf
 import tf_keras
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.generation import filling, scoring, writing
+from xlnet_tf.generation import decoding_loop, gap_parsing, scoring
 from xlnet_tf.generation.embedding import embed
 from xlnet_tf.generation.infilling import fill_jointly
 from xlnet_tf.generation.layout import AT_ONCE, Layout, continuation
 from xlnet_tf.generation.sampling import COLDEST, HOTTEST, Sampling
 from xlnet_tf.serving.module import ServingModule, check_rows, signature
-from xlnet_tf.serving.pieces import last_pieces
 from xlnet_tf.serving.rows import check_sizes, dense, first_fault
+from xlnet_tf.text.graph.truncation import last_pieces
 from xlnet_tf.text.special_tokens import PAD_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -28,7 +28,7 @@ _PROMPT = "The film was so good that I"
 _ROWS = {
     EMBED: {"text": "A fine film."},
     SCORE: {"text": "A fine film.", "context": "I liked it.", "order": "left_to_right", "seed": 0},
-    FILL_MASK: {"text": f"I live in {filling.MARK} {filling.MARK}, the largest city of America."},
+    FILL_MASK: {"text": f"I live in {gap_parsing.MARK} {gap_parsing.MARK}, the largest city of America."},
     GENERATE: {
         "prompt": _PROMPT,
         "max_new_tokens": 8,
@@ -206,17 +206,19 @@ class LanguageModelModule(ServingModule):
         """Answers the signature `fill_mask`."""
         texts, (is_short, too_long) = check_sizes(text=text)
         text = texts["text"]
-        layout, truncated = filling.gaps(self.texts, text, self.seq_len)
+        layout, truncated = gap_parsing.gaps(self.texts, text, self.seq_len)
         counts = tf.reduce_sum(tf.cast(layout.order >= 0, tf.int32), axis=1)
         is_right = is_short & (counts <= self.max_new_tokens)
         order = tf.where(is_right[:, None], layout.order, -1)[:, : self.max_new_tokens]
         layout = layout._replace(order=order, in_blocks=self._in_blocks)
         filled = self.use(lambda model: fill_jointly(model, layout, beams=self.top_k, guesses=self.top_k))
         fills, guesses, alone = filled.fills, filled.guesses, filled.guesses_apart
-        texts = self.texts.decode(filling.fill_in(layout, fills.tokens))
+        texts = self.texts.decode(gap_parsing.fill_in(layout, fills.tokens))
         texts = tf.reshape(texts, tf.shape(fills.tokens)[:2])
         is_filled = (counts > 0) & is_right
-        wrong = _fault(f"the number of {filling.MARK} in the text", counts, f"at most {self.max_new_tokens}")
+        wrong = _fault(
+            f"the number of {gap_parsing.MARK} in the text", counts, f"at most {self.max_new_tokens}"
+        )
         return {
             "num_masks": counts,
             "texts": tf.where(is_filled[:, None], texts, self.texts.valid(text)[:, None]),
@@ -260,7 +262,7 @@ class LanguageModelModule(ServingModule):
             top_p=top_p,
         )
         answers = self._continue(
-            prompt, max_new_tokens, error, lambda model, layout: writing.sample(model, layout, options)
+            prompt, max_new_tokens, error, lambda model, layout: decoding_loop.sample(model, layout, options)
         )
         return {name: value if name in _OF_ROWS else value[:, 0] for name, value in answers.items()}
 
@@ -268,7 +270,10 @@ class LanguageModelModule(ServingModule):
         """Answers the signature `search`."""
         error = first_fault([check_sizes(prompt=prompt)[1], self._length_check(max_new_tokens)])
         return self._continue(
-            prompt, max_new_tokens, error, lambda model, layout: writing.search(model, layout, self.beams)
+            prompt,
+            max_new_tokens,
+            error,
+            lambda model, layout: decoding_loop.search(model, layout, self.beams),
         )
 
     def _length_check(self, max_new_tokens: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -280,7 +285,7 @@ class LanguageModelModule(ServingModule):
         prompt: tf.Tensor,
         max_new_tokens: tf.Tensor,
         error: tf.Tensor,
-        write: Callable[[tf_keras.Model, Layout], writing.Written],
+        write: Callable[[tf_keras.Model, Layout], decoding_loop.Written],
     ) -> dict[str, tf.Tensor]:
         """Continues prompts [B] by at most `max_new_tokens` [B] pieces, those without an `error` [B]."""
         new_tokens = tf.where(error == "", max_new_tokens, 0)

@@ -10,12 +10,12 @@ import tf_keras
 
 from xlnet_tf.checkpoints import load_into
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.choice import XLNetChoice, XLNetRanker
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
-from xlnet_tf.models.pretrained import Pretrained
+from xlnet_tf.models.loading import Pretrained
+from xlnet_tf.models.multiple_choice import XLNetChoice, XLNetRanker
 from xlnet_tf.models.pretrainer import XLNetPretrainer
-from xlnet_tf.models.span import XLNetSpan
-from xlnet_tf.models.tagger import XLNetTagger
+from xlnet_tf.models.question_answering import XLNetSpan
+from xlnet_tf.models.token_classifier import XLNetTagger
 from xlnet_tf.serving.choice import ChoiceModule
 from xlnet_tf.serving.classification import ClassificationModule, RegressionModule
 from xlnet_tf.serving.int8 import Int8Weights

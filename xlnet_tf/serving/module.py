@@ -10,8 +10,8 @@ import tf_keras
 from xlnet_tf.checkpoints import names
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.int8 import Int8Weights
-from xlnet_tf.text import graph_packing
-from xlnet_tf.text.graph_tokenizer import GraphTokenizer
+from xlnet_tf.text.graph import packing as graph_packing
+from xlnet_tf.text.graph.tokenizer import GraphTokenizer
 from xlnet_tf.text.packing import PAD_SEGMENT
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 

@@ -6,13 +6,13 @@ import tensorflow as tf
 import tf_keras
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.layers.chunks import map_in_chunks
+from xlnet_tf.layers.map_in_chunks import map_in_chunks
 from xlnet_tf.layers.summary import last_position
-from xlnet_tf.serving.characters import characters, substrings
 from xlnet_tf.serving.module import ServingModule
-from xlnet_tf.serving.passage_windows import PassageWindows, shows_best, split_windows
-from xlnet_tf.tasks import squad_answers
+from xlnet_tf.tasks.predictions import question_answering as squad_answers
 from xlnet_tf.text import windows as windows_lib
+from xlnet_tf.text.graph.characters import characters, substrings
+from xlnet_tf.text.graph.passage_windows import PassageWindows, shows_best, split_windows
 from xlnet_tf.text.special_tokens import SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 

@@ -4,11 +4,11 @@ import tensorflow as tf
 import tf_keras
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.layers.chunks import map_in_chunks
-from xlnet_tf.serving.characters import characters, substrings
+from xlnet_tf.layers.map_in_chunks import map_in_chunks
 from xlnet_tf.serving.module import ServingModule
-from xlnet_tf.serving.word_windows import WordWindows, word_windows
-from xlnet_tf.serving.words import WordFinder, Words
+from xlnet_tf.text.graph.characters import characters, substrings
+from xlnet_tf.text.graph.word_windows import WordWindows, word_windows
+from xlnet_tf.text.graph.words import WordFinder, Words
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 _OUTSIDE = "O"
@@ -18,7 +18,7 @@ _WINDOWS_AT_ONCE = 16
 class TaggingModule(ServingModule):
     """The entities of texts.
 
-    Words are found as in training (see tfrecord_builders/tagging_words.py), in any language; a word's tag is
+    Words are found as in training (see tfrecord_builders/tagging/words.py), in any language; a word's tag is
     that of its first piece; entities are read from tags as conlleval does. A text that is too long for one
     sequence is read in windows that overlap, at most 16 at once, or as many as there are rows.
 

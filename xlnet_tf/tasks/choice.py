@@ -10,7 +10,7 @@ from etils import epath
 from official.core import config_definitions as cfg
 from official.core import exp_factory, task_factory
 
-from xlnet_tf.models.choice import XLNetChoice
+from xlnet_tf.models.multiple_choice import XLNetChoice
 from xlnet_tf.tasks.finetuning import (
     FinetuningConfig,
     FinetuningTask,

@@ -17,9 +17,7 @@ from xlnet_tf.models.classifier import (
 )
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.records.examples import ExampleSet
-from xlnet_tf.tasks import agreement
-from xlnet_tf.tasks import classification_metrics as metrics
-from xlnet_tf.tasks.classification_predictions import write_files
+from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.finetuning import (
     FinetuningConfig,
     FinetuningTask,
@@ -27,7 +25,9 @@ from xlnet_tf.tasks.finetuning import (
     finetuning_experiment,
     row_weights,
 )
+from xlnet_tf.tasks.metrics import classification as metrics
 from xlnet_tf.tasks.model_config import EncoderModelConfig
+from xlnet_tf.tasks.predictions.classification import write_files
 from xlnet_tf.training.metrics import Ratio
 
 EXPERIMENT = "xlnet/classification"
@@ -127,11 +127,11 @@ class ClassificationTask(FinetuningTask):
         super().check_settings(examples)
         settings = examples.settings
         if (kind := settings["kind"]) not in metrics.METRICS:
-            raise agreement.wrong_setting(examples, "kind", f"one of {', '.join(metrics.METRICS)}")
+            raise compatibility.wrong_setting(examples, "kind", f"one of {', '.join(metrics.METRICS)}")
         known, asked = metrics.METRICS[kind], settings["metrics"]
         if not asked or not set(asked) <= set(known):
-            raise agreement.wrong_setting(examples, "metrics", f"some of {', '.join(known)}")
-        agreement.check_labels(examples, {"classification": 2, "multi_label": 1, "regression": 0}[kind])
+            raise compatibility.wrong_setting(examples, "metrics", f"some of {', '.join(known)}")
+        compatibility.check_labels(examples, {"classification": 2, "multi_label": 1, "regression": 0}[kind])
 
     @property
     def head_name(self) -> str:

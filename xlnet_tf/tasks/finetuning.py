@@ -28,12 +28,17 @@ from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.records import example_report
-from xlnet_tf.records.example_reader import FILLER, example_dataset, examples_of_step, num_eval_steps
-from xlnet_tf.records.example_table import ExampleTable
+from xlnet_tf.records.example_reader import (
+    FILLER,
+    ExampleTable,
+    example_dataset,
+    examples_of_step,
+    num_eval_steps,
+)
 from xlnet_tf.records.examples import MANIFEST_FILE, TOKENIZER_FILE, ExampleSet
-from xlnet_tf.tasks import agreement
-from xlnet_tf.tasks.intervals import complete
+from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.model_config import READING, EncoderModelConfig, architecture_difference
+from xlnet_tf.tasks.schedule_defaults import complete
 from xlnet_tf.training import trainer as trainer_lib
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
 from xlnet_tf.training.run import run_training
@@ -141,7 +146,7 @@ class FinetuningTask(trainer_lib.Task):
                 )
             self.check_settings(examples)
         if self.validation_set:
-            agreement.check_alike(self.example_set, self.validation_set, self.ALIKE)
+            compatibility.check_alike(self.example_set, self.validation_set, self.ALIKE)
         self.xlnet_config = self._architecture()
         self.n_layer = self.xlnet_config.n_layer
         self._train_table = self._validation_table = None
@@ -156,7 +161,7 @@ class FinetuningTask(trainer_lib.Task):
                 reading = companions.read_settings(checkpoint)
             except (UserError, FileNotFoundError) as error:
                 raise UserError(f"init_checkpoint: {error}") from error
-            agreement.check_texts(checkpoint, self.example_set)
+            compatibility.check_texts(checkpoint, self.example_set)
             base = checkpoint.config
         if taken := self.task_config.model.complete_reading(reading):
             logging.warning(
@@ -210,7 +215,7 @@ class FinetuningTask(trainer_lib.Task):
 
     def check_settings(self, examples: ExampleSet):
         """Raises UserError unless a set's settings have what the task reads."""
-        agreement.check_settings(examples, self.SETTINGS)
+        compatibility.check_settings(examples, self.SETTINGS)
 
     def has_answers(self, examples: ExampleSet) -> bool:
         """Tells whether a set can be scored."""
@@ -264,7 +269,7 @@ class FinetuningTask(trainer_lib.Task):
         path = self.task_config.init_checkpoint
         if path:
             checkpoint = open_checkpoint(path)
-            agreement.check_classes(checkpoint, self.example_set, self.new_parts())
+            compatibility.check_classes(checkpoint, self.example_set, self.new_parts())
             coverage = load_into(model, checkpoint, new=self.new_parts())
             logging.info("init_checkpoint %s:\n%s", path, coverage.table())
 

@@ -24,8 +24,7 @@ from xlnet_tf.checkpoints.of_runs import newest_first
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.files import beginning_with, read_yaml
-from xlnet_tf.records.example_reader import example_dataset, num_eval_steps
-from xlnet_tf.records.example_table import ExampleTable
+from xlnet_tf.records.example_reader import ExampleTable, example_dataset, num_eval_steps
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.shards import make_folder, write_atomically
 from xlnet_tf.tasks.finetuning import BEST, BEST_METRICS, FinetuningTask, in_order, without_numbers

@@ -18,8 +18,8 @@ from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer, target_losses
 from xlnet_tf.records.manifest import FILE_NAME, Manifest, settings_difference
 from xlnet_tf.records.reader import num_eval_steps, online_sampler, pretraining_dataset, records_of_step
-from xlnet_tf.tasks.intervals import complete_evaluation
 from xlnet_tf.tasks.model_config import EncoderModelConfig, architecture_difference
+from xlnet_tf.tasks.schedule_defaults import complete_evaluation
 from xlnet_tf.training import runtime
 from xlnet_tf.training import trainer as trainer_lib
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig

@@ -7,7 +7,7 @@ from official.core import config_definitions as cfg
 from official.core import exp_factory, task_factory
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.choice import XLNetRanker
+from xlnet_tf.models.multiple_choice import XLNetRanker
 from xlnet_tf.tasks import ranking_losses
 from xlnet_tf.tasks.choice import ChoiceModelConfig
 from xlnet_tf.tasks.finetuning import (
@@ -17,8 +17,8 @@ from xlnet_tf.tasks.finetuning import (
     finetuning_experiment,
     row_weights,
 )
-from xlnet_tf.tasks.ranking_metrics import ranking_metrics
-from xlnet_tf.tasks.ranking_predictions import ranked_queries, write_files
+from xlnet_tf.tasks.metrics.ranking import ranking_metrics
+from xlnet_tf.tasks.predictions.ranking import ranked_queries, write_files
 from xlnet_tf.training.metrics import Ratio
 
 EXPERIMENT = "xlnet/ranking"

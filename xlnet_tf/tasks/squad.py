@@ -7,8 +7,7 @@ from official.core import config_definitions as cfg
 from official.core import exp_factory, task_factory
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.span import XLNetSpan, span_losses
-from xlnet_tf.tasks import squad_answers
+from xlnet_tf.models.question_answering import XLNetSpan, span_losses
 from xlnet_tf.tasks.finetuning import (
     FinetuningConfig,
     FinetuningTask,
@@ -16,6 +15,7 @@ from xlnet_tf.tasks.finetuning import (
     row_weights,
 )
 from xlnet_tf.tasks.model_config import EncoderModelConfig
+from xlnet_tf.tasks.predictions import question_answering as squad_answers
 from xlnet_tf.training.metrics import Ratio
 
 EXPERIMENT = "xlnet/squad"

@@ -9,10 +9,12 @@ from official.core import exp_factory, task_factory
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
-from xlnet_tf.models.tagger import XLNetTagger
-from xlnet_tf.tasks import agreement, tagging_metrics, tagging_predictions
+from xlnet_tf.models.token_classifier import XLNetTagger
+from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, finetuning_experiment, row_weights
+from xlnet_tf.tasks.metrics import tagging as tagging_metrics
 from xlnet_tf.tasks.model_config import EncoderModelConfig
+from xlnet_tf.tasks.predictions import tagging as tagging_predictions
 from xlnet_tf.training.metrics import Ratio
 
 EXPERIMENT = "xlnet/tagging"
@@ -56,7 +58,7 @@ class TaggingTask(FinetuningTask):
 
     def check_settings(self, examples):
         super().check_settings(examples)
-        agreement.check_labels(examples, 1)
+        compatibility.check_labels(examples, 1)
 
     def build_encoder(self, **options) -> XLNetEncoder:
         model = self.task_config.model

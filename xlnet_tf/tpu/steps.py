@@ -77,7 +77,7 @@ def served_signature(path: str, rows: int, seq_len: int | None = None) -> Progra
     Raises:
         UserError: there is no such signature, or it takes no such sequences.
     """
-    from xlnet_tf.text import graph_sentencepiece  # noqa: F401 (operations of the exported graph)
+    from xlnet_tf.text.graph import sentencepiece as graph_sentencepiece  # noqa: F401 (operations of the exported graph)
 
     model = tf.saved_model.load(path)
     if TOKENS not in model.signatures:

@@ -6,7 +6,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.profiles import examples
+from tests.helpers.profiles import examples
 from xlnet_tf.layers.attention import AttentionWeights, attend
 from xlnet_tf.layers.block import ACTIVATIONS
 from xlnet_tf.layers.kernels import position_shift

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.profiles import examples
+from tests.helpers.profiles import examples
 from xlnet_tf.layers.kernels.position_rotation import fewer_frequencies
 
 

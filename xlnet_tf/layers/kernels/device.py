@@ -21,16 +21,16 @@ def kind() -> str:
 
 
 @contextlib.contextmanager
-def assume(hardware: str) -> Iterator[None]:
+def assume(hardware: str | None) -> Iterator[None]:
     """Traces what is inside for another kind of device than this machine has, to compile it ahead.
 
     Args:
-        hardware: one of KINDS.
+        hardware: one of KINDS; None: what this machine has.
 
     Raises:
         ValueError: it is none.
     """
-    if hardware not in KINDS:
+    if hardware not in (None, *KINDS):
         raise ValueError(f"hardware is {hardware!r}: expected one of {', '.join(KINDS)}")
     token = _assumed.set(hardware)
     try:

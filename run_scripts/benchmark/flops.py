@@ -1,0 +1,87 @@
+"""How many operations a training step takes, and how many this machine does in a second."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from run_scripts.benchmark.timing import interleave
+from xlnet_tf.config import XLNetConfig
+
+GEMM_SIZES = (512, 1024, 2048, 4096)
+
+
+def measure_gemm(repeats: int, dtype: str = "float32", sizes: Sequence[int] = GEMM_SIZES) -> dict[str, Any]:
+    """Measures the rate of matrix products.
+
+    Args:
+        repeats: rounds.
+        dtype: of the matrices.
+        sizes: of the square matrices.
+
+    Returns:
+        flops_per_second: of the best size; by_size: size -> its rate.
+    """
+    import tensorflow as tf
+
+    def product(size: int) -> Callable[[], Any]:
+        left, right = (tf.cast(tf.random.normal([size, size]), dtype) for _ in range(2))
+        return lambda: tf.matmul(left, right)[0, 0].numpy()
+
+    timings = interleave({str(size): product(size) for size in sizes}, repeats, f"gemm {dtype}")
+    by_size = {size: 2 * int(size) ** 3 / timing.wall for size, timing in timings.items()}
+    return {"flops_per_second": max(by_size.values()), "by_size": by_size}
+
+
+def forward_flops(
+    config: XLNetConfig, batch_size: int, seq_len: int, num_predict: int, memory_len: int = 0
+) -> dict[str, int]:
+    """Counts the multiplications and additions of our model's matrix products.
+
+    With A = N * H, K = M + T keys and R distances, for each of B examples:
+        keys and values       2 * 2 K D A per layer
+        a stream of Q queries 2 * 2 Q D A + 2 Q A (2 K + R + 1) + 2 * 2 Q D F per layer: queries and output,
+                              scores by content, distance and segment, sums of values, feed-forward network
+        logits                2 P D V
+    The content stream has Q = T and skips the last layer, where only its keys and values are read. In blocks
+    of W queries it meets R = W + K distances, as on CPUs (`position_shift.block_positions`). The query stream
+    has Q = P and R = T + K. The distances, half of which are the others negated, are projected once per
+    batch: 2 (K + 1) D A per layer.
+
+    Args:
+        config: the architecture.
+        batch_size: B.
+        seq_len: T.
+        num_predict: P.
+        memory_len: M.
+
+    Returns:
+        part of the network -> floating-point operations of a forward pass.
+    """
+    from xlnet_tf.layers.kernels.position_shift import block_len
+
+    model, inner, layers = config.d_model, config.d_inner, config.n_layer
+    heads = config.n_head * config.d_head
+    keys = memory_len + seq_len
+
+    def stream(queries: int, distances: int) -> int:
+        projections = 2 * 2 * queries * model * heads
+        attention = 2 * queries * heads * (2 * keys + distances + 1)
+        return projections + attention + 2 * 2 * queries * model * inner
+
+    return {
+        "keys and values": layers * batch_size * 2 * 2 * keys * model * heads,
+        "distances": layers * 2 * (keys + 1) * model * heads,
+        "content stream": (layers - 1) * batch_size * stream(seq_len, block_len(seq_len) + keys),
+        "query stream": layers * batch_size * stream(num_predict, seq_len + keys),
+        "logits": batch_size * 2 * num_predict * model * config.n_token,
+    }
+
+
+def step_flops(
+    config: XLNetConfig, batch_size: int, seq_len: int, num_predict: int, memory_len: int = 0
+) -> int:
+    """Counts the operations of a training step: a backward pass takes twice the forward pass.
+
+    What recomputation repeats is not counted, nor is the optimizer (less than 1 per cent). Keys and values of
+    the memory count as if a gradient went on into it. The arguments are those of `forward_flops`.
+    """
+    return 3 * sum(forward_flops(config, batch_size, seq_len, num_predict, memory_len).values())

@@ -1,0 +1,342 @@
+"""What the benchmark measures of training: our pretraining step in all its forms, beside the peers'."""
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from run_scripts.benchmark import batches, peers
+from run_scripts.benchmark.flops import step_flops
+from run_scripts.benchmark.timing import interleave, machine, our_model
+from xlnet_tf.config import XLNetConfig
+from xlnet_tf.errors import UserError
+
+# TensorFlow is imported where it is needed, after its environment is set.
+
+OURS, MODEL_GARDEN, HUGGING_FACE = "ours", "model_garden", "hugging_face"
+TRAIN_STEPS = 10_000  # of the learning rate's schedule
+
+
+@dataclasses.dataclass(frozen=True)
+class Mode:
+    """How a step is run.
+
+    Attributes:
+        xla: compiled by XLA, or a TensorFlow graph.
+        bfloat16: activations in bfloat16.
+        recompute: activations of a block computed again in the backward pass.
+    """
+
+    xla: bool = False
+    bfloat16: bool = False
+    recompute: bool = False
+
+
+MODES = {
+    "graph": Mode(),
+    "xla": Mode(xla=True),
+    "graph bfloat16": Mode(bfloat16=True),
+    "xla bfloat16": Mode(xla=True, bfloat16=True),
+    "graph recompute": Mode(recompute=True),
+    "xla recompute": Mode(xla=True, recompute=True),
+}
+PEER_MODES = {MODEL_GARDEN: ("graph", "xla"), HUGGING_FACE: ("eager", "fused", "compiled", "bfloat16")}
+ALL_PEER_MODES = tuple(mode for modes in PEER_MODES.values() for mode in modes)
+# What the project wants of each ratio: at most so much.
+GOALS = {
+    "ours / model_garden": 0.55,
+    "ours / hugging_face": 0.35,
+    "bfloat16 / float32": 0.5,
+    "graph recompute / graph": 1.35,
+    "xla recompute / xla": 1.35,
+    "temporaries, recompute": 1 / 3,
+}
+
+# Reads a line of settings and the batch, then answers each line, a mode, with the loss of a training step.
+# eager has PyTorch's AdamW as it comes, the others its fused one; bfloat16 is autocast.
+HUGGING_FACE_PROGRAM = """
+import json, sys, torch, transformers
+folder, threads = sys.argv[1:]
+torch.set_num_threads(int(threads))
+torch.manual_seed(0)
+setup = json.loads(sys.stdin.readline())
+batch = {name: torch.tensor(values) for name, values in setup["batch"].items()}
+model = transformers.XLNetLMHeadModel.from_pretrained(folder, dropout=setup["dropout"]).train()
+compiled = torch.compile(model)
+optimizers = [torch.optim.AdamW(model.parameters(), fused=fused, **setup["adam"]) for fused in (False, True)]
+print("ANSWER 0", flush=True)
+for line in sys.stdin:
+    mode = json.loads(line)["mode"]
+    optimizer = optimizers[mode != "eager"]
+    optimizer.zero_grad()
+    with torch.autocast("cpu", torch.bfloat16, enabled=mode == "bfloat16"):
+        loss = (compiled if mode == "compiled" else model)(**batch).loss
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), setup["clip_norm"])
+    optimizer.step()
+    print("ANSWER", loss.item(), flush=True)
+"""
+
+
+class Step:
+    """A training step of a model on one batch.
+
+    Args:
+        loss_of: features -> loss, a scalar.
+        model: whose variables are trained.
+        optimizer: built for them.
+        batch: name -> values.
+        xla: whether XLA compiles the step.
+    """
+
+    def __init__(self, loss_of: Callable, model, optimizer, batch: Mapping[str, np.ndarray], xla: bool):
+        import tensorflow as tf
+
+        # Arguments, not constants: what depends on them must not be computed while compiling.
+        self._inputs = [tf.constant(values) for values in batch.values()]
+        variables = model.trainable_variables
+
+        @tf.function(jit_compile=xla, autograph=False)
+        def step(*inputs):
+            with tf.GradientTape() as tape:
+                loss = loss_of(dict(zip(batch, inputs, strict=True)))
+            gradients = tape.gradient(loss, variables)
+            optimizer.apply_gradients([pair for pair in zip(gradients, variables) if pair[0] is not None])
+            return loss
+
+        self._step = step
+
+    def __call__(self) -> float:
+        """Trains once; returns the loss before the update."""
+        return float(self._step(*self._inputs))
+
+    def temporaries(self) -> int:
+        """Compiles the step once more with XLA and returns the bytes that it plans for intermediate results.
+
+        They are the buffers that hold no argument, no variable, no constant and no output.
+        """
+        import tensorflow as tf
+        from tensorflow.compiler.xla.service import hlo_pb2
+
+        specs = [tf.TensorSpec(value.shape, value.dtype) for value in self._inputs]
+        compiled = self._step.experimental_get_compiler_ir(*specs)(stage="optimized_hlo_proto_serialized")
+        buffers = hlo_pb2.HloProto.FromString(compiled).buffer_assignment.buffer_allocations
+        return sum(
+            buffer.size
+            for buffer in buffers
+            if not (
+                buffer.is_entry_computation_parameter
+                or buffer.is_constant
+                or buffer.is_thread_local
+                or buffer.maybe_live_out
+            )
+        )
+
+
+def our_steps(
+    config: XLNetConfig, batch: Mapping[str, np.ndarray], dropout: float, modes: Sequence[str]
+) -> dict[str, Step]:
+    """Returns mode -> step of our model; those that differ in xla only train the same variables."""
+    import tensorflow as tf
+
+    from xlnet_tf.models.pretrainer import target_losses
+    from xlnet_tf.training.optimizer import OptimizerConfig, build_optimizer
+
+    @functools.cache
+    def trained(bfloat16: bool, recompute: bool):
+        model = our_model(config, dropout, bfloat16=bfloat16, recompute=recompute)
+        optimizer = build_optimizer(OptimizerConfig(), TRAIN_STEPS, config.n_layer)
+        optimizer.build(model.trainable_variables)
+
+        def loss(features):
+            outputs = model(features, training=True)
+            return tf.reduce_sum(target_losses(outputs)) / tf.reduce_sum(outputs["target_weights"])
+
+        return loss, model, optimizer
+
+    return {
+        name: Step(*trained(MODES[name].bfloat16, MODES[name].recompute), batch, MODES[name].xla)
+        for name in modes
+    }
+
+
+def model_garden_steps(
+    config: XLNetConfig, batch: Mapping[str, np.ndarray], dropout: float, modes: Sequence[str]
+) -> dict[str, Step]:
+    """Returns mode -> step of Model Garden's model of the same size; both train the same variables."""
+    import tensorflow as tf
+    import tf_keras
+
+    from xlnet_tf.training.optimizer import OptimizerConfig
+
+    features = batches.model_garden_batch(batch)
+    model = peers.model_garden_pretrainer(config, features, dropout, bi_data=True)
+    settings = OptimizerConfig()
+    optimizer = tf_keras.optimizers.AdamW(
+        settings.learning_rate,
+        settings.weight_decay,
+        epsilon=settings.epsilon,
+        global_clipnorm=settings.clip_norm,
+    )
+    optimizer.build(model.trainable_variables)
+
+    def loss(features):
+        logits, _ = model(features, training=True)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(features["target_ids"], logits)
+        return tf.reduce_mean(losses)
+
+    return {name: Step(loss, model, optimizer, features, MODES[name].xla) for name in modes}
+
+
+@contextlib.contextmanager
+def hugging_face_steps(
+    config: XLNetConfig,
+    batch: Mapping[str, np.ndarray],
+    dropout: float,
+    modes: Sequence[str],
+    python: str | None,
+) -> Iterator[dict[str, Callable[[], float]]]:
+    """Yields mode -> step of Hugging Face's XLNetLMHeadModel with our initial weights; none without a Python.
+
+    All modes train the same variables; both directions are read forward.
+    """
+    from xlnet_tf.training.optimizer import OptimizerConfig
+
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        if python:
+            peers.save_for_hugging_face(our_model(config, dropout), folder)
+        peer = stack.enter_context(
+            peers.hugging_face(python, HUGGING_FACE_PROGRAM, folder, machine()["cores"])
+        )
+        if peer is None:
+            yield {}
+            return
+        settings = OptimizerConfig()
+        adam = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay, "eps": settings.epsilon}
+        arrays = {name: values.tolist() for name, values in batches.hugging_face_batch(batch).items()}
+        peer.ask({"batch": arrays, "dropout": dropout, "adam": adam, "clip_norm": settings.clip_norm})
+        yield {mode: functools.partial(peer.ask, {"mode": mode}) for mode in modes}
+
+
+def measure_step(
+    config: XLNetConfig,
+    batch_size: int,
+    seq_len: int,
+    num_predict: int,
+    repeats: int,
+    gemm_rates: Mapping[str, float],
+    *,
+    modes: Sequence[str] = tuple(MODES),
+    peer_modes: Sequence[str] = ALL_PEER_MODES,
+    dropout: float = 0.1,
+    peer_python: str | None = None,
+) -> dict[str, Any]:
+    """Measures a training step of our model beside its peers', on the same inputs.
+
+    All clip by one global norm and update with AdamW: ours with `training.optimizer`, theirs with Keras' and
+    PyTorch's.
+
+    Args:
+        config: the architecture.
+        batch_size: B, even with Model Garden, which reads the second half backward.
+        seq_len: T.
+        num_predict: P.
+        repeats: rounds.
+        gemm_rates: floating-point operations per second of measure_gemm, by number type.
+        modes: of ours, of MODES.
+        peer_modes: of the peers, of PEER_MODES.
+        dropout: rate of all dropouts.
+        peer_python: for Hugging Face, or None.
+
+    Returns:
+        the sizes; flops of a step; seconds: implementation -> mode -> time; gemm_fraction: the same keys,
+        flops / seconds / the rate of its number type; first_loss: the same keys, before the first update in
+        that mode; temporaries: our compiled modes in float32 -> bytes; ratios: those of GOALS that could be
+        measured.
+
+    Raises:
+        UserError: the batch size is odd with Model Garden, there is no such mode, or peer_python does not
+            answer.
+    """
+    for flag, asked, known in (("modes", modes, MODES), ("peer_modes", peer_modes, ALL_PEER_MODES)):
+        if unknown := sorted(set(asked) - set(known)):
+            raise UserError(f"--{flag} has {', '.join(unknown)}: expected some of {', '.join(known)}")
+    of_peer = {who: [mode for mode in known if mode in peer_modes] for who, known in PEER_MODES.items()}
+    if of_peer[MODEL_GARDEN] and batch_size % 2:
+        raise UserError(
+            f"batch_size is {batch_size}: Model Garden needs an even one, half of it is read backward"
+        )
+    batch = batches.make_batch(config, batch_size, seq_len, num_predict)
+    losses = collections.defaultdict(list)
+
+    def recorded(name: str, step: Callable[[], float]) -> Callable[[], None]:
+        return lambda: losses[name].append(float(step()))
+
+    their_python = peer_python if of_peer[HUGGING_FACE] else None
+    with hugging_face_steps(config, batch, dropout, of_peer[HUGGING_FACE], their_python) as theirs:
+        steps = {OURS: our_steps(config, batch, dropout, modes), HUGGING_FACE: theirs}
+        if of_peer[MODEL_GARDEN]:
+            steps[MODEL_GARDEN] = model_garden_steps(config, batch, dropout, of_peer[MODEL_GARDEN])
+        candidates = {
+            f"{who} {mode}": recorded(f"{who} {mode}", step)
+            for who in steps
+            for mode, step in steps[who].items()
+        }
+        timings = interleave(candidates, repeats, "step")
+    planned = [mode for mode in modes if MODES[mode].xla and not MODES[mode].bfloat16]
+    temporaries = {mode: steps[OURS][mode].temporaries() for mode in planned}
+    flops = step_flops(config, batch_size, seq_len, num_predict)
+    seconds = {
+        who: {mode: timings[f"{who} {mode}"].wall for mode in steps[who]} for who in steps if steps[who]
+    }
+    return {
+        "config": config.to_dict(),
+        "batch_size": batch_size,
+        "seq_len": seq_len,
+        "num_predict": num_predict,
+        "flops": flops,
+        "seconds": seconds,
+        "gemm_fraction": {
+            who: {
+                mode: flops / value / gemm_rates["bfloat16" if "bfloat16" in mode else "float32"]
+                for mode, value in modes.items()
+            }
+            for who, modes in seconds.items()
+        },
+        "first_loss": {who: {mode: losses[f"{who} {mode}"][0] for mode in seconds[who]} for who in seconds},
+        "temporaries": temporaries,
+        "ratios": ratios(seconds, temporaries),
+    }
+
+
+def ratios(seconds: Mapping[str, Mapping[str, float]], temporaries: Mapping[str, float]) -> dict[str, float]:
+    """Returns those of GOALS that the figures tell, each side by its best mode.
+
+    Args:
+        seconds, temporaries: of measure_step.
+    """
+
+    def best(who: str, bfloat16: bool = False) -> float | None:
+        found = [
+            value
+            for mode, value in seconds.get(who, {}).items()
+            if ("bfloat16" in mode) == bfloat16 and "recompute" not in mode
+        ]
+        return min(found, default=None)
+
+    ours = seconds[OURS]
+    pairs = {
+        "ours / model_garden": (best(OURS), best(MODEL_GARDEN)),
+        "ours / hugging_face": (best(OURS), best(HUGGING_FACE)),
+        "bfloat16 / float32": (best(OURS, bfloat16=True), best(OURS)),
+        "graph recompute / graph": (ours.get("graph recompute"), ours.get("graph")),
+        "xla recompute / xla": (ours.get("xla recompute"), ours.get("xla")),
+        "temporaries, recompute": (temporaries.get("xla recompute"), temporaries.get("xla")),
+    }
+    return {name: over / under for name, (over, under) in pairs.items() if over and under}

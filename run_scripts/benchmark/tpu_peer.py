@@ -1,0 +1,65 @@
+"""Model Garden's training step, lowered as the project's own is, to compare what a TPU makes of both."""
+
+import tensorflow as tf
+import tf_keras
+
+from run_scripts.benchmark.batches import make_batch, model_garden_batch
+from run_scripts.benchmark.peers import model_garden_pretrainer
+from xlnet_tf.config import XLNetConfig
+from xlnet_tf.layers.kernels import device
+from xlnet_tf.tpu.lowering import Program, lower
+from xlnet_tf.training.optimizer import OptimizerConfig
+
+_TINY = {"batch_size": 2, "seq_len": 32, "num_predict": 5}  # of the batch that creates the variables
+
+
+def model_garden_step(
+    config: XLNetConfig,
+    rows: int,
+    seq_len: int,
+    num_predict: int | None,
+    dropout: float,
+    gradient_only: bool,
+) -> Program:
+    """Lowers a training step of Model Garden's XLNetPretrainer with Keras' AdamW, in float32, without memory.
+
+    Args:
+        config: the architecture.
+        rows: B, even: the second half is read backward.
+        seq_len: T.
+        num_predict: P; None: a sixth of T.
+        dropout: rate of all dropouts.
+        gradient_only: leave out the update.
+    """
+    model = model_garden_pretrainer(config, model_garden_batch(make_batch(config, **_TINY)), dropout, True)
+    variables = model.trainable_variables
+    num_predict = num_predict or round(seq_len / 6)
+    batch = model_garden_batch(make_batch(config, rows, seq_len, num_predict))
+    settings = OptimizerConfig()
+    optimizer = tf_keras.optimizers.AdamW(
+        settings.learning_rate,
+        settings.weight_decay,
+        epsilon=settings.epsilon,
+        global_clipnorm=settings.clip_norm,
+    )
+
+    def step(features):
+        with tf.GradientTape() as tape:
+            logits, _ = model(features, training=True)
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(features["target_ids"], logits)
+            loss = tf.reduce_mean(losses)
+        pairs = zip(tape.gradient(loss, variables), variables)
+        pairs = [(tf.convert_to_tensor(gradient), v) for gradient, v in pairs if gradient is not None]
+        if gradient_only:
+            return loss, [gradient for gradient, _ in pairs]
+        optimizer.apply_gradients(pairs)
+        return loss
+
+    if not gradient_only:
+        optimizer.build(variables)
+    with device.assume("tpu"):
+        return lower(
+            step,
+            {name: tf.TensorSpec(v.shape, v.dtype) for name, v in batch.items()},
+            {"seq_len": seq_len, "num_predict": num_predict, "memory_len": 0},
+        )

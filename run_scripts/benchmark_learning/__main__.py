@@ -1,0 +1,67 @@
+r"""Trains our model and Model Garden's XLNetPretrainer alike, and compares what they learn.
+
+    python -m run_scripts.benchmark_learning --train_data=records/train --dev_data=records/dev \
+        --output_dir=runs/benchmark_learning
+
+All have the same size, dropout, optimizer, schedule and number of steps, see the same batches in the same
+order, and have no memory; each begins with its own initial weights, drawn with the same seed. Records are of
+one direction, as Model Garden tells directions by the place in the batch: build them with
+tfrecord_builders.pretraining --nobidirectional.
+Writes report.json and loss.png: the loss of each on all dev records, at intervals. --tpu_form trains ours
+once more, in the form that it has on TPUs: positions rotated, and dropout on them alike for all distances.
+"""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Sequence
+
+from absl import flags
+
+from run_scripts.benchmark import timing
+from run_scripts.benchmark_learning.measure import Plan, compare, draw, table
+from xlnet_tf import errors
+from xlnet_tf.config import PRESETS, XLNetConfig
+from xlnet_tf.records.manifest import Manifest
+
+
+def define_flags() -> None:
+    """Defines the script's flags."""
+    flags.DEFINE_string("train_data", None, "folder of records to train on")
+    flags.DEFINE_string("dev_data", None, "folder of records to evaluate on")
+    flags.DEFINE_string("output_dir", None, "folder for report.json and loss.png")
+    flags.mark_flags_as_required(["train_data", "dev_data", "output_dir"])
+    flags.DEFINE_enum("preset", "tiny", list(PRESETS), "size of the model")
+    flags.DEFINE_integer("steps", 1500, "updates", lower_bound=1)
+    flags.DEFINE_integer("eval_interval", 150, "updates between two evaluations", lower_bound=1)
+    flags.DEFINE_integer("batch_size", 16, "rows of a step", lower_bound=1)
+    flags.DEFINE_float("learning_rate", 5e-4, "at its peak; it decays linearly to 0", lower_bound=0)
+    flags.DEFINE_integer("warmup_steps", 100, "updates until the peak", lower_bound=0)
+    flags.DEFINE_float("dropout", 0.1, "rate of all dropouts", lower_bound=0, upper_bound=1)
+    flags.DEFINE_bool("tpu_form", False, "train ours in the form that it has on TPUs, too")
+    flags.DEFINE_integer(
+        "seed", 0, "random seed for initial weights, dropout and record order", 0, (1 << 32) - 1
+    )
+
+
+def main(argv: Sequence[str]) -> None:
+    del argv
+    values = flags.FLAGS
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    plan = Plan(**{field.name: getattr(values, field.name) for field in dataclasses.fields(Plan)})
+    report = {"machine": timing.machine()} | compare(
+        XLNetConfig.preset(values.preset),
+        Manifest.load(values.train_data),
+        Manifest.load(values.dev_data),
+        plan,
+        values.tpu_form,
+    )
+    folder = pathlib.Path(values.output_dir)
+    timing.write(report, table(report), str(folder / "report.json"))
+    draw(report, folder / "loss.png")
+    print(folder / "loss.png")
+
+
+if __name__ == "__main__":
+    define_flags()
+    errors.run(main)

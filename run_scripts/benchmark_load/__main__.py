@@ -1,0 +1,50 @@
+"""Keeps an exported model under load: clients all at once, texts of all lengths, for minutes.
+
+python -m run_scripts.benchmark_load --model=exports/sst2/1 --texts=reviews.txt --seconds=600 --clients=8
+
+Each client asks the signature again and again: one row or several, pieces of the texts, from a letter to
+--longest characters. Now and then it asks what was asked before the load, alone, and compares the answers.
+The model is loaded as TensorFlow Serving loads it, in this process. Told are requests, errors, times and the
+memory of the process, which should not grow after the first quarter of the time. The exit status is 1 if a
+request failed, an answer was another one than alone, or a client ended early.
+"""
+
+import os
+import pathlib
+import sys
+from collections.abc import Sequence
+
+from absl import flags
+
+from run_scripts.benchmark import timing
+from run_scripts.benchmark_load.measure import Load, measure, table
+from xlnet_tf import errors
+
+
+def define_flags() -> None:
+    """Defines the script's flags."""
+    flags.DEFINE_string("model", None, "folder of one version of an exported model", required=True)
+    flags.DEFINE_string("texts", None, "a file of text; the clients ask with pieces of it", required=True)
+    flags.DEFINE_string("signature", "serving_default", "which to ask; all its inputs are texts")
+    flags.DEFINE_float("seconds", 600, "for how long", lower_bound=1)
+    flags.DEFINE_integer("clients", 8, "how many ask at the same time", lower_bound=1)
+    flags.DEFINE_integer("rows", 4, "most rows of a request", lower_bound=1)
+    flags.DEFINE_integer("longest", 2000, "most characters of a text", lower_bound=1)
+    flags.DEFINE_string("output", None, "json file for the report")
+
+
+def main(argv: Sequence[str]) -> None:
+    del argv
+    values = flags.FLAGS
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    texts = pathlib.Path(values.texts).read_text(encoding="utf-8")
+    load = Load(values.seconds, values.clients, values.rows, values.longest)
+    report = {"machine": timing.machine()} | measure(values.model, texts, load, values.signature)
+    timing.write(report, table(report), values.output)
+    if report["errors"]:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    define_flags()
+    errors.run(main)

@@ -1,0 +1,216 @@
+"""Keeps an exported model under load: clients all at once, texts of all lengths, for minutes."""
+
+import collections
+import dataclasses
+import os
+import pathlib
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from run_scripts.benchmark import timing
+from xlnet_tf.errors import UserError
+from xlnet_tf.progress_bar import ProgressBar
+
+PERCENTILES = (50, 95, 99)
+
+
+CHECKED = 10  # each client compares the answer to one request of so many
+
+
+TOLERANCE = 1e-4  # relative and absolute, of floats; texts and integers are the same
+
+
+_SAMPLES = 240  # of the memory
+
+
+@dataclasses.dataclass(frozen=True)
+class Load:
+    """What clients do.
+
+    Args:
+        seconds: for how long.
+        clients: how many, each with one request at a time.
+        rows: most rows of a request.
+        longest: most characters of a text.
+        seed: of the choice of texts.
+    """
+
+    seconds: float
+    clients: int = 8
+    rows: int = 4
+    longest: int = 2000
+    seed: int = 0
+
+
+def measure(model: str, texts: str, load: Load, signature: str = "serving_default") -> dict[str, Any]:
+    """Puts a model under load.
+
+    Args:
+        model: folder of one version of it.
+        texts: what the clients' texts are cut from.
+        load: what they do.
+        signature: whose inputs are all texts.
+
+    Returns:
+        requests; clients: requests of each; rows; errors: message -> how often; seconds: percentile -> of a
+        request; memory: bytes over time, evenly; growth: bytes, the median of the memory's last quarter over
+        that of its second one.
+
+    Raises:
+        UserError: there is no such signature, or it takes other things than texts.
+    """
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401 (the operations that exported models use)
+
+    loaded = tf.saved_model.load(model)
+    if signature not in loaded.signatures:
+        raise UserError(
+            f"{model} has no signature {signature!r}: expected one of {', '.join(sorted(loaded.signatures))}"
+        )
+    answer = loaded.signatures[signature]
+    inputs = answer.structured_input_signature[1]
+    if others := [name for name, spec in inputs.items() if spec.dtype != tf.string]:
+        raise UserError(
+            f"signature {signature!r} takes {', '.join(others)}, which are no texts: choose another"
+        )
+
+    def ask(request: Mapping[str, Sequence[str]]) -> dict[str, np.ndarray]:
+        answers = answer(**{name: tf.constant(rows) for name, rows in request.items()})
+        return {name: value.numpy() for name, value in answers.items()}
+
+    clients = [_Client(number, load, list(inputs), texts, ask) for number in range(load.clients)]
+    end = time.monotonic() + load.seconds
+    threads = [threading.Thread(target=client.ask_until, args=(end,), name=client.name) for client in clients]
+    for thread in threads:
+        thread.start()
+    memory = _watch(threads, load.seconds)
+    times = [seconds for client in clients for seconds in client.times]
+    quarters = [float(np.median(quarter)) for quarter in np.array_split(memory, 4)]
+    return {
+        "model": model,
+        "load": dataclasses.asdict(load),
+        "requests": len(times),
+        "clients": [len(client.times) for client in clients],
+        "rows": sum(client.rows for client in clients),
+        "errors": dict(sum((client.failures() for client in clients), collections.Counter())),
+        "seconds": {str(p): float(np.percentile(times, p)) for p in PERCENTILES},
+        "memory": memory,
+        "growth": quarters[3] - quarters[1],
+    }
+
+
+class _Client:
+    """Asks again and again, and keeps what it saw.
+
+    Its first request is asked at once, alone, and compared later: what takes only texts draws nothing at
+    random, in our models. That of each client is another one, so that answers mixed up between two differ.
+    """
+
+    def __init__(self, number: int, load: Load, inputs: Sequence[str], texts: str, ask: Callable):
+        self.name = f"client {number}"
+        self.times: list[float] = []
+        self.rows = 0
+        self._load, self._inputs, self._text, self._ask = load, inputs, texts, ask
+        self._rng = random.Random(f"{load.seed} {number}")
+        self._failures: collections.Counter[str] = collections.Counter()
+        self._ended = False
+        self._known = self._request()
+        self._expected = self._answer(self._known)
+
+    def ask_until(self, end: float):
+        while time.monotonic() < end:
+            checked = len(self.times) % CHECKED == 0
+            request = self._known if checked else self._request()
+            begun = time.perf_counter()
+            found = self._answer(request)
+            self.times.append(time.perf_counter() - begun)
+            self.rows += len(request[self._inputs[0]])
+            if checked and found and self._expected and not same(found, self._expected):
+                self._failures["another answer than without load"] += 1
+        self._ended = True
+
+    def failures(self) -> collections.Counter[str]:
+        """Returns what went wrong, after the client's end."""
+        early = {} if self._ended else {f"{self.name} ended after {len(self.times):,} requests": 1}
+        return self._failures + collections.Counter(early)
+
+    def _request(self) -> dict[str, list[str]]:
+        rows = self._rng.randint(1, self._load.rows)
+        return {name: _texts(self._rng, self._text, rows, self._load.longest) for name in self._inputs}
+
+    def _answer(self, request: Mapping[str, Sequence[str]]) -> dict[str, np.ndarray]:
+        """Returns the model's answer; {} if it failed, which is counted, whatever the model raises."""
+        try:
+            return self._ask(request)
+        except Exception as error:
+            self._failures[_kind(error)] += 1
+            return {}
+
+
+def _kind(error: Exception) -> str:
+    import tensorflow as tf
+
+    from xlnet_tf.training.interruption import reason
+
+    return f"{type(error).__name__}: {reason(error) if isinstance(error, tf.errors.OpError) else error}"
+
+
+def same(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> bool:
+    """Tells whether answers are the same, but for how floats were rounded."""
+
+    def equal(value, other) -> bool:
+        if value.shape != other.shape or value.dtype != other.dtype:
+            return False
+        if np.issubdtype(other.dtype, np.floating):
+            return np.allclose(value, other, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+        return np.array_equal(value, other)
+
+    return found.keys() == expected.keys() and all(equal(found[name], expected[name]) for name in expected)
+
+
+def _texts(rng: random.Random, text: str, rows: int, longest: int) -> list[str]:
+    """Cuts rows out of a text, short and long ones equally likely by order of magnitude."""
+    lengths = [int(longest ** rng.uniform(0, 1)) for _ in range(rows)]
+    begins = [rng.randrange(max(1, len(text) - length)) for length in lengths]
+    return [text[begin : begin + length] for begin, length in zip(begins, lengths)]
+
+
+def _watch(threads: Sequence[threading.Thread], seconds: float) -> list[int]:
+    """Returns the memory of this process until all threads have ended."""
+    memory = []
+    with ProgressBar(total=round(seconds), unit="s", desc="load") as bar:
+        while any(thread.is_alive() for thread in threads):
+            memory.append(resident_bytes())
+            time.sleep(seconds / _SAMPLES)
+            bar.n = min(bar.total, round(len(memory) * seconds / _SAMPLES))
+            bar.set_postfix(memory=f"{memory[-1] / 1e6:,.0f} MB")
+    return memory
+
+
+def resident_bytes() -> int:
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def table(report: Mapping[str, Any]) -> str:
+    """Returns a report for a person."""
+    load = report["load"]
+    milliseconds = ", ".join(f"p{p} {1e3 * seconds:,.0f} ms" for p, seconds in report["seconds"].items())
+    failures = "".join(f"\n    {number:,} times: {message}" for message, number in report["errors"].items())
+    rows = {
+        "load": f"{load['clients']} clients, {load['seconds']:g} s, 1 to {load['rows']} rows of up to "
+        f"{load['longest']:,} characters",
+        "requests": f"{report['requests']:,}, {report['requests'] / load['seconds']:,.1f} a second; "
+        f"{report['rows'] / load['seconds']:,.1f} rows a second; {min(report['clients']):,} to "
+        f"{max(report['clients']):,} a client",
+        "times": milliseconds,
+        "errors": f"{sum(report['errors'].values()):,}{failures}",
+        "memory": f"{report['memory'][-1] / 1e6:,.0f} MB; {report['growth'] / 1e6:+,.1f} MB from the second "
+        "quarter of the time to the last",
+    }
+    return timing.heading(report["machine"]) + "\n" + "\n".join(f"  {k:<9} {v}" for k, v in rows.items())

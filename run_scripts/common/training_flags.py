@@ -1,0 +1,61 @@
+"""The flags that all training scripts share."""
+
+from run_scripts.common.experiment import Setting
+from xlnet_tf.config import PRESETS
+
+ROWS = (1 << 20) + 1  # of a batch: too many
+SEEDS = 1 << 32  # numpy's generator has no more
+
+MODEL = (
+    Setting("preset", "task.model.preset", tuple(PRESETS), "Size of the model."),
+    Setting("model_config", "task.model.config_file", "string", "An xlnet_config.json in place of --preset."),
+    Setting("clamp_len", "task.model.clamp_len", "integer",
+            "Largest distance told apart; -1: no limit. With a limit steps on TPUs are far slower.", -1),
+    Setting("dropout", "task.model.dropout", "float", "Rate of dropout.", 0, 1),
+    Setting("attention_dropout", "task.model.attention_dropout", "float",
+            "Rate of dropout on attention probabilities.", 0, 1),
+)  # fmt: skip
+
+TRAINER = (
+    Setting("accumulation_steps", "trainer.accumulation_steps", "integer",
+            "Parts into which each device splits its segments of a step, to fit its memory.", 1),
+    Setting("recompute", "trainer.recompute", "boolean",
+            "Compute each block's activations again in the backward pass: time for memory."),
+    Setting("learning_rate", "trainer.optimizer_config.learning_rate", "float", "Peak learning rate.", 0),
+    Setting("warmup_steps", "trainer.optimizer_config.warmup_steps", "integer",
+            "Steps until the peak learning rate.", 0),
+    Setting("decay", "trainer.optimizer_config.decay", ("linear", "cosine"), "Decay after the peak."),
+    Setting("min_lr_ratio", "trainer.optimizer_config.min_lr_ratio", "float",
+            "Last learning rate as a fraction of the peak.", 0),
+    Setting("weight_decay", "trainer.optimizer_config.weight_decay", "float", "Decoupled weight decay.", 0),
+    Setting("adam_epsilon", "trainer.optimizer_config.epsilon", "float", "Adam's epsilon.", 0),
+    Setting("clip_norm", "trainer.optimizer_config.clip_norm", "float",
+            "Largest norm of the gradient; 0: no clipping.", 0),
+    Setting("layer_decay", "trainer.optimizer_config.layer_decay", "float",
+            "Factor of the learning rate from each layer to the one below.", 0),
+    Setting("steps_per_loop", "trainer.steps_per_loop", "integer",
+            "Steps between two reports; they run as one graph, on a TPU's host if there is one.", 1),
+    Setting("max_to_keep", "trainer.max_to_keep", "integer", "Newest checkpoints to keep.", 1),
+    Setting("profile_steps", "trainer.profile_steps", "string",
+            "First and last step to trace for TensorBoard, as 10,15."),
+)  # fmt: skip
+
+DEVICES = (
+    Setting("strategy", "runtime.distribution_strategy",
+            ("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu"),
+            "How to use the devices; multi_worker_mirrored reads the environment's TF_CONFIG."),
+    Setting("tpu", "runtime.tpu", "string", "Name of the TPU, or `local` on a TPU VM."),
+    Setting("num_gpus", "runtime.num_gpus", "integer", "GPUs to use; -1: all.", -1),
+    Setting("virtual_devices", "runtime.virtual_devices", "integer",
+            "Logical devices to split the CPU into, to try --strategy=mirrored; 0: do not.", 0),
+    Setting("deterministic", "runtime.deterministic", "boolean",
+            "Only operations that repeat bit for bit; on CPUs they do without, on GPUs it costs time."),
+    Setting("dtype", "runtime.mixed_precision_dtype", ("float32", "bfloat16", "float16"),
+            "Type of activations; weights are float32. float16 scales the loss; bfloat16 need not."),
+)  # fmt: skip
+
+RUNTIME = (
+    *DEVICES,
+    Setting("jit_compile", "runtime.enable_xla", "boolean",
+            "Compile forward and backward pass with XLA (on a TPU they always are)."),
+)  # fmt: skip

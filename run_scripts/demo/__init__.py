@@ -1,0 +1,1 @@
+"""The command `demo`: from raw text to a fine-tuned XLNet. Begin with `__main__.py`."""

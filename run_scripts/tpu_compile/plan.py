@@ -1,0 +1,403 @@
+"""Compiles a training step or a served model for one TPU core, on a machine that has no TPU."""
+
+import functools
+import importlib
+import json
+import math
+import multiprocessing
+import pathlib
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent import futures
+from typing import NamedTuple
+
+from absl import flags
+
+from run_scripts import run_hlo
+from run_scripts.benchmark.batches import TARGETS
+from run_scripts.benchmark.flops import step_flops
+from run_scripts.common import experiment, training_flags
+from run_scripts.common.experiment import Setting
+from xlnet_tf import errors, signals
+from xlnet_tf.errors import UserError
+from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.tpu import compilation, report, search, topologies
+from xlnet_tf.tpu.compilation import Outcome, Refused
+from xlnet_tf.tpu.report import Row
+from xlnet_tf.tpu.topologies import Topology
+
+# The task on the command line -> its module in xlnet_tf.tasks.
+TASKS = {
+    "pretraining": "pretraining",
+    "classification": "classification",
+    "squad": "squad",
+    "race": "choice",
+    "tagging": "tagging",
+    "ranking": "ranking",
+}
+
+
+PEERS = ("model_garden",)
+
+
+HARDWARE = ("cpu", "gpu", "tpu")
+
+
+MEMORY = Setting(
+    "memory_len",
+    "task.model.memory_len",
+    "integer",
+    "Pretraining's tokens of memory; 0: none. Default: three quarters of a segment.",
+    0,
+)
+
+
+SETTINGS = (
+    *training_flags.MODEL,
+    *(s for s in training_flags.TRAINER if s.flag in ("accumulation_steps", "recompute")),
+    *(s for s in training_flags.DEVICES if s.flag == "dtype"),
+)
+
+
+_OF_PRETRAINING = ("num_predict", MEMORY.flag)
+
+
+# What is asked for -> the flags that have no effect on it.
+WITHOUT_EFFECT: Mapping[str, Sequence[str]] = {
+    "save_hlo": (
+        *("data", "export", "peer", "gradient_only"),
+        *("topology", "find_max_batch", "multiple", "memory_only", "output"),
+    ),
+    "export": (
+        *("task", "data", "peer", "gradient_only", "config_file", "params_override"),
+        *("num_predict", "vocab_size", "num_labels", "sequences"),
+        *(setting.flag for setting in (MEMORY, *SETTINGS)),
+    ),
+    "peer": ("data", "clamp_len", "attention_dropout", "accumulation_steps", "recompute"),
+    "data": ("seq_len", "num_predict", "vocab_size", "num_labels", "sequences"),
+    "model_config": ("preset", "vocab_size"),
+    "nofind_max_batch": ("multiple",),
+    "task=pretraining": ("num_labels", "sequences"),
+    "task=classification": (*_OF_PRETRAINING, "sequences"),
+    "task=squad": (*_OF_PRETRAINING, "num_labels", "sequences"),
+    "task=race": (*_OF_PRETRAINING, "num_labels"),
+    "task=tagging": (*_OF_PRETRAINING, "sequences"),
+    "task=ranking": (*_OF_PRETRAINING, "num_labels"),
+}
+
+
+def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+    """Defines the script's flags."""
+    into = {"flag_values": flag_values}
+    number = functools.partial(flags.DEFINE_integer, **into)
+    string = functools.partial(flags.DEFINE_string, **into)
+    switch = functools.partial(flags.DEFINE_bool, default=False, **into)
+    choice = functools.partial(flags.DEFINE_enum, **into)
+    flags.DEFINE_list(
+        "topology", ["v3"], f"TPUs to compile for, of {', '.join(topologies.TOPOLOGIES)}.", **into
+    )
+    choice("task", "pretraining", list(TASKS), "What to train.")
+    string("data", None, "Folder of records or examples, to take lengths and labels from.")
+    string(
+        "export",
+        None,
+        "A version that run_scripts.export wrote, in place of a step; its graph as it is, scores shifted.",
+    )
+    number("batch_per_core", 4, "Rows of a core's batch.", lower_bound=1)
+    switch(
+        "find_max_batch", help="Search the largest batch per core; quickest with a --batch_per_core above."
+    )
+    number("multiple", 1, "With --find_max_batch: try multiples of so many rows only.", lower_bound=1)
+    switch(
+        "memory_only",
+        help="Plan the memory and make no code: a small part of the time (9 of 161 s at two layers).",
+    )
+    switch("gradient_only", help="Leave out the update: forward and backward pass alone.")
+    choice("peer", None, PEERS, "Compile another implementation's step; pretraining only.")
+    number("seq_len", 512, "Tokens of a sequence; of an export by default all that it takes.", lower_bound=5)
+    number("num_predict", None, "Targets of a segment. Default: seq_len / 6.", lower_bound=1)
+    number("vocab_size", 32000, "Pieces of the tokenizer, if no --model_config tells them.", lower_bound=10)
+    number("num_labels", 2, "Classes of a text, or tags of a word.", lower_bound=1)
+    number("sequences", 4, "Options of a question, or candidates of a query.", lower_bound=1)
+    flags.DEFINE_multi_string("config_file", [], "Yaml file of settings, over the defaults.", **into)
+    string("params_override", "", "Settings over those of files and flags.")
+    string("output", None, "json file for the figures.")
+    string("save_hlo", None, "File for the program, to run it with run_scripts.run_hlo.")
+    choice("hardware", "tpu", HARDWARE, "What --save_hlo writes the program for.")
+    for setting in (MEMORY, *SETTINGS):
+        setting.define(flag_values)
+
+
+def check_flags(values: flags.FlagValues) -> None:
+    """Refuses flags that were given and have no effect.
+
+    Raises:
+        UserError: there are such, and which.
+    """
+    asked = [name for name in ("save_hlo", "export", "peer", "data", "model_config") if values[name].value]
+    asked += ["nofind_max_batch"] * (not values.find_max_batch) + [f"task={values.task}"]
+    for mode in asked:
+        if given := [f"--{flag}" for flag in WITHOUT_EFFECT[mode] if values[flag].present]:
+            raise UserError(f"with --{mode} these flags have no effect: {', '.join(given)}. Leave them out")
+
+
+def load_params(values: flags.FlagValues):
+    """Returns the experiment that the flags ask for; its data are still to be given.
+
+    Raises:
+        UserError: a setting is unknown or wrong.
+    """
+    module = importlib.import_module(f"xlnet_tf.tasks.{TASKS[values.task]}")
+    asked = (MEMORY, *SETTINGS) if values.task == "pretraining" else SETTINGS
+    params = experiment.load(module.EXPERIMENT, asked, values)
+    params.task.validation_data.input_path = ""
+    params.task.init_checkpoint = ""
+    return params
+
+
+def row_multiple(values: flags.FlagValues) -> int:
+    """Returns the number that a core's rows must be a multiple of.
+
+    Raises:
+        UserError: a setting is unknown or wrong, or --batch_per_core is no multiple, and none is searched.
+    """
+    if values.export:
+        return 1
+    parts = load_params(values).trainer.accumulation_steps
+    multiple = math.lcm(parts, 2) if values.peer else parts  # Model Garden reads half of the rows backward
+    if not values.find_max_batch and values.batch_per_core % multiple:
+        raise UserError(
+            f"--batch_per_core is {values.batch_per_core} with accumulation_steps {parts}"
+            f"{f' and --peer={values.peer}' if values.peer else ''}: expected a multiple of {multiple}"
+        )
+    return multiple
+
+
+def lower_step(params, values: flags.FlagValues, rows: int):
+    """Lowers a training step of so many rows.
+
+    Args:
+        params: of `load_params`; its data are replaced.
+        values: the flags.
+        rows: of a core's batch.
+
+    Returns:
+        A lowering.Program.
+    """
+    from xlnet_tf.tpu import steps, synthetic
+
+    data = params.task.train_data
+    data.global_batch_size = rows
+    with tempfile.TemporaryDirectory() as folder:
+        data.input_path = values.data or folder
+        vocab_size = params.task.model.architecture(values.vocab_size).n_token
+        sizes = {"seq_len": values.seq_len, "vocab_size": vocab_size}
+        if not values.data and values.task == "pretraining":
+            synthetic.pretraining_records(folder, rows=1, num_predict=values.num_predict, **sizes)
+        elif not values.data:
+            synthetic.examples(
+                folder,
+                TASKS[values.task],
+                num_labels=values.num_labels,
+                sequences=values.sequences,
+                **sizes,
+            )
+        return steps.training_step(params, values.gradient_only, values.hardware)
+
+
+def program_of_rows(values: flags.FlagValues) -> Callable:
+    """Returns the function from a batch's rows to its lowering.Program that the flags ask for.
+
+    Raises:
+        UserError: flags do not go together.
+    """
+    if values.export:
+        from xlnet_tf.tpu import steps
+
+        seq_len = values.seq_len if values["seq_len"].present else None
+        return lambda rows: steps.served_signature(values.export, rows, seq_len)
+    params = load_params(values)
+    if not values.peer:
+        return lambda rows: lower_step(params, values, rows)
+    if values.task != "pretraining" or params.task.model.memory_len != 0:
+        raise UserError("--peer is for pretraining without memory: leave out --task, and add --memory_len=0")
+    if params.runtime.mixed_precision_dtype != "float32":
+        raise UserError(f"--peer={values.peer} computes in float32 only: leave out --dtype")
+    from run_scripts.benchmark import tpu_peer
+
+    model = params.task.model
+    return lambda rows: tpu_peer.model_garden_step(
+        model.architecture(values.vocab_size),
+        rows,
+        values.seq_len,
+        values.num_predict,
+        model.dropout,
+        values.gradient_only,
+    )
+
+
+def save_hlo(values: flags.FlagValues) -> None:
+    """Writes the pretraining step that the flags ask for, with what run_scripts.run_hlo wants to know of it.
+
+    Raises:
+        UserError: they ask for something else.
+    """
+    if values.task != "pretraining":
+        raise UserError(f"--save_hlo is for a pretraining step: leave out --task={values.task}")
+    row_multiple(values)
+    params = load_params(values)
+    rows, model = values.batch_per_core, params.task.model
+    num_predict = values.num_predict or round(values.seq_len * TARGETS["beta"] / TARGETS["alpha"])
+    memory_len = values.seq_len * 3 // 4 if model.memory_len is None else model.memory_len
+    flops = step_flops(model.architecture(values.vocab_size), rows, values.seq_len, num_predict, memory_len)
+    program = lower_step(params, values, rows)
+    run_hlo.save(
+        values.save_hlo,
+        program.hlo,
+        batch_size=rows,
+        seq_len=values.seq_len,
+        flops=flops,
+        hardware=values.hardware,
+    )
+    print(f"{values.save_hlo}: {len(program.hlo) / 1e6:.1f} MB")
+
+
+class Lowered(NamedTuple):
+    """A program, how many of its loops multiply matrices, and the lengths that it was made for, by name."""
+
+    hlo: bytes
+    loops: int
+    lengths: Mapping[str, int]
+
+
+def lower(arguments: Sequence[str], rows: int) -> Lowered:
+    """Lowers the program that the script's arguments ask for, of so many rows.
+
+    Raises:
+        UserError: flags, settings and data do not go together.
+        MemoryError: this machine's memory is too small.
+    """
+    import tensorflow as tf
+
+    errors.quiet()  # in a process of its own, too
+    values = flags.FlagValues()
+    define_flags(values)
+    values([__name__, *arguments], known_only=True)
+    try:
+        program = program_of_rows(values)(rows)
+    except tf.errors.ResourceExhaustedError as error:
+        raise MemoryError(error.message) from error
+    return Lowered(program.hlo, program.loops_with_products(), program.lengths)
+
+
+def lower_apart(arguments: Sequence[str], rows: int) -> Lowered | Refused:
+    """Does `lower` in a process of its own: TensorFlow does not give back the memory of Large's variables.
+
+    Returns:
+        What `lower` does; Refused, if the process was killed or found no memory.
+
+    Raises:
+        UserError: what `lower` raises, which more or fewer rows would not change.
+    """
+    with futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        try:
+            return signals.blocked(pool.submit, lower, arguments, rows).result()
+        except KeyboardInterrupt:
+            signals.end_processes(())
+            raise
+        except (futures.process.BrokenProcessPool, MemoryError):
+            return Refused(
+                f"a program of {rows} rows could not be traced: its process was killed or found no memory on "
+                "this machine. Weights and optimizer state take 12 bytes for each parameter of the model. "
+                "Give fewer rows with --batch_per_core, or use a machine with more memory"
+            )
+
+
+class Results(NamedTuple):
+    """What came of all compilations so far.
+
+    Attributes:
+        rows: of each topology, by rows of the batch.
+        loops: of the program, that multiply matrices.
+        lengths: that the program was made for, by name; empty if none could be traced.
+    """
+
+    rows: list[Row]
+    loops: int
+    lengths: Mapping[str, int]
+
+    def save(self, path: str, arguments: Sequence[str]) -> None:
+        """Writes the figures as json, with the arguments that they are of."""
+        figures = {"flags": arguments, **self._asdict(), "rows": [row.to_dict() for row in self.rows]}
+        output = pathlib.Path(path)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+
+    def table(self) -> str:
+        """Returns the figures for people."""
+        lengths = ", ".join(f"{name} {value}" for name, value in self.lengths.items())
+        return "\n".join([*[lengths] * bool(lengths), report.table(self.rows, self.loops)])
+
+
+def compile_rows(
+    compile_batch: Callable[[int], Outcome], topology: Topology, values: flags.FlagValues, multiple: int
+) -> list[Row]:
+    """Compiles for one topology the batch that the flags ask for, or those of a search.
+
+    Args:
+        compile_batch: of the rows; gives what compiling for the topology came to.
+        topology: a kind of TPU.
+        values: the flags.
+        multiple: search multiples of so many rows only.
+
+    Returns:
+        What came of each compilation, by rows.
+    """
+    if not values.find_max_batch:
+        return [Row(topology, values.batch_per_core, compile_batch(values.batch_per_core))]
+    first = values.batch_per_core
+    largest, tried = search.largest_batch(compile_batch, topology.hbm_bytes, first, multiple)
+    [*_, last] = tried
+    return [
+        Row(topology, rows, tried[rows], rows == largest, largest is None and rows == last)
+        for rows in sorted(tried)
+    ]
+
+
+def run(values: flags.FlagValues, arguments: Sequence[str]) -> Iterator[Results]:
+    """Compiles what the flags ask for.
+
+    Args:
+        values: the flags.
+        arguments: that they were parsed from.
+
+    Yields:
+        What came of all compilations so far, after each topology.
+
+    Raises:
+        UserError: flags do not go together, or the compiler is not here.
+    """
+    if values.hardware != "tpu":
+        raise UserError(f"--hardware={values.hardware} is for --save_hlo: the compiler here is that of TPUs")
+    if not values.topology:
+        raise UserError(f"--topology names no TPU: expected some of {', '.join(topologies.TOPOLOGIES)}")
+    wanted = [topologies.find(name) for name in values.topology]
+    multiple = math.lcm(values.multiple, row_multiple(values))
+    program = functools.cache(functools.partial(lower_apart, arguments))  # one serves all topologies
+    made: list[Row] = []
+    with ProgressBar(desc="compiling", unit=" programs", disable=None) as bar:
+        for topology in wanted:
+
+            def outcome(rows: int, topology=topology) -> Outcome:
+                bar.set_postfix_str(f"{topology.name}, batch {rows}")
+                lowered = program(rows)
+                if isinstance(lowered, Refused):
+                    return lowered
+                result = compilation.compile_program(lowered.hlo, topology, values.memory_only)
+                bar.update()
+                return result
+
+            made += compile_rows(outcome, topology, values, multiple)
+            traced = [found for row in made if isinstance(found := program(row.batch_per_core), Lowered)]
+            loops, lengths = (traced[0].loops, traced[0].lengths) if traced else (0, {})
+            yield Results(list(made), loops, lengths)

@@ -1,0 +1,1 @@
+"""What tests share. Begin with models/cases.py, models drawn at random."""

@@ -1,0 +1,101 @@
+"""One tiny module of each kind that is served, what to ask it, and what its model says of tokens."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from tests.conftest import invent_texts
+from tests.helpers.serving.toys import built
+from xlnet_tf.generation.embedding import embed
+from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
+from xlnet_tf.models.multiple_choice import XLNetChoice, XLNetRanker
+from xlnet_tf.models.pretrainer import XLNetPretrainer
+from xlnet_tf.models.question_answering import XLNetSpan
+from xlnet_tf.models.token_classifier import XLNetTagger
+from xlnet_tf.serving.choice import ChoiceModule
+from xlnet_tf.serving.classification import Alert, ClassificationModule, RegressionModule
+from xlnet_tf.serving.language_model import LanguageModelModule
+from xlnet_tf.serving.module import ServingModule
+from xlnet_tf.serving.question_answering import QuestionAnsweringModule
+from xlnet_tf.serving.ranking import RankingModule
+from xlnet_tf.serving.tagging import TaggingModule
+from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
+
+LENGTHS = {"seq_len": 40, "buckets": [24]}
+TEXTS = ["", b"\xff ba\x00ne", *invent_texts(2), " ".join(invent_texts(6)).encode()]
+OTHERS = [*invent_texts(3, seed=1), " \t", "<sep> <mask> 5, 7"]
+LABELS = ["bad", "fair", "good"]
+TAGS = ["O", "B-PER", "I-PER", "B-LOC"]
+
+
+class Kind(NamedTuple):
+    """A served task.
+
+    Attributes:
+        model: of the tokenizer, the model as it was trained.
+        module: of model and tokenizer, what is exported.
+        columns: inputs of serving_default, some rows.
+        answer: of the model and features, some of the outputs of `tokens`, computed without the module.
+    """
+
+    model: Callable[..., tf_keras.Model]
+    module: Callable[..., ServingModule]
+    columns: Mapping[str, list[Any]]
+    answer: Callable[[tf_keras.Model, Mapping[str, np.ndarray]], Mapping[str, Any]]
+
+
+def _span_answer(model, features):
+    ids, segments = features["input_word_ids"], features["input_type_ids"]
+    passage = (features["input_mask"] == 1) & (segments == 0) & (ids != SEP_ID)
+    return model({**features, "answer_mask": passage | (ids == CLS_ID)})
+
+
+KINDS = {
+    "classification": Kind(
+        lambda tokenizer: built(XLNetClassifier, tokenizer, 3, labels=LABELS),
+        lambda *parts: ClassificationModule(*parts, alert=Alert("bad", 0.4), **LENGTHS),
+        {"text": TEXTS},
+        lambda model, features: {"probabilities": tf.nn.softmax(model(features))},
+    ),
+    "regression": Kind(
+        lambda tokenizer: built(XLNetRegressor, tokenizer),
+        lambda *parts: RegressionModule(*parts, pair=True, **LENGTHS),
+        {"text_a": TEXTS, "text_b": OTHERS},
+        lambda model, features: {"value": model(features)},
+    ),
+    "choice": Kind(
+        lambda tokenizer: built(XLNetChoice, tokenizer, 3),
+        lambda *parts: ChoiceModule(*parts, max_qa_len=12, **LENGTHS),
+        {"context": TEXTS, "question": OTHERS, "options": [[text, "ba ne", b"\xfftor"] for text in OTHERS]},
+        lambda model, features: {"logits": model.pooled_logits(features, False)[:, 0]},
+    ),
+    "ranking": Kind(
+        lambda tokenizer: built(XLNetRanker, tokenizer, 3),
+        lambda *parts: RankingModule(*parts, max_query_len=7, **LENGTHS),
+        {"query": OTHERS, "candidates": [[text, "ba ne"] for text in TEXTS]},
+        lambda model, features: {"scores": model.pooled_logits(features, False)[:, 0]},
+    ),
+    "question_answering": Kind(
+        lambda tokenizer: built(XLNetSpan, tokenizer, start_top=4, end_top=3),
+        lambda *parts: QuestionAnsweringModule(
+            *parts, threshold=0.0, max_question_len=10, stride=9, **LENGTHS
+        ),
+        {"question": OTHERS, "context": TEXTS},
+        _span_answer,
+    ),
+    "tagging": Kind(
+        lambda tokenizer: built(XLNetTagger, tokenizer, len(TAGS), labels=TAGS),
+        lambda *parts: TaggingModule(*parts, **LENGTHS),
+        {"text": TEXTS},
+        lambda model, features: {"probabilities": tf.nn.softmax(model(features))},
+    ),
+    "language_model": Kind(
+        lambda tokenizer: built(XLNetPretrainer, tokenizer),
+        lambda *parts: LanguageModelModule(*parts, **LENGTHS),
+        {"text": TEXTS},
+        lambda model, features: embed(model.encoder, features)._asdict(),
+    ),
+}

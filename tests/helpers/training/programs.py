@@ -1,0 +1,36 @@
+"""Training steps of very small models, as programs."""
+
+import importlib
+
+from official.core import exp_factory
+
+from xlnet_tf.tpu import steps, synthetic
+from xlnet_tf.tpu.lowering import Program
+
+T, ROWS, MEMORY = 24, 2, 16
+VOCABULARY = 60
+TASKS = ("pretraining", "classification", "squad", "choice", "tagging", "ranking")
+
+
+def settings(task: str, folder, **changes):
+    """Returns a task's settings on a made-up set in a folder; `changes` are fields of task.model."""
+    module = importlib.import_module(f"xlnet_tf.tasks.{task}")
+    params = exp_factory.get_exp_config(module.EXPERIMENT)
+    model = {"n_layer": 1, "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 24, **changes}
+    if task == "pretraining":
+        model = {"memory_len": MEMORY, **model}
+        synthetic.pretraining_records(
+            str(folder), rows=ROWS, seq_len=T, num_predict=None, vocab_size=VOCABULARY
+        )
+    else:
+        synthetic.examples(str(folder), task, seq_len=T, vocab_size=VOCABULARY, num_labels=3, sequences=4)
+    data = {"input_path": str(folder), "global_batch_size": ROWS}
+    params.override({"task": {"model": model, "train_data": data}})
+    return params
+
+
+def step(task: str, folder, dtype: str = "float32", **changes) -> Program:
+    """Lowers a task's whole training step."""
+    params = settings(task, folder, **changes)
+    params.runtime.mixed_precision_dtype = dtype
+    return steps.training_step(params)

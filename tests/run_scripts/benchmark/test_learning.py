@@ -1,0 +1,81 @@
+"""Both models are trained alike at tiny sizes; nothing is asserted about who learns more."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from run_scripts.benchmark import timing
+from run_scripts.benchmark_learning import measure as learning
+from tfrecord_builders.pretraining import build as builder
+from xlnet_tf.config import XLNetConfig
+from xlnet_tf.errors import UserError
+
+TINY = XLNetConfig(n_token=50, n_layer=1, d_model=16, n_head=2, d_head=8, d_inner=20)
+PLAN = learning.Plan(
+    steps=30, eval_interval=20, batch_size=4, learning_rate=5e-3, warmup_steps=5, dropout=0.0, seed=1
+)
+
+
+@pytest.fixture
+def records(corpus_file, tokenizer_file, tmp_path):
+    """Returns a function that builds records, of one direction unless told otherwise."""
+
+    def build(name, **options):
+        return builder.build_pretraining_records(
+            builder.PretrainingOptions(
+                input=[str(corpus_file)],
+                tokenizer=str(tokenizer_file),
+                output_dir=str(tmp_path / name),
+                num_workers=1,
+                seq_len=32,
+                stream_segments=4,
+                **{"bidirectional": False} | options,
+            )
+        )
+
+    return build
+
+
+@pytest.mark.long
+def test_both_learn_from_the_same(records):
+    train, dev = records("train"), records("dev", seed=1)
+    report = learning.compare(TINY, train, dev, PLAN, tpu_form=True)
+    assert [point["step"] for point in report["curve"]] == [0, 20, 30]
+    for who in ("ours", "ours_on_tpus", "model_garden"):
+        losses = [point[who] for point in report["curve"]]
+        assert losses[0] == pytest.approx(np.log(train.tokenizer["vocab_size"]), abs=0.7)
+        assert losses[-1] < losses[0] - 0.2
+        assert report["seconds_per_step"][who] > 0
+    last = report["curve"][-1]
+    assert report["difference"] == last["ours"] - last["model_garden"]
+    report = {"machine": timing.machine()} | json.loads(json.dumps(report))
+    assert f"{last['model_garden']:.4f}" in learning.table(report)
+
+
+def test_evaluation_counts_every_target_once(records):
+    """Filler rows and empty slots count for nothing, whatever the batch size."""
+    from xlnet_tf.records.reader import pretraining_dataset
+
+    dev = records("dev")
+    config = dataclasses.replace(TINY, n_token=dev.tokenizer["vocab_size"])
+    for rows in (3, 4):
+        batches = list(pretraining_dataset(dev, rows, repeat=False).as_numpy_iterator())
+        assert sum(learning.target_weights(batch).sum() for batch in batches) == dev.records * dev.num_predict
+    ours = learning.make_ours(config, PLAN)
+    theirs = learning.make_model_garden(config, PLAN, batches[0])
+    for one in (ours, theirs):
+        assert one.evaluate(batches) == pytest.approx(np.log(config.n_token), abs=0.7)
+
+
+def test_the_draw(records, tmp_path):
+    curve = [{"step": step, "ours": 3 - step, "model_garden": 3.5 - step} for step in (0, 1)]
+    learning.draw({"curve": curve, "unigram_entropy": 2.5}, tmp_path / "loss.png")
+    assert (tmp_path / "loss.png").stat().st_size > 1000
+
+
+def test_records_of_both_directions_are_refused(records):
+    train = records("both", bidirectional=True)
+    with pytest.raises(UserError, match="directions forward, backward: expected forward.*--nobidirectional"):
+        learning.compare(TINY, train, train, PLAN)

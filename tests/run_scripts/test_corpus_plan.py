@@ -1,0 +1,102 @@
+"""The plan's arithmetic agrees with what is built, and its limits are where they should be."""
+
+import dataclasses
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from run_scripts import corpus_plan
+from run_scripts.corpus_plan import Plan
+from tfrecord_builders.pretraining import build as builder
+from xlnet_tf.errors import UserError
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def manifest(corpus_file, tokenizer_file, tmp_path_factory):
+    return builder.build_pretraining_records(
+        builder.PretrainingOptions(
+            input=[str(corpus_file)],
+            tokenizer=str(tokenizer_file),
+            output_dir=str(tmp_path_factory.mktemp("records")),
+            num_workers=1,
+            seq_len=32,
+            slice_mb=0.04,
+            num_passes=2,
+        )
+    )
+
+
+def test_a_plan_from_a_set_gives_that_set(manifest):
+    text_gb = manifest.statistics["bytes"] / 1e9
+    values = corpus_plan.from_manifest(manifest, text_gb)
+    found = corpus_plan.plan(dataclasses.replace(Plan(), **values, slice_mb=text_gb * 1e3))
+    records, stored = found["records"], sum(shard.bytes for shard in manifest.shards)
+    assert records["records of a pass, million"] * 2e6 == pytest.approx(manifest.records, rel=0.01)
+    assert records["all passes, TB"] * 1e12 == pytest.approx(stored, rel=0.01)
+    assert records["shards"] == pytest.approx(2)
+    assert values["compression"] == pytest.approx(1, rel=0.01)
+    size = (manifest.folder / "manifest.json").stat().length
+    assert values["shard_json"] * len(manifest.shards) == pytest.approx(
+        size, abs=6000
+    )  # but for the settings
+    ten = corpus_plan.from_manifest(manifest, 10 * text_gb)
+    assert ten["pieces"] == pytest.approx(10 * manifest.statistics["tokens"])
+
+
+def test_a_plan_from_a_part_of_the_documents(manifest):
+    """Of a held-out set, its documents' share of the files counts; text of unknown size is an error."""
+    half = manifest.statistics | {"documents_in": 2 * manifest.statistics["documents"]}
+    found = corpus_plan.from_manifest(dataclasses.replace(manifest, statistics=half), 1)
+    assert found["compression"] == pytest.approx(2 * corpus_plan.from_manifest(manifest, 1)["compression"])
+    unknown = dataclasses.replace(manifest, statistics=manifest.statistics | {"bytes": 0})
+    with pytest.raises(UserError, match="does not say how much text"):
+        corpus_plan.from_manifest(unknown, 1)
+
+
+def test_what_the_coordinator_unpacks_is_told_by_names(manifest):
+    """Parquet is compressed, too, but cut without being unpacked."""
+    sizes = {"a.jsonl.gz": 1, "b.ZST": 2, "c.parquet": 5}
+    corpus = [{"file": name, "bytes": size} for name, size in sizes.items()]
+    found = corpus_plan.from_manifest(dataclasses.replace(manifest, corpus=corpus), 1)
+    assert found["packed_share"] == 3 / 8
+    assert corpus_plan.from_manifest(manifest, 1)["packed_share"] == 0
+
+
+def test_the_slowest_part_decides():
+    plan = Plan(storage_mb=1e9, network_mb=1e9)
+    once = corpus_plan.plan(plan)
+    assert once["time"]["all, by the slowest of them, hours"] == once["time"]["their work, hours"]
+    twice = corpus_plan.plan(dataclasses.replace(plan, machines=2 * plan.machines))
+    assert twice["time"]["their work, hours"] == pytest.approx(once["time"]["their work, hours"] / 2)
+    assert twice["a machine"]["writes, MB/s"] == pytest.approx(once["a machine"]["writes, MB/s"])
+    small = dataclasses.replace(plan, compression=2.8, cores=512)  # such as parquet, which workers unpack
+    assert corpus_plan.plan(small)["coordinator"]["text that waits for workers, GB"] == 0
+    packed = corpus_plan.plan(dataclasses.replace(small, packed_share=1, unpack_mb=50))
+    hours = packed["time"]["all, by the slowest of them, hours"]
+    assert hours == packed["time"]["planning by the coordinator, hours"] == pytest.approx(158e3 / 50 / 3600)
+    assert packed["coordinator"]["workers that it keeps busy"] < packed["time"]["workers"]
+    slow = corpus_plan.plan(dataclasses.replace(plan, storage_mb=100))
+    assert slow["storage"]["writes, MB/s"] == pytest.approx(100)
+
+
+def test_more_passes_cost_less_than_the_first():
+    hours = [corpus_plan.plan(Plan(num_passes=passes))["time"]["one core, hours"] for passes in (1, 2, 3)]
+    assert (
+        hours[1] - hours[0]
+        == pytest.approx(hours[2] - hours[1])
+        == pytest.approx((1 - Plan().once_share) * hours[0])
+    )
+
+
+def test_the_script(manifest):
+    command = [sys.executable, "-m", "run_scripts.corpus_plan", f"--records={manifest.folder}"]
+    command += ["--text_gb=1", "--num_passes=7"]  # what is given counts more than the set
+    shown = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    assert f"{7 * 1000 / Plan().slice_mb:,.0f}" in shown.split("  shards")[1].split("\n")[0]
+    pieces = manifest.statistics["tokens"] / manifest.statistics["bytes"] * 1e9
+    records = 2 * pieces / (manifest.seq_len - manifest.reuse_len) / 1e6
+    assert f"{records:,.1f}" in shown.split("records of a pass, million")[1].split("\n")[0]

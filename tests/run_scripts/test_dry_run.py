@@ -1,0 +1,219 @@
+"""What --dry_run checks, says and leaves alone."""
+
+import importlib.util
+import json
+import math
+import re
+
+import pytest
+import tensorflow as tf
+from absl import flags
+
+from run_scripts import pretrain
+from run_scripts.common import dry_run, experiment
+from tests.conftest import REPOSITORY
+from tests.helpers.training import toy, toy_finetuning
+from tests.helpers.training.layouts import build_trainer
+from tests.helpers.training.worker import settings
+from xlnet_tf.errors import UserError
+from xlnet_tf.tasks import finetuning, pretraining
+from xlnet_tf.tpu import compilation, steps
+from xlnet_tf.tpu.lowering import Program
+from xlnet_tf.training import runtime
+
+compiles = pytest.mark.skipif(
+    not importlib.util.find_spec("libtpu"),
+    reason="libtpu is not installed: pip install -r requirements-tpu-compile.txt",
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, segments in (("records", ((20, 18), (9, 14))), ("dev", ((12, 8), (8, 6)))):
+        toy.make_records(tmp_path / name, segments)
+    return tmp_path
+
+
+def pretraining_run(folder, **overrides):
+    params = settings(folder)
+    params.override(overrides)
+    return params, pretraining.build_task(params)
+
+
+def test_a_run_on_this_machine_is_described_and_nothing_is_written(folder, capsys):
+    params, task = pretraining_run(folder)
+    dry_run.check_and_print(params, task, None, str(folder / "model"))
+    rows = dict(line.strip().split("  ", 1) for line in capsys.readouterr().out.splitlines() if "  " in line)
+    assert rows["devices"] == "1 replica on this machine"
+    assert rows["batch"] == "8: 8 a replica in 1 part(s), 8 a host"
+    assert rows["steps"] == "12, 2 in a loop" and rows["memory"] == "12 tokens a row"
+    assert rows["tokens"] == f"{12 * 8 * 16:,}: the data {12 * 8 / 61:.2f} times"
+    weights = sum(weight.shape.num_elements() for weight in task.build_model().trainable_variables)
+    assert rows["parameters"] == f"{weights:,}"
+    assert not (folder / "model").exists()
+
+
+def test_fine_tuning_is_described(tmp_path, small_tokenizer, capsys):
+    path = tmp_path / "spiece.model"
+    path.write_bytes(small_tokenizer.model_proto)
+    params = toy_finetuning.experiment()
+    params.task.train_data.input_path = str(tmp_path / "train")
+    toy_finetuning.make_examples(tmp_path / "train", small_tokenizer, 20)
+    task = finetuning.build_task(params, toy_finetuning.ToyTask)
+    dry_run.check_and_print(params, task, None, str(tmp_path / "model"))
+    text = capsys.readouterr().out
+    assert "20 records of 10 tokens" in text and "memory  none" in text and "20, 3 in a loop" in text
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("save_memory", [True, False])
+def test_a_checkpoint_takes_what_is_said(folder, dtype, save_memory):
+    overrides = {"trainer": {"save_memory": save_memory}, "runtime": {"mixed_precision_dtype": dtype}}
+    with runtime.number_type(dtype):
+        trainer = build_trainer(folder, tf.distribute.OneDeviceStrategy("CPU:0"), overrides)
+    reader = tf.train.load_checkpoint(trainer.checkpoint.write(str(folder / "checkpoint")))
+    types, shapes = reader.get_variable_to_dtype_map(), reader.get_variable_to_shape_map()
+    stored = sum(math.prod(shapes[name]) * types[name].size for name in shapes if not name.startswith("_"))
+    weights = sum(weight.shape.num_elements() for weight in trainer.model.trainable_variables)
+    said = dry_run.checkpoint_bytes(trainer.config, trainer.task, weights)
+    assert 0 < stored - said < 100  # steps, counters, the learning rate
+
+
+@pytest.mark.parametrize("left", [0, -1])
+def test_the_evaluations_memory_takes_its_part_of_a_core(folder, monkeypatch, left):
+    """Of 4 rows a replica, 12 tokens, 1 layer of 16; a byte for each token says whether it is hidden."""
+    held = 4 * 12 * (1 * 16 * 4 + 1)
+
+    def compile_program(hlo, topology):
+        return compilation.Compiled(topology.hbm_bytes - held - left, 0, 0, 0, 0, 1e12, 1e9, 0.5, 1.0)
+
+    monkeypatch.setattr(compilation, "compile_program", compile_program)
+    monkeypatch.setattr(steps, "training_step", lambda params: Program(b""))
+    monkeypatch.setattr(Program, "loops_with_products", lambda program: 0)
+    params, task = pretraining_run(folder, task={"validation_data": {"global_batch_size": 32}})
+    where = dry_run.machines(params.runtime, "v3-8")
+    if left < 0:
+        with pytest.raises(UserError, match="memory of the evaluation's rows.*lower --dev_batch_size, 32"):
+            dry_run.compiled(params, task, where)
+    else:
+        assert "0.00 GB more, 100% of the core in all" in dry_run.compiled(params, task, where)
+        params.task.validation_data.input_path = ""
+        assert "more" not in dry_run.compiled(params, task, where)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm.",
+            "4 rows in 2 part.* does not fit .* v3-8. raise --accumulation_steps, add --recompute.*hbm",
+        ),
+        ("INVALID_ARGUMENT: no such operation", "does not compile for a core of v3-8: INVALID_ARGUMENT"),
+    ],
+)
+def test_a_step_that_is_refused_is_told_from_one_that_is_too_large(folder, monkeypatch, error, said):
+    monkeypatch.setattr(compilation, "compile_program", lambda hlo, topology: compilation.Refused(error))
+    monkeypatch.setattr(steps, "training_step", lambda params: Program(b""))
+    sizes = {"train_data": {"global_batch_size": 32}}
+    params, task = pretraining_run(folder, task=sizes, trainer={"accumulation_steps": 2})
+    with pytest.raises(UserError, match=f"(?is){said}"):
+        dry_run.compiled(params, task, dry_run.machines(params.runtime, "v3-8"))
+
+
+def test_a_slice_that_the_batch_does_not_fit_is_refused(folder):
+    params, task = pretraining_run(folder)
+    where = dry_run.machines(params.runtime, "v3-32")
+    with pytest.raises(UserError, match="8 with 32 replicas"):
+        dry_run.check(params, task, where, str(folder / "model"))
+
+
+def test_too_few_streams_are_found(folder):
+    sizes = {"train_data": {"global_batch_size": 32}, "validation_data": {"global_batch_size": 32}}
+    params, task = pretraining_run(folder, task=sizes)
+    where = dry_run.machines(params.runtime, "v3-32")
+    assert where.hosts == 4
+    with pytest.raises(UserError, match="too few for a batch of 32"):
+        dry_run.check(params, task, where, str(folder / "model"))
+
+
+def test_another_tokenizer_is_found(folder):
+    params, task = pretraining_run(folder)
+    (folder / "records" / "spiece.model").write_bytes(b"another")
+    with pytest.raises(UserError, match="put the tokenizer back"):
+        dry_run.check(params, task, dry_run.machines(params.runtime, None), str(folder / "model"))
+
+
+def test_a_tpu_must_be_named(folder):
+    params, _ = pretraining_run(folder, runtime={"distribution_strategy": "tpu", "tpu": "local"})
+    with pytest.raises(UserError, match="--topology=v3-8"):
+        dry_run.machines(params.runtime, None)
+
+
+def test_one_machine_is_no_slice_of_several(folder):
+    params, _ = pretraining_run(folder, runtime={"distribution_strategy": "tpu", "tpu": "local"})
+    assert dry_run.machines(params.runtime, "v3-8").hosts == 1
+    with pytest.raises(UserError, match="v3-32 has 4: give the TPU's name"):
+        dry_run.machines(params.runtime, "v3-32")
+
+
+def test_the_manuals_run_on_a_slice_fits_together(tmp_path):
+    """The command as BUILD.md has it, with a model and records that are smaller."""
+    for name in ("train", "dev"):
+        toy.make_records(tmp_path / name, segments=((1024, 1024),), stream_segments=1)
+    manual = (REPOSITORY / "BUILD.md").read_text(encoding="utf-8").replace("\\\n", "")
+    [command] = re.findall(
+        r"    .venv/bin/python -m run_scripts.pretrain (.*--topology=v3-32.*large_v1.*)", manual
+    )
+    arguments = command.replace("gs://BUCKET/records", str(tmp_path)).replace("--tpu=NAME", "").split()
+    values = flags.FlagValues()
+    experiment.define_flags(pretrain.SETTINGS, values)
+    experiment.define_dry_run_flags(values)
+    values(["pretrain", *arguments, "--preset=tiny", "--memory_len=8"])
+    params = experiment.load(pretraining.EXPERIMENT, pretrain.SETTINGS, values)
+    task = pretraining.build_task(params)
+    rows = dry_run.check(
+        params, task, dry_run.machines(params.runtime, values.topology), str(tmp_path / "model")
+    )
+    assert "2048: 64 a replica in 4 part(s), 512 a host" in rows
+    assert (
+        params.trainer.recompute and params.trainer.checkpoint_interval % params.trainer.steps_per_loop == 0
+    )
+    assert not params.trainer.save_memory
+
+
+def test_other_hosts_are_counted_not_waited_for(folder, monkeypatch):
+    cluster = {"worker": ["one:1", "two:1"]}
+    config = {"cluster": cluster, "task": {"type": "worker", "index": 1}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    params, task = pretraining_run(folder, runtime={"distribution_strategy": "multi_worker_mirrored"})
+    where = dry_run.machines(params.runtime, None)
+    assert (where.hosts, where.replicas) == (2, 2)
+    assert "8: 4 a replica in 1 part(s), 4 a host" in dry_run.check(
+        params, task, where, str(folder / "model")
+    )
+
+
+@pytest.mark.parametrize(
+    ("strategy", "tpu", "needed"),
+    [
+        ("one_device", None, "--strategy=tpu and --tpu=NAME (or --tpu=local on a TPU VM)"),
+        ("tpu", None, "--tpu=NAME (or --tpu=local on a TPU VM)"),
+        ("tpu", "local", None),
+    ],
+)
+def test_what_the_run_on_a_tpu_still_needs_is_said(folder, capsys, monkeypatch, strategy, tpu, needed):
+    monkeypatch.setattr(dry_run, "compiled", lambda params, task, where: "")
+    params, task = pretraining_run(folder, runtime={"distribution_strategy": strategy, "tpu": tpu})
+    dry_run.check_and_print(params, task, "v3-8", str(folder / "model"))
+    last = capsys.readouterr().out.splitlines()[-1]
+    expected = "Everything fits. Nothing was trained."
+    assert last == (expected + f" The run itself also needs {needed}." if needed else expected)
+
+
+@compiles
+def test_the_step_is_compiled_for_the_slice(folder, capsys):
+    params, task = pretraining_run(folder)
+    dry_run.check_and_print(params, task, "v3-8", str(folder / "model"))
+    text = capsys.readouterr().out
+    assert "v3-8: 4 chips, 8 replicas, 1 hosts" in text and "8: 1 a replica" in text
+    assert "temporaries" in text and "Everything fits. Nothing was trained." in text

@@ -1,0 +1,53 @@
+"""Which flags the export takes, and with which others."""
+
+import json
+
+import pytest
+from absl import flags
+
+from run_scripts.export import __main__ as export
+from xlnet_tf.errors import UserError
+from xlnet_tf.serving.models import HEADS
+
+
+def parsed(*arguments):
+    values = flags.FlagValues()
+    export.define_flags(values)
+    values(["export", "--output_dir=served", *arguments])
+    return values
+
+
+def test_every_head_can_be_asked_for(tmp_path):
+    for head in HEADS:
+        export.check_flags(parsed(f"--model_dir={tmp_path}", f"--head={head}"))
+    with pytest.raises(flags.IllegalFlagValueError, match="--head=span: value should be one of"):
+        parsed("--model_dir=.", "--head=span")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_run", "message"),
+    [
+        (["--pair", "--head=regression"], False, None),
+        (["--pair", "--head=choice"], False, "--pair is for --head=classification or regression, not choice"),
+        (
+            ["--head_name=x", "--head=tagging"],
+            False,
+            "--head_name is for --head=classification or regression",
+        ),
+        (["--threshold=0"], False, "--threshold is for --head=question_answering, not language_model"),
+        (["--threshold=0", "--head=question_answering"], False, None),
+        ([], True, None),
+        (["--head=choice", "--pair"], True, "--head, --pair: for weights that are no fine-tuned run of ours"),
+        (["--threshold=0"], True, "--threshold: for weights that are no fine-tuned run of ours"),
+        (["--checkpoint=best"], False, "--checkpoint and --check_data are for fine-tuned runs"),
+    ],
+)
+def test_flags_go_together(tmp_path, arguments, is_run, message):
+    if is_run:
+        (tmp_path / "manifest.json").write_text(json.dumps({"kind": "examples"}))
+    values = parsed(f"--model_dir={tmp_path}", *arguments)
+    if message is None:
+        export.check_flags(values)
+    else:
+        with pytest.raises(UserError, match=message):
+            export.check_flags(values)

@@ -1,0 +1,86 @@
+"""generate and fill_mask print what the library answers."""
+
+import dataclasses
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from run_scripts import fill_mask, generate
+from tests.conftest import REPOSITORY
+from tests.helpers.models import uncached
+from xlnet_tf.checkpoints import save_model
+from xlnet_tf.generation.language_model import XLNetLanguageModel
+from xlnet_tf.generation.results import FilledText, Filling, Guess
+
+
+@pytest.fixture(scope="module")
+def model_dir(small_tokenizer, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    config = dataclasses.replace(uncached.CONFIG, n_token=small_tokenizer.vocab_size)
+    save_model(uncached.random_model(config), str(folder))
+    (folder / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def model(model_dir):
+    return XLNetLanguageModel.from_pretrained(model_dir)
+
+
+def test_generate(model_dir, model):
+    flags = [f"--model_dir={model_dir}", "--max_new_tokens=6", "--temperature=0.7", "--seed=3"]
+    command = [
+        sys.executable,
+        "-X",
+        "importtime",
+        "-m",
+        "run_scripts.generate",
+        "--prompt=ba ne",
+        "--prompt=tor",
+        *flags,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
+    assert done.returncode == 0, done.stderr
+    options = {"max_new_tokens": 6, "temperature": 0.7, "top_p": 0.95, "seed": 3}
+    expected = model.generate(["ba ne", "tor"], **options)
+    assert done.stdout == f"ba ne{expected[0].text}\ntor{expected[1].text}\n"
+    # What training needs takes half a second to import; the user waits for it.
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "tensorflow" in loaded
+    assert not {"official", "tensorflow_datasets", "matplotlib", "sklearn"} & loaded
+
+
+def test_generate_by_beam_search(model_dir, model):
+    values = types.SimpleNamespace(
+        model_dir=str(model_dir), prompt=["ba ne"], max_new_tokens=3, beams=2, stop=["▁su"]
+    )
+    [expected] = model.search(["ba ne"], max_new_tokens=3, beams=2, stop=["▁su"])
+    lines = [f"{found.total:8.2f} nats  ba ne{found.text}" for found in expected]
+    assert list(generate.write(values)) == lines
+
+
+def test_fill_mask(model_dir, model):
+    texts = ["ba <mask> <mask> tor", "<mask>"]
+    values = types.SimpleNamespace(model_dir=str(model_dir), text=texts, top_k=2)
+    found = model.fill_mask(texts, top_k=2)
+    assert list(fill_mask.fill(values)) == [fill_mask.describe(*each) for each in zip(texts, found)]
+
+
+def test_descriptions_show_what_filling_together_adds():
+    filling = Filling(
+        "I live in New York.", ["▁New", "▁York"], np.float32([0.5, 0.8]), np.float32([0.5, 0.125])
+    )
+    new, york, city = Guess("▁New", 0.5), Guess("▁York", 0.8), Guess("▁City", 0.25)
+    found = FilledText([filling], [[new], [york]], [[new], [city]])
+    assert fill_mask.describe("I live in <mask> <mask>.", found).splitlines() == [
+        "  I live in <mask> <mask>.",
+        "     40.0%  I live in New York.",
+        "            together New 50.0% x York 80.0%",
+        "            apart    New 50.0% x York 12.5%",
+        "    mask 1: New 50.0%",
+        "    mask 2, given those before it: York 80.0%",
+        "    mask 2, apart: City 25.0%",
+    ]

@@ -1,0 +1,314 @@
+import dataclasses
+import json
+import re
+import sys
+from concurrent import futures
+from concurrent.futures.process import BrokenProcessPool
+
+import pytest
+from absl import flags
+
+from run_scripts.tpu_compile import plan as tpu_compile
+from xlnet_tf.config import XLNetConfig
+from xlnet_tf.errors import UserError
+from xlnet_tf.tpu import compilation, synthetic
+from xlnet_tf.tpu.compilation import Compiled, Refused
+from xlnet_tf.tpu.lowering import Program
+
+SMALL = ("--seq_len=16", "--vocab_size=50", "--params_override=" + ",".join(
+    f"task.model.{name}={value}"
+    for name, value in {"n_layer": 1, "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 16}.items()
+))  # fmt: skip
+_GIB = 1 << 30
+LENGTHS = {"seq_len": 512, "num_predict": 85, "memory_len": 384}
+KILLED = Refused("the process that traced the program was killed")
+
+
+@pytest.fixture
+def compiler(monkeypatch):
+    """A compiler for which steps need 3 GiB for each row, and the number from which on none can be traced."""
+    limits = {"traced": 100}
+
+    def lower_apart(arguments, rows):
+        return KILLED if rows > limits["traced"] else tpu_compile.Lowered(rows, 0, LENGTHS)
+
+    def compile_program(hlo, topology, memory_only):
+        if 3 * hlo * _GIB > topology.hbm_bytes:
+            return Refused("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm")
+        return Compiled(3 * hlo * _GIB, 0, 0, 0, 0, 1e12, 1e9, 0.5, 1.0)
+
+    monkeypatch.setattr(tpu_compile, "lower_apart", lower_apart)
+    monkeypatch.setattr(compilation, "compile_program", compile_program)
+    return limits
+
+
+@pytest.fixture
+def run(compiler):
+    """Returns a function that runs the script with flags and returns what came of all compilations."""
+    return lambda *arguments: list(tpu_compile.run(parsed(*arguments), arguments))[-1]
+
+
+@pytest.fixture
+def main(compiler, monkeypatch):
+    """Returns the script's main, as a function of the arguments."""
+
+    def main(*arguments):
+        monkeypatch.setattr(sys, "argv", ["tpu_compile", *arguments])
+        monkeypatch.setattr(flags, "FLAGS", parsed(*arguments))
+        tpu_compile.main([])
+
+    return main
+
+
+def parsed(*arguments: str) -> flags.FlagValues:
+    values = flags.FlagValues()
+    tpu_compile.define_flags(values)
+    values(["tpu_compile", *arguments])
+    return values
+
+
+def test_a_step_is_compiled_for_each_topology(run):
+    results = run("--topology=v3,v6e", "--batch_per_core=2")
+    compiled = [(row.topology.name, row.batch_per_core, row.largest) for row in results.rows]
+    assert compiled == [("v3", 2, False), ("v6e", 2, False)]
+    assert (results.loops, results.lengths) == (0, LENGTHS)
+    assert results.table().startswith("seq_len 512, num_predict 85, memory_len 384\ntopology")
+
+
+def test_a_batch_that_cannot_be_traced_leaves_the_rest_as_it_is(run, compiler):
+    compiler["traced"] = 3
+    results = run("--topology=v2,v3,v5e", "--find_max_batch", "--batch_per_core=1")
+    assert [(row.topology.name, row.batch_per_core) for row in results.rows if row.largest] == [("v2", 2)]
+    ends = [(row.topology.name, row.outcome) for row in results.rows if row.ends_search]
+    assert ends == [("v3", KILLED), ("v5e", KILLED)]
+    assert results.lengths == LENGTHS
+    assert re.search("v3, batch [0-9]+ does not compile, which ends the search", results.table())
+
+
+@pytest.mark.parametrize("end", [BrokenProcessPool, MemoryError])
+def test_a_process_that_ends_for_want_of_memory_is_a_refusal(monkeypatch, end):
+    class Ending(futures.Executor):
+        def __init__(self, *_):
+            pass
+
+        def submit(self, *_):
+            raise end
+
+    monkeypatch.setattr(futures, "ProcessPoolExecutor", Ending)
+    refused = tpu_compile.lower_apart([], 64)
+    assert "64 rows could not be traced" in refused.error
+    assert not refused.out_of_memory  # that is of the TPU
+
+
+def test_tensorflows_want_of_memory_is_pythons(monkeypatch):
+    import tensorflow as tf
+
+    def program(rows):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+
+    monkeypatch.setattr(tpu_compile, "program_of_rows", lambda values: program)
+    with pytest.raises(MemoryError, match="OOM when allocating"):
+        tpu_compile.lower([], 64)
+
+
+def test_what_is_done_is_saved_before_the_next_topology(main, compiler, monkeypatch, tmp_path):
+    output = tmp_path / "new" / "figures.json"
+    compile_program = compilation.compile_program
+
+    def interrupted(hlo, topology, memory_only):
+        if topology.name == "v5e":
+            raise KeyboardInterrupt
+        return compile_program(hlo, topology, memory_only)
+
+    monkeypatch.setattr(compilation, "compile_program", interrupted)
+    arguments = ("--topology=v2,v3,v5e", "--batch_per_core=2", f"--output={output}")
+    with pytest.raises(KeyboardInterrupt):
+        main(*arguments)
+    figures = json.loads(output.read_text())
+    assert [row["topology"] for row in figures["rows"]] == ["v2", "v3"]
+    assert (figures["flags"], figures["lengths"]) == (list(arguments), LENGTHS)
+
+
+@pytest.mark.parametrize("traced", [0, 100])
+def test_a_run_in_which_nothing_compiles_fails(main, compiler, capsys, traced):
+    compiler["traced"] = traced
+    with pytest.raises(UserError, match="nothing compiles, for the reasons above"):
+        main("--topology=v2,v3", "--batch_per_core=6")
+    assert "v3, batch 6" in capsys.readouterr().out
+    compiler["traced"] = 100
+    main("--topology=v2,v6e", "--batch_per_core=6")  # one is enough
+
+
+def test_a_tasks_data_are_made_up():
+    program = tpu_compile.program_of_rows(parsed(*SMALL, "--task=race", "--sequences=3"))(2)
+    inputs = [kind for kind in program.parameters() if kind not in program.donated()]
+    assert ("s32", (2, 3 * 16)) in inputs  # token ids of three options
+
+
+def test_the_largest_batch_is_searched_for_each_topology(run):
+    rows = run("--topology=v2,v3", "--find_max_batch", "--batch_per_core=1").rows
+    assert [(row.topology.name, row.batch_per_core) for row in rows if row.largest] == [("v2", 2), ("v3", 5)]
+    refused = [row.batch_per_core for row in rows if isinstance(row.outcome, Refused)]
+    assert refused == [3, 6]
+
+
+def test_only_multiples_are_tried(run):
+    rows = run("--topology=v6e", "--find_max_batch", "--batch_per_core=16", "--multiple=4").rows
+    assert [row.batch_per_core for row in rows if row.largest] == [8]
+    assert all(row.batch_per_core % 4 == 0 for row in rows)
+
+
+def test_a_search_keeps_to_what_the_parts_of_a_step_divide(run, tmp_path):
+    parts = tmp_path / "parts.yaml"
+    parts.write_text("trainer: {accumulation_steps: 2}\n")
+    flags_of_search = ("--find_max_batch", "--multiple=3", f"--config_file={parts}")
+    rows = run("--topology=v5p", "--batch_per_core=64", *flags_of_search).rows
+    assert [row.batch_per_core for row in rows if row.largest] == [30]  # 31 would fit
+    assert all(row.batch_per_core % 6 == 0 for row in rows)
+
+
+@pytest.mark.parametrize("how", ["run", "save_hlo"])
+def test_rows_that_the_parts_of_a_step_do_not_divide_are_told(run, tmp_path, how):
+    arguments = ("--accumulation_steps=8", f"--save_hlo={tmp_path}/step.hlo")
+    with pytest.raises(
+        UserError, match="--batch_per_core is 4 with accumulation_steps 8: expected a multiple of 8"
+    ):
+        run(*arguments) if how == "run" else tpu_compile.save_hlo(parsed(*arguments))
+
+
+def test_model_gardens_rows_are_even(run):
+    peer = ("--peer=model_garden", "--memory_len=0")
+    with pytest.raises(UserError, match="is 3 with .*--peer=model_garden: expected a multiple of 2"):
+        run(*peer, "--batch_per_core=3")
+    rows = run(*peer, "--topology=v2", "--find_max_batch", "--batch_per_core=3").rows
+    assert [row.batch_per_core for row in rows if row.largest] == [2]
+
+
+def test_a_file_of_the_architecture_tells_the_vocabulary(tmp_path):
+    config = dataclasses.replace(XLNetConfig.preset("tiny"), n_token=70, n_layer=1)
+    (tmp_path / "config.json").write_text(config.to_json())
+    values = parsed("--seq_len=16", f"--model_config={tmp_path}/config.json")
+    assert ("f32", (70, config.d_model)) in tpu_compile.program_of_rows(values)(2).parameters()
+
+
+def test_settings_come_from_files_and_flags(tmp_path):
+    file = tmp_path / "settings.yaml"
+    file.write_text("task: {model: {preset: base, memory_len: 8}}\ntrainer: {accumulation_steps: 2}\n")
+    params = tpu_compile.load_params(
+        parsed(f"--config_file={file}", "--memory_len=4", "--dtype=bfloat16", "--recompute")
+    )
+    assert (params.task.model.preset, params.task.model.memory_len) == ("base", 4)
+    assert params.trainer.accumulation_steps == 2
+    assert params.trainer.recompute
+    assert params.runtime.mixed_precision_dtype == "bfloat16"
+
+
+def test_model_gardens_step_updates_in_place():
+    values = parsed(*SMALL, "--peer=model_garden", "--memory_len=0")
+    program = tpu_compile.program_of_rows(values)(2)
+    weights = program.donated().count(("f32", (16, 2, 8)))
+    assert weights and not weights % 3  # each with two moments
+    assert ("f32", (2, 16, 16)) in program.parameters()  # its permutation mask
+    assert program.lengths == {"seq_len": 16, "num_predict": 3, "memory_len": 0}
+    values = parsed(*SMALL, "--peer=model_garden", "--memory_len=0", "--gradient_only")
+    assert tpu_compile.program_of_rows(values)(2).donated() == []
+
+
+def test_a_process_of_its_own_lowers_the_same():
+    arguments = (*SMALL, "--task=tagging")
+    apart, here = tpu_compile.lower_apart(arguments, 2), tpu_compile.lower(arguments, 2)
+    assert apart.loops == here.loops == 0
+    assert Program(apart.hlo).donated() == Program(here.hlo).donated() != []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--topology=v7"], "topology is 'v7'"),
+        (["--topology="], "--topology names no TPU: expected some of v2, v3, "),
+        (["--hardware=gpu"], "is for --save_hlo"),
+    ],
+)
+def test_a_compiler_that_is_not_here_is_told(run, arguments, message):
+    with pytest.raises(UserError, match=message):
+        run(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--peer=model_garden"], "add --memory_len=0"),
+        (["--peer=model_garden", "--memory_len=0", "--dtype=bfloat16"], "float32 only"),
+        (["--peer=model_garden", "--task=squad"], "--peer is for pretraining"),
+    ],
+)
+def test_flags_that_make_no_sense_are_told(arguments, message):
+    with pytest.raises(UserError, match=message):
+        tpu_compile.program_of_rows(parsed(*arguments))
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        ("--export=served/1", "--task=squad --gradient_only --preset=base --recompute --dtype=float32"),
+        ("--export=served/1", "--config_file=a.yaml --memory_len=4"),
+        ("--peer=model_garden", "--data=a --clamp_len=9 --attention_dropout=0 --accumulation_steps=2"),
+        ("--peer=model_garden", "--recompute"),
+        ("--save_hlo=step", "--export=served/1 --topology=v3 --find_max_batch --memory_only --output=a.json"),
+        ("--data=records", "--seq_len=512 --num_predict=3 --vocab_size=90 --num_labels=2 --sequences=4"),
+        ("--model_config=config.json", "--preset=large --vocab_size=90"),
+        ("--nofind_max_batch", "--multiple=2"),
+        ("--task=squad", "--num_predict=9 --memory_len=4 --num_labels=3 --sequences=3"),
+        ("--task=pretraining", "--sequences=3"),
+    ],
+)
+def test_flags_without_effect_are_all_told(main, asked, given):
+    names = [argument.partition("=")[0] for argument in given.split()]
+    with pytest.raises(UserError, match="these flags have no effect") as error:
+        main(asked, *given.split())
+    mode = asked.partition("=")[0]
+    message = str(error.value)
+    assert message.startswith(f"with {mode}")
+    assert sorted(set(re.findall(r"--\w+", message)) - {mode}) == sorted(names)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "",
+        "--preset=large --dtype=bfloat16 --batch_per_core=8 --memory_len=0 --hardware=gpu --save_hlo=a.hlo",
+        "--peer=model_garden --memory_len=0 --topology=v3 --find_max_batch --memory_only --multiple=2",
+        "--peer=model_garden --memory_len=0 --gradient_only --preset=large --dropout=0.1 --num_predict=85",
+        "--export=served/1 --topology=v3 --batch_per_core=8 --find_max_batch --multiple=8 --seq_len=128",
+        "--data=records --task=squad --config_file=a.yaml --dtype=bfloat16 --recompute --output=a.json",
+        "--preset=base --norecompute --dtype=bfloat16 --find_max_batch --memory_only --multiple=8",
+    ],
+)
+def test_flags_with_effect_are_taken(arguments):
+    tpu_compile.check_flags(parsed(*arguments.split()))
+
+
+def test_an_export_is_lowered_in_a_process_that_has_loaded_no_other(tmp_path, small_tokenizer):
+    from tests.helpers.serving.exports import KINDS
+    from xlnet_tf.serving.export import export
+
+    kind = KINDS["classification"]
+    path = export(kind.module(kind.model(small_tokenizer), small_tokenizer), str(tmp_path / "served"))
+    assert tpu_compile.lower_apart([f"--export={path}"], 2).lengths == {"seq_len": 40}
+
+
+@pytest.mark.parametrize(("given", "expected"), [([], None), (["--seq_len=512"], 512)])
+def test_an_export_is_compiled_for_its_own_length_unless_another_is_given(monkeypatch, given, expected):
+    from xlnet_tf.tpu import steps
+
+    asked = []
+    monkeypatch.setattr(steps, "served_signature", lambda *of: asked.append(of))
+    tpu_compile.program_of_rows(parsed("--export=served/1", *given))(3)
+    assert asked == [("served/1", 3, expected)]
+
+
+def test_shapes_of_data_are_taken_for_any_batch(tmp_path):
+    synthetic.pretraining_records(str(tmp_path), rows=1, seq_len=20, num_predict=4, vocab_size=50)
+    program = tpu_compile.program_of_rows(parsed(SMALL[-1], f"--data={tmp_path}", "--memory_len=8"))(6)
+    assert program.lengths == {"seq_len": 20, "num_predict": 4, "memory_len": 8}
+    assert ("s32", (6, 20)) in program.parameters()

@@ -1,5 +1,0 @@
-"""The builders' made-up language serves the scripts' tests, too."""
-
-from tests.builders.conftest import corpus_file, tokenizer_file
-
-__all__ = ["corpus_file", "tokenizer_file"]

@@ -1,0 +1,164 @@
+"""The layout explains itself: what imports, folders and package docstrings must look like."""
+
+import ast
+import collections
+import functools
+import pathlib
+import re
+
+import pytest
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
+SOURCES = ("xlnet_tf", "tfrecord_builders", "run_scripts")
+MOST_MODULES = 16
+
+# From the bottom to the top: a module imports from its own floor and from those below it.
+FLOORS = (
+    ("xlnet_tf",),  # its single modules: errors, files, config, ...
+    ("xlnet_tf.layers", "xlnet_tf.text"),
+    ("xlnet_tf.records",),
+    ("xlnet_tf.checkpoints", "tfrecord_builders"),
+    ("xlnet_tf.models", "xlnet_tf.training"),
+    ("xlnet_tf.tasks", "xlnet_tf.generation", "xlnet_tf.tpu"),
+    ("xlnet_tf.serving",),
+    ("run_scripts",),
+)
+
+
+def module_files() -> dict[str, pathlib.Path]:
+    """Returns the files of all modules, by dotted name; a package goes by its folder's name."""
+    files = {}
+    for source in SOURCES:
+        for path in sorted((REPOSITORY / source).rglob("*.py")):
+            parts = path.relative_to(REPOSITORY).with_suffix("").parts
+            files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return files
+
+
+MODULES = module_files()
+PACKAGES = {name: path for name, path in MODULES.items() if path.name == "__init__.py"}
+
+
+@functools.cache
+def imports(name: str) -> frozenset[str]:
+    """Returns the project's modules that one imports, anywhere in its code."""
+    found = set()
+    for node in ast.walk(ast.parse(MODULES[name].read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found |= {full if full in MODULES else node.module for full in names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return frozenset((found & set(MODULES)) - {name})
+
+
+def floor_of(module: str) -> int:
+    """Returns the number of a module's floor, 0 for the lowest."""
+    package = module if module in PACKAGES else module.rpartition(".")[0]
+    while package:
+        for number, packages in enumerate(FLOORS):
+            if package in packages:
+                return number
+        package = package.rpartition(".")[0]
+    raise AssertionError(f"{module} belongs to no floor of FLOORS")
+
+
+def test_imports_never_run_upward():
+    upward = [
+        f"{name} imports {other}"
+        for name in MODULES
+        for other in imports(name)
+        if floor_of(other) > floor_of(name)
+    ]
+    assert not upward
+
+
+def test_builders_import_no_model_code():
+    model_code = (
+        "xlnet_tf.layers",
+        "xlnet_tf.models",
+        "xlnet_tf.training",
+        "xlnet_tf.tasks",
+        "xlnet_tf.checkpoints",
+    )
+    found = [
+        f"{name} imports {other}"
+        for name in MODULES
+        if name.startswith("tfrecord_builders")
+        for other in imports(name)
+        if other.startswith(model_code)
+    ]
+    assert not found
+
+
+def test_no_import_cycles():
+    done, path = set(), []
+
+    def visit(name):
+        assert name not in path, f"import cycle: {' -> '.join([*path[path.index(name) :], name])}"
+        if name in done:
+            return
+        path.append(name)
+        for other in sorted(imports(name)):
+            # A package imports its modules to name them; that they lie in it is no cycle.
+            if not (name in PACKAGES and other.startswith(f"{name}.")):
+                visit(other)
+        path.pop()
+        done.add(name)
+
+    for name in MODULES:
+        visit(name)
+
+
+def test_only_kernels_ask_for_the_device():
+    asking = [
+        name
+        for name, path in MODULES.items()
+        if not name.startswith("xlnet_tf.layers.kernels")
+        and re.search(r"\bdevice\.kind\(|\bkernels\.kind\(|import kind\b", path.read_text())
+    ]
+    assert not asking
+
+
+def test_attention_is_short_and_knows_no_hardware():
+    text = MODULES["xlnet_tf.layers.attention"].read_text()
+    assert len(text.splitlines()) <= 200
+    assert not re.findall(r"\b(?:cpu|gpu|tpu|xla|hardware|onednn)s?\b", text, re.IGNORECASE)
+
+
+def folders() -> dict[str, list[str]]:
+    """Returns the names of each folder's modules, packages aside."""
+    found = collections.defaultdict(list)
+    for source in (*SOURCES, "tests"):
+        for path in (REPOSITORY / source).rglob("*.py"):
+            if path.name != "__init__.py":
+                found[str(path.parent.relative_to(REPOSITORY))].append(path.stem)
+    return found
+
+
+@pytest.mark.parametrize(("folder", "modules"), sorted(folders().items()), ids=lambda value: str(value)[:40])
+def test_a_folder_can_be_held_in_mind(folder, modules):
+    assert len(modules) <= MOST_MODULES, sorted(modules)
+    prefixes = collections.Counter(
+        name.split("_")[0] for name in modules if not name.startswith(("test_", "__"))
+    )
+    shared = [prefix for prefix, count in prefixes.items() if count >= 3]
+    assert not shared, f"three modules begin with {shared}: a prefix is a folder"
+
+
+def test_the_top_of_run_scripts_has_short_commands_only():
+    for path in sorted((REPOSITORY / "run_scripts").glob("*.py")):
+        if path.name != "__init__.py":
+            text = path.read_text()
+            assert 'if __name__ == "__main__":' in text, path.name
+            assert len(text.splitlines()) < 200, path.name
+
+
+def test_every_package_says_what_it_contains():
+    packages = [*PACKAGES.values(), *(REPOSITORY / "tests").rglob("__init__.py")]
+    silent = [
+        str(path.relative_to(REPOSITORY))
+        for path in packages
+        if not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert not silent

@@ -1,0 +1,191 @@
+"""Ids and offsets made in a graph are those of the Python path, for any bytes."""
+
+import functools
+import gzip
+import itertools
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sentencepiece import sentencepiece_model_pb2
+
+from tests.text.test_offsets import AWKWARD, model_proto  # noqa: F401
+from tests.text.test_tokenizer import hostile_texts, io_model
+from xlnet_tf.errors import UserError
+from xlnet_tf.text import special_tokens
+from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig
+from xlnet_tf.text.graph.tokenizer import GraphTokenizer
+from xlnet_tf.text.offsets import encode_with_offsets
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+BROKEN = [
+    b"\xff",
+    b"\xe2\x96",
+    b"\xf0\x9f\x98",
+    b"\xed\xa0\x80",
+    b"\xc0\xaf",
+    b"\x80",
+    b"\xf4\x90\x80\x80",
+    b"\x00",
+]
+BYTES = st.one_of(
+    st.binary(max_size=20),
+    st.lists(st.sampled_from([each.encode() for each in AWKWARD] + BROKEN), max_size=30).map(b"".join),
+)
+CLEANINGS = [
+    DEFAULT_CLEANING,
+    CleaningConfig(lower=True),
+    CleaningConfig(keep_accents=True),
+    CleaningConfig(lower=True, keep_accents=True, normalize_quotes=False, collapse_whitespace=False),
+]
+MODEL = "data/xlnet_cased/spiece.model"
+
+
+@functools.cache
+def load(path_or_proto, cleaning=DEFAULT_CLEANING):
+    """Returns the tokenizer and its graph version."""
+    if isinstance(path_or_proto, bytes):
+        tokenizer = XLNetTokenizer(model_proto=path_or_proto, cleaning=cleaning)
+    else:
+        tokenizer = XLNetTokenizer(path_or_proto, cleaning=cleaning)
+    return tokenizer, GraphTokenizer(tokenizer)
+
+
+def check_ids(tokenizer, graph, texts):
+    """Compares the ids of many texts, str or bytes."""
+    ids, lengths = tokenizer.encode_batch([decode(text) for text in texts])
+    found = graph.encode(texts)
+    assert found.dtype == tf.int32
+    np.testing.assert_array_equal(found.row_lengths(), lengths)
+    np.testing.assert_array_equal(found.values, ids)
+
+
+def check_offsets(tokenizer, graph, texts):
+    found = graph.encode_with_offsets(texts)
+    assert {part.dtype for part in found} == {tf.int32}
+    rows = zip(texts, *(part.to_list() for part in found), strict=True)
+    for text, *row in rows:
+        expected = encode_with_offsets(tokenizer, decode(text))
+        assert row == [expected.ids, expected.begins.tolist(), expected.ends.tolist()], repr(text)
+
+
+def decode(text):
+    return text.decode(errors="replace") if isinstance(text, bytes) else text
+
+
+@pytest.mark.parametrize("cleaning", CLEANINGS, ids=str)
+@given(texts=st.lists(BYTES, max_size=4))
+@settings(max_examples=30, deadline=None)
+def test_any_bytes(model_proto, cleaning, texts):  # noqa: F811
+    tokenizer, graph = load(model_proto, cleaning)
+    check_ids(tokenizer, graph, texts)
+    check_offsets(tokenizer, graph, texts)
+    assert graph.valid(tf.constant(texts, tf.string)).numpy().tolist() == [
+        decode(text).encode() for text in texts
+    ]
+
+
+@pytest.mark.parametrize("cleaning", CLEANINGS, ids=str)
+def test_hostile_texts(shared, cleaning):
+    tokenizer, graph = load(shared(MODEL), cleaning)
+    texts = hostile_texts(800, seed=5)
+    check_ids(tokenizer, graph, texts)
+    check_offsets(tokenizer, graph, texts[:300])
+
+
+@pytest.mark.parametrize(
+    "path", ["golden/data/sp300.model", "data/xlnet_chinese/spiece.model"], ids=["small", "chinese"]
+)
+def test_hostile_texts_of_other_models(shared, path):
+    tokenizer, graph = load(shared(path))
+    texts = hostile_texts(300, seed=6)
+    check_ids(tokenizer, graph, texts)
+    check_offsets(tokenizer, graph, texts)
+
+
+def test_characters_from_all_of_unicode(shared):
+    rng = random.Random(0)
+    characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+    tokenizer, graph = load(shared(MODEL), CleaningConfig(keep_accents=True))
+    texts = ["".join(rng.choices(characters[: rng.choice([0x500, 0x3100, None])], k=20)) for _ in range(200)]
+    check_ids(tokenizer, graph, texts)
+    check_offsets(tokenizer, graph, texts)
+
+
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("gutenberg_books.sent", 12000), ("abc_news.sent", 10000), ("imdb_unsup_20000docs", 1500)],
+)
+def test_real_sentences(shared, name, count):
+    tokenizer, graph = load(shared(MODEL))
+    with gzip.open(shared(f"data/pretrain/{name}.txt.gz"), "rb") as file:
+        lines = (line for line in file if line.strip())
+        texts = list(itertools.islice(lines, count))
+    assert len(texts) == count
+    for begin in range(0, count, 2000):
+        check_ids(tokenizer, graph, texts[begin : begin + 2000])
+    check_offsets(tokenizer, graph, texts[:: count // 100])
+
+
+def test_chinese_reviews(shared):
+    tokenizer, graph = load(shared("data/xlnet_chinese/spiece.model"))
+    texts = shared("data/chnsenticorp/dev.tsv").read_text(encoding="utf-8").splitlines()
+    check_ids(tokenizer, graph, texts)
+    check_offsets(tokenizer, graph, texts[:60])
+
+
+def test_a_megabyte(shared):
+    tokenizer, graph = load(shared(MODEL))
+    words = " ".join(f"Caf\u00e9 ``{number},'' \u00bd" for number in range(60_000))
+    assert len(words) > 1_000_000
+    check_ids(tokenizer, graph, ["a", words, "", "b"])
+
+
+def test_texts_without_pieces(small_tokenizer):
+    _, graph = load(small_tokenizer.model_proto)
+    for texts in ([], [""], ["", " ", "\u3000\t", "\x00"], ["", "ba", ""]):
+        check_ids(small_tokenizer, graph, texts)
+        check_offsets(small_tokenizer, graph, texts)
+
+
+def test_spelled_symbols_are_text(small_tokenizer):
+    _, graph = load(small_tokenizer.model_proto)
+    texts = [f"a{symbol} b {symbol}" for symbol in special_tokens.SYMBOLS[:8]]
+    assert not set(graph.encode(texts).values.numpy()) & set(range(1, 8))
+    check_ids(small_tokenizer, graph, texts)
+    assert graph.encode(["a.<eop>"]).values[-1] == special_tokens.EOP_ID
+
+
+def test_ids_to_text_and_pieces(shared):
+    tokenizer, graph = load(shared(MODEL))
+    rng = random.Random(0)
+    rows = [rng.choices([*range(12), *range(tokenizer.vocab_size)], k=rng.randint(0, 12)) for _ in range(200)]
+    rows = [[], [0, 0], [3, 4], *rows]
+    ids = tf.ragged.constant(rows, tf.int32, row_splits_dtype=tf.int32)
+    assert graph.decode(ids).numpy().tolist() == [tokenizer.decode(row).encode() for row in rows]
+    assert graph.pieces(ids).to_list() == [[tokenizer.pieces[each].encode() for each in row] for row in rows]
+    dense = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
+    assert graph.pieces(dense).shape == dense.shape
+    assert graph.pieces(tf.constant(17)).numpy().decode() == tokenizer.pieces[17]
+    assert graph.decode(dense[0]).numpy().tolist() == [tokenizer.decode(row).encode() for row in dense[0]]
+    assert graph.vocab_size == tokenizer.vocab_size
+
+
+def test_a_vocabulary_without_a_comma_is_refused():
+    tokenizer = XLNetTokenizer(model_proto=io_model(["ba", "ne"], without={","}))
+    with pytest.raises(UserError, match="no piece ','.*train_tokenizer"):
+        GraphTokenizer(tokenizer)
+
+
+def test_byte_fallback_has_ids_but_no_offsets(small_tokenizer):
+    model = sentencepiece_model_pb2.ModelProto.FromString(small_tokenizer.model_proto)
+    model.trainer_spec.byte_fallback = True
+    for byte in range(256):
+        model.pieces.add(piece=f"<0x{byte:02X}>", score=-20.0, type=model.SentencePiece.BYTE)
+    tokenizer, graph = load(model.SerializeToString())
+    check_ids(tokenizer, graph, ["ba \u4e2d, 5,"])
+    with pytest.raises(UserError, match="byte fallback"):
+        graph.encode_with_offsets(["ba"])

@@ -1,0 +1,306 @@
+"""Classification examples: what is in them, which rows they are of, and what is said of bad data."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.helpers.records.labelled import builder, ids_of, labels_of, table
+from xlnet_tf.errors import UserError
+from xlnet_tf.records import example_report
+from xlnet_tf.records.examples import ExampleSet
+from xlnet_tf.text.packing import pack
+from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+TRAIN = [("Ka tomi ren.", "good"), ("Sol du velan.", "bad"), ("Qui bor.", "good"), ("Mi to ka.", "so-so")]
+DEV = [("Ren ren.", "bad"), ("Ka.", "good")]
+
+
+@pytest.fixture
+def files(tmp_path):
+    return {
+        "train": table(tmp_path / "train.csv", ("text", "label"), *TRAIN),
+        "dev": table(tmp_path / "dev.csv", ("text", "label"), *DEV),
+    }
+
+
+@pytest.fixture
+def build(tmp_path, tokenizer_file):
+    return builder(tmp_path, tokenizer_file)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tokenizer_file):
+    return XLNetTokenizer(tokenizer_file)
+
+
+def test_single_texts(build, files, tokenizer, tmp_path):
+    built = build(**files)
+    assert list(built) == ["train", "dev"]
+    for split, rows in (("train", TRAIN), ("dev", DEV)):
+        examples = ExampleSet.load(tmp_path / "records" / split)
+        assert (
+            examples.shards == built[split].shards
+            and examples.split == split
+            and examples.task == "classification"
+        )
+        assert examples.settings["labels"] == ["bad", "good", "so-so"] and examples.settings["labelled"]
+        assert examples.settings["metrics"] == ["accuracy", "macro_f1"]
+        arrays = examples.arrays()
+        for number, (text, label) in enumerate(rows):
+            packed = pack(tokenizer.encode(text), seq_len=32)
+            np.testing.assert_array_equal(arrays["input_ids"][number], packed.input_ids)
+            np.testing.assert_array_equal(arrays["segment_ids"][number], packed.segment_ids)
+            assert examples.settings["labels"][arrays["label"][number]] == label
+        assert list(examples.sidecar()) == [{"id": str(i), "text": text} for i, (text, _) in enumerate(rows)]
+    assert built["train"].statistics["label good"] == 2
+    assert "label so-so" in built["train"].table()
+
+
+def test_pairs_and_several_columns(build, tmp_path, tokenizer):
+    rows = ("Ka", "tomi", "Ren sol.", "7", 1), ("Du", "ve", "Lan.", "x", 0)
+    train = table(tmp_path / "t.tsv", ("title", "body", "answer", "key", "y"), *rows, delimiter="\t")
+    examples = build(
+        train=train,
+        text_column=["title", "body"],
+        text_pair_column=["answer"],
+        label_column=["y"],
+        id_column="key",
+    )["train"]
+    packed = pack(tokenizer.encode("Ka tomi"), tokenizer.encode("Ren sol."), seq_len=32)
+    np.testing.assert_array_equal(examples.arrays()["input_ids"][0], packed.input_ids)
+    assert list(examples.sidecar())[0] == {"id": "7", "text": "Ka tomi", "text_pair": "Ren sol."}
+    assert labels_of(examples) == [1, 0]
+
+
+def test_numbers_as_labels_are_in_their_order(build, tmp_path):
+    train = table(tmp_path / "t.csv", ("text", "label"), *[("ka", n) for n in (10, 2, -1, 2)])
+    examples = build(train=train)["train"]
+    assert examples.settings["labels"] == ["-1", "2", "10"] and labels_of(examples) == [2, 1, 0, 1]
+
+
+def test_regression(build, tmp_path):
+    train = table(tmp_path / "t.csv", ("text", "label"), ("ka", 0.25), ("mi", "4"))
+    test = table(tmp_path / "u.csv", ("text",), ("ka",))
+    built = build(train=train, test=test, kind="regression")
+    assert labels_of(built["train"]) == [0.25, 4.0]
+    assert np.isnan(built["test"].arrays()["label"]).all() and not built["test"].settings["labelled"]
+    table(tmp_path / "t.csv", ("text", "label"), ("ka", 0.25), ("mi", "many"))
+    with pytest.raises(UserError, match=r"t\.csv:3: the label is 'many', expected a number"):
+        build(train=train, kind="regression")
+
+
+def test_several_labels_in_one_column(build, tmp_path):
+    train = table(
+        tmp_path / "t.tsv", ("text", "label"), ("ka", "b;a"), ("mi", ""), ("du", "c "), delimiter="\t"
+    )
+    examples = build(train=train, kind="multi_label", label_separator=";")["train"]
+    assert examples.settings["labels"] == ["a", "b", "c"]
+    assert labels_of(examples) == [[1, 1, 0], [0, 0, 0], [0, 0, 1]]
+    lines = [{"text": "ka", "label": ["b", "a"]}, {"text": "mi", "label": []}, {"text": "du", "label": ["c"]}]
+    jsonl = tmp_path / "t.jsonl"
+    jsonl.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert labels_of(build(train=str(jsonl), kind="multi_label")["train"]) == labels_of(examples)
+
+
+def test_several_labels_in_columns_of_their_own(build, tmp_path):
+    train = table(tmp_path / "t.csv", ("text", "rude", "mad"), ("ka", 1, 0), ("mi", 1, 1))
+    test = table(tmp_path / "u.csv", ("text",), ("ka",))
+    built = build(train=train, test=test, kind="multi_label", label_column=["rude", "mad"])
+    assert built["train"].settings["labels"] == ["rude", "mad"]
+    assert labels_of(built["train"]) == [[1, 0], [1, 1]]
+    assert labels_of(built["test"]) == [[-1, -1]]
+    table(tmp_path / "t.csv", ("text", "rude", "mad"), ("ka", 1, 0), ("mi", 1, "yes"))
+    with pytest.raises(UserError, match=r"t\.csv:3: column 'mad' has 'yes', expected 0 or 1"):
+        build(train=train, kind="multi_label", label_column=["rude", "mad"])
+
+
+def test_an_unknown_label_in_dev_stops_before_anything_is_written(build, files, tmp_path):
+    table(tmp_path / "dev.csv", ("text", "label"), *DEV, ("Sol.", "awful"))
+    with pytest.raises(UserError, match=r"dev\.csv:4: unknown label 'awful'; known are bad, good, so-so"):
+        build(**files)
+    assert not (tmp_path / "records").exists()
+
+
+def test_all_rows_are_checked_before_anything_is_written(build, files, tmp_path):
+    (tmp_path / "dev.csv").write_text("text,label\nka,bad\nmi\n")
+    with pytest.raises(UserError, match=r"dev\.csv:3: 1 fields where there are 2 columns"):
+        build(**files)
+    (tmp_path / "train.csv").write_bytes(b"text,label\nka,bad\nmi \xff,good\n")
+    with pytest.raises(UserError, match=r"train\.csv:3: byte 4 \(ff\) is not utf-8"):
+        build(**files)
+    table(tmp_path / "train.csv", ("text", "label"), ("ka", "bad"), ("mi", " "))
+    with pytest.raises(UserError, match=r"train\.csv:3: no label in column 'label'"):
+        build(**files)
+    assert not (tmp_path / "records").exists()
+
+
+def test_ragged_training_rows_may_be_left_out_and_are_counted(build, files, tmp_path):
+    (tmp_path / "train.csv").write_text("text,label\nka,bad\nmi\ndu,good,x,y\nsol,good\n")
+    examples = build(**files, skip_ragged=True)["train"]
+    assert labels_of(examples) == [0, 1]
+    assert examples.skipped == {
+        "1 fields where there are 2 columns": {"count": 1, "places": [f"{files['train']}:3"]},
+        "4 fields where there are 2 columns": {"count": 1, "places": [f"{files['train']}:4"]},
+    }
+    (tmp_path / "dev.csv").write_text("text,label\nka,bad\nmi\n")
+    with pytest.raises(UserError, match=r"dev\.csv:3"):
+        build(**files, skip_ragged=True)
+
+
+def test_empty_texts_are_left_out_of_training_only(build, files, tmp_path):
+    table(tmp_path / "train.csv", ("text", "label"), ("ka", "bad"), (" ", "good"), ("\u0301", "good"))
+    table(tmp_path / "dev.csv", ("text", "label"), ("", "bad"), ("ka", "good"))
+    built = build(**files)
+    assert labels_of(built["train"]) == [0]
+    places = [f"{files['train']}:3", f"{files['train']}:4"]
+    assert built["train"].skipped == {"empty text": {"count": 2, "places": places}}
+    assert labels_of(built["dev"]) == [0, 1] and built["dev"].statistics["empty texts (kept)"] == 1
+    assert built["dev"].arrays()["input_ids"][0, -2:].tolist() == [SEP_ID, CLS_ID]
+    table(tmp_path / "dev.csv", ("text", "label"), ("", "bad"))
+    with pytest.raises(UserError, match="all texts of .*dev.csv are empty: is text the column"):
+        build(**files)
+
+
+def test_long_texts_are_cut_at_the_end_or_in_the_middle(build, files, tmp_path, tokenizer):
+    text = "Ka tomi ren sol du velan qui bor. " * 10
+    table(tmp_path / "train.csv", ("text", "label"), (text, "bad"), ("ka", "good"))
+    ids = tokenizer.encode(text)
+    examples = build(train=files["train"])["train"]
+    assert examples.arrays()["input_ids"][0].tolist() == [*ids[:30], SEP_ID, CLS_ID]
+    assert examples.statistics["texts cut"] == 1 and examples.statistics["pieces cut"] == len(ids) - 30
+    assert examples.statistics["pieces of a text, longest"] == len(ids)
+    examples = build(train=files["train"], truncation="middle")["train"]
+    assert examples.arrays()["input_ids"][0].tolist() == [*ids[:7], *ids[-23:], SEP_ID, CLS_ID]
+    with pytest.raises(UserError, match="truncation=middle is for single texts"):
+        build(train=files["train"], text_pair_column=["label"], truncation="middle")
+
+
+def test_a_dev_split_is_held_out_of_training(build, tmp_path):
+    rows = [(f"ka {number}", number % 2) for number in range(100)]
+    train = table(tmp_path / "t.csv", ("text", "label"), *rows)
+    built = build(train=train, dev_fraction=0.2)
+    split = {name: ids_of(examples) for name, examples in built.items()}
+    assert 10 <= len(split["dev"]) <= 30
+    assert sorted(map(int, split["train"] + split["dev"])) == list(range(100))
+    # Neither the seed nor other rows move a text to the other side.
+    other_seed = build(train=train, dev_fraction=0.2, seed=1)
+    assert split == {name: ids_of(examples) for name, examples in other_seed.items()}
+    more = table(tmp_path / "more.csv", ("text", "label"), *rows, *((f"mi {n}", n % 2) for n in range(50)))
+    longer = {name: ids_of(examples) for name, examples in build(train=more, dev_fraction=0.2).items()}
+    assert all(set(split[name]) == {n for n in longer[name] if int(n) < 100} for name in split)
+    few = build(train=train, dev_fraction=0.2, train_limit=10, eval_limit=5)
+    assert [len(ids_of(few[name])) for name in ("train", "dev")] == [10, 5]
+    assert set(ids_of(few["train"])) <= set(split["train"]) and set(ids_of(few["dev"])) <= set(split["dev"])
+    with pytest.raises(UserError, match="dev_fraction 0.001 holds out 0 of the 100 rows"):
+        build(train=train, dev_fraction=0.001)
+    with pytest.raises(UserError, match="dev_fraction is for data without a dev split"):
+        build(train=train, dev=train, dev_fraction=0.1)
+
+
+def test_equal_texts_are_on_one_side_and_counted(build, tmp_path):
+    words = ["ka", "tomi", "ren", "sol", "du", "velan", "qui", "bor", "mi"]
+    texts = [f"{words[n % 40 // 9]} {words[n % 40 % 9]}" for n in range(120)]
+    train = table(tmp_path / "t.csv", ("text", "label"), *((text, n % 2) for n, text in enumerate(texts)))
+    built = build(train=train, dev_fraction=0.3)
+    sides = {name: {row["text"] for row in examples.sidecar()} for name, examples in built.items()}
+    assert sides["train"] and sides["dev"] and not sides["train"] & sides["dev"]
+    repeated = sum(examples.statistics["inputs equal to an earlier one"] for examples in built.values())
+    assert repeated == 120 - 40
+    assert not example_report.shared_with_train(built)
+
+
+def test_texts_that_a_dev_file_shares_with_training_are_reported(build, tmp_path):
+    train = table(tmp_path / "t.csv", ("text", "label"), ("ka ren", 0), ("ka sol", 1), ("ka du", 1))
+    dev = table(tmp_path / "d.csv", ("text", "label"), ("ka ren", 1), ("mi ren", 0), ("ka  du", 0))
+    [line] = example_report.shared_with_train(build(train=train, dev=dev))
+    assert line.startswith("2 of 3 inputs of dev are in train, too")
+    assert line in example_report.summary(build(train=train, dev=dev))
+
+
+def test_text_that_the_tokenizer_cannot_write_is_reported(build, tmp_path):
+    known = [("ka tomi ren", n % 2) for n in range(20)]
+    train = table(tmp_path / "t.csv", ("text", "label"), *known, ("\u4e2d\u6587", 1), ("\u4e2d ka", 0))
+    examples = build(train=train)["train"]
+    assert examples.statistics["pieces unknown (<unk>)"] == 2
+    assert examples.statistics["texts of <unk> alone"] == 1 and examples.statistics["texts"] == 22
+    [warning] = example_report.warnings(examples)
+    assert (
+        "are <unk>, and 1 of 22 texts have no other" in warning and "run_scripts.train_tokenizer" in warning
+    )
+    assert f"WARNING: {warning}" in example_report.summary({"train": examples})
+    many = table(tmp_path / "m.csv", ("text", "label"), *known * 20, ("\u4e2d ka", 0))
+    assert not example_report.warnings(build(train=many)["train"])  # less than 1 %
+
+
+def test_only_a_test_split_may_lack_labels(build, files, tmp_path):
+    test = table(tmp_path / "test.csv", ("text",), ("ka",), ("mi",))
+    built = build(**files, test=test)
+    assert labels_of(built["test"]) == [-1, -1] and not built["test"].settings["labelled"]
+    with pytest.raises(UserError, match=r"test\.csv:2: there is no column 'label', only text"):
+        build(train=files["train"], dev=test)
+    alone = build(test=test, labels=["bad", "good", "so-so"])
+    assert list(alone) == ["test"] and alone["test"].settings["labels"] == ["bad", "good", "so-so"]
+
+
+@pytest.mark.parametrize("blank", [{}, {"label": None}, {"label": " "}])
+def test_a_test_split_has_labels_in_all_rows_or_in_none(build, files, tmp_path, blank):
+    def build_test(*labels):
+        rows = [{"text": "ka", **(blank if label is None else {"label": label})} for label in labels]
+        (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return build(**files, test=str(tmp_path / "test.jsonl"))["test"]
+
+    examples = build_test(None, None)
+    assert labels_of(examples) == [-1, -1] and not examples.settings["labelled"]
+    assert labels_of(build_test("good", "bad")) == [1, 0]
+    for labels, unlabelled, labelled in (((None, "good"), 1, 2), (("good", "bad", None), 3, 1)):
+        message = rf"test\.jsonl:{unlabelled}: no label in column 'label', but .*:{labelled} has one: give"
+        with pytest.raises(UserError, match=message):
+            build_test(*labels)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "ranking"}, "kind is 'ranking', expected one of classification, regression, multi_label"),
+        ({"truncation": "start"}, "truncation is 'start', expected end or middle"),
+        ({"metrics": ["bleu"]}, "metric 'bleu' is not for classification, which has accuracy"),
+        ({"metrics": ["f1"]}, "f1 needs two labels, here are 3"),
+        ({"format": "xml"}, "format is 'xml', expected one of csv"),
+        ({"label_column": ["a", "b"]}, r"several label columns \(a, b\) are for --kind=multi_label"),
+        ({"text_column": ["body"]}, r"train\.csv:2: there is no column 'body', only text, label"),
+        ({"labels": ["bad", "good"]}, r"train\.csv:5: unknown label 'so-so'; known are bad, good"),
+        (
+            {"labels": ["bad", "good", "bad"]},
+            "--labels are bad, good, bad; expected at least 2, each of them",
+        ),
+        ({"labels": ["bad"]}, "--labels are bad; expected at least 2"),
+        ({"labels": ["1", "2"], "kind": "regression"}, r"--labels \(1, 2\) are for classes"),
+        ({"seq_len": 2}, "seq_len is 2"),
+        ({"dev_fraction": 1.5}, "dev_fraction is 1.5"),
+        ({"preset": "sst-2"}, "--preset=sst-2 knows its files: leave out --train, --dev"),
+        ({"preset": "sst-3"}, "there is no preset 'sst-3', only cola, sst-2"),
+        ({"data_dir": "glue"}, "give --train .* or --preset and --data_dir"),
+    ],
+)
+def test_wrong_options(build, files, options, message):
+    with pytest.raises(UserError, match=message):
+        build(**files, **options)
+
+
+def test_more_wrong_options(build, files, tmp_path):
+    with pytest.raises(UserError, match="without --train, the labels are not known: give --labels"):
+        build(test=files["dev"])
+    with pytest.raises(UserError, match="needs --data_dir"):
+        build(preset="sst-2")
+    with pytest.raises(FileNotFoundError, match=r"sst-2 has the files train.tsv, dev.tsv, test.tsv"):
+        build(preset="sst-2", data_dir=str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="tokenizer nowhere does not exist"):
+        build(**files, tokenizer="nowhere")
+    table(tmp_path / "one.csv", ("text", "label"), ("ka", "good"))
+    with pytest.raises(UserError, match=r"has 1 labels \(good\) in column 'label'; expected at least 2"):
+        build(train=str(tmp_path / "one.csv"))
+    table(tmp_path / "none.csv", ("text", "label"))
+    with pytest.raises(UserError, match=r"none\.csv has no rows"):
+        build(train=files["train"], dev=str(tmp_path / "none.csv"))

@@ -1,0 +1,104 @@
+"""Units of work on Apache Beam, with real worker processes."""
+
+import sys
+
+import pytest
+
+import tfrecord_builders
+from tests.tfrecord_builders.common.test_runners import refuse, square, squares
+from tfrecord_builders.common import runners
+from xlnet_tf.errors import UserError
+
+# What --runner=DirectRunner is on a machine that cannot fetch Beam's Prism runner from the internet.
+TWO_PROCESSES = "--runner=FnApiRunner --direct_num_workers=2 --direct_running_mode=multi_processing"
+ONE_THREAD = "--runner=FnApiRunner"
+
+
+def test_all_results_come_back(tmp_path, monkeypatch):
+    beam_runner = pytest.importorskip("tfrecord_builders.common.beam_runner", reason="requirements-beam.txt")
+    monkeypatch.setattr(beam_runner, "BLOCK_BYTES", 20)  # several blocks
+    settings = {"runner": "beam", "beam_options": ONE_THREAD, "scratch": tmp_path}
+    assert squares(23, **settings) == squares(23)
+    assert squares(0, **settings) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def job_service(tmp_path):
+    """Beam's own job service: it is given pipelines as those of Flink and Spark are, and runs them here."""
+    service = pytest.importorskip("apache_beam.runners.portability.local_job_service")
+    servicer = service.LocalJobServicer(str(tmp_path / "staging"))
+    port = servicer.start_grpc_server(0)
+    yield f"--runner=PortableRunner --job_endpoint=localhost:{port} --environment_type=LOOPBACK"
+    servicer.stop()
+
+
+def test_a_runner_that_works_in_the_background(job_service, tmp_path, monkeypatch):
+    monkeypatch.setattr("tfrecord_builders.common.beam_runner.POLL_SECONDS", 0.2)
+    settings = {"runner": "beam", "beam_options": job_service, "scratch": tmp_path / "scratch"}
+    assert squares(5, **settings) == squares(5)
+    with pytest.raises(UserError, match="^unit 7 is bad$"):
+        list(runners.run_units(refuse, [7], **settings))
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_a_pipeline_that_nobody_waits_for_is_cancelled(tmp_path, monkeypatch):
+    beam_runner = pytest.importorskip("tfrecord_builders.common.beam_runner", reason="requirements-beam.txt")
+    cancelled = []
+
+    class Running:
+        state = "RUNNING"
+
+        def cancel(self):
+            cancelled.extend(tmp_path.iterdir())
+
+    def run(_pipeline):
+        (folder,) = tmp_path.iterdir()
+        (folder / "0.result").write_text("25")
+        return Running()
+
+    monkeypatch.setattr(beam_runner, "POLL_SECONDS", 0)
+    monkeypatch.setattr(beam_runner.beam.Pipeline, "run", run)
+    results = runners.run_units(square, [5, 6], runner="beam", beam_options=ONE_THREAD, scratch=tmp_path)
+    assert next(results) == (5, 25)
+    results.close()
+    assert len(cancelled) == 1 and list(tmp_path.iterdir()) == []
+
+
+def test_an_error_is_told_in_its_own_words(tmp_path):
+    pytest.importorskip("apache_beam", reason="requirements-beam.txt")
+    units = runners.run_units(refuse, [7], runner="beam", beam_options=ONE_THREAD, scratch=tmp_path)
+    with pytest.raises(UserError, match="^unit 7 is bad$"):
+        list(units)
+    for wrong in ("--runner=NoSuchRunner", "--direct_num_workers=many"):
+        with pytest.raises(UserError, match=f"Beam does not take --beam_options='{wrong}': .*"):
+            squares(3, runner="beam", beam_options=wrong, scratch=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_beam(monkeypatch):
+    monkeypatch.delitem(sys.modules, "tfrecord_builders.common.beam_runner", raising=False)
+    monkeypatch.delattr(tfrecord_builders.common, "beam_runner", raising=False)
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    with pytest.raises(UserError, match="needs Apache Beam .*pip install -r requirements-beam.txt"):
+        list(runners.run_units(square, [1], runner="beam"))
+
+
+def test_records_are_those_of_local_processes(build, tmp_path):
+    pytest.importorskip("apache_beam", reason="requirements-beam.txt")
+    build(tmp_path / "local")
+    beam = {"runner": "beam", "beam_options": TWO_PROCESSES}
+    build(tmp_path / "beam", **beam)
+    assert contents(tmp_path / "beam") == contents(tmp_path / "local")
+    # Again, after a shard was lost: the others are kept.
+    shards = sorted((tmp_path / "beam").glob("*.tfrecord"))
+    times = {path: path.stat().st_mtime_ns for path in shards}
+    shards[1].unlink()
+    build(tmp_path / "beam", **{**beam, "beam_options": ONE_THREAD})
+    assert contents(tmp_path / "beam") == contents(tmp_path / "local")
+    changed = [path for path in shards if path.stat().st_mtime_ns != times[path]]
+    assert changed == [shards[1]]
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}

@@ -1,0 +1,90 @@
+"""tfrecord_builders/common/progress.py: the rate and the time left are those of what is built."""
+
+import pytest
+
+from tfrecord_builders.common import progress
+from tfrecord_builders.common.progress import BuildProgress
+from xlnet_tf.progress_bar import ProgressBar
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time stands still but when the test says otherwise; the bars that were made."""
+
+    class Clock:
+        now = 1000.0
+        bars = []
+
+        def time(self):
+            return self.now
+
+    class Bar(ProgressBar):
+        def __init__(self, **settings):
+            super().__init__(**settings)
+            self._time = clock.time
+            self.start_t = self.last_print_t = clock.now
+            clock.bars.append(self)
+
+    clock = Clock()
+    monkeypatch.setattr(progress, "time", clock)
+    monkeypatch.setattr(progress, "ProgressBar", Bar)
+    return clock
+
+
+def shown(clock):
+    values = clock.bars[-1].format_dict
+    rate = (values["n"] - values["initial"]) / values["elapsed"]
+    return values["n"], rate, (values["total"] - values["n"]) / rate
+
+
+def test_units_end_in_bursts(clock):
+    with BuildProgress(1000, "building", True) as bar:
+        for seconds, sizes in ((10, (100, 40, 60)), (0, (100,)), (10, (100,))):
+            clock.now += seconds
+            for size in sizes:
+                bar.add(size, text_bytes=size, records=3)
+        passed, rate, left = shown(clock)
+        assert (passed, rate, left) == (400, 20, 30)
+        assert clock.bars[-1].postfix == "records=15"
+
+
+def test_what_is_kept_is_no_part_of_the_rate(clock):
+    with BuildProgress(1000, "building", True) as bar:
+        clock.now += 7
+        bar.add(500, text_bytes=500, records=9, kept=True)
+        clock.now += 10
+        bar.add(100, text_bytes=100, records=2)
+        assert shown(clock) == (600, 10, 40)
+        bar.add(300, text_bytes=300, records=4, kept=True)  # between others
+        assert shown(clock) == (900, 10, 10)
+        assert clock.bars[-1].postfix == "records=15, kept=13"
+
+
+def test_compressed_text(clock, capsys):
+    with BuildProgress(1000, "building", True) as bar:
+        clock.now += 2
+        bar.add(1000, text_bytes=6_000_000, records=1)
+        assert "text=3.00MB/s" in clock.bars[-1].postfix
+    assert "100%" in capsys.readouterr().err
+
+
+def test_no_bar(capsys):
+    with BuildProgress(1000, "building", False) as bar:
+        bar.add(1000, records=1)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("leave", [True, False])
+def test_a_log_gets_plain_lines(capsys, leave):
+    with ProgressBar(total=3, desc="outer") as outer, ProgressBar(total=50, desc="dev", leave=leave) as bar:
+        for _ in range(50):
+            bar.update()
+            bar.refresh()
+        outer.update(3)
+        outer.refresh()
+    text = capsys.readouterr().err
+    assert not {"\r", "\x1b", ""} & {*text, *text.splitlines()}
+    assert [line.split("[")[0].strip() for line in text.splitlines()] == [
+        *(["dev: 100% 50/50"] if leave else []),
+        "outer: 100% 3/3",
+    ]

@@ -1,0 +1,227 @@
+"""Tables in all their spellings become the same rows; whatever is wrong is told with file and line."""
+
+import csv
+import gzip
+import io
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tfrecord_builders.common import tables
+from tfrecord_builders.common.tables import TableFormat, decoded_lines, infer_format, read_table
+from xlnet_tf.errors import UserError
+
+CSV = TableFormat("csv", quoting=True)
+TSV = TableFormat("tsv")
+
+
+def rows(path, table, **options):
+    return [(row.values, row.line) for row in read_table(path, table, **options)]
+
+
+def write(path, data):
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return path
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "data"
+
+
+def test_each_format_gives_the_same_rows(tmp_path):
+    expected = [{"text": 'He said "no".', "label": "1"}, {"text": "Ünder, all", "label": "0"}]
+    texts = {
+        "a.csv": 'text,label\r\n"He said ""no"".",1\r\n"Ünder, all",0\r\n',
+        "b.tsv": 'text\tlabel\nHe said "no".\t1\nÜnder, all\t0',
+        "c.jsonl": '{"text": "He said \\"no\\".", "label": 1}\n\n{"text": "Ünder, all", "label": false}\n',
+    }
+    for name, text in texts.items():
+        for suffix, data in (("", text.encode()), (".gz", gzip.compress(text.encode()))):
+            path = write(tmp_path / (name + suffix), data)
+            assert [row.values for row in read_table(path, infer_format(path))] == expected, path
+    at = write(tmp_path / "d.txt", 'He said "no".@1\nÜnder, all@0\n'.encode("latin-1"))
+    assert [row.values for row in read_table(at, TableFormat("at", encoding="latin-1"))] == expected
+    for number, row in enumerate(expected):
+        folder = tmp_path / "folders" / row["label"]
+        folder.mkdir(parents=True)
+        write(folder / f"{number}.txt", row["text"])
+    folders = list(read_table(tmp_path / "folders", infer_format(tmp_path / "folders")))
+    assert [{k: row.values[k] for k in ("text", "label")} for row in folders] == expected[::-1]
+    assert [row["id"] for row in folders] == ["0/1", "1/0"]
+    assert folders[0].place == str(tmp_path / "folders" / "0" / "1.txt")
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(
+        st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0")), min_size=2, max_size=2),
+        min_size=1,
+    )
+)
+def test_quoted_csv_round_trips_and_knows_its_lines(tmp_path_factory, fields):
+    buffer = io.StringIO(newline="")
+    writer = csv.writer(buffer, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    writer.writerow(["a", "b"])
+    lines = []
+    for row in fields:
+        lines.append(buffer.getvalue().count("\n") + 1)
+        writer.writerow(row)
+    path = write(tmp_path_factory.mktemp("csv") / "t.csv", buffer.getvalue())
+    found = rows(path, CSV)
+    assert [list(values.values()) for values, _ in found] == fields
+    # A lone carriage return ends no line of the file.
+    if not any("\r" in field for row in fields for field in row):
+        assert [line for _, line in found] == lines
+
+
+def test_line_separators_of_unicode_are_text(file):
+    write(file, "text\tlabel\na\u2028b\x0cc\u0085d\t1\n")
+    assert rows(file, TSV) == [({"text": "a\u2028b\x0cc\u0085d", "label": "1"}, 2)]
+
+
+def test_headerless_columns_are_numbers_and_blank_lines_are_no_rows(file):
+    write(file, "\na\tb\n\nc\td\n\n")
+    table = TableFormat("tsv", header=False)
+    assert rows(file, table) == [({"0": "a", "1": "b"}, 2), ({"0": "c", "1": "d"}, 4)]
+
+
+def test_in_a_single_column_a_blank_line_is_an_empty_text(file):
+    write(file, "text\na\n\nb\n")
+    assert [values["text"] for values, _ in rows(file, TSV)] == ["a", "", "b"]
+    assert [values["text"] for values, _ in rows(file, CSV)] == ["a", "", "b"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "UTF_8_SIG"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_byte_order_mark_is_no_text(file, tmp_path, encoding, mark):
+    write(file, mark + "text\tlabel\nä\t1\n")
+    assert rows(file, TableFormat("tsv", encoding=encoding)) == [({"text": "ä", "label": "1"}, 2)]
+    (tmp_path / "folders" / "1").mkdir(parents=True)
+    write(tmp_path / "folders" / "1" / "a.txt", mark + "ä")
+    found = rows(tmp_path / "folders", TableFormat("folders", encoding=encoding))
+    assert found == [({"id": "1/a", "text": "ä", "label": "1"}, 0)]
+
+
+def test_what_stands_for_something_else_is_replaced(file):
+    write(file, '"1","so \\""good\\"" \\n really"\n')
+    table = TableFormat("csv", header=False, quoting=True, replaced=(("\\n", "\n"), ('\\"', '"')))
+    assert rows(file, table) == [({"0": "1", "1": 'so "good" \n really'}, 1)]
+
+
+def test_json_values_become_texts(file):
+    write(file, json.dumps({"a": 1.5, "b": True, "c": None, "d": ["x", 2]}))
+    assert rows(file, TableFormat("jsonl")) == [({"a": "1.5", "b": "1", "c": "", "d": ["x", "2"]}, 1)]
+
+
+def test_a_text_column_that_is_a_list_is_refused(file):
+    write(file, '{"text": ["x"]}')
+    with pytest.raises(UserError, match=r"data:1: column 'text' is a list"):
+        next(read_table(file, TableFormat("jsonl"))).text("text")
+
+
+def test_long_fields_are_read(file):
+    write(file, f'text,label\n"{"word " * 100_000}",1\n')
+    assert len(rows(file, CSV)[0][0]["text"]) == 500_000
+
+
+@pytest.mark.parametrize(
+    ("data", "table", "message"),
+    [
+        ("text\tlabel\na\t1\nb\t1\t2\n", TSV, r"data:3: 3 fields where there are 2 columns \(text, label\)"),
+        ("text,label\na,1\nb\n", CSV, r"data:3: 1 fields where there are 2 columns"),
+        (b"text\tlabel\nok\t1\ncaf\xe9\t0\n", TSV, r"data:3: byte 4 \(e9\) is not utf-8: .*--encoding"),
+        ('text,label\na,1\n"b,1\n', CSV, r"data:3: bad quoting .*quotes are text"),
+        ('text,label\n"a"b,1\n', CSV, r"data:2: bad quoting"),
+        ("text\ttext\na\t1\n", TSV, r"data:1: two columns have the same name"),
+        ('{"text": 1}\n{"text"\n', TableFormat("jsonl"), r"data:2: not json"),
+        ('{"text": ["\\ud83d\\ude00", "\\ud83d"]}\n', TableFormat("jsonl"), r"data:1: '.ud83d' is half"),
+        ("[" * 100_000, TableFormat("jsonl"), r"data:1: not json"),
+        ("[1]\n", TableFormat("jsonl"), r"data:1: a json list, expected an object"),
+        ("a@1\nb\n", TableFormat("at"), r"data:2: no @ in the line"),
+        ("a\n", TableFormat("tsv", encoding="utf-16"), r"utf-16 cannot be read line by line"),
+        ("a\n", TableFormat("tsv", encoding="klingon"), r"no encoding 'klingon'"),
+        ("a\n", TableFormat("folders"), r"is a file, which cannot be read as folders"),
+    ],
+)
+def test_bad_tables_are_told_with_file_and_line(file, data, table, message):
+    write(file, data)
+    with pytest.raises(UserError, match=message):
+        list(read_table(file, table))
+
+
+def test_ragged_rows_may_be_skipped(file):
+    write(file, "text\tlabel\na\t1\nb\nc\t0\n")
+    heard = []
+    found = rows(file, TSV, skip=lambda reason, place: heard.append((reason, place)))
+    assert [values["text"] for values, _ in found] == ["a", "c"]
+    assert heard == [("1 fields where there are 2 columns", f"{file}:3")]
+
+
+def test_a_missing_column_is_named_with_those_there(file):
+    write(file, "text\tlabel\na\t1\n")
+    with pytest.raises(UserError, match=r"data:2: there is no column 'sentence', only text, label"):
+        next(read_table(file, TSV))["sentence"]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv.gz", "t.jsonl.gz"])
+def test_a_line_that_is_too_long_is_refused_before_memory_holds_it(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(tables, "MAX_TEXT_BYTES", 5000)
+    monkeypatch.setattr(tables, "_BLOCK_BYTES", 100)
+    opened = gzip.open if name.endswith("gz") else open
+    with opened(tmp_path / name, "wb") as file:
+        file.write(b'{"text": 1}\n' + b"x" * 10**6)
+    lines = []
+    with pytest.raises(UserError, match=f"{name}:2: a line of more than 5,000 bytes"):
+        lines.extend(decoded_lines(tmp_path / name, "utf-8"))
+    assert lines == [(1, '{"text": 1}\n')]
+    with (tmp_path / name).open("rb") as file:
+        assert max(map(len, tables._lines(file))) < 6000
+
+
+def test_a_file_that_is_too_long_a_text_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "MAX_TEXT_BYTES", 5000)
+    (tmp_path / "good").mkdir()
+    write(tmp_path / "good" / "1.txt", "x" * 5001)
+    with pytest.raises(UserError, match="1.txt: a text of 5,001 bytes, expected at most 5,000"):
+        list(read_table(tmp_path, TableFormat("folders")))
+
+
+def test_damaged_gzip(tmp_path):
+    data = gzip.compress(b"text\tlabel\n" + b"abc\t1\n" * 1000)
+    path = write(tmp_path / "t.tsv.gz", data[:-20])
+    with pytest.raises(UserError, match=r"t\.tsv\.gz:\d+: damaged gzip"):
+        list(read_table(path, TSV))
+    write(path, b"text\tlabel\n")
+    with pytest.raises(UserError, match=r"t\.tsv\.gz:1: damaged gzip"):
+        list(read_table(path, TSV))
+
+
+def test_files_that_are_not_there_or_of_unknown_format(tmp_path):
+    with pytest.raises(FileNotFoundError, match="x.csv does not exist"):
+        infer_format(tmp_path / "x.csv")
+    with pytest.raises(UserError, match="end it in .csv, .tsv or .jsonl"):
+        infer_format(write(tmp_path / "x.txt", ""))
+    with pytest.raises(UserError, match="has no folders: expected a folder of .txt files"):
+        list(read_table(tmp_path, TableFormat("folders")))
+    with pytest.raises(UserError, match="has no .txt files in neg, pos, expected"):
+        list(read_table(tmp_path, TableFormat("folders", folders=("neg", "pos"))))
+
+
+def test_folders_of_any_names_are_labels_unless_hidden(tmp_path):
+    """Names are no patterns, endings may be large; what programs hide beside the texts is none of them."""
+    for name in ("C*/A.TXT", "[x]/b.txt", "[x]/._b.txt", "[x]/notes.md", ".ipynb_checkpoints/c.txt", "d.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write(tmp_path / name, name)
+    found = [values for values, _ in rows(tmp_path, TableFormat("folders"))]
+    assert found == [
+        {"id": "C*/A", "text": "C*/A.TXT", "label": "C*"},
+        {"id": "[x]/b", "text": "[x]/b.txt", "label": "[x]"},
+    ]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="has no .txt files in empty, expected a folder of them for each"):
+        next(read_table(tmp_path, TableFormat("folders")))
+    with pytest.raises(UserError, match="there is no encoding 'klingon': try utf-8"):
+        next(read_table(tmp_path, TableFormat("folders", encoding="klingon")))

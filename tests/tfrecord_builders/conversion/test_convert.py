@@ -1,0 +1,224 @@
+"""Records of the original become a set of ours."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from tests.helpers.records.external_sets import (
+    ROWS,
+    SEQ_LEN,
+    columns_of,
+    make_original,
+    options,
+    read_file,
+    target_flags,
+    write_file,
+)
+from tests.helpers.records.synthetic import make_text_set
+from tfrecord_builders.conversion import original_format
+from tfrecord_builders.conversion.convert import convert
+from tfrecord_builders.conversion.readers import TargetOptions
+from tfrecord_builders.inspection.check import check
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.manifest import Manifest
+from xlnet_tf.records.reader import pretraining_dataset
+from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [{}, {"bidirectional": False, "num_cores": 1}, {"num_cores": 1, "num_predict": None}],
+    ids=["bi", "uni", "any number of targets"],
+)
+def test_rows_of_the_original_become_streams(tmp_path, small_tokenizer, layout):
+    records = make_original(tmp_path, small_tokenizer, **layout)
+    manifest, lacking = convert(options(tmp_path))
+    assert len(manifest.shards) == ROWS and manifest.records == len(records["input"])
+    assert manifest.corpus[0]["converted_from"] == "original" and manifest.compat
+    functional = np.isin(records["input"], (SEP_ID, CLS_ID))
+    expected = records["is_masked"].astype(bool) & ~functional
+    cores, bidirectional = layout.get("num_cores", 2), layout.get("bidirectional", True)
+    for row, columns in enumerate(columns_of(manifest)):
+        mine = slice(row, None, ROWS)
+        np.testing.assert_array_equal(columns["input_ids"], records["input"][mine])
+        np.testing.assert_array_equal(columns["segment_ids"], records["seg_id"][mine])
+        np.testing.assert_array_equal(columns["next_sentence"], records["label"][mine, 0])
+        np.testing.assert_array_equal(target_flags(columns, SEQ_LEN), expected[mine])
+        per_core = ROWS // cores
+        backward = bidirectional and row % per_core >= per_core // 2
+        assert (columns["direction"] == (-1 if backward else 1)).all()
+        np.testing.assert_array_equal(columns["segment"], np.arange(len(columns["segment"])))
+        assert len(np.unique(columns["stream"])) == 1
+    report = check(manifest)
+    assert report.sound, str(report)
+    assert any("document borders" in line for line in lacking)
+    batch = next(iter(pretraining_dataset(manifest, ROWS)))
+    assert batch["stream_start"].numpy().all()
+    assert sorted(map(bytes, batch["input_word_ids"].numpy().astype("<i8"))) == sorted(
+        map(bytes, records["input"][:ROWS].astype("<i8"))
+    )
+
+
+def test_orders_follow_from_the_seed_alone(tmp_path, small_tokenizer):
+    make_original(tmp_path, small_tokenizer)
+    first, again, other = (
+        convert(options(tmp_path, name, seed=seed, perm_size=8))[0]
+        for name, seed in (("a", 1), ("b", 1), ("c", 2))
+    )
+    assert [shard.sha256 for shard in first.shards] == [shard.sha256 for shard in again.shards]
+    for mine, theirs in zip(columns_of(first), columns_of(other), strict=True):
+        for name, values in mine.items():
+            assert (values != theirs[name]).any() == (name == "permutation_rank"), name
+    assert first.perm_size == 8 and check(first).sound
+
+
+def test_several_files_and_shorter_streams(tmp_path, small_tokenizer):
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours/train-pass00-slice00900.tfrecord").write_bytes(b"of a conversion that was interrupted")
+    records = [make_original(tmp_path, small_tokenizer, seed=task, task=task) for task in (1, 0)]
+    manifest, _ = convert(options(tmp_path, stream_segments=4))
+    assert [source["file"][:7] for source in manifest.corpus] == ["train-0", "train-1"]
+    found = np.concatenate([columns["input_ids"] for columns in columns_of(manifest)[ROWS:]])
+    np.testing.assert_array_equal(found, np.concatenate([records[0]["input"][r::ROWS] for r in range(ROWS)]))
+    assert max(columns["segment"].max() for columns in columns_of(manifest)) == 3
+    assert not (tmp_path / "ours/train-pass00-slice00900.tfrecord").exists()
+    assert check(manifest).sound
+
+
+def rewrite(folder, change):
+    """Changes a folder's records: change gets and returns {feature: [N, ...]}."""
+    (path,) = (folder / "tfrecords").glob("train*")
+    write_file(path, change(read_file(path)))
+
+
+def put(name, value, record=11, position=3):
+    def change(records):
+        records[name][record, position] = value
+        return records
+
+    return change
+
+
+def spoil(kind):
+    def change(folder):
+        (path,) = (folder / "tfrecords").glob("train*")
+        (info,) = (folder / "tfrecords").glob("record_info*")
+        data = path.read_bytes()
+        if kind == "no record_info":
+            info.unlink()
+        elif kind == "no file":
+            path.unlink()
+        elif kind == "truncated":
+            path.write_bytes(data[: len(data) // 2 + 9])
+        elif kind == "damaged":
+            path.write_bytes(data[:5000] + bytes([data[5000] ^ 1]) + data[5001:])
+        elif kind == "num_batch":
+            info.write_text(info.read_text().replace('"num_batch": ', '"num_batch": 1'))
+        elif kind == "no corpus_info":
+            (folder / "corpus_info.json").unlink()
+        elif kind == "another name":
+            info.rename(info.with_name("record_info-train.json"))
+        elif kind == "other settings":
+            shutil.copy(info, info.with_name(info.name.replace("alpha-6", "alpha-5")))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change,message",
+    [
+        (spoil("no record_info"), "no record_info-.*copy it along"),
+        (spoil("another name"), "record_info-train.json: the name says how"),
+        (spoil("other settings"), "alpha is 5 of .* and 6 of"),
+        (spoil("no file"), "tfrecords is missing, which record_info"),
+        (spoil("truncated"), r"tfrecords ends inside record \d+: it is truncated"),
+        (spoil("damaged"), r"tfrecords is damaged in record \d+"),
+        (spoil("num_batch"), r"tfrecords has \d+ records, expected \d+: \d+ steps \(num_batch\) of 8 rows"),
+        (spoil("no corpus_info"), "give --num_cores"),
+        (lambda folder: rewrite(folder, lambda r: r | {"input": r["input"][:, 1:]}),
+         r"record 0 \(step 0, row 0\): feature input is int64_list of 31, expected int64_list of 32"),
+        (lambda folder: rewrite(folder, lambda r: {n: v for n, v in r.items() if n != "seg_id"}),
+         r"record 0 .* has no feature seg_id; it has input, is_masked, label, target"),
+        (lambda folder: rewrite(folder, put("input", 90)),
+         r"record 11 \(step 1, row 3\) has ids from .* to 90, expected 0 to 89: give the tokenizer"),
+        (lambda folder: rewrite(folder, put("input", SEP_ID)), "record 11 .* is not .16 tokens of reused"),
+        (lambda folder: rewrite(folder, put("seg_id", 2)), "record 11 .* has other segment ids than 0 for"),
+        (lambda folder: rewrite(folder, put("is_masked", 2)), "record 11 .* has flags"),
+        (lambda folder: rewrite(folder, lambda r: put("is_masked", 1 - r["is_masked"][11, 3])(r)),
+         "record 11 .* has not 6 tokens picked"),
+    ],
+)  # fmt: skip
+def test_wrong_records_are_refused(tmp_path, small_tokenizer, change, message):
+    make_original(tmp_path, small_tokenizer)
+    change(tmp_path)
+    with pytest.raises(UserError, match=message):
+        convert(options(tmp_path))
+    assert not (tmp_path / "ours" / "manifest.json").exists()
+    assert not list((tmp_path / "ours").glob("*.tmp*"))
+
+
+def test_wrong_rows_and_options_are_refused(tmp_path, small_tokenizer):
+    make_original(tmp_path, small_tokenizer)
+    for changes, message in [
+        ({"num_cores": 1}, "with 1 cores, rows . and . would be read in the same direction"),
+        ({"num_cores": 3}, "has 8 rows for 3 cores.* expected a multiple of 6. Give --num_cores"),
+        ({"perm_size": 5}, "perm_size 5 must divide"),
+        ({"targets": TargetOptions(num_predict=5)}, r"num_predict is 5, but the records were made with 6"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            convert(options(tmp_path, **changes))
+    # Rows of another batch size: nearly no record goes on where the one before it ended.
+    for path in (tmp_path / "tfrecords").iterdir():
+        path.rename(path.with_name(path.name.replace("bsz-8", "bsz-4")))
+    (info,) = (tmp_path / "tfrecords").glob("record_info*")
+    values = json.loads(info.read_text())
+    values = {
+        "filenames": [values["filenames"][0].replace("bsz-8", "bsz-4")],
+        "num_batch": 2 * values["num_batch"],
+    }
+    info.write_text(json.dumps(values))
+    with pytest.raises(UserError, match="is not the text that follows the row's record before it"):
+        convert(options(tmp_path, num_cores=2))
+
+
+def test_any_number_of_targets_needs_room(tmp_path, small_tokenizer):
+    make_original(tmp_path, small_tokenizer, num_predict=None)
+    with pytest.raises(UserError, match="has more than 2 targets: give a larger --num_predict"):
+        convert(options(tmp_path, targets=TargetOptions(num_predict=2)))
+    manifest, _ = convert(options(tmp_path, targets=TargetOptions(num_predict=20)))
+    assert manifest.num_predict == 20 and not manifest.has_fixed_targets and check(manifest).sound
+    with pytest.raises(UserError, match="holds records already .manifest.json.: choose another --output_dir"):
+        convert(options(tmp_path))
+
+
+def test_rows_that_break_off_become_several_streams(tmp_path, small_tokenizer):
+    manifest = make_text_set(
+        tmp_path / "set", small_tokenizer, [[(41, 40), (30, 31)]], seq_len=32, num_predict=6
+    )
+    original_format.write(manifest, tmp_path, 2)
+    again, notes = convert(options(tmp_path))
+    assert again.records == 2 * 71 and len(again.shards) == 4
+    assert any("rows break off in 2 places" in note for note in notes)
+    report = check(again)
+    assert report.sound, str(report)
+    found = np.concatenate([columns["input_ids"] for columns in columns_of(again)])
+    expected = np.concatenate([columns["input_ids"] for columns in columns_of(manifest)])
+    np.testing.assert_array_equal(np.unique(found, axis=0), np.unique(expected, axis=0))
+
+
+def test_the_manifest_says_where_it_is_from(tmp_path, small_tokenizer):
+    tmp_path = tmp_path / "theirs [1]"
+    make_original(tmp_path, small_tokenizer)
+    convert(options(tmp_path))
+    (source,) = Manifest.load(tmp_path / "ours").corpus
+    assert source | {"sha256": "", "bytes": 0} == {
+        "file": "train-0-0.bsz-8.seqlen-32.reuse-16.bi.alpha-6.beta-1.fnp-6.tfrecords",
+        "bytes": 0,
+        "sha256": "",
+        "converted_from": "original",
+        "batch_size": 8,
+        "num_cores": 2,
+        "num_predict": 6,
+    }

@@ -1,0 +1,118 @@
+"""Records of Model Garden's own builder become a set of ours."""
+
+import random
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.conftest import invent_texts
+from tests.helpers.records.external_sets import REUSE_LEN, ROWS, SEQ_LEN, options
+from tfrecord_builders.conversion.convert import convert
+from tfrecord_builders.inspection.check import check
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.reader import pretraining_dataset
+from xlnet_tf.records.shards import read_shard
+from xlnet_tf.text.training import train_tokenizer
+
+
+@pytest.fixture(scope="module")
+def model_garden(tmp_path_factory, small_tokenizer):
+    """A folder of records by Model Garden's own builder: bi_data, two cores, two passes."""
+    builder = pytest.importorskip("official.nlp.data.create_xlnet_pretraining_data")
+    from official.nlp.tools import tokenization
+
+    folder = tmp_path_factory.mktemp("model_garden")
+    (folder / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    lines = invent_texts(120)
+    (folder / "text.txt").write_text("\n".join([*lines[:50], "", *lines[50:]]) + "\n", encoding="utf-8")
+    random.seed(0)
+    np.random.seed(0)
+    builder.create_tfrecords(
+        tokenizer=tokenization.FullSentencePieceTokenizer(str(folder / "spiece.model")),
+        input_file_or_files=str(folder / "text.txt"),
+        use_eod_token=True,
+        do_lower_case=False,
+        per_host_batch_size=ROWS,
+        seq_length=SEQ_LEN,
+        reuse_length=REUSE_LEN,
+        bi_data=True,
+        num_cores_per_host=2,
+        save_dir=str(folder),
+        num_passes=2,
+    )
+    return folder
+
+
+def test_model_gardens_records(tmp_path, model_garden):
+    tmp_path = tmp_path / "garden [1]"
+    shutil.copytree(model_garden, tmp_path)
+    manifest, lacking = convert(options(tmp_path, source_format="model_garden"))
+    assert manifest.num_predict == 5 and manifest.functional_tokens == "context"
+    assert any("several cores" in line for line in lacking) and any("directions" in line for line in lacking)
+    report = check(manifest)
+    assert report.sound, str(report)
+    assert len(manifest.shards) == 2 * ROWS
+    for number, path in enumerate(sorted(tmp_path.glob("*-of-2"))):
+        examples = [tf.train.Example.FromString(r).features.feature
+                    for r in tf.data.TFRecordDataset(str(path)).as_numpy_iterator()]  # fmt: skip
+        ids = np.array([example["input_word_ids"].int64_list.value for example in examples])
+        for row in range(ROWS):
+            shard = manifest.shards[number * ROWS + row]
+            columns = read_shard(manifest.path(shard), manifest.spec)
+            np.testing.assert_array_equal(columns["input_ids"], ids[row::ROWS])
+            assert (columns["direction"] == (-1 if row % 4 >= 2 else 1)).all()
+            assert (columns["target_positions"] >= 0).all()
+    batches = list(pretraining_dataset(manifest, 4, permutation="online").take(2))
+    assert len(batches) == 2
+
+
+def test_records_that_are_no_step_of_all_rows_are_told(tmp_path, model_garden):
+    shutil.copytree(model_garden, tmp_path, dirs_exist_ok=True)
+    path = min(tmp_path.glob("*-of-2"))
+    records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in records[:-1]:
+            writer.write(record)
+    manifest, lacking = convert(options(tmp_path, source_format="model_garden"))
+    assert any(f"{path.name}: its last {ROWS - 1} records are no step" in line for line in lacking)
+    assert [shard.records for shard in manifest.shards[:ROWS]] == [len(records) // ROWS - 1] * ROWS
+
+
+def test_wrong_records_of_model_garden_are_refused(tmp_path, model_garden, small_tokenizer):
+    def fresh(name):
+        shutil.copytree(model_garden, tmp_path / name)
+        return tmp_path / name
+
+    folder = fresh("a")
+    next(folder.glob("*.json")).unlink()
+    with pytest.raises(UserError, match="no meta file"):
+        convert(options(folder, source_format="model_garden"))
+    folder = fresh("b")
+    next(folder.glob("*-0-of-2")).unlink()
+    with pytest.raises(UserError, match="found 1 files .* expected all 2"):
+        convert(options(folder, source_format="model_garden"))
+    folder = fresh("c")
+    meta = next(folder.glob("*.json"))
+    meta.write_text(meta.read_text().replace('"num_cores_per_host": 2', '"num_cores_per_host": 1'))
+    with pytest.raises(UserError, match="with 1 cores, rows . and . would be read in .*give the build's"):
+        convert(options(folder, source_format="model_garden"))
+    manifest, _ = convert(options(folder, "as asked", source_format="model_garden", num_cores=2))
+    assert {source["num_cores"] for source in manifest.corpus} == {2}
+    meta.write_text(meta.read_text().replace('"seq_length": 32', '"seq_length": 48'))
+    with pytest.raises(
+        UserError, match="feature input_word_ids is int64_list of 32, expected int64_list of 48"
+    ):
+        convert(options(folder, "d", source_format="model_garden"))
+    meta.write_text(meta.read_text().replace('"seq_length": 48', '"seq_length": "48"'))
+    with pytest.raises(UserError, match="seq_length is '48', expected int"):
+        convert(options(folder, "e", source_format="model_garden"))
+
+
+def test_another_tokenizer_is_noticed(tmp_path, model_garden):
+    shutil.copytree(model_garden, tmp_path, dirs_exist_ok=True)
+    other = train_tokenizer(invent_texts(300, seed=3), 95)
+    (tmp_path / "spiece.model").write_bytes(other.model_proto)
+    with pytest.raises(UserError, match="record 0 .* has boundary_indices elsewhere than the tokenizer"):
+        convert(options(tmp_path, source_format="model_garden"))

@@ -1,0 +1,154 @@
+"""Sets of ours become the original's, and come back; the script does both."""
+
+import dataclasses
+import shutil
+
+import numpy as np
+import pytest
+import tf_keras
+from absl import flags
+
+from run_scripts import convert_records
+from tests.helpers.records.external_sets import ROWS, columns_of, make_original, options, read_file
+from tests.helpers.records.synthetic import make_text_set
+from tfrecord_builders.conversion import original_format
+from tfrecord_builders.conversion.convert import convert
+from tfrecord_builders.inspection.check import check
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.manifest import Manifest
+from xlnet_tf.records.shards import read_shard
+from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+
+def unused(records):
+    """Bool [N, T] of the original's records: what its reader never uses: next tokens behind A and B."""
+    functional = np.isin(records["input"], (SEP_ID, CLS_ID))
+    return np.append(functional[:, 1:], functional[:, :1], axis=1)
+
+
+def assert_same_records(found, expected):
+    """Asserts that records are the same but for what the original's reader drops."""
+    functional = np.isin(expected["input"], (SEP_ID, CLS_ID))
+    for name in ("input", "seg_id", "label"):
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
+    for name, dropped in (("is_masked", functional), ("target", unused(expected))):
+        np.testing.assert_array_equal(
+            np.where(dropped, 0, found[name]), np.where(dropped, 0, expected[name]), err_msg=name
+        )
+
+
+@pytest.mark.parametrize("layout", [{}, {"bidirectional": False, "num_cores": 1}])
+def test_there_and_back(tmp_path, small_tokenizer, layout):
+    records = make_original(tmp_path, small_tokenizer, **layout)
+    manifest, _ = convert(options(tmp_path))
+    written = original_format.write(manifest, tmp_path / "back", ROWS, layout.get("num_cores", 2))
+    (path,) = (tmp_path / "back" / "tfrecords").glob("train*")
+    assert [path.name] == written.files == [p.name for p in (tmp_path / "tfrecords").glob("train*")]
+    assert (written.records, written.dropped) == (manifest.records, 0)
+    found = read_file(path)
+    assert_same_records(found, records)
+    np.testing.assert_array_equal(found["is_masked"].sum(axis=1), 6)
+    again, _ = convert(options(tmp_path / "back"))
+    assert [shard.sha256 for shard in again.shards] == [shard.sha256 for shard in manifest.shards]
+
+
+@pytest.mark.parametrize("run", ["proc_bi", "proc_uni", "proc_bi_uncased_nofnp"])
+def test_the_originals_own_records(tmp_path, shared, run):
+    source = shared(f"golden/data/{run}")
+    shutil.copy(shared("golden/data/sp300.model"), tmp_path / "spiece.model")
+    manifest, _ = convert(dataclasses.replace(options(tmp_path), input=[str(source)]))
+    assert manifest.cleaning["lower"] == ("uncased" in run) and manifest.use_eod == ("uncased" not in run)
+    report = check(manifest)
+    assert report.sound, str(report)
+    original_format.write(manifest, tmp_path / "back", 4)
+    (path,) = (tmp_path / "back" / "tfrecords").glob("train*")
+    (theirs,) = (source / "tfrecords").glob("train*")
+    assert_same_records(read_file(path), read_file(theirs))
+
+
+def test_our_sets_are_read_by_the_originals_reader(tmp_path, small_tokenizer, monkeypatch):
+    reader = pytest.importorskip(
+        "official.legacy.xlnet.preprocess_pretrain_data"
+    )  # Model Garden's copy of it
+    monkeypatch.setattr(reader, "tf_keras", tf_keras, raising=False)  # which it forgets to import
+    counts = [[(41, 40), (30, 31)]]
+    manifest = make_text_set(
+        tmp_path / "ours", small_tokenizer, counts, seq_len=32, reuse_len=16, num_predict=6
+    )
+    manifest = dataclasses.replace(manifest, shards=manifest.shards[::-1])
+    written = original_format.write(manifest, tmp_path / "theirs", 4, num_tasks=2)
+    assert len(written.files) == 2
+    assert (written.records, written.dropped) == (40 * 2 + 30 * 2, 2)
+    assert any("2 records of 142 fill no step" in line for line in original_format.lost(manifest, written))
+    input_fn, info = reader.get_input_fn(
+        str(tmp_path / "theirs/tfrecords"),
+        split="train",
+        bsz_per_host=4,
+        seq_len=32,
+        reuse_len=16,
+        bi_data=True,
+        perm_size=16,
+        mask_alpha=6,
+        mask_beta=1,
+        num_predict=6,
+    )
+    assert info["num_batch"] == written.steps == 35
+    batches = list(input_fn({"batch_size": 4}).take(written.steps).as_numpy_iterator())
+    ours = {}
+    for columns in columns_of(manifest):
+        for ids, positions in zip(columns["input_ids"], columns["target_positions"], strict=True):
+            ours[ids.astype(np.int32).tobytes()] = positions
+    seen = 0
+    for batch in batches:
+        for ids, target, mask, mapping in zip(
+            batch["input_k"], batch["target"], batch["target_mask"], batch["target_mapping"], strict=True
+        ):
+            positions = ours[ids.astype(np.int32).tobytes()]
+            assert mask.all()
+            np.testing.assert_array_equal(np.argmax(mapping, axis=1), positions)
+            np.testing.assert_array_equal(target, ids[positions])
+            seen += 1
+    assert seen == written.records
+
+
+def test_sets_that_the_original_cannot_hold(tmp_path, small_tokenizer):
+    manifest = make_text_set(tmp_path, small_tokenizer, [[(9, 9)]])
+    with pytest.raises(
+        UserError, match="9 records read forward and 9 read backward, too few for a batch of 20"
+    ):
+        original_format.write(manifest, tmp_path / "a", 20)
+    with pytest.raises(UserError, match="expected a multiple of 4"):
+        original_format.write(manifest, tmp_path / "a", 6, num_cores=2)
+    with pytest.raises(UserError, match="denoising objective, expected permutation"):
+        original_format.write(dataclasses.replace(manifest, objective="denoising"), tmp_path / "a", 2)
+
+
+def run_script(*arguments):
+    values = flags.FlagValues()
+    convert_records.define_flags(values)
+    values(["convert_records", *map(str, arguments)])
+    convert_records.run(values)
+
+
+def test_the_script(tmp_path, small_tokenizer, capsys):
+    make_original(tmp_path, small_tokenizer)
+    ours, theirs, model = tmp_path / "ours", tmp_path / "theirs", tmp_path / "spiece.model"
+    run_script(f"--input={tmp_path}", "--from=original", f"--tokenizer={model}", f"--output_dir={ours}")
+    run_script(f"--input={ours}", "--to=original", "--batch_size=4", f"--output_dir={theirs}")
+    printed = capsys.readouterr().out
+    assert "224 of 32 tokens, in 8 streams, forward and backward" in printed
+    assert "WARNING: factorization orders are not in the records" in printed
+    manifest = Manifest.load(ours)
+    ids = read_shard(manifest.path(manifest.shards[0]), manifest.spec)["input_ids"][0, : manifest.reuse_len]
+    text = XLNetTokenizer(model).decode(ids)
+    assert len(text) > 20 and repr(text[:20])[1:-1] in printed.split("begin ")[1].split("\n")[0]
+    assert "224 records in 1 files, 56 steps of 4 rows" in printed
+    for arguments, message in [
+        ((), "give either --from"),
+        (("--from=original", "--to=original"), "give either --from"),
+        (("--from=original",), "--from needs --tokenizer"),
+        (("--to=original", f"--input={ours},{ours}"), "--to takes one set, found 2"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            run_script(f"--input={ours}", f"--output_dir={tmp_path}/new", *arguments)

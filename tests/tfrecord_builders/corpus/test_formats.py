@@ -1,0 +1,417 @@
+"""Corpora of all formats: the same documents give the same lines; what is wrong is said with its place."""
+
+import dataclasses
+import gzip
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+import zstandard
+
+from tests.tfrecord_builders.conftest import make_text
+from tfrecord_builders import corpus
+from tfrecord_builders.corpus import streams
+from xlnet_tf.errors import UserError
+
+TEXT = make_text(80).replace("<eop>", "")
+DOCUMENTS = TEXT.strip().split("\n\n")
+
+
+def plan(path, slice_bytes, **options):
+    sources = corpus.find_sources(corpus.CorpusOptions(input=[str(path)], **options))
+    return list(corpus.plan_slices(sources, slice_bytes))
+
+
+def read(path, slice_bytes=10**6, **options):
+    """Returns the documents of a corpus, each as its lines, in all of its slices."""
+    lines = [line for one in plan(path, slice_bytes, **options) for line in corpus.read_lines(one).lines]
+    return [document.split("\n") for document in "\n".join(lines).strip("\n").split("\n\n")]
+
+
+def write_jsonl(path, documents, **others):
+    text = "".join(json.dumps({"id": i, "text": d} | others) + "\n" for i, d in enumerate(documents))
+    if path.suffix == ".gz":  # two members
+        path.write_bytes(gzip.compress(text[:500].encode()) + gzip.compress(text[500:].encode()))
+    elif path.suffix == ".zst":  # two frames
+        path.write_bytes(zstandard.compress(text[:500].encode()) + zstandard.compress(text[500:].encode()))
+    else:
+        path.write_text(text)
+    return path
+
+
+def write_parquet(path, documents, row_group_size):
+    table = pyarrow.table({"n": [{"a": 1, "b": 2}] * len(documents), "text": documents})
+    pyarrow.parquet.write_table(table, path, row_group_size=row_group_size)
+    return path
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(streams, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(streams, "_COMPRESSED_BLOCK_BYTES", 64)
+
+
+@pytest.mark.parametrize("slice_bytes", [1000, 3000, 10**6])
+@pytest.mark.parametrize(
+    "name", ["a.jsonl", "a.json.gz", "a.jsonl.zst", "few.parquet", "many.parquet", "a.txt.zst"]
+)
+def test_formats_give_the_documents_of_the_plain_text(tmp_path, small_blocks, name, slice_bytes):
+    path = tmp_path / name
+    if ".json" in name:
+        write_jsonl(path, DOCUMENTS)
+    elif "parquet" in name:
+        write_parquet(path, DOCUMENTS, 30 if name.startswith("few") else 5)
+    else:
+        path.write_bytes(zstandard.compress(TEXT.encode()))
+    assert read(path, slice_bytes) == [document.split("\n") for document in DOCUMENTS]
+    slices = plan(path, slice_bytes)
+    assert (len(slices) > 2) == (slice_bytes < 10**6)
+    assert sum(one.source_bytes for one in slices) == path.stat().st_size
+    whole = [corpus.read_lines(one) for one in slices]
+    assert whole == [corpus.read_lines(one.without_text()) for one in slices]
+    assert sum(lines.documents for lines in whole) == len(DOCUMENTS)
+    for one in slices[:-1]:
+        assert one.num_bytes >= slice_bytes
+
+
+def test_a_folder_with_many_formats_is_read_in_order(tmp_path):
+    folder = tmp_path / "corpus"
+    (folder / "b" / ".hidden").mkdir(parents=True)
+    (folder / "a.txt").write_text("One.\n\nTwo.\n")
+    write_jsonl(folder / "b" / "1.jsonl", ["Three."])
+    write_parquet(folder / "b" / "2.parquet", ["Four."], 1)
+    (folder / "c.log").write_text("Five.\n")
+    for hidden in (folder / "b" / ".hidden" / "x.txt", folder / ".y.txt"):
+        hidden.write_text("Never.\n")
+    assert read(folder) == [["One."], ["Two."], ["Three."], ["Four."], ["Five."]]
+    assert read(folder / "*") == read(folder)
+    assert read(folder / "*" / "1*") == [["Three."]]
+    assert read(folder / ".y*") == read(folder / "b" / ".*" / "*") == [["Never."]]
+    assert read(folder / "[ab]*") == [["One."], ["Two."], ["Three."], ["Four."]]
+    with pytest.raises(UserError, match="name the folder itself"):
+        plan(folder / "**" / "*", 100)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="no corpus file matches"):
+        plan(tmp_path / "empty", 100)
+
+
+def test_blank_lines_inside_documents_are_paragraph_marks(tmp_path):
+    documents = [" \nA one. \r\nA two.\n\n \nB.<eop>\n\nC.\n\n", "D."]
+    path = write_jsonl(tmp_path / "a.jsonl", documents)
+    assert read(path) == [["A one.", "A two.<eop>", "B.<eop>", "C."], ["D."]]
+    assert read(path, mark_paragraphs=False) == [["A one.", "A two.", "B.<eop>", "C."], ["D."]]
+    for name, document in zip(("1.txt", "2.txt"), documents):
+        (tmp_path / name).write_text(document)
+    assert read(tmp_path / "*.txt", documents="files") == read(path)
+    assert read(tmp_path / "*.txt") == [["A one.", "A two."], ["B.<eop>"], ["C."], ["D."]]
+
+
+def test_a_file_that_is_a_long_document_is_cut_at_lines(tmp_path):
+    lines = [f"Line {i}." for i in range(500)]
+    (tmp_path / "a.txt").write_text("\n\n".join(lines))
+    slices = plan(tmp_path / "a.txt", 500, documents="files", mark_paragraphs=False)
+    parts = [corpus.read_lines(one) for one in slices]
+    assert len(slices) > 3 and sum((part.lines for part in parts), []) == [*lines, ""]
+
+
+def test_empty_documents_are_counted(tmp_path):
+    documents = ["One.", "", " \n\n", "Two."]
+    write_jsonl(tmp_path / "1.jsonl", documents)
+    write_parquet(tmp_path / "2.parquet", [*documents, None], 2)
+    (tmp_path / "3.txt").write_text("\n \n")
+    (one,) = plan(tmp_path / "*", 10**6, documents="files")
+    lines = corpus.read_lines(one)
+    assert lines.lines == ["One.", "", "Two.", "", "One.", "", "Two.", ""]
+    assert (lines.documents, lines.empty_documents) == (4, 6)
+
+
+def test_half_of_a_surrogate_pair_is_replaced(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "x\\ud83d y"}\n{"text": "\\ud83d\\ude00"}\n')
+    assert read(tmp_path / "a.jsonl") == [["x\ufffd y"], ["\U0001f600"]]
+
+
+@pytest.mark.parametrize(
+    "line,message",
+    [
+        (b"{'text': 1}", r"line 3 \(byte 28\) is not json .*: found \{'text': 1\}, expected an object"),
+        (b'["x"]', "line 3 .*: found a list, expected an object with a field 'text'"),
+        (b"[" * 100_000, r"line 3 .* is not json \(.*recursion.*: found \[\["),
+        (
+            b'{"body": "x", "n": 1}',
+            "line 3 .*: found .* the fields body, n, expected a field 'text': .*--text_field",
+        ),
+        (b'{"text": 5}', "line 3 .*: 'text' is 5, expected a string"),
+        (b'{"text": null}', "line 3 .*: 'text' is null, expected a string"),
+        (b'{"text": "caf\xe9"}', r"line 3 \(byte 41\) is not UTF-8 \(byte 0xe9\)"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
+def test_bad_json_is_told_with_its_line(tmp_path, name, line, message):
+    data = b'{"text": "A."}\n{"text":"B"}\n' + line + b"\n"
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    with pytest.raises(UserError, match=f"{name}, {message}"):
+        read(tmp_path / name)
+
+
+def test_a_line_of_json_that_never_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus.text, "MAX_DOCUMENT_BYTES", 1000)
+    write_jsonl(tmp_path / "a.jsonl", ["Short.", "x" * 5000, "Short."])
+    with pytest.raises(UserError, match=r"a.jsonl, line 2 .* more than 1,000 bytes"):
+        plan(tmp_path / "a.jsonl", 10)
+
+
+@pytest.mark.parametrize("cut", [-1, -30, 3, 0])
+def test_damaged_zstd(tmp_path, cut):
+    data = zstandard.compress(TEXT.encode())
+    bad = data[:cut] if cut else b"no zstd at all"
+    (tmp_path / "a.txt.zst").write_bytes(zstandard.compress(b"Whole frame.\n") + bad)
+    with pytest.raises(UserError, match="a.txt.zst cannot be read to its end .*damaged"):
+        plan(tmp_path / "a.txt.zst", 1000)
+
+
+def pack_zstd(path, block, count, **options):
+    """Writes a block many times over, as `zstd < input` does: without a size at the beginning."""
+    parameters = zstandard.ZstdCompressionParameters.from_level(1, **options)
+    packer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    with path.open("wb") as file:
+        file.writelines(packer.compress(block) for _ in range(count))
+        file.write(packer.flush())
+    return path
+
+
+def peak_growth(program, *arguments):
+    """Runs a program in its own process; returns what it printed and by how many bytes its memory grew."""
+    frame = (
+        "import re, sys\nfrom tfrecord_builders import corpus\nfrom xlnet_tf.errors import UserError\n"
+        "import pyarrow.parquet, tfrecord_builders.corpus.parquet\n"
+        "def peak(): return int(re.search(r'VmHWM:\\s*(\\d+)', open('/proc/self/status').read())[1])\n"
+        f"before = peak()\n{program}\nprint((peak() - before) * 1024)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", frame, *map(str, arguments)], capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    *lines, grown = result.stdout.splitlines()
+    return "\n".join(lines), int(grown)
+
+
+READ_SLICES = """
+try:
+    sources = corpus.find_sources(corpus.CorpusOptions(input=sys.argv[1:]))
+    print(sum(corpus.read_lines(one).num_bytes for one in corpus.plan_slices(sources, 4_000_000)))
+except UserError as error:
+    print(error)
+"""
+
+
+def test_zstd_that_unpacks_to_much_takes_little_memory(tmp_path):
+    block = b"A word. " * 8 + b"\n\n"
+    packed = pack_zstd(tmp_path / "a.txt.zst", block * 10_000, 500)
+    assert packed.stat().st_size < 50_000
+    told, grown = peak_growth(READ_SLICES, packed)
+    assert told == str(len(block) * 5_000_000) and grown < 200e6
+
+
+def test_a_line_without_an_end_is_refused_before_memory_holds_it(tmp_path):
+    packed = pack_zstd(tmp_path / "a.txt.zst", b"word " * 200_000, 500)
+    told, grown = peak_growth(READ_SLICES, packed)
+    assert "a.txt.zst, line 1 " in told and "a line of at least 1,048,576 bytes" in told
+    assert grown < 150e6
+
+
+def test_a_small_file_with_a_huge_window_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(streams, "_USUAL_WINDOW", 1 << 20)
+    block = b"A word. " * 8 + b"\n\n"
+    packed = pack_zstd(tmp_path / "a.txt.zst", block * 1000, 200, window_log=24)
+    with pytest.raises(UserError, match="a.txt.zst cannot be read .* window of 16,777,216 bytes, .*--long"):
+        plan(packed, 10**6)
+    few = pack_zstd(tmp_path / "b.txt.zst", TEXT.encode(), 1, window_log=31)
+    assert len(read(few)) == len(DOCUMENTS)
+
+
+def test_zstd_with_skippable_frames(tmp_path):
+    skipped = b"\x50\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"hello"
+    texts = [zstandard.compress(b"One.\n"), zstandard.compress(b"Two.\n")]
+    (tmp_path / "a.txt.zst").write_bytes(skipped + skipped.join(texts) + skipped)
+    assert read(tmp_path / "a.txt.zst") == [["One.", "Two."]]
+
+
+def test_parquet_of_few_different_texts(tmp_path):
+    """As pandas writes categories."""
+    texts = pyarrow.array(["One.", "Two.", "One."]).dictionary_encode()
+    pyarrow.parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "a.parquet")
+    assert read(tmp_path / "a.parquet") == [["One."], ["Two."], ["One."]]
+
+
+def test_bad_parquet(tmp_path):
+    path = write_parquet(tmp_path / "a.parquet", DOCUMENTS, 10)
+    with pytest.raises(UserError, match="a.parquet has the columns n, text, expected 'body': .*--text_field"):
+        plan(path, 1000, text_field="body")
+    with pytest.raises(UserError, match="column 'n' holds struct.*, expected strings"):
+        plan(path, 1000, text_field="n")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    with pytest.raises(UserError, match="a.parquet cannot be read as parquet .*damaged"):
+        plan(path, 1000)
+    path.write_bytes(whole[:100] + b"\0" * 2000 + whole[2100:])
+    with pytest.raises(UserError, match="a.parquet cannot be read as parquet .*damaged"):
+        read(path)
+    (tmp_path / "b.parquet.gz").write_bytes(gzip.compress(whole))
+    with pytest.raises(UserError, match="parquet inside of gzip"):
+        plan(tmp_path / "b.parquet.gz", 1000)
+
+
+@pytest.mark.parametrize("row_group_size", [200, 7])
+def test_parquet_that_stores_a_long_text_once_takes_little_memory(tmp_path, row_group_size):
+    texts = pyarrow.DictionaryArray.from_arrays([0] * 200, ["A sentence. " * 170_000])
+    table = pyarrow.table({"text": texts})
+    pyarrow.parquet.write_table(
+        table, tmp_path / "a.parquet", row_group_size=row_group_size, compression="zstd"
+    )
+    assert (tmp_path / "a.parquet").stat().st_size < 20_000
+    told, grown = peak_growth(READ_SLICES, tmp_path / "a.parquet")
+    assert int(told) // 10**6 == 408 and grown < 300e6
+
+
+def test_parquet_with_a_few_long_texts_among_short_ones(tmp_path):
+    texts = ["Short."] * 500 + ["Long. " * 10_000] * 50
+    slices = plan(write_parquet(tmp_path / "a.parquet", texts, 1000), 50_000)
+    assert [text for one in slices for text in corpus.read_lines(one).documents_text()] == [
+        text.strip().encode() for text in texts
+    ]
+    assert max(corpus.read_lines(one).num_bytes for one in slices) <= 4 * 100_000 + 60_001
+
+
+def test_slices_of_parquet_with_texts_of_like_lengths_follow_its_own_sizes(tmp_path):
+    path = write_parquet(tmp_path / "a.parquet", [f"Text {i}. " * (1 + i % 3) for i in range(3000)], 500)
+    starts = [[part.start for part in one.parts] for one in plan(path, 5000)]
+    assert starts == [
+        [0],
+        [202],
+        [500],
+        [698],
+        [1000],
+        [1183],
+        [1500],
+        [1684],
+        [2000],
+        [2183],
+        [2500],
+        [2683],
+    ]
+
+
+def test_a_text_of_parquet_that_is_too_long(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus.parquet, "MAX_DOCUMENT_BYTES", 1000)
+    path = write_parquet(tmp_path / "a.parquet", ["Short.", None, "x" * 1001, "Short."], 3)
+    with pytest.raises(UserError, match="a.parquet, row 3: a text of 1,001 bytes, expected at most 1,000"):
+        plan(path, 10)
+
+
+def test_parquet_pages_that_unpack_to_too_much(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus.parquet, "_SUSPICIOUS_BYTES", 10**6)
+    table = pyarrow.table({"text": ["word " * 100_000] * 10})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet", use_dictionary=False, compression="zstd")
+    with pytest.raises(UserError, match="a.parquet, row group 1: [0-9,]+ bytes unpack to 5,000,[0-9]+, over"):
+        plan(tmp_path / "a.parquet", 10)
+
+
+def test_parquet_that_is_not_utf8(tmp_path):
+    values = pyarrow.array([b"Fine."] * 20 + [b"caf\xe9"] + [b"Fine."])
+    texts = pyarrow.StringArray.from_buffers(len(values), *values.buffers()[1:])
+    pyarrow.parquet.write_table(pyarrow.table({"id": range(22), "text": texts}), tmp_path / "a.parquet")
+    message = r"a.parquet, row 21, column 'text' is not UTF-8 \(byte 0xe9 at byte 4 of its text\)"
+    with pytest.raises(UserError, match=message):
+        read(tmp_path / "a.parquet")
+    texts = pyarrow.DictionaryArray.from_arrays(list(range(22)), texts)
+    pyarrow.parquet.write_table(pyarrow.table({"id": range(22), "text": texts}), tmp_path / "a.parquet")
+    with pytest.raises(UserError, match="a.parquet cannot be read as parquet .*column 'text': Invalid UTF8"):
+        read(tmp_path / "a.parquet")
+
+
+def test_two_columns_of_parquet_with_the_same_name(tmp_path):
+    table = pyarrow.table([["One."], ["Two."], ["Three."]], names=["text", "id", "text"])
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(UserError, match="a.parquet has 2 columns with the name 'text', expected one: rename"):
+        read(tmp_path / "a.parquet")
+    table = pyarrow.table([["One."], ["Two."], ["Three."]], names=["id", "text", "id"])
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    assert read(tmp_path / "a.parquet") == [["Two."]]
+
+
+def test_options_are_checked():
+    for options, message in [
+        (corpus.CorpusOptions(), "there is no corpus: give --input .* or --tfds_name"),
+        (corpus.CorpusOptions(input=["x"], documents="pages"), "documents is 'pages', expected one of"),
+        (corpus.CorpusOptions(input=["x"], text_field=""), "text_field is empty"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            corpus.find_sources(options)
+
+
+def prepare_dataset(folder, texts):
+    """Prepares a data set as TensorFlow Datasets does it; returns its options."""
+    import tensorflow_datasets as tfds
+
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name="tiny_texts",
+        version="1.0.0",
+        data_dir=str(folder),
+        disable_shuffling=True,
+        features=tfds.features.FeaturesDict({"body": tfds.features.Text(), "n": np.int64}),
+        split_datasets={"train": [(i, {"body": text, "n": i}) for i, text in enumerate(texts)]},
+    )
+    return corpus.CorpusOptions(tfds_name="tiny_texts", tfds_data_dir=str(folder), text_field="body")
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("datasets")
+    return prepare_dataset(folder, [f"Text {i}.\n\nMore." for i in range(40)])
+
+
+def test_a_prepared_data_set(dataset):
+    sources = corpus.find_sources(dataclasses.replace(dataset, input=[]))  # as flags have it
+    assert sources[0].name == "tiny_texts/1.0.0:train"
+    slices = list(corpus.plan_slices(sources, 300))
+    assert len(slices) > 2 and sum(one.source_bytes for one in slices) == sources[0].num_bytes
+    lines = [line for one in slices for line in corpus.read_lines(one).lines]
+    assert lines == [line for i in range(40) for line in (f"Text {i}.<eop>", "More.", "")]
+
+
+def test_bad_texts_of_a_data_set(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus.datasets, "MAX_DOCUMENT_BYTES", 1000)
+    for name, text, message in [
+        ("long", b"x" * 1001, "tiny_texts, example 2, 'body' has 1,001 bytes, expected at most 1,000"),
+        ("not_utf8", b"caf\xe9", r"tiny_texts, example 2, 'body' is not UTF-8 \(byte 0xe9 at byte 4 of its"),
+    ]:
+        options = prepare_dataset(tmp_path / name, ["Fine.", text])
+        with pytest.raises(UserError, match=message):
+            [corpus.read_lines(one) for one in corpus.plan_slices(corpus.find_sources(options), 300)]
+
+
+@pytest.mark.parametrize(
+    "wrong,message",
+    [
+        ({"text_field": "n"}, "tiny_texts/1.0.0 has the texts body, expected 'n': .*--text_field"),
+        ({"tfds_split": "dev"}, "has the splits train, expected 'dev'"),
+        ({"tfds_name": "no_such_set"}, "has no data set 'no_such_set'.*--tfds_name"),
+        ({"tfds_name": "wikipedia/20230601.en"}, "no prepared 'wikipedia/20230601.en': prepare it first"),
+    ],
+)
+def test_a_data_set_that_is_not_there(dataset, wrong, message):
+    with pytest.raises(UserError, match=message):
+        corpus.find_sources(dataclasses.replace(dataset, **wrong))
+
+
+def test_planning_a_data_set_loads_no_tensorflow(dataset):
+    program = (
+        "import sys\nfrom tfrecord_builders import corpus\n"
+        f"slices = list(corpus.plan_slices(corpus.find_sources(corpus.{dataset!r}), 300))\n"
+        "sys.exit('tensorflow' in sys.modules or len(slices) < 3)"
+    )
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0

@@ -1,0 +1,73 @@
+"""Sentences: the language counts, paragraph marks stay where they were."""
+
+import pytest
+import sentencex
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tfrecord_builders.corpus.sentences import LANGUAGES, check_language, split_sentences
+from xlnet_tf.errors import UserError
+
+
+@pytest.mark.parametrize(
+    "language,paragraph,sentences",
+    [
+        ("en", "Dr. Ito paid 5.4. Why? He left.", ["Dr. Ito paid 5.4.", "Why?", "He left."]),
+        ("de", "Das ist z.B. so. Am 3. Mai?", ["Das ist z.B. so.", "Am 3. Mai?"]),
+        (
+            "zh",
+            "天气很好。去公园吧！好吗？「好的。」他说。",
+            ["天气很好。", "去公园吧！", "好吗？", "「好的。」", "他说。"],
+        ),
+        ("ja", "いい天気です。公園に行こう！行く？", ["いい天気です。", "公園に行こう！", "行く？"]),
+        ("hi", "यह एक वाक्य है। यह दूसरा है।", ["यह एक वाक्य है।", "यह दूसरा है।"]),
+    ],
+)
+def test_paragraphs_become_sentences(language, paragraph, sentences):
+    check_language(language)
+    assert split_sentences(language, [paragraph, "", paragraph]) == [*sentences, "", *sentences]
+
+
+def test_paragraph_marks_stay_glued_to_the_last_sentence():
+    lines = ["He went. She left.<eop>", "Why?", "", "<eop>"]
+    assert split_sentences("en", lines) == ["He went.", "She left.<eop>", "Why?", "", "<eop>"]
+
+
+@pytest.mark.parametrize("language", ["zh", "ja", "en"])
+def test_long_paragraphs_without_spaces_are_split_in_blocks(language, monkeypatch):
+    """sentencex takes time by the square of such a text's length, so that it gets 2,000 characters or so."""
+    paragraph = "天气很好。去公园吧！！他说：“好吗？走！”「好的。」第一。2、第二。谁？" * 500
+    segment, lengths = sentencex.segment, []
+    monkeypatch.setattr(
+        sentencex, "segment", lambda code, text: lengths.append(len(text)) or segment(code, text)
+    )
+    assert split_sentences(language, [paragraph]) == segment(language, paragraph)
+    assert len(lengths) == len(paragraph) // 2000 and max(lengths) < 2050
+
+
+@given(st.sampled_from(["en", "de", "zh", "ja"]), st.text("aB1.!?。」\"' \t\x85\u00a0\u2009\u202f\u3000"))
+@example("en", "He has hepatitis B\u00a0.")
+@example("en", "Vitamin C\u2009.")
+@example("de", "X\u202f.")
+@example("zh", "A\u3000.")
+def test_any_spaces_are_split_and_nothing_is_lost(language, paragraph):
+    """Some spaces before a full stop make sentencex panic, which is no Exception."""
+    sentences = split_sentences(language, [paragraph + "<eop>"])
+    assert " ".join(sentences).split() == " ".join(sentences).split(" ")
+    assert "".join("".join(sentences).split()) == "".join(paragraph.split()) + "<eop>"
+
+
+@pytest.mark.parametrize(
+    "code,near", [("xx", ""), ("English", "near: en"), ("zh-hans", "near: zh"), ("th", "")]
+)
+def test_languages_that_would_be_split_as_english_are_refused(code, near):
+    with pytest.raises(UserError, match=f"sentence_split is '{code}'.*{near}.*take en"):
+        check_language(code)
+
+
+def test_relatives_have_rules_of_their_own():
+    """Abbreviations by which a known code differs from an unknown one, for codes that stand for many."""
+    texts = {"cs": "Xyz tzv. Abc", "ba": "Xyz тыс. Abc", "gsw": "Xyz bzw. Abc", "gl": "Xyz Sr. Abc"}
+    for code, text in texts.items():
+        assert code in LANGUAGES
+        assert len(sentencex.segment(code, text)) == 1, code

@@ -1,0 +1,69 @@
+"""tfrecord_builders/inspection/diff.py: two sets, setting by setting and record by record."""
+
+import json
+import shutil
+
+from tfrecord_builders.inspection import diff as inspect_diff
+from xlnet_tf.records.manifest import Manifest
+from xlnet_tf.records.shards import read_shard
+
+
+def test_the_same(small_records, tmp_path):
+    shutil.copytree(small_records.folder, tmp_path / "copy")
+    result = inspect_diff.compare(small_records, Manifest.load(tmp_path / "copy"))
+    assert result["same"] and result["shards"] == {"same": len(small_records.shards)}
+    assert not result["settings"] and not result["statistics"] and result["example"] is None
+    assert "the sets are the same" in inspect_diff.table(result)
+
+
+def test_another_seed(small_records, build, tmp_path):
+    other = build(tmp_path, num_passes=1, seed=1)
+    result = json.loads(json.dumps(inspect_diff.compare(small_records, other)))
+    assert result["settings"] == {"num_passes": [2, 1], "seed": [0, 1]}
+    assert result["statistics"]["tokens_in"][0] == 2 * result["statistics"]["tokens_in"][1]
+    half = len(other.shards)
+    assert result["shards"] == {"different": half, "only in the first": half}
+    assert result["records"]["compared"] == other.records and not result["same"]
+
+    counts = dict.fromkeys(("permutation_rank", "next_sentence"), 0)
+    for shard, their in zip(small_records.shards[:half], other.shards, strict=True):
+        mine = read_shard(small_records.path(shard), small_records.spec)
+        others = read_shard(other.path(their), other.spec)
+        for name in counts:
+            differs = (mine[name] != others[name]).reshape(len(mine[name]), -1)
+            counts[name] += int(differs.any(axis=1).sum())
+    assert {name: result["columns"][name]["records"] for name in counts} == counts
+    assert not {"stream", "segment", "direction", "document_offset"} & set(result["columns"])
+
+    example = result["example"]
+    mine = read_shard(small_records.path(small_records.shards[0]), small_records.spec, example["record"], 1)
+    assert example["targets"][0] == mine["target_positions"][0].tolist()
+    where = example["columns"]["permutation_rank"]
+    assert where["values"][0] == mine["permutation_rank"][0, where["first"]] != where["values"][1]
+    text = inspect_diff.table(result)
+    assert "seed: 0 | 1" in text and "the first that differs" in text and "the sets differ" in text
+    assert text.count("[") >= 2 * small_records.num_predict
+
+
+def test_other_numbers_of_targets_are_compared_and_other_lengths_are_not(small_records, build, tmp_path):
+    fewer = build(tmp_path / "fewer", num_passes=2, num_predict=3)
+    result = inspect_diff.compare(small_records, fewer)
+    assert result["settings"]["num_predict"] == [5, 3]
+    assert result["columns"]["targets"]["records"] == small_records.records
+    assert "input_ids" not in result["columns"]  # cut by the same draws
+    longer = build(tmp_path / "longer", seq_len=40)
+    result = inspect_diff.compare(longer, small_records)
+    assert result["records"]["compared"] == 0 and result["example"] is None
+    assert any("not comparable" in name for name in result["shards"])
+    assert "only in the second" in inspect_diff.table(result)
+
+
+def test_statistics_are_told_in_words(small_records, build, tmp_path):
+    other = build(tmp_path, num_passes=1)
+    text = inspect_diff.table(inspect_diff.compare(small_records, other))
+    mine, theirs = (manifest.statistics for manifest in (small_records, other))
+    for words, name in (("tokens read", "tokens_in"), ("targets", "targets")):
+        assert f"  {words}: {mine[name]:,} | {theirs[name]:,}\n" in text
+    runs = [statistics["target_runs"]["2"] for statistics in (mine, theirs)]
+    assert f"  runs of 2 targets: {runs[0]:,} | {runs[1]:,}\n" in text
+    assert "  num_passes: 2 | 1\n" in text and "tokens_in" not in text

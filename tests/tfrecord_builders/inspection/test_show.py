@@ -1,0 +1,123 @@
+"""run_scripts/inspect_records.py: what a person sees of a record."""
+
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from run_scripts import inspect_records
+from tfrecord_builders.inspection import plot_mask
+from tfrecord_builders.inspection import show as inspect_show
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.shards import read_shard
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+
+
+def test_show(small_records):
+    number = small_records.shards[0].records + 7  # in the second shard
+    text = inspect_show.describe(small_records, number, target=1)
+    columns = read_shard(small_records.path(small_records.shards[1]), small_records.spec, 7, 1)
+    targets = columns["target_positions"][0]
+    order = targets[np.argsort(columns["permutation_rank"][0][targets])]
+    assert f"record {number} of {small_records.records:,}: {small_records.shards[1].file}, record 7" in text
+    assert "segment 1 of the stream" in text and "read forward" in text
+    head, view = text.split("target 1 in the order")
+    laid_out = head.split("order of prediction")[0]
+    assert len(re.findall(r"\[\S+\]", laid_out)) == 5
+    listed = [int(n) for n in re.findall(r"(\d+):\S", head.split("order of prediction")[1].split("\n", 1)[1])]
+    assert listed == order.tolist()
+    assert f"position {order[1]}," in view and "1 targets predicted before" in view
+    assert view.count("<?>") == 2  # the legend's and the target's
+    last = inspect_show.describe(small_records, number, target=4)
+    assert "4 targets predicted before" in last and "reused" in last
+    backward = inspect_show.describe(small_records, small_records.shards[0].forward_segments)
+    assert "read backward" in backward
+    with pytest.raises(UserError, match="target is 5, expected 0 to 4"):
+        inspect_show.describe(small_records, 0, target=5)
+    with pytest.raises(
+        UserError, match=f"record is {small_records.records}, expected 0 to {small_records.records - 1}"
+    ):
+        inspect_show.describe(small_records, small_records.records)
+
+
+def test_show_groups_targets_that_are_independent(build, tmp_path):
+    text = inspect_show.describe(build(tmp_path, objective="denoising"), 3, target=2)
+    assert re.search(r"\{\d+:\S+( \d+:\S+){4}\}", text)
+    assert " 0 targets predicted before" in text
+
+
+def test_draw(small_records, tmp_path):
+    from matplotlib import image
+    from matplotlib.figure import Figure
+
+    titles = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "suptitle", lambda _, title, **__: titles.append(title))
+        plot_mask.draw(small_records, 3, str(tmp_path / "mask.png"), first=8, count=20)
+    assert "record 3 " in titles[0] and "order of prediction" in titles[0]
+    picture = image.imread(tmp_path / "mask.png")
+    assert picture.shape[0] > 500 and picture.shape[1] > 1000
+    colors = (picture[..., :3] * 255).round().astype(int) @ [0x10000, 0x100, 1]
+    assert {0x9ECAE1, 0xE6550D, 0x222222} <= set(np.unique(colors).tolist())
+    with pytest.raises(UserError, match="window of 8 positions from 32"):
+        plot_mask.draw(small_records, 3, str(tmp_path / "none.png"), first=32, count=8)
+
+
+def run(records, **given):
+    """Runs the script's flags in this process; returns the exit status."""
+    defaults = {"record": 0, "target": None, "png": None, "first": 0, "count": None, "num_workers": 1}
+    defaults |= {"stats": False, "check": False, "diff": None, "json": False}
+    return inspect_records.run(types.SimpleNamespace(records=records, **(defaults | given)))
+
+
+def test_what_is_asked_for_is_done(small_records, tmp_path, capsys):
+    shutil.copytree(small_records.folder, tmp_path / "damaged")
+    path = tmp_path / "damaged" / small_records.shards[1].file
+    path.write_bytes(path.read_bytes()[::-1])
+    assert run(tmp_path / "damaged", check=True, json=True) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert not report["sound"] and report["failures"][0]["first"][0]["file"] == path.name
+    assert run(small_records.folder, check=True) == 0 and "are sound" in capsys.readouterr().out
+    assert run(small_records.folder, diff=small_records.folder) == 0
+    assert "the sets are the same" in capsys.readouterr().out
+    assert run(small_records.folder, stats=True, json=True) == 0
+    assert json.loads(capsys.readouterr().out)["set"]["records"] == small_records.records
+    assert run(small_records.folder, record=2, png=str(tmp_path / "mask.png"), count=4) == 0
+    assert "record 2 of" in capsys.readouterr().out and (tmp_path / "mask.png").exists()
+
+
+@pytest.mark.parametrize(
+    "wrong,message",
+    [
+        ({"check": True, "png": "mask.png"}, "--png is given with --check"),
+        ({"png": "mask.txt"}, "png is 'mask.txt', expected .*.svg or .pdf"),
+        ({"check": True, "stats": True}, "--stats and --check are given"),
+        ({"json": True}, "--json is given to show a record"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(small_records, wrong, message):
+    with pytest.raises(UserError, match=message):
+        run(small_records.folder, **wrong)
+
+
+def test_the_script(tmp_path):
+    command = [sys.executable, "-m", "run_scripts.inspect_records", f"--records={tmp_path}"]
+    wrong = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    assert wrong.returncode == 1 and wrong.stderr.startswith("ERROR: ") and "manifest.json" in wrong.stderr
+
+
+def test_fonts_for_labels_are_found_by_their_characters():
+    pytest.importorskip("matplotlib")
+    from tfrecord_builders.inspection.plot_mask import fonts_for
+
+    assert fonts_for("\u2581the") == (["DejaVu Sans"], [])
+    families, missing = fonts_for("a\U0010fffd")
+    assert families == ["DejaVu Sans"] and missing == ["\U0010fffd"]
+    assert len(fonts_for("\u4e2d")[0]) == 2 or fonts_for("\u4e2d")[1] == ["\u4e2d"]

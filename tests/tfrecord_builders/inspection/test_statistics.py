@@ -1,0 +1,118 @@
+"""Figures counted one by one, and the picture of their distributions."""
+
+import numpy as np
+import pytest
+
+from tfrecord_builders.inspection import plot_distributions
+from tfrecord_builders.inspection import statistics as inspect_statistics
+from xlnet_tf.records import ranks
+from xlnet_tf.records.shards import read_shard
+from xlnet_tf.text.special_tokens import SEP_ID
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+
+@pytest.fixture(scope="module")
+def statistics(small_records):
+    return inspect_statistics.count(small_records)
+
+
+@pytest.fixture(scope="module")
+def all_columns(small_records):
+    """All shards of pass 1, read backward."""
+    shards = [shard for shard in small_records.shards if shard.pass_index == 1]
+    parts = [read_shard(small_records.path(s), small_records.spec, s.forward_segments) for s in shards]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def test_each_pass_and_direction(small_records, statistics, all_columns):
+    keys = [(reading["pass"], reading["direction"]) for reading in statistics["readings"]]
+    assert keys == [(0, 1), (0, -1), (1, 1), (1, -1)]
+    found = statistics["readings"][3]
+    ids, rank = all_columns["input_ids"], all_columns["permutation_rank"]
+    assert found["records"] == len(ids)
+    assert found["streams"] == len(np.unique(all_columns["stream"]))
+    assert found["next_sentence"] == pytest.approx(all_columns["next_sentence"].mean())
+    assert found["targets_a_record"] == found["fewest_targets"] == small_records.num_predict
+    a_len = [np.flatnonzero(row == SEP_ID)[0] - small_records.reuse_len for row in ids]
+    assert found["a_tokens"] == pytest.approx(np.mean(a_len))
+    assert found["a_tokens"] + found["b_tokens"] == pytest.approx(small_records.seq_len // 2 - 3)
+    is_target = np.zeros(ids.shape, bool)
+    np.put_along_axis(is_target, all_columns["target_positions"].astype(int), True, axis=1)
+    _, query = ranks.expand(rank, is_target)
+    assert found["seen_by_a_target"] == pytest.approx(query[is_target].mean())
+    assert found["tokens_in"] == found["tokens_written"] + sum(found["tokens_dropped"].values())
+    assert sum(reading["records"] for reading in statistics["readings"]) == small_records.records
+
+
+def test_spans_are_of_whole_words(small_records, statistics, all_columns):
+    """Spans of the backward records, counted in the text's own order, are among those counted."""
+    starts = XLNetTokenizer(model_file=small_records.tokenizer_path).word_starts
+    lengths = []
+    for ids, positions in zip(all_columns["input_ids"], all_columns["target_positions"], strict=True):
+        flags = np.zeros(len(ids), bool)
+        flags[positions] = True
+        for part in (slice(0, 16), slice(16, 32)):
+            words, run = [], []
+            for token, target in [*zip(ids[part], flags[part], strict=True), (0, False)]:
+                if target:
+                    if not run or starts[run[-1]]:  # read backward: a start ends its word
+                        words.append(0)
+                    run.append(token)
+                elif run:
+                    lengths.append(len(words))
+                    words, run = [], []
+    counted = np.bincount(lengths)
+    for n, count in enumerate(counted.tolist()):
+        assert count <= statistics["spans"].get(str(n), 0)
+    share = counted / counted.sum()
+    total = sum(statistics["spans"].values())
+    assert share[1] == pytest.approx(statistics["spans"]["1"] / total, abs=0.03)
+    expected = statistics["expected_spans"]
+    assert expected["1"] == pytest.approx(5 * expected["5"]) and sum(expected.values()) == pytest.approx(1)
+
+
+def test_density_and_lengths(small_records, statistics):
+    density = np.array(statistics["target_density"])
+    assert density.sum() == pytest.approx(small_records.num_predict)
+    assert density[-2:].tolist() == [0, 0] and density[: small_records.reuse_len].sum() == pytest.approx(3)
+    assert sum(statistics["a_lengths"].values()) == small_records.records
+
+
+def test_tables_and_workers(small_records, statistics):
+    assert inspect_statistics.count(small_records, num_workers=2) == statistics
+    text = inspect_statistics.table(statistics)
+    for part in ("B follows A", "tokens in no record", "backward", "P(n) ~ 1/n", "43.8%", "from position 30"):
+        assert part in text
+    assert f"{small_records.statistics['tokens']:,}" in text and "WARNING" not in text
+    few = {**statistics, "warnings": ["only 3 streams"]}
+    assert "WARNING: only 3 streams" in inspect_statistics.table(few)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"objective": "autoregressive"}, {"span_mode": "single", "use_eod": False}]
+)
+def test_other_sets(build, tmp_path, changes):
+    statistics = inspect_statistics.count(build(tmp_path / "set", bidirectional=False, **changes))
+    assert [reading["direction"] for reading in statistics["readings"]] == [1]
+    assert list(statistics["expected_spans"]) == ([] if "objective" in changes else ["1"])
+    assert "share of targets by position" in inspect_statistics.table(statistics)
+    plot_distributions.draw(statistics, str(tmp_path / "picture.png"))
+    assert (tmp_path / "picture.png").stat().st_size > 10_000
+
+
+def test_the_picture_has_what_was_counted(statistics, tmp_path, monkeypatch):
+    from matplotlib import pyplot
+
+    monkeypatch.setattr(pyplot, "close", lambda figure: None)
+    plot_distributions.draw(statistics, str(tmp_path / "picture.png"))
+    documents, segments, density, spans = pyplot.gcf().axes
+    assert sum(bar.get_height() for bar in documents.patches) == statistics["text"]["documents"]
+    assert segments.patches[0].get_data().values.sum() == sum(statistics["a_lengths"].values())
+    np.testing.assert_allclose(density.patches[0].get_data().values, statistics["target_density"])
+    curve = spans.lines[0].get_ydata()
+    np.testing.assert_allclose(curve, (1 / np.arange(1, 6)) / (1 / np.arange(1, 6)).sum())
+    assert spans.patches[0].get_height() == pytest.approx(
+        statistics["spans"]["1"] / sum(statistics["spans"].values())
+    )
+    monkeypatch.undo()
+    pyplot.close("all")

@@ -1,0 +1,458 @@
+"""The pretraining builder end to end, on a made-up language."""
+
+import dataclasses
+import gzip
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+from tests.tfrecord_builders.conftest import make_text
+from tfrecord_builders.common import runners
+from tfrecord_builders.pretraining import report as pretraining_report
+from tfrecord_builders.pretraining import token_stream, worker
+from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records
+from xlnet_tf.errors import UserError
+from xlnet_tf.records import ranks
+from xlnet_tf.records.manifest import Manifest, shard_name
+from xlnet_tf.records.shards import file_sha256, read_shard
+from xlnet_tf.text.special_tokens import CLS_ID, EOD_ID, SEP_ID
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="session")
+def options(corpus_file, tokenizer_file):
+    """Returns a function that makes options for a small set in a folder."""
+
+    def make(folder, **changes):
+        settings = {
+            "input": [str(corpus_file)],
+            "tokenizer": str(tokenizer_file),
+            "output_dir": str(folder),
+            "seq_len": 32,
+            "stream_segments": 5,
+            "slice_mb": 0.02,
+            "num_workers": 1,
+            "num_passes": 2,
+            "seed": 3,
+        }
+        return PretrainingOptions(**{**settings, **changes})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def records(options, tmp_path_factory):
+    return build_pretraining_records(options(tmp_path_factory.mktemp("records")))
+
+
+def hashes(folder):
+    return {path.name: file_sha256(path) for path in pathlib.Path(folder).iterdir()}
+
+
+def run_builder(folder, *arguments):
+    """Runs the script; returns the finished process."""
+    command = [sys.executable, "-m", "tfrecord_builders.pretraining", f"--output_dir={folder}", *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+
+
+def all_columns(manifest):
+    """Every shard with its columns."""
+    return [(shard, read_shard(manifest.path(shard), manifest.spec)) for shard in manifest.shards]
+
+
+def test_a_set_is_whole(records):
+    assert len(records.shards) == 2 * (max(s.slice_index for s in records.shards) + 1) >= 6
+    records.check_files(checksums=True)
+    folder = pathlib.Path(records.folder)
+    expected = {"manifest.json", "spiece.model"} | {shard.file for shard in records.shards}
+    assert {path.name for path in folder.iterdir()} == expected
+    records.check_tokenizer(XLNetTokenizer(model_file=records.tokenizer_path).fingerprint)
+    records.check_model(200)
+    with pytest.raises(UserError, match="n_token is 32000, but tokenizer.vocab_size .* is 200"):
+        records.check_model(32000)
+    with pytest.raises(UserError, match="sha256 is abc, but tokenizer.sha256"):
+        records.check_tokenizer("abc")
+
+
+def test_every_record_keeps_the_rules(records):
+    spec = records.spec
+    for shard, columns in all_columns(records):
+        is_target = np.zeros((shard.records, spec.seq_len), bool)
+        np.put_along_axis(is_target, columns["target_positions"].astype(int), True, axis=1)
+        ids = columns["input_ids"]
+        assert (is_target[:, : spec.reuse_len].sum(axis=1) == spec.num_predict - spec.num_predict // 2).all()
+        assert (is_target.sum(axis=1) == spec.num_predict).all()
+        assert (np.diff(columns["target_positions"].astype(int), axis=1) > 0).all()
+        functional = np.isin(ids, (SEP_ID, CLS_ID))
+        assert not (is_target & functional).any() and (functional.sum(axis=1) == 3).all()
+        assert (ids[:, -2:] == [SEP_ID, CLS_ID]).all()
+        content, query = ranks.expand(columns["permutation_rank"], is_target)
+        assert not (query & np.eye(spec.seq_len, dtype=bool))[is_target].any()
+        assert not content[:, : spec.reuse_len, spec.reuse_len :].any()
+        assert (columns["direction"][: shard.forward_segments] == 1).all()
+        assert (columns["direction"][shard.forward_segments :] == -1).all()
+        assert 0.2 < columns["next_sentence"].mean() < 0.95
+
+
+def test_streams_are_the_corpus(records, corpus_file):
+    tokenizer = XLNetTokenizer(model_file=records.tokenizer_path)
+    spec = records.spec
+    text = []
+    for document in corpus_file.read_text().strip().split("\n\n"):
+        text += [i for line in document.split("\n") for i in tokenizer.encode(line)] + [EOD_ID]
+    seen = {(p, d): [] for p in (0, 1) for d in (1, -1)}
+    for shard, columns in all_columns(records):
+        for direction in (1, -1):
+            mine = columns["direction"] == direction
+            streams, segment = columns["stream"][mine], columns["segment"][mine]
+            reused = columns["input_ids"][mine][:, : spec.reuse_len]
+            rest = columns["input_ids"][mine][:, spec.reuse_len :]
+            new_stream = np.diff(streams, prepend=-1) != 0
+            np.testing.assert_array_equal(segment == 0, new_stream)
+            assert segment.max() < records.stream_segments
+            for i in range(len(streams) - 1):  # what follows a reused part is the next one's reused part
+                a_len = int(np.argmax(rest[i] == SEP_ID))
+                np.testing.assert_array_equal(rest[i][:a_len], reused[i + 1][:a_len])
+            whole = reused.ravel().tolist()
+            seen[shard.pass_index, direction].append(whole if direction == 1 else whole[::-1])
+    corpus_string = ",".join(map(str, text))
+    for runs in seen.values():
+        position = 0
+        for run in runs:  # slices in order; only what the statistics call dropped lies between
+            start = corpus_string.find(",".join(map(str, run)), position)
+            assert start >= 0
+            position = start
+    for entry in records.statistics["tokens_by_pass"]:
+        assert entry["in"] == len(text)
+
+
+def test_document_offset(records):
+    for _shard, columns in all_columns(records):
+        ids = columns["input_ids"].astype(int)
+        forward = columns["direction"] == 1
+        for i in np.flatnonzero(forward):
+            if columns["segment"][i] == 0:
+                assert columns["document_offset"][i] == 0
+                continue
+            first = i - columns["segment"][i]
+            before = ids[first:i, : records.reuse_len].ravel()
+            ends = np.flatnonzero(before == EOD_ID)
+            assert columns["document_offset"][i] == len(before) - (ends[-1] + 1 if len(ends) else 0)
+
+
+def test_every_token_is_accounted_for(records, options, tmp_path):
+    statistics = records.statistics
+    assert statistics["tokens_in"] == statistics["tokens"] * 4  # two passes, two directions
+    for entry in [*statistics["tokens_by_pass"]]:
+        assert entry["in"] == entry["written"] + sum(entry["dropped"].values())
+        assert 0 < sum(entry["dropped"].values()) < records.seq_len * len(records.shards)
+    assert statistics["tokens_in"] == statistics["tokens_written"] + sum(
+        statistics["tokens_dropped"].values()
+    )
+    assert statistics["targets"] == records.records * records.num_predict
+    assert sum(int(n) * count for n, count in statistics["target_runs"].items()) == statistics["targets"]
+    assert statistics["documents"] == sum(statistics["document_lengths"].values()) == 300
+    single = build_pretraining_records(options(tmp_path, num_passes=1, bidirectional=False, use_eod=False))
+    assert single.statistics["tokens_in"] == single.statistics["tokens"] == statistics["tokens"] - 300
+    assert {shard.backward_segments for shard in single.shards} == {0} and single.directions == ["forward"]
+
+
+def test_passes_and_directions_differ_in_targets_and_orders_only(records):
+    columns = {(s.pass_index, s.slice_index): c for s, c in all_columns(records)}
+    first, second = columns[0, 0], columns[1, 0]
+    reuse_len = records.reuse_len
+    np.testing.assert_array_equal(first["input_ids"][:, :reuse_len], second["input_ids"][:, :reuse_len])
+    for name in ("target_positions", "permutation_rank", "next_sentence"):
+        assert (first[name] != second[name]).any()
+
+
+def test_bytes_do_not_depend_on_workers_or_runs_or_compression(records, options, corpus_file, tmp_path):
+    expected = hashes(records.folder)
+    build_pretraining_records(options(tmp_path / "two", num_workers=2))
+    assert hashes(tmp_path / "two") == expected
+    compressed = tmp_path / "corpus.txt.gz"
+    compressed.write_bytes(gzip.compress(corpus_file.read_bytes()))
+    build_pretraining_records(options(tmp_path / "gz", input=[str(compressed)]))
+    found = hashes(tmp_path / "gz")
+    assert {**found, "manifest.json": None} == {**expected, "manifest.json": None}
+    build_pretraining_records(options(tmp_path / "seed", seed=4))
+    assert hashes(tmp_path / "seed")[records.shards[0].file] != expected[records.shards[0].file]
+
+
+def test_goes_on_after_an_interruption(records, options, tmp_path, monkeypatch):
+    real, calls = worker.build_slice, []
+
+    def interrupted(unit):
+        if unit.corpus_slice.index == 2:
+            raise KeyboardInterrupt
+        return real(unit)
+
+    monkeypatch.setattr(worker, "build_slice", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        build_pretraining_records(options(tmp_path))
+    names = {path.name for path in tmp_path.iterdir()}
+    assert "manifest.json" not in names and "build.json" in names
+    monkeypatch.setattr(worker, "build_slice", real)
+    build_shard = worker._build_shard
+    monkeypatch.setattr(worker, "_build_shard", lambda *a: calls.append((a[2], a[3])) or build_shard(*a))
+    broken = tmp_path / shard_name("train", 1, 0)
+    broken.write_bytes(broken.read_bytes()[:-1] + b"?")
+    (tmp_path / (broken.name + ".tmp123")).write_bytes(b"half")
+    build_pretraining_records(options(tmp_path))
+    slices = max(s.slice_index for s in records.shards) + 1
+    assert calls == [(0, 1)] + [(s, p) for s in range(2, slices) for p in (0, 1)]
+    assert hashes(tmp_path) == hashes(records.folder)
+    calls.clear()
+    build_pretraining_records(options(tmp_path))
+    assert calls == [] and hashes(tmp_path) == hashes(records.folder)
+
+
+def test_another_build_is_refused_with_the_difference(records, options, tmp_path):
+    first = build_pretraining_records(options(tmp_path, num_passes=1))
+    before = hashes(tmp_path)
+    with pytest.raises(UserError) as error:
+        build_pretraining_records(options(tmp_path, num_passes=1, mask_alpha=8, num_predict=4))
+    for part in (
+        "holds another build",
+        "mask.alpha: 6 there, 8 now",
+        "num_predict: 5 there, 4 now",
+        "--overwrite",
+    ):
+        assert part in str(error.value)
+    assert hashes(tmp_path) == before
+    second = build_pretraining_records(options(tmp_path, num_passes=1, seed=9, slice_mb=0.05, overwrite=True))
+    assert len(second.shards) < len(first.shards)
+    assert len(list(tmp_path.iterdir())) == len(second.shards) + 2
+    (tmp_path / "manifest.json").unlink()
+    with pytest.raises(UserError, match="--overwrite .*It holds records of an unknown build"):
+        build_pretraining_records(options(tmp_path))
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(UserError, match="holds another build: .*--overwrite.* not valid json"):
+        build_pretraining_records(options(tmp_path))
+
+
+def test_a_bad_corpus_does_not_stand_in_the_way_of_its_correction(options, tmp_path):
+    path = tmp_path / "corpus.txt"
+    for bad in (b"\xff\n", b"Short.\n"):
+        path.write_bytes(bad)
+        with pytest.raises(UserError, match="not UTF-8|too small"):
+            build_pretraining_records(options(tmp_path / "out", input=[str(path)]))
+    path.write_text(make_text(20))
+    assert build_pretraining_records(options(tmp_path / "out", input=[str(path)])).records
+
+
+def test_an_interrupted_rebuild_of_changed_text_is_not_taken_for_whole(options, tmp_path, monkeypatch):
+    path = tmp_path / "corpus.txt"
+    path.write_text(make_text(100))
+    first = build_pretraining_records(options(tmp_path / "out", input=[str(path)]))
+    text = path.read_text()
+    path.write_text(text.swapcase())
+    real = worker.build_slice
+
+    def interrupted(*job):
+        real(*job)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(worker, "build_slice", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        build_pretraining_records(options(tmp_path / "out", input=[str(path)]))
+    with pytest.raises(FileNotFoundError, match=r"manifest\.json does not exist"):
+        Manifest.load(tmp_path / "out")
+    monkeypatch.setattr(worker, "build_slice", real)
+    path.write_text(text)
+    again = build_pretraining_records(options(tmp_path / "out", input=[str(path)]))
+    assert again.shards == first.shards and again.check_files(checksums=True) is None
+
+
+@pytest.mark.parametrize(
+    "changes,message",
+    [
+        ({"num_predict": 30}, "num_predict 30 is impossible .*<= 27"),
+        ({"perm_size": 5}, "perm_size 5 must divide"),
+        ({"reuse_len": 30}, "reuse_len 30 leaves no room"),
+        ({"objective": "rtd"}, "objective is 'rtd', expected one of permutation"),
+        ({"objective": "autoregressive", "num_predict": 5}, "num_predict is 5, but objective=autoregressive"),
+        ({"mask_beta": 7}, "mask_beta is 7, expected 1 to 6"),
+        ({"mask_alpha": 2**31}, "mask_alpha is 2147483648, expected 1 to 2147483647"),
+        ({"perm_size": 2**31}, "perm_size is 2147483648, expected 1 to 16384"),
+        ({"perm_size": 2**31, "objective": "denoising"}, "perm_size is 2147483648, expected 1 to 16384"),
+        ({"seed": 2**63}, "seed is 9223372036854775808, expected 0 to 9223372036854775807"),
+        ({"slice_mb": float("nan")}, "slice_mb is nan, expected 0.001 to 32"),
+        ({"compat": True, "reuse_len": 8}, "compat is the original's builder: it needs reuse_len 16"),
+        ({"split": "a/b"}, "split is 'a/b'"),
+        ({"slice_mb": 0}, "slice_mb is 0"),
+        ({"seed": -1}, "seed is -1"),
+        ({"seq_len": 16385}, "seq_len 16385 is too long"),
+        ({"sentence_split": "English"}, r"sentence_split is 'English', .*near: en\)"),
+        ({"input": ["/no/such/file.txt"]}, "no corpus file matches"),
+        (
+            {"input": ["/no/such"], "output_dir": "/no/such/records"},
+            "/no/such/records is in /no/such, the corpus",
+        ),
+        (
+            {"input": ["/no/such/*"], "output_dir": "/no/such/records"},
+            r"/no/such/records is in /no/such/\*, the corpus",
+        ),
+        ({"tokenizer": "/no/such.model"}, "tokenizer /no/such.model does not exist"),
+        ({"seq_len": 8192, "slice_mb": 4}, "too small for one stream.* tokens .*a segment needs 8189"),
+    ],
+)
+def test_bad_options_are_refused(options, tmp_path, changes, message):
+    if "seq_len" in changes:
+        (tmp_path / "small.txt").write_text(make_text(10))
+        changes = {**changes, "input": [str(tmp_path / "small.txt")]}
+    with pytest.raises((UserError, FileNotFoundError), match=message):
+        build_pretraining_records(options(tmp_path / "out", **changes))
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    "text,message",
+    [
+        (b"", "the corpus is empty"),
+        (b"\n \n\n", "too small for one stream: it has 0 tokens"),
+        (b"Fine.\n" * 100 + b"\xff\n", r"line 101 \(byte 600\) is not UTF-8"),
+        (b"x" * 10_000_000, "a line of at least"),
+    ],
+)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_bad_corpora_are_refused(options, tmp_path, text, message, workers):
+    (tmp_path / "bad.txt").write_bytes(text)
+    with pytest.raises(UserError, match=message):
+        build_pretraining_records(
+            options(tmp_path / "out", input=[str(tmp_path / "bad.txt")], num_workers=workers)
+        )
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_the_script(options, corpus_file, tokenizer_file, tmp_path):
+    common = [f"--tokenizer={tokenizer_file}", "--seq_len=32", "--num_workers=2", "--slice_mb=0.02"]
+    good = run_builder(tmp_path / "good", f"--input={corpus_file}", *common)
+    assert good.returncode == 0, good.stderr
+    assert "Pretraining records are ready" in good.stdout and "tokens in" in good.stdout
+    assert "100%" in good.stderr
+    made = Manifest.load(tmp_path / "good")
+    assert f"{made.records:,}" in good.stdout
+    (tmp_path / "bad.txt").write_bytes(b"\xff")
+    bad = run_builder(tmp_path / "bad", f"--input={tmp_path / 'bad.txt'}", *common)
+    assert bad.returncode == 1
+    assert bad.stderr.strip().split("\n")[-1].startswith("ERROR: ") and "is not UTF-8" in bad.stderr
+    assert "Traceback" not in bad.stderr
+    assert not (tmp_path / "bad" / "manifest.json").exists()
+    wrong = tmp_path / "wrong.model"
+    wrong.write_bytes(b"not a model")
+    bad = run_builder(tmp_path / "wrong", f"--input={corpus_file}", f"--tokenizer={wrong}")
+    assert bad.returncode == 1 and "ERROR:" in bad.stderr and "Traceback" not in bad.stderr
+
+
+def test_full_disk(options, tokenizer_file, tmp_path):
+    """A limit on file sizes makes writing fail as a full disk does."""
+    limit = tokenizer_file.stat().st_size + 1000
+    program = (
+        "import resource\n"
+        "from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records\n"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
+        f"build_pretraining_records({options(tmp_path / 'out', slice_mb=1.0)!r})\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.returncode != 0
+    last = done.stderr.strip().split("\n")[-1]
+    assert "UserError: cannot write" in last and "slice00000.tfrecord: File too large. Make room" in last
+    assert not [p.name for p in (tmp_path / "out").iterdir() if p.suffix == ".tfrecord" or "tmp" in p.name]
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+def test_a_folder_that_cannot_be_made(options, tmp_path):
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "records"):
+        with pytest.raises(UserError, match=f"cannot write {folder}: .*choose another place"):
+            build_pretraining_records(options(folder))
+
+
+def die(*unit):
+    os._exit(9)
+
+
+def test_a_dead_worker(options, tmp_path, monkeypatch):
+    monkeypatch.setattr(worker, "build_slice", die)
+    monkeypatch.setattr(runners, "MAX_TRIES", 1)
+    with pytest.raises(UserError, match="a worker process died .*finished shards are kept"):
+        build_pretraining_records(options(tmp_path, num_workers=2))
+    assert not (tmp_path / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("objective", ["autoregressive", "denoising"])
+def test_other_objectives(options, tmp_path, objective):
+    manifest = build_pretraining_records(options(tmp_path, objective=objective, num_passes=1))
+    spec = manifest.spec
+    for _, columns in all_columns(manifest):
+        is_target = np.zeros(columns["input_ids"].shape, bool)
+        np.put_along_axis(is_target, columns["target_positions"].astype(int), True, axis=1)
+        _, query = ranks.expand(columns["permutation_rank"], is_target)
+        if objective == "autoregressive":
+            assert spec.num_predict == spec.seq_len - 3
+            assert (is_target == ~np.isin(columns["input_ids"], (SEP_ID, CLS_ID))).all()
+            assert (query == np.tri(spec.seq_len, k=-1, dtype=bool))[is_target].all()
+        else:
+            assert spec.num_predict == 5
+            hidden = is_target | np.isin(columns["input_ids"], (SEP_ID, CLS_ID))
+            assert (query == ~hidden[:, None, :])[is_target].all()
+
+
+def test_compat(options, tmp_path):
+    manifest = build_pretraining_records(options(tmp_path, compat=True, num_passes=1, slice_mb=1.0))
+    again = build_pretraining_records(options(tmp_path / "2", compat=True, num_passes=1, slice_mb=1.0))
+    assert [s.sha256 for s in manifest.shards] == [s.sha256 for s in again.shards]
+    statistics = manifest.statistics
+    assert statistics["tokens_in"] == statistics["tokens_written"] + sum(
+        statistics["tokens_dropped"].values()
+    )
+    for _, columns in all_columns(manifest):
+        counts = (columns["target_positions"] >= 0).sum(axis=1)
+        assert counts.max() == 5 and counts.min() >= 2 and counts.min() < 5
+
+
+def test_sentence_split(options, tmp_path, tokenizer_file):
+    paragraphs = "Kato went home. Did Ren? He sold it for 5,000. Why not?\nBor.\n\nToqui saw.\n"
+    tokenizer = XLNetTokenizer(model_file=tokenizer_file)
+    lines = paragraphs.strip().split("\n") + [""]
+    stream, statistics = token_stream.tokenize(tokenizer, lines, True, "en")
+    sentences = ["Kato went home.", "Did Ren?", "He sold it for 5,000.", "Why not?", "Bor.", "Toqui saw."]
+    lengths = np.array([len(tokenizer.encode(s)) for s in sentences])
+    lengths[[4, 5]] += 1  # <eod>
+    np.testing.assert_array_equal(stream.sentence_ends, np.cumsum(lengths))
+    np.testing.assert_array_equal(stream.document_starts, [0, lengths[:5].sum()])
+    assert statistics["sentences"] == 6 and statistics["documents"] == 2
+    assert stream.tokens[lengths[:5].sum() - 1] == EOD_ID == stream.tokens[-1]
+
+
+def test_warnings(records):
+    assert pretraining_report.warnings(records) == []
+    statistics = {**records.statistics, "unknown_rate": 0.02, "word_start_rate": 0.1}
+    bad = dataclasses.replace(records, statistics=statistics, stream_segments=10**6)
+    found = "\n".join(pretraining_report.warnings(bad))
+    assert "2.0% of the tokens are <unk>" in found and "10.0% of the tokens start a word" in found
+    assert "only 8 streams" in found
+
+
+def test_builder_loads_no_tensorflow(options, tmp_path):
+    """Nor does it while it builds, whatever the format; data sets are another thing."""
+    documents = make_text(60).strip().split("\n\n")
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
+    pyarrow.parquet.write_table(pyarrow.table({"text": documents}), corpus / "a.parquet")
+    (corpus / "a.txt").write_text(make_text(60))
+    program = (
+        "import sys\n"
+        "from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records\n"
+        f"build_pretraining_records({options(tmp_path / 'out', input=[str(corpus)])!r})\n"
+        "sys.exit('tensorflow' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY).returncode == 0

@@ -1,0 +1,219 @@
+"""Builds that choose documents: deduplication, a training and a held-out set, what becomes of documents."""
+
+import json
+import pathlib
+
+import pytest
+
+from tests.tfrecord_builders.conftest import make_text
+from tfrecord_builders.inspection.check import check
+from tfrecord_builders.pretraining import report as pretraining_report
+from tfrecord_builders.pretraining import worker
+from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records, build_sets
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.manifest import Manifest
+from xlnet_tf.records.shards import file_sha256
+
+
+@pytest.fixture(scope="module")
+def options(tmp_path_factory, tokenizer_file):
+    """Returns a function that makes options; the corpus has repeated and empty documents, in two formats."""
+    folder = tmp_path_factory.mktemp("corpus")
+    (folder / "a.txt").write_text(make_text(400) + "\n" + make_text(50))
+    others = [*make_text(200, seed=2).strip().split("\n\n"), "", " \n"]
+    (folder / "b.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in others))
+
+    def make(output, **changes):
+        settings = {
+            "input": [str(folder)],
+            "tokenizer": str(tokenizer_file),
+            "output_dir": str(output),
+            "seq_len": 32,
+            "stream_segments": 5,
+            "slice_mb": 0.02,
+            "num_workers": 1,
+            "dev_fraction": 0.2,
+            "dedup": True,
+        }
+        return PretrainingOptions(**{**settings, **changes})
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def sets(options, tmp_path_factory):
+    return build_sets(options(tmp_path_factory.mktemp("records")))
+
+
+def hashes(folder):
+    return {
+        str(path.relative_to(folder)): file_sha256(path)
+        for path in pathlib.Path(folder).rglob("*")
+        if path.is_file()
+    }
+
+
+def test_two_whole_sets(sets):
+    train, dev = sets
+    folder = pathlib.Path(train.folder).parent
+    assert [train.split, dev.split] == ["train", "dev"] and dev.folder == train.folder.parent / "dev"
+    for manifest in sets:
+        manifest.check_files(checksums=True)
+        names = {path.name for path in manifest.folder.iterdir()}
+        assert names == {"manifest.json", "spiece.model"} | {shard.file for shard in manifest.shards}
+        assert all(shard.file.startswith(manifest.split) for shard in manifest.shards)
+        assert Manifest.load(manifest.folder) == manifest
+        assert manifest.documents["dedup"] and manifest.documents["side"] == manifest.split
+    assert {path.name for path in folder.iterdir()} == {"train", "dev"}
+    assert len(dev.shards) == -(-len(train.shards) // 5) and 0.1 < dev.records / train.records < 0.4
+
+
+def test_every_document_is_accounted_for(sets, options, tmp_path):
+    train, dev = (manifest.statistics for manifest in sets)
+    for statistics in (train, dev):
+        assert (
+            statistics["documents_in"]
+            == 652
+            == statistics["documents"] + sum(statistics["documents_dropped"].values())
+        )
+        assert statistics["documents_dropped"]["empty"] == 2
+        assert 0 < statistics["short_documents"] < statistics["documents"]
+        short = sum(n for length, n in statistics["document_lengths"].items() if int(length) < 16)
+        assert statistics["short_documents"] >= short
+    assert train["documents"] + dev["documents"] == 600
+    assert train["duplicate_documents"] + dev["duplicate_documents"] == 50
+    assert train["documents_dropped"]["duplicate"] == train["duplicate_documents"]
+    # Without choosing, the same documents go into one set, and the equal ones are counted all the same.
+    (one,) = build_sets(options(tmp_path, dev_fraction=0, dedup=False))
+    statistics = one.statistics
+    assert one.folder.name == tmp_path.name and one.documents["side"] == ""
+    assert (statistics["documents_in"], statistics["documents"]) == (652, 650)
+    assert statistics["duplicate_documents"] == 50
+    assert statistics["documents_dropped"] == {"empty": 2, "duplicate": 0, "other_set": 0}
+    assert train["tokens"] + dev["tokens"] < statistics["tokens"]
+
+
+@pytest.mark.parametrize("borders", ["blank_lines", "files"])
+def test_a_document_that_slices_cut_counts_once(options, tmp_path, borders):
+    documents = [make_text(30, seed=seed).replace("\n\n", "\n") for seed in range(6)] + ["Last one.\n"]
+    (tmp_path / "text").mkdir()
+    if borders == "files":
+        for number, document in enumerate(documents):
+            (tmp_path / "text" / f"{number}.txt").write_text(document)
+    else:
+        (tmp_path / "text" / "all.txt").write_text("\n".join(documents))
+    changes = {"input": [str(tmp_path / "text")], "slice_mb": 0.001, "documents": borders}
+    changes["bidirectional"] = False
+    train, dev = build_sets(options(tmp_path / "two", dev_fraction=0.5, **changes))
+    (one,) = build_sets(options(tmp_path / "one [1]", dev_fraction=0, dedup=False, **changes))
+    assert len(train.shards) > 2 * len(documents)
+    for statistics in (train.statistics, dev.statistics, one.statistics):
+        dropped = statistics["documents_dropped"]
+        assert statistics["documents_in"] == len(documents) == statistics["documents"] + sum(dropped.values())
+        assert dropped["empty"] == dropped["duplicate"] == 0
+    assert train.statistics["documents"] + dev.statistics["documents"] == one.statistics["documents"]
+    assert dev.statistics["documents"] > 0 and check(dev).sound and check(one).sound
+    assert f"{one.statistics['documents']} of 7 (" in pretraining_report.summary(one)
+
+
+def test_tokens_of_both_sets_are_those_of_one(options, tmp_path):
+    train, dev = build_sets(options(tmp_path / "two", dedup=False, split="learn"))
+    (one,) = build_sets(options(tmp_path / "one [1]", dedup=False, dev_fraction=0))
+    assert train.folder.name == "learn" and train.documents["side"] == "train"
+    assert train.statistics["tokens"] + dev.statistics["tokens"] == one.statistics["tokens"]
+    assert train.statistics["duplicate_documents"] + dev.statistics["duplicate_documents"] == 50
+
+
+def test_bytes_do_not_depend_on_workers(sets, options, tmp_path):
+    build_sets(options(tmp_path, num_workers=2))
+    assert hashes(tmp_path) == hashes(sets[0].folder.parent)
+
+
+def test_each_set_goes_on_after_an_interruption(sets, options, tmp_path, monkeypatch):
+    real, calls = worker.build_slice, []
+
+    def interrupted(unit):
+        calls.append((unit.manifest.split, unit.corpus_slice.index))
+        if len(calls) == 8:
+            raise KeyboardInterrupt
+        return real(unit)
+
+    monkeypatch.setattr(worker, "build_slice", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        build_sets(options(tmp_path))
+    assert {split for split, _ in calls} == {"train", "dev"}
+    assert not list(tmp_path.rglob("manifest.json"))
+    built = []
+    build_shard = worker._build_shard
+    monkeypatch.setattr(worker, "_build_shard", lambda *a: built.append(a[0].split) or build_shard(*a))
+    build_sets(options(tmp_path))
+    assert len(built) == len(sets[0].shards) + len(sets[1].shards) - 7
+    assert hashes(tmp_path) == hashes(sets[0].folder.parent)
+    built.clear()
+    (tmp_path / "dev" / sets[1].shards[0].file).unlink()  # the other set is whole and stays as it is
+    (before,) = {path.stat().st_mtime_ns for path in (tmp_path / "train").glob("manifest.json")}
+    train, dev = build_sets(options(tmp_path))
+    assert built == ["dev"] and (tmp_path / "train" / "manifest.json").stat().st_mtime_ns == before
+    assert (train.split, dev.split) == ("train", "dev")
+    assert hashes(tmp_path) == hashes(sets[0].folder.parent)
+
+
+def test_other_choices_are_refused_with_the_difference(options, tmp_path):
+    build_sets(options(tmp_path))
+    with pytest.raises(UserError, match=r"documents.dev_fraction: 0.2 there, 0.1 now"):
+        build_sets(options(tmp_path, dev_fraction=0.1))
+    with pytest.raises(UserError, match=r"documents.dedup: True there, False now"):
+        build_sets(options(tmp_path, dedup=False))
+    train, dev = build_sets(options(tmp_path, dev_fraction=0.3, overwrite=True))
+    assert train.documents["dev_fraction"] == dev.documents["dev_fraction"] == 0.3
+
+
+def test_one_set_and_two_do_not_share_a_folder(options, tmp_path):
+    small = {"input": [str(tmp_path / "a.txt")], "dedup": False}
+    (tmp_path / "a.txt").write_text(make_text(60))
+    (one,) = build_sets(options(tmp_path / "one [1]", dev_fraction=0, **small))
+    before = hashes(tmp_path / "one [1]")
+    with pytest.raises(UserError, match=r"one \[1\] holds a set of its own, built without --dev_fraction"):
+        build_sets(options(tmp_path / "one [1]", **small))
+    assert hashes(tmp_path / "one [1]") == before
+    (one.folder / "manifest.json").rename(one.folder / "build.json")  # it has not ended
+    with pytest.raises(UserError, match=r"one \[1\] holds a set of its own"):
+        build_sets(options(tmp_path / "one [1]", **small))
+
+    build_sets(options(tmp_path / "two", **small))
+    before = hashes(tmp_path / "two")
+    message = r"two holds a training set and a held-out set \(.*dev\) of a build with --dev_fraction=0.2"
+    for overwrite in (False, True):
+        with pytest.raises(UserError, match=message):
+            build_sets(options(tmp_path / "two", dev_fraction=0, overwrite=overwrite, **small))
+    assert hashes(tmp_path / "two") == before
+    (tmp_path / "two" / "dev" / "manifest.json").rename(tmp_path / "two" / "dev" / "build.json")
+    with pytest.raises(UserError, match=message):
+        build_sets(options(tmp_path / "two", dev_fraction=0, **small))
+    # A set that was made by itself in a folder of that name is none of a build's two.
+    build_sets(options(tmp_path / "three" / "dev", dev_fraction=0, split="dev", **small))
+    assert build_sets(options(tmp_path / "three", dev_fraction=0, **small))[0].records
+
+
+@pytest.mark.parametrize(
+    "changes,message",
+    [
+        ({"split": "dev"}, "split is 'dev', which is the held-out set's name"),
+        ({"dev_fraction": 0.7}, "dev_fraction is 0.7, expected 0 to 0.5"),
+        ({"dev_fraction": 1e-9}, "the held-out set is too small .*--dev_fraction"),
+        ({"input": []}, "there is no corpus"),
+    ],
+)
+def test_bad_choices_are_refused(options, tmp_path, changes, message):
+    with pytest.raises(UserError, match=message):
+        build_sets(options(tmp_path, **changes))
+    assert not list(tmp_path.rglob("manifest.json"))
+
+
+def test_marks_that_cleaning_drops_are_counted(options, tmp_path):
+    (tmp_path / "a.txt").write_text("\u0928\u092e\u0938\u094d\u0924\u0947 caf\u00e9\n" * 50)
+    changes = {"input": [str(tmp_path / "a.txt")], "dev_fraction": 0, "dedup": False}
+    manifest = build_pretraining_records(options(tmp_path / "1", **changes))
+    assert manifest.statistics["dropped_marks"] == {"DEVANAGARI": 50, "LATIN": 50}
+    manifest = build_pretraining_records(options(tmp_path / "2", keep_accents=True, **changes))
+    assert manifest.statistics["dropped_marks"] == {}

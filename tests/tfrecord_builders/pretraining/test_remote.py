@@ -1,0 +1,69 @@
+"""gs:// paths, by TensorFlow's file systems: the one in memory stands in for a bucket."""
+
+import pathlib
+import re
+
+import pytest
+from etils import epath
+from etils.epath import backend
+
+from tfrecord_builders.common import runners
+from xlnet_tf import errors
+from xlnet_tf.errors import UserError
+
+tf = pytest.importorskip("tensorflow")
+
+
+class Bucket:
+    """tf.io.gfile, with ram:// for gs://."""
+
+    def __getattr__(self, name):
+        real = getattr(tf.io.gfile, name)
+
+        def call(*arguments, **settings):
+            found = real(*(str(one).replace("gs://", "ram://") for one in arguments), **settings)
+            return [one.replace("ram://", "gs://") for one in found] if name == "glob" else found
+
+        return call
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    monkeypatch.setattr(backend._TfBackend, "gfile", Bucket())
+    return epath.Path("gs://bucket")
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_records_in_a_bucket_are_those_of_a_disk(build, bucket, corpus_file, tokenizer_file, tmp_path):
+    build(tmp_path / "local")
+    expected = contents(tmp_path / "local")
+    (bucket / "text").mkdir(parents=True)
+    (bucket / "text" / corpus_file.name).write_bytes(pathlib.Path(corpus_file).read_bytes())
+    (bucket / "spiece.model").write_bytes(tokenizer_file.read_bytes())
+    paths = {"input": [str(bucket / "text" / "*.txt")], "tokenizer": str(bucket / "spiece.model")}
+    folder = bucket / "records"
+    first = build(folder, **paths)
+    assert contents(folder) == expected
+    assert build(folder, **paths) == first
+    (folder / first.shards[1].file).unlink()
+    (folder / "manifest.json").rename(folder / "build.json")
+    assert build(folder, **paths) == first
+    assert contents(folder) == expected
+
+
+def test_an_error_of_a_remote_file_system_is_told(bucket, monkeypatch, capsys):
+    with pytest.raises(UserError, match=r"ram://bucket/none.* \(NotFoundError of the file system\)"):
+        list(runners.run_units(tf.io.gfile.listdir, ["ram://bucket/none"]))
+    monkeypatch.setattr(errors.app, "run", lambda guarded, **_: guarded(["script"]))
+    with pytest.raises(SystemExit) as ended:
+        errors.run(lambda _: tf.io.gfile.listdir("ram://bucket/none"))
+    assert ended.value.code == 1
+    assert re.fullmatch(r"ERROR: .*NotFoundError of the file system.*\n", capsys.readouterr().err)
+
+
+def test_an_error_of_an_operation_is_none_of_a_file_system():
+    with pytest.raises(tf.errors.NotFoundError), errors.of_file_systems():
+        tf.io.read_file("/none").numpy()

@@ -1,0 +1,111 @@
+"""tfrecord_builders/pretraining/report.py: no warning without a reason, each with one."""
+
+import dataclasses
+
+import pytest
+
+from tests.tfrecord_builders.conftest import make_text
+from tfrecord_builders.pretraining import report as pretraining_report
+
+
+@pytest.fixture(scope="module")
+def good(build, tmp_path_factory):
+    return build(tmp_path_factory.mktemp("good"), slice_mb=1.0)
+
+
+def test_a_good_set_has_no_warnings(good):
+    assert pretraining_report.warnings(good) == []
+
+
+@pytest.mark.parametrize(
+    "statistics",
+    [
+        {"unknown_rate": 0.009},
+        {"dropped_marks": {"DEVANAGARI": 10}},
+        {"duplicate_documents": 2},
+        {"documents_dropped": {"empty": 2}},
+        {"tokens_dropped": {"after_last_segment": 90}},
+    ],
+)
+def test_a_few_are_no_warning(good, statistics):
+    few = dataclasses.replace(good, statistics={**good.statistics, **statistics})
+    assert pretraining_report.warnings(few) == []
+
+
+@pytest.mark.parametrize(
+    "fields,statistics,parts",
+    [
+        ({}, {"unknown_rate": 0.02}, ("2.0% of the tokens are <unk>", "train_tokenizer")),
+        ({}, {"word_start_rate": 0.1}, ("10.0% of the tokens start a word", "--span_mode=pieces")),
+        ({}, {"dropped_marks": {"DEVANAGARI": 9000, "LATIN": 10}}, ("9,000 DEVANAGARI", "--keep_accents")),
+        ({}, {"nul_bytes": dict.fromkeys("abcd", 2)}, ("8 bytes", "(2 in a, 2 in b, 2 in c, ...)", "tr -d")),
+        ({}, {"short_document_tokens": 30_000}, ("of the tokens are in documents shorter", "--seq_len")),
+        ({}, {"sentences": 300}, ("A and B together 13", "--sentence_split")),
+        ({}, {"duplicate_documents": 30}, ("30 of 300 documents (10.0%) equal an earlier one", "--dedup")),
+        ({}, {"documents_dropped": {"empty": 30}}, ("30 of 300 documents (10.0%) have no", "--text_field")),
+        ({}, {"tokens_dropped": {"after_last_segment": 9000}}, ("9,000 after last segment", "--slice_mb")),
+        ({"stream_segments": 10**6}, {}, ("only 2 streams", "2 rows at most", "--stream_segments")),
+    ],
+)  # fmt: skip
+def test_each_warning(good, fields, statistics, parts):
+    bad = dataclasses.replace(good, statistics={**good.statistics, **statistics}, **fields)
+    (warning,) = pretraining_report.warnings(bad)
+    for part in parts:
+        assert part in warning
+
+
+def test_warnings_of_a_bad_corpus(build, tmp_path):
+    """Paragraphs of another script, most documents twice and short, cut into slices that are too small."""
+    text = "".join(f"\u05e9\u05dc\u05d5\u05dd {line}\n\n" for line in make_text(40).split("\n"))
+    (tmp_path / "bad.txt").write_text(2 * text)
+    manifest = build(tmp_path / "out", input=[str(tmp_path / "bad.txt")], seq_len=512, slice_mb=0.015)
+    found = pretraining_report.warnings(manifest)
+    starts = [
+        "of the tokens are <unk>",
+        "shorter than a segment",
+        "equal an earlier one",
+        "in no record",
+        "streams",
+    ]
+    for part in starts:
+        assert any(part in warning for warning in found), (part, found)
+
+
+def test_the_choice_of_a_user_is_no_reason_to_warn(good):
+    statistics = {**good.statistics, "word_start_rate": 0.1, "duplicate_documents": 30}
+    pieces = dataclasses.replace(
+        good,
+        statistics=statistics,
+        mask={**good.mask, "span_mode": "pieces"},
+        documents={**good.documents, "dedup": True},
+    )
+    assert pretraining_report.warnings(pieces) == []
+
+
+def test_summary(good):
+    text = pretraining_report.summary(good)
+    statistics = good.statistics
+    short = statistics["short_document_tokens"] / statistics["tokens"]
+    for part in (
+        f"{good.records:,} of 32 tokens",
+        "300 of 300 (",
+        f"{short:.0%} of the tokens in some",
+        "0 duplicates",
+        f"{statistics['bytes'] / 1e3:,.1f} kB, ",
+    ):
+        assert part in text
+
+
+def test_sets_of_which_less_was_counted(good):
+    """Sets that were built before documents were accounted for."""
+    new = (
+        "documents_in",
+        "documents_dropped",
+        "duplicate_documents",
+        "short_documents",
+        "short_document_tokens",
+    )
+    kept = {name: n for name, n in good.statistics.items() if name not in (*new, "dropped_marks")}
+    old = dataclasses.replace(good, statistics=kept)
+    assert pretraining_report.warnings(old) == []
+    assert "300 of 300" in pretraining_report.summary(old)

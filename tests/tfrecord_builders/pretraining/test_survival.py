@@ -1,0 +1,177 @@
+"""Builds that are killed, disturbed or short of room: a whole set or a clear error, never half a set."""
+
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+from tests.tfrecord_builders.conftest import make_text
+from tfrecord_builders.pretraining import worker
+from xlnet_tf.errors import UserError
+from xlnet_tf.ownership import owning
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+MEMORY = pathlib.Path("/dev/shm")  # a disk in memory, where nothing waits for fsync
+
+
+@pytest.mark.parametrize("kills,every", [(10, 5), pytest.param(100, 1, marks=pytest.mark.long)])
+def test_killed_builds_go_on(corpus_file, tokenizer_file, kills, every):
+    """See killed_builds, which does it."""
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
+        arguments = [f"--input={corpus_file}", f"--tokenizer={tokenizer_file}", f"--folder={folder}"]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.helpers.training.killed_builds",
+            *arguments,
+            f"--kills={kills}",
+            f"--every={every}",
+        ]
+        done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["kills"] == kills and told["builds"] >= 1
+    operations = told["operations"]
+    assert (
+        len(operations) == 5 and min(operations.values()) >= 10 // every and operations["new"] >= 30 // every
+    )
+
+
+def states(folder):
+    return {path.name: path.stat().st_mtime_ns for path in [folder, *folder.iterdir()]}
+
+
+@pytest.mark.parametrize("changes", [{}, {"num_workers": 2}])
+def test_a_whole_set_is_left_alone(build, tmp_path, capsys, changes):
+    first = build(tmp_path / "set")
+    before = states(tmp_path / "set")
+    assert build(tmp_path / "set", progress=True, **changes) == first
+    assert states(tmp_path / "set") == before
+    assert "is whole and of this text: nothing was written" in capsys.readouterr().err
+
+
+def test_what_a_whole_set_has_lost_is_built_again(build, tmp_path):
+    folder = tmp_path / "set"
+    first = build(folder)
+    content = {path.name: path.read_bytes() for path in folder.iterdir()}
+    shards = sorted(folder.glob("*.tfrecord"))
+    before = states(folder)
+    shards[0].unlink()
+    shards[1].write_bytes(shards[1].read_bytes()[:-1] + b"?")
+    (folder / "spiece.model").write_bytes(b"")
+    for name in (shards[2].name + ".tmp123-0a1b", worker.done_name(shards[0].name)):
+        (folder / name).write_bytes(b"half")
+    assert build(folder) == first
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == content
+    assert states(folder)[shards[2].name] == before[shards[2].name]
+
+
+def test_a_second_build_is_kept_out(build, tmp_path):
+    refused = pytest.raises(UserError, match=rf"{tmp_path} is in use by process \d+ .*building records")
+    with owning(tmp_path, "building records", "--output_dir"), refused:
+        build(tmp_path)
+    assert build(tmp_path).records
+
+
+@pytest.mark.parametrize("when", ["before the manifest", "before the last slice"])
+def test_a_corpus_that_changes(build, tmp_path, monkeypatch, when):
+    path = tmp_path / "corpus.txt"
+    path.write_text(make_text(100))
+    real, calls = worker.build_slice, []
+
+    def change_and_build(unit):
+        calls.append(unit)
+        if len(calls) == 2 and when == "before the manifest":
+            path.write_text(path.read_text().swapcase())
+        if len(calls) == 2 and when == "before the last slice":
+            path.write_text(path.read_text()[:-5000])
+        return real(unit)
+
+    monkeypatch.setattr(worker, "build_slice", change_and_build)
+    with pytest.raises(UserError, match=f"{path} (was changed|became shorter)"):
+        build(tmp_path / "set", input=[str(path)], slice_mb=0.01)
+    assert not (tmp_path / "set" / "manifest.json").exists() and len(calls) > 1
+
+
+def test_a_corrected_corpus_goes_on(build, tmp_path):
+    """One bad line does not cost what was built; another corpus and changes under a whole set are refused."""
+    corpus, folder = tmp_path / "corpus", tmp_path / "set"
+    corpus.mkdir()
+    (corpus / "a.txt").write_text(make_text(100))
+    (corpus / "z.jsonl").write_text('{"text": "Good."}\nbad\n')
+    settings = {"input": [str(corpus)], "slice_mb": 0.005}
+    with pytest.raises(UserError, match="z.jsonl, line 2 .* is not json"):
+        build(folder, **settings)
+    kept = {name: time for name, time in states(folder).items() if name.endswith(".tfrecord")}
+    assert kept
+    (corpus / "z.jsonl").write_text('{"text": "Good."}\n{"text": "Not bad."}\n')
+    (corpus / "b.txt").write_text("One more.\n")
+    with pytest.raises(
+        UserError, match=r"corpus: 2 files of .* there, 3 files of .* first that differs: z.json"
+    ):
+        build(folder, **settings)
+    (corpus / "b.txt").unlink()
+    whole = build(folder, **settings)
+    assert kept.items() <= states(folder).items()
+    assert build(tmp_path / "undisturbed", **settings).shards == whole.shards
+    content = (folder / "manifest.json").read_bytes()
+    assert content == (tmp_path / "undisturbed" / "manifest.json").read_bytes()
+    (corpus / "a.txt").write_text(make_text(90))
+    with pytest.raises(
+        UserError, match=r"corpus: 2 files of .* first that differs: a\.txt \([\d,]+ bytes\) there"
+    ):
+        build(folder, **settings)
+    assert (folder / "manifest.json").read_bytes() == content
+
+
+def test_a_shard_that_is_removed_during_the_build(build, tmp_path, monkeypatch):
+    real = worker.build_slice
+
+    def build_and_remove(unit):
+        result = real(unit)
+        min(tmp_path.glob("*.tfrecord")).unlink()
+        return result
+
+    monkeypatch.setattr(worker, "build_slice", build_and_remove)
+    with pytest.raises(UserError, match="slice00000.tfrecord was removed during the build"):
+        build(tmp_path)
+    assert not (tmp_path / "manifest.json").exists()
+
+
+def test_a_full_disk(build, tmp_path):
+    """A real one, in memory: what fits is kept, and goes on when there is room."""
+    expected = build(tmp_path / "elsewhere")
+    size = sum(shard.bytes for shard in expected.shards) // 2
+    size += expected.tokenizer_path.stat().length
+    with small_disk(tmp_path / "disk", size) as disk:
+        with pytest.raises(UserError, match=r"cannot write .*No space left on device. Make room"):
+            build(disk / "set")
+        assert not (disk / "set" / "manifest.json").exists()
+        kept = {path.name for path in disk.glob("set/*.tfrecord")}
+        assert 0 < len(kept) < len(expected.shards)
+        before = states(disk / "set")
+        remount(disk, 10 * size)
+        assert build(disk / "set") == expected
+        assert all(states(disk / "set")[name] == before[name] for name in kept)
+
+
+@contextlib.contextmanager
+def small_disk(folder, num_bytes):
+    """Mounts a disk of this size, which takes root's rights."""
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={num_bytes}", "none", str(folder)]
+    if os.geteuid() or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("cannot mount a disk here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def remount(folder, num_bytes):
+    subprocess.run(["mount", "-o", f"remount,size={num_bytes}", str(folder)], check=True)

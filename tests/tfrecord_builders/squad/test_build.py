@@ -1,0 +1,324 @@
+"""Examples of SQuAD: every answer is where its positions say, and nothing is left out silently."""
+
+import gzip
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.conftest import REPOSITORY
+from tfrecord_builders.squad import data as squad_data
+from tfrecord_builders.squad.build import (
+    SKIPPED_FILE,
+    Span,
+    SquadOptions,
+    build_squad,
+    inside,
+    token_span,
+    training_columns,
+)
+from tfrecord_builders.squad.data import Answer, locate, read_squad
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.passages import Passage
+from xlnet_tf.text.offsets import encode_with_offsets
+from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.windows import Window
+
+PASSAGE = "Katomi ren  sol, du velan 5,000 quibor. " * 4 + "Mi ka to!"
+
+
+def question(text, answer=None, begin=None, **fields):
+    """A question of SQuAD's json; `begin` None: where the answer is."""
+    answers = [] if answer is None else [{"text": answer, "answer_start": begin}]
+    if answers and begin is None:
+        answers[0]["answer_start"] = PASSAGE.index(answer)
+    return {"id": text, "question": text, "answers": answers, **fields}
+
+
+def write(path, *questions, context=PASSAGE, version="1.1"):
+    paragraphs = [{"context": context, "qas": list(questions)}]
+    path.write_text(json.dumps({"version": version, "data": [{"title": "t", "paragraphs": paragraphs}]}))
+    return str(path)
+
+
+@pytest.fixture
+def build(tmp_path, tokenizer_file):
+    """Builds splits of questions about PASSAGE: split -> its set."""
+
+    def build(context=PASSAGE, version="1.1", **splits):
+        files = {
+            split: write(tmp_path / f"{split}.json", *questions, context=context, version=version)
+            for split, questions in splits.items()
+        }
+        options = SquadOptions(
+            str(tokenizer_file), str(tmp_path / "out"), **files, seq_len=40, max_question_len=8, stride=9
+        )
+        return build_squad(options)
+
+    return build
+
+
+def marked_text(examples, record):
+    """The raw text of a record's answer; None if there is none."""
+    arrays, line = examples.arrays(), list(examples.sidecar())[record]
+    if arrays["is_impossible"][record]:
+        return None
+    passage = Passage.read_all(examples.folder)[line["passage"]]
+    first, last = (line["first"] + arrays[name][record] for name in ("answer_first", "answer_last"))
+    return passage.text[passage.begins[first] : passage.ends[last]]
+
+
+def test_positions_mark_the_answer_in_each_window_that_holds_it(build):
+    begin = PASSAGE.index("5,000", 60)
+    examples = build(train=[question("Ka?", "5,000", begin), question("Mi?", "to!")])["train"]
+    arrays, lines = examples.arrays(), list(examples.sidecar())
+    encoded = encode_with_offsets(examples.load_tokenizer(), PASSAGE)
+    assert len(lines) > 6 and examples.settings["unanswerable"] is False
+    texts = {"Ka?": set(), "Mi?": set()}
+    for record, line in enumerate(lines):
+        window = Window(line["first"], line["length"])
+        ids = arrays["input_ids"][record].tolist()
+        assert ids[: window.length] == encoded.ids[window.first : window.first + window.length]
+        cls = ids.index(CLS_ID)
+        assert set(ids[cls + 1 :]) <= {PAD_ID} and ids[window.length] == ids[cls - 1] == SEP_ID
+        segments = arrays["segment_ids"][record].tolist()
+        assert set(segments[: window.length + 1]) == {0}
+        assert set(segments[window.length + 1 : cls]) == {1} and segments[cls] == 2
+        allowed = [*range(window.length), cls]
+        assert np.flatnonzero(arrays["answer_mask"][record]).tolist() == allowed
+        text = marked_text(examples, record)
+        texts[line["id"]].add(text)
+        if text is None:
+            assert arrays["answer_first"][record] == arrays["answer_last"][record] == cls
+    assert texts == {"Ka?": {"5,000", None}, "Mi?": {"to!", None}}
+
+
+def test_the_last_token_of_a_passage_can_be_the_answer(build):
+    examples = build(train=[question("Ka?", "!")])["train"]
+    last = examples.records - 1
+    line = list(examples.sidecar())[last]
+    assert marked_text(examples, last) == "!"
+    assert examples.arrays()["answer_last"][last] == line["length"] - 1
+
+
+def test_unusable_training_questions_are_listed(build):
+    long_answer = PASSAGE[:150]
+    train = [
+        question("good?", "sol"),
+        question("moved?", "sol", 20),
+        question("elsewhere?", "nowhere", 3),
+        question("empty?", " ", 3),
+        question("unmarked?"),
+        question("marked?", is_impossible=True),
+        question("both?", "sol", is_impossible=True),
+        question("long?", long_answer),
+        question(" ", "sol"),
+    ]
+    examples = build(train=train)["train"]
+    reasons = {reason: skipped["count"] for reason, skipped in examples.skipped.items()}
+    assert reasons == {
+        "answer not in the passage": 2,
+        "no answer to a question that is not marked is_impossible": 1,
+        "answer to a question marked is_impossible": 1,
+        "answer in no window": 1,
+        "empty question": 1,
+    }
+    listed = [json.loads(line) for line in (examples.folder / SKIPPED_FILE).read_text().splitlines()]
+    assert [entry["id"] for entry in listed] == ["elsewhere?", "empty?", "unmarked?", "both?", "long?", " "]
+    assert listed[0] == {
+        "reason": "answer not in the passage",
+        "id": "elsewhere?",
+        "question": "elsewhere?",
+        "answers": ["nowhere"],
+    }
+    assert "data[0].paragraphs[0].qas[2]" in examples.skipped["answer not in the passage"]["places"][0]
+    assert {line["id"] for line in examples.sidecar()} == {"good?", "moved?", "marked?"}
+    assert examples.statistics["questions with a wrong answer_start, repaired"] == 1
+    assert examples.statistics["questions"] == 9
+    assert examples.settings["unanswerable"] is True
+    marked = [record for record, line in enumerate(examples.sidecar()) if line["id"] == "marked?"]
+    assert {marked_text(examples, record) for record in marked} == {None}
+
+
+def test_questions_to_predict_are_all_kept(build):
+    dev = [question("elsewhere?", "nowhere", 3), question("none?"), question(" ", "sol")]
+    dev.append({"id": "unknown?", "question": "unknown?"})
+    examples = build(dev=dev)["dev"]
+    lines = {line["id"]: line for line in examples.sidecar()}
+    assert {key: line["answers"] for key, line in lines.items()} == {
+        "elsewhere?": ["nowhere"],
+        "none?": [],
+        " ": ["sol"],
+        "unknown?": None,
+    }
+    assert set(examples.arrays()) == {"input_ids", "segment_ids", "index", "answer_mask"}
+    assert examples.settings["answered"] and not build(test=dev[3:])["test"].settings["answered"]
+
+
+def test_passages_that_were_changed_are_refused(build):
+    """Answers are read from them."""
+    for _ in range(2):  # the second build takes the place of the first
+        folder = build(dev=[question("q", "ren")])["dev"].folder
+    assert Passage.read_all(folder)[0].text == PASSAGE
+    path = folder / "passages.jsonl"
+    path.write_text(path.read_text().replace("ren", "sol", 1))
+    with pytest.raises(UserError, match="passages.jsonl has the sha256"):
+        Passage.read_all(folder)
+
+
+def test_a_passage_without_text(build):
+    examples = build(context=" \n", dev=[question("Ka?", "sol")])["dev"]
+    arrays = examples.arrays()
+    assert examples.records == 1 and arrays["input_ids"][0, 0] == SEP_ID
+    assert arrays["answer_mask"].sum() == 1  # CLS
+
+
+def test_nothing_is_learned_from_a_passage_without_text(build):
+    with pytest.raises(UserError, match=r"train.json gives no examples: empty passage \(1\)"):
+        build(context=" \n", train=[question("Ka?", "sol")])
+
+
+def test_long_questions_are_cut(build):
+    examples = build(dev=[question("ka to mi ren sol du ve lan qui bor?", "sol")])["dev"]
+    assert examples.statistics["questions cut"] == 1
+    ids = examples.arrays()["input_ids"][0].tolist()
+    first = ids.index(SEP_ID)
+    assert ids.index(SEP_ID, first + 1) == first + 9
+
+
+def test_splits_agree_on_the_version(build):
+    sets = build(train=[question("a?", "sol")], dev=[question("b?", is_impossible=True)])
+    assert sets["train"].settings["unanswerable"] and sets["dev"].settings["unanswerable"]
+    assert build(version="v2.0", test=[{"id": "c", "question": "c"}])["test"].settings["unanswerable"]
+
+
+@pytest.mark.parametrize(("begin", "nearest"), [(0, 0), (-5, 0), (3, 3), (4, 3), (5, 6), (100, 6)])
+def test_answers_are_found_where_they_are_nearest(begin, nearest):
+    assert locate("ka ka ka ka", Answer("ka ka", begin)) == nearest
+    assert locate("ka to", Answer("mi", begin)) is None
+    assert locate("ka to", Answer("", begin)) is None
+
+
+def test_token_spans(tokenizer_file):
+    text = "  katomi  ren (5,000)."
+    encoded = encode_with_offsets(XLNetTokenizer(tokenizer_file), text)
+    for answer in ("katomi", "ren", "5,000", "katomi  ren (5,000).", "."):
+        begin = text.index(answer)
+        first, last = token_span(encoded, begin, begin + len(answer))
+        assert text[encoded.begins[first] : encoded.ends[last]] == answer
+    assert token_span(encoded, 0, 1) is None  # whitespace
+
+
+def test_targets_of_windows():
+    window = Window(10, 5)
+    assert (
+        inside(Span(10, 14), window) and not inside(Span(9, 10), window) and not inside(Span(14, 15), window)
+    )
+    assert training_columns(Span(11, 14), window, cls=9) == {
+        "answer_first": 1,
+        "answer_last": 4,
+        "is_impossible": 0,
+    }
+    nothing = {"answer_first": 9, "answer_last": 9, "is_impossible": 1}
+    assert training_columns(None, window, cls=9) == training_columns(Span(14, 15), window, cls=9) == nothing
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "is not json"),
+        ("[]", r"found \[\], expected an object with data, a list"),
+        ('{"data": []}', "has no questions"),
+        ('{"data": [{"paragraphs": [{"qas": []}]}]}', r"data\[0\].paragraphs\[0\]: context is None"),
+        ("[" * 100_000, "is not json"),
+        ('{"data": [{"paragraphs": [{"context": "a\\ud83d", "qas": []}]}]}', "context has '.ud83d', half"),
+        ('{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": 7}]}]}]}', r"qas\[0\]: id is 7.*a str"),
+    ],
+)
+def test_files_that_are_not_squad(tmp_path, content, message):
+    path = tmp_path / "wrong.json"
+    path.write_text(content)
+    with pytest.raises(UserError, match=f"wrong.json.*{message}"):
+        read_squad(path)
+
+
+def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(squad_data, "_MAX_BYTES", 1000)
+    (tmp_path / "b.json.gz").write_bytes(gzip.compress(b" " * 10**6 + b"{}"))
+    with pytest.raises(UserError, match="b.json.gz has more than 1,000 bytes of json: split it"):
+        read_squad(tmp_path / "b.json.gz")
+
+
+def test_wrong_answers_and_ids_are_named(tmp_path):
+    bad = {"id": "q", "question": "q", "answers": [{"text": "sol"}]}
+    with pytest.raises(UserError, match=r"qas\[0\].answers: answer_start is None, expected .* a int"):
+        read_squad(write(tmp_path / "a.json", bad))
+    with pytest.raises(UserError, match=r"qas\[1\]: id 'a' is that of .*qas\[0\], too"):
+        read_squad(write(tmp_path / "b.json", question("a"), question("a")))
+    (tmp_path / "c.json.gz").write_bytes(b"plain")
+    with pytest.raises(UserError, match="c.json.gz is not json"):
+        read_squad(tmp_path / "c.json.gz")
+    with pytest.raises(FileNotFoundError):
+        read_squad(tmp_path / "absent.json")
+
+
+def test_nothing_to_learn_from_is_an_error(tmp_path, tokenizer_file):
+    path = write(tmp_path / "train.json", question("a?", "nowhere", 0))
+    with pytest.raises(UserError, match=r"train.json gives no examples: answer not in the passage \(1\)"):
+        build_squad(SquadOptions(str(tokenizer_file), str(tmp_path / "records"), train=path))
+    assert not (tmp_path / "records/train/manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "no questions"),
+        ({"dev": "x", "seq_len": 20, "max_question_len": 17}, "max_question_len is 17, expected 1 to 16"),
+        ({"dev": "x", "stride": 0}, "stride is 0"),
+    ],
+)
+def test_options_that_do_not_fit(tokenizer_file, tmp_path, options, message):
+    with pytest.raises(UserError, match=message):
+        build_squad(SquadOptions(str(tokenizer_file), str(tmp_path), **options))
+
+
+def test_the_command(tmp_path, tokenizer_file):
+    path = write(tmp_path / "train.json", question("a?", "sol"), question("b?", "nowhere", 0))
+    command = [sys.executable, "-m", "tfrecord_builders.squad", f"--tokenizer={tokenizer_file}"]
+    command += [f"--train={path}", f"--output_dir={tmp_path / 'records'}"]
+    good = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY)
+    assert good.returncode == 0 and "skipped: answer not in the passage" in good.stdout, good.stderr
+    assert "pieces of a passage, longest" in good.stdout
+    bad = subprocess.run([*command, "--seq_len=40"], capture_output=True, text=True, cwd=REPOSITORY)
+    assert bad.returncode == 1 and bad.stderr.startswith("ERROR: max_question_len is 64, expected 1 to 36")
+
+
+@pytest.mark.parametrize("name", ["dev-v1.1.from-explorer", "dev-v2.0.from-explorer", "cs224n_dev-v2.0"])
+def test_real_answers_are_aligned(shared, tmp_path, name):
+    """Of every 15th passage: each answerable question has its answer in a window, letter by letter."""
+    with gzip.open(shared(f"data/squad/{name}.json.gz"), "rt") as file:
+        content = json.load(file)
+    for article in content["data"]:
+        article["paragraphs"] = article["paragraphs"][::15]
+    path = tmp_path / "part.json"
+    path.write_text(json.dumps(content))
+    tokenizer = shared("data/xlnet_cased/spiece.model")
+    examples = build_squad(SquadOptions(str(tokenizer), str(tmp_path), train=str(path)))["train"]
+    assert examples.skipped == {}
+    arrays, passages = examples.arrays(), Passage.read_all(examples.folder)
+    found, exact = set(), 0
+    for record, line in enumerate(examples.sidecar()):
+        if arrays["is_impossible"][record]:
+            continue
+        found.add(line["id"])
+        passage = passages[line["passage"]]
+        first, last = (line["first"] + arrays[n][record] for n in ("answer_first", "answer_last"))
+        text = passage.text[passage.begins[first] : passage.ends[last]]
+        assert line["answers"][0].strip() in text
+        exact += text == line["answers"][0].strip()
+    answerable = examples.statistics["questions"] - examples.statistics["questions without an answer"]
+    assert len(found) == answerable > 100
+    assert exact >= 0.98 * answerable

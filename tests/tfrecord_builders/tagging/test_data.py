@@ -1,0 +1,115 @@
+"""Files of tagged words: three forms, and what is wrong with a file is named with its line."""
+
+import gzip
+import json
+
+import pytest
+
+from tfrecord_builders.tagging.data import AnnotatedText, read_sentences
+from xlnet_tf.errors import UserError
+
+COLUMNS = "-DOCSTART- -X- O\n\nKa N B-PER\ntomi N I-PER\n\n\n. . O\n-DOCSTART- -X- O\n\n\u00a0 N O"
+
+
+def write(tmp_path, text, name="words.txt"):
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return path
+
+
+def write_jsonl(tmp_path, *rows):
+    return write(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "rows.jsonl")
+
+
+@pytest.mark.parametrize("name", ["words.txt", "words.conll.gz"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_columns(tmp_path, name, newline):
+    """A hard space is a word, a blank line an end, and documents are told apart."""
+    sentences = list(read_sentences(write(tmp_path, COLUMNS.replace("\n", newline), name)))
+    assert [s.words for s in sentences] == [["Ka", "tomi"], ["."], ["\u00a0"]]
+    assert [s.tags for s in sentences] == [["B-PER", "I-PER"], ["O"], ["O"]]
+    assert [s.id for s in sentences] == [f"{name}:3", f"{name}:7", f"{name}:10"]
+    assert [s.document for s in sentences] == [f"{name}#1", f"{name}#1", f"{name}#2"]
+    assert sentences[0].place_of(1) == f"{tmp_path / name}:4"
+    assert sentences[0].types == {"PER"} and sentences[1].types == set()
+
+
+def test_columns_are_chosen_by_number(tmp_path):
+    path = write(tmp_path, "0\tB-X\tNew York\tO\n1\tO\tist\tB-Y\n")
+    (sentence,) = read_sentences(path, word_column=2, tag_column=1)
+    assert (sentence.words, sentence.tags) == (["New York", "ist"], ["B-X", "O"])
+    (sentence,) = read_sentences(path, word_column=-2)
+    assert (sentence.words, sentence.tags) == (["New York", "ist"], ["O", "B-Y"])
+
+
+@pytest.mark.parametrize(("text", "tag_column"), [("Ka\ntomi\n", -1), ("Ka N\ntomi N\n", 3)])
+def test_without_a_column_of_tags_they_are_not_known(tmp_path, text, tag_column):
+    (sentence,) = read_sentences(write(tmp_path, text), tag_column=tag_column)
+    assert sentence.words == ["Ka", "tomi"] and sentence.tags is None and sentence.types is None
+
+
+def test_json_lines(tmp_path):
+    path = write_jsonl(
+        tmp_path,
+        {"id": 7, "document": "d", "tokens": ["Ka", "to mi"], "tags": ["B-PER", "O"]},
+        {"tokens": ["Ka"]},
+        {"text": "Ka tomi", "entities": [{"start": 3, "end": 7, "label": "LOC"}]},
+        {"text": "Ka", "entities": []},
+        {"text": ""},
+    )
+    words, unknown, text, none, blank = read_sentences(path)
+    assert (words.id, words.document, words.words, words.tags) == ("7", "d", ["Ka", "to mi"], ["B-PER", "O"])
+    assert words.place_of(1) == f"{path}:1"
+    assert unknown.types is None and unknown.id == "rows.jsonl:2"
+    assert isinstance(text, AnnotatedText) and text.entities == [(3, 7, "LOC")] and text.types == {"LOC"}
+    assert none.entities == [] and none.types == set()
+    assert blank.entities is None and blank.types is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Ka N O\ntomi N O\nren O\n", r"words.txt:3: 2 columns, but 3 .*'ren O'"),
+        ("Ka\tO\n\tO\n", r"words.txt:2: no word in column 0"),
+    ],
+)
+def test_bad_columns(tmp_path, text, message):
+    with pytest.raises(UserError, match=message):
+        list(read_sentences(write(tmp_path, text)))
+
+
+def test_a_missing_column_of_words(tmp_path):
+    with pytest.raises(UserError, match=r"words.txt:1: 2 columns, but --word_column is 2"):
+        list(read_sentences(write(tmp_path, "Ka O\n"), word_column=2))
+
+
+def test_missing_damaged_and_badly_encoded_files(tmp_path):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        list(read_sentences(tmp_path / "none.txt"))
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(COLUMNS.encode())[:-12])
+    with pytest.raises(UserError, match="damaged gzip"):
+        list(read_sentences(tmp_path / "cut.gz"))
+    (tmp_path / "latin.txt").write_bytes("Ka O\nM\xfcn O\n".encode("latin-1"))
+    with pytest.raises(UserError, match=r"latin.txt:2: byte 2 \(fc\)"):
+        list(read_sentences(tmp_path / "latin.txt"))
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"words": ["Ka"]}, 'found words, expected "tokens"'),
+        ({"tokens": ["Ka", "mi"], "tags": ["O"]}, "2 tokens but 1 tags"),
+        ({"tokens": "Ka mi"}, "\"tokens\" is 'Ka mi', expected a list"),
+        ({"tokens": ["Ka", ""]}, "token 1 is empty"),
+        ({"text": "Ka", "entities": [{"start": 0, "end": 3, "label": "X"}]}, "0 to 3 of a text of 2"),
+        ({"text": "Ka", "entities": [{"start": 1, "end": 1, "label": "X"}]}, "1 to 1 of a text of 2"),
+        ({"text": "Ka", "entities": [{"start": 0, "end": 2}]}, "expected exactly start, end and label"),
+        ({"text": "Ka", "entities": [[0, 2, "X"]]}, "expected exactly start, end and label"),
+        ({"text": "Ka", "entities": [{"start": 0.0, "end": 2, "label": "X"}]}, "expected whole numbers"),
+        ({"text": "Ka", "entities": [{"start": 0, "end": 2, "label": " "}]}, "label is ' '"),
+    ],
+)
+def test_bad_json_lines(tmp_path, row, message):
+    path = write_jsonl(tmp_path, {"tokens": ["Ka"]}, row)
+    with pytest.raises(UserError, match=r"rows\.jsonl:2: .*" + message):
+        list(read_sentences(path))

@@ -1,0 +1,241 @@
+"""Builds examples for classification, multi-label classification and regression of texts and pairs."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from etils import epath
+
+from tfrecord_builders.classification import labels as labels_lib
+from tfrecord_builders.classification.options import ClassificationOptions
+from tfrecord_builders.classification.presets import BINARY_METRICS, Dataset, Source
+from tfrecord_builders.common import tables
+from tfrecord_builders.common.tables import Row
+from tfrecord_builders.pretraining.dedup import fingerprints, is_held_out
+from xlnet_tf.errors import UserError
+from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.records.examples import ExampleSet, ExampleWriter
+from xlnet_tf.text import packing
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+TASK = "classification"
+
+
+_BATCH_ROWS = 512  # encoded at once
+
+
+_COUNTED_LABELS = 20  # with more labels, the table of a set does not count each
+
+
+@dataclasses.dataclass(frozen=True)
+class _Split:
+    """The rows of one split: those `chosen` (bool [rows of the source]) of the source of that name."""
+
+    name: str
+    source_name: str
+    chosen: np.ndarray
+
+
+def build_classification(options: ClassificationOptions, progress: bool = False) -> dict[str, ExampleSet]:
+    """Builds the examples of all splits.
+
+    Args:
+        options: what to build.
+        progress: whether to draw progress bars on stderr.
+
+    Returns:
+        split -> its examples, in `output_dir`/split.
+
+    Raises:
+        UserError: options, data or tokenizer are wrong; no example was written then.
+        FileNotFoundError: a file is missing.
+    """
+    dataset = options.dataset()
+    if not epath.Path(options.tokenizer).exists():
+        raise FileNotFoundError(f"tokenizer {options.tokenizer} does not exist: check --tokenizer")
+    tokenizer = XLNetTokenizer(options.tokenizer, cleaning=options.cleaning)
+    packing.truncated([], [], options.seq_len)  # an impossible length stops here
+    dataset = _with_labels(_without_missing_labels(dataset), options)
+    if len(dataset.labels) != 2 and (wrong := set(dataset.metrics) & set(BINARY_METRICS)):
+        raise UserError(f"{', '.join(sorted(wrong))} needs two labels, here are {len(dataset.labels)}")
+    splits = [split for name in dataset.sources for split in _choose(name, dataset, options)]
+    return {split.name: _write(split, dataset, tokenizer, options, progress) for split in splits}
+
+
+def _read(name: str, dataset: Dataset, options: ClassificationOptions, skip=None) -> Iterator[Row]:
+    """Reads a source; `skip` hears of ragged rows, where they may be left out."""
+    source = dataset.sources[name]
+    may_skip = options.skip_ragged and name == "train"
+    return tables.read_table(source.file, source.table, (skip or _ignore) if may_skip else None)
+
+
+def _ignore(reason: str, place: str) -> None:
+    """Hears of a ragged row that the pass which writes examples counts."""
+
+
+def _without_missing_labels(dataset: Dataset) -> Dataset:
+    """Test splits need no labels: notes which ones have none.
+
+    Raises:
+        UserError: some rows of a split have a label and others none, where each row should have one.
+    """
+    sources = dict(dataset.sources)
+    for name, source in sources.items():
+        if not name.startswith("test"):
+            continue
+        places: dict[bool, str] = {}  # whether a row is labelled -> the first such row
+        for row in tables.read_table(source.file, source.table):
+            places.setdefault(labels_lib.is_labelled(row, source), row.place)
+        if True not in places:
+            sources[name] = dataclasses.replace(source, label=())
+        elif False in places and dataset.kind != "multi_label":
+            raise UserError(
+                f"{places[False]}: no label in column {source.label[0]!r}, but {places[True]} has one: give "
+                "all rows of a test split a label, or none"
+            )
+    return dataclasses.replace(dataset, sources=sources)
+
+
+def _with_labels(dataset: Dataset, options: ClassificationOptions) -> Dataset:
+    """Fills in the labels of the training data, where they are not known already."""
+    if dataset.labels or dataset.kind == "regression":
+        return dataset
+    source = dataset.sources["train"]
+    found = {
+        label
+        for row in _read("train", dataset, options)
+        for label in labels_lib.read_labels(row, source, dataset)
+    }
+    if len(found) < 2:
+        raise UserError(
+            f"{source.file} has {len(found)} labels ({', '.join(found)}) in column {source.label[0]!r}; "
+            "expected at least 2"
+        )
+    return dataclasses.replace(dataset, labels=labels_lib.in_order(found))
+
+
+def _choose(name: str, dataset: Dataset, options: ClassificationOptions) -> list[_Split]:
+    """Checks all rows of a source and chooses which to use; "train" may give a "dev" split, too."""
+    source, values = dataset.sources[name], []
+    for row in _read(name, dataset, options):
+        labels_lib.encode(row, source, dataset)
+        values.append(_fingerprint(_texts(row, source)))
+    if not values:
+        raise UserError(f"{source.file} has no rows")
+    count = len(values)
+    order = np.random.default_rng(options.seed).permutation(count)
+    if name != "train":
+        return [_Split(name, name, _mask(order, count, options.eval_limit))]
+    # The text alone decides, as in pretraining: equal ones are on the same side, and rows that are added move
+    # no others.
+    held_out = is_held_out(np.array(values, np.uint64), dataset.dev_fraction)[order]
+    if dataset.dev_fraction and not 0 < held_out.sum() < count:
+        raise UserError(
+            f"dev_fraction {dataset.dev_fraction} holds out {held_out.sum()} of the {count} rows of "
+            f"{source.file}: choose another"
+        )
+    splits = [_Split("train", name, _mask(order[~held_out], count, options.train_limit))]
+    if dataset.dev_fraction:
+        splits.append(_Split("dev", name, _mask(order[held_out], count, options.eval_limit)))
+    return splits
+
+
+def _fingerprint(texts: Mapping[str, str]) -> int:
+    """Returns the fingerprint of a row's texts; white space does not count."""
+    [value] = fingerprints(["\n".join(" ".join(text.split()) for text in texts.values()).encode()])
+    return value
+
+
+def _mask(rows: np.ndarray, count: int, limit: int) -> np.ndarray:
+    """Returns bool [count]: true for the given rows, of which the limit (0: none) takes the first."""
+    mask = np.zeros(count, bool)
+    mask[rows[: limit or None]] = True
+    return mask
+
+
+def _texts(row: Row, source: Source) -> dict[str, str]:
+    """Returns the row's text and, if there is one, its second text."""
+    texts = {"text": " ".join(row.text(column) for column in source.text)}
+    if source.text_pair:
+        texts["text_pair"] = " ".join(row.text(column) for column in source.text_pair)
+    return texts
+
+
+def _write(
+    split: _Split, dataset: Dataset, tokenizer: XLNetTokenizer, options: ClassificationOptions, progress: bool
+) -> ExampleSet:
+    """Writes the examples of one split."""
+    source = dataset.sources[split.source_name]
+    writer = ExampleWriter(
+        epath.Path(options.output_dir) / split.name,
+        task=TASK,
+        split=split.name,
+        tokenizer=tokenizer,
+        seq_len=options.seq_len,
+        columns=[labels_lib.label_column(dataset)],
+        settings={
+            "name": options.preset or "",
+            "kind": dataset.kind,
+            "labels": list(dataset.labels),
+            "metrics": list(dataset.metrics),
+            "submissions": dict(dataset.submissions),
+            "truncation": options.truncation,
+            "pair": bool(source.text_pair),
+            "labelled": bool(source.label),
+        },
+    )
+    counted = dataset.kind == "classification" and source.label and len(dataset.labels) <= _COUNTED_LABELS
+    label_names = [f"label {label}" for label in dataset.labels] if counted else []
+    lengths: list[int] = []
+    with writer, ProgressBar(total=int(split.chosen.sum()), desc=split.name, disable=not progress) as bar:
+        for name in (*label_names, "empty texts (kept)", "texts cut", "pieces cut"):
+            writer.count(name, 0)  # the order of the table
+        skip = writer.skip if split.name == split.source_name else None
+        rows = enumerate(_read(split.source_name, dataset, options, skip))
+        chosen = ((number, row) for number, row in rows if split.chosen[number])
+        for number, row, ids in _encoded(chosen, source, tokenizer):
+            bar.update()
+            lengths.append(sum(map(len, ids)))
+            if not all(map(len, ids)):
+                if split.name == "train":
+                    writer.skip("empty text", row.place)
+                    continue
+                writer.count("empty texts (kept)")
+            packed, dropped = _pack(ids, options)
+            writer.count("texts cut", int(dropped > 0))
+            writer.count("pieces cut", dropped)
+            label = labels_lib.encode(row, source, dataset)
+            if label_names:
+                writer.count(label_names[label])
+            row_id = row.text(source.id) if source.id else str(number)
+            writer.write({**packed._asdict(), "label": label}, {"id": row_id, **_texts(row, source)})
+        if not any(lengths):
+            raise UserError(f"all texts of {source.file} are empty: is {', '.join(source.text)} the column?")
+        for name, quantile in (("median", 0.5), ("99 %", 0.99), ("longest", 1.0)):
+            writer.count(f"pieces of a text, {name}", int(np.quantile(lengths, quantile)))
+    return writer.example_set
+
+
+def _encoded(
+    rows: Iterator[tuple[int, Row]], source: Source, tokenizer: XLNetTokenizer
+) -> Iterator[tuple[int, Row, tuple[np.ndarray, ...]]]:
+    """Yields (number, row, piece ids of its text and, if there is one, of its second text)."""
+    while batch := list(itertools.islice(rows, _BATCH_ROWS)):
+        texts = [text for _, row in batch for text in _texts(row, source).values()]
+        ids, lengths = tokenizer.encode_batch(texts)
+        parts = iter(np.split(ids, np.cumsum(lengths)[:-1]))
+        per_row = len(texts) // len(batch)
+        for number, row in batch:
+            yield number, row, tuple(itertools.islice(parts, per_row))
+
+
+def _pack(ids: Sequence[np.ndarray], options: ClassificationOptions) -> tuple[packing.Packed, int]:
+    """Returns the sequence of a text, or of two, and how many pieces were too many."""
+    *_, dropped = packing.truncated(ids[0], *ids[1:] or (None,), options.seq_len)
+    if dropped and options.truncation == "middle":
+        # The proportion of Sun et al. 2019, How to fine-tune BERT for text classification: 128 of 510.
+        room = len(ids[0]) - dropped
+        head = room // 4
+        ids = [np.concatenate([ids[0][:head], ids[0][head - room :]])]
+    return packing.pack(*ids, seq_len=options.seq_len), dropped

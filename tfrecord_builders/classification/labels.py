@@ -1,0 +1,106 @@
+"""Labels of rows: which ones there are, and their numbers."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from tfrecord_builders.classification.presets import Dataset, Source
+from tfrecord_builders.common.tables import Row
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.layout import Column
+
+UNLABELLED = -1
+_SHOWN = 20  # labels in a message
+
+
+def is_labelled(row: Row, source: Source) -> bool:
+    """Tells whether a label column of a row is there and not blank."""
+    return any(column in row and "".join(row[column]).strip() for column in source.label)
+
+
+def read_labels(row: Row, source: Source, dataset: Dataset) -> list[str]:
+    """Returns a row's labels as they are written: one, or any number for multi_label.
+
+    Raises:
+        UserError: a label is missing or is not 0 or 1 in a column of its own; the message has file and line.
+    """
+    if dataset.kind != "multi_label":
+        label = row.text(source.label[0]).strip()
+        if not label:
+            raise UserError(
+                f"{row.place}: no label in column {source.label[0]!r}: label it or remove the row"
+            )
+        return [label]
+    if len(source.label) == 1:
+        value = row[source.label[0]]
+        values = value if isinstance(value, list) else value.split(dataset.separator)
+        return [label for label in map(str.strip, values) if label]
+    for column in source.label:
+        if row.text(column) not in ("0", "1"):
+            raise UserError(f"{row.place}: column {column!r} has {row.text(column)!r}, expected 0 or 1")
+    return [column for column in source.label if row.text(column) == "1"]
+
+
+def in_order(labels: Iterable[str]) -> tuple[str, ...]:
+    """Returns each label once: numbers by their value, other labels by their spelling."""
+    labels = set(labels)
+    try:
+        return tuple(sorted(labels, key=lambda label: (float(label), label)))
+    except ValueError:
+        return tuple(sorted(labels))
+
+
+def encode(row: Row, source: Source, dataset: Dataset) -> int | float | np.ndarray:
+    """Returns what is stored for a row's label.
+
+    Args:
+        row: the row.
+        source: where it is from; without a label column, the row is unlabelled.
+        dataset: kind and labels.
+
+    Returns:
+        classification: the label's number; regression: its value; multi_label: int8 [C], 1 where a label is
+        given. Unlabelled: -1 (regression: NaN).
+
+    Raises:
+        UserError: the label is unknown or no number; the message has file and line.
+    """
+    size = len(dataset.labels)
+    if not source.label:
+        return {"regression": math.nan, "multi_label": np.full(size, UNLABELLED)}.get(
+            dataset.kind, UNLABELLED
+        )
+    labels = read_labels(row, source, dataset)
+    if dataset.kind == "regression":
+        return _number(labels[0], row)
+    numbers = [_index(label, dataset.labels, row) for label in labels]
+    return np.isin(np.arange(size), numbers) if dataset.kind == "multi_label" else numbers[0]
+
+
+def label_column(dataset: Dataset) -> Column:
+    """Returns how `encode`'s values are stored."""
+    if dataset.kind == "multi_label":
+        return Column("label", "int8", len(dataset.labels))
+    return Column("label", "float32" if dataset.kind == "regression" else "int32", None)
+
+
+def _number(label: str, row: Row) -> float:
+    try:
+        value = float(label)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise UserError(f"{row.place}: the label is {label!r}, expected a number")
+    return value
+
+
+def _index(label: str, labels: Sequence[str], row: Row) -> int:
+    try:
+        return labels.index(label)
+    except ValueError:
+        known = ", ".join(labels[:_SHOWN]) + (", ..." if len(labels) > _SHOWN else "")
+        raise UserError(
+            f"{row.place}: unknown label {label!r}; known are {known} (from the training data, --labels or "
+            "the preset): correct it, or give all labels with --labels"
+        ) from None

@@ -1,0 +1,321 @@
+"""Reads labelled texts row by row: csv, tsv, jsonl, `text@label` lines, and folders of text files."""
+
+import codecs
+import csv
+import dataclasses
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import IO, Any
+
+from etils import epath
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.shards import entries, files_in
+
+KINDS = ("csv", "tsv", "jsonl", "at", "folders")
+_DELIMITERS = {"csv": ",", "tsv": "\t"}
+MAX_TEXT_BYTES = 1 << 26  # of a line, or of a file that is one text
+_BLOCK_BYTES = 1 << 20
+_MAX_FIELD = 1 << 24  # characters; the csv module's own limit is less than a long document
+
+
+@dataclasses.dataclass(frozen=True)
+class TableFormat:
+    """How a table is written.
+
+    Attributes:
+        kind: csv; tsv; jsonl (an object a line); at (`text@label` lines, the last @ counts: columns text and
+            label); folders (one folder of .txt files for each label: columns id, text and label).
+        header: csv and tsv: whether the first line names the columns; if not, their names are "0", "1", ...
+        quoting: csv and tsv: whether double quotes around a field hide delimiters and line breaks.
+        encoding: of the files.
+        replaced: csv and tsv: (what is written, what it stands for) in fields, one after another.
+        folders: which folders to read; empty: all.
+    """
+
+    kind: str
+    header: bool = True
+    quoting: bool = False
+    encoding: str = "utf-8"
+    replaced: tuple[tuple[str, str], ...] = ()
+    folders: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One row of a table.
+
+    Attributes:
+        values: column -> text, or list of texts (jsonl).
+        file: where it stands.
+        line: number of its first line; 0: the row is the whole file.
+    """
+
+    values: Mapping[str, str | list[str]]
+    file: str
+    line: int
+
+    @property
+    def place(self) -> str:
+        """File and line, for messages."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+    def __contains__(self, column: str) -> bool:
+        return column in self.values
+
+    def __getitem__(self, column: str) -> str | list[str]:
+        if column not in self.values:
+            raise UserError(
+                f"{self.place}: there is no column {column!r}, only {', '.join(self.values)}: "
+                "name the right one"
+            )
+        return self.values[column]
+
+    def text(self, column: str) -> str:
+        """Returns a column's text.
+
+        Raises:
+            UserError: the column is missing, or holds a list.
+        """
+        value = self[column]
+        if isinstance(value, list):
+            raise UserError(f"{self.place}: column {column!r} is a list, expected a text")
+        return value
+
+
+def existing(path: epath.PathLike) -> epath.Path:
+    """Returns the path of a file or folder.
+
+    Raises:
+        FileNotFoundError: it is not there.
+    """
+    path = epath.Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist: check its name")
+    return path
+
+
+def infer_format(path: epath.PathLike) -> TableFormat:
+    """Returns the usual format for a file's name: csv quoted, tsv not.
+
+    Raises:
+        FileNotFoundError: there is no such file or folder.
+        UserError: the name tells nothing.
+    """
+    path = existing(path)
+    if path.is_dir():
+        return TableFormat("folders")
+    kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
+    if kind not in ("csv", "tsv", "jsonl"):
+        raise UserError(f"{path}: the name does not tell the format: end it in .csv, .tsv or .jsonl")
+    return TableFormat(kind, quoting=kind == "csv")
+
+
+def read_table(
+    path: epath.PathLike, table: TableFormat, skip: Callable[[str, str], None] | None = None
+) -> Iterator[Row]:
+    """Reads a table, row by row.
+
+    Args:
+        path: a file, plain or .gz, local or remote, or a folder.
+        table: how it is written.
+        skip: called with reason and place of each row that has too few or too many fields; None: an error.
+
+    Yields:
+        Its rows. Blank lines are none, except in tables of one column.
+
+    Raises:
+        FileNotFoundError: the file is missing.
+        UserError: it is damaged, badly encoded or badly written; the message has file and line.
+    """
+    path = existing(path)
+    if path.is_dir() != (table.kind == "folders"):
+        kind = "a folder" if path.is_dir() else "a file"
+        raise UserError(f"{path} is {kind}, which cannot be read as {table.kind}")
+    if table.kind == "folders":
+        return _read_folders(path, table)
+    lines = decoded_lines(path, table.encoding)
+    if table.kind == "jsonl":
+        return _read_json_lines(path, lines)
+    if table.kind == "at":
+        return _read_at_lines(path, lines)
+    return _read_fields(path, lines, table, skip)
+
+
+def decoded_lines(path: epath.Path, encoding: str) -> Iterator[tuple[int, str]]:
+    """Yields (number, line) of a file, plain or .gz; the line with its end."""
+    encoding = _known_encoding(encoding)
+    if "\n".encode(encoding) != b"\n":
+        raise UserError(f"encoding {encoding} cannot be read line by line: convert {path} to utf-8")
+    number, name = 0, str(path)  # which takes as long as reading a line
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(_lines(_uncompressed(file, path)), 1):
+                if len(line) > MAX_TEXT_BYTES:
+                    raise UserError(
+                        f"{path}:{number}: a line of more than {MAX_TEXT_BYTES:,} bytes, expected a row"
+                    )
+                text = _decode(line, encoding, f"{name}:{number}")
+                yield number, text.removeprefix("\ufeff") if number == 1 else text
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise UserError(f"{path}:{number + 1}: damaged gzip file ({error}): get it again") from None
+
+
+def _uncompressed(file: IO[bytes], path: epath.Path) -> IO[bytes]:
+    return gzip.GzipFile(fileobj=file) if path.name.endswith(".gz") else file
+
+
+def _lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Yields the lines of a file with their ends, and what has been read of one that is too long."""
+    rest = b""
+    while block := file.read(_BLOCK_BYTES):
+        *lines, rest = (rest + block).split(b"\n")
+        for line in lines:
+            yield line + b"\n"
+        if len(rest) > MAX_TEXT_BYTES:
+            break
+    if rest:
+        yield rest
+
+
+def _known_encoding(encoding: str) -> str:
+    """Returns an encoding; utf-8 for that with a byte order mark before it, which is left out in any case."""
+    try:
+        "".encode(encoding)
+        name = codecs.lookup(encoding).name
+    except LookupError:
+        raise UserError(f"there is no encoding {encoding!r}: try utf-8, latin-1 or gb18030") from None
+    return "utf-8" if name == "utf-8-sig" else encoding
+
+
+def _decode(data: bytes, encoding: str, place: str) -> str:
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        found = data[error.start : error.end].hex(" ")
+        raise UserError(
+            f"{place}: byte {error.start + 1} ({found}) is not {encoding}: convert the file to utf-8, or "
+            "give its encoding (latin-1, gb18030, ...) to a builder that has the flag --encoding"
+        ) from None
+
+
+def _read_fields(
+    path: epath.Path,
+    lines: Iterator[tuple[int, str]],
+    table: TableFormat,
+    skip: Callable[[str, str], None] | None,
+) -> Iterator[Row]:
+    delimiter = _DELIMITERS[table.kind]
+    split = _quoted_fields if table.quoting else _plain_fields
+    names: Sequence[str] = ()
+    for number, fields in split(path, lines, delimiter):
+        if fields == [""] and len(names) != 1:
+            continue
+        if not names:
+            names = fields if table.header else [str(index) for index in range(len(fields))]
+            if len(set(names)) < len(names):
+                raise UserError(f"{path}:{number}: two columns have the same name in {', '.join(names)}")
+            if table.header:
+                continue
+        if len(fields) != len(names):
+            reason = f"{len(fields)} fields where there are {len(names)} columns"
+            if skip is None:
+                quotes = "enclose fields" if table.quoting else "are text"
+                raise UserError(
+                    f"{path}:{number}: {reason} ({', '.join(names)}); the delimiter is {delimiter!r} and "
+                    f"double quotes {quotes}. Repair the row; the builder's --help tells whether it can read "
+                    "tables otherwise, or leave such rows out"
+                )
+            skip(reason, f"{path}:{number}")
+            continue
+        for written, meant in table.replaced:
+            fields = [field.replace(written, meant) for field in fields]
+        yield Row(dict(zip(names, fields)), str(path), number)
+
+
+def _plain_fields(path, lines, delimiter) -> Iterator[tuple[int, list[str]]]:
+    """Yields (line, fields) where quotes are text."""
+    for number, line in lines:
+        yield number, line.rstrip("\r\n").split(delimiter)
+
+
+def _quoted_fields(path, lines, delimiter) -> Iterator[tuple[int, list[str]]]:
+    """Yields (first line, fields) where a quoted field may hold delimiters and line breaks."""
+    csv.field_size_limit(_MAX_FIELD)
+    reader = csv.reader((line for _, line in lines), delimiter=delimiter, strict=True)
+    begin = 1
+    try:
+        for fields in reader:
+            yield begin, fields or [""]
+            begin = reader.line_num + 1
+    except csv.Error as error:
+        raise UserError(
+            f"{path}:{begin}: bad quoting ({error}): repair it, or if quotes are text, see whether the "
+            "builder's --help has a way to say so"
+        ) from None
+
+
+def _read_json_lines(path: epath.Path, lines: Iterator[tuple[int, str]]) -> Iterator[Row]:
+    for number, line in lines:
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{path}:{number}: not json ({error}): expected one object a line") from None
+        if half := half_character(values):
+            raise UserError(f"{path}:{number}: {half} is half a character (a lone surrogate): repair it")
+        if not isinstance(values, dict):
+            raise UserError(f"{path}:{number}: a json {type(values).__name__}, expected an object")
+        yield Row({name: _json_text(value) for name, value in values.items()}, str(path), number)
+
+
+def half_character(values: Any) -> str:
+    """Returns a surrogate without its other half, which json can spell but no file can hold; "" for none."""
+    try:
+        json.dumps(values, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        return ascii(error.object[error.start])
+    return ""
+
+
+def _json_text(value: Any) -> str | list[str]:
+    """Texts stay, other values become texts; true and false become 1 and 0, null the empty text."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return [item if isinstance(item, str) else json.dumps(item) for item in value]
+    if value is None:
+        return ""
+    return json.dumps(int(value) if isinstance(value, bool) else value)
+
+
+def _read_at_lines(path: epath.Path, lines: Iterator[tuple[int, str]]) -> Iterator[Row]:
+    for number, line in lines:
+        if not line.strip():
+            continue
+        text, at, label = line.rpartition("@")
+        if not at:
+            raise UserError(f"{path}:{number}: no @ in the line, expected text@label")
+        yield Row({"text": text, "label": label.strip()}, str(path), number)
+
+
+def _read_folders(path: epath.Path, table: TableFormat) -> Iterator[Row]:
+    names = table.folders or [folder.name for folder in entries(path) if folder.is_dir()]
+    if not names:
+        raise UserError(f"{path} has no folders: expected a folder of .txt files for each label")
+    encoding = _known_encoding(table.encoding)
+    files = {name: files_in(path / name, ".txt") for name in names}
+    if empty := [name for name in names if not files[name]]:
+        raise UserError(
+            f"{path} has no .txt files in {', '.join(empty)}, expected a folder of them for each label: put "
+            "the label's texts there, or take the folder away"
+        )
+    for name in names:
+        for file in files[name]:
+            if (size := file.stat().length) > MAX_TEXT_BYTES:
+                raise UserError(f"{file}: a text of {size:,} bytes, expected at most {MAX_TEXT_BYTES:,}")
+            text = _decode(file.read_bytes(), encoding, str(file)).removeprefix("\ufeff")
+            yield Row({"id": f"{name}/{file.stem}", "text": text, "label": name}, str(file), 0)

@@ -1,0 +1,332 @@
+"""Turns pretraining records of the original and of Model Garden into a set of ours.
+
+A row of a file becomes a shard of one direction, so that memory goes on through it as it did there. Orders
+are drawn, for neither format has them; so are Model Garden's targets. Everything else is as it was.
+"""
+
+import contextlib
+import dataclasses
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+from etils import epath
+
+from tfrecord_builders.conversion import int64_records, model_garden_format, original_format
+from tfrecord_builders.conversion.direction_check import Sketch, contradiction
+from tfrecord_builders.conversion.int64_records import ForeignFile
+from tfrecord_builders.conversion.readers import ModelGardenReader, OriginalReader, TargetOptions
+from tfrecord_builders.conversion.rows import Row
+from tfrecord_builders.conversion.source_set import ForeignSet
+from tfrecord_builders.pretraining import output_folder
+from tfrecord_builders.pretraining import report as pretraining_report
+from xlnet_tf.errors import UserError
+from xlnet_tf.ownership import owning
+from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.records import manifest as manifest_lib
+from xlnet_tf.records import ranks, segments
+from xlnet_tf.records.manifest import Manifest, Shard
+from xlnet_tf.records.shards import file_sha256, make_folder, read_shard, write_atomically
+from xlnet_tf.records.spec import MAX_SLICES, RecordSpec
+from xlnet_tf.text import special_tokens
+from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.tokenizer import MODEL_FILE, XLNetTokenizer
+
+MAX_WRITERS = 256  # files that are open at once; a file with more rows is read several times
+MAX_BREAKS = 0.125  # of the records, where rows may break off; more of them mean wrong rows
+
+
+@dataclasses.dataclass(frozen=True)
+class ConversionOptions:
+    """What to convert and how; see the flags of the same names. None: the default that the help states."""
+
+    input: Sequence[str]
+    source_format: str
+    tokenizer: str
+    output_dir: str
+    num_cores: int | None = None
+    targets: TargetOptions = TargetOptions()
+    perm_size: int | None = None
+    functional_tokens: str | None = None
+    stream_segments: int | None = None
+    seed: int = 0
+
+
+def convert(options: ConversionOptions, progress: bool = False) -> tuple[Manifest, list[str]]:
+    """Converts records.
+
+    Args:
+        options: which and how.
+        progress: whether to draw a progress bar on stderr.
+
+    Returns:
+        (the manifest, which has been written last; what the records lack and a user should know).
+
+    Raises:
+        UserError: an option, a file or a record is wrong, with its file and number.
+        FileNotFoundError: the tokenizer is missing.
+    """
+    if not epath.Path(options.tokenizer).exists():
+        raise FileNotFoundError(f"tokenizer {options.tokenizer} does not exist: check --tokenizer")
+    original = options.source_format == "original"
+    source = (original_format if original else model_garden_format).find(options.input, options.num_cores)
+    tokenizer = XLNetTokenizer(options.tokenizer, cleaning=CleaningConfig(lower=source.lower))
+    segments.check_lengths(source.seq_len, source.reuse_len)
+    with owning(make_folder(options.output_dir), "converting records", "--output_dir"):
+        return _convert(options, source, tokenizer, progress)
+
+
+def _convert(
+    options: ConversionOptions, source: ForeignSet, tokenizer: XLNetTokenizer, progress: bool
+) -> tuple[Manifest, list[str]]:
+    folder, original = epath.Path(options.output_dir), options.source_format == "original"
+    for name in (manifest_lib.FILE_NAME, output_folder.BUILD_NAME):
+        if (folder / name).exists():
+            raise UserError(f"{folder} holds records already ({name}): choose another --output_dir")
+    write_atomically(folder / MODEL_FILE, tokenizer.model_proto)
+
+    reader = (OriginalReader if original else ModelGardenReader)(options.targets, source, tokenizer)
+    started = _new_manifest(options, source, tokenizer, reader)
+    ranks.check_perm_size(started.perm_size, started.seq_len, started.reuse_len)
+    rows = sum(file.batch_size for file in source.files)
+    if rows > MAX_SLICES:
+        raise UserError(f"{rows} rows in all files, expected at most {MAX_SLICES}: convert fewer at once")
+    conversion = _Conversion(started, reader, tokenizer.word_starts, options.stream_segments)
+    size = sum(file.path.stat().length for file in source.files)
+    with ProgressBar(total=size, unit="B", unit_scale=True, desc="converting", disable=not progress) as bar:
+        for file in source.files:
+            conversion.add(file)
+            bar.update(file.path.stat().length)
+    shards = sorted(conversion.shards, key=lambda shard: shard.slice_index)
+    manifest = dataclasses.replace(
+        started,
+        use_eod=conversion.has_eod,
+        stream_segments=options.stream_segments or max(shard.records for shard in shards),
+        shards=tuple(shards),
+        statistics=pretraining_report.merge_statistics(shards),
+    )
+    manifest.save()
+    output_folder.remove_leftovers(manifest)
+    return Manifest.load(folder), _lacking(manifest, source, original, [*reader.notes, *conversion.notes])
+
+
+def _new_manifest(
+    options: ConversionOptions, source: ForeignSet, tokenizer: XLNetTokenizer, reader
+) -> Manifest:
+    """Returns the manifest of the set before its shards are known."""
+    spec = RecordSpec(source.seq_len, source.reuse_len, reader.num_predict, tokenizer.vocab_size)
+    bidirectional = any(file.bidirectional for file in source.files)
+    return Manifest(
+        schema_version=manifest_lib.SCHEMA_VERSION,
+        kind=manifest_lib.KIND,
+        split=source.split,
+        corpus=[
+            {
+                "file": file.path.name,
+                "bytes": file.path.stat().length,
+                "sha256": file_sha256(file.path),
+                "converted_from": options.source_format,
+                "batch_size": file.batch_size,
+                "num_cores": file.num_cores,
+                **({"num_predict": source.num_predict} if options.source_format == "original" else {}),
+            }
+            for file in source.files
+        ],
+        tokenizer={
+            "file": MODEL_FILE,
+            "sha256": tokenizer.fingerprint,
+            "vocab_size": tokenizer.vocab_size,
+            "special_ids": special_tokens.IDS,
+        },
+        cleaning=tokenizer.cleaning.to_dict(),
+        use_eod=True,
+        sentence_split="",
+        seq_len=source.seq_len,
+        reuse_len=source.reuse_len,
+        num_predict=reader.num_predict,
+        perm_size=options.perm_size or source.reuse_len,
+        objective="permutation",
+        functional_tokens=options.functional_tokens or reader.functional_tokens,
+        mask={
+            "alpha": source.alpha,
+            "beta": source.beta,
+            "span_mode": options.targets.span_mode,
+            "max_words": options.targets.max_words,
+        },
+        directions=["forward", "backward"] if bidirectional else ["forward"],
+        num_passes=1,
+        stream_segments=options.stream_segments or 1,
+        slice_bytes=0,
+        seed=options.seed,
+        compat=True,  # both cut segments by the original's rules
+        record_bytes=spec.record_bytes,
+        dtypes=spec.dtypes,
+        folder=epath.Path(options.output_dir),
+    )
+
+
+class _Conversion:
+    """Files on their way into a set.
+
+    Args:
+        manifest: of the set, without shards.
+        reader: of the files' format.
+        word_starts: bool [V], pieces that start a word.
+        stream_segments: longest stream; None: a row is one.
+
+    Attributes:
+        shards: those that are finished.
+        has_eod: whether an <eod> has been seen.
+        notes: what was noticed.
+    """
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        reader: OriginalReader | ModelGardenReader,
+        word_starts: np.ndarray,
+        stream_segments: int | None,
+    ):
+        self._manifest, self._reader = manifest, reader
+        self._word_starts, self._stream_segments = word_starts, stream_segments
+        self._opened = 0
+        self.shards: list[Shard] = []
+        self.has_eod = False
+        self.notes: list[str] = []
+
+    def add(self, file: ForeignFile) -> None:
+        """Writes a file's rows as shards, one for each row that does not break off."""
+        sketches: dict[int, Sketch] = {}
+        breaks = 0
+        for first in range(0, file.batch_size, MAX_WRITERS):
+            breaks += self._add_rows(file, range(first, min(first + MAX_WRITERS, file.batch_size)), sketches)
+        if file.bidirectional:
+            _check_directions(file, sketches)
+        if breaks:
+            self.notes.append(
+                f"{file.path.name}: rows break off in {breaks:,} places, where a record is not the text that "
+                "follows the row's record before it: a new stream begins there"
+            )
+
+    def _add_rows(self, file: ForeignFile, numbers: range, sketches: dict[int, Sketch]) -> int:
+        """Writes some rows of a file; returns how often they break off."""
+        before, breaks = None, 0
+        with contextlib.ExitStack() as stack:
+            rows = {number: self._open(stack, file, number) for number in numbers}
+            for step, columns in self._reader.read(file):
+                goes_on = self._continues(before, columns)
+                if np.count_nonzero(~goes_on) > MAX_BREAKS * goes_on.size:
+                    int64_records.check(
+                        file,
+                        step,
+                        goes_on,
+                        "is not the text that follows the row's record before it, as many: is the batch "
+                        "size right, and are all records there?",
+                    )
+                for number in numbers:
+                    sketch = sketches.setdefault(number, Sketch(len(self._word_starts)))
+                    sketch.add(columns["input_ids"][:, number, : self._manifest.reuse_len].reshape(-1))
+                    borders = [0, *(np.flatnonzero(~goes_on[1:, number]) + 1), len(goes_on)]
+                    for begin, end in itertools.pairwise(borders):
+                        if not goes_on[begin, number]:
+                            self._close(rows[number])
+                            rows[number] = self._open(stack, file, number)
+                            breaks += 1
+                        part = {name: values[begin:end, number] for name, values in columns.items()}
+                        rows[number].write(self._reader, part)
+                before = {name: columns[name][-1:] for name in ("input_ids", "a_len")}
+            if before is None:
+                raise UserError(f"{file.path} has no step of all {file.batch_size} rows: nothing to convert")
+            for row in rows.values():
+                self._close(row)
+        return breaks
+
+    def _continues(self, before, columns) -> np.ndarray:
+        """Returns bool [S, B]: which records go on where their row's record before them ended."""
+        first = before or {name: columns[name][:1] for name in ("input_ids", "a_len")}
+        ids, a_len = (np.concatenate([first[name], columns[name]]) for name in ("input_ids", "a_len"))
+        goes_on = int64_records.continues(ids[:-1], ids[1:], a_len[:-1], self._manifest.reuse_len)
+        return goes_on | ((before is None) & (np.arange(len(goes_on)) == 0)[:, None])
+
+    def _open(self, stack: contextlib.ExitStack, file: ForeignFile, number: int) -> Row:
+        row = Row(self._manifest, file, number, self._opened, self._stream_segments, self._word_starts)
+        stack.enter_context(row)
+        self._opened += 1
+        return row
+
+    def _close(self, row: Row) -> None:
+        row.close()
+        self.shards.append(row.shard())
+        self.has_eod |= row.has_eod
+
+
+def _check_directions(file: ForeignFile, sketches: dict[int, Sketch]) -> None:
+    """Raises UserError if rows are read in other directions than the number of cores says."""
+    numbers = sorted(sketches)
+    rows = contradiction([sketches[number] for number in numbers], file.backward[numbers])
+    if rows:
+        first, second = (numbers[row] for row in rows)
+        same = (
+            "the same direction" if file.backward[first] == file.backward[second] else "opposite directions"
+        )
+        raise UserError(
+            f"{file.path}: with {file.num_cores} cores, rows {first} and {second} would be read in {same}, "
+            "but what they have in common says otherwise: give the build's --num_cores"
+        )
+
+
+def _lacking(manifest: Manifest, source: ForeignSet, original: bool, notes: Sequence[str]) -> list[str]:
+    """Returns what the records do not tell, and what was done about it."""
+    found = [
+        "streams are not in the records: each row of a file became one, with empty memory where it begins",
+        "checksums of files are not in the records: each record's own were checked, and the manifest has the "
+        "files' sha256",
+        "where rows end is not in the records: less than a segment of text behind each row's last is lost",
+    ]
+    if manifest.use_eod:
+        found.append("document borders are not in the records: <eod> tokens were taken for them")
+    else:
+        found.append(
+            "document borders are not in the records, and no <eod> is: each row counts as a document"
+        )
+    if original:
+        found.append("factorization orders are not in the records: drawn here, as the original does reading")
+        return [*found, *notes]
+    found += [
+        "targets and factorization orders are not in the records: drawn here, by this library's rules",
+        "directions are not in the records: by row, as the meta file has it",
+    ]
+    if any(file.num_cores > 1 for file in source.files):
+        found.append(
+            "A and B begin and end anywhere: with several cores, that builder looks for sentences' ends in "
+            "other rows' text"
+        )
+    return [*found, *notes]
+
+
+def summary(manifest: Manifest) -> str:
+    """Returns a table of what was converted, for a person."""
+    statistics = manifest.statistics
+    bytes_in = sum(source["bytes"] for source in manifest.corpus)
+    bytes_out = sum(shard.bytes for shard in manifest.shards)
+    rows = {
+        "from": f"{len(manifest.corpus)} files, {bytes_in / 1e6:,.1f} MB, of "
+        f"{manifest.corpus[0]['converted_from']}",
+        "records": f"{manifest.records:,} of {manifest.seq_len} tokens, in {manifest.num_streams:,} streams, "
+        f"{' and '.join(manifest.directions)}",
+        "targets": f"{statistics['targets'] / manifest.records:.1f} a record",
+        "tokens": f"{statistics['tokens']:,} ({statistics['unknown_rate']:.2%} <unk>, "
+        f"{statistics['word_start_rate']:.0%} start a word)",
+        "begin": f"{_begin(manifest)!r} (if that is no text, --tokenizer is not the records' own)",
+        "files": f"{len(manifest.shards)} shards, {bytes_out / 1e6:,.1f} MB",
+        "folder": str(manifest.folder),
+    }
+    return "\n".join(f"  {name:<10} {value}" for name, value in rows.items())
+
+
+def _begin(manifest: Manifest, length: int = 60) -> str:
+    """Returns the begin of the first record's text: the original's records do not name their tokenizer."""
+    shard = manifest.shards[0]
+    ids = read_shard(manifest.path(shard), manifest.spec, 0, 1)["input_ids"][0, : manifest.reuse_len]
+    text = XLNetTokenizer(manifest.tokenizer_path).decode(ids if shard.forward_segments else ids[::-1])
+    return text if len(text) <= length else text[:length] + "..."

@@ -1,0 +1,343 @@
+"""Pretraining records as the original's data_utils.py writes and reads them.
+
+Its files say by their names how they were made, and a record_info json beside each how many steps it has.
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from etils import epath
+
+from tfrecord_builders.conversion.int64_records import ForeignFile, glob
+from tfrecord_builders.conversion.source_set import ForeignSet
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.manifest import Manifest, Shard
+from xlnet_tf.records.segments import NUM_FUNCTIONAL
+from xlnet_tf.records.shards import files_in, make_folder, read_shard, write_atomically
+from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
+
+FEATURES = {"ids": "input", "segment_ids": "seg_id", "label": "label", "is_masked": "is_masked"}
+_NAME = re.compile(
+    r"record_info-(?P<split>\w+)-(?P<task>\d+)-(?P<pass_id>\d+)\.bsz-(?P<batch_size>\d+)"
+    r"\.seqlen-(?P<seq_len>\d+)\.reuse-(?P<reuse_len>\d+)\.(?P<uncased>uncased\.)?(?P<kind>bi|uni)"
+    r"\.alpha-(?P<alpha>\d+)\.beta-(?P<beta>\d+)\.(fnp-(?P<num_predict>\d+)\.)?json"
+)
+_CORPUS_INFO = "corpus_info.json"
+_WRITE_RECORDS = 2048  # at once
+
+
+def find(inputs: Sequence[str], num_cores: int | None = None) -> ForeignSet:
+    """Finds record files by their record_info-*.json.
+
+    Args:
+        inputs: folders (save_dir, or tfrecords in it), or paths or globs of record_info files.
+        num_cores: num_core_per_host of the build; None: what corpus_info.json says.
+
+    Raises:
+        UserError: there is no record_info, or it is wrong, or the files do not agree.
+    """
+    infos = []
+    for name in inputs:
+        folder = epath.Path(name)
+        if folder.is_dir():
+            places = (folder, folder / "tfrecords")
+            found = [path for place in places for path in files_in(place, ".json", "record_info-")]
+        else:
+            found = glob(name)
+        if not found:
+            raise UserError(
+                f"{name}: no record_info-*.json, which says which TFRecord files there are, of how many "
+                "steps. The original's data_utils.py writes one beside each: copy it along"
+            )
+        infos += found
+    sets = sorted((_read(info, num_cores) for info in dict.fromkeys(infos)), key=lambda found: found[0])
+    files = tuple(file for _, one in sets for file in one.files)
+    return sets[0][1].joined([one for _, one in sets[1:]], files)
+
+
+def _read(info: epath.Path, num_cores: int | None) -> tuple[tuple[int, int], ForeignSet]:
+    """Reads a record_info file; returns ((pass, task), its set)."""
+    match = _NAME.fullmatch(info.name)
+    if not match:
+        raise UserError(
+            f"{info}: the name says how the records were made; expected record_info-SPLIT-TASK-PASS.bsz-B."
+            "seqlen-T.reuse-R.[uncased.](bi|uni).alpha-A.beta-B.[fnp-P.]json"
+        )
+    try:
+        values = json.loads(info.read_text())
+        names, num_steps = values["filenames"], values["num_batch"]
+        wrong = type(num_steps) is not int or num_steps < 1 or type(names) is not list or len(names) != 1
+    except (ValueError, KeyError, TypeError):
+        values, wrong = info.read_text()[:80], True
+    if wrong:
+        raise UserError(f"{info} is {values!r}, expected one name in filenames and the steps in num_batch")
+    path = info.parent / str(names[0]).rsplit("/", 1)[-1]  # the folder may have moved: the original's rule
+    if not path.exists():
+        raise UserError(f"{path} is missing, which {info.name} lists: copy it along")
+    numbers = {name: value and int(value) for name, value in match.groupdict().items() if name in _INTEGERS}
+    bidirectional = match["kind"] == "bi"
+    if not bidirectional:
+        num_cores = 1
+    elif num_cores is None:
+        num_cores = _num_cores(info, numbers)
+    one = ForeignSet(
+        files=(ForeignFile(path, numbers["batch_size"], num_cores, bidirectional, num_steps),),
+        seq_len=numbers["seq_len"],
+        reuse_len=numbers["reuse_len"],
+        lower=match["uncased"] is not None,
+        num_predict=numbers["num_predict"],
+        alpha=numbers["alpha"],
+        beta=numbers["beta"],
+        split=match["split"],
+    )
+    return (int(match["pass_id"]), int(match["task"])), one
+
+
+_INTEGERS = ("batch_size", "seq_len", "reuse_len", "alpha", "beta", "num_predict")
+
+
+def _num_cores(info: epath.Path, numbers: dict[str, Any]) -> int:
+    """Returns the cores by which rows were laid out: nothing but corpus_info.json knows."""
+    for folder in (info.parent.parent, info.parent):
+        if (folder / _CORPUS_INFO).exists():
+            try:
+                values = json.loads((folder / _CORPUS_INFO).read_text())
+            except ValueError as error:
+                raise UserError(f"{folder / _CORPUS_INFO} is not valid json: {error}") from None
+            same = (values.get("bsz_per_host"), values.get("seq_len")) == (
+                numbers["batch_size"], numbers["seq_len"])  # fmt: skip
+            if same and type(values.get("num_core_per_host")) is int:
+                return values["num_core_per_host"]
+    raise UserError(
+        f"{info}: which rows are read backward depends on num_core_per_host, which only {_CORPUS_INFO} "
+        "tells, and there is none of these records here: give --num_cores, the build's num_core_per_host (1 "
+        "if it had --use_tpu=False)"
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Written:
+    """What became of a set that was written in the original's format.
+
+    Args:
+        files: names of the TFRecord files.
+        steps: batches in all of them.
+        records: that were written.
+        dropped: that did not fill a step of all rows.
+    """
+
+    files: list[str]
+    steps: int
+    records: int
+    dropped: int
+
+
+def write(
+    manifest: Manifest,
+    output_dir: epath.PathLike,
+    batch_size: int,
+    num_cores: int = 1,
+    num_tasks: int = 1,
+    report: Callable[[int], None] = lambda records: None,
+) -> Written:
+    """Writes a set in the original's format, for its train.py and other readers of it.
+
+    The records of a direction, in the set's order, are cut into as many equal rows as a batch has of it.
+    What is not needed to train is not there: is_masked has as many functional tokens as targets are missing
+    from num_predict (the original's reader drops them), and the next token behind A and B, which no target
+    uses, is CLS where the records do not tell it.
+
+    Args:
+        manifest: the set.
+        output_dir: the original's save_dir: gets corpus_info.json and the folder tfrecords.
+        batch_size: rows of a batch of a host, bsz_per_host.
+        num_cores: that share them, num_core_per_host.
+        num_tasks: files for each pass.
+        report: is told how many records have been written since it was last called.
+
+    Returns:
+        What was written.
+
+    Raises:
+        UserError: the set cannot be written so: its objective, its directions, too few records.
+    """
+    if manifest.objective != "permutation":
+        raise UserError(
+            f"{manifest.folder} is for the {manifest.objective} objective, expected permutation: the "
+            "original knows no other"
+        )
+    folder = epath.Path(output_dir)
+    if (folder / _CORPUS_INFO).exists():
+        raise UserError(f"{folder} holds the original's records already: choose another --output_dir")
+    make_folder(folder / "tfrecords")
+    bidirectional = len(manifest.directions) == 2
+    fixed = manifest.num_predict if manifest.has_fixed_targets else None
+    names, infos, steps, total = [], {}, 0, 0
+    for pass_index in range(manifest.num_passes):
+        shards = sorted(
+            (s for s in manifest.shards if s.pass_index == pass_index), key=lambda s: s.slice_index
+        )
+        for task in range(num_tasks):
+            first, last = (len(shards) * number // num_tasks for number in (task, task + 1))
+            name = _name(manifest, fixed, batch_size, bidirectional, task, pass_index)
+            path = folder / "tfrecords" / f"{name}tfrecords"
+            layout = ForeignFile(path, batch_size, num_cores, bidirectional, None)
+            rows = _Rows(manifest, shards[first:last], layout)
+            _write_file(rows, path, fixed, report)
+            info = {"filenames": [f"tfrecords/{path.name}"], "num_batch": rows.num_steps}
+            infos[f"record_info-{name}json"] = info
+            names.append(path.name)
+            steps += rows.num_steps
+            total += rows.num_steps * batch_size
+    for name, info in infos.items():
+        write_atomically(folder / "tfrecords" / name, json.dumps(info).encode())
+    corpus_info = {
+        "vocab_size": manifest.tokenizer["vocab_size"],
+        "bsz_per_host": batch_size,
+        "num_core_per_host": num_cores,
+        "seq_len": manifest.seq_len,
+        "reuse_len": manifest.reuse_len,
+        "uncased": manifest.cleaning["lower"],
+        "bi_data": bidirectional,
+        "mask_alpha": manifest.mask["alpha"],
+        "mask_beta": manifest.mask["beta"],
+        "num_predict": fixed,
+        "use_eod": manifest.use_eod,
+        "sp_path": manifest.tokenizer["file"],
+        "input_glob": manifest.folder.name,
+    }
+    write_atomically(folder / manifest.tokenizer["file"], manifest.tokenizer_path.read_bytes())
+    write_atomically(folder / _CORPUS_INFO, json.dumps(corpus_info).encode())
+    return Written(names, steps, total, manifest.records - total)
+
+
+def _name(
+    manifest: Manifest, fixed: int | None, batch_size: int, bidirectional: bool, task: int, pass_id: int
+):
+    """Returns the original's name of a file, without its ending."""
+    return (
+        f"{manifest.split}-{task}-{pass_id}.bsz-{batch_size}.seqlen-{manifest.seq_len}"
+        f".reuse-{manifest.reuse_len}.{'uncased.' if manifest.cleaning['lower'] else ''}"
+        f"{'bi' if bidirectional else 'uni'}.alpha-{manifest.mask['alpha']}.beta-{manifest.mask['beta']}."
+        f"{'' if fixed is None else f'fnp-{fixed}.'}"
+    )
+
+
+class _Rows:
+    """The records of some shards as rows of batches.
+
+    Attributes:
+        num_steps: of all rows.
+    """
+
+    def __init__(self, manifest: Manifest, shards: Sequence[Shard], layout: ForeignFile):
+        self.manifest = manifest
+        self._pieces = {  # by direction: (shard, its first record, number of records)
+            False: [(shard, 0, shard.forward_segments) for shard in shards],
+            True: [(shard, shard.forward_segments, shard.backward_segments) for shard in shards],
+        }
+        self._backward = layout.backward
+        counts = {way: sum(piece[2] for piece in pieces) for way, pieces in self._pieces.items()}
+        rows = {way: int((layout.backward == way).sum()) for way in (False, True)}
+        self.num_steps = min(counts[way] // rows[way] for way in rows if rows[way])
+        if not self.num_steps:
+            raise UserError(
+                f"{layout.path.name} would get {counts[False]} records read forward and {counts[True]} read "
+                f"backward, too few for a batch of {layout.batch_size} rows: use a smaller --batch_size, or "
+                "fewer --num_tasks"
+            )
+        order = np.where(layout.backward, np.cumsum(layout.backward), np.cumsum(~layout.backward)) - 1
+        self._first = order * self.num_steps
+
+    def read(self, step: int, count: int) -> dict[str, np.ndarray]:
+        """Returns the columns of `count` steps: name -> [S, B, ...], and `behind` (the token after A)."""
+        rows = [self._read_row(row, step, count) for row in range(len(self._first))]
+        return {name: np.stack([row[name] for row in rows], 1) for name in rows[0]}
+
+    def _read_row(self, row: int, step: int, count: int) -> dict[str, np.ndarray]:
+        begin = int(self._first[row]) + step
+        more = min(1, self.num_steps - step - count)  # the record behind tells what follows A
+        parts = list(self._records(bool(self._backward[row]), begin, begin + count + more))
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        columns["behind"] = _token_behind_a(columns, self.manifest.reuse_len)
+        return {name: values[:count] for name, values in columns.items()}
+
+    def _records(self, backward: bool, begin: int, end: int) -> Iterator[dict[str, np.ndarray]]:
+        """Yields the columns of a direction's records from `begin` to `end`, shard by shard."""
+        for shard, first, count in self._pieces[backward]:
+            low, high = max(0, begin), min(count, end)
+            if low < high:
+                path = self.manifest.path(shard)
+                yield read_shard(path, self.manifest.spec, first + low, high - low)
+            begin, end = begin - count, end - count
+
+
+def _token_behind_a(columns: dict[str, np.ndarray], reuse_len: int) -> np.ndarray:
+    """Returns int [S], the token that follows A in the text, CLS where no record tells it."""
+    ids = columns["input_ids"].astype(np.int64)
+    a_len = np.argmax(ids[:, reuse_len:] == SEP_ID, axis=1)
+    goes_on = (columns["segment"][1:] == columns["segment"][:-1] + 1) & (a_len[:-1] < reuse_len)
+    behind = np.full(len(ids), CLS_ID)
+    rows = np.flatnonzero(goes_on)
+    behind[rows] = ids[rows + 1, a_len[rows]]
+    return behind
+
+
+def _write_file(rows: _Rows, path: epath.Path, fixed: int | None, report: Callable[[int], None]) -> None:
+    """Writes one TFRecord file."""
+    seq_len, batch_size = rows.manifest.seq_len, len(rows._first)
+    at_once = max(1, _WRITE_RECORDS // batch_size)
+    temporary = path.parent / f"{path.name}.tmp"
+    with tf.io.TFRecordWriter(str(temporary)) as writer:
+        for step in range(0, rows.num_steps, at_once):
+            columns = rows.read(step, min(at_once, rows.num_steps - step))
+            flat = {name: v.reshape(-1, *v.shape[2:]) for name, v in columns.items()}
+            ids = flat["input_ids"].astype(np.int64)
+            positions = flat["target_positions"].astype(np.int64)
+            is_masked = np.zeros((len(ids), seq_len + 1), np.int64)
+            np.put_along_axis(is_masked, positions, 1, axis=1)  # -1, an empty slot, goes to the extra column
+            is_masked = is_masked[:, :-1]
+            functional = (ids == SEP_ID) | (ids == CLS_ID)
+            if fixed is not None:
+                missing = fixed - is_masked.sum(axis=1, keepdims=True)
+                if missing.max() > NUM_FUNCTIONAL:
+                    raise UserError(f"a record has {fixed - missing.max()} targets, expected {fixed}")
+                is_masked |= functional & (np.cumsum(functional, axis=1) <= missing)
+            target = np.append(ids[:, 1:], np.full((len(ids), 1), CLS_ID), axis=1)
+            a_end = np.argmax(functional, axis=1) - 1
+            target[np.arange(len(ids)), a_end] = flat["behind"]
+            target[:, -3] = CLS_ID  # what follows B is not known
+            features = (ids, target, flat["segment_ids"], is_masked, flat["next_sentence"][:, None])
+            names = ("input", "target", "seg_id", "is_masked", "label")
+            for record in zip(*(values.tolist() for values in features), strict=True):
+                feature = {
+                    name: tf.train.Feature(int64_list=tf.train.Int64List(value=values))
+                    for name, values in zip(names, record, strict=True)
+                }
+                writer.write(
+                    tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+                )
+            report(len(ids))
+    temporary.replace(path)
+
+
+def lost(manifest: Manifest, written: Written) -> list[str]:
+    """Returns what of a set the original's format has no place for."""
+    found = [
+        "factorization orders are not in the files: the original draws them whenever it reads",
+        "where streams begin is not in the files: the original carries memory on from stream to stream",
+        "train with the same batch size, cores and data flags: the original finds files by them, and reads "
+        "backward by row",
+    ]
+    if manifest.functional_tokens != "ordered":
+        found.append("SEP and CLS are context in this set; the original gives them places in the order")
+    if written.dropped:
+        found.append(
+            f"{written.dropped:,} records of {manifest.records:,} fill no step of all rows: left out"
+        )
+    return found

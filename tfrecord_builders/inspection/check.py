@@ -1,0 +1,239 @@
+"""Checks a whole set of pretraining records: files, frames, every invariant of every record, statistics."""
+
+import collections
+import dataclasses
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tfrecord_builders.common import runners
+from tfrecord_builders.inspection import invariants
+from tfrecord_builders.inspection.recovered_text import SliceText
+from tfrecord_builders.pretraining import report as pretraining_report
+from xlnet_tf.errors import UserError
+from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.records.manifest import Manifest, Shard
+from xlnet_tf.records.shards import damaged_frames, framed_bytes
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+SHOWN = 3  # failures of each kind that are shown
+
+
+@dataclasses.dataclass(frozen=True)
+class Failure:
+    """One place where an invariant does not hold.
+
+    Args:
+        file: the file.
+        record: its number in the file; None: the whole file.
+        byte: where that record begins in the file.
+        found: what is there.
+        expected: what should be.
+    """
+
+    file: str
+    record: int | None
+    byte: int | None
+    found: str
+    expected: str
+
+    def __str__(self) -> str:
+        where = self.file if self.record is None else f"{self.file}, record {self.record} (byte {self.byte})"
+        return f"{where}: found {self.found}; expected {self.expected}"
+
+
+@dataclasses.dataclass
+class Report:
+    """What a check has found.
+
+    Attributes:
+        records: how many were checked.
+        shards: likewise.
+        counts: invariant -> records or files that break it.
+        failures: invariant -> the first of them.
+    """
+
+    records: int = 0
+    shards: int = 0
+    counts: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+    failures: dict[str, list[Failure]] = dataclasses.field(
+        default_factory=lambda: collections.defaultdict(list)
+    )
+
+    @property
+    def sound(self) -> bool:
+        return not self.counts
+
+    def add(self, invariant: str, failures: Iterator[Failure] | Sequence[Failure], count: int = 1) -> None:
+        """Notes that an invariant is broken `count` times; of the failures as many are kept as are shown."""
+        self.counts[invariant] += count
+        room = SHOWN - len(self.failures[invariant])
+        self.failures[invariant] += [failure for failure, _ in zip(failures, range(room))]
+
+    def merge(self, other: "Report") -> None:
+        self.records += other.records
+        self.shards += other.shards
+        for invariant, count in other.counts.items():
+            self.add(invariant, other.failures[invariant], count)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the report as json has it."""
+        return {
+            "sound": self.sound,
+            "records": self.records,
+            "shards": self.shards,
+            "failures": [
+                {
+                    "invariant": invariant,
+                    "count": count,
+                    "first": [dataclasses.asdict(failure) for failure in self.failures[invariant]],
+                }
+                for invariant, count in self.counts.items()
+            ],
+        }
+
+    def __str__(self) -> str:
+        if self.sound:
+            return f"all {self.records:,} records of {self.shards} shards are sound"
+        lines = [
+            f"{len(self.counts)} invariants do not hold in {self.records:,} records of {self.shards} shards:"
+        ]
+        for invariant, count in self.counts.items():
+            lines += ["", f"{invariant}: {count:,} failures"]
+            lines += [f"  {failure}" for failure in self.failures[invariant]]
+            if count > len(self.failures[invariant]):
+                lines.append(f"  and {count - len(self.failures[invariant]):,} more")
+        return "\n".join(lines)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Unit:
+    """The shards of one slice, all passes, with what is needed to check them."""
+
+    manifest: Manifest
+    shards: tuple[Shard, ...]
+    word_starts: np.ndarray
+
+
+def check(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> Report:
+    """Checks every record and every file of a set, and what the manifest says of them.
+
+    Args:
+        manifest: the set.
+        num_workers: processes.
+        progress: whether to draw a progress bar on stderr.
+
+    Returns:
+        What was found.
+
+    Raises:
+        UserError: the set has another tokenizer than the manifest says; nothing else can be checked then.
+    """
+    tokenizer = XLNetTokenizer(model_file=manifest.tokenizer_path)
+    manifest.check_tokenizer(tokenizer.fingerprint)
+    report = Report()
+    by_slice = collections.defaultdict(list)
+    for shard in manifest.shards:
+        by_slice[shard.slice_index].append(shard)
+    _check_manifest(manifest, by_slice, report)
+    bare = dataclasses.replace(manifest, shards=(), statistics={})  # a unit is sent to its worker
+    units = (
+        _Unit(bare, tuple(sorted(by_slice[index], key=lambda shard: shard.pass_index)), tokenizer.word_starts)
+        for index in sorted(by_slice)
+    )
+    with ProgressBar(total=manifest.records, unit="record", unit_scale=True, disable=not progress) as bar:
+        for unit, part in runners.run_units(_check_slice, units, num_workers=num_workers):
+            report.merge(part)
+            bar.set_postfix(failures=f"{report.counts.total():,}", refresh=False)
+            bar.update(sum(shard.records for shard in unit.shards))
+    return report
+
+
+def _check_manifest(manifest: Manifest, by_slice: dict[int, list[Shard]], report: Report) -> None:
+    """Checks that the manifest agrees with itself."""
+
+    def add(invariant, found, expected):
+        report.add(invariant, [Failure("manifest.json", None, None, str(found), str(expected))])
+
+    if sorted(by_slice) != list(range(len(by_slice))):
+        add("slices", f"numbers up to {max(by_slice)}", f"all numbers below {len(by_slice)}")
+    passes = list(range(manifest.num_passes))
+    for index, shards in by_slice.items():
+        if (there := sorted(shard.pass_index for shard in shards)) != passes:
+            add("passes", f"passes {there} of slice {index}", passes)
+        if len({shard.text_sha256 for shard in shards}) > 1:
+            add("text_sha256", f"several for slice {index}", "one: all passes are of the same text")
+    for name, value in pretraining_report.merge_statistics(manifest.shards).items():
+        if (said := manifest.statistics.get(name)) != value:
+            add(f"statistics.{name}", said, f"{value}, as the shards' statistics add up")
+
+
+def _check_slice(unit: _Unit) -> Report:
+    """Checks the shards of a slice."""
+    report, text, counted = Report(), None, None
+    for shard in unit.shards:
+        report.shards += 1
+        report.records += shard.records
+        columns, usable = _read(unit.manifest, shard, report)
+        if columns is None:
+            continue
+        text = text or SliceText(unit.manifest, shard, columns, usable)
+        before = report.counts.total()
+        for broken in invariants.broken_records(unit.manifest, shard, columns, text):
+            records = broken.records[usable[broken.records]]
+            if len(records):
+                failures = (_failure(unit.manifest, shard, r, *broken.explain(r)) for r in records.tolist())
+                report.add(broken.invariant, failures, len(records))
+        if usable.all() and report.counts.total() == before:
+            for name, said, value in invariants.broken_statistics(
+                unit.manifest, shard, columns, text, unit.word_starts
+            ):
+                failure = Failure(
+                    shard.file, None, None, f"{said} in the manifest", f"{value}, counted again"
+                )
+                report.add(f"statistics.{name}", [failure])
+        counted = counted or shard.statistics["text"]
+        if counted != shard.statistics["text"]:
+            failure = Failure(shard.file, None, None, "others than another pass", "those of the same text")
+            report.add("statistics.text", [failure])
+    return report
+
+
+def _read(manifest: Manifest, shard: Shard, report: Report):
+    """Reads a shard; returns (columns, bool [S]: not damaged), (None, None) if there is nothing to check."""
+    path, size = manifest.path(shard), framed_bytes(manifest.spec)
+    if not path.exists():
+        report.add("files", [Failure(shard.file, None, None, "no such file", "a file of the manifest")])
+        return None, None
+    data = path.read_bytes()
+    if len(data) != shard.bytes:
+        failure = Failure(shard.file, None, None, f"{len(data)} bytes", f"{shard.bytes}")
+        report.add("file size", [failure])
+    if (found := hashlib.sha256(data).hexdigest()) != shard.sha256:
+        report.add("file sha256", [Failure(shard.file, None, None, found, shard.sha256)])
+    if len(data) < shard.bytes:
+        return None, None
+    framed = np.frombuffer(data, np.uint8, shard.bytes).reshape(-1, size)
+    damaged = damaged_frames(framed, manifest.spec)
+    if damaged.any():
+        failures = (
+            _failure(manifest, shard, record, "bytes that do not fit their checksum", "a TFRecord frame")
+            for record in np.flatnonzero(damaged).tolist()
+        )
+        report.add("frame checksum", failures, int(damaged.sum()))
+        if damaged.all():
+            return None, None
+        framed = framed[
+            np.where(damaged, int(np.argmin(damaged)), np.arange(len(framed)))
+        ]  # a sound stand-in
+    try:
+        return manifest.spec.decode(framed[:, 12:-4]), ~damaged
+    except UserError as error:
+        report.add("layout of the bytes", [Failure(shard.file, None, None, str(error), f"{manifest.spec}")])
+        return None, None
+
+
+def _failure(manifest: Manifest, shard: Shard, record: int, found: str, expected: str) -> Failure:
+    return Failure(shard.file, record, record * framed_bytes(manifest.spec), found, expected)

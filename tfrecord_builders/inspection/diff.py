@@ -1,0 +1,190 @@
+"""Compares two sets of pretraining records: how they were made, their statistics, and record by record."""
+
+import collections
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from tfrecord_builders.inspection.field_names import plain
+from tfrecord_builders.inspection.show import marked, visible_piece, wrapped
+from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.records.manifest import Manifest, Shard
+from xlnet_tf.records.shards import read_shard
+from xlnet_tf.records.spans import target_flags
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+ABSENT = "absent"
+
+
+def compare(first: Manifest, second: Manifest, progress: bool = False) -> dict[str, Any]:
+    """Compares two sets.
+
+    Shards are paired by pass and slice. Where both were made of the same text and have as many records of the
+    same lengths, their records are compared one by one.
+
+    Args:
+        first: a set.
+        second: another.
+        progress: whether to draw a progress bar on stderr.
+
+    Returns:
+        Values of json's types. same: whether all is; settings, statistics: name -> [first's, second's], where
+        they differ; shards: how many are the same, differ, could not be compared or are in one set only;
+        records: how many were compared and differ; columns: name -> the records and the share of values that
+        differ; example: the first record that differs, with pieces.
+
+    Raises:
+        UserError: a shard is damaged.
+        FileNotFoundError: a shard is missing.
+    """
+    first.check_files()
+    second.check_files()
+    result = {
+        "first": str(first.folder),
+        "second": str(second.folder),
+        "settings": dict(_differences(first.settings(), second.settings())),
+        "statistics": dict(_differences(first.statistics, second.statistics)),
+    }
+    theirs = {(shard.pass_index, shard.slice_index): shard for shard in second.shards}
+    shards, records = collections.Counter(), collections.Counter()
+    columns = collections.defaultdict(lambda: {"records": 0, "values": 0, "of": 0})
+    example = None
+    alike = (first.seq_len, first.reuse_len) == (second.seq_len, second.reuse_len)
+    with ProgressBar(total=len(first.shards), unit="shard", disable=not progress) as bar:
+        for shard in first.shards:
+            bar.update()
+            other = theirs.pop((shard.pass_index, shard.slice_index), None)
+            if other is None:
+                shards["only in the first"] += 1
+            elif shard.sha256 == other.sha256:
+                shards["same"] += 1
+            elif not alike or not _same_text(shard, other):
+                shards["not comparable: of another text, or records of other lengths"] += 1
+            else:
+                shards["different"] += 1
+                pair = _columns(first, shard), _columns(second, other)
+                differs = _compare_columns(*pair, columns)
+                records.update(compared=len(differs), different=int(differs.sum()))
+                if example is None and differs.any():
+                    example = _example((first, second), (shard, other), pair, int(differs.argmax()))
+    shards["only in the second"] += len(theirs)
+    result["shards"] = {name: count for name, count in shards.items() if count}
+    result["records"] = {"compared": records["compared"], "different": records["different"]}
+    result["columns"] = {
+        name: {"records": counts["records"], "share_of_values": counts["values"] / counts["of"]}
+        for name, counts in columns.items()
+        if counts["records"]
+    }
+    result["example"] = example
+    result["same"] = not result["settings"] and set(result["shards"]) <= {"same"}
+    return result
+
+
+def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+    """Yields (name, [first's, second's]) for what differs, however deep."""
+    for name in dict.fromkeys([*first, *second]):
+        a, b = first.get(name, ABSENT), second.get(name, ABSENT)
+        if isinstance(a, dict) and isinstance(b, dict):
+            yield from ((f"{name}.{inner}", values) for inner, values in _differences(a, b))
+        elif a != b:
+            yield name, [a, b]
+
+
+def _same_text(shard: Shard, other: Shard) -> bool:
+    counts = [(s.text_sha256, s.forward_segments, s.backward_segments) for s in (shard, other)]
+    return counts[0] == counts[1]
+
+
+def _columns(manifest: Manifest, shard: Shard) -> dict[str, np.ndarray]:
+    """Reads a shard; targets as flags, which sets with other numbers of targets have alike."""
+    columns = read_shard(manifest.path(shard), manifest.spec)
+    flags = target_flags(columns)
+    del columns["target_positions"]
+    return {**columns, "targets": flags}
+
+
+def _compare_columns(
+    first: Mapping[str, np.ndarray], second: Mapping[str, np.ndarray], counts: dict[str, dict[str, int]]
+) -> np.ndarray:
+    """Adds to the counts of each column; returns bool [S], the records that differ."""
+    different = np.zeros(len(first["segment"]), bool)
+    for name, values in first.items():
+        differs = (values != second[name]).reshape(len(values), -1)
+        counts[name]["records"] += int(differs.any(axis=1).sum())
+        counts[name]["values"] += int(differs.sum())
+        counts[name]["of"] += differs.size
+        different |= differs.any(axis=1)
+    return different
+
+
+def _example(sets, shards, pair, record: int) -> dict[str, Any]:
+    """Returns a record of both sets: in which columns and where it differs, and its pieces."""
+    rows = [{name: values[record] for name, values in columns.items()} for columns in pair]
+    where = {}
+    for name in rows[0]:
+        differs = np.atleast_1d(rows[0][name] != rows[1][name])
+        if differs.any():
+            position = int(differs.argmax())
+            values = [np.atleast_1d(row[name])[position].item() for row in rows]
+            where[name] = {"positions": int(differs.sum()), "first": position, "values": values}
+    pieces = []
+    for manifest, row in zip(sets, rows, strict=True):
+        tokenizer = XLNetTokenizer(model_file=manifest.tokenizer_path)
+        pieces.append([visible_piece(tokenizer.id_to_piece(int(i))) for i in row["input_ids"]])
+    return {
+        "shard": shards[0].file,
+        "record": record,
+        "columns": where,
+        "pieces": pieces,
+        "targets": [np.flatnonzero(row["targets"]).tolist() for row in rows],
+    }
+
+
+def table(result: Mapping[str, Any]) -> str:
+    """Returns a comparison for a person."""
+    lines = [f"first:  {result['first']}", f"second: {result['second']}"]
+    lines += ["", f"settings: {'' if result['settings'] else 'same'}"]  # by the names of their flags
+    lines += [f"  {name}: {_short(a)} | {_short(b)}" for name, (a, b) in result["settings"].items()]
+    lines += ["", f"statistics: {'' if result['statistics'] else 'same'}"]
+    lines += [
+        f"  {plain(name)}: {_number(a)} | {_number(b)}" for name, (a, b) in result["statistics"].items()
+    ]
+    lines += ["", "shards: " + ", ".join(f"{count:,} {name}" for name, count in result["shards"].items())]
+    if result["records"]["compared"]:
+        lines.append(
+            f"records of the different shards: {result['records']['compared']:,} compared, "
+            f"{result['records']['different']:,} differ"
+        )
+        lines += [
+            f"  {plain(name):<32}{counts['records']:>12,} records, {counts['share_of_values']:.2%} of values"
+            for name, counts in result["columns"].items()
+        ]
+    if example := result["example"]:
+        lines += ["", f"the first that differs: {example['shard']}, record {example['record']}"]
+        lines += [
+            f"  {plain(name)}: {where['values'][0]} | {where['values'][1]} at position {where['first']}, "
+            f"{where['positions']} positions in all"
+            for name, where in example["columns"].items()
+        ]
+        for name, pieces, targets in zip(
+            ("first", "second"), example["pieces"], example["targets"], strict=True
+        ):
+            chosen = set(targets)
+            lines += [f"  {name}, targets as [piece]:"]
+            lines += wrapped([marked(piece, i in chosen, False) for i, piece in enumerate(pieces)])
+    lines += ["", "the sets are the same" if result["same"] else "the sets differ"]
+    return "\n".join(lines)
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.4f}"
+    return f"{value:,}" if isinstance(value, int) else _short(value)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return f"{len(value)} entries (--json has them)"
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "..."

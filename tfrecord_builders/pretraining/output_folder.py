@@ -1,0 +1,193 @@
+"""The output folder of a pretraining build, made so that a build can be killed at any moment.
+
+build.json is the manifest of a build that has not ended; beside it, each finished shard has a note. In the
+end, manifest.json takes their place.
+"""
+
+import collections
+import dataclasses
+import fnmatch
+import itertools
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from etils import epath
+
+from tfrecord_builders.pretraining import worker
+from xlnet_tf import manifest_checksum
+from xlnet_tf.errors import UserError
+from xlnet_tf.records import manifest as manifest_lib
+from xlnet_tf.records.manifest import Manifest, Shard
+
+BUILD_NAME = "build.json"
+SCRATCH_NAME = "scratch"  # what Beam's workers and the process that waits for them tell one another
+_TEMPORARY = re.compile(r"\.tmp\d+(-[0-9a-f]+)?$")
+_SHARD_OR_NOTE = re.compile(r"-pass\d+-slice\d+\.tfrecord(\.done\.json)?$")
+
+
+def prepare(started: Manifest, overwrite: bool) -> Manifest | None:
+    """Makes the folder ready for a build.
+
+    Args:
+        started: the manifest of the set to be built, without shards.
+        overwrite: whether to replace another build there.
+
+    Returns:
+        The manifest if a whole set with these settings is there; nothing is written then. A build that has
+        not ended goes on, also where files of its corpus have other sizes now: a corpus that was corrected.
+
+    Raises:
+        UserError: the folder holds another build.
+    """
+    folder = started.folder
+    names = _names(folder)
+    try:
+        there = _what_is_there(folder, names)
+        goes_on = there is not None and _is_same_build(there, started, names)
+    except UserError as error:
+        if not overwrite:
+            raise UserError(
+                f"{folder} holds another build: choose another --output_dir, or give --overwrite to "
+                f"replace it. {error}"
+            ) from None
+        goes_on = False
+    _remove(folder, filter(_TEMPORARY.search, names))
+    (folder / SCRATCH_NAME).rmtree(missing_ok=True)
+    if goes_on and manifest_lib.FILE_NAME in names:
+        return there
+    if goes_on:
+        if there.corpus != started.corpus:
+            dataclasses.replace(started, shards=there.shards).save(BUILD_NAME)
+        return None
+    # In this order, a killed build leaves something that the next one knows.
+    if manifest_lib.FILE_NAME in names:
+        reopen(folder)
+    _remove(folder, filter(_SHARD_OR_NOTE.search, names))
+    started.save(BUILD_NAME)
+    return None
+
+
+def reopen(folder: epath.Path) -> None:
+    """Turns a set that is not what it should be into a build that has not ended; its good shards count."""
+    (folder / manifest_lib.FILE_NAME).replace(folder / BUILD_NAME)
+
+
+def earlier_shards(folder: epath.Path) -> dict[int, dict[int, Shard]]:
+    """Returns slice -> pass -> shard for those that build.json lists, from a set that was whole before."""
+    return by_slice(_load_build(folder).shards)
+
+
+def by_slice(shards: Iterable[Shard]) -> dict[int, dict[int, Shard]]:
+    """Returns slice -> pass -> shard."""
+    found: dict[int, dict[int, Shard]] = collections.defaultdict(dict)
+    for shard in shards:
+        found[shard.slice_index][shard.pass_index] = shard
+    return found
+
+
+def finish(manifest: Manifest) -> None:
+    """Writes the manifest of a set, last of all, and removes what is not part of it.
+
+    Raises:
+        UserError: a shard is missing. No manifest is written then.
+    """
+    names = _names(manifest.folder)
+    for shard in manifest.shards:
+        if shard.file not in names:
+            raise UserError(
+                f"{manifest.path(shard)} was removed during the build: start again with the same flags"
+            )
+    manifest.save()
+    remove_leftovers(manifest)
+
+
+def remove_leftovers(manifest: Manifest) -> None:
+    """Removes all that is not part of a whole set: build.json, scratch, notes and other shards."""
+    keep = {shard.file for shard in manifest.shards}
+    names = set(filter(_SHARD_OR_NOTE.search, _names(manifest.folder))) - keep
+    _remove(manifest.folder, names | {BUILD_NAME})
+    (manifest.folder / SCRATCH_NAME).rmtree(missing_ok=True)
+
+
+def held_out_set(folder: epath.Path) -> Manifest | None:
+    """Returns the manifest of the held-out set in a folder, built or begun; None if it holds none."""
+    try:
+        there = _what_is_there(folder, _names(folder))
+    except UserError:  # what cannot be read is no such set
+        return None
+    return there if there and there.documents["side"] else None
+
+
+def _what_is_there(folder: epath.Path, names: set[str]) -> Manifest | None:
+    """Returns the manifest of the build in a folder; None if there is none.
+
+    Raises:
+        UserError: it cannot be read, or there are records without it.
+    """
+    if manifest_lib.FILE_NAME in names:
+        return Manifest.load(folder)
+    if BUILD_NAME in names:
+        return _load_build(folder)
+    if any(map(_SHARD_OR_NOTE.search, names)):
+        raise UserError("It holds records of an unknown build.")
+    return None
+
+
+def _is_same_build(there: Manifest, started: Manifest, names: set[str]) -> bool:
+    """Says whether to go on with a build; raises UserError if it is another one that has records."""
+    difference = manifest_lib.settings_difference(
+        *({**one.settings(), "corpus": None} for one in (there, started))
+    )
+    corpora = there.corpus, started.corpus
+    if there.corpus != started.corpus and (manifest_lib.FILE_NAME in names or not _is_corrected(*corpora)):
+        difference.insert(0, _corpus_difference(*corpora))
+    if not difference:
+        return True
+    noted = fnmatch.filter(names, worker.done_name("*"))
+    notes = (worker.read_note(there.folder / name) for name in noted)
+    # A build that ended before its first record, for its corpus was bad, does not stand in the way.
+    if any(shard.records for shard in [*there.shards, *filter(None, notes)]):
+        raise UserError("Differences:\n  " + "\n  ".join(difference))
+    return False
+
+
+def _is_corrected(there: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]]) -> bool:
+    """Says whether a corpus is another one with a few files changed; one of other texts has other sizes."""
+    same_names = [file["file"] for file in there] == [file["file"] for file in now]
+    changed = sum(a != b for a, b in zip(there, now))
+    return same_names and changed <= max(1, len(now) // 2)
+
+
+def _corpus_difference(there: Sequence[dict[str, Any]], now: Sequence[dict[str, Any]]) -> str:
+    """Says in a line how two corpora differ, which may have very many files."""
+    sizes = (
+        f"{len(files):,} files of {sum(file['bytes'] for file in files):,} bytes" for files in (there, now)
+    )
+    first = next((a, b) for a, b in itertools.zip_longest(there, now) if a != b)
+    shown = (f"{file['file']} ({file['bytes']:,} bytes)" if file else "none" for file in first)
+    return f"corpus: {' there, '.join(sizes)} now; the first that differs: {' there, '.join(shown)} now"
+
+
+def _load_build(folder: epath.Path) -> Manifest:
+    """Reads build.json, whose shards and statistics a manifest's checks would not take for whole."""
+    path = folder / BUILD_NAME
+    try:
+        values = json.loads(path.read_text())
+        if not manifest_checksum.take_seal(values):
+            raise manifest_checksum.broken(path)
+        shards = tuple(Shard(**shard) for shard in values.pop("shards", ()))
+        return Manifest(**values, shards=shards, folder=folder)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError(f"{path} cannot be read: {error}.") from None
+
+
+def _names(folder: epath.Path) -> set[str]:
+    # Object stores have no empty folders.
+    return {path.name for path in folder.iterdir()} if folder.exists() else set()
+
+
+def _remove(folder: epath.Path, names: Iterable[str]) -> None:
+    for name in names:
+        (folder / name).unlink(missing_ok=True)

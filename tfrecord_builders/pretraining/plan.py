@@ -1,0 +1,138 @@
+"""What a pretraining build is made of: the manifests of its sets, and their units of work."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+from etils import epath
+
+from tfrecord_builders import corpus
+from tfrecord_builders.pretraining import dedup, output_folder
+from tfrecord_builders.pretraining.dedup import Choice
+from tfrecord_builders.pretraining.options import DEV, PretrainingOptions
+from tfrecord_builders.pretraining.worker import Unit
+from xlnet_tf.errors import UserError
+from xlnet_tf.records import manifest as manifest_lib
+from xlnet_tf.records.manifest import Manifest, Shard
+from xlnet_tf.records.shards import files_in
+from xlnet_tf.records.spec import MAX_SLICES, RecordSpec
+from xlnet_tf.text import special_tokens
+from xlnet_tf.text.tokenizer import MODEL_FILE, XLNetTokenizer
+
+
+def new_manifests(
+    options: PretrainingOptions, tokenizer: XLNetTokenizer, sources: Sequence[corpus.Source]
+) -> list[Manifest]:
+    """Returns the manifests of a build's sets, which have no shards yet.
+
+    One set goes into the output folder itself; a training set and a held-out set get a folder each in it.
+
+    Raises:
+        UserError: two sets are to go into the folder of another one, or one into the folder of two.
+    """
+    folder = epath.Path(options.output_dir)
+    if not options.dev_fraction:
+        if held_out := output_folder.held_out_set(folder / DEV):
+            raise UserError(
+                f"{folder} holds a training set and a held-out set ({held_out.folder}) of a build with "
+                f"--dev_fraction={held_out.documents['dev_fraction']:g}, so that it cannot hold a set of its "
+                "own: choose another --output_dir, give --dev_fraction again, or remove both sets first"
+            )
+        return [_new_manifest(options, tokenizer, sources, options.split, folder, "")]
+    if (folder / manifest_lib.FILE_NAME).exists() or files_in(folder, ".tfrecord"):
+        raise UserError(
+            f"{folder} holds a set of its own, built without --dev_fraction, so that it cannot hold a "
+            "training and a held-out set: choose another --output_dir, leave --dev_fraction out, or remove "
+            "that set first"
+        )
+    return [
+        _new_manifest(options, tokenizer, sources, options.split, folder / options.split, "train"),
+        _new_manifest(options, tokenizer, sources, DEV, folder / DEV, "dev"),
+    ]
+
+
+def _new_manifest(
+    options: PretrainingOptions,
+    tokenizer: XLNetTokenizer,
+    sources: Sequence[corpus.Source],
+    split: str,
+    folder: epath.Path,
+    side: str,
+) -> Manifest:
+    spec = RecordSpec(options.seq_len, options.reuse_len, options.num_predict, tokenizer.vocab_size)
+    return Manifest(
+        schema_version=manifest_lib.SCHEMA_VERSION,
+        kind=manifest_lib.KIND,
+        split=split,
+        corpus=[{"file": source.name, "bytes": source.num_bytes} for source in sources],
+        tokenizer={
+            "file": MODEL_FILE,
+            "sha256": tokenizer.fingerprint,
+            "vocab_size": tokenizer.vocab_size,
+            "special_ids": special_tokens.IDS,
+        },
+        cleaning=options.cleaning.to_dict(),
+        use_eod=options.use_eod,
+        sentence_split=options.sentence_split,
+        seq_len=options.seq_len,
+        reuse_len=options.reuse_len,
+        num_predict=options.num_predict,
+        perm_size=options.perm_size,
+        objective=options.objective,
+        functional_tokens=options.functional_tokens,
+        mask={
+            "alpha": options.mask_alpha,
+            "beta": options.mask_beta,
+            "span_mode": options.span_mode,
+            "max_words": options.max_words,
+        },
+        directions=["forward", "backward"] if options.bidirectional else ["forward"],
+        num_passes=options.num_passes,
+        stream_segments=options.stream_segments,
+        slice_bytes=options.slice_bytes,
+        seed=options.seed,
+        compat=options.compat,
+        record_bytes=spec.record_bytes,
+        dtypes=spec.dtypes,
+        documents={
+            "borders": options.documents,
+            "text_field": options.text_field,
+            "mark_paragraphs": options.mark_paragraphs,
+            "dedup": options.dedup,
+            "dev_fraction": float(options.dev_fraction),
+            "side": side,
+        },
+        folder=folder,
+    )
+
+
+def plan_units(
+    options: PretrainingOptions,
+    sources: Sequence[corpus.Source],
+    choice: Choice | None,
+    sets: Sequence[tuple[Manifest, Mapping[int, Mapping[int, Shard]]]],
+) -> Iterator[Unit]:
+    """Yields the units of work of sets, as the corpus is cut.
+
+    Args:
+        options: of the build.
+        sources: the corpus.
+        choice: which documents go where; None: all into the only set.
+        sets: of each set to be built, its manifest and slice -> pass -> shard of what was whole before.
+    """
+    slices = corpus.plan_slices(sources, options.slice_bytes)
+    if choice is None:
+        of_sides = ((False, one) for one in slices)
+    else:
+        of_sides = dedup.select(slices, choice, options.dev_fraction)
+    by_side = {started.documents["side"] == "dev": (_bare(started), earlier) for started, earlier in sets}
+    for is_dev, corpus_slice in of_sides:
+        if corpus_slice.index >= MAX_SLICES:
+            raise UserError(f"more than {MAX_SLICES} slices: use a larger --slice_mb")
+        if is_dev in by_side:
+            started, earlier = by_side[is_dev]
+            yield Unit(started, corpus_slice, earlier.get(corpus_slice.index, {}))
+
+
+def _bare(manifest: Manifest) -> Manifest:
+    """Returns a manifest without its lists, which may be long: one goes with each unit to its worker."""
+    return dataclasses.replace(manifest, corpus=[], shards=(), statistics={})

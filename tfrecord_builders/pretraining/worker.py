@@ -1,0 +1,281 @@
+"""The builder's unit of work: one slice of the corpus -> one shard of records per pass.
+
+A unit depends on its slice, the settings and the tokenizer alone, so any process on any machine may do it and
+the bytes are the same.
+"""
+
+import dataclasses
+import functools
+import json
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from etils import epath
+
+from tfrecord_builders.corpus import Lines, Slice, read_lines
+from tfrecord_builders.pretraining import compat_sampling
+from tfrecord_builders.pretraining.dedup import fingerprints
+from tfrecord_builders.pretraining.token_stream import TokenStream, tokenize
+from xlnet_tf import manifest_checksum
+from xlnet_tf.errors import UserError
+from xlnet_tf.records import ranks, segments, spans
+from xlnet_tf.records.manifest import Manifest, Shard, shard_name, to_json
+from xlnet_tf.records.shards import ShardWriter, file_sha256, write_atomically
+from xlnet_tf.records.spans import MAX_RUN, run_histogram, target_positions
+from xlnet_tf.records.spec import BACKWARD, FORWARD, MAX_STREAMS_PER_SHARD, stream_id
+from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.marks import count_dropped_marks
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """One unit of work.
+
+    Args:
+        manifest: of the set; its settings say how, its folder where to. Without shards and the corpus' files.
+        corpus_slice: the text.
+        earlier: pass -> shard of a set that was whole before. Notes in the folder count more.
+    """
+
+    manifest: Manifest
+    corpus_slice: Slice
+    earlier: Mapping[int, Shard]
+
+
+def done_name(shard_file: str) -> str:
+    """Name of the note that a shard is complete; the manifest replaces the notes at the end."""
+    return shard_file + ".done.json"
+
+
+def read_note(path: epath.Path) -> Shard | None:
+    """Reads the note that a shard is complete; None if there is none, or not as it was written."""
+    try:
+        values = json.loads(path.read_text())
+        return (
+            Shard(**values)
+            if manifest_checksum.FIELD in values and manifest_checksum.take_seal(values)
+            else None
+        )
+    except (FileNotFoundError, ValueError, TypeError, RecursionError):
+        return None
+
+
+def build_slice(unit: Unit) -> dict[str, Any]:
+    """Writes the shards of a slice, one per pass; the text is tokenized once for all of them.
+
+    Shards that are there, made of the same text, are kept.
+
+    Returns:
+        shards: by pass, as json has them; built: how many of them were not there; fingerprints: of the
+        documents, unless these have been compared.
+
+    Raises:
+        UserError: the text cannot be used, or a file cannot be written.
+    """
+    manifest, folder = unit.manifest, unit.manifest.folder
+    lines = read_lines(unit.corpus_slice)
+    shards = _finished_shards(unit, lines.text_sha256)
+    missing = [index for index in range(manifest.num_passes) if index not in shards]
+    if missing:
+        tokenizer = _load_tokenizer(str(manifest.tokenizer_path), CleaningConfig(**manifest.cleaning))
+        stream, text_statistics = tokenize(tokenizer, lines.lines, manifest.use_eod, manifest.sentence_split)
+        text_statistics["bytes"] = lines.num_bytes
+        text_statistics |= _document_statistics(manifest, unit.corpus_slice, lines, stream)
+        directions = {FORWARD: stream}
+        if "backward" in manifest.directions:
+            directions[BACKWARD] = stream.reversed()
+        for index in missing:
+            shard = _build_shard(manifest, tokenizer, unit.corpus_slice.index, index, directions)
+            shards[index] = dataclasses.replace(
+                shard,
+                text_sha256=lines.text_sha256,
+                statistics={"text": text_statistics, **shard.statistics},
+            )
+            note = to_json(manifest_checksum.sealed(dataclasses.asdict(shards[index])))
+            write_atomically(folder / done_name(shard.file), note)
+    return {
+        "shards": [dataclasses.asdict(shards[index]) for index in range(manifest.num_passes)],
+        "built": len(missing),
+        "fingerprints": [] if unit.corpus_slice.selection else fingerprints(lines.documents_text()),
+    }
+
+
+def _document_statistics(
+    manifest: Manifest, corpus_slice: Slice, lines: Lines, stream: TokenStream
+) -> dict[str, Any]:
+    """Says what became of the documents; one that slices cut in parts counts where it begins.
+
+    Returns:
+        documents_in: those that begin in the slice, with all that follow; documents_dropped: reason ->
+        number: empty; duplicate (an equal one comes before); other_set; documents_continued: 1 if the first
+        of `documents` in the stream's statistics began in a slice before, so that documents_in = documents -
+        documents_continued + those dropped; short_documents, short_document_tokens: parts that do not fill a
+        segment; dropped_marks: see `count_dropped_marks`; nul_bytes: file's name -> number.
+    """
+    lengths = np.diff(np.append(stream.document_starts, len(stream.tokens)))
+    dropped = {"empty": 0, "duplicate": 0, "other_set": 0}
+    if corpus_slice.selection:
+        dropped["duplicate"] = corpus_slice.selection.duplicates
+        dropped["other_set"] = corpus_slice.selection.other_set
+    documents_in = lines.documents + lines.empty_documents
+    documents = len(lengths) - lines.takes_rest
+    dropped["empty"] = documents_in - documents - sum(dropped.values())  # or without a token
+    short = lengths < manifest.seq_len - segments.NUM_FUNCTIONAL
+    return {
+        "documents_in": documents_in,
+        "documents_dropped": dropped,
+        "documents_continued": int(lines.takes_rest),
+        "short_documents": int(np.count_nonzero(short)),
+        "short_document_tokens": int(lengths[short].sum()),
+        "dropped_marks": {} if manifest.cleaning["keep_accents"] else count_dropped_marks(lines.lines),
+        "nul_bytes": lines.nul_bytes,
+    }
+
+
+def is_finished(unit: Unit) -> bool:
+    """Says whether all shards of a slice are there, made of the same text; writes nothing."""
+    return len(_finished_shards(unit, read_lines(unit.corpus_slice).text_sha256)) == unit.manifest.num_passes
+
+
+def _finished_shards(unit: Unit, text_sha256: str) -> dict[int, Shard]:
+    """Returns pass -> shard for those that are there and were made of this text."""
+    folder = unit.manifest.folder
+    shards = {}
+    for index in range(unit.manifest.num_passes):
+        name = shard_name(unit.manifest.split, index, unit.corpus_slice.index)
+        shard = read_note(folder / done_name(name)) or unit.earlier.get(index)
+        is_it = shard and (shard.file, shard.text_sha256) == (name, text_sha256)
+        if is_it and _is_intact(folder / name, shard):
+            shards[index] = shard
+    return shards
+
+
+def _build_shard(
+    manifest: Manifest,
+    tokenizer: XLNetTokenizer,
+    slice_index: int,
+    pass_index: int,
+    directions: Mapping[int, TokenStream],
+) -> Shard:
+    """Writes the records of a slice for one pass: its forward streams, then its backward streams."""
+    name = shard_name(manifest.split, pass_index, slice_index)
+    counts = {FORWARD: 0, BACKWARD: 0}
+    streams = 0
+    tokens, runs, targets = [], np.zeros(MAX_RUN, np.int64), 0
+    with ShardWriter(manifest.folder / name, manifest.spec) as writer:
+        for direction, stream in directions.items():
+            entropy = [manifest.seed, pass_index, slice_index, int(direction == BACKWARD)]
+            cut, is_target = _cut(manifest, tokenizer, stream, direction, np.random.SeedSequence(entropy))
+            rng = np.random.Generator(np.random.Philox(np.random.SeedSequence([*entropy, 1])))
+            columns = _columns(manifest, rng, stream, cut, is_target, direction)
+            columns["stream"] += stream_id(pass_index, slice_index, streams)
+            writer.write(columns)
+            counts[direction] = len(cut)
+            streams += -(-len(cut) // manifest.stream_segments)
+            if streams > MAX_STREAMS_PER_SHARD:
+                raise UserError(
+                    f"slice {slice_index} has {streams} streams, expected at most {MAX_STREAMS_PER_SHARD}: "
+                    "use a smaller --slice_mb or a larger --stream_segments"
+                )
+            tokens.append({"pass": pass_index, "direction": direction, **_account(stream, cut)})
+            runs += run_histogram(is_target)
+            targets += int(is_target.sum())
+    return Shard(
+        file=name,
+        pass_index=pass_index,
+        slice_index=slice_index,
+        forward_segments=counts[FORWARD],
+        backward_segments=counts[BACKWARD],
+        bytes=writer.num_bytes,
+        sha256=writer.sha256,
+        text_sha256="",
+        statistics={"tokens": tokens, "targets": targets, "target_runs": runs.tolist()},
+    )
+
+
+def _cut(manifest, tokenizer, stream, direction, seeds):
+    """Cuts a stream into segments and chooses their targets; returns (Segments, bool [S, T])."""
+    spec = manifest.spec
+    if manifest.compat:
+        cuts, masks = (int(state) for state in seeds.generate_state(2))
+        return compat_sampling.segments_and_targets(
+            random.Random(cuts),
+            np.random.RandomState(masks),
+            stream.tokens,
+            stream.sentence_ends,
+            spec.seq_len,
+            spec.reuse_len,
+            spec.num_predict,
+            piece_starts=tokenizer.original_word_starts,
+            alpha=manifest.mask["alpha"],
+            beta=manifest.mask["beta"],
+            max_words=manifest.mask["max_words"],
+            reverse=direction == BACKWARD,
+        )
+    rng = np.random.Generator(np.random.Philox(seeds))
+    cut = segments.cut_segments(
+        rng, stream.tokens, stream.sentence_ends, spec.seq_len, spec.reuse_len, stream.word_start
+    )
+    if manifest.objective == "autoregressive":
+        return cut, ~cut.functional
+    return cut, spans.sample_segment_targets(
+        rng,
+        cut,
+        spec.reuse_len,
+        spec.num_predict,
+        alpha=manifest.mask["alpha"],
+        beta=manifest.mask["beta"],
+        max_words=manifest.mask["max_words"],
+        span_mode=manifest.mask["span_mode"],
+    )
+
+
+def _columns(manifest, rng, stream, cut, is_target, direction) -> dict[str, np.ndarray]:
+    """Returns the columns of a direction's records; streams are numbered from 0."""
+    spec = manifest.spec
+    count = len(cut)
+    stream_number, segment = np.divmod(np.arange(count), manifest.stream_segments)
+    begin = np.arange(count) * spec.reuse_len
+    document = stream.document_starts[np.searchsorted(stream.document_starts, begin, side="right") - 1]
+    return {
+        "input_ids": cut.ids,
+        "segment_ids": cut.segment_ids,
+        "permutation_rank": ranks.sample_ranks(
+            rng,
+            is_target,
+            cut.functional,
+            objective=manifest.objective,
+            reuse_len=spec.reuse_len,
+            perm_size=manifest.perm_size,
+            functional_tokens=manifest.functional_tokens,
+        ),
+        "target_positions": target_positions(is_target, spec.num_predict),
+        "direction": np.full(count, direction),
+        "next_sentence": cut.next_sentence,
+        "stream": stream_number,
+        "segment": segment,
+        "document_offset": begin - np.maximum(document, begin - segment * spec.reuse_len),
+    }
+
+
+def _account(stream: TokenStream, cut: segments.Segments) -> dict[str, Any]:
+    """Counts which tokens of a stream are in some record and why the others are not."""
+    total = len(stream.tokens)
+    written = np.zeros(total + 1, bool)
+    written[cut.source_positions] = True  # -1, the functional tokens, goes to the extra place
+    count = int(np.count_nonzero(written[:total]))
+    reason = "after_last_segment" if len(cut) else "slice_shorter_than_a_segment"
+    return {"in": total, "written": count, "dropped": {reason: total - count}}
+
+
+def _is_intact(path: epath.Path, shard: Shard) -> bool:
+    return path.exists() and path.stat().length == shard.bytes and file_sha256(path) == shard.sha256
+
+
+@functools.lru_cache(maxsize=1)
+def _load_tokenizer(path: str, cleaning: CleaningConfig) -> XLNetTokenizer:
+    """Loads the tokenizer once per process."""
+    return XLNetTokenizer(model_file=path, cleaning=cleaning)

@@ -1,0 +1,193 @@
+"""Builds examples of multiple choice, RACE's or your own: one record holds a sequence for each option."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from etils import epath
+
+from tfrecord_builders.race.questions import UNKNOWN, Question, read_questions
+from xlnet_tf.errors import UserError
+from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.records.examples import ExampleSet, ExampleWriter
+from xlnet_tf.records.layout import Column
+from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.packing import pack
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+TASK = "choice"
+
+
+SPLITS = ("train", "dev", "test")
+
+
+_NUM_SPECIAL = 3  # SEP, SEP and CLS
+
+
+_BLANK = re.compile("_+")
+
+
+@dataclasses.dataclass(frozen=True)
+class RaceOptions:
+    """What to build; see the flags of the same names."""
+
+    tokenizer: str
+    output_dir: str
+    train: Sequence[str] = ()
+    dev: Sequence[str] = ()
+    test: Sequence[str] = ()
+    seq_len: int = 512
+    max_qa_len: int = 128
+    lower: bool = False
+    keep_accents: bool = False
+
+    def check(self) -> None:
+        """Raises UserError for options that do not fit each other."""
+        if not (self.train or self.dev or self.test):
+            raise UserError("no questions: give --train, --dev or --test")
+        if not 0 < self.max_qa_len < self.seq_len - _NUM_SPECIAL:
+            raise UserError(
+                f"max_qa_len is {self.max_qa_len}, expected 1 to {self.seq_len - _NUM_SPECIAL - 1}, so that "
+                f"seq_len {self.seq_len} has room for some context"
+            )
+
+
+def build_race(options: RaceOptions, progress: bool = False) -> dict[str, ExampleSet]:
+    """Builds the splits that are asked for.
+
+    Args:
+        options: what to build.
+        progress: whether to draw progress bars on stderr.
+
+    Returns:
+        split -> its set of examples. Columns: `label` int32, the right option, -1 if unknown. Each line of
+        examples.jsonl has id, level, question and options.
+
+    Raises:
+        FileNotFoundError: an input is not there.
+        UserError: options or questions are not as they should be; the message has file and line.
+    """
+    options.check()
+    cleaning = CleaningConfig(lower=options.lower, keep_accents=options.keep_accents)
+    tokenizer = XLNetTokenizer(options.tokenizer, cleaning=cleaning)
+    inputs = {split: _read(getattr(options, split)) for split in SPLITS if getattr(options, split)}
+    num_choices = _num_choices([question for questions, _ in inputs.values() for question in questions])
+    sets = {}
+    for split, (questions, skipped) in inputs.items():
+        with ExampleWriter(
+            epath.Path(options.output_dir) / split,
+            task=TASK,
+            split=split,
+            tokenizer=tokenizer,
+            seq_len=options.seq_len,
+            columns=[Column("label", "int32", None)],
+            settings={
+                "num_choices": num_choices,
+                "max_qa_len": options.max_qa_len,
+                "answered": all(question.answer != UNKNOWN for question in questions),
+            },
+            sequences=num_choices,
+        ) as writer:
+            for reason, place in skipped:
+                writer.skip(reason, place)
+            pieces = [
+                _write(writer, question, tokenizer, options)
+                for question in ProgressBar(questions, split, unit=" questions", disable=not progress)
+            ]
+            for name, quantile in (("median", 0.5), ("99 %", 0.99), ("longest", 1.0)):
+                writer.count(f"pieces of a text and an option, {name}", int(np.quantile(pieces, quantile)))
+        sets[split] = writer.example_set
+    return sets
+
+
+def _read(paths: Sequence[str]) -> tuple[list[Question], list[tuple[str, str]]]:
+    """Returns the questions of a split, and reason and place of those skipped."""
+    skipped: list[tuple[str, str]] = []
+
+    def skip(reason: str, place: str) -> None:
+        skipped.append((reason, place))
+
+    questions = [question for path in paths for question in read_questions(path, skip)]
+    if not questions:
+        raise UserError(f"no questions in {', '.join(paths)} ({len(skipped)} skipped): check the files")
+    return questions, skipped
+
+
+def _num_choices(questions: Sequence[Question]) -> int:
+    """Returns the number of options, the same for all questions."""
+    expected = len(questions[0].options)
+    for question in questions:
+        if len(question.options) != expected:
+            raise UserError(
+                f"{question.place}: {len(question.options)} options, expected {expected} as in "
+                f"{questions[0].place}: all questions need as many options"
+            )
+    return expected
+
+
+def _write(writer: ExampleWriter, question: Question, tokenizer: XLNetTokenizer, options: RaceOptions) -> int:
+    """Writes a question; returns the pieces of its context and its longest option."""
+    columns, pieces = option_sequences(question, tokenizer, options.seq_len, options.max_qa_len)
+    room = options.seq_len - _NUM_SPECIAL - min(pieces.option, options.max_qa_len)
+    writer.count("questions with their text cut", pieces.context > room)
+    writer.count("questions with an option cut", pieces.option > options.max_qa_len)
+    writer.write(
+        {**columns, "label": question.answer},
+        {
+            "id": question.id,
+            "level": question.level,
+            "question": question.question,
+            "options": question.options,
+        },
+    )
+    return sum(pieces)
+
+
+def join_option(question: str, option: str) -> str:
+    """Puts an option into each blank of a question (a run of underscores), or after it if it has none."""
+    if "_" in question:
+        return _BLANK.sub(lambda _: option, question)
+    return f"{question} {option}"
+
+
+class Pieces(NamedTuple):
+    """How many pieces a question has before anything is cut: of its context, and of its longest option."""
+
+    context: int
+    option: int
+
+
+def option_sequences(
+    question: Question, tokenizer: XLNetTokenizer, seq_len: int, max_qa_len: int
+) -> tuple[dict[str, np.ndarray], Pieces]:
+    """Packs a question: one sequence for each of its C options, each with that option alone.
+
+    Of question and option the last `max_qa_len` pieces are kept, for the option mostly stands at the end. The
+    context is cut at its end to what room is left.
+
+    Args:
+        question: with C options.
+        tokenizer: makes the pieces.
+        seq_len: T, tokens of a sequence.
+        max_qa_len: most pieces of question and option.
+
+    Returns:
+        The columns input_ids and segment_ids [C * T], and the lengths of the texts.
+
+    Source: run_race.py of the original, which by a shared list leaves the options before in every sequence.
+    """
+    answers = [join_option(question.question, option) for option in question.options]
+    ids, lengths = tokenizer.encode_batch([question.context, *answers])
+    context, *answers = np.split(ids, np.cumsum(lengths)[:-1])
+    kept = [answer[-max_qa_len:] for answer in answers]
+    rooms = [seq_len - _NUM_SPECIAL - len(answer) for answer in kept]
+    sequences = [
+        pack(context[:room], answer, seq_len=seq_len) for room, answer in zip(rooms, kept, strict=True)
+    ]
+    columns = {
+        "input_ids": np.concatenate([sequence.input_ids for sequence in sequences]),
+        "segment_ids": np.concatenate([sequence.segment_ids for sequence in sequences]),
+    }
+    return columns, Pieces(len(context), max(map(len, answers)))

@@ -1,0 +1,272 @@
+"""Builds examples of ranking: passages, answers or replies for a query, K candidates in one record."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from etils import epath
+
+from tfrecord_builders.common.tables import existing
+from tfrecord_builders.ranking.queries import (
+    UNKNOWN,
+    PairColumns,
+    Passage,
+    Query,
+    Skip,
+    read_pairs,
+    read_wikiqa,
+)
+from tfrecord_builders.ranking.trec import TrecFiles, read_trec
+from xlnet_tf.errors import UserError
+from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.records.examples import ExampleSet, ExampleWriter
+from xlnet_tf.records.layout import Column
+from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.packing import PAD_SEGMENT, pack
+from xlnet_tf.text.special_tokens import PAD_ID
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+TASK = "ranking"
+
+
+SPLITS = ("train", "dev", "test")
+
+
+FORMATS = ("table", "wikiqa", "trec")
+
+
+NO_CANDIDATE = -1  # relevance of the slots that a query's candidates leave empty
+
+
+_NUM_SPECIAL = 3  # SEP, SEP and CLS
+
+
+@dataclasses.dataclass(frozen=True)
+class RankingOptions:
+    """What to build; see the flags of the same names."""
+
+    tokenizer: str
+    output_dir: str
+    format: str = "table"
+    train: str = ""
+    dev: str = ""
+    test: str = ""
+    query_column: str = PairColumns.query
+    passage_column: str = PairColumns.passage
+    relevance_column: str = PairColumns.relevance
+    query_id_column: str = PairColumns.query_id
+    passage_id_column: str = PairColumns.passage_id
+    collection: str = ""
+    run: str = ""
+    qrels: str = ""
+    depth: int = 0
+    candidates: int = 8
+    relevant_from: int = 1
+    num_passes: int = 1
+    seq_len: int = 128
+    max_query_len: int = 32
+    lower: bool = False
+    keep_accents: bool = False
+    seed: int = 0
+
+    def check(self) -> None:
+        """Raises UserError for options that do not fit each other."""
+        if self.format not in FORMATS:
+            raise UserError(f"format is {self.format!r}, expected one of {', '.join(FORMATS)}")
+        if not (self.train or self.dev or self.test):
+            raise UserError("no queries: give --train, --dev or --test")
+        if self.format == "trec" and not (self.collection and self.run):
+            raise UserError("format=trec needs --collection and --run")
+        if self.format == "trec" and self.train and not self.qrels:
+            raise UserError("to train, format=trec needs --qrels: what is relevant")
+        if self.format != "trec" and (self.collection or self.run or self.qrels or self.depth):
+            raise UserError(
+                f"--collection, --run, --qrels and --depth are for format=trec, not {self.format}"
+            )
+        if not 0 < self.max_query_len < self.seq_len - _NUM_SPECIAL:
+            raise UserError(
+                f"max_query_len is {self.max_query_len}, expected 1 to {self.seq_len - _NUM_SPECIAL - 1}, so "
+                f"that seq_len {self.seq_len} has room for a passage"
+            )
+
+    def files(self, split: str) -> list[str]:
+        """Returns the files of a split: queries, collection, run and qrels; "" for those not given."""
+        names = (self.collection, self.run, self.qrels)
+        return [getattr(self, split), *(name.replace("{split}", split) for name in names)]
+
+    def read(self, split: str, skip: Skip) -> list[Query]:
+        """Returns the queries of a split; calls skip with reason and place of what is left out."""
+        path, *parts = self.files(split)
+        labelled = split != "test"
+        if self.format == "wikiqa":
+            return read_wikiqa(path, skip, labelled)
+        if self.format == "table":
+            columns = PairColumns(
+                self.query_column,
+                self.passage_column,
+                self.relevance_column,
+                self.query_id_column,
+                self.passage_id_column,
+            )
+            return read_pairs(path, columns, skip, labelled)
+        return read_trec(TrecFiles(path, *parts, self.depth), skip)
+
+
+def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, ExampleSet]:
+    """Builds the splits that are asked for.
+
+    Args:
+        options: what to build.
+        progress: whether to draw progress bars on stderr.
+
+    Returns:
+        split -> its set of examples. Columns: `relevance` int32 [K], -1 where it is not known and in slots
+        without a candidate. Each line of examples.jsonl has query_id, query, passages (id and text of the
+        candidates) and missing (the relevance of relevant passages that are no candidates).
+
+    Raises:
+        FileNotFoundError: an input is not there.
+        UserError: options or data are not as they should be; the message has file and line.
+    """
+    options.check()
+    cleaning = CleaningConfig(lower=options.lower, keep_accents=options.keep_accents)
+    tokenizer = XLNetTokenizer(options.tokenizer, cleaning=cleaning)
+    splits = [split for split in SPLITS if getattr(options, split)]
+    for file in filter(None, (file for split in splits for file in options.files(split))):
+        existing(file)  # found out before a split is written, which may take long
+    return {split: _build_split(split, options, tokenizer, progress) for split in splits}
+
+
+def _build_split(
+    split: str, options: RankingOptions, tokenizer: XLNetTokenizer, progress: bool
+) -> ExampleSet:
+    skipped: list[tuple[str, str]] = []
+    queries = options.read(split, lambda reason, place: skipped.append((reason, place)))
+    names = ("candidates", "relevant_from", "max_query_len", "num_passes", "seed")
+    settings = {name: getattr(options, name) for name in names}
+    settings["judged"] = all(p.relevance != UNKNOWN for query in queries for p in query.passages)
+    with ExampleWriter(
+        epath.Path(options.output_dir) / split,
+        task=TASK,
+        split=split,
+        tokenizer=tokenizer,
+        seq_len=options.seq_len,
+        columns=[Column("relevance", "int32", options.candidates)],
+        settings=settings,
+        sequences=options.candidates,
+    ) as writer:
+        for reason, place in skipped:
+            writer.skip(reason, place)
+        if split == "train":
+            rng = np.random.default_rng(options.seed)
+            group = functools.partial(training_groups, options=options, rng=rng, skip=writer.skip)
+        else:
+            group = functools.partial(all_candidates, size=options.candidates)
+        if not _write(writer, queries, group, tokenizer, options, progress):
+            raise UserError(f"{getattr(options, split)} gives no examples: {_reasons(writer.example_set)}")
+    return writer.example_set
+
+
+def _reasons(examples: ExampleSet) -> str:
+    reasons = [f"{reason} ({skipped['count']})" for reason, skipped in examples.skipped.items()]
+    return ", ".join(reasons) or "it is empty"
+
+
+def _write(
+    writer: ExampleWriter,
+    queries: Sequence[Query],
+    group: Callable[[Query], Iterator[list[Passage]]],
+    tokenizer: XLNetTokenizer,
+    options: RankingOptions,
+    progress: bool,
+) -> int:
+    """Writes all records of the queries; returns how many."""
+    lengths: list[int] = []
+    records = 0
+    for query in ProgressBar(queries, writer.example_set.split, unit=" queries", disable=not progress):
+        for passages in group(query):
+            columns, pieces = candidate_sequences(query.text, passages, tokenizer, options)
+            room = options.seq_len - _NUM_SPECIAL - min(pieces[0], options.max_query_len)
+            writer.count("queries cut", int(pieces[0] > options.max_query_len))
+            writer.count("passages cut", int(np.sum(pieces[1:] > room)))
+            writer.count("candidates", len(passages))
+            lengths += list(pieces[0] + pieces[1:])
+            writer.write(
+                columns,
+                {
+                    "query_id": query.id,
+                    "query": query.text,
+                    "passages": [{"id": passage.id, "text": passage.text} for passage in passages],
+                    "missing": [passage.relevance for passage in query.missing],
+                },
+            )
+            records += 1
+    writer.count("queries", len(queries))
+    for name, quantile in (("median", 0.5), ("99 %", 0.99), ("longest", 1.0)):
+        writer.count(f"pieces of a query and a passage, {name}", int(np.quantile(lengths or [0], quantile)))
+    return records
+
+
+def training_groups(
+    query: Query, options: RankingOptions, rng: np.random.Generator, skip: Skip
+) -> Iterator[list[Passage]]:
+    """Yields the candidates of each of a query's training records.
+
+    Each relevant passage gets a record, `num_passes` times over, with others drawn from the less relevant;
+    their order is drawn, too. Relevant passages that are no candidates are trained on if their text is known.
+
+    Args:
+        query: with its judged passages.
+        options: candidates, relevant_from and num_passes count.
+        rng: draws.
+        skip: called with reason and place if the query gives nothing to learn from.
+    """
+    known = query.passages + [passage for passage in query.missing if passage.text]
+    relevant = [passage for passage in known if passage.relevance >= options.relevant_from]
+    if not relevant:
+        skip("query without a relevant passage", query.place)
+    elif min(passage.relevance for passage in known) == max(passage.relevance for passage in known):
+        skip("query whose passages are all alike relevant", query.place)
+    for _ in range(options.num_passes):
+        for passage in relevant:
+            others = [other for other in known if other.relevance < passage.relevance]
+            if others:
+                count = min(options.candidates - 1, len(others))
+                drawn = [passage, *(others[i] for i in rng.choice(len(others), count, replace=False))]
+                yield [drawn[i] for i in rng.permutation(len(drawn))]
+
+
+def all_candidates(query: Query, size: int) -> Iterator[list[Passage]]:
+    """Yields a query's candidates in their order, `size` at a time."""
+    for start in range(0, len(query.passages), size):
+        yield query.passages[start : start + size]
+
+
+def candidate_sequences(
+    query: str, passages: Sequence[Passage], tokenizer: XLNetTokenizer, options: RankingOptions
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Packs the candidates of a record, T = seq_len tokens each, at most K = `options.candidates` of them.
+
+    The query keeps its first `max_query_len` pieces; the passage is cut at its end to what room is left.
+
+    Returns:
+        The columns input_ids and segment_ids [K * T], all padding in slots without a candidate, and relevance
+        [K]; the pieces of the query and of each passage before anything was cut, [1 + passages].
+    """
+    ids, lengths = tokenizer.encode_batch([query, *(passage.text for passage in passages)])
+    query_ids, *passage_ids = np.split(ids, np.cumsum(lengths)[:-1])
+    kept = query_ids[: options.max_query_len]
+    room = options.seq_len - _NUM_SPECIAL - len(kept)
+    input_ids = np.full((options.candidates, options.seq_len), PAD_ID, np.int32)
+    segment_ids = np.full((options.candidates, options.seq_len), PAD_SEGMENT, np.uint8)
+    relevance = np.full(options.candidates, NO_CANDIDATE, np.int32)
+    for slot, (passage, text) in enumerate(zip(passages, passage_ids, strict=True)):
+        input_ids[slot], segment_ids[slot] = pack(kept, text[:room], seq_len=options.seq_len)
+        relevance[slot] = passage.relevance
+    columns = {
+        "input_ids": input_ids.reshape(-1),
+        "segment_ids": segment_ids.reshape(-1),
+        "relevance": relevance,
+    }
+    return columns, lengths

@@ -1,0 +1,141 @@
+"""Reads queries and candidates from the files of TREC and MS MARCO: queries, collection, run and qrels."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from etils import epath
+
+from tfrecord_builders.common.tables import TableFormat, read_table
+from tfrecord_builders.ranking.queries import UNKNOWN, Passage, Query, Skip, read_judgements, read_words
+from xlnet_tf.errors import UserError
+
+# Place of the passage's id among the fields of a line of a run, by their number; see read_run.
+_PASSAGE_FIELD = {2: 1, 3: 1, 4: 1, 6: 2}
+
+
+class TrecFiles(NamedTuple):
+    """Where the parts of a split are.
+
+    Attributes:
+        queries: id and text, with a tab between them.
+        collection: id and text of all passages, with a tab between them.
+        run: the candidates of each query, best first.
+        qrels: query id, unused, passage id, relevance; empty if nothing is known.
+        depth: how many candidates of a query are taken from the run; 0: all.
+    """
+
+    queries: str
+    collection: str
+    run: str
+    qrels: str = ""
+    depth: int = 0
+
+
+def read_trec(files: TrecFiles, skip: Skip) -> list[Query]:
+    """Reads the queries of a split with their candidates.
+
+    A candidate without a judgement is irrelevant, as in TREC's evaluation. Of the collection, only the
+    passages that are needed are kept.
+
+    Args:
+        files: where everything is.
+        skip: called with reason and place of what is left out: empty texts, ids that are not known, queries
+            without candidates.
+
+    Raises:
+        FileNotFoundError: a file is not there.
+        UserError: a file is not as it should be; the message has file and line.
+    """
+    queries = _read_texts(files.queries, "query", skip)
+    grades = _read_qrels(files.qrels, queries, skip) if files.qrels else {}
+    run = read_run(files.run, queries, files.depth, skip)
+    needed = {name for candidates in run.values() for name in candidates}
+    needed.update(name for judged in grades.values() for name, grade in judged.items() if grade)
+    collection = _read_texts(files.collection, "passage", skip, needed)
+
+    found = []
+    for query_id, (text, place) in queries.items():
+        query = Query(query_id, text, place)
+        judged = grades.get(query_id, {})
+        for name, candidate_place in run.get(query_id, {}).items():
+            if name in collection:
+                grade = judged.get(name, 0) if files.qrels else UNKNOWN
+                query.passages.append(Passage(name, collection[name][0], grade))
+            else:
+                skip("candidate that is not in the collection", candidate_place)
+        candidates = {passage.id for passage in query.passages}
+        for name, grade in judged.items():
+            if grade and name not in candidates:
+                query.missing.append(Passage(name, collection.get(name, ("", ""))[0], grade))
+        if query.passages:
+            found.append(query)
+        else:
+            skip("query without candidates", place)
+    return found
+
+
+def read_run(
+    path: epath.PathLike, queries: Mapping[str, object], depth: int, skip: Skip
+) -> dict[str, dict[str, str]]:
+    """Reads candidates.
+
+    Args:
+        path: of a run: `query-id Q0 passage-id rank score tag` (TREC), `query-id passage-id query passage`
+            with tabs (MS MARCO's top1000), or `query-id passage-id` with or without a rank.
+        queries: the known ids.
+        depth: how many candidates to keep of each query; 0: all.
+        skip: called with reason and place of lines that are left out.
+
+    Returns:
+        query id -> {passage id: place}, in the order of the file.
+
+    Raises:
+        UserError: a line has another number of fields.
+    """
+    candidates: dict[str, dict[str, str]] = defaultdict(dict)
+    for fields, place in read_words(path):
+        if len(fields) not in _PASSAGE_FIELD:
+            raise UserError(
+                f"{place}: {len(fields)} fields, expected 6 (query-id Q0 passage-id rank score tag), or 2 to "
+                "4 that begin with query-id and passage-id"
+            )
+        query_id, name = fields[0], fields[_PASSAGE_FIELD[len(fields)]]
+        if query_id not in queries:
+            skip("candidate of a query that is not in the split", place)
+        elif name in candidates[query_id]:
+            skip("passage given twice for a query", place)
+        elif not depth or len(candidates[query_id]) < depth:
+            candidates[query_id][name] = place
+    return candidates
+
+
+def _read_qrels(path: str, queries: Mapping[str, object], skip: Skip) -> dict[str, dict[str, int]]:
+    """Returns query id -> {passage id: relevance}."""
+    grades: dict[str, dict[str, int]] = defaultdict(dict)
+    for query_id, name, grade, place in read_judgements(path):
+        if query_id not in queries:
+            skip("judgement for a query that is not in the split", place)
+        else:
+            grades[query_id][name] = grade
+    return grades
+
+
+def _read_texts(
+    path: epath.PathLike, kind: str, skip: Skip, needed: set[str] | None = None
+) -> dict[str, tuple[str, str]]:
+    """Returns id -> (text, place) of a file of ids and texts; only those of `needed`, if it is given."""
+    texts: dict[str, tuple[str, str]] = {}
+    for row in read_table(path, TableFormat("tsv", header=False)):
+        if len(row.values) != 2:
+            raise UserError(f"{row.place}: {len(row.values)} columns, expected an id, a tab and a {kind}")
+        name, text = row.text("0"), row.text("1")
+        if needed is not None and name not in needed:
+            continue
+        if not text.strip():
+            skip(f"empty {kind}", row.place)
+        elif name in texts:
+            raise UserError(f"{row.place}: id {name!r} again, after {texts[name][1]}: ids must be unique")
+        else:
+            texts[name] = (text, row.place)
+    return texts

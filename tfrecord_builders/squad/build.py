@@ -1,0 +1,271 @@
+"""Builds examples of extractive question answering from files in the format of SQuAD 1.1 or 2.0."""
+
+import dataclasses
+import json
+from typing import IO, NamedTuple
+
+import numpy as np
+from etils import epath
+
+from tfrecord_builders.squad.data import Passage, Question, SquadFile, locate, read_squad
+from xlnet_tf import checksums
+from xlnet_tf.errors import UserError
+from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.records.examples import ExampleSet, ExampleWriter
+from xlnet_tf.records.layout import Column
+from xlnet_tf.records.passages import PASSAGES_FILE
+from xlnet_tf.records.passages import Passage as EncodedPassage
+from xlnet_tf.text import windows as windows_lib
+from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.offsets import Encoded, encode_with_offsets
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.windows import Window
+
+TASK = "squad"
+
+
+SPLITS = ("train", "dev", "test")
+
+
+SKIPPED_FILE = "skipped.jsonl"
+
+
+@dataclasses.dataclass(frozen=True)
+class SquadOptions:
+    """What to build; see the flags of the same names."""
+
+    tokenizer: str
+    output_dir: str
+    train: str = ""
+    dev: str = ""
+    test: str = ""
+    seq_len: int = 512
+    max_question_len: int = 64
+    stride: int = 128
+    lower: bool = False
+    keep_accents: bool = False
+
+    def check(self) -> None:
+        """Raises UserError for options that do not fit each other."""
+        if not (self.train or self.dev or self.test):
+            raise UserError("no questions: give --train, --dev or --test")
+        most = self.seq_len - windows_lib.NUM_SPECIAL - 1
+        if not 0 < self.max_question_len <= most:
+            raise UserError(
+                f"max_question_len is {self.max_question_len}, expected 1 to {most}, so that seq_len "
+                f"{self.seq_len} has room for some of the passage"
+            )
+        if self.stride < 1:
+            raise UserError(f"stride is {self.stride}, expected at least 1")
+
+
+class Span(NamedTuple):
+    """An answer in the tokens of its passage: `first` and `last` are both in it."""
+
+    first: int
+    last: int
+
+
+class Unusable(Exception):
+    """A training question that cannot be learned from; the text is the reason."""
+
+
+def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, ExampleSet]:
+    """Builds the splits that are asked for.
+
+    "train" has the columns answer_mask uint8 [T], answer_first and answer_last int32, the places of the
+    answer's tokens, and is_impossible uint8. A window without the whole answer has both places on CLS and
+    is_impossible 1, as in the original; in 1.1 too, where it teaches to compare windows. Questions that
+    cannot be used are skipped. The other splits have answer_mask alone and leave no question out.
+
+    A line of examples.jsonl has the question's `id`, text and answers (null if not known), the number of its
+    `passage`, and the window's `first` token and `length`.
+
+    Args:
+        options: what to build.
+        progress: whether to draw progress bars on stderr.
+
+    Returns:
+        split -> its set of examples. settings["unanswerable"]: whether some questions have no answer;
+        settings["answered"]: whether answers are known.
+
+    Raises:
+        FileNotFoundError: an input is not there.
+        UserError: options or data are not as they should be; nothing was written then.
+    """
+    options.check()
+    cleaning = CleaningConfig(lower=options.lower, keep_accents=options.keep_accents)
+    tokenizer = XLNetTokenizer(options.tokenizer, cleaning=cleaning)
+    files = {split: read_squad(getattr(options, split)) for split in SPLITS if getattr(options, split)}
+    settings = {
+        "unanswerable": any(file.unanswerable for file in files.values()),
+        "max_question_len": options.max_question_len,
+        "stride": options.stride,
+    }
+    return {
+        split: _build_split(split, file, tokenizer, options, settings | {"answered": file.answered}, progress)
+        for split, file in files.items()
+    }
+
+
+def _build_split(
+    split: str,
+    file: SquadFile,
+    tokenizer: XLNetTokenizer,
+    options: SquadOptions,
+    settings: dict,
+    progress: bool,
+) -> ExampleSet:
+    columns = [Column("answer_mask", "uint8", options.seq_len)]
+    if split == "train":
+        columns += [Column(name, "int32", None) for name in ("answer_first", "answer_last")]
+        columns += [Column("is_impossible", "uint8", None)]
+    writer = ExampleWriter(
+        epath.Path(options.output_dir) / split,
+        task=TASK,
+        split=split,
+        tokenizer=tokenizer,
+        seq_len=options.seq_len,
+        columns=columns,
+        settings=settings,
+    )
+    folder = writer.example_set.folder
+    checksums.remove(folder)
+    total = sum(len(passage.questions) for passage in file.passages)
+    with (
+        writer,
+        (folder / PASSAGES_FILE).open("w", encoding="utf-8") as passages_file,
+        (folder / SKIPPED_FILE).open("w", encoding="utf-8") as skipped_file,
+        ProgressBar(total=total, desc=split, unit=" questions", disable=not progress) as bar,
+    ):
+        builder = _SplitBuilder(writer, tokenizer, options, split == "train", skipped_file)
+        lengths = []
+        for number, passage in enumerate(file.passages):
+            encoded = encode_with_offsets(tokenizer, passage.text)
+            places = encoded.begins.tolist(), encoded.ends.tolist()
+            EncodedPassage(passage.text, *places).write(passages_file)
+            for question in passage.questions:
+                builder.add(question, passage, number, encoded)
+            lengths.append(len(encoded.ids))
+            bar.update(len(passage.questions))
+        skipped = writer.example_set.skipped
+        if sum(reason["count"] for reason in skipped.values()) == total:
+            reasons = ", ".join(f"{reason} ({found['count']})" for reason, found in skipped.items())
+            raise UserError(f"{getattr(options, split)} gives no examples: {reasons}")
+        for name, quantile in (("median", 0.5), ("99 %", 0.99), ("longest", 1.0)):
+            writer.count(f"pieces of a passage, {name}", int(np.quantile(lengths, quantile)))
+    checksums.write(folder, [PASSAGES_FILE])
+    return writer.example_set
+
+
+@dataclasses.dataclass(frozen=True)
+class _SplitBuilder:
+    """Turns the questions of a split into examples."""
+
+    writer: ExampleWriter
+    tokenizer: XLNetTokenizer
+    options: SquadOptions
+    training: bool
+    skipped_file: IO[str]
+
+    def add(self, question: Question, passage: Passage, number: int, encoded: Encoded) -> None:
+        """Writes a question's windows, or notes why it has none.
+
+        Args:
+            question: about the passage.
+            passage: the passage, the split's `number`th.
+            number: see above.
+            encoded: the passage's tokens.
+        """
+        self.writer.count("questions")
+        described = {
+            "id": question.id,
+            "question": question.text,
+            "answers": None if question.answers is None else [answer.text for answer in question.answers],
+        }
+        ids = self.tokenizer.encode(question.text)
+        length, seq_len = min(len(ids), self.options.max_question_len), self.options.seq_len
+        room = seq_len - windows_lib.NUM_SPECIAL - length
+        windows = windows_lib.split_windows(len(encoded.ids), room, self.options.stride)
+        try:
+            answer = self._training_answer(question, passage, encoded) if self.training else None
+            if answer and not any(inside(answer, window) for window in windows):
+                raise Unusable("answer in no window")
+        except Unusable as reason:
+            self.writer.skip(str(reason), f"{question.place} ({question.id})")
+            _write_line(self.skipped_file, {"reason": str(reason), **described})
+            return
+        self.writer.count("questions without an answer", int(question.answers == []))
+        self.writer.count("questions cut", int(len(ids) > length))
+        for window in windows:
+            columns = {
+                **windows_lib.pack_window(encoded.ids, window, ids[:length], seq_len)._asdict(),
+                "answer_mask": windows_lib.answer_mask(window, length, seq_len),
+            }
+            if self.training:
+                columns |= training_columns(answer, window, windows_lib.cls_position(window, length))
+                missed = answer is not None and columns["is_impossible"]
+                self.writer.count("windows without the question's answer", int(missed))
+            self.writer.write(columns, {**described, "passage": number, **window._asdict()})
+
+    def _training_answer(self, question: Question, passage: Passage, encoded: Encoded) -> Span | None:
+        """Returns the first answer that is in the passage; None if the question has none.
+
+        Raises:
+            Unusable: the question teaches nothing.
+        """
+        if not encoded.ids:
+            raise Unusable("empty passage")
+        if not question.text.strip():
+            raise Unusable("empty question")
+        if question.impossible and question.answers:
+            raise Unusable("answer to a question marked is_impossible")
+        if question.impossible:
+            return None
+        if not question.answers:
+            raise Unusable("no answer to a question that is not marked is_impossible")
+        for answer in question.answers:
+            begin = locate(passage.text, answer)
+            span = None if begin is None else token_span(encoded, begin, begin + len(answer.text))
+            if span is None:
+                continue
+            if begin != answer.begin:
+                self.writer.count("questions with a wrong answer_start, repaired")
+            found = encoded.begins[span.first], encoded.ends[span.last]
+            if found != (begin, begin + len(answer.text)):
+                self.writer.count("questions whose answer begins or ends within a token")
+            return span
+        raise Unusable("answer not in the passage")
+
+
+def token_span(encoded: Encoded, begin: int, end: int) -> Span | None:
+    """Returns the tokens that hold the characters `begin` to `end` (exclusive); None if there are none."""
+    first = int(np.searchsorted(encoded.ends, begin, side="right"))
+    last = int(np.searchsorted(encoded.begins, end, side="left")) - 1
+    return Span(first, last) if first <= last else None
+
+
+def inside(answer: Span, window: Window) -> bool:
+    """Tells whether a window holds all of an answer."""
+    return window.first <= answer.first and answer.last < window.first + window.length
+
+
+def training_columns(answer: Span | None, window: Window, cls: int) -> dict[str, int]:
+    """Returns a window's targets: where the answer is in it, or CLS if it does not hold all of it.
+
+    Args:
+        answer: in the tokens of the passage; None for no answer.
+        window: the part of the passage.
+        cls: place of CLS in the packed window.
+    """
+    if answer is None or not inside(answer, window):
+        return {"answer_first": cls, "answer_last": cls, "is_impossible": 1}
+    return {
+        "answer_first": answer.first - window.first,
+        "answer_last": answer.last - window.first,
+        "is_impossible": 0,
+    }
+
+
+def _write_line(file: IO[str], values: dict) -> None:
+    file.write(json.dumps(values, ensure_ascii=False) + "\n")

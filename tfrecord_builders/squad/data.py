@@ -1,0 +1,162 @@
+"""Reads SQuAD's json, 1.1 and 2.0, and finds answers in their passages."""
+
+import gzip
+import json
+import re
+import zlib
+from typing import Any, NamedTuple
+
+from etils import epath
+
+from tfrecord_builders.common.tables import half_character
+from xlnet_tf.errors import UserError
+
+_MAX_BYTES = 1 << 30  # memory holds a file's questions
+
+
+class Answer(NamedTuple):
+    """An answer as it was given.
+
+    Attributes:
+        text: its text.
+        begin: where that begins in the passage, in characters; may be wrong.
+    """
+
+    text: str
+    begin: int
+
+
+class Question(NamedTuple):
+    """A question about a passage.
+
+    Attributes:
+        id: of the question.
+        text: the question.
+        answers: all that were given; None if they are not known (a test set).
+        impossible: what the data says about it; None if it says nothing, as in 1.1.
+        place: file and number of the question, for messages.
+    """
+
+    id: str
+    text: str
+    answers: list[Answer] | None
+    impossible: bool | None
+    place: str
+
+
+class Passage(NamedTuple):
+    """A passage and the questions about it."""
+
+    text: str
+    questions: list[Question]
+
+
+class SquadFile(NamedTuple):
+    """One file of questions.
+
+    Attributes:
+        passages: with their questions, in the file's order.
+        unanswerable: whether some questions have no answer: version 2.0, or a question marked is_impossible.
+    """
+
+    passages: list[Passage]
+    unanswerable: bool
+
+    @property
+    def answered(self) -> bool:
+        """Whether some answers are known."""
+        return any(question.answers for passage in self.passages for question in passage.questions)
+
+
+def read_squad(path: epath.PathLike) -> SquadFile:
+    """Reads a file of questions.
+
+    Args:
+        path: json as SQuAD 1.1 and 2.0 have it, plain or .gz.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        UserError: it is no such json; the message says where, as in data[3].paragraphs[0].qas[2].
+    """
+    path = epath.Path(path)
+    try:
+        with path.open("rb") as file:
+            content = (gzip.GzipFile(fileobj=file) if path.name.endswith(".gz") else file).read(
+                _MAX_BYTES + 1
+            )
+        if len(content) > _MAX_BYTES:
+            raise UserError(f"{path} has more than {_MAX_BYTES:,} bytes of json: split it into several files")
+        data = json.loads(content)
+    except UserError:
+        raise
+    except (ValueError, RecursionError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise UserError(f"{path} is not json ({error}): expected a file of SQuAD's questions") from None
+    passages = []
+    ids: dict[str, str] = {}
+    for a, article in enumerate(_field(data, "data", list, f"{path}")):
+        place = f"{path}: data[{a}]"
+        for p, paragraph in enumerate(_field(article, "paragraphs", list, place)):
+            passage = _passage(paragraph, f"{place}.paragraphs[{p}]")
+            for question in passage.questions:
+                if (first := ids.setdefault(question.id, question.place)) != question.place:
+                    raise UserError(f"{question.place}: id {question.id!r} is that of {first}, too")
+            passages.append(passage)
+    if not ids:
+        raise UserError(f"{path} has no questions")
+    marked = any(question.impossible for passage in passages for question in passage.questions)
+    return SquadFile(passages, marked or str(data.get("version", "")).lstrip("v").startswith("2"))
+
+
+def locate(passage: str, answer: Answer) -> int | None:
+    """Finds an answer in its passage.
+
+    Args:
+        passage: the text.
+        answer: what to find.
+
+    Returns:
+        Its place that is nearest to where it was said to be; None if it is nowhere, or empty.
+    """
+    if not answer.text:
+        return None
+    if answer.begin >= 0 and passage.startswith(answer.text, answer.begin):
+        return answer.begin
+    places = [match.start() for match in re.finditer(f"(?={re.escape(answer.text)})", passage)]
+    return min(places, key=lambda place: abs(place - answer.begin)) if places else None
+
+
+def _passage(paragraph: Any, place: str) -> Passage:
+    text = _field(paragraph, "context", str, place)
+    questions = _field(paragraph, "qas", list, place)
+    return Passage(text, [_question(entry, f"{place}.qas[{q}]") for q, entry in enumerate(questions)])
+
+
+def _question(entry: Any, place: str) -> Question:
+    answers = None
+    if isinstance(entry, dict) and "answers" in entry:
+        answers = [_answer(answer, place) for answer in _field(entry, "answers", list, place)]
+    return Question(
+        id=_field(entry, "id", str, place),
+        text=_field(entry, "question", str, place),
+        answers=answers,
+        impossible=_field(entry, "is_impossible", bool, place) if "is_impossible" in entry else None,
+        place=place,
+    )
+
+
+def _answer(entry: Any, place: str) -> Answer:
+    """Reads an answer; whitespace at its ends is no part of it."""
+    text = _field(entry, "text", str, f"{place}.answers")
+    begin = _field(entry, "answer_start", int, f"{place}.answers")
+    return Answer(text.strip(), begin + len(text) - len(text.lstrip()))
+
+
+def _field(entry: Any, name: str, kind: type, place: str) -> Any:
+    """Returns entry[name]; raises UserError if it is missing or of another kind."""
+    value = entry.get(name) if isinstance(entry, dict) else None
+    if not isinstance(value, kind):
+        found = f"{name} is {value!r}"[:80] if isinstance(entry, dict) else f"found {entry!r}"[:80]
+        raise UserError(f"{place}: {found}, expected an object with {name}, a {kind.__name__}")
+    if kind is str and (half := half_character(value)):
+        raise UserError(f"{place}: {name} has {half}, half a character (a lone surrogate): repair it")
+    return value

@@ -1,0 +1,5 @@
+"""Examples of tagging.
+
+Begin with `build.py`; `data.py` reads the formats, `words.py` encodes words, `schemes.py` knows BIO and
+others.
+"""

@@ -1,0 +1,209 @@
+"""Builds examples for tagging words: entities in CoNLL-2003's column files, or in your own texts."""
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from etils import epath
+
+from tfrecord_builders.common.tables import existing
+from tfrecord_builders.tagging.data import AnnotatedText, TaggedWords, read_sentences
+from tfrecord_builders.tagging.examples import NUM_SPECIAL, text_examples
+from tfrecord_builders.tagging.schemes import SCHEMES, label_set
+from tfrecord_builders.tagging.words import Sentence, SentenceEncoder
+from xlnet_tf.errors import UserError
+from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.records.examples import ExampleSet, ExampleWriter
+from xlnet_tf.records.input_counts import is_unknown
+from xlnet_tf.records.layout import Column
+from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+TASK = "tagging"
+
+
+SPLITS = ("train", "dev", "test")
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggingOptions:
+    """What to build; see the flags of the same names. None means the default that the help states."""
+
+    tokenizer: str
+    output_dir: str
+    train: Sequence[str] = ()
+    dev: Sequence[str] = ()
+    test: Sequence[str] = ()
+    types: Sequence[str] = ()
+    word_column: int = 0
+    tag_column: int = -1
+    scheme: str = "bio"
+    repair: bool = True
+    seq_len: int = 128
+    stride: int | None = None
+    document: bool = False
+    lower: bool = False
+    keep_accents: bool = False
+
+    @property
+    def room(self) -> int:
+        """Pieces of text in a sequence."""
+        return self.seq_len - NUM_SPECIAL
+
+    def check(self) -> None:
+        """Raises UserError for options that are out of range or do not fit each other."""
+        if not (self.train or self.dev or self.test):
+            raise UserError("no texts: give --train, --dev or --test")
+        if not (self.train or self.types):
+            raise UserError(
+                "without --train, the types of entities are not known: give --types, as the model has"
+            )
+        if self.scheme not in SCHEMES:
+            raise UserError(f"scheme is {self.scheme!r}, expected one of {', '.join(SCHEMES)}")
+        if self.seq_len < 8:
+            raise UserError(f"seq_len is {self.seq_len}, expected 8 or more")
+        if self.stride is not None and not 0 < self.stride <= self.room:
+            raise UserError(
+                f"stride is {self.stride}, expected 1 to {self.room}, the pieces of a window of "
+                f"{self.seq_len} tokens"
+            )
+
+
+def build_tagging(options: TaggingOptions, progress: bool = False) -> dict[str, ExampleSet]:
+    """Builds the splits that are asked for.
+
+    Args:
+        options: what to build.
+        progress: whether to draw progress bars on stderr.
+
+    Returns:
+        split -> its set of examples. Columns: `tags` int16 [T], at the first piece of each word that the
+        example predicts the number of its tag among settings["labels"], -1 elsewhere. A line of
+        examples.jsonl has `parts`, those of its sentences that the example predicts, all of them or from word
+        number `first` on: id, text (where first is 0), and of each word its offsets [begin, end) in the text,
+        its position in the sequence and its tag (tags is null where they are not known).
+
+    Raises:
+        FileNotFoundError: an input is not there.
+        UserError: options or input are not as they should be; the message has file and line.
+    """
+    options.check()
+    if not epath.Path(options.tokenizer).exists():
+        raise FileNotFoundError(f"tokenizer {options.tokenizer} does not exist: check --tokenizer")
+    cleaning = CleaningConfig(lower=options.lower, keep_accents=options.keep_accents)
+    tokenizer = XLNetTokenizer(options.tokenizer, cleaning=cleaning)
+    splits = [split for split in SPLITS if getattr(options, split)]
+    for file in itertools.chain.from_iterable(getattr(options, split) for split in splits):
+        existing(file)  # found out before a split is written, which may take long
+    labels = label_set(options.types or _types(options))
+    return {split: _write_split(split, labels, tokenizer, options, progress) for split in splits}
+
+
+def _rows(split: str, options: TaggingOptions) -> Iterator[TaggedWords | AnnotatedText]:
+    """Reads a split and checks that tags are known: always, or in test data in all rows or in none."""
+    files = getattr(options, split)
+    rows = itertools.chain.from_iterable(
+        read_sentences(file, options.word_column, options.tag_column) for file in files
+    )
+    first = next(rows, None)
+    if first is None:
+        raise UserError(f"no sentences in {', '.join(files)}: check the files")
+    tagged = split != "test" or first.types is not None
+    for row in itertools.chain([first], rows):
+        if (row.types is not None) != tagged:
+            raise UserError(
+                f"{row.place}: {'no tags' if tagged else 'tags, but none before'}. Training and dev data "
+                "have tags, test data everywhere or nowhere: in columns, column "
+                f"{options.tag_column} (--tag_column) beside the words in {options.word_column} "
+                '(--word_column); in jsonl, "tags" or "entities"'
+            )
+        yield row
+
+
+def _types(options: TaggingOptions) -> set[str]:
+    """Returns the types of entities in the training data."""
+    types = set().union(*(row.types for row in _rows("train", options)))
+    if not types:
+        raise UserError(
+            f"no entities in {', '.join(options.train)}: expected some to learn from. Is --tag_column="
+            f"{options.tag_column} the column of their tags?"
+        )
+    return types
+
+
+def _write_split(
+    split: str, labels: Sequence[str], tokenizer: XLNetTokenizer, options: TaggingOptions, progress: bool
+) -> ExampleSet:
+    total = sum(1 for _ in _rows(split, options))
+    rows = _rows(split, options)
+    first = next(rows)
+    stride = options.stride or options.room // 2
+    writer = ExampleWriter(
+        epath.Path(options.output_dir) / split,
+        task=TASK,
+        split=split,
+        tokenizer=tokenizer,
+        seq_len=options.seq_len,
+        columns=[Column("tags", "int16", options.seq_len)],
+        settings={
+            "labels": labels,
+            "tagged": first.types is not None,
+            "stride": stride,
+            "document": options.document,
+        },
+    )
+    rows = ProgressBar(itertools.chain([first], rows), split, total, unit=" sentences", disable=not progress)
+    lengths = []
+    with writer:
+        sentences = _sentences(rows, labels, tokenizer, options, writer)
+        for text in _texts(sentences, options.document):
+            words = [word for sentence in text for word in sentence.pieces]
+            pieces = [len(word) for word in words]
+            lengths.append(sum(pieces))
+            writer.count("sentences", len(text))
+            writer.count("words", len(pieces))
+            writer.count("words of <unk> alone", sum(is_unknown(word, tokenizer) for word in words))
+            writer.count("words cut to a sequence's length", sum(n > options.room for n in pieces))
+            written = 0
+            for columns, sidecar in text_examples(text, labels, options.seq_len, stride):
+                writer.write(columns, sidecar)
+                written += 1
+            writer.count("texts in several windows", int(written > 1))
+        for percent in (50, 95, 100) if lengths else ():
+            name = f"pieces of a {'document' if options.document else 'sentence'}, {percent}th percentile"
+            writer.count(name, int(np.percentile(lengths, percent)))
+    return writer.example_set
+
+
+def _sentences(
+    rows: Iterable[TaggedWords | AnnotatedText],
+    labels: Sequence[str],
+    tokenizer: XLNetTokenizer,
+    options: TaggingOptions,
+    writer: ExampleWriter,
+) -> Iterator[Sentence]:
+    """Yields the rows' sentences; those without words are skipped."""
+    encoder = SentenceEncoder(tokenizer, options.scheme, options.repair)
+    for row in rows:
+        sentence = encoder.encode(row, writer)
+        if not sentence.pieces:
+            writer.skip("no words", row.place)
+            continue
+        for word, tag in enumerate(sentence.tags or ()):
+            if tag not in labels:
+                raise UserError(
+                    f"{row.place_of(word)}: unknown type {tag[2:]!r}; known are "
+                    f"{', '.join(label[2:] for label in labels[1::2])} (from the training data or --types): "
+                    "correct it, or give all types with --types"
+                )
+        yield sentence
+
+
+def _texts(sentences: Iterable[Sentence], whole_documents: bool) -> Iterator[list[Sentence]]:
+    """Yields what makes one text: a sentence, or all sentences of a document."""
+    if not whole_documents:
+        yield from ([sentence] for sentence in sentences)
+        return
+    for _, document in itertools.groupby(sentences, lambda sentence: sentence.document):
+        yield list(document)

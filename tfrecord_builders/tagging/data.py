@@ -1,0 +1,250 @@
+"""Reads texts with tagged words: CoNLL's column files, and jsonl with tokens or with entities by offset."""
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from etils import epath
+
+from tfrecord_builders.common.tables import Row, TableFormat, decoded_lines, existing, read_table
+from xlnet_tf.errors import UserError
+
+DOCUMENT_START = "-DOCSTART-"
+_SPACES = re.compile("[ \t]+")
+_JSON_LINES = TableFormat("jsonl")
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggedWords:
+    """A sentence that came in words.
+
+    Attributes:
+        id: the data's own, or file and line.
+        document: sentences of one document follow one another and have the same.
+        file: where it stands.
+        line: its first line.
+        line_step: lines from one word to the next: 1 in columns, 0 in json.
+        words: none of them empty, any characters.
+        tags: of the words, as they stand there; None: not known.
+    """
+
+    id: str
+    document: str
+    file: str
+    line: int
+    line_step: int
+    words: list[str]
+    tags: list[str] | None
+
+    @property
+    def place(self) -> str:
+        """File and line, for messages."""
+        return self.place_of(0)
+
+    def place_of(self, word: int) -> str:
+        """File and line of a word."""
+        return f"{self.file}:{self.line + word * self.line_step}"
+
+    @property
+    def types(self) -> set[str] | None:
+        """The types of its entities; None: not known."""
+        return None if self.tags is None else {tag.partition("-")[2] for tag in self.tags} - {""}
+
+
+class Entity(NamedTuple):
+    """The characters text[start:end] and what they are."""
+
+    start: int
+    end: int
+    label: str
+
+
+@dataclasses.dataclass(frozen=True)
+class AnnotatedText:
+    """A text that came as it is.
+
+    Attributes:
+        id: the data's own, or file and line.
+        document: texts of one document follow one another and have the same.
+        place: file and line, for messages.
+        text: any.
+        entities: in the text's order, of those that begin together the longest first; None: not known.
+    """
+
+    id: str
+    document: str
+    place: str
+    text: str
+    entities: list[Entity] | None
+
+    def place_of(self, word: int) -> str:
+        """File and line of a word."""
+        return self.place
+
+    @property
+    def types(self) -> set[str] | None:
+        """The types of its entities; None: not known."""
+        return None if self.entities is None else {entity.label for entity in self.entities}
+
+
+def read_sentences(
+    path: epath.PathLike, word_column: int = 0, tag_column: int = -1
+) -> Iterator[TaggedWords | AnnotatedText]:
+    """Reads a file, plain or .gz, of one of three forms.
+
+    - `*.jsonl` with {"tokens": [...], "tags": [...]}, an object a line; "id" and "document" may be given.
+    - `*.jsonl` with {"text": "...", "entities": [{"start": 0, "end": 5, "label": "LOC"}, ...]}.
+    - all else is columns: a word a line, a blank line after each sentence, `-DOCSTART-` before each document.
+
+    Tags may be left out: no "tags", no "entities", no column of tags.
+
+    Args:
+        path: the file, local or remote.
+        word_column: the words' column, counted from 0, or from the last with -1.
+        tag_column: the tags' column.
+
+    Yields:
+        The sentences in order.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        UserError: it is not of such a form; the message has file and line.
+    """
+    path = existing(path)
+    if path.name.removesuffix(".gz").endswith(".jsonl"):
+        for row in read_table(path, _JSON_LINES):
+            yield _from_json(row)
+    else:
+        yield from _read_columns(path, word_column, tag_column)
+
+
+def _read_columns(path: epath.Path, word_column: int, tag_column: int) -> Iterator[TaggedWords]:
+    words: list[str] = []
+    tags: list[str] = []
+    document = first_line = 0
+    columns: _Columns | None = None
+    file = str(path)
+
+    def sentence() -> Iterator[TaggedWords]:
+        if words:
+            yield TaggedWords(
+                id=f"{path.name}:{first_line}",
+                document=f"{path.name}#{document}",
+                file=file,
+                line=first_line,
+                line_step=1,
+                words=list(words),
+                tags=list(tags) if columns.tag is not None else None,
+            )
+        words.clear()
+        tags.clear()
+
+    for number, line in decoded_lines(path, "utf-8"):
+        line = line.rstrip("\r\n")
+        if not line.strip(" \t") or line.startswith(DOCUMENT_START):
+            yield from sentence()
+            document += line.startswith(DOCUMENT_START)
+            continue
+        columns = columns or _Columns.of(line, word_column, tag_column, f"{file}:{number}")
+        fields = columns.split(line, f"{file}:{number}")
+        first_line = first_line if words else number
+        words.append(fields[columns.word])
+        if columns.tag is not None:
+            tags.append(fields[columns.tag])
+    yield from sentence()
+
+
+class _Columns(NamedTuple):
+    """How the lines of a file are split, as its first line shows.
+
+    Attributes:
+        count: of the columns.
+        word: the words' column.
+        tag: the tags' column; None if the file has none.
+        tabs: whether tabs separate columns, so that words may hold spaces.
+    """
+
+    count: int
+    word: int
+    tag: int | None
+    tabs: bool
+
+    @classmethod
+    def of(cls, line: str, word_column: int, tag_column: int, place: str) -> "_Columns":
+        tabs = "\t" in line.strip(" \t")
+        count = len(_fields(line, tabs))
+        if not -count <= word_column < count:
+            raise UserError(
+                f"{place}: {count} columns, but --word_column is {word_column}: columns are counted from 0, "
+                "or from the last one with -1"
+            )
+        word = word_column % count
+        tag = tag_column % count if -count <= tag_column < count else None
+        return cls(count, word, None if tag == word else tag, tabs)
+
+    def split(self, line: str, place: str) -> list[str]:
+        fields = _fields(line, self.tabs)
+        if len(fields) != self.count:
+            raise UserError(
+                f"{place}: {len(fields)} columns, but {self.count} in the lines before: {line!r}. Expected "
+                f"as many in all lines, with {'tabs' if self.tabs else 'spaces'} between them"
+            )
+        if not fields[self.word]:
+            raise UserError(f"{place}: no word in column {self.word}: {line!r}")
+        return fields
+
+
+def _fields(line: str, tabs: bool) -> list[str]:
+    """Splits at tabs, or at runs of spaces; other white characters, such as a hard space, may be words."""
+    return [field.strip(" ") for field in line.split("\t")] if tabs else _SPACES.split(line.strip(" \t"))
+
+
+def _from_json(row: Row) -> TaggedWords | AnnotatedText:
+    name = f"{epath.Path(row.file).name}:{row.line}"
+    sentence_id = row.text("id") if "id" in row else name
+    document = row.text("document") if "document" in row else name
+    if "tokens" in row:
+        words = _texts(row, "tokens")
+        tags = _texts(row, "tags") if "tags" in row else None
+        if "" in words:
+            raise UserError(f"{row.place}: token {words.index('')} is empty: leave it out, and its tag")
+        if tags is not None and len(tags) != len(words):
+            raise UserError(f"{row.place}: {len(words)} tokens but {len(tags)} tags: expected one for each")
+        return TaggedWords(sentence_id, document, row.file, row.line, 0, words, tags)
+    if "text" in row:
+        text = row.text("text")
+        entities = None
+        if "entities" in row:
+            entities = sorted(_entities(row, text), key=lambda entity: (entity.start, -entity.end))
+        return AnnotatedText(sentence_id, document, row.place, text, entities)
+    raise UserError(
+        f'{row.place}: found {", ".join(row.values) or "nothing"}, expected "tokens" (and "tags"), or "text" '
+        '(and "entities")'
+    )
+
+
+def _texts(row: Row, column: str) -> list[str]:
+    if not isinstance(row[column], list):
+        raise UserError(f'{row.place}: "{column}" is {row[column]!r}, expected a list of texts')
+    return row[column]
+
+
+def _entities(row: Row, text: str) -> Iterator[Entity]:
+    for number, value in enumerate(_texts(row, "entities")):
+        place = f"{row.place}: entity {number}"
+        try:
+            entity = Entity(**json.loads(value))
+        except (TypeError, ValueError):
+            raise UserError(f"{place} is {value}, expected exactly start, end and label") from None
+        if type(entity.start) is not int or type(entity.end) is not int:
+            raise UserError(f"{place}: start is {entity.start!r}, end {entity.end!r}, expected whole numbers")
+        if not 0 <= entity.start < entity.end <= len(text):
+            raise UserError(
+                f"{place} is characters {entity.start} to {entity.end} of a text of {len(text)}: expected "
+                "0 <= start < end <= its length; end is the character after the last"
+            )
+        if not isinstance(entity.label, str) or not entity.label.strip():
+            raise UserError(f"{place}: label is {entity.label!r}, expected a name")
+        yield entity

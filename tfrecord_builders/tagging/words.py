@@ -1,0 +1,153 @@
+"""From words to pieces: each word of a sentence has pieces, characters and a tag of its own."""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from tfrecord_builders.tagging.data import AnnotatedText, TaggedWords
+from tfrecord_builders.tagging.schemes import OUTSIDE, to_bio
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.examples import ExampleWriter
+from xlnet_tf.text.offsets import encode_with_offsets
+from xlnet_tf.text.special_tokens import EOP_ID, SYMBOLS, UNK_ID
+from xlnet_tf.text.tokenizer import UNDERLINE, XLNetTokenizer
+from xlnet_tf.text.words import word_borders
+
+_CACHED_WORDS = 1 << 17
+
+
+@dataclasses.dataclass(frozen=True)
+class Sentence:
+    """A sentence of W words.
+
+    Attributes:
+        id: the data's own, or file and line.
+        document: sentences of one document follow one another and have the same.
+        text: what the offsets count in; words that came without a text have one space between them.
+        offsets: first character of each word and the one after its last.
+        pieces: ids of each word, one at least.
+        tags: BIO; None: not known.
+    """
+
+    id: str
+    document: str
+    text: str
+    offsets: list[tuple[int, int]]
+    pieces: list[list[int]]
+    tags: list[str] | None
+
+
+class SentenceEncoder:
+    """Turns rows of data into sentences.
+
+    Args:
+        tokenizer: any.
+        scheme: of the tags of words, one of SCHEMES.
+        repair: whether to repair tags that the scheme does not allow where they are, or to raise an error.
+    """
+
+    def __init__(self, tokenizer: XLNetTokenizer, scheme: str = "bio", repair: bool = True):
+        self._tokenizer = tokenizer
+        self._scheme = scheme
+        self._repair = repair
+        self._encode = functools.lru_cache(_CACHED_WORDS)(tokenizer.encode)
+
+    def encode(self, row: TaggedWords | AnnotatedText, writer: ExampleWriter) -> Sentence:
+        """Encodes a row.
+
+        A word that came as one is encoded by itself, with a space before it, as it has in running text; if it
+        has no piece (it is of control characters only), it gets `<unk>`.
+
+        A text is encoded as it is. A word begins where both the text and a piece begin one: in the text
+        letters after spaces or punctuation, every punctuation mark, and every character of scripts without
+        spaces between words; pieces of several such characters are split. An entity that begins or ends
+        within a word is tagged to the word's begin or end.
+
+        Args:
+            row: the data.
+            writer: counts what is repaired, moved or left out.
+
+        Returns:
+            The sentence, perhaps without words.
+
+        Raises:
+            UserError: a tag is none of the scheme, or is not allowed where it is and not to be repaired.
+        """
+        return self._text(row, writer) if isinstance(row, AnnotatedText) else self._words(row, writer)
+
+    def _words(self, row: TaggedWords, writer: ExampleWriter) -> Sentence:
+        pieces = [self._encode(word) for word in row.words]
+        writer.count("words without a piece (now <unk>)", pieces.count([]))
+        stops = np.cumsum([len(word) + 1 for word in row.words]) - 1
+        offsets = [(int(stop) - len(word), int(stop)) for stop, word in zip(stops, row.words)]
+        tags = None if row.tags is None else self._bio(row, writer)
+        text = " ".join(row.words)
+        return Sentence(row.id, row.document, text, offsets, [word or [UNK_ID] for word in pieces], tags)
+
+    def _bio(self, row: TaggedWords, writer: ExampleWriter) -> list[str]:
+        try:
+            tags, broken = to_bio(row.tags, self._scheme)
+        except ValueError as error:
+            word, reason = error.args
+            raise UserError(f"{row.place_of(word)}: {reason}") from None
+        if broken and not self._repair:
+            word = broken[0]
+            raise UserError(
+                f"{row.place_of(word)}: {row.tags[word]} is not allowed here by --scheme={self._scheme} "
+                f"(before it: {row.tags[word - 1] if word else 'nothing'}): correct it, or give another "
+                "--scheme or --repair"
+            )
+        writer.count(f"tags repaired (not allowed by {self._scheme})", len(broken))
+        return tags
+
+    def _text(self, row: AnnotatedText, writer: ExampleWriter) -> Sentence:
+        borders = word_borders(row.text)
+        offsets: list[tuple[int, int]] = []
+        pieces: list[list[int]] = []
+        before = -1
+        for ids, begin, end in self._pieces(row.text, borders):
+            # A piece of whitespace alone lies where the next one begins, which then goes on with its word.
+            if not pieces or (begin in borders and begin > before):
+                offsets.append((begin, end))
+                pieces.append([])
+            offsets[-1] = (offsets[-1][0], max(end, offsets[-1][1]))
+            pieces[-1] += ids
+            before = begin
+        tags = None if row.entities is None else _tag(row, offsets, writer)
+        return Sentence(row.id, row.document, row.text, offsets, pieces, tags)
+
+    def _pieces(self, text: str, borders: dict[int, bool]) -> Iterator[tuple[list[int], int, int]]:
+        """Yields (ids, begin, end) of the text's pieces; those of several unspaced words are split."""
+        encoded = encode_with_offsets(self._tokenizer, text)
+        for piece_id, begin, end in zip(encoded.ids, encoded.begins.tolist(), encoded.ends.tolist()):
+            cuts = [index for index in range(begin + 1, end) if borders.get(index)]
+            for start, stop in zip([begin, *cuts], [*cuts, end]):
+                if not cuts:
+                    yield [piece_id], begin, end
+                elif start == begin and self._tokenizer.id_to_piece(piece_id)[0] == UNDERLINE:
+                    yield self._encode(text[start:stop]), start, stop
+                else:
+                    # After a symbol that is always a piece of its own, text has no space before it.
+                    ids = self._encode(SYMBOLS[EOP_ID] + text[start:stop])
+                    yield ids[ids.index(EOP_ID) + 1 :], start, stop
+
+
+def _tag(row: AnnotatedText, offsets: Sequence[tuple[int, int]], writer: ExampleWriter) -> list[str]:
+    """Returns BIO tags of words at the offsets."""
+    tags = [OUTSIDE] * len(offsets)
+    begins, ends = np.array(offsets).reshape(-1, 2).T
+    for entity in row.entities:
+        place = f"{row.place} characters {entity.start}-{entity.end}"
+        first = int(np.searchsorted(ends, entity.start, side="right"))
+        stop = int(np.searchsorted(begins, entity.end))
+        if first >= stop:
+            writer.skip("entity without a word", place)
+        elif set(tags[first:stop]) != {OUTSIDE}:
+            writer.skip("entity that overlaps the one before", place)
+        else:
+            tags[first:stop] = [f"B-{entity.label}"] + [f"I-{entity.label}"] * (stop - first - 1)
+            if row.text[begins[first] : ends[stop - 1]] != row.text[entity.start : entity.end].strip():
+                writer.count("entities with a border within a word (moved to the word's)")
+    return tags

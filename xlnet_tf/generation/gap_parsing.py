@@ -1,0 +1,129 @@
+"""Texts with gaps: reads `<mask>` as one, and puts pieces into them.
+
+Shapes: B batch, T tokens, G gaps, C fillings of a text.
+"""
+
+import re
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from xlnet_tf.errors import UserError, shown
+from xlnet_tf.generation.layout import Layout, infilling
+from xlnet_tf.text.graph.tokenizer import GraphTokenizer
+from xlnet_tf.text.special_tokens import EOP_ID, MASK_ID, PAD_ID, SYMBOLS
+
+MARK = SYMBOLS[MASK_ID]  # a gap of one piece, in texts to be filled only
+MOST_GAPS = 256  # of a text
+
+_OTHER_MARKS = r"(?i)\[mask\]|<mask ?/?>|\{mask\}|_{2,}"  # what other models' users write
+
+# What Python takes for whitespace, and so the cleaning of texts.
+_BEGINS_WITH_SPACE = r"(?s)[\s\x1c-\x1f\x{85}\p{Z}].*"
+
+
+def check_gaps(
+    texts: Sequence[str], orders: Sequence[Sequence[int]] | None = None
+) -> Sequence[Sequence[int]]:
+    """Checks texts with gaps, and the orders of filling them.
+
+    Args:
+        texts: strings.
+        orders: for each text the numbers of its gaps, from 0; None: from left to right.
+
+    Returns:
+        The orders.
+
+    Raises:
+        UserError: a text has no gap, or an order is none of its gaps.
+    """
+    counts = [text.count(MARK) for text in texts]
+    for row, (text, count) in enumerate(zip(texts, counts)):
+        if not count:
+            other = re.search(_OTHER_MARKS, text)
+            instead = f", instead of {other[0]}" if other else ""
+            raise UserError(
+                f"texts[{row}] is {shown(text)}; expected a {MARK} for each piece to fill in: write "
+                f"{MARK}{instead}"
+            )
+        if count > MOST_GAPS:
+            raise UserError(f"texts[{row}] has {count:,} {MARK}; expected at most {MOST_GAPS}")
+    if orders is None:
+        return [range(count) for count in counts]
+    are_lists = not isinstance(orders, str) and all(isinstance(numbers, Sequence) for numbers in orders)
+    if not are_lists or len(orders) != len(texts):
+        raise UserError(f"orders is {orders!r}; expected a list of numbers for each of {len(texts)} texts")
+    for row, (numbers, count) in enumerate(zip(orders, counts, strict=True)):
+        if sorted(numbers) != list(range(count)):
+            raise UserError(
+                f"orders[{row}] is {list(numbers)}; expected each of 0 to {count - 1}, the gaps of the text, "
+                "once"
+            )
+    return orders
+
+
+def gaps(tokenizer: GraphTokenizer, texts: tf.Tensor, longest: int | None = None) -> tuple[Layout, tf.Tensor]:
+    """Reads texts in which `<mask>` marks the gaps, which are filled from left to right.
+
+    A text is cut into pieces at its marks: a mark with a space before or after it is a word, or the begin or
+    end of one.
+
+    Args:
+        tokenizer: the model's.
+        texts: [B] string.
+        longest: most tokens of a text, gaps included; what is longer loses its end. None: any number.
+
+    Returns:
+        The texts' layout, and which of them were cut, bool [B].
+    """
+    with tf.device("/CPU:0"):
+        parts = tf.strings.split(texts, MARK)  # [B, (parts)]
+        is_first = tf.ragged.range(parts.row_lengths()).flat_values == 0
+        spaced = tf.strings.regex_full_match(parts.flat_values, _BEGINS_WITH_SPACE)
+        # After a symbol that is always a piece of its own, text has no space before it.
+        joins = ~is_first & ~spaced & (parts.flat_values != "")
+        ids = tokenizer.encode(tf.where(joins, SYMBOLS[EOP_ID] + parts.flat_values, parts.flat_values))
+    ids = _without_symbol(ids, joins)
+    marks = tf.RaggedTensor.from_row_lengths(
+        tf.fill([tf.math.count_nonzero(~is_first)], MASK_ID), tf.cast(~is_first, tf.int64), validate=False
+    )
+    ids = tf.concat([marks, ids], axis=1)
+    ids = tf.RaggedTensor.from_row_splits(
+        ids.values, tf.gather(ids.row_splits, parts.row_splits), validate=False
+    )
+    kept = ids[:, :longest]
+    dense = kept.to_tensor(PAD_ID, shape=[-1, tf.maximum(kept.bounding_shape(axis=1), 1)])
+    is_gap = dense == MASK_ID  # no text can spell it
+    places = tf.where(is_gap)
+    order = tf.RaggedTensor.from_value_rowids(tf.cast(places[:, 1], tf.int32), places[:, 0], parts.nrows())
+    order = tf.concat([order.to_tensor(-1), tf.fill([parts.nrows(), 1], -1)], axis=1)  # one at least
+    order = order[:, : tf.maximum(tf.shape(order)[1] - 1, 1)]
+    layout = infilling(dense, ~is_gap & (dense != PAD_ID), order)
+    return layout, kept.row_lengths() < ids.row_lengths()
+
+
+def _without_symbol(ids: tf.RaggedTensor, has_symbol: tf.Tensor) -> tf.RaggedTensor:
+    """Drops, where has_symbol [N], the first `<eop>` and what stands before it."""
+    places = tf.cast(tf.ragged.range(ids.row_lengths()).flat_values, tf.int64)
+    rows, count = ids.value_rowids(), ids.nrows()
+    symbol = tf.math.unsorted_segment_min(
+        tf.where(ids.values == EOP_ID, places, places.dtype.max), rows, count
+    )
+    kept = ~tf.gather(has_symbol, rows) | (places > tf.gather(symbol, rows))
+    return tf.ragged.boolean_mask(ids, ids.with_values(kept))
+
+
+def fill_in(layout: Layout, tokens: tf.Tensor) -> tf.RaggedTensor:
+    """Returns texts with their gaps filled: ragged int32 [B * C, (tokens)].
+
+    Args:
+        layout: the texts and their gaps.
+        tokens: [B, C, G], in the order of filling.
+    """
+    candidates = tf.shape(tokens)[1]
+    ids, order = (tf.repeat(values, candidates, axis=0) for values in (layout.ids, layout.order))
+    places = tf.where(order >= 0)
+    rows = tf.stack([places[:, 0], tf.cast(tf.gather_nd(order, places), tf.int64)], axis=1)
+    flat = tf.reshape(tokens, tf.shape(order))
+    filled = tf.tensor_scatter_nd_update(ids, rows, tf.gather_nd(flat, places))
+    return tf.RaggedTensor.from_tensor(filled, padding=PAD_ID)

@@ -1,0 +1,86 @@
+"""Heads that score several texts against each other: the options of a question, passages for a query."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, Self
+
+import tensorflow as tf
+import tf_keras
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.models.head import PooledHead
+from xlnet_tf.models.loading import Pretrained
+from xlnet_tf.models.reading import token_features
+
+
+@tf_keras.utils.register_keras_serializable("xlnet_tf")
+class XLNetChoice(PooledHead):
+    """Scores each of C texts by itself; the C scores of a row compete in the loss.
+
+    Args:
+        encoder: the body.
+        num_choices: C.
+        summary, projection, pool_padding: how the tokens become one vector (see SequenceSummary).
+        segment_len: tokens of the segments in which long texts are read; 0 reads them at once (see read).
+
+    Call args: the encoder's features, [B, C * T]: the texts of a row one after the other.
+
+    Returns: logits [B, C] float32.
+
+    Raises:
+        UserError: (call) the features' width is no multiple of C.
+
+    Source: paper appendix A.4 (RACE); function_builder.py get_race_loss.
+    """
+
+    PART = "choice"
+
+    def __init__(self, encoder: XLNetEncoder, num_choices: int, *, name: str | None = None, **kwargs):
+        super().__init__(encoder, self.PART, 1, name=name or self.PART, **kwargs)
+        self.num_choices = num_choices
+
+    @classmethod
+    def from_pretrained(cls, path: str | os.PathLike, num_choices: int, **options) -> Self:
+        """Builds the model of a checkpoint: with its head, or with a new one on pretrained weights.
+
+        Args:
+            path: of a run, the original's or Hugging Face's files (see checkpoints.open_checkpoint).
+            num_choices: C, which need not be that of the training.
+            **options: of this class and of XLNetEncoder: dropout, summary, ...
+
+        Raises:
+            UserError: the checkpoint does not fit, or no such option exists.
+            FileNotFoundError: there is nothing at the path.
+        """
+        source = Pretrained(path)
+        return cls.load(source, source.find_head(cls.PART), options, num_choices)
+
+    def call(self, features: Mapping[str, Any], training=None):
+        width = features["input_word_ids"].shape[1]
+        if width % self.num_choices:
+            raise UserError(
+                f"rows are {width} tokens wide; expected a multiple of {self.num_choices}, the number of "
+                "choices."
+            )
+        texts = {
+            name: tf.reshape(value, [-1, width // self.num_choices])  # [B * C, T]
+            for name, value in token_features(features).items()
+        }
+        scores = self.pooled_logits({**features, **texts}, training)
+        return tf.reshape(scores, [-1, self.num_choices])
+
+    def get_config(self):
+        return {**super().get_config(), "num_choices": self.num_choices}
+
+
+@tf_keras.utils.register_keras_serializable("xlnet_tf")
+class XLNetRanker(XLNetChoice):
+    """Scores passages or replies for a query; higher is better.
+
+    Args: as XLNetChoice; the choices are the candidates of a row, which may be one.
+
+    Call args and returns: as XLNetChoice.
+    """
+
+    PART = "ranking"

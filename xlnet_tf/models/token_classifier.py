@@ -1,0 +1,77 @@
+"""The head that labels each token."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import tensorflow as tf
+import tf_keras
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.models.head import XLNetHead, build_layer, logits_layer
+from xlnet_tf.models.loading import Pretrained
+
+
+@tf_keras.utils.register_keras_serializable("xlnet_tf")
+class XLNetTagger(XLNetHead):
+    """Scores the labels of every token.
+
+    Args:
+        encoder: the body.
+        num_labels: C.
+        segment_len: tokens of the segments in which long texts are read; 0 reads them at once (see read).
+        labels: of the classes, for people who use the model; default: their numbers.
+
+    Call args: the encoder's features.
+
+    Returns: logits [B, T, C] float32; those of padding mean nothing.
+    """
+
+    def __init__(
+        self,
+        encoder: XLNetEncoder,
+        num_labels: int,
+        *,
+        segment_len: int = 0,
+        labels: Sequence[str] | None = None,
+        name: str = "tagger",
+        **kwargs,
+    ):
+        super().__init__(encoder, segment_len, name=name, **kwargs)
+        self.num_labels = num_labels
+        self.dense = logits_layer(num_labels, encoder)
+        self.labels = list(map(str, range(num_labels) if labels is None else labels))
+        if len(self.labels) != num_labels:
+            raise UserError(f"there are {len(self.labels)} labels for {num_labels} classes.")
+
+    @classmethod
+    def from_pretrained(cls, path: str | os.PathLike, labels: Sequence[str] | None = None, **options) -> Self:
+        """Builds the tagger of a checkpoint: with its head, or with a new one on pretrained weights.
+
+        Args:
+            path: of a run, the original's or Hugging Face's files (see checkpoints.open_checkpoint).
+            labels: as in XLNetClassifier.from_pretrained.
+            **options: of this class and of XLNetEncoder.
+
+        Raises:
+            UserError: the checkpoint does not fit, labels are unclear, or no such option exists.
+            FileNotFoundError: there is nothing at the path.
+        """
+        source = Pretrained(path)
+        head = source.find_labeled_head("tagging", labels)
+        return cls.load(source, head, options, len(head.labels), labels=head.labels)
+
+    def build_head(self, d_model: int):
+        build_layer(self.dense, [None, None, d_model], "tagging")
+
+    def call(self, features: Mapping[str, Any], training=None):
+        sequence_output, _ = self.encode(features, training)
+        return self.dense(tf.cast(sequence_output, tf.float32))
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_labels": self.num_labels,
+            "labels": list(self.labels),
+        }

@@ -1,0 +1,111 @@
+"""From the model's tags of tokens back to sentences, words and entities, and to files."""
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from etils import epath
+from seqeval.metrics.sequence_labeling import get_entities
+
+from xlnet_tf.records.examples import ExampleSet
+
+TSV_FILE = "predictions.tsv"
+JSONL_FILE = "predictions.jsonl"
+_TABLE_SIGNS = re.compile(r"[\t\r\n]")
+
+
+@dataclasses.dataclass
+class TaggedSentence:
+    """A sentence and its tags.
+
+    Attributes:
+        id: of the sentence.
+        text: what offsets count in.
+        offsets: [begin, end) of each word in the text.
+        gold: the true tags; None if they are not known.
+        predicted: the model's.
+    """
+
+    id: str
+    text: str
+    offsets: list[Sequence[int]]
+    gold: list[str] | None
+    predicted: list[str]
+
+    @property
+    def words(self) -> list[str]:
+        """The words as they stand in the text."""
+        return [self.text[begin:end] for begin, end in self.offsets]
+
+
+def tagged_sentences(examples: ExampleSet, predictions: Mapping[str, np.ndarray]) -> list[TaggedSentence]:
+    """Puts windows together again: every word of the input, once.
+
+    Args:
+        examples: made by tfrecord_builders/tagging/build.py.
+        predictions: tags, int [records, T], numbers of labels.
+    """
+    labels = examples.settings["labels"]
+    sentences = []
+    for tags, example in zip(predictions["tags"], examples.sidecar(), strict=True):
+        for part in example["parts"]:
+            predicted = [labels[tag] for tag in tags[part["positions"]]]
+            if not part["first"]:
+                sentence = TaggedSentence(part["id"], part["text"], part["offsets"], part["tags"], predicted)
+                sentences.append(sentence)
+                continue
+            sentence = sentences[-1]
+            sentence.offsets += part["offsets"]
+            sentence.predicted += predicted
+            if sentence.gold is not None:
+                sentence.gold += part["tags"]
+    return sentences
+
+
+def entities(sentence: TaggedSentence, tags: Sequence[str]) -> list[dict[str, Any]]:
+    """Returns the entities of a sentence by its tags, as conlleval reads them.
+
+    Args:
+        sentence: the sentence.
+        tags: true or predicted.
+
+    Returns:
+        For each entity start and end (the character after its last) in the text, label, text.
+    """
+    found = []
+    for label, first, last in get_entities(list(tags)):
+        start, end = sentence.offsets[first][0], sentence.offsets[last][1]
+        found.append({"start": start, "end": end, "label": label, "text": sentence.text[start:end]})
+    return found
+
+
+def write_files(sentences: Iterable[TaggedSentence], folder: epath.PathLike) -> list[str]:
+    """Writes predictions.tsv and predictions.jsonl.
+
+    The first has a word a line, with its true tag, if that is known, and the predicted one, and a blank line
+    after each sentence: what conlleval reads (`conlleval -d '\\t'`). The second has id, text and entities of
+    each sentence, and the true entities if they are known.
+
+    Returns:
+        The files' paths.
+    """
+    folder = epath.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (
+        (folder / TSV_FILE).open("w", encoding="utf-8") as tsv,
+        (folder / JSONL_FILE).open("w", encoding="utf-8") as jsonl,
+    ):
+        for sentence in sentences:
+            words = [_TABLE_SIGNS.sub(" ", word) for word in sentence.words]
+            columns = [words, sentence.gold, sentence.predicted]
+            rows = zip(*[column for column in columns if column is not None], strict=True)
+            tsv.write("".join("\t".join(row) + "\n" for row in rows) + "\n")
+            line = {"id": sentence.id, "text": sentence.text}
+            line["entities"] = entities(sentence, sentence.predicted)
+            if sentence.gold is not None:
+                line["true_entities"] = entities(sentence, sentence.gold)
+            jsonl.write(json.dumps(line, ensure_ascii=False) + "\n")
+    return [str(folder / TSV_FILE), str(folder / JSONL_FILE)]

@@ -1,0 +1,175 @@
+"""The cleaning of text as TensorFlow operations on code points: what `cleaning.clean_text` does, for a batch.
+
+Nothing is written down twice: the tables are made from what Python does with each character
+alone. That suffices, since what one character becomes depends on its neighbours in two cases only:
+the order of combining marks, which are dropped, and the Greek sigma that ends a word.
+"""
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from xlnet_tf.text.cleaning import CleaningConfig, clean_text
+from xlnet_tf.text.graph.tables import PageTable, Replacements
+
+_CODE_POINTS = sys.maxunicode + 1
+_BLOCK = 256
+_SPACE, _APOSTROPHE, _BACKTICK, _QUOTE = map(ord, " '`\"")
+_CAPITAL_SIGMA, _SIGMA, _FINAL_SIGMA = map(ord, "\u03a3\u03c3\u03c2")
+# How a character counts when a sigma looks for the letters beside it; one that is ignored is skipped.
+_CASED, _IGNORED = 1, 2
+
+
+class Cleaned(NamedTuple):
+    """The characters of N cleaned texts and where they come from.
+
+    Attributes:
+        codes: ragged int32 [N, (characters)], code points.
+        places: ragged int32 [N, (characters)], the place in the raw text of what each character was made of.
+        ends: int32 [N], the place in the raw text where what comes after the last character begins.
+    """
+
+    codes: tf.RaggedTensor
+    places: tf.RaggedTensor
+    ends: tf.Tensor
+
+
+class GraphCleaner:
+    """`clean_text` for code points.
+
+    Args:
+        config: which rules apply.
+    """
+
+    def __init__(self, config: CleaningConfig):
+        self._config = config
+        self._spaces = _spaces() if config.collapse_whitespace else None
+        changes_characters = config.lower or not config.keep_accents
+        self._characters = _character_table(config.lower, config.keep_accents) if changes_characters else None
+        self._letters = _letter_table() if config.lower else None
+
+    def clean(self, raw: tf.RaggedTensor) -> Cleaned:
+        """Cleans texts.
+
+        Args:
+            raw: ragged int32 [N, (characters)], the code points of N texts.
+
+        Returns:
+            What `cleaning.clean_text` makes of them, and the places that `offsets.clean_with_offsets` gives.
+        """
+        codes = raw.flat_values
+        rows = tf.cast(raw.value_rowids(), tf.int32)
+        lengths = tf.cast(raw.row_lengths(), tf.int32)
+        places = tf.range(tf.size(codes)) - tf.gather(tf.cumsum(lengths, exclusive=True), rows)
+        keep, ends = tf.ones_like(codes, tf.bool), lengths
+        if self._config.collapse_whitespace:
+            codes, keep, ends = self._collapse_whitespace(codes, rows, places, raw.nrows())
+        if self._config.normalize_quotes:
+            codes, second = _join_quotes(codes, places)
+            keep &= ~second
+        if self._characters is None:
+            sources = tf.cast(tf.where(keep)[:, 0], tf.int32)
+            codes = tf.gather(codes, sources)
+        else:
+            codes, sources, _ = self._characters.apply(codes, keep)
+        rows, places = tf.gather(rows, sources), tf.gather(places, sources)
+        if self._config.lower:
+            codes = self._lower_sigmas(codes, rows)
+        codes = tf.RaggedTensor.from_value_rowids(codes, tf.cast(rows, tf.int64), raw.nrows(), validate=False)
+        return Cleaned(codes, codes.with_values(places), ends)
+
+    def _collapse_whitespace(self, codes, rows, places, count):
+        """Returns code points, which of them stay (the first of each run), and where each text ends."""
+        space = tf.gather(self._spaces, tf.minimum(codes, len(self._spaces) - 1))
+        leading = (places == 0) | tf.roll(space, 1, axis=0)
+        ends = tf.math.unsorted_segment_max(tf.where(space, 0, places + 1), rows, count)
+        ends = tf.maximum(ends, 0)  # of a text without characters
+        keep = ~space | (~leading & (places < tf.gather(ends, rows)))
+        return tf.where(space, _SPACE, codes), keep, ends
+
+    def _lower_sigmas(self, codes, rows):
+        """Lower-cases the capital sigmas, all that is left: one that ends a word has a form of its own.
+
+        It ends a word if the nearest character before it that counts is a letter with case, and the nearest
+        one after it is not.
+        """
+        letters = self._letters.lookup(codes)
+        counted = tf.where(letters != _IGNORED)
+        near, near_rows = (tf.gather(values, counted[:, 0]) for values in (codes, rows))
+        cased = tf.gather(letters, counted[:, 0]) == _CASED
+        # The row before the first and after the last is none.
+        bounds = tf.pad(near_rows, [[1, 1]], constant_values=-1)
+        before = tf.roll(cased, 1, axis=0) & (bounds[:-2] == near_rows)
+        after = tf.roll(cased, -1, axis=0) & (bounds[2:] == near_rows)
+        sigma = tf.where(before & ~after, _FINAL_SIGMA, _SIGMA)
+        near = tf.where(near == _CAPITAL_SIGMA, sigma, near)
+        return tf.tensor_scatter_nd_update(codes, counted, near)
+
+
+def _join_quotes(codes, places):
+    """Makes one double quote of two backticks or apostrophes; returns codes and which are the second."""
+    quote = (codes == _BACKTICK) | (codes == _APOSTROPHE)
+    same = quote & (codes == tf.roll(codes, 1, axis=0)) & (places > 0)
+    # In a run of equal quotes, every other one is the second of a pair.
+    starts = tf.where(~same)[:, 0]
+    start = tf.gather(starts, tf.cumsum(tf.cast(~same, tf.int32)) - 1)
+    second = (tf.range(tf.size(codes), dtype=tf.int64) - start) % 2 == 1
+    return tf.where(tf.roll(second, -1, axis=0), _QUOTE, codes), second
+
+
+@functools.cache
+def _spaces() -> np.ndarray:
+    """Bool: what `str.split` splits at; no code point after the last is whitespace."""
+    spaces = [code for code in range(_CODE_POINTS) if chr(code).isspace()]
+    return np.isin(np.arange(spaces[-1] + 2), spaces)
+
+
+@functools.cache
+def _character_table(lower: bool, keep_accents: bool) -> Replacements:
+    """What the rules for single characters make of each; a capital sigma stays one."""
+    rules = CleaningConfig(keep_accents=keep_accents, normalize_quotes=False, collapse_whitespace=False)
+
+    def change(text: str) -> str:
+        text = clean_text(text, rules)
+        if lower and text != text.lower():
+            text = "".join(each if ord(each) == _CAPITAL_SIGMA else each.lower() for each in text)
+        return text
+
+    lists = {}
+    for character in _in_blocks(lambda block: change(block) != block):
+        if (changed := change(character)) != character:
+            lists[ord(character)] = [*map(ord, changed)]
+    return Replacements(lists, _CODE_POINTS)
+
+
+@functools.cache
+def _letter_table() -> PageTable:
+    """Which characters have case and which are ignored, found out by what Python does with a sigma there."""
+    sigma = chr(_CAPITAL_SIGMA)
+
+    def ends_word(before: str) -> bool:
+        return (before + sigma).lower()[-1] == chr(_FINAL_SIGMA)
+
+    def has_letters(block: str) -> bool:
+        return chr(_FINAL_SIGMA) in f"a{f'{sigma} a'.join(block)}{sigma}".lower()
+
+    letters = np.zeros(_CODE_POINTS, np.uint16)
+    for character in _in_blocks(has_letters):
+        if ends_word("a" + character):
+            letters[ord(character)] = _CASED if ends_word(character) else _IGNORED
+    return PageTable(letters)
+
+
+def _in_blocks(is_special: Callable[[str], bool]) -> Iterator[str]:
+    """Yields the characters of the blocks that are special, by their code points.
+
+    Most of the 1.1 million code points are not assigned or never change; to ask each takes a second.
+    """
+    for first in range(0, _CODE_POINTS, _BLOCK):
+        block = "".join(map(chr, range(first, first + _BLOCK)))
+        if is_special(block):
+            yield from block

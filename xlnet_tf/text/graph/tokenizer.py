@@ -1,0 +1,158 @@
+"""XLNet's tokenizer as TensorFlow operations, for SavedModels that read raw text."""
+
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.text.graph.cleaning import GraphCleaner
+from xlnet_tf.text.graph.offsets import Aligner, has_byte_fallback, visible_length, visible_lengths
+from xlnet_tf.text.graph.sentencepiece import CPU, SentencePieceModel
+from xlnet_tf.text.graph.tables import Replacements
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+_TEXTS = (tf.TensorSpec([None], tf.string),)
+
+
+class GraphEncoded(NamedTuple):
+    """The pieces of N texts and their places in them, as `offsets.Encoded` has them for one.
+
+    Attributes:
+        ids: ragged int32 [N, (pieces)].
+        begins: the same, the first character of each piece in the raw text (see `GraphTokenizer.valid`).
+        ends: the same, the character after its last.
+    """
+
+    ids: tf.RaggedTensor
+    begins: tf.RaggedTensor
+    ends: tf.RaggedTensor
+
+
+class GraphTokenizer(tf.Module):
+    """`XLNetTokenizer` as TensorFlow operations on the CPU: the same ids, whatever the bytes.
+
+    Bytes that are no UTF-8 become U+FFFD, as `bytes.decode(errors="replace")` has it.
+
+    Args:
+        tokenizer: whose pieces and cleaning it has.
+
+    Attributes:
+        vocab_size: V, the number of pieces, special symbols included.
+
+    Raises:
+        UserError: the vocabulary has no piece for a comma.
+    """
+
+    def __init__(self, tokenizer: XLNetTokenizer):
+        super().__init__()
+        if tokenizer.unknown_may_end_in_comma:
+            raise UserError(
+                "the tokenizer's vocabulary has no piece ',', without which the rule for commas after digits "
+                "cannot run in a SavedModel: train one on text with commas (run_scripts/train_tokenizer.py)."
+            )
+        self.vocab_size = tokenizer.vocab_size
+        self._cleaner = GraphCleaner(tokenizer.cleaning)
+        self._model = SentencePieceModel(tokenizer.model_proto)
+        splits = tokenizer.comma_splits
+        self._commas = Replacements(
+            {piece_id: [part_id for _, part_id in parts] for piece_id, parts in splits.items()},
+            self.vocab_size,
+        )
+        self._comma_lengths = np.array(
+            [visible_length(part) for parts in splits.values() for part, _ in parts] + [0], np.int32
+        )
+        self._aligner = None if has_byte_fallback(tokenizer.model_proto) else Aligner(tokenizer.model_proto)
+
+    def encode(self, texts) -> tf.RaggedTensor:
+        """Cleans and encodes texts.
+
+        Args:
+            texts: string [N], any bytes.
+
+        Returns:
+            Ragged int32 [N, (pieces)], as `XLNetTokenizer.encode` gives them.
+        """
+        return self._encode(tf.convert_to_tensor(texts, tf.string))
+
+    def encode_with_offsets(self, texts) -> GraphEncoded:
+        """Encodes texts and finds each piece in them.
+
+        Args:
+            texts: string [N], any bytes.
+
+        Returns:
+            For each text what `offsets.encode_with_offsets` gives; places count the characters of `valid`.
+
+        Raises:
+            UserError: the tokenizer's pieces do not spell the text (a model with byte fallback).
+        """
+        if self._aligner is None:
+            raise UserError("the tokenizer has byte fallback: offsets need a SentencePiece model without it")
+        return self._encode_with_offsets(tf.convert_to_tensor(texts, tf.string))
+
+    def valid(self, texts) -> tf.Tensor:
+        """Returns string [N]: string [N] texts, with U+FFFD for what is no UTF-8."""
+        with tf.device(CPU):
+            return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
+
+    def decode(self, ids) -> tf.Tensor:
+        """Returns string [N], the texts of int32 [N, (pieces)] ids, as `XLNetTokenizer.decode` does."""
+        with tf.device(CPU):
+            if not isinstance(ids, tf.RaggedTensor):
+                ids = tf.RaggedTensor.from_tensor(ids)
+            return self._model.decode(ids.with_row_splits_dtype(tf.int64))
+
+    def pieces(self, ids) -> tf.Tensor:
+        """Returns the pieces of int32 ids of any shape, as strings of the same shape."""
+        if isinstance(ids, tf.RaggedTensor):
+            return ids.with_flat_values(self.pieces(ids.flat_values))
+        with tf.device(CPU):
+            return tf.reshape(self._model.spell(tf.reshape(ids, [-1])), tf.shape(ids))
+
+    # One function, so that a SavedModel holds the tables once, however many signatures use them.
+    @tf.function(input_signature=_TEXTS, autograph=False)
+    def _encode(self, texts):
+        with tf.device(CPU):
+            cleaned = self._cleaner.clean(_decode(texts))
+            ids = self._model.ids(_encode(cleaned.codes))
+            split = self._commas.apply(ids.values)
+            return _regroup(ids, split.values, split.sources)
+
+    @tf.function(input_signature=_TEXTS, autograph=False)
+    def _encode_with_offsets(self, texts):
+        with tf.device(CPU):
+            raw = _decode(texts)
+            cleaned = self._cleaner.clean(raw)
+            cleaned_texts = _encode(cleaned.codes)
+            ids = self._model.ids(cleaned_texts)
+            split = self._commas.apply(ids.values)
+            lengths = tf.gather(visible_lengths(self._model.pieces(cleaned_texts).values), split.sources)
+            comma_lengths = tf.gather(self._comma_lengths, tf.maximum(split.places, 0))
+            lengths = tf.where(split.places < 0, lengths, comma_lengths)
+            ids = _regroup(ids, split.values, split.sources)
+            begins, ends = self._aligner.align(raw, cleaned, cleaned_texts, ids.with_values(lengths))
+            return GraphEncoded(ids, begins, ends)
+
+
+def _decode(texts: tf.Tensor) -> tf.RaggedTensor:
+    return tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
+
+
+def _encode(codes: tf.RaggedTensor) -> tf.Tensor:
+    return tf.strings.unicode_encode(codes, "UTF-8")
+
+
+def _regroup(old: tf.RaggedTensor, values: tf.Tensor, sources: tf.Tensor) -> tf.RaggedTensor:
+    """Puts values into the rows of those that they come from.
+
+    Args:
+        old: ragged [N, (old values)].
+        values: [K].
+        sources: [K], which value of `old` each comes from, in ascending order.
+
+    Returns:
+        Ragged [N, (values)].
+    """
+    rows = tf.gather(old.value_rowids(), sources)
+    return tf.RaggedTensor.from_value_rowids(values, rows, old.nrows(), validate=False)
