@@ -42,7 +42,7 @@ def commands():
             path = REPOSITORY.joinpath(*module.name.split("."))
             source = (path / "__init__.py" if module.ispkg else path.with_suffix(".py")).read_text()
             if "errors.run(" in source:
-                sources[module.name] = source
+                sources[module.name.removesuffix(".__main__")] = source
     return sources
 
 
