@@ -92,7 +92,7 @@ def test_what_is_ignored_stays_ignored():
 
 @pytest.mark.parametrize("number", LINES)
 @pytest.mark.parametrize("seconds", [0.2, 0.5, 1.0])
-@pytest.mark.parametrize("module", ["run_scripts.pretrain", "tfrecord_builders.pretraining"])
+@pytest.mark.parametrize("module", ["run_scripts.pretrain", "tfrecord_builders.pretraining.__main__"])
 def test_a_signal_ends_imports_with_one_line(module, seconds, number, tmp_path):
     slow = tmp_path / "absl"  # an import that takes long
     slow.mkdir()

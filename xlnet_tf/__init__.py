@@ -18,16 +18,16 @@ os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 
 _MODULES = {
     "UserError": "errors",
-    "XLNetChoice": "models.choice",
+    "XLNetChoice": "models.multiple_choice",
     "XLNetClassifier": "models.classifier",
     "XLNetConfig": "config",
     "XLNetEncoder": "models.encoder",
     "XLNetLanguageModel": "generation.language_model",
     "XLNetPretrainer": "models.pretrainer",
-    "XLNetRanker": "models.choice",
+    "XLNetRanker": "models.multiple_choice",
     "XLNetRegressor": "models.classifier",
-    "XLNetSpan": "models.span",
-    "XLNetTagger": "models.tagger",
+    "XLNetSpan": "models.question_answering",
+    "XLNetTagger": "models.token_classifier",
     "XLNetTokenizer": "text.tokenizer",
 }
 __all__ = sorted(_MODULES)

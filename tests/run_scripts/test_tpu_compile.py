@@ -8,6 +8,7 @@ from concurrent.futures.process import BrokenProcessPool
 import pytest
 from absl import flags
 
+from run_scripts.tpu_compile import __main__
 from run_scripts.tpu_compile import plan as tpu_compile
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
@@ -55,7 +56,7 @@ def main(compiler, monkeypatch):
     def main(*arguments):
         monkeypatch.setattr(sys, "argv", ["tpu_compile", *arguments])
         monkeypatch.setattr(flags, "FLAGS", parsed(*arguments))
-        tpu_compile.main([])
+        __main__.main([])
 
     return main
 
