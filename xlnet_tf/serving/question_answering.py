@@ -37,7 +37,7 @@ class QuestionAnsweringModule(ServingModule):
             first, filled up with empty ones. Equal words in two places are two answers.
         null_odds [B] float32, if a question may have no answer: the logit of "no answer", the lowest of all
             windows. Where it is above the threshold, the answer is refused.
-      tokens: the span head's outputs for packed windows [P SEP Q SEP CLS] (see models.question_answering.XLNetSpan).
+      tokens: the span head's outputs for packed windows [P SEP Q SEP CLS] (see models.question_answering).
 
     Args:
         model: an XLNetSpan.
