@@ -247,12 +247,10 @@ def table(report: Mapping[str, Any]) -> str:
 
 def draw(report: Mapping[str, Any], path: pathlib.Path) -> None:
     """Draws all curves."""
-    import matplotlib
+    from matplotlib.figure import Figure
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
     steps = [point["step"] for point in report["curve"]]
     for name in (name for name in LABELS if name in report["curve"][0]):
         axes.plot(steps, [point[name] for point in report["curve"]], "o-", ms=4, label=LABELS[name])

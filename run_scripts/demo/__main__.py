@@ -119,14 +119,12 @@ def make_model(recipe: str, train: Manifest, dev: Manifest, folder: pathlib.Path
 
 def draw_losses(history: Sequence[dict], entropy: float, path: pathlib.Path) -> None:
     """Draws the loss curves and the line to beat."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     train = [line for line in history if line["kind"] == "train"]
     dev = [line for line in history if line["kind"] == "dev"]
-    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
     axes.plot(
         [line["step"] for line in train],
         [line["training_loss"] for line in train],
@@ -134,11 +132,12 @@ def draw_losses(history: Sequence[dict], entropy: float, path: pathlib.Path) -> 
         lw=1,
         label="train",
     )
-    for name, label, style in (
-        ("loss_forward", "dev, read forward", "o-"),
-        ("loss_backward", "dev, read backward", "s--"),
+    # Points alone: a line between two evaluations would be a guess.
+    for name, label, marker in (
+        ("loss_forward", "dev, read forward", "o"),
+        ("loss_backward", "dev, read backward", "x"),
     ):
-        axes.plot([line["step"] for line in dev], [line[name] for line in dev], style, ms=4, label=label)
+        axes.plot([line["step"] for line in dev], [line[name] for line in dev], marker, ms=4, label=label)
     axes.axhline(entropy, color="k", lw=1, ls=":", label=f"unigram entropy, {entropy:.2f}")
     axes.set(xlabel="step", ylabel="loss (nats per target)", title="XLNet pretraining, from scratch")
     axes.grid(alpha=0.3)

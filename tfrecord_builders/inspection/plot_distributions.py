@@ -18,13 +18,11 @@ def draw(statistics: Mapping[str, Any], path: str) -> None:
         statistics: what `inspect_statistics.count` gives.
         path: of the PNG file.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib.figure import Figure
 
     this = statistics["set"]
-    figure, axes = pyplot.subplots(2, 2, figsize=(13, 8.5), layout="constrained")
+    figure = Figure(figsize=(13, 8.5), layout="constrained")
+    axes = figure.subplots(2, 2)
     _draw_documents(axes[0, 0], statistics)
     _draw_segments(axes[0, 1], statistics)
     _draw_density(axes[1, 0], statistics)
@@ -35,7 +33,6 @@ def draw(statistics: Mapping[str, Any], path: str) -> None:
         fontsize=14,
     )
     figure.savefig(path, dpi=110)
-    pyplot.close(figure)
 
 
 def _draw_documents(axis, statistics):

@@ -3,16 +3,24 @@
 import numpy as np
 from absl import logging
 
-from tfrecord_builders.inspection.show import load_record, visible_piece
+from tfrecord_builders.inspection.show import Record, load_record, visible_piece
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 MOST_LABELLED = 64  # tokens whose pieces still fit along the sides of a picture
+LEGEND = {  # what a cell says -> its colour
+    "not visible": "#f4f4f4",
+    "visible: context": "#9ecae1",
+    "visible: target that was predicted before": "#e6550d",
+    "visible: SEP or CLS": "#31a354",
+    "visible: the position itself": "#222222",
+}
+_TARGET = 2  # in the legend
 
 
-def fonts_for(text: str) -> tuple[list[str], list[str]]:
+def fonts_for(text: str) -> tuple[list[str], set[str]]:
     """Finds installed fonts that together have all characters of a text.
 
     Returns:
@@ -20,23 +28,39 @@ def fonts_for(text: str) -> tuple[list[str], list[str]]:
     """
     from matplotlib import font_manager
 
+    manager = font_manager.fontManager
+    listed = {font.fname for font in manager.ttflist}
+    for path in font_manager.findSystemFonts():
+        if path not in listed:  # installed after matplotlib wrote its list
+            manager.addfont(path)
+    files = {
+        font.name: font_manager.FontPath(font.fname, font.index)
+        for font in sorted(manager.ttflist, key=lambda font: font.name)
+        # Last Resort draws boxes for all characters.
+        if (font.weight, font.style) == (400, "normal") and not font.name.startswith("Last Resort")
+    }
     families, missing = ["DejaVu Sans"], set(text)
-    # Last Resort draws boxes for all characters.
-    real = (font for font in font_manager.fontManager.ttflist if not font.name.startswith("Last Resort"))
-    entries = sorted(real, key=lambda font: (font.weight != 400, font.name))
-    default = [font for font in entries if font.name == families[0]]
-    for font in default + entries:
-        if not missing:
+
+    def coverage(family):
+        font = font_manager.get_font(files[family])
+        return {character for character in missing if font.get_char_index(ord(character))}
+
+    missing -= coverage(families[0])
+    covered = {family: coverage(family) for family in files if missing}
+    while missing:
+        best = max(covered, key=lambda family: len(covered[family] & missing))
+        if not covered[best] & missing:
             break
-        found = {c for c in missing if ord(c) in font_manager.get_font(font.fname).get_charmap()}
-        if found and font.name not in families:
-            families.append(font.name)
-        missing -= found
-    return families, sorted(missing)
+        families.append(best)
+        missing -= covered[best]
+    return families, missing
 
 
 def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int | None = None) -> None:
     """Draws the permutation mask of a record for both streams as a picture.
+
+    Up to MOST_LABELLED positions are labelled with their pieces; targets also with their number in the order
+    of prediction. A piece that no installed font can show is labelled with its id.
 
     Args:
         manifest: the set.
@@ -49,10 +73,9 @@ def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int 
         UserError: there is no such record or window.
     """
     import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import patches, pyplot
     from matplotlib.colors import to_rgb
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
 
     _, _, record = load_record(manifest, number)
     seq_len = manifest.seq_len
@@ -62,82 +85,80 @@ def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int 
             f"window of {'all' if count is None else count} positions from {first}, expected some of 0 to "
             f"{seq_len - 1}: see --first and --count"
         )
-    window = slice(first, last)
+    window = range(first, last)
     functional = np.isin(record.ids, (SEP_ID, CLS_ID))
-    kind = np.where(functional, 3, np.where(record.is_target, 2, 1))  # [T], what a visible key is
+    kind = np.where(functional, 3, np.where(record.is_target, _TARGET, 1))  # [T], what a visible key is
     itself = np.eye(seq_len, dtype=bool)
-    names = ["hidden", "context", "target, predicted before", "SEP or CLS", "itself"]
-    colors = ["#f4f4f4", "#9ecae1", "#e6550d", "#31a354", "#222222"]
-    labelled = last - first <= MOST_LABELLED
-    size = max(6.5, 0.19 * (last - first)) if labelled else 8.5
-    figure, axes = pyplot.subplots(1, 2, figsize=(2 * size + 1, size + 1.6), layout="constrained")
-    pieces = None
-    if labelled:
-        tokenizer = XLNetTokenizer(model_file=manifest.tokenizer_path)
-        pieces = [visible_piece(tokenizer.id_to_piece(i)) for i in record.ids[window]]
-        families, missing = fonts_for("".join(pieces))
-        matplotlib.rcParams["font.family"] = families
-        if missing:
-            logging.warning(
-                "no installed font has %s: the picture shows ids of pieces. Install fonts-noto-cjk (Chinese, "
-                "Japanese, Korean) or fonts-noto-core (Arabic, Hindi and others) to see them",
-                " ".join(missing[:10]),
-            )
-            pieces = [str(i) for i in record.ids[window]]
-        for turn, position in enumerate(np.concatenate([*record.steps(), []]).astype(int), 1):
-            if first <= position < last:
-                pieces[position - first] += f" ({turn})"
+    colors = np.array([to_rgb(color) for color in LEGEND.values()])
+    families, labels = _labels(manifest, record, window)
+    size = max(6.5, 0.19 * len(window)) if labels else 8.5
     streams = {
-        "content stream: every position, knowing its own token": record.content_visible,
-        "query stream: targets only (others pale), not knowing their own token": record.query_visible,
+        "content stream: every position sees its own token, too": record.content_visible,
+        "query stream, of targets only (others are pale): without their own token": record.query_visible,
     }
-    for axis, (title, visible) in zip(axes, streams.items(), strict=True):
-        image = np.where(visible, np.where(itself, 4, kind[None, :]), 0)[window, window]
-        shades = np.array([to_rgb(color) for color in colors])[image]
-        if visible is record.query_visible:
-            shades[~record.is_target[window]] = 0.25 * shades[~record.is_target[window]] + 0.75
-        extent = (first - 0.5, last - 0.5, last - 0.5, first - 0.5)
-        axis.imshow(shades, interpolation="nearest", extent=extent)
-        axis.set_title(title, fontsize=13, pad=18)
-        axis.set_xlabel("is it seen? (key position)")
-        axis.set_ylabel("who looks (position)")
-        for name, part in record.parts(manifest.reuse_len).items():
-            if first < part.start < last:
-                axis.axhline(part.start - 0.5, color="black", linewidth=0.8)
-                axis.axvline(part.start - 0.5, color="black", linewidth=0.8)
-            low, high = max(part.start, first), min(part.stop, last)
-            if low < high:
-                middle = (low + high - 1) / 2
-                axis.annotate(
-                    name,
-                    (middle, 1.0),
-                    xycoords=("data", "axes fraction"),
-                    xytext=(0, 4),
-                    textcoords="offset points",
-                    ha="center",
-                    fontsize=9,
-                    color="#444444",
-                )
-        if pieces is not None:
-            ticks = np.arange(first, last)
-            axis.set_xticks(ticks, pieces, rotation=90, fontsize=7)
-            axis.set_yticks(ticks, pieces, fontsize=7)
-            for tick, position in zip(
-                [*axis.get_xticklabels(), *axis.get_yticklabels()], [*ticks, *ticks], strict=True
-            ):
-                if record.is_target[position]:
-                    tick.set_color(colors[2])
-                    tick.set_fontweight("bold")
-    direction = "forward" if record.columns["direction"] == 1 else "backward"
-    figure.suptitle(
-        f"Permutation mask of record {number} ({manifest.objective}, read {direction}, "
-        f"{len(record.targets)} targets): rows see the coloured columns"
-        + ("; (1), (2), ... is the order of prediction" if labelled else ""),
-        fontsize=14,
-    )
-    handles = [
-        patches.Patch(facecolor=c, edgecolor="#999999", label=n) for c, n in zip(colors, names, strict=True)
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=11)
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+    parts = {
+        name: (max(part.start, first), min(part.stop, last))
+        for name, part in record.parts(manifest.reuse_len).items()
+        if part.start < last and part.stop > first
+    }
+    with matplotlib.rc_context({"font.family": families}):
+        figure = Figure(figsize=(2 * size + 1, size + 1.6), layout="constrained")
+        for axis, (title, visible) in zip(figure.subplots(1, 2), streams.items(), strict=True):
+            shades = colors[np.where(visible, np.where(itself, 4, kind[None, :]), 0)]
+            if visible is record.query_visible:
+                shades[~record.is_target] = 0.25 * shades[~record.is_target] + 0.75
+            extent = (first - 0.5, last - 0.5, last - 0.5, first - 0.5)
+            axis.imshow(shades[first:last, first:last], interpolation="nearest", extent=extent)
+            axis.set_title(title, fontsize=13)
+            axis.set_xlabel("key: the position that is seen")
+            axis.set_ylabel("query: the position that sees it")
+            middles = [(start + stop - 1) / 2 for start, stop in parts.values()]
+            axis.secondary_xaxis("top").set_xticks(middles, list(parts), color="#444444")
+            for start, _ in list(parts.values())[1:]:
+                axis.axhline(start - 0.5, color="black", linewidth=0.8)
+                axis.axvline(start - 0.5, color="black", linewidth=0.8)
+            if labels:
+                axis.set_xticks(window, labels, rotation=90, fontsize=8)
+                axis.set_yticks(window, labels, fontsize=8)
+                for side in (axis.get_xticklabels(), axis.get_yticklabels()):
+                    for position, tick in zip(window, side, strict=True):
+                        if record.is_target[position]:
+                            tick.set(color=colors[_TARGET], fontweight="bold")
+        direction = "forward" if record.columns["direction"] == 1 else "backward"
+        figure.suptitle(
+            f"Permutation mask of record {number} ({manifest.objective}, read {direction}, "
+            f"{len(record.targets)} targets). "
+            + (
+                "(1), (2), ... is the order in which the targets are predicted"
+                if labels
+                else f"For pieces and the order of targets, draw up to {MOST_LABELLED} positions (--count)"
+            ),
+            fontsize=14,
+        )
+        handles = [Patch(facecolor=c, edgecolor="#999999", label=name) for name, c in LEGEND.items()]
+        figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=11)
+        figure.savefig(path, dpi=110)
+
+
+def _labels(manifest: Manifest, record: Record, window: range) -> tuple[list[str], list[str]]:
+    """Returns (font families, what to write next to the positions of a window: nothing if they are many)."""
+    if len(window) > MOST_LABELLED:
+        return fonts_for("")[0], []
+    tokenizer = XLNetTokenizer(model_file=manifest.tokenizer_path)
+    pieces = {position: visible_piece(tokenizer.id_to_piece(record.ids[position])) for position in window}
+    families, missing = fonts_for("".join(pieces.values()))
+    if missing:
+        logging.warning(
+            "no installed font has %s: the picture shows the ids of pieces with them. Install a font, for "
+            "example the package fonts-noto-cjk (Chinese, Japanese, Korean) or fonts-noto-core (others)",
+            " ".join(sorted(missing)[:10]),
+        )
+    labels = {
+        position: f"id {record.ids[position]}" if missing & set(piece) else piece
+        for position, piece in pieces.items()
+    }
+    for turn, step in enumerate(record.steps(), 1):
+        for position in step:
+            if position in labels:
+                labels[position] += f" ({turn})"
+    return families, list(labels.values())

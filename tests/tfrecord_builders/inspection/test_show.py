@@ -16,6 +16,7 @@ from tfrecord_builders.inspection import plot_mask
 from tfrecord_builders.inspection import show as inspect_show
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.shards import read_shard
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 
@@ -61,7 +62,7 @@ def test_draw(small_records, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "suptitle", lambda _, title, **__: titles.append(title))
         plot_mask.draw(small_records, 3, str(tmp_path / "mask.png"), first=8, count=20)
-    assert "record 3 " in titles[0] and "order of prediction" in titles[0]
+    assert "record 3 " in titles[0] and "the order in which the targets are predicted" in titles[0]
     picture = image.imread(tmp_path / "mask.png")
     assert picture.shape[0] > 500 and picture.shape[1] > 1000
     colors = (picture[..., :3] * 255).round().astype(int) @ [0x10000, 0x100, 1]
@@ -113,11 +114,104 @@ def test_the_script(tmp_path):
     assert wrong.returncode == 1 and wrong.stderr.startswith("ERROR: ") and "manifest.json" in wrong.stderr
 
 
-def test_fonts_for_labels_are_found_by_their_characters():
-    pytest.importorskip("matplotlib")
-    from tfrecord_builders.inspection.plot_mask import fonts_for
+@pytest.fixture
+def drawn(monkeypatch):
+    """Draws like `plot_mask.draw`; returns the figure instead of writing it."""
+    from matplotlib.figure import Figure
 
-    assert fonts_for("\u2581the") == (["DejaVu Sans"], [])
-    families, missing = fonts_for("a\U0010fffd")
-    assert families == ["DejaVu Sans"] and missing == ["\U0010fffd"]
-    assert len(fonts_for("\u4e2d")[0]) == 2 or fonts_for("\u4e2d")[1] == ["\u4e2d"]
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: figures.append(figure))
+
+    def draw(*args, **options):
+        plot_mask.draw(*args, "mask.png", **options)
+        return figures.pop()
+
+    return draw
+
+
+@pytest.fixture
+def only_dejavu(monkeypatch):
+    """A machine on which matplotlib knows no font but its default; returns its other fonts by name."""
+    from matplotlib import font_manager
+
+    known = font_manager.fontManager.ttflist
+    default = [font for font in known if font.name == "DejaVu Sans"]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", default)
+    monkeypatch.setattr(font_manager, "findSystemFonts", list)
+    return {font.name: font.fname for font in known if (font.weight, font.style) == (400, "normal")}
+
+
+def test_the_mask_picture_explains_itself(small_records, drawn):
+    import matplotlib
+
+    settings = dict(matplotlib.rcParams)
+    figure = drawn(small_records, 3)
+    assert dict(matplotlib.rcParams) == settings
+    _, _, record = inspect_show.load_record(small_records, 3)
+    turns = {int(step[0]): f" ({turn})" for turn, step in enumerate(record.steps(), 1)}
+    assert len(turns) == 5
+    tokenizer = XLNetTokenizer(model_file=small_records.tokenizer_path)
+    expected = [tokenizer.id_to_piece(int(i)) + turns.get(n, "") for n, i in enumerate(record.ids)]
+    for axis in figure.axes:
+        assert axis.get_xlabel().startswith("key") and axis.get_ylabel().startswith("query")
+        for labels in (axis.get_xticklabels(), axis.get_yticklabels()):
+            assert [label.get_text() for label in labels] == expected
+    assert [axis.get_title().split()[0] for axis in figure.axes] == ["content", "query"]
+    assert [text.get_text() for text in figure.legends[0].texts] == list(plot_mask.LEGEND)
+
+
+def test_targets_that_are_predicted_together_have_one_number(build, drawn, tmp_path):
+    figure = drawn(build(tmp_path, objective="denoising"), 3)
+    labels = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    assert sum(label.endswith(" (1)") for label in labels) == 5 and not any("(2)" in x for x in labels)
+
+
+def test_a_mask_too_large_for_labels_says_how_to_see_them(small_records, drawn, monkeypatch):
+    monkeypatch.setattr(plot_mask, "MOST_LABELLED", 8)
+    assert "draw up to 8 positions (--count)" in drawn(small_records, 3).get_suptitle()
+    assert "the order in which" in drawn(small_records, 3, count=8).get_suptitle()
+
+
+def test_fonts_are_found_by_their_characters(only_dejavu, monkeypatch):
+    from matplotlib import font_manager
+
+    hooked_d = "\u1d81"  # STIXGeneral has it, and DejaVu Sans has not
+    assert plot_mask.fonts_for("\u2581the \u0633\u0644\u0627\u0645") == (["DejaVu Sans"], set())
+    assert plot_mask.fonts_for(f"a{hooked_d}") == (["DejaVu Sans"], {hooked_d})
+    # A font that was installed after matplotlib wrote its list.
+    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [only_dejavu["STIXGeneral"]])
+    assert plot_mask.fonts_for(f"a{hooked_d}") == (["DejaVu Sans", "STIXGeneral"], set())
+    assert plot_mask.fonts_for("a\U0010fffd") == (["DejaVu Sans"], {"\U0010fffd"})
+
+
+def test_labels_use_the_fonts_that_were_found(small_records, only_dejavu, drawn, monkeypatch, caplog):
+    from matplotlib import font_manager
+
+    tokenizer = XLNetTokenizer(model_file=small_records.tokenizer_path)
+    ids = inspect_show.load_record(small_records, 3)[2].ids
+    common = np.bincount(ids).argmax()
+    there = np.flatnonzero(ids == common)
+    piece = tokenizer.id_to_piece(int(common))
+    monkeypatch.setattr(plot_mask, "visible_piece", lambda p: "\u1d81" if p == piece else p)
+
+    labels = drawn(small_records, 3).axes[0].get_xticklabels()
+    assert [n for n, label in enumerate(labels) if label.get_text().startswith(f"id {common}")] == list(there)
+    assert caplog.text.count("fonts-noto-cjk") == 1
+
+    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [only_dejavu["STIXGeneral"]])
+    labels = drawn(small_records, 3).axes[0].get_xticklabels()
+    assert {labels[n].get_text()[0] for n in there} == {"\u1d81"}
+    assert labels[0].get_fontfamily() == ["DejaVu Sans", "STIXGeneral"]
+    assert caplog.text.count("fonts-noto-cjk") == 1
+
+
+def test_arabic_letters_are_joined():
+    from matplotlib import font_manager
+
+    font = font_manager.get_font(font_manager.findfont("DejaVu Sans"))
+    width = {}
+    for text in ("\u0639\u0639\u0639", "\u0639\u200c\u0639\u200c\u0639"):  # joined, and kept apart
+        font.set_text(text)
+        width[text] = font.get_width_height()[0]
+    joined, apart = width.values()
+    assert joined < 0.9 * apart

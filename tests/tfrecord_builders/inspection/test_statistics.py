@@ -100,12 +100,13 @@ def test_other_sets(build, tmp_path, changes):
     assert (tmp_path / "picture.png").stat().st_size > 10_000
 
 
-def test_the_picture_has_what_was_counted(statistics, tmp_path, monkeypatch):
-    from matplotlib import pyplot
+def test_the_picture_has_what_was_counted(statistics, monkeypatch):
+    from matplotlib.figure import Figure
 
-    monkeypatch.setattr(pyplot, "close", lambda figure: None)
-    plot_distributions.draw(statistics, str(tmp_path / "picture.png"))
-    documents, segments, density, spans = pyplot.gcf().axes
+    figures = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: figures.append(figure))
+    plot_distributions.draw(statistics, "picture.png")
+    documents, segments, density, spans = figures[0].axes
     assert sum(bar.get_height() for bar in documents.patches) == statistics["text"]["documents"]
     assert segments.patches[0].get_data().values.sum() == sum(statistics["a_lengths"].values())
     np.testing.assert_allclose(density.patches[0].get_data().values, statistics["target_density"])
@@ -114,5 +115,3 @@ def test_the_picture_has_what_was_counted(statistics, tmp_path, monkeypatch):
     assert spans.patches[0].get_height() == pytest.approx(
         statistics["spans"]["1"] / sum(statistics["spans"].values())
     )
-    monkeypatch.undo()
-    pyplot.close("all")
