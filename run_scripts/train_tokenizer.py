@@ -16,7 +16,8 @@ from tfrecord_builders import corpus
 from xlnet_tf import errors
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.shards import make_folder, write_atomically
-from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig
+from xlnet_tf.text.marks import warn_of_dropped_marks
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.training import train_tokenizer, vocabulary_lines
 
@@ -77,7 +78,9 @@ def train(
     if model_path.exists() and not overwrite:
         raise errors.UserError(f"{model_path} exists: give another --output_prefix, or --overwrite")
     make_folder(model_path.parent)  # now, not after minutes of training
-    tokenizer = train_tokenizer(read_texts(corpus.find_sources(corpus_options)), vocab_size, **options)
+    sources = corpus.find_sources(corpus_options)
+    warn_of_dropped_marks(corpus.sample_lines(sources), options.get("cleaning", DEFAULT_CLEANING))
+    tokenizer = train_tokenizer(read_texts(sources), vocab_size, **options)
     save(tokenizer, model_path, vocab_path)
     print(f"{model_path}: {tokenizer.vocab_size} pieces, sha256 {tokenizer.fingerprint}")
     return tokenizer

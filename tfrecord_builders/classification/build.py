@@ -17,6 +17,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.text import packing
+from xlnet_tf.text.marks import DroppedMarks
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TASK = "classification"
@@ -59,7 +60,9 @@ def build_classification(options: ClassificationOptions, progress: bool = False)
     dataset = _with_labels(_without_missing_labels(dataset), options)
     if len(dataset.labels) != 2 and (wrong := set(dataset.metrics) & set(BINARY_METRICS)):
         raise UserError(f"{', '.join(sorted(wrong))} needs two labels, here are {len(dataset.labels)}")
-    splits = [split for name in dataset.sources for split in _choose(name, dataset, options)]
+    marks = DroppedMarks(options.cleaning)
+    splits = [split for name in dataset.sources for split in _choose(name, dataset, options, marks)]
+    marks.warn()
     return {split.name: _write(split, dataset, tokenizer, options, progress) for split in splits}
 
 
@@ -115,12 +118,14 @@ def _with_labels(dataset: Dataset, options: ClassificationOptions) -> Dataset:
     return dataclasses.replace(dataset, labels=labels_lib.in_order(found))
 
 
-def _choose(name: str, dataset: Dataset, options: ClassificationOptions) -> list[_Split]:
-    """Checks all rows of a source and chooses which to use; "train" may give a "dev" split, too."""
+def _choose(name: str, dataset: Dataset, options: ClassificationOptions, marks: DroppedMarks) -> list[_Split]:
+    """Checks and counts all rows of a source and chooses which to use; "train" may give "dev", too."""
     source, values = dataset.sources[name], []
     for row in _read(name, dataset, options):
         labels_lib.encode(row, source, dataset)
-        values.append(_fingerprint(_texts(row, source)))
+        texts = _texts(row, source)
+        marks.add(*texts.values())
+        values.append(_fingerprint(texts))
     if not values:
         raise UserError(f"{source.file} has no rows")
     count = len(values)

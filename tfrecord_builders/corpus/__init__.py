@@ -6,7 +6,7 @@ TensorFlow Datasets. Its slices depend on the corpus and the slices' size alone.
 
 from tfrecord_builders.corpus.files import Snapshot, find_files, is_part
 from tfrecord_builders.corpus.options import CorpusOptions, define_corpus_flags
-from tfrecord_builders.corpus.shards import Lines, Selection, Slice, plan_slices, read_lines
+from tfrecord_builders.corpus.shards import Lines, Selection, Slice, plan_slices, read_lines, sample_lines
 from tfrecord_builders.corpus.sources import Source, find_sources
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "is_part",
     "plan_slices",
     "read_lines",
+    "sample_lines",
 ]

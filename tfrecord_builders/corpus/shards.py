@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +13,9 @@ from tfrecord_builders.corpus.documents import PartText
 from tfrecord_builders.corpus.sources import Source
 from tfrecord_builders.corpus.streams import StreamCache
 from xlnet_tf.errors import UserError
+
+_SAMPLED_SOURCES = 32
+_SAMPLED_BYTES = 1 << 18
 
 
 class Part(Protocol):
@@ -209,6 +212,17 @@ def read_lines(corpus_slice: Slice) -> Lines:
     return Lines(
         lines, digest.hexdigest(), num_bytes, documents - goes_on, empty, goes_on, takes_rest, dict(nul_bytes)
     )
+
+
+def sample_lines(sources: Sequence[Source]) -> Iterator[str]:
+    """Yields lines from all over a corpus: the first of some of its sources, at least 256 KiB of each.
+
+    Raises:
+        UserError: a line is longer than allowed, or a file is damaged.
+    """
+    for source in sources[:: -(-len(sources) // _SAMPLED_SOURCES) or 1]:
+        for first in itertools.islice(plan_slices([source], _SAMPLED_BYTES), 1):
+            yield from read_lines(first).lines
 
 
 def _changed(corpus_slice: Slice) -> UserError:

@@ -23,6 +23,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.records import segments
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.shards import make_folder, write_atomically
+from xlnet_tf.text.marks import warn_of_dropped_marks
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 RunUnits = Callable[[Callable[[Any], Any], Iterator[Any]], Iterator[tuple[Any, Any]]]
@@ -60,6 +61,7 @@ def build_sets(options: PretrainingOptions, progress: bool = False) -> list[Mani
     tokenizer = XLNetTokenizer(model_file=options.tokenizer, cleaning=options.cleaning)
     snapshot = corpus.Snapshot(options.corpus.input)
     sources = corpus.find_sources(options.corpus)
+    warn_of_dropped_marks(corpus.sample_lines(sources), options.cleaning)
     sets = pretraining_sets.new_manifests(options, tokenizer, sources)
     with contextlib.ExitStack() as stack:
         owners = [

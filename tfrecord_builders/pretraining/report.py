@@ -7,7 +7,7 @@ from typing import Any
 
 from xlnet_tf.records import segments
 from xlnet_tf.records.manifest import Manifest, Shard
-from xlnet_tf.text.marks import SCRIPTS_WITH_MARKS
+from xlnet_tf.text.marks import letters_lost
 
 FEW_STREAMS = 32
 MAX_UNKNOWN_RATE = 0.01
@@ -16,7 +16,6 @@ MAX_SHORT_SHARE = 0.5  # of the tokens, in documents that fill no segment
 MAX_DUPLICATE_SHARE = 0.01  # of the documents
 MAX_DROPPED_SHARE = 0.01  # of the tokens
 MAX_EMPTY_SHARE = 0.01  # of the documents
-MAX_MARKS_SHARE = 0.001  # of the characters
 SHOWN_FILES = 3
 
 
@@ -93,8 +92,7 @@ def warnings(manifest: Manifest) -> list[str]:
             "few of them take all targets of a segment. Use --span_mode=pieces, or a tokenizer of this "
             "language"
         )
-    marks = {name: n for name, n in statistics["dropped_marks"].items() if name in SCRIPTS_WITH_MARKS}
-    if sum(marks.values()) > MAX_MARKS_SHARE * statistics["characters"]:
+    if marks := letters_lost(statistics["dropped_marks"], statistics["characters"]):
         found.append(
             f"{sum(marks.values()) / statistics['characters']:.1%} of the characters lose a mark, as in the "
             f"released models' text, in scripts where it makes another letter ({_counts(marks)}): words that "

@@ -14,6 +14,7 @@ from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
 from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.marks import warn_of_dropped_marks
 from xlnet_tf.text.packing import pack
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -74,6 +75,8 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
     tokenizer = XLNetTokenizer(options.tokenizer, cleaning=cleaning)
     inputs = {split: _read(getattr(options, split)) for split in SPLITS if getattr(options, split)}
     num_choices = _num_choices([question for questions, _ in inputs.values() for question in questions])
+    texts = (question.context for questions, _ in inputs.values() for question in questions)
+    warn_of_dropped_marks(texts, cleaning)
     sets = {}
     for split, (questions, skipped) in inputs.items():
         with ExampleWriter(

@@ -23,6 +23,7 @@ from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
 from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.marks import DroppedMarks
 from xlnet_tf.text.packing import PAD_SEGMENT, pack
 from xlnet_tf.text.special_tokens import PAD_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -135,14 +136,18 @@ def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, 
     splits = [split for split in SPLITS if getattr(options, split)]
     for file in filter(None, (file for split in splits for file in options.files(split))):
         existing(file)  # found out before a split is written, which may take long
-    return {split: _build_split(split, options, tokenizer, progress) for split in splits}
+    marks = DroppedMarks(cleaning)
+    return {split: _build_split(split, options, tokenizer, marks, progress) for split in splits}
 
 
 def _build_split(
-    split: str, options: RankingOptions, tokenizer: XLNetTokenizer, progress: bool
+    split: str, options: RankingOptions, tokenizer: XLNetTokenizer, marks: DroppedMarks, progress: bool
 ) -> ExampleSet:
     skipped: list[tuple[str, str]] = []
     queries = options.read(split, lambda reason, place: skipped.append((reason, place)))
+    for query in queries:
+        marks.add(query.text, *(passage.text for passage in query.passages))
+    marks.warn()
     names = ("candidates", "relevant_from", "max_query_len", "num_passes", "seed")
     settings = {name: getattr(options, name) for name in names}
     settings["judged"] = all(p.relevance != UNKNOWN for query in queries for p in query.passages)

@@ -17,6 +17,7 @@ from xlnet_tf.records.passages import PASSAGES_FILE
 from xlnet_tf.records.passages import Passage as EncodedPassage
 from xlnet_tf.text import windows as windows_lib
 from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.marks import warn_of_dropped_marks
 from xlnet_tf.text.offsets import Encoded, encode_with_offsets
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.windows import Window
@@ -97,6 +98,8 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
     cleaning = CleaningConfig(lower=options.lower, keep_accents=options.keep_accents)
     tokenizer = XLNetTokenizer(options.tokenizer, cleaning=cleaning)
     files = {split: read_squad(getattr(options, split)) for split in SPLITS if getattr(options, split)}
+    texts = (passage.text for file in files.values() for passage in file.passages)
+    warn_of_dropped_marks(texts, cleaning)
     settings = {
         "unanswerable": any(file.unanswerable for file in files.values()),
         "max_question_len": options.max_question_len,

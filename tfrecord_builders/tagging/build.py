@@ -18,6 +18,7 @@ from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.input_counts import is_unknown
 from xlnet_tf.records.layout import Column
 from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.marks import DroppedMarks
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TASK = "tagging"
@@ -97,7 +98,16 @@ def build_tagging(options: TaggingOptions, progress: bool = False) -> dict[str, 
     for file in itertools.chain.from_iterable(getattr(options, split) for split in splits):
         existing(file)  # found out before a split is written, which may take long
     labels = label_set(options.types or _types(options))
-    return {split: _write_split(split, labels, tokenizer, options, progress) for split in splits}
+    marks, totals = DroppedMarks(cleaning), dict.fromkeys(splits, 0)
+    for split in splits:
+        for row in _rows(split, options):
+            marks.add(row.text if isinstance(row, AnnotatedText) else " ".join(row.words))
+            totals[split] += 1
+    marks.warn()
+    return {
+        split: _write_split(split, total, labels, tokenizer, options, progress)
+        for split, total in totals.items()
+    }
 
 
 def _rows(split: str, options: TaggingOptions) -> Iterator[TaggedWords | AnnotatedText]:
@@ -133,9 +143,13 @@ def _types(options: TaggingOptions) -> set[str]:
 
 
 def _write_split(
-    split: str, labels: Sequence[str], tokenizer: XLNetTokenizer, options: TaggingOptions, progress: bool
+    split: str,
+    total: int,
+    labels: Sequence[str],
+    tokenizer: XLNetTokenizer,
+    options: TaggingOptions,
+    progress: bool,
 ) -> ExampleSet:
-    total = sum(1 for _ in _rows(split, options))
     rows = _rows(split, options)
     first = next(rows)
     stride = options.stride or options.room // 2

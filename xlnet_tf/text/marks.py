@@ -1,13 +1,18 @@
-"""Counts, by script, the characters that cleaning takes marks from: in some scripts, another letter."""
+"""Counts, by script, the characters that cleaning takes marks from, and warns of it."""
 
+import collections
 import functools
+import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+from absl import logging
 
-# Scripts in which a character without its marks is another letter, or none: vowels and conjuncts of India's
-# scripts, tones, the voiced kana, short i in Cyrillic. Latin, Greek and Hebrew are read without them.
+from xlnet_tf.text.cleaning import CleaningConfig, clean_text
+
+# Scripts in which a character without its marks is another letter, or none: umlauts and tones of Latin
+# scripts, vowels and conjuncts of India's, the voiced kana, short i in Cyrillic. Hebrew is read without them.
 SCRIPTS_WITH_MARKS = frozenset(
     [
         "ARABIC",
@@ -15,6 +20,7 @@ SCRIPTS_WITH_MARKS = frozenset(
         "BALINESE",
         "CYRILLIC",
         "DEVANAGARI",
+        "GREEK",
         "GUJARATI",
         "GURMUKHI",
         "HANGUL",
@@ -25,6 +31,7 @@ SCRIPTS_WITH_MARKS = frozenset(
         "KATAKANA-HIRAGANA",
         "KHMER",
         "LAO",
+        "LATIN",
         "MALAYALAM",
         "MYANMAR",
         "ORIYA",
@@ -36,6 +43,11 @@ SCRIPTS_WITH_MARKS = frozenset(
         "TIBETAN",
     ]
 )
+MAX_DROPPED_SHARE = 0.001  # of the characters; some foreign names are in every text
+_BLOCK_CHARACTERS = 1 << 16  # counted at once
+_SHOWN_WORDS = 3
+_SHOWN_CHARACTERS = 20  # of a word; some scripts have no spaces
+_WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|[\u0300-\u036f])*|\S+")
 _PLANE = 0x10000  # characters above are not looked at
 _OTHER = "OTHER"
 
@@ -59,6 +71,92 @@ def count_dropped_marks(texts: Sequence[str]) -> dict[str, int]:
     return {name: int(count) for name, count in zip(names[1:], counts[1:]) if count}
 
 
+class DroppedMarks:
+    """What cleaning will take from the texts of a build, to warn of it before the build begins.
+
+    Args:
+        cleaning: that the texts will go through.
+    """
+
+    def __init__(self, cleaning: CleaningConfig):
+        self._cleaning = cleaning
+        self._waiting: list[str] = []
+        self._waiting_characters = self._characters = 0
+        self._counts: collections.Counter[str] = collections.Counter()
+        self._examples: dict[str, str] = {}  # word -> the same cleaned
+        self._warned = False
+
+    def add(self, *texts: str) -> None:
+        """Counts texts."""
+        if self._cleaning.keep_accents:
+            return
+        for text in texts:
+            self._characters += len(text)
+            if not text.isascii():
+                self._waiting.append(text)
+                self._waiting_characters += len(text)
+        if self._waiting_characters > _BLOCK_CHARACTERS:
+            self._count()
+
+    def warn(self) -> None:
+        """Warns, once, if more than a few letters lose a mark that makes them what they are."""
+        self._count()
+        if self._warned or not (counts := letters_lost(self._counts, self._characters)):
+            return
+        self._warned = True
+        examples = ", ".join(f"{word} -> {cleaned}" for word, cleaned in self._examples.items())
+        logging.warning(
+            "cleaning drops the accents of %s of %s characters (%s), so that words which differ become one: "
+            "%s. Use --keep_accents, unless the model is to start from weights whose text was cleaned so, as "
+            "that of the released models was",
+            f"{sum(counts.values()):,}",
+            f"{self._characters:,}",
+            ", ".join(f"{count:,} {script}" for script, count in counts.items()),
+            examples,
+        )
+
+    def _count(self) -> None:
+        # A letter and its mark may be two characters; together they belong to a script.
+        texts = [unicodedata.normalize("NFC", text) for text in self._waiting]
+        self._waiting, self._waiting_characters = [], 0
+        found = count_dropped_marks(texts)
+        self._counts.update(found)
+        if not SCRIPTS_WITH_MARKS & found.keys() or len(self._examples) == _SHOWN_WORDS:
+            return
+        for word in (word for text in texts if not text.isascii() for word in _WORD.findall(text)):
+            word = word[:_SHOWN_CHARACTERS]
+            if not word.isascii() and SCRIPTS_WITH_MARKS & count_dropped_marks([word]).keys():
+                self._examples[word] = clean_text(word, self._cleaning)
+                if len(self._examples) == _SHOWN_WORDS:
+                    return
+
+
+def warn_of_dropped_marks(texts: Iterable[str], cleaning: CleaningConfig) -> None:
+    """Warns if cleaning makes other words of some.
+
+    Args:
+        texts: as they are before cleaning.
+        cleaning: that they will go through.
+    """
+    marks = DroppedMarks(cleaning)
+    for text in texts:
+        marks.add(text)
+    marks.warn()
+
+
+def letters_lost(counts: Mapping[str, int], characters: int) -> dict[str, int]:
+    """Returns script -> letters that become others, most first; empty if they are too few to matter.
+
+    Args:
+        counts: of `count_dropped_marks`.
+        characters: of the text.
+    """
+    found = {script: counts[script] for script in SCRIPTS_WITH_MARKS & counts.keys()}
+    if sum(found.values()) <= MAX_DROPPED_SHARE * characters:
+        return {}
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+
+
 @functools.cache
 def _scripts() -> tuple[np.ndarray, list[str]]:
     """Returns uint8 [code points] and the scripts' names: 0 for characters that lose nothing."""
@@ -70,7 +168,7 @@ def _scripts() -> tuple[np.ndarray, list[str]]:
             continue
         words = unicodedata.name(character, _OTHER).split(" ")
         script = words[1] if words[0] == "COMBINING" else words[0]
-        if script not in SCRIPTS_WITH_MARKS and script not in ("LATIN", "GREEK", "HEBREW"):
+        if script not in SCRIPTS_WITH_MARKS and script != "HEBREW":
             script = _OTHER
         if script not in names:
             names.append(script)
