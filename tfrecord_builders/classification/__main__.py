@@ -64,7 +64,7 @@ def define_flags() -> None:
     flags.DEFINE_bool(
         "skip_ragged",
         default["skip_ragged"],
-        "leave out, and count, training rows with too few or many fields",
+        "leave out, and count, rows with too few or many fields",
     )
     flags.DEFINE_bool("lower", default["lower"], "lower-case the text")
     flags.DEFINE_bool("keep_accents", default["keep_accents"], "keep accents (the released models drop them)")

@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from absl import logging
 from etils import epath
 
 from tfrecord_builders.classification import labels as labels_lib
@@ -27,6 +28,7 @@ _BATCH_ROWS = 512  # encoded at once
 
 
 _COUNTED_LABELS = 20  # with more labels, the table of a set does not count each
+_MOST_LABELS = 0.5  # of the rows: more are hardly classes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +59,7 @@ def build_classification(options: ClassificationOptions, progress: bool = False)
         raise FileNotFoundError(f"tokenizer {options.tokenizer} does not exist: check --tokenizer")
     tokenizer = XLNetTokenizer(options.tokenizer, cleaning=options.cleaning)
     packing.truncated([], [], options.seq_len)  # an impossible length stops here
-    dataset = _with_labels(_without_missing_labels(dataset), options)
+    dataset = _with_labels(_without_missing_labels(dataset, options), options)
     if len(dataset.labels) != 2 and (wrong := set(dataset.metrics) & set(BINARY_METRICS)):
         raise UserError(f"{', '.join(sorted(wrong))} needs two labels, here are {len(dataset.labels)}")
     marks = DroppedMarks(options.cleaning)
@@ -66,18 +68,45 @@ def build_classification(options: ClassificationOptions, progress: bool = False)
     return {split.name: _write(split, dataset, tokenizer, options, progress) for split in splits}
 
 
-def _read(name: str, dataset: Dataset, options: ClassificationOptions, skip=None) -> Iterator[Row]:
-    """Reads a source; `skip` hears of ragged rows, where they may be left out."""
-    source = dataset.sources[name]
-    may_skip = options.skip_ragged and name == "train"
-    return tables.read_table(source.file, source.table, (skip or _ignore) if may_skip else None)
+def _read(name: str, dataset: Dataset, options: ClassificationOptions, skip: tables.Skip | None = None):
+    """Reads a source; `skip` hears of ragged rows, where they may be left out.
+
+    Yields:
+        (number, row). Numbers name rows in predictions, so those of dev and test count ragged rows, too.
+    """
+    source, ragged = dataset.sources[name], 0
+
+    def leave_out(reason: str, place: str) -> None:
+        nonlocal ragged
+        ragged += name != "train"
+        if skip:
+            skip(reason, place)
+
+    may_skip = options.skip_ragged
+    for count, row in enumerate(
+        tables.read_table(source.file, source.table, leave_out if may_skip else None)
+    ):
+        if not count:
+            _check_columns(row, source)
+        yield count + ragged, row
 
 
-def _ignore(reason: str, place: str) -> None:
-    """Hears of a ragged row that the pass which writes examples counts."""
+def _check_columns(row: Row, source: Source) -> None:
+    """Raises UserError if the first row of a csv or tsv file has no column of a text."""
+    missing = [column for column in (*source.text, *source.text_pair) if column not in row]
+    if missing and source.table.kind in ("csv", "tsv"):
+        header = (
+            "its first line has the names; if that is a row, give --noheader, and the columns are 0, 1, ..."
+            if source.table.header
+            else "without a header the columns are numbers"
+        )
+        raise UserError(
+            f"{row.place}: there is no column {missing[0]!r}, only {', '.join(row.values)} ({header}): name "
+            "the right one with --text_column or --text_pair_column"
+        )
 
 
-def _without_missing_labels(dataset: Dataset) -> Dataset:
+def _without_missing_labels(dataset: Dataset, options: ClassificationOptions) -> Dataset:
     """Test splits need no labels: notes which ones have none.
 
     Raises:
@@ -88,7 +117,7 @@ def _without_missing_labels(dataset: Dataset) -> Dataset:
         if not name.startswith("test"):
             continue
         places: dict[bool, str] = {}  # whether a row is labelled -> the first such row
-        for row in tables.read_table(source.file, source.table):
+        for _, row in _read(name, dataset, options):
             places.setdefault(labels_lib.is_labelled(row, source), row.place)
         if True not in places:
             sources[name] = dataclasses.replace(source, label=())
@@ -104,16 +133,24 @@ def _with_labels(dataset: Dataset, options: ClassificationOptions) -> Dataset:
     """Fills in the labels of the training data, where they are not known already."""
     if dataset.labels or dataset.kind == "regression":
         return dataset
-    source = dataset.sources["train"]
-    found = {
-        label
-        for row in _read("train", dataset, options)
-        for label in labels_lib.read_labels(row, source, dataset)
-    }
+    source, found, rows = dataset.sources["train"], set(), 0
+    for _, row in _read("train", dataset, options):
+        found.update(labels_lib.read_labels(row, source, dataset))
+        rows += 1
+    if not rows:
+        raise UserError(f"{source.file} has no rows")
     if len(found) < 2:
-        raise UserError(
-            f"{source.file} has {len(found)} labels ({', '.join(found)}) in column {source.label[0]!r}; "
-            "expected at least 2"
+        only = f"only the label {', '.join(found)}" if found else "no label"
+        raise UserError(f"{source.file} has {only} in column {source.label[0]!r}; expected at least 2")
+    if len(found) > max(_COUNTED_LABELS, _MOST_LABELS * rows):
+        logging.warning(
+            "%s has %d labels in %d rows, nearly every row one of its own: is %s the column of the label "
+            "(--label_column)? Numbers are learned with --kind=regression, several labels of a row with "
+            "--kind=multi_label",
+            source.file,
+            len(found),
+            rows,
+            source.label[0],
         )
     return dataclasses.replace(dataset, labels=labels_lib.in_order(found))
 
@@ -121,7 +158,7 @@ def _with_labels(dataset: Dataset, options: ClassificationOptions) -> Dataset:
 def _choose(name: str, dataset: Dataset, options: ClassificationOptions, marks: DroppedMarks) -> list[_Split]:
     """Checks and counts all rows of a source and chooses which to use; "train" may give "dev", too."""
     source, values = dataset.sources[name], []
-    for row in _read(name, dataset, options):
+    for _, row in _read(name, dataset, options):
         labels_lib.encode(row, source, dataset)
         texts = _texts(row, source)
         marks.add(*texts.values())
@@ -194,12 +231,13 @@ def _write(
     label_names = [f"label {label}" for label in dataset.labels] if counted else []
     lengths: list[int] = []
     with writer, ProgressBar(total=int(split.chosen.sum()), desc=split.name, disable=not progress) as bar:
+        if dataset.labels and not label_names:
+            writer.count("labels", len(dataset.labels))
         for name in (*label_names, "empty texts (kept)", "texts cut", "pieces cut"):
             writer.count(name, 0)  # the order of the table
         skip = writer.skip if split.name == split.source_name else None
-        rows = enumerate(_read(split.source_name, dataset, options, skip))
-        chosen = ((number, row) for number, row in rows if split.chosen[number])
-        for number, row, ids in _encoded(chosen, source, tokenizer):
+        rows = _read(split.source_name, dataset, options, skip)
+        for number, row, ids in _encoded(itertools.compress(rows, split.chosen), source, tokenizer):
             bar.update()
             lengths.append(sum(map(len, ids)))
             if not all(map(len, ids)):

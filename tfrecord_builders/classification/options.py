@@ -60,7 +60,7 @@ class ClassificationOptions:
 
         Raises:
             UserError: options are wrong or do not fit together.
-            FileNotFoundError: a file of the training data is missing.
+            FileNotFoundError: the preset's files are missing.
         """
         if self.truncation not in TRUNCATIONS:
             raise UserError(f"truncation is {self.truncation!r}, expected {' or '.join(TRUNCATIONS)}")
@@ -95,9 +95,9 @@ class ClassificationOptions:
             paths = [path for path in (plain, plain.parent / f"{plain.name}.gz") if path.exists()]
             if paths:
                 found[split] = dataclasses.replace(source, file=str(paths[0]))
-            elif split == "train":
-                files = ", ".join(source.file for source in dataset.sources.values())
-                raise FileNotFoundError(f"{plain} does not exist: {self.preset} has the files {files}")
+        if not found:
+            files = ", ".join(source.file for source in dataset.sources.values())
+            raise FileNotFoundError(f"{self.data_dir} has none of the files of {self.preset}: {files}")
         return dataclasses.replace(dataset, sources=found)
 
     def _described(self) -> Dataset:

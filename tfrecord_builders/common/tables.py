@@ -14,6 +14,7 @@ from etils import epath
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.shards import entries, files_in
 
+Skip = Callable[[str, str], None]  # hears of a row that is left out: reason and place
 KINDS = ("csv", "tsv", "jsonl", "at", "folders")
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 MAX_TEXT_BYTES = 1 << 26  # of a line, or of a file that is one text
@@ -109,13 +110,14 @@ def infer_format(path: epath.PathLike) -> TableFormat:
         return TableFormat("folders")
     kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
     if kind not in ("csv", "tsv", "jsonl"):
-        raise UserError(f"{path}: the name does not tell the format: end it in .csv, .tsv or .jsonl")
+        raise UserError(
+            f"{path}: the name does not tell the format: end it in .csv, .tsv or .jsonl, or, with the "
+            f"classification builder, give --format (one of {', '.join(KINDS)})"
+        )
     return TableFormat(kind, quoting=kind == "csv")
 
 
-def read_table(
-    path: epath.PathLike, table: TableFormat, skip: Callable[[str, str], None] | None = None
-) -> Iterator[Row]:
+def read_table(path: epath.PathLike, table: TableFormat, skip: Skip | None = None) -> Iterator[Row]:
     """Reads a table, row by row.
 
     Args:
@@ -205,7 +207,7 @@ def _read_fields(
     path: epath.Path,
     lines: Iterator[tuple[int, str]],
     table: TableFormat,
-    skip: Callable[[str, str], None] | None,
+    skip: Skip | None,
 ) -> Iterator[Row]:
     delimiter = _DELIMITERS[table.kind]
     split = _quoted_fields if table.quoting else _plain_fields
@@ -222,11 +224,11 @@ def _read_fields(
         if len(fields) != len(names):
             reason = f"{len(fields)} fields where there are {len(names)} columns"
             if skip is None:
-                quotes = "enclose fields" if table.quoting else "are text"
+                quotes, flag = ("enclose fields", "noquoting") if table.quoting else ("are text", "quoting")
                 raise UserError(
                     f"{path}:{number}: {reason} ({', '.join(names)}); the delimiter is {delimiter!r} and "
-                    f"double quotes {quotes}. Repair the row; the builder's --help tells whether it can read "
-                    "tables otherwise, or leave such rows out"
+                    f"double quotes {quotes}. Repair the row; the classification builder can read quotes "
+                    f"otherwise (--{flag}), or leave such rows out (--skip_ragged)"
                 )
             skip(reason, f"{path}:{number}")
             continue
@@ -252,8 +254,8 @@ def _quoted_fields(path, lines, delimiter) -> Iterator[tuple[int, list[str]]]:
             begin = reader.line_num + 1
     except csv.Error as error:
         raise UserError(
-            f"{path}:{begin}: bad quoting ({error}): repair it, or if quotes are text, see whether the "
-            "builder's --help has a way to say so"
+            f"{path}:{begin}: bad quoting ({error}): repair it, or, if quotes are text, tell the "
+            "classification builder so with --noquoting"
         ) from None
 
 

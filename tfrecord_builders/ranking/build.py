@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from etils import epath
 
-from tfrecord_builders.common.tables import existing
+from tfrecord_builders.common.tables import Skip, existing
 from tfrecord_builders.ranking.queries import (
     UNKNOWN,
     PairColumns,
     Passage,
     Query,
-    Skip,
     read_pairs,
     read_wikiqa,
 )

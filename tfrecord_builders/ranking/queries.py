@@ -1,16 +1,15 @@
 """Reads queries and their candidate passages from tables: a person's own, and WikiQA in both of its forms."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from etils import epath
 
-from tfrecord_builders.common.tables import TableFormat, infer_format, read_table
+from tfrecord_builders.common.tables import Skip, TableFormat, infer_format, read_table
 from xlnet_tf.errors import UserError
 
 UNKNOWN = -1
 MAX_RELEVANCE = 100
-Skip = Callable[[str, str], None]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from etils import epath
 
-from tfrecord_builders.common.tables import TableFormat, read_table
-from tfrecord_builders.ranking.queries import UNKNOWN, Passage, Query, Skip, read_judgements, read_words
+from tfrecord_builders.common.tables import Skip, TableFormat, read_table
+from tfrecord_builders.ranking.queries import UNKNOWN, Passage, Query, read_judgements, read_words
 from xlnet_tf.errors import UserError
 
 # Place of the passage's id among the fields of a line of a run, by their number; see read_run.

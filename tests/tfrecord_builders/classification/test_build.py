@@ -144,9 +144,66 @@ def test_ragged_training_rows_may_be_left_out_and_are_counted(build, files, tmp_
         "1 fields where there are 2 columns": {"count": 1, "places": [f"{files['train']}:3"]},
         "4 fields where there are 2 columns": {"count": 1, "places": [f"{files['train']}:4"]},
     }
-    (tmp_path / "dev.csv").write_text("text,label\nka,bad\nmi\n")
-    with pytest.raises(UserError, match=r"dev\.csv:3"):
-        build(**files, skip_ragged=True)
+
+
+def test_ragged_rows_of_dev_and_test_count_in_the_numbers_of_rows(build, files, tmp_path):
+    """So that predictions, which go by these numbers, are of the rows of the file."""
+    ragged = "text,label\nka,bad\nmi\nsol,good\n"
+    for split in ("dev", "test"):
+        (tmp_path / f"{split}.csv").write_text(ragged)
+        given = {**files, split: str(tmp_path / f"{split}.csv")}
+        with pytest.raises(UserError, match=rf"{split}\.csv:3: 1 fields .*--skip_ragged"):
+            build(**given)
+        examples = build(**given, skip_ragged=True)[split]
+        assert [line["id"] for line in examples.sidecar()] == ["0", "2"]
+        assert labels_of(examples) == [0, 1]
+        [skipped] = examples.skipped.values()
+        assert skipped == {"count": 1, "places": [f"{given[split]}:3"]}
+
+
+def test_more_labels_than_the_table_shows_are_counted(build, files, tmp_path, caplog):
+    labels = [f"topic {number:02d}" for number in range(24)]
+    rows = [(f"ka {label}", label) for label in labels]
+    train = table(tmp_path / "many.csv", ("text", "label"), *rows * 3)
+    assert build(train=train)["train"].statistics["labels"] == 24 and not caplog.records
+    train = table(tmp_path / "own.csv", ("text", "label"), *rows, *rows[:4])
+    build(train=train)
+    [warning] = [record.getMessage() for record in caplog.records]
+    assert "own.csv has 24 labels in 28 rows, nearly every row one of its own" in warning
+    assert "--label_column" in warning and "--kind=regression" in warning
+    caplog.clear()
+    build(**files)  # three labels in few rows
+    assert not caplog.records
+
+
+def test_files_that_are_written_otherwise_are_told_how_to_be_read(build, files, tmp_path):
+    (tmp_path / "train.txt").write_text("ka@good\nmi@bad\n")
+    with pytest.raises(UserError, match=r"train\.txt: the name does not tell .*--format \(one of csv,"):
+        build(train=str(tmp_path / "train.txt"))
+    assert build(train=str(tmp_path / "train.txt"), format="at")["train"].records == 2
+    (tmp_path / "bare.csv").write_text("ka mi,good\ndu,bad\n")
+    with pytest.raises(UserError, match=r"bare\.csv:2: there is no column .text., only ka mi.*--noheader"):
+        build(train=str(tmp_path / "bare.csv"))
+    bare = {"header": False, "text_column": ["0"], "label_column": ["1"]}
+    assert build(train=str(tmp_path / "bare.csv"), **bare)["train"].records == 2
+    with pytest.raises(UserError, match=r"there is no column 'text', only 0, 1 \(without a header"):
+        build(train=str(tmp_path / "bare.csv"), header=False, label_column=["1"])
+    (tmp_path / "quotes.csv").write_text('text,label\n"ka" mi,good\ndu,bad\n')
+    with pytest.raises(UserError, match=r"quotes\.csv:2: bad quoting .*--noquoting"):
+        build(train=str(tmp_path / "quotes.csv"))
+    assert build(train=str(tmp_path / "quotes.csv"), quoting=False)["train"].records == 2
+    for content in ("", "text,label\n"):
+        (tmp_path / "empty.csv").write_text(content)
+        with pytest.raises(UserError, match=r"empty\.csv has no rows"):
+            build(train=str(tmp_path / "empty.csv"))
+
+
+def test_a_preset_with_dev_data_alone_can_be_evaluated(build, tmp_path):
+    folder = tmp_path / "SST-2"
+    folder.mkdir()
+    (folder / "dev.tsv").write_text("sentence\tlabel\nka mi\t1\ndu\t0\n")
+    built = build(preset="sst-2", data_dir=str(folder))
+    assert list(built) == ["dev"] and labels_of(built["dev"]) == [1, 0]
 
 
 def test_empty_texts_are_left_out_of_training_only(build, files, tmp_path):
@@ -294,12 +351,12 @@ def test_more_wrong_options(build, files, tmp_path):
         build(test=files["dev"])
     with pytest.raises(UserError, match="needs --data_dir"):
         build(preset="sst-2")
-    with pytest.raises(FileNotFoundError, match=r"sst-2 has the files train.tsv, dev.tsv, test.tsv"):
+    with pytest.raises(FileNotFoundError, match=r"none of the files of sst-2: train.tsv, dev.tsv, test.tsv"):
         build(preset="sst-2", data_dir=str(tmp_path))
     with pytest.raises(FileNotFoundError, match="tokenizer nowhere does not exist"):
         build(**files, tokenizer="nowhere")
     table(tmp_path / "one.csv", ("text", "label"), ("ka", "good"))
-    with pytest.raises(UserError, match=r"has 1 labels \(good\) in column 'label'; expected at least 2"):
+    with pytest.raises(UserError, match=r"has only the label good in column 'label'; expected at least 2"):
         build(train=str(tmp_path / "one.csv"))
     table(tmp_path / "none.csv", ("text", "label"))
     with pytest.raises(UserError, match=r"none\.csv has no rows"):
