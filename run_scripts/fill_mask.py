@@ -15,6 +15,8 @@ from absl import flags
 
 from xlnet_tf import errors
 
+MOST_EAGER = 16  # masks of a text that are filled before a graph, which is faster then, has been traced
+
 if TYPE_CHECKING:
     from xlnet_tf.generation.results import FilledText, Guess
 
@@ -69,6 +71,10 @@ def define_flags():
 def main(argv: Sequence[str]):
     del argv
     gc.set_threshold(50_000)  # else Python looks through TensorFlow's modules, again and again as they load
+    import tensorflow as tf
+
+    masks = max(text.count("<mask>") for text in flags.FLAGS.text)
+    tf.config.run_functions_eagerly(masks <= MOST_EAGER)
     for text in fill(flags.FLAGS):
         print(text)
 

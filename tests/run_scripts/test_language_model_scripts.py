@@ -7,6 +7,7 @@ import types
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from run_scripts import fill_mask, generate
 from tests.conftest import REPOSITORY
@@ -67,6 +68,27 @@ def test_fill_mask(model_dir, model):
     values = types.SimpleNamespace(model_dir=str(model_dir), text=texts, top_k=2)
     found = model.fill_mask(texts, top_k=2)
     assert list(fill_mask.fill(values)) == [fill_mask.describe(*each) for each in zip(texts, found)]
+
+
+@pytest.mark.parametrize("masks,eagerly", [(16, True), (17, False)])
+def test_few_masks_are_filled_without_tracing_a_graph(masks, eagerly, monkeypatch):
+    modes = []
+    values = types.SimpleNamespace(text=["<mask>", "ba" + " <mask>" * masks])
+    monkeypatch.setattr(fill_mask.flags, "FLAGS", values)
+    monkeypatch.setattr(tf.config, "run_functions_eagerly", modes.append)
+    monkeypatch.setattr(fill_mask, "fill", lambda _: [])
+    fill_mask.main([])
+    assert modes == [eagerly]
+
+
+def test_filling_without_a_graph_finds_the_same(model_dir, model):
+    values = types.SimpleNamespace(model_dir=str(model_dir), text=["ba <mask> <mask> tor"], top_k=2)
+    expected = list(fill_mask.fill(values))
+    tf.config.run_functions_eagerly(True)
+    try:
+        assert list(fill_mask.fill(values)) == expected
+    finally:
+        tf.config.run_functions_eagerly(False)
 
 
 def test_descriptions_show_what_filling_together_adds():
