@@ -39,12 +39,12 @@ test-all: setup  ## Runs the long tests, too, with many more random examples (ov
 mutants: setup  ## Breaks the code in 150 places, one by one, and tells which the tests do not notice (an hour).
 	@$(BIN)/python -m tests.mutants --count=150 --output=runs/mutants.json
 
-lint: setup  ## Checks the style.
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+lint: setup  ## Checks the style, and the types of what users import.
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
 lock: setup  ## Pins what requirements*.txt ask for, for every transitive package, with checksums.
 	@$(BIN)/python -m pip install --quiet pip-tools
 	@$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file=requirements.lock requirements.txt requirements-dev.txt requirements-beam.txt
 
 clean:  ## Removes what runs have left; keeps the virtual environment.
-	@rm -rf runs build dist .pytest_cache .ruff_cache .hypothesis
+	@rm -rf runs build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,12 +1,25 @@
 """The package's names are there, and importing it loads nothing heavy."""
 
+import ast
+import json
 import os
+import pathlib
+import re
 import subprocess
 import sys
+import tomllib
+import zipfile
+from importlib import resources
 
+import numpy as np
 import pytest
+import tf_keras
 
 import xlnet_tf
+from tests.conftest import REPOSITORY
+from tests.tfrecord_builders.conftest import build, corpus_file, small_records, tokenizer_file
+
+__all__ = ["build", "corpus_file", "small_records", "tokenizer_file"]  # fixtures
 
 LIGHT = """
 import sys
@@ -40,10 +53,90 @@ def test_packages_and_recipes_are_installed_outside_the_checkout(tmp_path):
     assert result.returncode == 0, f"run `make setup`, which installs the project\n{result.stderr}"
 
 
-def test_every_name_is_the_class_it_says():
-    for name in xlnet_tf.__all__:
-        assert getattr(xlnet_tf, name).__name__ == name
-    assert set(xlnet_tf.__all__) <= set(dir(xlnet_tf))
+ALIASES = {
+    "XLNetBackbone": "XLNetEncoder",
+    "XLNetChoice": "XLNetMultipleChoice",
+    "XLNetSpan": "XLNetQuestionAnswering",
+    "XLNetTagger": "XLNetTokenClassifier",
+}
+
+
+@pytest.mark.parametrize("name", xlnet_tf.__all__)
+def test_a_public_name_is_a_class_of_that_name_or_an_alias(name):
+    assert getattr(xlnet_tf, name).__name__ == ALIASES.get(name, name)
+
+
+def test_aliases_are_the_same_classes():
+    for alias, name in ALIASES.items():
+        assert getattr(xlnet_tf, alias) is getattr(xlnet_tf, name)
+
+
+def test_dir_lists_public_names_only():
+    names = subprocess.check_output(
+        [sys.executable, "-c", "import xlnet_tf; print(*dir(xlnet_tf))"], text=True
+    )
+    assert names.split() == sorted(xlnet_tf.__all__)
+    assert not [name for name in names.split() if name.startswith("_")]
+
+
+def test_editors_see_every_lazy_name():
+    tree = ast.parse(pathlib.Path(xlnet_tf.__file__).read_text())
+    [block] = [node for node in tree.body if isinstance(node, ast.If)]
+    seen = {
+        name.asname: node.module.removeprefix("xlnet_tf.")
+        for node in block.body
+        for name in node.names
+        if name.asname == name.name
+    }
+    assert seen == xlnet_tf._MODULES
+
+
+def test_the_version_is_that_of_the_package():
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    assert "version" in project["project"]["dynamic"]
+    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "xlnet_tf.__version__"}
+    assert re.fullmatch(r"\d+\.\d+\.\d+", xlnet_tf.__version__)
+
+
+def test_type_checkers_find_the_marker_of_typed_packages():
+    assert (resources.files("xlnet_tf") / "py.typed").is_file()
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    assert "py.typed" in project["tool"]["setuptools"]["package-data"]["xlnet_tf"]
+
+
+def test_models_saved_under_earlier_class_names_load(tmp_path):
+    from xlnet_tf import XLNetConfig, XLNetEncoder, XLNetTokenClassifier
+
+    encoder = XLNetEncoder(XLNetConfig(n_token=50, n_layer=1, d_model=8, n_head=2, d_head=4, d_inner=8))
+    model = XLNetTokenClassifier(encoder, 3, labels=["O", "B", "I"])
+    model.build()
+    model.save(tmp_path / "tagger.keras")
+    with zipfile.ZipFile(tmp_path / "tagger.keras") as file:
+        saved = json.loads(file.read("config.json"))
+    assert saved["registered_name"] == "xlnet_tf>XLNetTagger"
+    restored = tf_keras.models.load_model(tmp_path / "tagger.keras")
+    assert type(restored) is XLNetTokenClassifier
+    np.testing.assert_array_equal(restored.dense.kernel, model.dense.kernel)
+
+
+def test_reprs_name_what_matters(small_tokenizer, small_records):
+    from xlnet_tf import XLNetConfig, XLNetEncoder, XLNetLanguageModel, XLNetPretrainer, XLNetTokenClassifier
+    from xlnet_tf.records.manifest import Manifest
+
+    config = XLNetConfig(n_token=90, n_layer=1, d_model=8, n_head=2, d_head=4, d_inner=8)
+    encoder = XLNetEncoder(config, memory_len=4)
+    assert repr(encoder).startswith(f"XLNetEncoder(config={config}, dropout=0.1, ")
+    assert "memory_len=4" in repr(encoder)
+    tagger = XLNetTokenClassifier(encoder, 2, labels=["O", "B"])
+    assert f"encoder={encoder}" in repr(tagger) and "labels=['O', 'B']" in repr(tagger)
+    assert repr(small_tokenizer).startswith("XLNetTokenizer(vocab_size=90, cleaning=CleaningConfig(")
+    language_model = XLNetLanguageModel(XLNetPretrainer(encoder), small_tokenizer)
+    pretrainer = f"XLNetPretrainer(encoder={encoder}, next_sentence=False, name='pretrainer')"
+    assert repr(language_model) == f"XLNetLanguageModel(model={pretrainer}, tokenizer={small_tokenizer})"
+    manifest = Manifest.load(small_records.folder)
+    assert f"folder='{small_records.folder}'" in repr(manifest)
+    assert f"records={manifest.records}, seq_len=32" in repr(manifest)
+    assert len(repr(manifest)) < 500
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -41,9 +41,15 @@ PACKAGES = {name: path for name, path in MODULES.items() if path.name == "__init
 
 @functools.cache
 def imports(name: str) -> frozenset[str]:
-    """Returns the project's modules that one imports, anywhere in its code."""
+    """Returns the project's modules that one imports, anywhere in its code that runs."""
+    tree = ast.parse(MODULES[name].read_text())
+    tree.body = [
+        node
+        for node in tree.body
+        if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
+    ]
     found = set()
-    for node in ast.walk(ast.parse(MODULES[name].read_text())):
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             names = [f"{node.module}.{alias.name}" for alias in node.names]
             found |= {full if full in MODULES else node.module for full in names}

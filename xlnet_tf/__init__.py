@@ -13,21 +13,46 @@ before TensorFlow loads: Model Garden's layers inside a Keras 3 model would sile
 
 import importlib
 import os
+from typing import TYPE_CHECKING
 
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:  # editors and type checkers see the names; tests/test_api.py compares them with _MODULES
+    from xlnet_tf.config import XLNetConfig as XLNetConfig
+    from xlnet_tf.errors import UserError as UserError
+    from xlnet_tf.generation.language_model import XLNetLanguageModel as XLNetLanguageModel
+    from xlnet_tf.models.classifier import XLNetClassifier as XLNetClassifier
+    from xlnet_tf.models.classifier import XLNetRegressor as XLNetRegressor
+    from xlnet_tf.models.encoder import XLNetBackbone as XLNetBackbone
+    from xlnet_tf.models.encoder import XLNetEncoder as XLNetEncoder
+    from xlnet_tf.models.multiple_choice import XLNetChoice as XLNetChoice
+    from xlnet_tf.models.multiple_choice import XLNetMultipleChoice as XLNetMultipleChoice
+    from xlnet_tf.models.multiple_choice import XLNetRanker as XLNetRanker
+    from xlnet_tf.models.pretrainer import XLNetPretrainer as XLNetPretrainer
+    from xlnet_tf.models.question_answering import XLNetQuestionAnswering as XLNetQuestionAnswering
+    from xlnet_tf.models.question_answering import XLNetSpan as XLNetSpan
+    from xlnet_tf.models.token_classifier import XLNetTagger as XLNetTagger
+    from xlnet_tf.models.token_classifier import XLNetTokenClassifier as XLNetTokenClassifier
+    from xlnet_tf.text.tokenizer import XLNetTokenizer as XLNetTokenizer
+
 _MODULES = {
     "UserError": "errors",
-    "XLNetChoice": "models.multiple_choice",
+    "XLNetBackbone": "models.encoder",
+    "XLNetChoice": "models.multiple_choice",  # the earlier name of XLNetMultipleChoice
     "XLNetClassifier": "models.classifier",
     "XLNetConfig": "config",
     "XLNetEncoder": "models.encoder",
     "XLNetLanguageModel": "generation.language_model",
+    "XLNetMultipleChoice": "models.multiple_choice",
     "XLNetPretrainer": "models.pretrainer",
+    "XLNetQuestionAnswering": "models.question_answering",
     "XLNetRanker": "models.multiple_choice",
     "XLNetRegressor": "models.classifier",
-    "XLNetSpan": "models.question_answering",
-    "XLNetTagger": "models.token_classifier",
+    "XLNetSpan": "models.question_answering",  # the earlier name of XLNetQuestionAnswering
+    "XLNetTagger": "models.token_classifier",  # the earlier name of XLNetTokenClassifier
+    "XLNetTokenClassifier": "models.token_classifier",
     "XLNetTokenizer": "text.tokenizer",
 }
 __all__ = sorted(_MODULES)
@@ -42,4 +67,4 @@ def __getattr__(name: str):
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return list(__all__)

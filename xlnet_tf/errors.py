@@ -1,6 +1,7 @@
 """Errors meant for the person at the keyboard: what was found, what was expected, what to do."""
 
 import contextlib
+import io
 import logging
 import os
 import select
@@ -103,7 +104,7 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
             sys.exit(reason.EXIT_STATUS)
 
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # also of worker processes
-    if sys.stdout:  # None: whoever started us has closed it
+    if isinstance(sys.stdout, io.TextIOWrapper):  # None if whoever started us has closed it
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with Signals() as signals:

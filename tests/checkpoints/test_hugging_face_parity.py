@@ -12,10 +12,10 @@ from xlnet_tf.checkpoints.torch_file import read_torch_file
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import XLNetHead, build_layer, logits_layer
-from xlnet_tf.models.multiple_choice import XLNetChoice
+from xlnet_tf.models.multiple_choice import XLNetMultipleChoice
 from xlnet_tf.models.pretrainer import XLNetPretrainer
-from xlnet_tf.models.question_answering import XLNetSpan, span_losses
-from xlnet_tf.models.token_classifier import XLNetTagger
+from xlnet_tf.models.question_answering import XLNetQuestionAnswering, span_losses
+from xlnet_tf.models.token_classifier import XLNetTokenClassifier
 
 TOLERANCE = 1e-4
 # Not left-to-right attention: Hugging Face's cannot be combined with masks in a batch of several rows.
@@ -165,12 +165,12 @@ HEADS = {  # their class, their options, our model
         lambda e: XLNetClassifier(e, 3, "default"),
     ),
     "number": ("XLNetForSequenceClassification", {"num_labels": 1}, lambda e: XLNetRegressor(e, "default")),
-    "tags": ("XLNetForTokenClassification", {"num_labels": 5}, lambda e: XLNetTagger(e, 5)),
-    "choice": ("XLNetForMultipleChoice", {}, lambda e: XLNetChoice(e, 2)),
+    "tags": ("XLNetForTokenClassification", {"num_labels": 5}, lambda e: XLNetTokenClassifier(e, 5)),
+    "choice": ("XLNetForMultipleChoice", {}, lambda e: XLNetMultipleChoice(e, 2)),
     "span": (
         "XLNetForQuestionAnswering",
         {"start_n_top": 3, "end_n_top": 2},
-        lambda e: XLNetSpan(e, start_top=3, end_top=2),
+        lambda e: XLNetQuestionAnswering(e, start_top=3, end_top=2),
     ),
     "independent_span": ("XLNetForQuestionAnsweringSimple", {}, IndependentSpan),
 }

@@ -17,9 +17,9 @@ from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.encoder import XLNetEncoder
-from xlnet_tf.models.multiple_choice import XLNetChoice, XLNetRanker
-from xlnet_tf.models.question_answering import XLNetSpan
-from xlnet_tf.models.token_classifier import XLNetTagger
+from xlnet_tf.models.multiple_choice import XLNetMultipleChoice, XLNetRanker
+from xlnet_tf.models.question_answering import XLNetQuestionAnswering
+from xlnet_tf.models.token_classifier import XLNetTokenClassifier
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.training.optimizer import OptimizerConfig, build_optimizer
@@ -112,7 +112,7 @@ def test_a_fine_tuned_classifier_comes_back(tmp_path):
     [
         (XLNetClassifier, {"summary": "first", "projection": False}),
         (XLNetClassifier, {"multi_label": True}),
-        (XLNetTagger, {}),
+        (XLNetTokenClassifier, {}),
     ],
 )
 def test_save_model_keeps_all_that_the_weights_do_not_tell(
@@ -140,14 +140,14 @@ def test_save_model_keeps_all_that_the_weights_do_not_tell(
 
 
 def test_settings_of_heads_without_labels_are_kept(tmp_path):
-    span = XLNetSpan(XLNetEncoder(CONFIG), start_top=2, end_top=3)
-    choice = XLNetChoice(XLNetEncoder(CONFIG, memory_len=9), 2, segment_len=4)
+    span = XLNetQuestionAnswering(XLNetEncoder(CONFIG), start_top=2, end_top=3)
+    choice = XLNetMultipleChoice(XLNetEncoder(CONFIG, memory_len=9), 2, segment_len=4)
     for model in (span, choice):
         model.build()
         save_model(model, tmp_path / model.name)
-    found = XLNetSpan.from_pretrained(tmp_path / "span")
+    found = XLNetQuestionAnswering.from_pretrained(tmp_path / "span")
     assert (found.start_top, found.end_top) == (2, 3)
-    found = XLNetChoice.from_pretrained(tmp_path / "choice", 2)
+    found = XLNetMultipleChoice.from_pretrained(tmp_path / "choice", 2)
     assert (found.segment_len, found.encoder.memory_len) == (4, 9)
 
 
@@ -179,13 +179,13 @@ def test_a_converted_run_is_still_the_same_model(tmp_path, format):
 
 
 def test_a_fine_tuned_tagger_comes_back(tmp_path):
-    model = new_model(XLNetTagger)
+    model = new_model(XLNetTokenClassifier)
     fine_tuned(model, tmp_path, "tagging")
-    found = XLNetTagger.from_pretrained(tmp_path)
+    found = XLNetTokenClassifier.from_pretrained(tmp_path)
     assert list(found.labels) == LABELS
     np.testing.assert_array_equal(predict(found), predict(model))
     with pytest.raises(UserError, match="has the labels bad, fair, good; the given labels are a, b, c"):
-        XLNetTagger.from_pretrained(tmp_path, ["a", "b", "c"])
+        XLNetTokenClassifier.from_pretrained(tmp_path, ["a", "b", "c"])
 
 
 @pytest.mark.parametrize("kind", ["regressor", "span", "choice", "ranker"])
@@ -208,7 +208,8 @@ def test_heads_without_labels_come_back(tmp_path, kind, format):
 
 
 @pytest.mark.parametrize(
-    ("model_class", "arguments"), [(XLNetRegressor, ()), (XLNetSpan, ()), (XLNetChoice, (4,))]
+    ("model_class", "arguments"),
+    [(XLNetRegressor, ()), (XLNetQuestionAnswering, ()), (XLNetMultipleChoice, (4,))],
 )
 def test_heads_of_the_original_without_labels(golden, model_class, arguments):
     path = golden("tiny_ckpt_heads")
@@ -228,10 +229,10 @@ def test_heads_of_the_original_without_labels(golden, model_class, arguments):
         (XLNetClassifier, {"head_name": "new", "labels": LABELS}),
         (XLNetClassifier, {"head_name": "mnli_matched", "summary": "attn"}),
         (XLNetRegressor, {}),
-        (XLNetSpan, {}),
-        (XLNetChoice, {"num_choices": 4}),
+        (XLNetQuestionAnswering, {}),
+        (XLNetMultipleChoice, {"num_choices": 4}),
         (XLNetRanker, {"num_choices": 2}),
-        (XLNetTagger, {"labels": LABELS}),
+        (XLNetTokenClassifier, {"labels": LABELS}),
     ],
 )
 def test_checkpoints_that_the_original_fine_tuned_have_no_query_stream(
@@ -252,8 +253,8 @@ def test_checkpoints_that_the_original_fine_tuned_have_no_query_stream(
     ("model_class", "options", "part"),
     [
         (XLNetRegressor, {"head_name": "sts-b"}, "regression_sts-b"),
-        (XLNetSpan, {"start_top": 3}, "span"),
-        (XLNetChoice, {"num_choices": 4, "segment_len": 2}, "choice"),
+        (XLNetQuestionAnswering, {"start_top": 3}, "span"),
+        (XLNetMultipleChoice, {"num_choices": 4, "segment_len": 2}, "choice"),
         (XLNetRanker, {"num_choices": 2, "summary": "mean"}, "ranking"),
     ],
 )
@@ -381,7 +382,7 @@ def test_wrong_checkpoints(tmp_path, pretrained):
 
 
 def test_labels_are_as_many_as_classes():
-    for model_class in (XLNetClassifier, XLNetTagger):
+    for model_class in (XLNetClassifier, XLNetTokenClassifier):
         with pytest.raises(UserError, match="3 labels for 2 classes"):
             model_class(XLNetEncoder(CONFIG), 2, labels=LABELS)
 

@@ -11,8 +11,8 @@ from xlnet_tf.models.classifier import (
     classification_losses,
     regression_losses,
 )
-from xlnet_tf.models.multiple_choice import XLNetChoice
-from xlnet_tf.models.question_answering import XLNetSpan, span_losses
+from xlnet_tf.models.multiple_choice import XLNetMultipleChoice
+from xlnet_tf.models.question_answering import XLNetQuestionAnswering, span_losses
 
 FORWARD = {"atol": 2e-5, "rtol": 1e-5}
 
@@ -41,7 +41,7 @@ def test_regression():
 
 def test_choice():
     case, _ = original.load_case("race")
-    model = original.head(XLNetChoice, 4)
+    model = original.head(XLNetMultipleChoice, 4)
     logits = model(original.head_features(case))
     np.testing.assert_allclose(logits, case["logits"], **FORWARD)
     losses = classification_losses(logits, case["label_ids"])
@@ -51,7 +51,7 @@ def test_choice():
 def test_span_training():
     case, _ = original.load_case("squad_train")
     features = original.head_features(case)
-    outputs = original.head(XLNetSpan)(features)
+    outputs = original.head(XLNetQuestionAnswering)(features)
     for place in ("start", "end"):
         log_probs = tf.nn.log_softmax(outputs[f"{place}_logits"])
         np.testing.assert_allclose(log_probs, case[f"{place}_log_probs"], **FORWARD)
@@ -61,7 +61,7 @@ def test_span_training():
 
 def test_span_prediction():
     case, _ = original.load_case("squad_predict")
-    outputs = original.head(XLNetSpan)(original.head_features(case))
+    outputs = original.head(XLNetQuestionAnswering)(original.head_features(case))
     for name in ("start_top_log_probs", "start_top_index", "end_top_log_probs", "end_top_index"):
         got = np.reshape(outputs[name], case[name].shape)
         np.testing.assert_allclose(got, case[name], **FORWARD, err_msg=name)
@@ -71,7 +71,7 @@ def test_span_prediction():
 def test_span_gradients():
     case, _ = original.load_case("squad_train")
     gradients, _ = original.load_case("squad_train_grads")
-    model = original.head(XLNetSpan)
+    model = original.head(XLNetQuestionAnswering)
     features = original.head_features(case)
     with tf.GradientTape() as tape:
         loss = tf.reduce_mean(span_losses(model(features), features))

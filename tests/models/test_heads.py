@@ -10,7 +10,7 @@ from xlnet_tf.checkpoints import names
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.classifier import XLNetClassifier, classification_losses, regression_losses
 from xlnet_tf.models.encoder import XLNetEncoder
-from xlnet_tf.models.multiple_choice import XLNetChoice
+from xlnet_tf.models.multiple_choice import XLNetMultipleChoice
 from xlnet_tf.models.question_answering import span_losses
 
 KINDS = list(heads.HEADS)
@@ -149,4 +149,4 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(UserError, match="summary is 'max'; expected one of last, first, mean, attn"):
         XLNetClassifier(encoder, 2, summary="max")
     with pytest.raises(UserError, match="36 tokens wide; expected a multiple of 5"):
-        XLNetChoice(encoder, 5)(heads.random_features("choice", np.random.default_rng(0)))
+        XLNetMultipleChoice(encoder, 5)(heads.random_features("choice", np.random.default_rng(0)))

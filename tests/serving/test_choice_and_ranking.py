@@ -10,7 +10,7 @@ from tfrecord_builders.race import build as race
 from tfrecord_builders.race.questions import Question
 from tfrecord_builders.ranking import build as ranking
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.multiple_choice import XLNetChoice, XLNetRanker
+from xlnet_tf.models.multiple_choice import XLNetMultipleChoice, XLNetRanker
 from xlnet_tf.serving.choice import ChoiceModule, join_options
 from xlnet_tf.serving.module import serialized_example
 from xlnet_tf.serving.ranking import RankingModule
@@ -29,7 +29,7 @@ def features(columns):
 
 def test_choice(small_tokenizer):
     max_qa_len = 12  # cuts some of the questions
-    model = built(XLNetChoice, small_tokenizer, CHOICES)
+    model = built(XLNetMultipleChoice, small_tokenizer, CHOICES)
     module = ChoiceModule(model, small_tokenizer, max_qa_len=max_qa_len, seq_len=SEQ_LEN)
     questions = [f"{text} _ {text[:3]}" if row % 2 else text for row, text in enumerate(TEXTS)]
     columns = [
@@ -96,7 +96,7 @@ def test_examples_hold_lists(small_tokenizer):
 
 
 def test_examples_with_fewer_texts_than_others_are_answered_as_alone(small_tokenizer):
-    ranker, chooser = (built(kind, small_tokenizer, CHOICES) for kind in (XLNetRanker, XLNetChoice))
+    ranker, chooser = (built(kind, small_tokenizer, CHOICES) for kind in (XLNetRanker, XLNetMultipleChoice))
     ranking_module = RankingModule(ranker, small_tokenizer, max_query_len=7, seq_len=SEQ_LEN)
     choice_module = ChoiceModule(chooser, small_tokenizer, max_qa_len=12, seq_len=SEQ_LEN)
     texts = [invent_texts(4), invent_texts(2, seed=1), [""]]

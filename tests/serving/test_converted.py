@@ -16,9 +16,9 @@ from xlnet_tf.checkpoints import Checkpoint, names, open_checkpoint, save_checkp
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
-from xlnet_tf.models.multiple_choice import XLNetChoice, XLNetRanker
+from xlnet_tf.models.multiple_choice import XLNetMultipleChoice, XLNetRanker
 from xlnet_tf.models.pretrainer import XLNetPretrainer
-from xlnet_tf.models.question_answering import XLNetSpan
+from xlnet_tf.models.question_answering import XLNetQuestionAnswering
 from xlnet_tf.serving import models
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -70,14 +70,14 @@ CONTEXT = "1999, was old and a new one came in 2008, and more"
         ("regression", XLNetRegressor, (), {"pair": True}, {"text_a": TEXTS, "text_b": TEXTS[::-1]}),
         (
             "question_answering",
-            XLNetSpan,
+            XLNetQuestionAnswering,
             (),
             {"max_question_len": 10, "threshold": 0.1},
             {"question": TEXTS, "context": [CONTEXT, "", CONTEXT * 3, "ba ne"]},
         ),
         (
             "choice",
-            XLNetChoice,
+            XLNetMultipleChoice,
             (3,),
             {"max_qa_len": 10},
             {"context": [CONTEXT] * 4, "question": TEXTS, "options": [["ba", "ne _ tor", ""]] * 4},

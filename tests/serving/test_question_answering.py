@@ -16,7 +16,7 @@ from tests.helpers.serving.toys import built
 from tfrecord_builders.squad.build import SquadOptions, build_squad
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.map_in_chunks import map_in_chunks
-from xlnet_tf.models.question_answering import XLNetSpan
+from xlnet_tf.models.question_answering import XLNetQuestionAnswering
 from xlnet_tf.serving.module import signature
 from xlnet_tf.serving.question_answering import QuestionAnsweringModule, from_task
 from xlnet_tf.tasks import squad
@@ -84,7 +84,7 @@ def assert_like(answers, predictions, rows):
 
 @pytest.fixture(scope="module")
 def model(small_tokenizer):
-    return built(XLNetSpan, small_tokenizer, start_top=4, end_top=3)
+    return built(XLNetQuestionAnswering, small_tokenizer, start_top=4, end_top=3)
 
 
 @pytest.fixture(scope="module")
@@ -246,7 +246,7 @@ def test_chunks_are_joined_in_order():
 )
 def test_what_does_not_fit_is_refused(model, small_tokenizer, options, message):
     options = {**OPTIONS, **options}
-    model = XLNetSpan(model.encoder, start_top=options.pop("start_top", 4))
+    model = XLNetQuestionAnswering(model.encoder, start_top=options.pop("start_top", 4))
     model.build()
     with pytest.raises(UserError, match=message):
         QuestionAnsweringModule(model, small_tokenizer, **options)
@@ -289,7 +289,7 @@ def test_real_questions(shared, tmp_path):
     paragraphs = [paragraph for article in articles for paragraph in article["paragraphs"]][::40]
     rows = [(p["qas"][-1]["question"], p["context"]) for p in paragraphs]
     tokenizer = XLNetTokenizer(shared("data/xlnet_cased/spiece.model"))
-    model = built(XLNetSpan, tokenizer)
+    model = built(XLNetQuestionAnswering, tokenizer)
     options = {"seq_len": 128, "max_question_len": 24, "stride": 48}
     module = QuestionAnsweringModule(model, tokenizer, threshold=0.0, **options)
     predictions = predict(module, model, rows, tmp_path, **options)

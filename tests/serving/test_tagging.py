@@ -19,7 +19,7 @@ from tfrecord_builders.tagging.data import AnnotatedText, read_sentences
 from tfrecord_builders.tagging.schemes import label_set
 from tfrecord_builders.tagging.words import SentenceEncoder
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.token_classifier import XLNetTagger
+from xlnet_tf.models.token_classifier import XLNetTokenClassifier
 from xlnet_tf.serving.module import signature
 from xlnet_tf.serving.tagging import TaggingModule, from_task
 from xlnet_tf.tasks import tagging
@@ -37,7 +37,7 @@ OPTIONS = {"seq_len": 24, "stride": 9}
 
 def tagger(tokenizer, **options):
     labels = label_set(TYPES)
-    return built(XLNetTagger, tokenizer, len(labels), labels=labels, **options)
+    return built(XLNetTokenClassifier, tokenizer, len(labels), labels=labels, **options)
 
 
 @functools.cache
@@ -308,6 +308,6 @@ def test_windows_are_those_of_python(texts, room, data):
     ],
 )
 def test_what_does_not_fit_is_refused(small_tokenizer, labels, options, message):
-    model = built(XLNetTagger, small_tokenizer, 2, labels=labels)
+    model = built(XLNetTokenClassifier, small_tokenizer, 2, labels=labels)
     with pytest.raises(UserError, match=message):
         TaggingModule(model, small_tokenizer, **{"seq_len": 24, **options})

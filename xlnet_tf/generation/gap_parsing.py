@@ -23,7 +23,7 @@ _BEGINS_WITH_SPACE = r"(?s)[\s\x1c-\x1f\x{85}\p{Z}].*"
 
 
 def check_gaps(
-    texts: Sequence[str], orders: Sequence[Sequence[int]] | None = None
+    texts: Sequence[str], orders: Sequence[Sequence[int]] | str | None = None
 ) -> Sequence[Sequence[int]]:
     """Checks texts with gaps, and the orders of filling them.
 

@@ -1,7 +1,7 @@
 """A pretrained model for texts: goes on with them, fills their gaps, scores them, makes vectors of them."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any, Self
 
@@ -58,6 +58,9 @@ class XLNetLanguageModel:
         self.tokenizer = tokenizer
         self._texts = GraphTokenizer(tokenizer)
         self._graphs: dict[Any, Callable] = {}
+
+    def __repr__(self) -> str:
+        return f"XLNetLanguageModel(model={self.model!r}, tokenizer={self.tokenizer!r})"
 
     @classmethod
     def from_pretrained(cls, path: str | os.PathLike, **options) -> Self:
@@ -289,7 +292,7 @@ class XLNetLanguageModel:
 
     def _filled_text(self, filled: Filled, wholes: Sequence[str]) -> FilledText:
         """Makes strings of one text's part of arrays."""
-        count = np.count_nonzero(filled.guesses.tokens[:, 0] != PAD_ID)
+        count = int(np.count_nonzero(filled.guesses.tokens[:, 0] != PAD_ID))
         fillings = [
             Filling(whole, self._spell(tokens[:count]), np.exp(log_probs[:count]), np.exp(apart[:count]))
             for whole, tokens, log_probs, apart in zip(
@@ -312,7 +315,7 @@ class XLNetLanguageModel:
         texts = iter(self._texts.decode(gap_parsing.fill_in(layout, tokens)).numpy())
         return [[next(texts).decode() for _ in candidates] for candidates in tokens]
 
-    def _spell(self, ids: Sequence[int]) -> list[str]:
+    def _spell(self, ids: Iterable[int]) -> list[str]:
         return [self.tokenizer.id_to_piece(piece) for piece in ids]
 
 

@@ -185,6 +185,7 @@ class XLNetEncoder(ShapeFreeModel):
 
         kernels = kernels_lib.current(training=seed is not None)
         positions, position_keys = self._positions(features, query_len, query_len + memory_len, kernels, seed)
+        content_context: AttentionContext | BlockedContext | None
         if in_blocks:
             content_context, query_context = self._blocked_contexts(features, kernels, positions)
         else:
@@ -199,7 +200,7 @@ class XLNetEncoder(ShapeFreeModel):
         for layer, block in enumerate(self.blocks):
             layer_inputs.append(content)
             last = layer == len(self.blocks) - 1
-            call = functools.partial(
+            call = functools.partial(  # type: ignore[misc]
                 block,
                 memory=None if memory is None else memory[layer],
                 positions=positions
@@ -427,7 +428,10 @@ class XLNetEncoder(ShapeFreeModel):
         return cls(XLNetConfig.from_dict(config.pop("config")), **config)
 
 
-def _recomputed(call: Callable) -> Callable:
+XLNetBackbone = XLNetEncoder  # as other libraries call it
+
+
+def _recomputed(call: functools.partial) -> Callable:
     """Returns the call of a block that keeps nothing for its gradient but its inputs, the streams.
 
     What is drawn from the seed, or made for a row's direction, is made to wait for them: a compiler that saw

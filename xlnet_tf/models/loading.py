@@ -54,12 +54,12 @@ class Pretrained:
 
     def __init__(self, path: str | os.PathLike):
         self.checkpoint = open_checkpoint(path)
-        self.config = self.checkpoint.config
-        if self.config is None:
+        if self.checkpoint.config is None:
             raise UserError(
                 f"neither {CONFIG_FILE} nor config.json, which tell the architecture, lies beside "
                 f"{self.checkpoint.path}: copy it there."
             )
+        self.config = self.checkpoint.config
         self.settings = companions.read_settings(self.checkpoint)
 
     def options(self, given: Mapping[str, Any], *models: type[tf_keras.Model]) -> list[dict[str, Any]]:
@@ -136,7 +136,7 @@ class Pretrained:
         [size] = shape
         theirs = companions.read_labels(self.checkpoint, kind)
         if given and (len(given) != size or theirs not in (None, given)):
-            found = f"{size} classes" if len(given) != size else f"the labels {', '.join(theirs)}"
+            found = f"{size} classes" if len(given) != size else f"the labels {', '.join(theirs or ())}"
             raise UserError(
                 f"the head {head.part} of {path} has {found}; the given labels are {', '.join(given)}. Leave "
                 "them out to take the head's, or begin a new head: from pretrained weights, or, for "
@@ -166,9 +166,9 @@ class Pretrained:
         Raises:
             UserError: they do not fit together.
         """
-        is_new = head is not None and head.new
+        new = head if head and head.new else None
         model.build()
-        coverage = load_into(model, self.checkpoint, new=(head.part, "summary", "pooling") if is_new else ())
+        coverage = load_into(model, self.checkpoint, new=(new.part, "summary", "pooling") if new else ())
         if names.QUERY_START in coverage.new:
             logging.info(
                 "%s has no %s, as the original fine-tunes: only the query stream reads it, which starts with "
@@ -176,15 +176,16 @@ class Pretrained:
                 self.checkpoint.path,
                 names.QUERY_START,
             )
-        if is_new:
+        if new:
             logging.info(
-                "%s has no head %s: a new one begins with random weights", self.checkpoint.path, head.part
+                "%s has no head %s: a new one begins with random weights", self.checkpoint.path, new.part
             )
 
 
 def _option_names(model: type[tf_keras.Model]) -> set[str]:
     """Returns the keyword-only arguments of a class and of those it extends."""
-    parameters = [p for base in model.__mro__ for p in inspect.signature(base.__init__).parameters.values()]
+    constructors = [base.__init__ for base in model.__mro__]  # type: ignore[misc]
+    parameters = [p for each in constructors for p in inspect.signature(each).parameters.values()]
     return {p.name for p in parameters if p.kind is p.KEYWORD_ONLY} - {"name", "labels"}
 
 

@@ -14,8 +14,8 @@ from xlnet_tf.models.loading import Pretrained
 from xlnet_tf.models.reading import token_features
 
 
-@tf_keras.utils.register_keras_serializable("xlnet_tf")
-class XLNetChoice(PooledHead):
+@tf_keras.utils.register_keras_serializable("xlnet_tf", "XLNetChoice")  # the name in saved files
+class XLNetMultipleChoice(PooledHead):
     """Scores each of C texts by itself; the C scores of a row compete in the loss.
 
     Args:
@@ -75,12 +75,15 @@ class XLNetChoice(PooledHead):
 
 
 @tf_keras.utils.register_keras_serializable("xlnet_tf")
-class XLNetRanker(XLNetChoice):
+class XLNetRanker(XLNetMultipleChoice):
     """Scores passages or replies for a query; higher is better.
 
-    Args: as XLNetChoice; the choices are the candidates of a row, which may be one.
+    Args: as XLNetMultipleChoice; the choices are the candidates of a row, which may be one.
 
-    Call args and returns: as XLNetChoice.
+    Call args and returns: as XLNetMultipleChoice.
     """
 
     PART = "ranking"
+
+
+XLNetChoice = XLNetMultipleChoice  # its earlier name

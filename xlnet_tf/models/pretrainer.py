@@ -11,6 +11,7 @@ from xlnet_tf.layers import kernels
 from xlnet_tf.layers.base import normal
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.loading import Pretrained
+from xlnet_tf.models.saving import ShapeFreeModel
 
 
 @tf_keras.utils.register_keras_serializable("xlnet_tf")
@@ -98,6 +99,8 @@ class XLNetPretrainer(tf_keras.Model):
         logits += tf.cast(self.lm_bias, tf.float32)
         targets = query_output.shape[1] or tf.shape(query_output)[1]
         return tf.reshape(logits, [batch_shape, targets, self.encoder.config.n_token])
+
+    __repr__ = ShapeFreeModel.__repr__
 
     def get_config(self):
         return {

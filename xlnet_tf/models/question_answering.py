@@ -16,8 +16,8 @@ from xlnet_tf.models.head import XLNetHead, build_layer, logits_layer
 from xlnet_tf.models.loading import Pretrained
 
 
-@tf_keras.utils.register_keras_serializable("xlnet_tf")
-class XLNetSpan(XLNetHead):
+@tf_keras.utils.register_keras_serializable("xlnet_tf", "XLNetSpan")  # the name in saved files
+class XLNetQuestionAnswering(XLNetHead):
     """Finds an answer's first token, then its last one given the first, and whether there is an answer.
 
     Args:
@@ -131,6 +131,9 @@ class XLNetSpan(XLNetHead):
         return {**super().get_config(), "start_top": self.start_top, "end_top": self.end_top}
 
 
+XLNetSpan = XLNetQuestionAnswering  # its earlier name
+
+
 class _DenseOfPair(tf_keras.layers.Layer):
     """A dense layer with tanh over two vectors beside each other, which are never put beside each other.
 
@@ -169,7 +172,7 @@ def span_losses(outputs: Mapping[str, tf.Tensor], features: Mapping[str, tf.Tens
     """The loss of each row in nats, [B] float32: the mean of start and end, and half of answerability.
 
     Args:
-        outputs: what XLNetSpan returns, given start_position.
+        outputs: what XLNetQuestionAnswering returns, given start_position.
         features: start_position, end_position [B] integers, both on CLS where there is no answer, and
             is_impossible [B], 1 where there is none. Without is_impossible the last part is left out.
     """

@@ -49,7 +49,8 @@ def read(
 
     length = tokens["input_word_ids"].shape[1]
     _check(encoder, length, segment_len)
-    sequence_outputs, memory = [], {}
+    sequence_outputs = []
+    memory: dict[str, tf.Tensor] = {}
     for segment, start in enumerate(range(0, length, segment_len)):
         inputs = {name: value[:, start : start + segment_len] for name, value in tokens.items()}
         seeds = {name: fold_in(value, segment) for name, value in seed.items()}

@@ -11,3 +11,8 @@ class ShapeFreeModel(tf_keras.Model):
 
     def build_from_config(self, config):
         self.build(config["input_shape"])
+
+    def __repr__(self) -> str:
+        objects = {name: getattr(self, name) for name in ("config", "encoder") if hasattr(self, name)}
+        arguments = {**self.get_config(), **objects}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"

@@ -13,8 +13,8 @@ from xlnet_tf.models.head import XLNetHead, build_layer, logits_layer
 from xlnet_tf.models.loading import Pretrained
 
 
-@tf_keras.utils.register_keras_serializable("xlnet_tf")
-class XLNetTagger(XLNetHead):
+@tf_keras.utils.register_keras_serializable("xlnet_tf", "XLNetTagger")  # the name in saved files
+class XLNetTokenClassifier(XLNetHead):
     """Scores the labels of every token.
 
     Args:
@@ -75,3 +75,6 @@ class XLNetTagger(XLNetHead):
             "num_labels": self.num_labels,
             "labels": list(self.labels),
         }
+
+
+XLNetTagger = XLNetTokenClassifier  # its earlier name

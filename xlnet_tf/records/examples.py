@@ -101,6 +101,13 @@ class ExampleSet:
     sidecar_sha256: str = ""
     folder: epath.Path | None = dataclasses.field(default=None, compare=False)
 
+    def __repr__(self) -> str:
+        folder = None if self.folder is None else str(self.folder)
+        return (
+            f"ExampleSet(folder={folder!r}, task={self.task!r}, split={self.split!r}, "
+            f"records={self.records}, seq_len={self.seq_len})"
+        )
+
     @classmethod
     def load(cls, path: epath.PathLike) -> Self:
         """Reads a set's manifest.

@@ -103,6 +103,14 @@ class Manifest:
     statistics: dict = dataclasses.field(default_factory=dict)
     folder: epath.Path | None = dataclasses.field(default=None, compare=False)
 
+    def __repr__(self) -> str:
+        folder = None if self.folder is None else str(self.folder)
+        return (
+            f"Manifest(folder={folder!r}, split={self.split!r}, records={self.records}, "
+            f"seq_len={self.seq_len}, reuse_len={self.reuse_len}, num_predict={self.num_predict}, "
+            f"num_passes={self.num_passes}, objective={self.objective!r}, shards={len(self.shards)})"
+        )
+
     @property
     def spec(self) -> RecordSpec:
         """Layout of the records."""

@@ -22,7 +22,7 @@ class ChoiceModule(ServingModule):
       tokens: sequences of single options; gives logits [B].
 
     Args:
-        model: an XLNetChoice.
+        model: an XLNetMultipleChoice.
         tokenizer: its tokenizer.
         max_qa_len: most pieces of a question with an option.
         **options: of ServingModule.

@@ -12,10 +12,10 @@ from xlnet_tf.checkpoints import load_into
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.loading import Pretrained
-from xlnet_tf.models.multiple_choice import XLNetChoice, XLNetRanker
+from xlnet_tf.models.multiple_choice import XLNetMultipleChoice, XLNetRanker
 from xlnet_tf.models.pretrainer import XLNetPretrainer
-from xlnet_tf.models.question_answering import XLNetSpan
-from xlnet_tf.models.token_classifier import XLNetTagger
+from xlnet_tf.models.question_answering import XLNetQuestionAnswering
+from xlnet_tf.models.token_classifier import XLNetTokenClassifier
 from xlnet_tf.serving.choice import ChoiceModule
 from xlnet_tf.serving.classification import ClassificationModule, RegressionModule
 from xlnet_tf.serving.int8 import Int8Weights
@@ -60,10 +60,12 @@ HEADS = {
     "language_model": _Head(None, XLNetPretrainer, {"uniform_when_blind": False}, LanguageModelModule, {}),
     "classification": _Head("classification", XLNetClassifier, {}, ClassificationModule, {}),
     "regression": _Head("regression", XLNetRegressor, {}, RegressionModule, {}),
-    "question_answering": _Head("span", XLNetSpan, {}, QuestionAnsweringModule, {"max_question_len": 64}),
-    "choice": _Head("choice", XLNetChoice, {"num_choices": 1}, ChoiceModule, {"max_qa_len": 128}),
+    "question_answering": _Head(
+        "span", XLNetQuestionAnswering, {}, QuestionAnsweringModule, {"max_question_len": 64}
+    ),
+    "choice": _Head("choice", XLNetMultipleChoice, {"num_choices": 1}, ChoiceModule, {"max_qa_len": 128}),
     "ranking": _Head("ranking", XLNetRanker, {"num_choices": 1}, RankingModule, {"max_query_len": 32}),
-    "tagging": _Head("tagging", XLNetTagger, {}, TaggingModule, {}),
+    "tagging": _Head("tagging", XLNetTokenClassifier, {}, TaggingModule, {}),
 }
 
 

@@ -40,7 +40,7 @@ class QuestionAnsweringModule(ServingModule):
       tokens: the span head's outputs for packed windows [P SEP Q SEP CLS] (see models.question_answering).
 
     Args:
-        model: an XLNetSpan.
+        model: an XLNetQuestionAnswering.
         tokenizer: its tokenizer.
         max_question_len: most tokens of a question; the rest is cut.
         stride: tokens from one window of a context to the next.

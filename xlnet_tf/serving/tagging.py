@@ -33,7 +33,7 @@ class TaggingModule(ServingModule):
         probability, and probabilities [B, T, C] of all tags.
 
     Args:
-        model: an XLNetTagger, its labels BIO tags.
+        model: an XLNetTokenClassifier, its labels BIO tags.
         tokenizer: its tokenizer.
         stride: pieces between the starts of two windows; None: half of a window.
         **options: of ServingModule.

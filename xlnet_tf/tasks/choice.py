@@ -10,7 +10,7 @@ from etils import epath
 from official.core import config_definitions as cfg
 from official.core import exp_factory, task_factory
 
-from xlnet_tf.models.multiple_choice import XLNetChoice
+from xlnet_tf.models.multiple_choice import XLNetMultipleChoice
 from xlnet_tf.tasks.finetuning import (
     FinetuningConfig,
     FinetuningTask,
@@ -61,7 +61,7 @@ class ChoiceTask(FinetuningTask):
 
     def build_head(self, encoder):
         model = self.task_config.model
-        return XLNetChoice(
+        return XLNetMultipleChoice(
             encoder, self.example_set.sequences, summary=model.summary, projection=model.projection
         )
 

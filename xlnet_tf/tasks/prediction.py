@@ -163,6 +163,14 @@ class Predictor:
 
         self._step = step
         self.steps = num_eval_steps(run.task.validation_set, batch_size)
+        self._run = run
+
+    def __repr__(self) -> str:
+        records = self._task.validation_set.records
+        return (
+            f"Predictor(model_dir={self._run.model_dir!r}, examples={records}, "
+            f"batch_size={self._batch_size}, steps={self.steps})"
+        )
 
     def predict(self, checkpoint: str, pieces: str | None = None) -> dict[str, np.ndarray]:
         """Returns the predictions of a checkpoint: name -> [records, ...], in the order of the set.

@@ -7,7 +7,7 @@ from official.core import config_definitions as cfg
 from official.core import exp_factory, task_factory
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.question_answering import XLNetSpan, span_losses
+from xlnet_tf.models.question_answering import XLNetQuestionAnswering, span_losses
 from xlnet_tf.tasks.finetuning import (
     FinetuningConfig,
     FinetuningTask,
@@ -89,7 +89,7 @@ class SquadTask(FinetuningTask):
 
     def build_head(self, encoder):
         model = self.task_config.model
-        return XLNetSpan(encoder, start_top=model.start_top, end_top=model.end_top)
+        return XLNetQuestionAnswering(encoder, start_top=model.start_top, end_top=model.end_top)
 
     def new_parts(self):
         return ["span"]

@@ -9,7 +9,7 @@ from official.core import exp_factory, task_factory
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
-from xlnet_tf.models.token_classifier import XLNetTagger
+from xlnet_tf.models.token_classifier import XLNetTokenClassifier
 from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, finetuning_experiment, row_weights
 from xlnet_tf.tasks.metrics import tagging as tagging_metrics
@@ -73,7 +73,7 @@ class TaggingTask(FinetuningTask):
     def build_head(self, encoder):
         labels = self.example_set.settings["labels"]
         segment_len = self.task_config.model.segment_len
-        return XLNetTagger(encoder, len(labels), segment_len=segment_len, labels=labels)
+        return XLNetTokenClassifier(encoder, len(labels), segment_len=segment_len, labels=labels)
 
     def new_parts(self):
         return ["tagging"]

@@ -16,6 +16,8 @@ from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
 SEGMENT_A, SEGMENT_B, CLS_SEGMENT, PAD_SEGMENT = 0, 1, 2, 4
 PADDING_SIDES = ("left", "right")
 
+Ids = Sequence[int] | np.ndarray
+
 
 class Packed(NamedTuple):
     """A sequence of T tokens.
@@ -29,9 +31,7 @@ class Packed(NamedTuple):
     segment_ids: np.ndarray
 
 
-def pack(
-    ids_a: Sequence[int], ids_b: Sequence[int] | None = None, *, seq_len: int, padding: str = "left"
-) -> Packed:
+def pack(ids_a: Ids, ids_b: Ids | None = None, *, seq_len: int, padding: str = "left") -> Packed:
     """Puts special tokens around one text or two, cuts what is too long, and pads what is too short.
 
     Args:
@@ -69,9 +69,7 @@ def pack(
     return packed
 
 
-def truncated(
-    ids_a: Sequence[int], ids_b: Sequence[int] | None, seq_len: int
-) -> tuple[Sequence[int], Sequence[int] | None, int]:
+def truncated(ids_a: Ids, ids_b: Ids | None, seq_len: int) -> tuple[Ids, Ids | None, int]:
     """Cuts texts at their ends so that they fit a sequence with its special tokens.
 
     Of two texts the longer one gives, piece by piece, and the second one where both are equally long.

@@ -80,6 +80,9 @@ class XLNetTokenizer:
             raise UserError(f"{source} is not a SentencePiece model ({len(self.model_proto)} bytes)")
         check_special_symbols(self._processor, source)
 
+    def __repr__(self) -> str:
+        return f"XLNetTokenizer(vocab_size={self.vocab_size}, cleaning={self.cleaning})"
+
     @classmethod
     def from_pretrained(cls, path: str | os.PathLike) -> Self:
         """Loads the tokenizer of a model.
@@ -95,16 +98,16 @@ class XLNetTokenizer:
         Example:
             >>> tokenizer = XLNetTokenizer.from_pretrained("xlnet_cased_L-12_H-768_A-12")
         """
-        path = epath.Path(path)
-        if not path.exists():
+        file = epath.Path(path)
+        if not file.exists():
             raise FileNotFoundError(
-                f"there is no {path}: expected a folder with {MODEL_FILE}, or such a file."
+                f"there is no {file}: expected a folder with {MODEL_FILE}, or such a file."
             )
-        if path.is_dir():
-            path = path / MODEL_FILE
-            if not path.exists():
-                raise UserError(f"{path.parent} has no {MODEL_FILE}: copy the model's tokenizer there.")
-        return cls(path, cleaning=read_cleaning(path.parent))
+        if file.is_dir():
+            file = file / MODEL_FILE
+            if not file.exists():
+                raise UserError(f"{file.parent} has no {MODEL_FILE}: copy the model's tokenizer there.")
+        return cls(file, cleaning=read_cleaning(file.parent))
 
     def __call__(
         self, texts: Sequence[str], text_pairs: Sequence[str] | None = None, seq_len: int = 128
@@ -130,7 +133,7 @@ class XLNetTokenizer:
         ids_b = None if text_pairs is None else self.encode_rows(text_pairs, "text_pairs")
         if ids_b is not None and len(ids_b) != len(ids_a):
             raise UserError(f"there are {len(ids_a)} texts and {len(ids_b)} text_pairs; expected as many.")
-        rows = list(zip(ids_a, ids_b or [None] * len(ids_a)))
+        rows = list(zip(ids_a, ids_b or itertools.repeat(None)))
         packed = [pack(*row, seq_len=seq_len) for row in rows]
         if cut := sum(truncated(*row, seq_len)[2] > 0 for row in rows):
             logging.info("%d of %d texts were cut to seq_len=%d", cut, len(rows), seq_len)
@@ -142,11 +145,8 @@ class XLNetTokenizer:
             "input_type_ids": segment_ids,
         }
 
-    def __getstate__(self):
-        return {"model_proto": self.model_proto, "cleaning": self.cleaning}
-
-    def __setstate__(self, state):
-        self.__init__(**state)
+    def __reduce__(self):
+        return type(self), (None, self.model_proto, self.cleaning)
 
     @property
     def vocab_size(self) -> int:
@@ -236,7 +236,8 @@ class XLNetTokenizer:
         if len(texts) < _FEW_TEXTS:
             return self._encode_whole([clean_text(text, self.cleaning) for text in texts])
         blocks = [self._encode_block(clean_texts(block, self.cleaning)) for block in _blocks(texts)]
-        return tuple(map(np.concatenate, zip(*blocks, strict=True)))
+        ids, lengths = map(np.concatenate, zip(*blocks, strict=True))
+        return ids, lengths
 
     def encode_rows(self, texts: Sequence[str], name: str) -> list[np.ndarray]:
         """Encodes texts: `encode` of each, having checked that they are a list of strings.
@@ -256,7 +257,7 @@ class XLNetTokenizer:
         ids, lengths = self.encode_batch(texts)
         return np.split(ids, np.cumsum(lengths)[:-1]) if texts else []
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """Returns the text of piece ids; control symbols vanish, `<unk>` is SentencePiece's mark for it."""
         return self._processor.decode([int(piece_id) for piece_id in ids])
 
@@ -278,7 +279,7 @@ class XLNetTokenizer:
         ids, lengths, done = self._fragments.encode(cleaned)
         if done.all():
             return ids, lengths
-        whole_ids, lengths[~done] = self._encode_whole([cleaned[i] for i in np.flatnonzero(~done)])
+        whole_ids, lengths[~done] = self._encode_whole([cleaned[i] for i in np.flatnonzero(~done).tolist()])
         of_fragments = np.repeat(done, lengths)
         merged = np.empty(len(of_fragments), np.int32)
         merged[of_fragments], merged[~of_fragments] = ids, whole_ids

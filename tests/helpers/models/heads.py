@@ -6,9 +6,9 @@ import tf_keras
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.encoder import XLNetEncoder
-from xlnet_tf.models.multiple_choice import XLNetChoice, XLNetRanker
-from xlnet_tf.models.question_answering import XLNetSpan
-from xlnet_tf.models.token_classifier import XLNetTagger
+from xlnet_tf.models.multiple_choice import XLNetMultipleChoice, XLNetRanker
+from xlnet_tf.models.question_answering import XLNetQuestionAnswering
+from xlnet_tf.models.token_classifier import XLNetTokenClassifier
 
 CONFIG = XLNetConfig(n_token=50, n_layer=1, d_model=16, n_head=2, d_head=6, d_inner=20)
 B, T = 3, 12
@@ -21,11 +21,11 @@ HEADS = {
     "classifier_attn": lambda encoder: XLNetClassifier(encoder, 3, summary="attn"),
     "classifier_long": lambda encoder: XLNetClassifier(encoder, 3, segment_len=4),
     "regressor": lambda encoder: XLNetRegressor(encoder, "sts-b", summary="first"),
-    "span": lambda encoder: XLNetSpan(encoder, start_top=2, end_top=3),
-    "choice": lambda encoder: XLNetChoice(encoder, CHOICES),
+    "span": lambda encoder: XLNetQuestionAnswering(encoder, start_top=2, end_top=3),
+    "choice": lambda encoder: XLNetMultipleChoice(encoder, CHOICES),
     "ranker": lambda encoder: XLNetRanker(encoder, CHOICES),
-    "tagger": lambda encoder: XLNetTagger(encoder, 4),
-    "tagger_long": lambda encoder: XLNetTagger(encoder, 4, segment_len=4),
+    "tagger": lambda encoder: XLNetTokenClassifier(encoder, 4),
+    "tagger_long": lambda encoder: XLNetTokenClassifier(encoder, 4, segment_len=4),
 }
 
 

@@ -11,10 +11,10 @@ from tests.conftest import invent_texts
 from tests.helpers.serving.toys import built
 from xlnet_tf.generation.embedding import embed
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
-from xlnet_tf.models.multiple_choice import XLNetChoice, XLNetRanker
+from xlnet_tf.models.multiple_choice import XLNetMultipleChoice, XLNetRanker
 from xlnet_tf.models.pretrainer import XLNetPretrainer
-from xlnet_tf.models.question_answering import XLNetSpan
-from xlnet_tf.models.token_classifier import XLNetTagger
+from xlnet_tf.models.question_answering import XLNetQuestionAnswering
+from xlnet_tf.models.token_classifier import XLNetTokenClassifier
 from xlnet_tf.serving.choice import ChoiceModule
 from xlnet_tf.serving.classification import Alert, ClassificationModule, RegressionModule
 from xlnet_tf.serving.language_model import LanguageModelModule
@@ -67,7 +67,7 @@ KINDS = {
         lambda model, features: {"value": model(features)},
     ),
     "choice": Kind(
-        lambda tokenizer: built(XLNetChoice, tokenizer, 3),
+        lambda tokenizer: built(XLNetMultipleChoice, tokenizer, 3),
         lambda *parts: ChoiceModule(*parts, max_qa_len=12, **LENGTHS),
         {"context": TEXTS, "question": OTHERS, "options": [[text, "ba ne", b"\xfftor"] for text in OTHERS]},
         lambda model, features: {"logits": model.pooled_logits(features, False)[:, 0]},
@@ -79,7 +79,7 @@ KINDS = {
         lambda model, features: {"scores": model.pooled_logits(features, False)[:, 0]},
     ),
     "question_answering": Kind(
-        lambda tokenizer: built(XLNetSpan, tokenizer, start_top=4, end_top=3),
+        lambda tokenizer: built(XLNetQuestionAnswering, tokenizer, start_top=4, end_top=3),
         lambda *parts: QuestionAnsweringModule(
             *parts, threshold=0.0, max_question_len=10, stride=9, **LENGTHS
         ),
@@ -87,7 +87,7 @@ KINDS = {
         _span_answer,
     ),
     "tagging": Kind(
-        lambda tokenizer: built(XLNetTagger, tokenizer, len(TAGS), labels=TAGS),
+        lambda tokenizer: built(XLNetTokenClassifier, tokenizer, len(TAGS), labels=TAGS),
         lambda *parts: TaggingModule(*parts, **LENGTHS),
         {"text": TEXTS},
         lambda model, features: {"probabilities": tf.nn.softmax(model(features))},

@@ -93,7 +93,7 @@ def predict(
     Args:
         questions: their records are rows of the beams.
         beams: start_top_log_probs and start_top_index [R, K], end_top_log_probs and end_top_index [R, K, E],
-            and no_answer_logits [R], as models.question_answering.XLNetSpan gives them.
+            and no_answer_logits [R], as models.question_answering.XLNetQuestionAnswering gives them.
         n_best: most candidates of a question.
         max_answer_len: most tokens of an answer.
 
