@@ -6,6 +6,7 @@ The corpus is whatever the pretraining builder reads: text, jsonl, parquet, comp
 writes PREFIX.model, which the record builders read, and PREFIX.vocab, its pieces for people to read.
 """
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 
@@ -80,7 +81,8 @@ def train(
     make_folder(model_path.parent)  # now, not after minutes of training
     sources = corpus.find_sources(corpus_options)
     warn_of_dropped_marks(corpus.sample_lines(sources), options.get("cleaning", DEFAULT_CLEANING))
-    tokenizer = train_tokenizer(read_texts(sources), vocab_size, **options)
+    with contextlib.closing(read_texts(sources)) as texts:
+        tokenizer = train_tokenizer(texts, vocab_size, show_progress=True, **options)
     save(tokenizer, model_path, vocab_path)
     print(f"{model_path}: {tokenizer.vocab_size} pieces, sha256 {tokenizer.fingerprint}")
     return tokenizer
@@ -93,7 +95,6 @@ def read_texts(sources: Sequence[corpus.Source]) -> Iterator[str]:
         for corpus_slice in corpus.plan_slices(sources, _SLICE_BYTES):
             yield from corpus.read_lines(corpus_slice).lines
             progress.update(corpus_slice.source_bytes)
-    print("training the unigram model; this takes minutes on a large corpus", flush=True)
 
 
 def save(tokenizer: XLNetTokenizer, model_path: epath.Path, vocab_path: epath.Path) -> None:

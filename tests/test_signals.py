@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM, wherever they come: one line, a status, no traceback."""
 
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -82,6 +83,57 @@ def test_a_signal_ends_code_that_is_not_pythons():
     begin = "import ctypes; c = ctypes.CDLL(None); mutex = ctypes.create_string_buffer(64)"
     program = PROGRAM.format(body=f"{begin}; {wait}; {READY}; {wait}")
     assert end([sys.executable, "-c", program], signal.SIGINT, "ready") == LINES[signal.SIGINT]
+
+
+@pytest.fixture
+def stuck_trainer(tmp_path, monkeypatch):
+    """A SentencePiece whose trainer keeps Python's lock and never ends; returns where it writes its pid."""
+    (tmp_path / "sitecustomize.py").write_text(f"""
+import ctypes, os, pathlib, sentencepiece
+def train(sentence_iterator, **_):
+    assert list(sentence_iterator) == ["some text"]
+    pathlib.Path({str(tmp_path / "new")!r}).write_text(str(os.getpid()))
+    os.rename({str(tmp_path / "new")!r}, {str(tmp_path / "pid")!r})
+    mutex, lock = ctypes.create_string_buffer(64), ctypes.PyDLL(None).pthread_mutex_lock
+    lock(mutex)
+    lock(mutex)
+sentencepiece.SentencePieceTrainer.Train = train
+""")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path / "pid"
+
+
+TRAINING = PROGRAM.format(
+    body=f"""
+    from xlnet_tf.text import training
+    def texts():
+        yield "some text"
+        {READY}
+    training.train_tokenizer(texts(), 100)
+    """
+)
+
+
+@pytest.mark.parametrize("number", LINES)
+def test_a_signal_ends_the_training_of_a_tokenizer(stuck_trainer, number):
+    assert end([sys.executable, "-c", TRAINING], number, "ready", group=True) == LINES[number]
+
+
+def test_the_trainer_of_a_tokenizer_ends_with_the_process_that_started_it(stuck_trainer):
+    process = subprocess.Popen([sys.executable, "-c", TRAINING], cwd=REPOSITORY, stdout=subprocess.DEVNULL)
+    wait_until(stuck_trainer.exists)
+    trainer = pathlib.Path("/proc", stuck_trainer.read_text(), "stat")
+    assert trainer.parent.name != str(process.pid)
+    process.kill()
+    process.wait()
+    wait_until(lambda: not trainer.exists() or trainer.read_text().split()[2] == "Z")
+
+
+def wait_until(condition, seconds=60):
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit
+        time.sleep(0.05)
 
 
 def test_what_is_ignored_stays_ignored():

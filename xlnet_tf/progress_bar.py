@@ -13,7 +13,7 @@ class ProgressBar(tqdm.tqdm):
 
     def __init__(self, *args, **options):
         if not sys.stderr.isatty():
-            options |= {"file": _PlainLines(), "position": 0, "bar_format": "{l_bar}{r_bar}"}
+            options = {"bar_format": "{l_bar}{r_bar}"} | options | {"file": _PlainLines(), "position": 0}
         super().__init__(*args, **options)
 
 

@@ -1,6 +1,7 @@
 """Training a tokenizer: fixed special ids, nothing lost, clear errors."""
 
 import json
+import queue
 
 import pytest
 
@@ -35,7 +36,7 @@ def test_training_repeats():
 @pytest.mark.parametrize("joint", [" ", ""])
 def test_long_lines_are_cut_not_dropped(joint):
     long_text = joint.join(["k漢al"] * 3000)  # 4000 bytes end within a character
-    sentences = list(training._sentences([long_text, "", "  ", "end"], CleaningConfig(), []))
+    sentences = list(training._sentences([long_text, "", "  ", "end"], CleaningConfig()))
     assert "".join(sentences) == long_text + "end"
     assert max(len(sentence.encode()) for sentence in sentences) <= 4000
     assert all(sentence.startswith("k漢al") for sentence in sentences[:-1]) or not joint
@@ -55,6 +56,26 @@ def test_impossible_trainings_are_explained(texts, vocab_size, message):
         training.train_tokenizer(texts, vocab_size)
 
 
+def test_a_trainer_that_dies_is_reported(tmp_path, monkeypatch):
+    (tmp_path / "process.py").write_text("import sys; print('no memory', file=sys.stderr); sys.exit(7)")
+    monkeypatch.setattr(training.sentencepiece_process, "__file__", str(tmp_path / "process.py"))
+    texts = ["more than a pipe holds" * 100] * 10_000
+    with pytest.raises(UserError, match="ended with status 7.*'no memory'.*fewer sentences"):
+        training.train_tokenizer(texts, 80)
+
+
+def test_the_last_phase_has_a_total(capsys):
+    log = queue.SimpleQueue()
+    # 1000 pieces, then 750 and 562, then 550: 1.1 times the size of the vocabulary.
+    sizes = ("0 size=1100", "1 size=1000", "0 size=750", "1 size=750", "0 size=562")
+    for line in ("Making suffix array...", "Using 9 sentences for EM training", *sizes, None):
+        log.put(line if line is None or "size" not in line else f"EM sub_iter={line} obj=9")
+    assert training._follow(log, 500, True) == "EM sub_iter=0 size=562 obj=9"
+    candidates, selection = capsys.readouterr().err.splitlines()
+    assert candidates.startswith("finding candidate pieces (2 of 3): 00:0")
+    assert selection.startswith("selecting pieces (3 of 3):  62% 5/8 [")
+
+
 def test_an_error_while_reading_is_not_lost():
     def texts():
         yield from invent_texts(300)
@@ -70,7 +91,9 @@ def test_the_script_writes_a_tokenizer_once(tmp_path, capsys):
     trained = script.train(*arguments, 70)
     tokenizer = XLNetTokenizer(tmp_path / "out" / "spiece.model")
     assert trained.fingerprint == tokenizer.fingerprint
-    assert tokenizer.fingerprint in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert tokenizer.fingerprint in shown.out
+    assert "reading: 100%" in shown.err and "selecting pieces (3 of 3): 100%" in shown.err
     lines = (tmp_path / "out" / "spiece.vocab").read_text().splitlines()
     assert [line.split("\t")[0] for line in lines] == tokenizer.pieces
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["spiece.model", "spiece.vocab"]

@@ -1,13 +1,23 @@
 """Trains SentencePiece models that carry XLNet's special symbols."""
 
-import io
+import contextlib
+import functools
+import itertools
+import math
+import pickle
+import queue
 import re
+import subprocess
+import sys
+import tempfile
+import threading
 from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO
 
-import sentencepiece
-
+from xlnet_tf import signals
 from xlnet_tf.errors import UserError
-from xlnet_tf.text import special_tokens
+from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.text import sentencepiece_process, special_tokens
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig, clean_text
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -18,6 +28,16 @@ USER_DEFINED_SYMBOLS = ["<eop>", ".", "(", ")", '"', "-", "–", "£", "€"]
 # SentencePiece skips longer sentences without a word, so that they are cut before.
 _MAX_SENTENCE_BYTES = 4000
 
+# What SentencePiece logs as it begins a phase; only the number of the last one's rounds can be estimated.
+_PHASES = {
+    "Normalizing sentences": ("normalizing (1 of 3)", {"bar_format": "{desc}: {elapsed}"}),
+    "Making suffix array": ("finding candidate pieces (2 of 3)", {"bar_format": "{desc}: {elapsed}"}),
+    "for EM training": ("selecting pieces (3 of 3)", {"unit": "round"}),
+}
+_ROUND = re.compile(r"EM sub_iter=(\d) size=(\d+)")  # the last of these is the second one of a size
+_SHRINKING_FACTOR = 0.75  # from one size to the next, unless a setting says otherwise
+_LAST_SIZE = 1.1  # of the vocabulary; the rest is removed without another round
+
 
 def train_tokenizer(
     texts: Iterable[str],
@@ -27,8 +47,12 @@ def train_tokenizer(
     character_coverage: float = 0.99995,
     max_sentences: int = 10_000_000,
     seed: int = 0,
+    show_progress: bool = False,
 ) -> XLNetTokenizer:
     """Trains a unigram SentencePiece model on texts, cleaned as they will be cleaned for encoding.
+
+    SentencePiece trains in another process, as Python cannot handle Ctrl-C or SIGTERM while it does. That
+    process ends with this one.
 
     Args:
         texts: sentences or paragraphs; empty ones are skipped.
@@ -37,6 +61,7 @@ def train_tokenizer(
         character_coverage: share of the text's characters that get a piece; the rest becomes `<unk>`.
         max_sentences: sentences kept in memory, a random sample where there are more.
         seed: of that sample.
+        show_progress: whether to show a bar once the texts have been read.
 
     Returns:
         The tokenizer, with the special symbols at their fixed ids; its `model_proto` is the file to save.
@@ -46,31 +71,89 @@ def train_tokenizer(
 
     Source: the README of the original, section on SentencePiece.
     """
-    errors: list[Exception] = []
-    model = io.BytesIO()
-    sentencepiece.set_random_generator_seed(seed)
-    try:
-        sentencepiece.SentencePieceTrainer.Train(
-            sentence_iterator=_sentences(texts, cleaning, errors),
-            model_writer=model,
-            vocab_size=vocab_size,
-            model_type="unigram",
-            character_coverage=character_coverage,
-            input_sentence_size=max_sentences,
-            shuffle_input_sentence=True,
-            control_symbols=CONTROL_SYMBOLS,
-            user_defined_symbols=USER_DEFINED_SYMBOLS,
-            unk_id=special_tokens.UNK_ID,
-            bos_id=special_tokens.BOS_ID,
-            eos_id=special_tokens.EOS_ID,
-            minloglevel=1,
+    settings = {
+        "vocab_size": vocab_size,
+        "model_type": "unigram",
+        "character_coverage": character_coverage,
+        "input_sentence_size": max_sentences,
+        "shuffle_input_sentence": True,
+        "control_symbols": CONTROL_SYMBOLS,
+        "user_defined_symbols": USER_DEFINED_SYMBOLS,
+        "unk_id": special_tokens.UNK_ID,
+        "bos_id": special_tokens.BOS_ID,
+        "eos_id": special_tokens.EOS_ID,
+    }
+    command = [sys.executable, "-P", sentencepiece_process.__file__]
+    with tempfile.TemporaryFile() as answer:
+        start = functools.partial(
+            subprocess.Popen, command, stdin=subprocess.PIPE, stdout=answer, stderr=subprocess.PIPE
         )
-    except RuntimeError as error:
-        if not errors:
-            raise UserError(_explain(str(error), vocab_size, character_coverage)) from error
-    if errors:
-        raise errors[0]
-    return XLNetTokenizer(model_proto=model.getvalue(), cleaning=cleaning)
+        with signals.blocked(start) as process:
+            log = queue.SimpleQueue()
+            reader = threading.Thread(target=_read_lines, args=(process.stderr, log))
+            try:
+                reader.start()
+                _send(itertools.chain([(seed, settings)], _sentences(texts, cleaning)), process.stdin)
+                last_line = _follow(log, vocab_size, show_progress)
+                process.wait()
+            finally:
+                process.kill()
+                reader.join()
+        answer.seek(0)
+        model = answer.read()
+    status = process.returncode
+    if status == sentencepiece_process.REFUSED:
+        raise UserError(_explain(model.decode(errors="replace"), vocab_size, character_coverage))
+    if status:
+        raise UserError(
+            f"the process of SentencePiece ended with status {status}; the last line of its log is "
+            f"{last_line!r}. If it was killed, memory may be short: train on fewer sentences"
+        )
+    return XLNetTokenizer(model_proto=model, cleaning=cleaning)
+
+
+def _send(values: Iterable[Any], stdin: BinaryIO) -> None:
+    """Sends pickles to a process and closes its stdin; one that has ended gets no more."""
+    try:
+        for value in values:
+            try:
+                pickle.dump(value, stdin)
+            except BrokenPipeError:
+                break
+    finally:
+        with contextlib.suppress(BrokenPipeError):
+            stdin.close()
+
+
+def _read_lines(stream: BinaryIO, log: queue.SimpleQueue) -> None:
+    """Reads what a process logs, which must never wait for a reader; None follows the last line."""
+    for line in stream:
+        log.put(line.decode(errors="replace").strip())
+    log.put(None)
+
+
+def _follow(log: queue.SimpleQueue, vocab_size: int, show_progress: bool) -> str:
+    """Shows how far SentencePiece is, up to the end of its log, which is None; returns the last line."""
+    line, last_line, bar = "", "", ProgressBar(disable=True)
+    try:
+        while line is not None:
+            last_line = line or last_line
+            for text, (phase, options) in _PHASES.items():
+                if text in line:
+                    bar.close()
+                    bar = ProgressBar(desc=phase, disable=not show_progress, smoothing=0, **options)
+            if found := _ROUND.search(line):
+                bar.n += 1
+                sizes = math.log(_LAST_SIZE * vocab_size / int(found[2])) / math.log(_SHRINKING_FACTOR)
+                bar.total = bar.n + 2 * max(0, math.ceil(sizes)) + (found[1] == "0")
+            bar.refresh()
+            try:
+                line = log.get(timeout=1)
+            except queue.Empty:
+                line = ""  # the bar shows the time
+    finally:
+        bar.close()
+    return last_line
 
 
 def vocabulary_lines(tokenizer: XLNetTokenizer) -> Iterator[str]:
@@ -79,21 +162,18 @@ def vocabulary_lines(tokenizer: XLNetTokenizer) -> Iterator[str]:
         yield f"{piece}\t{tokenizer.score(piece_id):g}\n"
 
 
-def _sentences(texts: Iterable[str], cleaning: CleaningConfig, errors: list[Exception]) -> Iterator[str]:
-    """Yields cleaned sentences; SentencePiece loses the iterator's own errors, so that they are noted."""
-    try:
-        for text in texts:
-            encoded = clean_text(text, cleaning).encode()
-            begin = 0
-            while len(encoded) - begin > _MAX_SENTENCE_BYTES:
-                head = encoded[begin : begin + _MAX_SENTENCE_BYTES].decode(errors="ignore")
-                sentence = head[: head.rfind(" ") + 1 or len(head)]
-                yield sentence
-                begin += len(sentence.encode())
-            if begin < len(encoded):
-                yield encoded[begin:].decode()
-    except Exception as error:  # noqa: BLE001 (raised again once SentencePiece has returned)
-        errors.append(error)
+def _sentences(texts: Iterable[str], cleaning: CleaningConfig) -> Iterator[str]:
+    """Yields cleaned sentences of at most _MAX_SENTENCE_BYTES."""
+    for text in texts:
+        encoded = clean_text(text, cleaning).encode()
+        begin = 0
+        while len(encoded) - begin > _MAX_SENTENCE_BYTES:
+            head = encoded[begin : begin + _MAX_SENTENCE_BYTES].decode(errors="ignore")
+            sentence = head[: head.rfind(" ") + 1 or len(head)]
+            yield sentence
+            begin += len(sentence.encode())
+        if begin < len(encoded):
+            yield encoded[begin:].decode()
 
 
 def _explain(message: str, vocab_size: int, character_coverage: float) -> str:
