@@ -168,3 +168,42 @@ def test_every_package_says_what_it_contains():
         if not ast.get_docstring(ast.parse(path.read_text()))
     ]
     assert not silent
+
+
+def texts() -> dict[pathlib.Path, str]:
+    """Returns what people read by file: documents and sources, and of tests the modules' docstrings."""
+    documents = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md")]
+    found = {
+        path: path.read_text() for path in (*documents, *MODULES.values()) if path.name != "CHANGELOG.md"
+    }
+    for path in (REPOSITORY / "tests").rglob("*.py"):
+        found[path] = ast.get_docstring(ast.parse(path.read_text())) or ""
+    return found
+
+
+def test_files_that_texts_name_exist():
+    # Without CAPITALS, which stand for a name, and without what follows a URL or a variable.
+    name = re.compile(r"(?<![\w/.$}*<-])(?:[a-z_0-9]+/)+[a-z_0-9]+\.(?:py|md|yaml)\b")
+    tops = (REPOSITORY, *(REPOSITORY / source for source in SOURCES))
+    lost = [
+        f"{path.relative_to(REPOSITORY)}: {found}"
+        for path, text in texts().items()
+        for found in name.findall(text)
+        if not any((top / found).exists() for top in (*tops, path.parent))
+    ]
+    assert not lost
+
+
+def test_modules_that_texts_name_exist():
+    name = re.compile(rf"\b(?:{'|'.join(SOURCES)})(?:\.[a-z_0-9]+)+(?![\w./-])")
+    lost = [
+        f"{path.relative_to(REPOSITORY)}: {found}"
+        for path, text in texts().items()
+        for found in name.findall(text)
+        if found not in MODULES and not is_attribute(*found.rsplit(".", 1))
+    ]
+    assert not lost
+
+
+def is_attribute(module: str, name: str) -> bool:
+    return module in MODULES and re.search(rf"\b{name}\b", MODULES[module].read_text()) is not None

@@ -21,7 +21,7 @@ STREAMS = ["sequence_output", "query_output"]
 def known_to(case, row: int, place: int, stream: str) -> np.ndarray:
     """Returns bool [T]: the tokens that may have a say in a stream's output at a place.
 
-    Paper section 2.2: the query stream knows what precedes a target in the factorization order, the content
+    Paper section 2.3: the query stream knows what precedes a target in the factorization order, the content
     stream its own token as well. Tokens that are no targets know their equals in the order; in a query stream
     of full length they hold themselves.
     """

@@ -6,7 +6,7 @@ module: no object of PyTorch is made, and any other name is refused. Both file f
 archive (since PyTorch 1.6) and the older sequence of pickles. The numbers themselves lie beside the pickle,
 and are read when asked for.
 
-Source: torch/serialization.py and torch/csrc/jit/serialization for the layouts; "Restricting Globals" in
+Source: torch.serialization and torch/csrc/jit/serialization for the layouts; "Restricting Globals" in
 Python's documentation of pickle.
 """
 

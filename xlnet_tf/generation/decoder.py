@@ -13,7 +13,7 @@ its own, and to go on from another candidate is to see what that one saw.
 Shapes: B batch, T tokens, P targets, C candidates of a text, S slots, Q rows of a step for a text, N heads, H
 head size, D model, V vocabulary, R relative positions.
 
-Source: paper section 2.2 (two streams).
+Source: paper section 2.3 (two streams).
 """
 
 from typing import NamedTuple, Self

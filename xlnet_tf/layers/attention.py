@@ -63,7 +63,7 @@ def attend(
     Returns:
         [B, Q, D].
 
-    Source: paper section 2.2; the terms of the score are Transformer-XL's (section 3.3), and section 2.5's.
+    Source: paper section 2.3; the terms of the score are Transformer-XL's (section 3.3), and section 2.5's.
     """
     queries = kernels.project_heads(stream, weights.query)  # [B, N, Q, H]
     scores = attention_scores(weights, queries, keys, position_keys, context, kernels)
@@ -132,7 +132,7 @@ class RelativeAttention(ConfiguredLayer):
         The attention of each stream, projected back to D: [B, T, D] and [B, P, D] (or None). With
         `content_context=None` the content stream only serves keys and values, and its result is None.
 
-    Source: paper sections 2.2 (two streams), 2.3 (recurrence), 2.5 (segments).
+    Source: paper sections 2.3 (two streams), 2.4 (recurrence), 2.5 (segments).
     """
 
     OPTIONS = ("attention_dropout",)

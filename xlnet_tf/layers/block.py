@@ -88,7 +88,7 @@ class TransformerBlock(ConfiguredLayer):
 
     Call args and returns: as RelativeAttention; both streams leave with the width D.
 
-    Source: paper section 2.6 and appendix A.2 (the equations of one layer).
+    Source: paper section 2.3 and appendix A.2 (the equations of one layer).
     """
 
     OPTIONS = ("dropout", "attention_dropout")

@@ -76,7 +76,7 @@ def permutation_visible(rank: tf.Tensor, is_target: tf.Tensor, queries: tf.Tenso
         [B, T or Q, T] bool: whether token i (axis 1) may see token j (axis 2). The content stream adds the
         diagonal.
 
-    Source: paper section 2.2 (eq. 3) and 2.4 (partial prediction).
+    Source: paper section 2.2 (eq. 3) and 2.3 (partial prediction).
     """
     rank = tf.cast(rank, tf.int32)
     bound = rank + tf.cast(~is_target, tf.int32)

@@ -65,7 +65,7 @@ def relative_distances(query_len, key_len, attention_type: str = "bi", clamp_len
     Returns:
         [R] float32: K..-T+1 for "bi" (R = K + T), K..0 for "uni" (R = K + 1).
 
-    Source: paper section 2.3 with Transformer-XL appendix B; modeling.py relative_positional_encoding.
+    Source: paper section 2.4 with Transformer-XL appendix B; modeling.py relative_positional_encoding.
     """
     last = -query_len if attention_type == "bi" else -1
     distances = tf.cast(tf.range(key_len, last, -1), tf.float32)

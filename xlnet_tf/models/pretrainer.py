@@ -32,7 +32,7 @@ class XLNetPretrainer(tf_keras.Model):
         next_memory, next_memory_mask: as the encoder gives them.
       With full-length query streams (`target_mask`), P is T.
 
-    Source: paper section 2.2 (eq. 4); modeling.py lm_loss.
+    Source: paper section 2.3 (eq. 4); modeling.py lm_loss.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ def read(
     Raises:
         UserError: the encoder has no memory, or T is no multiple of segment_len.
 
-    Source: paper section 2.3.
+    Source: paper section 2.4.
     """
     tokens = token_features(features)
     seed = {name: features[name] for name in ("dropout_seed",) if name in features}

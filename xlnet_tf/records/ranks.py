@@ -100,7 +100,9 @@ def permutation_ranks(
             never sees them (the original); "context" lets all of the second part see them (Model Garden).
 
     Returns:
-        int16 [S, T]. Source: paper section 2.3; `_local_perm` of the original's data_utils.py.
+        int16 [S, T].
+
+    Source: paper sections 2.2 and 2.3 (partial prediction); `_local_perm` of the original's data_utils.py.
 
     Raises:
         UserError: functional_tokens is neither.

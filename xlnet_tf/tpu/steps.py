@@ -67,7 +67,7 @@ def served_signature(path: str, rows: int, seq_len: int | None = None) -> Progra
     """Lowers what a SavedModel computes of tokens, its signature `tokens`.
 
     The graph is the exported one as it is. It was traced where it was exported, so that it shifts scores by
-    position, where a step that is traced for a TPU rotates queries and keys (layers.rotation).
+    position; a step that is traced for a TPU rotates queries and keys (layers/kernels/position_rotation.py).
 
     Args:
         path: of a version that run_scripts.export has written, VERSION included.

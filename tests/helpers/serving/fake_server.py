@@ -1,6 +1,6 @@
 """TensorFlow Serving's REST and gRPC APIs, as far as clients of one model use them, over an exported folder.
 
-Sources: tensorflow_serving/g3doc/api_rest.md; util/json_tensor.cc; model_servers/{http_rest_api_handler,
+Sources: api_rest.md; util/json_tensor.cc; model_servers/{http_rest_api_handler,
 prediction_service_impl}.cc
 """
 
