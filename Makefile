@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup demo demo-long test test-all mutants lint lock clean
+.PHONY: help setup demo demo-long test test-integration test-all mutants lint lock clean
 
 help:  ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ -/'
@@ -30,10 +30,13 @@ demo: setup runs/corpora/.ready  ## From raw text to a fine-tuned XLNet: tokeniz
 demo-long: setup runs/corpora/.ready  ## Pretrains longer, to show what it is worth: three seeds each, medians.
 	@$(BIN)/python -m run_scripts.demo --long --corpora=runs/corpora --output_dir=runs/demo-long
 
-test: setup  ## Runs the tests.
-	@$(BIN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder tests
+test: setup  ## Runs the quick tests: original numbers, properties, one run from texts to predictions.
+	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder tests
 
-test-all: setup  ## Runs the long tests, too, with many more random examples (over an hour, 22 GB of memory).
+test-integration: setup  ## Runs the tests that start processes or train longer.
+	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m "integration and not long" tests
+
+test-all: setup  ## Runs all tests, the long ones too, with many more random examples (over an hour, 22 GB of memory).
 	@$(BIN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder --hypothesis-profile=long -m "" tests
 
 mutants: setup  ## Breaks the code in 150 places, one by one, and tells which the tests do not notice (an hour).

@@ -17,7 +17,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 
 
 # Folders of tests that train or start processes.
-DEAR = ("training", "serving", "scripts", "tasks")
+SLOW = ("training", "serving", "run_scripts", "tasks")
 QUICK_COMPILER = "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"
 
 
@@ -34,14 +34,18 @@ def pytest_collection_finish(session):
 
 def pytest_collection_modifyitems(items):
     """Puts the files that take longest first: none of two processes has to wait at the end for the other."""
-    items.sort(key=lambda item: item.path.parent.name not in DEAR)
+    items.sort(key=lambda item: not is_slow(item.path))
+
+
+def is_slow(path: pathlib.Path) -> bool:
+    return path.relative_to(REPOSITORY / "tests").parts[0] in SLOW
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _collected(request):
     """Ends what trained in a file while it is young: the end of an old iterator waits, up to a minute."""
     yield
-    if request.path.parent.name in DEAR:
+    if is_slow(request.path):
         gc.collect()
 
 

@@ -92,6 +92,7 @@ def test_what_the_terminal_cannot_show_is_escaped(encoding, expected):
     assert (result.returncode, result.stderr.strip()) == (1, b"ERROR: " + expected)
 
 
+@pytest.mark.integration
 def test_commands_show_only_the_errors_of_tensorflows_log():
     script = """
 from xlnet_tf import errors

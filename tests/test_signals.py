@@ -11,6 +11,8 @@ import pytest
 
 from tests.conftest import REPOSITORY
 
+pytestmark = pytest.mark.integration
+
 LINES = {
     signal.SIGINT: (130, "INTERRUPTED: Ctrl-C\n"),
     signal.SIGTERM: (75, "INTERRUPTED: told to end (SIGTERM): start the same command again\n"),

@@ -611,6 +611,7 @@ def test_convert(tmp_path):
         convert(str(tmp_path), str(tmp_path / "x"), "ours", None, strict=True)
 
 
+@pytest.mark.integration
 def test_the_script_says_what_is_wrong_in_one_line(tmp_path):
     command = [
         sys.executable,

@@ -44,6 +44,7 @@ def test_continuations_have_the_probability_that_score_gives(model, small_tokeni
         assert found.total == pytest.approx(expected.sum(), abs=1e-3)
 
 
+@pytest.mark.integration
 def test_batches_change_nothing(model):
     generate = {"max_new_tokens": 5, "seed": 1, "top_p": 0.8}
     for method, texts, options in (
@@ -92,6 +93,7 @@ def results(model):
     return strings(found), np.array(numbers, float)
 
 
+@pytest.mark.integration
 def test_long_texts_are_read_in_blocks_with_the_same_numbers(model, small_tokenizer, request):
     expected, expected_numbers = results(model)
     request.getfixturevalue("blocks")
@@ -100,6 +102,7 @@ def test_long_texts_are_read_in_blocks_with_the_same_numbers(model, small_tokeni
     np.testing.assert_allclose(found_numbers, expected_numbers, atol=1e-4)
 
 
+@pytest.mark.integration
 def test_memory_grows_with_a_text_and_not_with_its_square(tmp_path, small_tokenizer):
     """A prompt of 25 KB once took 11 GB."""
     (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)

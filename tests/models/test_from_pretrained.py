@@ -436,6 +436,7 @@ def test_fit_learns_and_what_was_saved_goes_on(pretrained, tmp_path, optimizer):
     best.fit(features, labels, verbose=0)
 
 
+@pytest.mark.integration
 def test_formats_of_tf_keras(pretrained, tmp_path):
     features, labels = invent_features()
     model = XLNetClassifier.from_pretrained(pretrained, LABELS)

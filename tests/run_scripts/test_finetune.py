@@ -49,6 +49,7 @@ def folder(tmp_path_factory, small_tokenizer):
     return folder
 
 
+@pytest.mark.integration
 def test_from_tables_to_predictions(folder):
     records, model_dir = folder / "records", folder / "run"
     built = run(
@@ -102,6 +103,7 @@ def test_evaluate_marks_one_checkpoint():
     assert evaluate.best({**tied, "ckpt-2": {"f1": float("nan")}, "best": {"f1": 0.6}}, "f1") == "ckpt-4"
 
 
+@pytest.mark.integration
 def test_errors_are_one_line():
     result = run("run_scripts.finetune", "--data=nowhere", "--model_dir=x")
     assert result.returncode == 1

@@ -31,6 +31,7 @@ def model(model_dir):
     return XLNetLanguageModel.from_pretrained(model_dir)
 
 
+@pytest.mark.integration
 def test_generate(model_dir, model):
     flags = [f"--model_dir={model_dir}", "--max_new_tokens=6", "--temperature=0.7", "--seed=3"]
     command = [

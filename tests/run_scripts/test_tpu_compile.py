@@ -215,6 +215,7 @@ def test_model_gardens_step_updates_in_place():
     assert tpu_compile.program_of_rows(values)(2).donated() == []
 
 
+@pytest.mark.integration
 def test_a_process_of_its_own_lowers_the_same():
     arguments = (*SMALL, "--task=tagging")
     apart, here = tpu_compile.lower_apart(arguments, 2), tpu_compile.lower(arguments, 2)
@@ -289,6 +290,7 @@ def test_flags_with_effect_are_taken(arguments):
     tpu_compile.check_flags(parsed(*arguments.split()))
 
 
+@pytest.mark.integration
 def test_an_export_is_lowered_in_a_process_that_has_loaded_no_other(tmp_path, small_tokenizer):
     from tests.helpers.serving.exports import KINDS
     from xlnet_tf.serving.export import export

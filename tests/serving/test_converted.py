@@ -61,8 +61,22 @@ def answers(folder):
 CONTEXT = "1999, was old and a new one came in 2008, and more"
 
 
-@pytest.mark.parametrize("dropped", [[], [names.QUERY_START]], ids=["whole", "of_fine_tuning"])
-@pytest.mark.parametrize("format", ["ours", "original", "hugging_face"])
+@pytest.mark.parametrize(
+    ("format", "dropped"),
+    [
+        pytest.param("hugging_face", [names.QUERY_START], id="hugging_face-of_fine_tuning"),
+        *(
+            pytest.param(format, dropped, marks=pytest.mark.integration)
+            for format, dropped in [
+                ("ours", []),
+                ("ours", [names.QUERY_START]),
+                ("original", []),
+                ("original", [names.QUERY_START]),
+                ("hugging_face", []),
+            ]
+        ),
+    ],
+)
 @pytest.mark.parametrize(
     ("head", "model_class", "arguments", "lengths", "inputs"),
     [
@@ -214,6 +228,7 @@ RUN_SETTINGS = {
 }  # fmt: skip
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("projection", [True, False])
 def test_a_run_is_the_same_model_by_hugging_faces_files_alone(tmp_path, small_tokenizer, projection):
     run = ours(tmp_path / "run", small_tokenizer, RUN, summary="mean", projection=projection)

@@ -103,6 +103,7 @@ def run(tmp_path_factory, small_tokenizer):
     return folder / "run"
 
 
+@pytest.mark.integration
 def test_a_run_is_served_as_its_task(run, small_tokenizer):
     module = models.module_of_run(str(run))
     answers = module.serve(text_a=tf.constant(TEXTS), text_b=tf.constant(TEXTS[::-1]))
@@ -117,6 +118,7 @@ def test_a_run_is_served_as_its_task(run, small_tokenizer):
     assert again.alert == module.alert and again.seq_len == 16
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("name", "format"), [*(("best", format) for format in FORMATS), ("last", "ours")])
 def test_a_converted_run_is_used_as_the_run(run, tmp_path, format, name):
     source, folder = run / "best" if name == "best" else run, str(tmp_path / "small")

@@ -309,6 +309,7 @@ def test_numbers_that_make_no_sense_are_refused(model, small_tokenizer):
             LanguageModelModule(model, small_tokenizer, seq_len=SEQ_LEN, **{"max_new_tokens": 4, name: value})
 
 
+@pytest.mark.integration
 def test_signatures_run_their_examples(module):
     signatures, inputs = module.signatures(), module.example_inputs()
     own = {"embed", "score", "fill_mask", "generate", "search"}

@@ -77,6 +77,7 @@ def test_no_answer_takes_the_place_of_what_a_row_holds(client, tmp_path):
         next(lines)
 
 
+@pytest.mark.integration
 def test_lines_of_a_file_are_answered_in_their_order(folder, tmp_path):
     rows = [
         {"id": number, "query": f"q{number}", "passages": ["a" * number] * (1 + number // 4)}

@@ -143,11 +143,13 @@ def call(function, inputs):
     return function(**{name: tf.constant(value) for name, value in inputs.items()})
 
 
+@pytest.mark.integration
 def test_session_and_saved_model_load_say_the_same(exported):
     for name in exported.good:
         assert_same(exported.result["session"][name], exported.result["loaded"][name])
 
 
+@pytest.mark.integration
 def test_texts_are_answered_as_by_the_training_model(exported):
     session = exported.result["session"]
     assert_same(session["batch"], call(exported.module.serve, exported.good["batch"][1]))
@@ -158,6 +160,7 @@ def test_texts_are_answered_as_by_the_training_model(exported):
             assert_same(session[name], call(function, exported.good[name][1]))
 
 
+@pytest.mark.integration
 def test_tokens_are_answered_as_by_the_training_model(exported, request):
     kind = KINDS[request.node.callspec.params["exported"]]
     found, expected = (
@@ -168,6 +171,7 @@ def test_tokens_are_answered_as_by_the_training_model(exported, request):
     assert_same(found, expected, names)
 
 
+@pytest.mark.integration
 def test_methods_of_the_server_get_what_they_ask_for(exported):
     """As classifier.cc and regressor.cc in tensorflow_serving/servables/tensorflow check it."""
     asked = {
@@ -182,6 +186,7 @@ def test_methods_of_the_server_get_what_they_ask_for(exported):
             assert {name: (value.dtype, value.ndim) for name, value in answers.items()} == asked[method]
 
 
+@pytest.mark.integration
 def test_a_row_alone_is_the_row_in_a_batch(exported):
     session = exported.result["session"]
     rows = len(next(iter(exported.good["batch"][1].values())))
@@ -193,6 +198,7 @@ def test_a_row_alone_is_the_row_in_a_batch(exported):
     assert {name: len(value) for name, value in session["none"].items()} == dict.fromkeys(session["batch"], 0)
 
 
+@pytest.mark.integration
 def test_answers_have_rows_first_and_types_that_clients_know(exported):
     for name, (_, inputs) in exported.good.items():
         rows = {len(value) for value in inputs.values()}
@@ -202,6 +208,7 @@ def test_answers_have_rows_first_and_types_that_clients_know(exported):
             assert value.dtype.kind != "f" or np.isfinite(value).all(), key  # JSON has no NaN
 
 
+@pytest.mark.integration
 def test_the_warm_up_is_each_signature_with_each_batch_size(exported):
     expected = [
         (method.rsplit("/", 1)[-1], signature, size)
@@ -217,6 +224,7 @@ def test_the_warm_up_is_each_signature_with_each_batch_size(exported):
     assert sorted(found) == sorted(expected)
 
 
+@pytest.mark.integration
 def test_operations_are_those_of_the_server(exported):
     foreign = exported.result["foreign"]
     assert {"SentencepieceOp"} <= {operation for operation, _ in foreign} <= LINKED
@@ -224,6 +232,7 @@ def test_operations_are_those_of_the_server(exported):
     assert exported.result["compiled"] == []  # the server's binary has no compiler (tensorflow/serving#2214)
 
 
+@pytest.mark.integration
 def test_wrong_inputs_are_refused_by_name(exported):
     for way in ("session", "loaded"):
         for case in exported.bad:

@@ -140,6 +140,7 @@ def test_sets_with_other_numbers_of_options_do_not_go_together(data, tmp_path):
         choice.ChoiceTask(params.task)
 
 
+@pytest.mark.integration
 def test_the_small_recipe_on_a_slice_of_race(tmp_path, shared):
     options = {}
     for split, name, count in (("train", "train_middle", 8), ("dev", "dev_high", 3)):

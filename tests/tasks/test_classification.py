@@ -78,7 +78,13 @@ def read_tsv(path):
     return header, rows
 
 
-@pytest.fixture(scope="module", params=["classification", "regression", "multi_label"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "classification",
+        *(pytest.param(kind, marks=pytest.mark.integration) for kind in ("regression", "multi_label")),
+    ],
+)
 def data(request, tmp_path_factory, small_tokenizer):
     """Examples of one kind: 128 texts to train on, 45 to evaluate on, 11 without labels."""
     kind, folder = request.param, tmp_path_factory.mktemp(request.param)

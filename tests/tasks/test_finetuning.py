@@ -123,6 +123,7 @@ def test_folders_that_tensorflow_takes_as_patterns_are_refused(run, registered, 
         open_checkpoint(opened.checkpoint("last"))
 
 
+@pytest.mark.integration
 def test_best_weights_of_a_run_that_has_no_checkpoint_are_not_those_of_the_next(data, tmp_path):
     (tmp_path / "run" / BEST).mkdir(parents=True)
     (tmp_path / "run" / BEST / "metrics.json").write_text(json.dumps({"step": 8, "accuracy": 2.0}))
@@ -196,6 +197,7 @@ def test_an_evaluation_reads_as_much_at_once_as_a_part_of_a_step(data):
     assert params.task.validation_data.global_batch_size == 30
 
 
+@pytest.mark.integration
 def test_a_stopped_run_goes_on_bit_for_bit(data, run, tmp_path, monkeypatch):
     """Between two evaluations: as it goes on it evaluates, but the best weights are not to depend on that."""
     model_dir, metrics = run
@@ -303,6 +305,7 @@ def test_a_trained_head_is_taken_over_for_its_own_labels_only(data, run, tmp_pat
         task.initialize(task.build_model())
 
 
+@pytest.mark.integration
 def test_several_seeds_give_a_median_and_a_failed_one_counts_as_worst(data, tmp_path):
     params = settings(data, task={"epochs": 1.0})
     results = seeds.finetune_seeds(params, toy.ToyTask, STRATEGY, str(tmp_path / "runs"), num_seeds=2)
@@ -318,6 +321,7 @@ def test_several_seeds_give_a_median_and_a_failed_one_counts_as_worst(data, tmp_
     assert medians.split() == ["median", "-inf", "-inf", "nan"]  # -inf would be the best loss
 
 
+@pytest.mark.integration
 def test_a_gradient_that_is_no_number_stops_the_run_although_the_loss_is_one(data, tmp_path):
     class Steep(toy.ToyTask):
         """The square root of 0 has an infinite gradient, and 0 times infinity is no number."""
@@ -332,6 +336,7 @@ def test_a_gradient_that_is_no_number_stops_the_run_although_the_loss_is_one(dat
     assert not list((tmp_path / "run").glob("ckpt-*"))
 
 
+@pytest.mark.integration
 def test_divergence_stops_the_run_before_bad_weights_are_saved(data, tmp_path):
     wild = {"trainer": {"optimizer_config": {"learning_rate": 1e30, "clip_norm": 0.0}}}
     with pytest.raises(Diverged, match="Lower learning_rate"):
@@ -341,6 +346,7 @@ def test_divergence_stops_the_run_before_bad_weights_are_saved(data, tmp_path):
     assert all(result.problem.startswith("diverged") for result in results)
 
 
+@pytest.mark.integration
 def test_a_run_that_learns_nothing_says_so(data, tmp_path):
     still = settings(data, trainer={"optimizer_config": {"learning_rate": 0.0}}, task={"epochs": 2.0})
     (result,) = seeds.finetune_seeds(still, toy.ToyTask, STRATEGY, str(tmp_path / "run"))

@@ -63,6 +63,7 @@ def test_a_setting_that_is_given_counts(data, pretrained, name):
         toy.ToyTask(settings(data, pretrained, **{name: 2.5}).task)
 
 
+@pytest.mark.integration
 def test_a_run_keeps_how_it_reads(data, pretrained, tmp_path, monkeypatch):
     strategy = tf.distribute.OneDeviceStrategy("CPU:0")
     monkeypatch.setattr(prediction, "experiment_of", lambda folder: toy.EXPERIMENT)
@@ -71,6 +72,7 @@ def test_a_run_keeps_how_it_reads(data, pretrained, tmp_path, monkeypatch):
         assert reading(prediction.Run.open(str(tmp_path / "run"), "").task) == READING
 
 
+@pytest.mark.integration
 def test_a_run_of_an_earlier_version_goes_on(data, tmp_path):
     """It had one of these settings only, and read by the defaults of the others."""
     arguments = toy.ToyTask, tf.distribute.OneDeviceStrategy("CPU:0"), str(tmp_path)

@@ -123,6 +123,7 @@ def test_endless_memory_is_never_hidden(folder):
     assert full["memory_mask"].numpy().all() and full["memory"].numpy().all()
 
 
+@pytest.mark.integration
 def test_online_permutation_is_for_training_only(tmp_path, small_tokenizer):
     records = make_text_set(tmp_path / "records", small_tokenizer, [[(20, 18), (9, 14)]], stream_segments=3)
     params = settings(
@@ -150,6 +151,7 @@ def test_online_permutation_is_for_training_only(tmp_path, small_tokenizer):
         pretraining.build_task(params)
 
 
+@pytest.mark.integration
 def test_a_killed_run_goes_on_bit_for_bit(run, folder):
     model_dir, _, metrics = run
     killed = folder / "killed"

@@ -178,6 +178,7 @@ def run(data):
     return data / "run", finetune(params, ranking.RankingTask, STRATEGY, str(data / "run"))
 
 
+@pytest.mark.integration
 def test_it_learns_to_put_the_reply_that_helps_first(run):
     _, metrics = run
     assert metrics["map"] == metrics["mrr"] >= 0.9  # one relevant reply for each message
@@ -185,6 +186,7 @@ def test_it_learns_to_put_the_reply_that_helps_first(run):
     assert metrics["pair_accuracy"] >= 0.9
 
 
+@pytest.mark.integration
 def test_replies_that_nobody_has_judged_are_ranked(run, data, tmp_path):
     model_dir, _ = run
     opened = prediction.Run.open(str(model_dir), str(data / "test"))
@@ -199,6 +201,7 @@ def test_replies_that_nobody_has_judged_are_ranked(run, data, tmp_path):
     assert scores == sorted(scores, reverse=True)
 
 
+@pytest.mark.integration
 def test_a_model_that_scores_all_alike_is_warned_of(run, data, caplog):
     model_dir, _ = run
     opened = prediction.Run.open(str(model_dir), str(data / "dev"))
@@ -229,6 +232,7 @@ def test_an_unknown_loss_is_named(data):
         ranking.RankingTask(settings(data, task={"loss": "hinge"}).task).build_model()
 
 
+@pytest.mark.integration
 def test_the_small_recipe_on_a_slice_of_wikiqa(tmp_path, shared):
     for split, lines in (("train", 400), ("dev", 60)):
         with gzip.open(shared(f"data/wikiqa/WikiQA-{split}.txt.gz"), "rt", encoding="utf-8") as file:

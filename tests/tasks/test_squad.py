@@ -85,12 +85,14 @@ def run(data):
     return data / "run", finetune(settings(data), squad.SquadTask, STRATEGY, str(data / "run"))
 
 
+@pytest.mark.integration
 def test_it_learns_answers_and_their_absence(run):
     model_dir, metrics = run
     assert metrics["best_f1"] > 90 and metrics["no_answer_exact"] > 80 and metrics["has_answer_f1"] > 80
     assert read_metrics(str(model_dir / "best"))["best_f1"] >= metrics["best_f1"]
 
 
+@pytest.mark.integration
 def test_predictions_for_questions_without_known_answers(run, data, tmp_path):
     model_dir, _ = run
     opened = prediction.Run.open(str(model_dir), str(data / "test"))
@@ -110,12 +112,14 @@ def test_predictions_for_questions_without_known_answers(run, data, tmp_path):
     assert all(json.loads(Path(paths[0]).read_text()).values())
 
 
+@pytest.mark.integration
 def test_best_weights_alone_know_the_threshold(run, data):
     folders = run[0], run[0] / "best"
     whole, best = (prediction.Run.open(str(folder), str(data / "test")) for folder in folders)
     assert best.task.no_answer_threshold() == whole.task.no_answer_threshold() is not None
 
 
+@pytest.mark.integration
 def test_a_training_set_can_be_evaluated(run, data):
     """It has the true positions, which the model must not be told."""
     opened = prediction.Run.open(str(run[0]), str(data / "train"))
@@ -172,6 +176,7 @@ def test_only_a_model_of_version_2_takes_both_versions(data, data_v1):
         squad.SquadTask(params.task)
 
 
+@pytest.mark.integration
 def test_the_small_recipe_on_real_questions(shared, tmp_path):
     """Too little to learn much: the loss falls, and answers are texts of the passages."""
     with gzip.open(shared("data/squad/dev-v1.1.from-explorer.json.gz")) as file:

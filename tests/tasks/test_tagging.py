@@ -134,12 +134,14 @@ def predict(model_dir, folder, output):
     return opened.task, examples, predictions, blocks, lines
 
 
+@pytest.mark.integration
 def test_it_learns_what_context_tells(run):
     _, metrics = run
     assert {"f1", "precision", "recall", "strict_f1", "accuracy", "loss"} <= set(metrics)
     assert metrics["f1"] > 0.95
 
 
+@pytest.mark.integration
 def test_files_have_every_word_once_with_true_and_predicted_tags(run, data, tmp_path):
     task, examples, predictions, blocks, lines = predict(run[0], data / "dev", tmp_path)
     expected = list(sentences(30, 1))
@@ -158,6 +160,7 @@ def test_files_have_every_word_once_with_true_and_predicted_tags(run, data, tmp_
             assert all(line["text"][e["start"] : e["end"]] == e["text"] for e in line[name])
 
 
+@pytest.mark.integration
 def test_entities_of_raw_texts_have_their_characters(run, data, tmp_path):
     task, examples, _, blocks, lines = predict(run[0], data / "test", tmp_path)
     assert not task.has_answers(examples) and examples.records > 2
@@ -216,6 +219,7 @@ def documents(count, seed):
             yield {"document": str(number), "tokens": words, "tags": tags}
 
 
+@pytest.mark.integration
 def test_documents_are_read_with_memory(tmp_path, small_tokenizer):
     (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
     files = {

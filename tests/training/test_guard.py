@@ -127,6 +127,7 @@ def test_a_skipped_step_leaves_all_as_it_was(folder, monkeypatch):
     assert all((changed[name] != before[name]).any() for name in before if name.startswith("weight/layer_0"))
 
 
+@pytest.mark.integration
 def test_half_precision_trains_like_float32(folder):
     losses = {}
     for name in ("float32", "float16"):
@@ -139,6 +140,7 @@ def test_half_precision_trains_like_float32(folder):
     assert losses["float16"] != losses["float32"]
 
 
+@pytest.mark.integration
 def test_a_run_that_does_not_recover_ends_and_names_the_records(folder, tmp_path):
     params = settings(folder)
     params.trainer.train_steps = 40

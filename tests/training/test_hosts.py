@@ -103,6 +103,7 @@ def tensors(model_dir, step=12) -> dict[str, np.ndarray]:
     return {name: reader.get_tensor(name) for name in names if "save_counter" not in name}
 
 
+@pytest.mark.integration
 def test_the_survivor_of_a_lost_host_ends_with_a_message(killed):
     last_step, summaries, statuses, said = killed
     assert statuses == [Interrupted.EXIT_STATUS, -9], said
@@ -111,6 +112,7 @@ def test_the_survivor_of_a_lost_host_ends_with_a_message(killed):
     assert last_step == 6 and summaries == [1, 1]  # the first one's
 
 
+@pytest.mark.integration
 def test_a_host_that_is_told_to_end_saves_on_all(told):
     checkpoint, statuses, said = told
     assert statuses == [Interrupted.EXIT_STATUS] * 2, said
@@ -118,6 +120,7 @@ def test_a_host_that_is_told_to_end_saves_on_all(told):
     assert checkpoint.endswith("ckpt-10")
 
 
+@pytest.mark.integration
 def test_two_hosts_compute_what_one_does(folder, told):
     """10 steps on two hosts, lost and restarted between, and the last 2 on one, equal 12 on one."""
     for name in ("one", "two"):

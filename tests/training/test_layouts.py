@@ -34,6 +34,7 @@ def assert_close(got, expected, steps):
         np.testing.assert_allclose(got[name], expected[name], atol=1e-5 * largest, rtol=0, err_msg=name)
 
 
+@pytest.mark.integration
 def test_micro_batches_on_two_devices_equal_one_device(tmp_path):
     runs = run_layouts(tmp_path, "one", "two_accumulated")
     one = runs("one")

@@ -51,6 +51,7 @@ def all_sums_by_timing(graph: tf.compat.v1.GraphDef) -> list[str]:
     return sums_by_timing(graph.node) + [name for f in called for name in sums_by_timing(f.node_def)]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("task", "settings", "model"),
     [

@@ -42,6 +42,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.integration
 def test_a_run_told_to_end_saves_and_goes_on(folder, monkeypatch, capsys):
     """The same run writes a trace of two of its steps."""
     params = settings(folder)
@@ -85,6 +86,7 @@ def test_a_run_told_to_end_before_its_first_step_has_no_checkpoint_to_promise(fo
     assert not list((folder / "ended_at_once").glob("ckpt*"))
 
 
+@pytest.mark.integration
 def test_a_run_whose_checkpoint_has_no_memory_goes_on_with_an_empty_one(folder, monkeypatch, capsys):
     def report_and_end(progress, logs):
         if int(progress._step.numpy()) == 4:
@@ -110,6 +112,7 @@ def test_wrong_steps_to_trace_are_named(steps):
         Profile(steps, "unused")
 
 
+@pytest.mark.integration
 def test_a_run_in_a_bucket(folder, tmp_path, bucket, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     metrics = pretraining.pretrain(settings(folder), bucket)
@@ -215,6 +218,7 @@ def test_every_host_refuses_another_run(folder, tmp_path):
         run_training(params, task, strategy, str(tmp_path))
 
 
+@pytest.mark.integration
 def test_a_second_trainer_leaves_the_first_alone(folder, tmp_path, monkeypatch):
     """With the same settings it would remove a checkpoint that is being written, with others mix two runs."""
     report, seen = Progress.train, []
@@ -236,6 +240,7 @@ def test_a_second_trainer_leaves_the_first_alone(folder, tmp_path, monkeypatch):
     assert not (tmp_path / "owner.json").exists()
 
 
+@pytest.mark.integration
 def test_a_run_that_was_taken_over_writes_nothing_more(folder, tmp_path, monkeypatch):
     report = Progress.train
 
@@ -399,6 +404,7 @@ def test_hosts_of_a_tpu_reached_by_name_are_far(monkeypatch):
     assert not topology.has_far_hosts(tf.distribute.OneDeviceStrategy("CPU:0"))
 
 
+@pytest.mark.integration
 def test_a_missing_tpu_is_one_line(folder):
     result = subprocess.run(
         [

@@ -89,7 +89,7 @@ def faults(found) -> list[str]:
     [
         ("pretraining", {}, {"n_layer": 2}),
         ("pretraining", {"accumulation_steps": 2}, {}),
-        *((task, {}, {}) for task in FINETUNING),
+        *(pytest.param(task, {}, {}, marks=pytest.mark.integration) for task in FINETUNING),
     ],
 )
 def test_the_whole_loop_has_fixed_shapes_and_stays_on_the_device(tmp_path, task, trainer_settings, model):

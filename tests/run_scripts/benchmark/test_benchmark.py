@@ -35,6 +35,7 @@ def test_a_missing_text_is_an_error_that_helps():
         timing.existing(None, "nowhere.model", "tokenizer")
 
 
+@pytest.mark.integration
 def test_script(corpus_file, tokenizer_file, tmp_path):
     output = tmp_path / "figures" / "benchmark.json"
     done = _run(

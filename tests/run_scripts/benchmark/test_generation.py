@@ -33,6 +33,7 @@ def peer_python(tmp_path):
     return str(path)
 
 
+@pytest.mark.integration
 def test_measure(peer_python):
     report = benchmark.measure(
         TINY,
@@ -73,6 +74,7 @@ def test_all_get_the_same_weights(tmp_path):
     assert tf_keras.mixed_precision.global_policy().name == "float32"
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("xla", [False, True])
 def test_ours_writes_the_likeliest_pieces(xla):
     model = uncached.random_model()

@@ -54,6 +54,7 @@ def test_both_learn_from_the_same(records):
     assert f"{last['model_garden']:.4f}" in learning.table(report)
 
 
+@pytest.mark.integration
 def test_evaluation_counts_every_target_once(records):
     """Filler rows and empty slots count for nothing, whatever the batch size."""
     from xlnet_tf.records.reader import pretraining_dataset

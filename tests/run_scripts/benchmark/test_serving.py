@@ -54,6 +54,7 @@ def test_measure(small_tokenizer, peer_python):
     assert report["differences"]["hugging_face"] > 0.1  # the stand-in's answers are its own
 
 
+@pytest.mark.integration
 def test_ours_answers_as_the_weights_say(small_tokenizer, tmp_path):
     """Hugging Face's process gets the very weights that are served."""
     from xlnet_tf.models.classifier import XLNetClassifier

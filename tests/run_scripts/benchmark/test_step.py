@@ -168,6 +168,7 @@ def test_ratios_are_of_the_best_modes():
     assert benchmark_step.ratios({"ours": {"graph": 3}}, {}) == {}
 
 
+@pytest.mark.integration
 def test_modes_compute_what_they_say():
     batch = batches.make_batch(TINY, 2, **SIZES)
     modes = ["graph", "xla", "graph bfloat16", "graph recompute"]
@@ -185,6 +186,7 @@ def _steps(who):
     return benchmark_step.model_garden_steps(ONE_LAYER, batch, 0.0, ["graph", "xla"])
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("who", ["ours", "model_garden"])
 def test_steps_train(who):
     step = _steps(who)["graph"]
@@ -223,6 +225,7 @@ def test_an_empty_slot_is_no_target():
     assert theirs["target_mapping"].sum(axis=-1).tolist() == [[1, 1, 1, 0]] * 2
 
 
+@pytest.mark.integration
 def test_peers_are_measured_in_the_modes_asked_for():
     result = benchmark_step.measure_step(
         ONE_LAYER, 2, repeats=1, gemm_rates=RATES, modes=["graph"], peer_modes=["graph"], **SIZES

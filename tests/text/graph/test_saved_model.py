@@ -71,6 +71,7 @@ def saved(small_tokenizer, tmp_path_factory):
     }
 
 
+@pytest.mark.integration
 def test_a_process_without_this_package(saved, tmp_path):
     folder, expected = saved
     answers = tmp_path / "answers"

@@ -33,6 +33,7 @@ def job_service(tmp_path):
     servicer.stop()
 
 
+@pytest.mark.integration
 def test_a_runner_that_works_in_the_background(job_service, tmp_path, monkeypatch):
     monkeypatch.setattr("tfrecord_builders.common.beam_runner.POLL_SECONDS", 0.2)
     settings = {"runner": "beam", "beam_options": job_service, "scratch": tmp_path / "scratch"}
@@ -84,6 +85,7 @@ def test_without_beam(monkeypatch):
         list(runners.run_units(square, [1], runner="beam"))
 
 
+@pytest.mark.integration
 def test_records_are_those_of_local_processes(build, tmp_path):
     pytest.importorskip("apache_beam", reason="requirements-beam.txt")
     build(tmp_path / "local")

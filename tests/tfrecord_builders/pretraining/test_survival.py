@@ -19,6 +19,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 MEMORY = pathlib.Path("/dev/shm")  # a disk in memory, where nothing waits for fsync
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("kills,every", [(10, 5), pytest.param(100, 1, marks=pytest.mark.long)])
 def test_killed_builds_go_on(corpus_file, tokenizer_file, kills, every):
     """See killed_builds, which does it."""
