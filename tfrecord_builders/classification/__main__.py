@@ -8,7 +8,6 @@ r"""Builds examples for classification, regression and multi-label classificatio
 Each split becomes a folder of --output_dir. All rows are read and checked before any example is written.
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 from absl import flags
@@ -16,17 +15,14 @@ from absl import flags
 from tfrecord_builders.classification.build import build_classification
 from tfrecord_builders.classification.options import TRUNCATIONS, ClassificationOptions
 from tfrecord_builders.classification.presets import METRICS, PRESETS
-from tfrecord_builders.common import tables
+from tfrecord_builders.common import example_flags, tables
 from xlnet_tf import command_line, errors
 from xlnet_tf.records import example_report
 
 
 def define_flags() -> None:
     """Defines one flag for each field of ClassificationOptions."""
-    default = {field.name: field.default for field in dataclasses.fields(ClassificationOptions)}
-    flags.DEFINE_string("tokenizer", None, "SentencePiece model of the checkpoint to fine-tune")
-    flags.DEFINE_string("output_dir", None, "folder for the examples, one folder in it for each split")
-    flags.mark_flags_as_required(["tokenizer", "output_dir"])
+    default = example_flags.define(ClassificationOptions)
     flags.DEFINE_enum("preset", None, list(PRESETS), "a well-known set of texts; needs --data_dir")
     flags.DEFINE_string("data_dir", None, "folder of the preset's files, under their official names")
     for split in ("train", "dev", "test"):
@@ -66,16 +62,12 @@ def define_flags() -> None:
         default["skip_ragged"],
         "leave out, and count, rows with too few or many fields",
     )
-    flags.DEFINE_bool("lower", default["lower"], "lower-case the text")
-    flags.DEFINE_bool("keep_accents", default["keep_accents"], "keep accents (the released models drop them)")
     flags.DEFINE_integer("seed", default["seed"], "random seed for the rows held out or taken", lower_bound=0)
 
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    options = ClassificationOptions(
-        **{field.name: flags.FLAGS[field.name].value for field in dataclasses.fields(ClassificationOptions)}
-    )
+    options = example_flags.options(ClassificationOptions)
     built = build_classification(options, progress=True)
     print(example_report.summary(built))
     if options.preset:

@@ -8,11 +8,11 @@ question, or follows the question. --train, --dev and --test are folders of RACE
 (see race_questions.read_questions), several with commas between them.
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 from absl import flags
 
+from tfrecord_builders.common import example_flags
 from tfrecord_builders.race.build import SPLITS, RaceOptions, build_race
 from xlnet_tf import command_line, errors
 from xlnet_tf.records import example_report
@@ -20,30 +20,22 @@ from xlnet_tf.records import example_report
 
 def define_flags() -> None:
     """Defines one flag for each field of RaceOptions."""
-    default = {field.name: field.default for field in dataclasses.fields(RaceOptions)}
+    default = example_flags.define(RaceOptions)
     for split in SPLITS:
         flags.DEFINE_list(
             split,
             [],
             f"questions of the {split} split: folders of RACE's .txt files, or .jsonl files, plain or .gz",
         )
-    flags.DEFINE_string("tokenizer", None, "SentencePiece model of the checkpoint to fine-tune")
-    flags.DEFINE_string("output_dir", None, "folder for the examples, one folder in it for each split")
-    flags.mark_flags_as_required(["tokenizer", "output_dir"])
     flags.DEFINE_integer("seq_len", default["seq_len"], "tokens of a sequence", lower_bound=5)
     flags.DEFINE_integer(
         "max_qa_len", default["max_qa_len"], "most tokens of a question with an option", lower_bound=1
     )
-    flags.DEFINE_bool("lower", default["lower"], "lower-case the text")
-    flags.DEFINE_bool("keep_accents", default["keep_accents"], "keep accents (the released models drop them)")
 
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    options = RaceOptions(
-        **{field.name: flags.FLAGS[field.name].value for field in dataclasses.fields(RaceOptions)}
-    )
-    print(example_report.summary(build_race(options, progress=True)))
+    print(example_report.summary(build_race(example_flags.options(RaceOptions), progress=True)))
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ A sequence is [query SEP passage SEP CLS]. For training, each relevant passage m
 from those less relevant; dev and test have all candidates of a query, in as many records as it takes.
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 from absl import flags
 
+from tfrecord_builders.common import example_flags
 from tfrecord_builders.ranking.build import FORMATS, SPLITS, RankingOptions, build_ranking
 from xlnet_tf import command_line, errors
 from xlnet_tf.records import example_report
@@ -27,10 +27,7 @@ from xlnet_tf.records import example_report
 
 def define_flags() -> None:
     """Defines one flag for each field of RankingOptions."""
-    default = {field.name: field.default for field in dataclasses.fields(RankingOptions)}
-    flags.DEFINE_string("tokenizer", None, "SentencePiece model of the checkpoint to fine-tune")
-    flags.DEFINE_string("output_dir", None, "folder for the examples, one folder in it for each split")
-    flags.mark_flags_as_required(["tokenizer", "output_dir"])
+    default = example_flags.define(RankingOptions)
     flags.DEFINE_enum(
         "format",
         default["format"],
@@ -69,8 +66,6 @@ def define_flags() -> None:
     )
     flags.DEFINE_integer("seq_len", default["seq_len"], "tokens of a sequence", lower_bound=5)
     flags.DEFINE_integer("max_query_len", default["max_query_len"], "most tokens of a query", lower_bound=1)
-    flags.DEFINE_bool("lower", default["lower"], "lower-case the text")
-    flags.DEFINE_bool("keep_accents", default["keep_accents"], "keep accents (the released models drop them)")
     flags.DEFINE_integer(
         "seed", default["seed"], "random seed for the candidates drawn for training", lower_bound=0
     )
@@ -78,10 +73,7 @@ def define_flags() -> None:
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    options = RankingOptions(
-        **{field.name: flags.FLAGS[field.name].value for field in dataclasses.fields(RankingOptions)}
-    )
-    print(example_report.summary(build_ranking(options, progress=True)))
+    print(example_report.summary(build_ranking(example_flags.options(RankingOptions), progress=True)))
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ passages.jsonl, the passages with the place of each token, from which answers ar
 every question that is not among the examples, with the reason.
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 from absl import flags
 
+from tfrecord_builders.common import example_flags
 from tfrecord_builders.squad.build import SPLITS, SquadOptions, build_squad
 from xlnet_tf import command_line, errors
 from xlnet_tf.records import example_report
@@ -21,12 +21,9 @@ from xlnet_tf.records import example_report
 
 def define_flags() -> None:
     """Defines one flag for each field of SquadOptions."""
-    default = {field.name: field.default for field in dataclasses.fields(SquadOptions)}
+    default = example_flags.define(SquadOptions)
     for split in SPLITS:
         flags.DEFINE_string(split, default[split], f"json file of the {split} split, plain or .gz")
-    flags.DEFINE_string("tokenizer", None, "SentencePiece model of the checkpoint to fine-tune")
-    flags.DEFINE_string("output_dir", None, "folder for the examples, one folder in it for each split")
-    flags.mark_flags_as_required(["tokenizer", "output_dir"])
     flags.DEFINE_integer("seq_len", default["seq_len"], "tokens of a window with its question", lower_bound=5)
     flags.DEFINE_integer(
         "max_question_len",
@@ -37,16 +34,11 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "stride", default["stride"], "tokens from one window of a passage to the next", lower_bound=1
     )
-    flags.DEFINE_bool("lower", default["lower"], "lower-case the text")
-    flags.DEFINE_bool("keep_accents", default["keep_accents"], "keep accents (the released models drop them)")
 
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    options = SquadOptions(
-        **{field.name: flags.FLAGS[field.name].value for field in dataclasses.fields(SquadOptions)}
-    )
-    print(example_report.summary(build_squad(options, progress=True)))
+    print(example_report.summary(build_squad(example_flags.options(SquadOptions), progress=True)))
 
 
 if __name__ == "__main__":

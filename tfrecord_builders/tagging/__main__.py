@@ -9,11 +9,11 @@ that is longer than a sequence is cut into windows. With --document, all sentenc
 with a large --seq_len the model reads it in segments, with memory (task.model.segment_len).
 """
 
-import dataclasses
 from collections.abc import Sequence
 
 from absl import flags
 
+from tfrecord_builders.common import example_flags
 from tfrecord_builders.tagging.build import SPLITS, TaggingOptions, build_tagging
 from tfrecord_builders.tagging.schemes import SCHEMES
 from xlnet_tf import command_line, errors
@@ -22,7 +22,7 @@ from xlnet_tf.records import example_report
 
 def define_flags() -> None:
     """Defines one flag for each field of TaggingOptions."""
-    default = {field.name: field.default for field in dataclasses.fields(TaggingOptions)}
+    default = example_flags.define(TaggingOptions)
     for split in SPLITS:
         flags.DEFINE_list(
             split,
@@ -30,9 +30,6 @@ def define_flags() -> None:
             f"files of the {split} split: columns, or .jsonl with tokens or texts; plain or .gz"
             + (", tags may be missing" if split == "test" else ""),
         )
-    flags.DEFINE_string("tokenizer", None, "SentencePiece model of the checkpoint to fine-tune")
-    flags.DEFINE_string("output_dir", None, "folder for the examples, one folder in it for each split")
-    flags.mark_flags_as_required(["tokenizer", "output_dir"])
     flags.DEFINE_list("types", [], "types of entities. Default: those of the training data")
     flags.DEFINE_integer(
         "word_column", default["word_column"], "column of the words, from 0; -1 is the last one"
@@ -49,16 +46,11 @@ def define_flags() -> None:
         "stride", None, "pieces between the starts of two windows. Default: half a sequence", lower_bound=1
     )
     flags.DEFINE_bool("document", default["document"], "make all sentences of a document one text")
-    flags.DEFINE_bool("lower", default["lower"], "lower-case the text")
-    flags.DEFINE_bool("keep_accents", default["keep_accents"], "keep accents (the released models drop them)")
 
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    options = TaggingOptions(
-        **{field.name: flags.FLAGS[field.name].value for field in dataclasses.fields(TaggingOptions)}
-    )
-    print(example_report.summary(build_tagging(options, progress=True)))
+    print(example_report.summary(build_tagging(example_flags.options(TaggingOptions), progress=True)))
 
 
 if __name__ == "__main__":
