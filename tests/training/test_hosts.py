@@ -6,6 +6,7 @@ They start four processes, two at a time, each with a TensorFlow of its own: hal
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import tensorflow as tf
 from tests.conftest import REPOSITORY
 from tests.helpers.training import toy, toy_finetuning, worker
 from tests.helpers.training.worker import settings
+from tests.test_signals import LINES
 from xlnet_tf.errors import Interrupted, UserError
 from xlnet_tf.tasks import pretraining
 from xlnet_tf.training.progress import read_history
@@ -172,6 +174,30 @@ def test_two_hosts_fine_tune_as_one_does(tmp_path, small_tokenizer):
     assert found["last"] == pytest.approx(expected, abs=1e-5)
     losses = [training_losses(tmp_path / name) for name in ("one", "two")]
     np.testing.assert_allclose(*losses, atol=1e-5)
+
+
+def test_sigterm_ends_a_host_that_does_not_train_yet():
+    with socket.socket() as one:
+        one.bind(("localhost", 0))
+        address = f"localhost:{one.getsockname()[1]}"
+    config = {"cluster": {"worker": [address]}, "task": {"type": "worker", "index": 0}}
+    program = """
+import signal, time
+from xlnet_tf import errors
+from xlnet_tf.training import runtime
+from xlnet_tf.training.config import RuntimeConfig
+
+def main(_):
+    runtime.prepare(RuntimeConfig(distribution_strategy="multi_worker_mirrored"))
+    signal.raise_signal(signal.SIGTERM)
+    time.sleep(10)
+
+errors.run(main)
+"""
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1", "TF_CONFIG": json.dumps(config)}
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr.splitlines()[-1]) == (75, LINES[signal.SIGTERM][1].rstrip())
 
 
 @pytest.mark.parametrize(

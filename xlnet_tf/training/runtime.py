@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -31,7 +32,10 @@ def prepare(runtime: RuntimeConfig) -> tf.distribute.Strategy:
         UserError: the devices asked for are not there.
     """
     _set_policy(runtime.mixed_precision_dtype)
+    handler = signal.getsignal(signal.SIGTERM)
     strategy = _strategy(runtime)
+    if runtime.distribution_strategy == "multi_worker_mirrored" and handler is not None:
+        signal.signal(signal.SIGTERM, handler)  # TensorFlow has set its own, which only takes notice
     if runtime.deterministic:
         tf.config.experimental.enable_op_determinism()
     return strategy
