@@ -193,6 +193,11 @@ def too_short(examples):
     path.write_text(json.dumps({**json.loads(path.read_text()), "seq_len": 4}))
 
 
+def changed(examples):
+    path = examples.folder / "manifest.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "statistics": {"truncated": 1}}))
+
+
 def cut_off(examples):
     path = examples.folder / "manifest.json"
     path.write_text(path.read_text()[:-5])
@@ -212,6 +217,7 @@ def other_kind(examples):
         (other_kind, "no fine-tuning examples"),
         (too_short, "seq_len is 4"),
         (cut_off, "not valid json"),
+        (changed, "manifest.json was changed"),
     ],
 )
 def test_damaged_sets_are_named(write, harm, message):

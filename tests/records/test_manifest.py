@@ -1,10 +1,13 @@
 import json
 
+import numpy as np
 import pytest
 
 from tests.helpers.records.synthetic import make_set
+from xlnet_tf import manifest_checksum
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest, settings_difference
+from xlnet_tf.records.shards import read_shard
 
 SHARD = "train-pass00-slice00000.tfrecord"
 
@@ -22,6 +25,34 @@ def test_load_gives_what_was_saved(folder):
     manifest.save()
     assert (folder / "manifest.json").read_bytes() == before
     assert "shards" not in manifest.settings() and "folder" not in manifest.settings()
+
+
+def test_the_file_is_readable_json_with_a_field_a_line(folder):
+    text = (folder / "manifest.json").read_text()
+    assert text == json.dumps(json.loads(text), indent=1) + "\n"
+    assert list(json.loads(text))[:2] == ["manifest_sha256", "schema_version"]
+
+
+def test_streams_and_segments_of_a_shard_are_those_of_its_records(tmp_path):
+    manifest = make_set(tmp_path, [[(9, 6), (2, 5)], [(4, 8), (1, 1)]])
+    for shard in manifest.shards:
+        records = read_shard(manifest.path(shard), manifest.spec)
+        for name, values in manifest.identity(shard).items():
+            np.testing.assert_array_equal(values, records[name], err_msg=name)
+
+
+def test_a_manifest_of_an_earlier_version_was_built_without_choosing_documents(folder):
+    values = json.loads((folder / "manifest.json").read_text())
+    del values["documents"], values[manifest_checksum.FIELD]
+    (folder / "manifest.json").write_text(json.dumps(values))
+    assert Manifest.load(folder).documents == {
+        "borders": "blank_lines",
+        "text_field": "text",
+        "mark_paragraphs": True,
+        "dedup": False,
+        "dev_fraction": 0.0,
+        "side": "",
+    }
 
 
 def test_missing_manifest(tmp_path):

@@ -53,15 +53,21 @@ def test_the_count_is_exact_and_targets_are_eligible(
 
 
 @pytest.mark.parametrize(
-    "span_mode,digest",
-    [("words", "b125d93ca7d438d1"), ("pieces", "7bfbc67a06db9e95"), ("single", "5d9df7132a06d90b")],
+    "span_mode,goal,digest",
+    [
+        ("words", 16, "b125d93ca7d438d1"),
+        ("pieces", 16, "7bfbc67a06db9e95"),
+        ("single", 16, "5d9df7132a06d90b"),
+        ("words", 60, "d00787d5228b2498"),  # more than the spans have: words at random make up the rest
+        ("pieces", 60, "f694cfda028b8353"),
+    ],
 )
-def test_a_seed_draws_what_it_always_did(span_mode, digest):
+def test_a_seed_draws_what_it_always_did(span_mode, goal, digest):
     """A set that is built again, by whichever version, has the same bytes."""
     rng = np.random.default_rng(7)
     word_start = rng.random((50, 96)) < 0.6
     eligible = np.ones_like(word_start)
-    targets = spans.sample_targets(rng, word_start, eligible, 16, 6, 1, span_mode=span_mode)
+    targets = spans.sample_targets(rng, word_start, eligible, goal, 6, 1, span_mode=span_mode)
     assert hashlib.sha256(np.packbits(targets).tobytes()).hexdigest()[:16] == digest
 
 

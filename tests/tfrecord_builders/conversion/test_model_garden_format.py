@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from tests.conftest import invent_texts
 from tests.helpers.records.external_sets import REUSE_LEN, ROWS, SEQ_LEN, options
+from tfrecord_builders.conversion import int64_records
 from tfrecord_builders.conversion.convert import convert
 from tfrecord_builders.inspection.check import check
 from xlnet_tf.errors import UserError
@@ -49,6 +50,7 @@ def test_model_gardens_records(tmp_path, model_garden):
     tmp_path = tmp_path / "garden [1]"
     shutil.copytree(model_garden, tmp_path)
     manifest, lacking = convert(options(tmp_path, source_format="model_garden"))
+    assert (manifest.mask["alpha"], manifest.mask["beta"], manifest.split) == (6, 1, "train")
     assert manifest.num_predict == 5 and manifest.functional_tokens == "context"
     assert any("several cores" in line for line in lacking) and any("directions" in line for line in lacking)
     report = check(manifest)
@@ -93,6 +95,10 @@ def test_wrong_records_of_model_garden_are_refused(tmp_path, model_garden, small
     next(folder.glob("*-0-of-2")).unlink()
     with pytest.raises(UserError, match="found 1 files .* expected all 2"):
         convert(options(folder, source_format="model_garden"))
+    folder = fresh("of two builds")
+    shutil.copy(next(folder.glob("*-0-of-2")), str(next(folder.glob("*-0-of-2"))).replace("of-2", "of-3"))
+    with pytest.raises(UserError, match="found 3 files .* expected all 3"):
+        convert(options(folder, source_format="model_garden"))
     folder = fresh("c")
     meta = next(folder.glob("*.json"))
     meta.write_text(meta.read_text().replace('"num_cores_per_host": 2', '"num_cores_per_host": 1'))
@@ -108,6 +114,21 @@ def test_wrong_records_of_model_garden_are_refused(tmp_path, model_garden, small
     meta.write_text(meta.read_text().replace('"seq_length": 48', '"seq_length": "48"'))
     with pytest.raises(UserError, match="seq_length is '48', expected int"):
         convert(options(folder, "e", source_format="model_garden"))
+
+
+def test_offsets_in_documents_do_not_depend_on_how_many_records_are_read_at_a_time(
+    tmp_path, model_garden, monkeypatch
+):
+    folder = tmp_path / "garden"
+    shutil.copytree(model_garden, folder)
+    at_once, _ = convert(options(folder, "at once", source_format="model_garden"))
+    monkeypatch.setattr(int64_records, "CHUNK_RECORDS", 2 * ROWS)
+    step_by_step, _ = convert(options(folder, "step by step", source_format="model_garden"))
+    for expected, found in zip(at_once.shards, step_by_step.shards, strict=True):
+        expected = read_shard(at_once.path(expected), at_once.spec)["document_offset"]
+        found = read_shard(step_by_step.path(found), step_by_step.spec)["document_offset"]
+        np.testing.assert_array_equal(found, expected)
+    assert expected.any() and len(expected) > 2
 
 
 def test_another_tokenizer_is_noticed(tmp_path, model_garden):
