@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
+from tensorflow.core.framework import types_pb2
 from tensorflow.core.framework.tensor_pb2 import TensorProto
 from tensorflow_serving.apis.get_model_metadata_pb2 import GetModelMetadataRequest, SignatureDefMap
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
@@ -28,6 +29,18 @@ from xlnet_tf.serving.signatures import (
 
 _SIGNATURES = "signature_def"
 _SIZES = [("grpc.max_receive_message_length", MOST_BYTES), ("grpc.max_send_message_length", -1)]
+# Where a TensorProto has the values of a type; those of other types are in int_val.
+_FIELDS = {
+    types_pb2.DT_FLOAT: "float_val",
+    types_pb2.DT_DOUBLE: "double_val",
+    types_pb2.DT_HALF: "half_val",
+    types_pb2.DT_BFLOAT16: "half_val",
+    types_pb2.DT_STRING: "string_val",
+    types_pb2.DT_BOOL: "bool_val",
+    types_pb2.DT_INT64: "int64_val",
+    types_pb2.DT_UINT32: "uint32_val",
+    types_pb2.DT_UINT64: "uint64_val",
+}
 
 
 class GrpcTransport:
@@ -85,15 +98,14 @@ class GrpcTransport:
 
 
 def _array(name: str, tensor: TensorProto, column: Column) -> np.ndarray:
-    """Reads a tensor, if it has the values that its shape asks for: one value alone may stand for many."""
+    """Reads a tensor, if it has as many values as its shape asks for: make_ndarray would make up others."""
     sizes = [dim.size for dim in tensor.tensor_shape.dim]
     if min(sizes, default=0) < 0 or math.prod(sizes) * max(1, column.dtype.itemsize) > MOST_BYTES:
         raise bad_answer(f"{name} has the shape {sizes}")
-    stored = sum(len(values) for field, values in tensor.ListFields() if field.name.endswith("_val"))
-    if not tensor.tensor_content and stored not in (1, math.prod(sizes)):  # make_ndarray would fill it up
-        raise bad_answer(f"{name} has the shape {sizes} and {stored} values")
+    field = _FIELDS.get(tensor.dtype, "int_val")
+    if not tensor.tensor_content and len(getattr(tensor, field)) != math.prod(sizes):
+        raise bad_answer(f"{name} has the shape {sizes} and {len(getattr(tensor, field))} values in {field}")
     try:
-        values = tf.make_ndarray(tensor)
+        return tf.make_ndarray(tensor)
     except (ValueError, TypeError, OverflowError, MemoryError) as error:
         raise bad_answer(f"{name} is torn: {printable(error, 200)}") from error
-    return values
