@@ -317,8 +317,8 @@ def test_all_types_are_read_over_grpc(grpc_any, dtype):
         (grpc_metadata(), grpc_answer(reshaped(3)), "score"),
         (grpc_metadata(), grpc_answer(reshaped(1)), "score"),
         # A TensorProto may mean that its last value stands for all that are missing; no server sends that.
-        (grpc_metadata(), grpc_answer(stored([0.5])), r"score has the shape \[2\] and 1 values in float_val"),
-        (grpc_metadata(), grpc_answer(stored([])), r"score has the shape \[2\] and 0 values in float_val"),
+        (grpc_metadata(), grpc_answer(stored([0.5])), "score .* 1 values in float_val"),
+        (grpc_metadata(), grpc_answer(stored([])), "score .* 0 values in float_val"),
         (
             grpc_metadata(),
             grpc_answer(stored([0.5] * 3)),
