@@ -229,7 +229,7 @@ def test_damaged_sets_are_named(write, harm, message):
         loaded.arrays()
 
 
-@pytest.mark.parametrize(("sequences", "seq_len"), [(2**31, T), (4, 1 << 19), (1, (1 << 20) + 1)])
+@pytest.mark.parametrize(("sequences", "seq_len"), [(2**31, T), (4, 1 << 19), (1, (1 << 20) + 1), (1, 4)])
 def test_examples_that_no_reader_takes_are_refused_before_a_set_is_written(
     tmp_path, small_tokenizer, sequences, seq_len
 ):

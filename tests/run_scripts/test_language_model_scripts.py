@@ -64,6 +64,7 @@ def test_generate_by_beam_search(model_dir, model):
     assert list(generate.write(values)) == lines
 
 
+@pytest.mark.integration
 def test_fill_mask(model_dir, model):
     texts = ["ba <mask> <mask> tor", "<mask>"]
     values = types.SimpleNamespace(model_dir=str(model_dir), text=texts, top_k=2)

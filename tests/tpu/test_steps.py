@@ -22,7 +22,13 @@ def _kind(value) -> tuple[str, tuple[int, ...]]:
     return _NAMES[value.dtype.name], tuple(value.shape)
 
 
-@pytest.mark.parametrize("task", programs.TASKS)
+@pytest.mark.parametrize(
+    "task",
+    [
+        pytest.param(task, marks=[pytest.mark.integration] * (task != "pretraining"))
+        for task in programs.TASKS
+    ],
+)
 def test_all_state_is_updated_in_place_and_nothing_needs_the_host(task, tmp_path):
     params = programs.settings(task, tmp_path)
     program = steps.training_step(params)
@@ -117,6 +123,7 @@ def _tokens(program) -> list[tuple[int, ...]]:
     return [shape for kind, shape in program.parameters() if kind == "s32"]
 
 
+@pytest.mark.integration
 def test_a_served_model_is_compiled_from_its_tokens_on(exported):
     program = steps.served_signature(exported(seq_len=40, buckets=[24]), rows=3, seq_len=24)
     assert _tokens(program) == [(3, 24)] * 3
@@ -126,6 +133,7 @@ def test_a_served_model_is_compiled_from_its_tokens_on(exported):
     assert (3, 3) in results  # probabilities of labels; their names are the host's
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("options", [{"buckets": [24]}, {"buckets": [24], "int8": True}, {"buckets": []}])
 def test_a_served_model_is_compiled_for_the_longest_texts_that_it_takes(exported, options):
     program = steps.served_signature(exported(seq_len=40, **options), rows=2)
@@ -133,6 +141,7 @@ def test_a_served_model_is_compiled_for_the_longest_texts_that_it_takes(exported
     assert program.lengths == {"seq_len": 40}
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("buckets", "seq_len", "expected"),
     [([24], 41, "at most 40"), ([], 41, "no other"), ([], 24, "no other")],

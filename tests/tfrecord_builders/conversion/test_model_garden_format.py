@@ -122,8 +122,16 @@ def test_offsets_in_documents_do_not_depend_on_how_many_records_are_read_at_a_ti
     folder = tmp_path / "garden"
     shutil.copytree(model_garden, folder)
     at_once, _ = convert(options(folder, "at once", source_format="model_garden"))
+    parse, sizes = int64_records._parse, []
+
+    def parse_and_count(file, frames, *rest):
+        sizes.append(len(frames))
+        return parse(file, frames, *rest)
+
+    monkeypatch.setattr(int64_records, "_parse", parse_and_count)
     monkeypatch.setattr(int64_records, "CHUNK_RECORDS", 2 * ROWS)
     step_by_step, _ = convert(options(folder, "step by step", source_format="model_garden"))
+    assert max(sizes) == 2 * ROWS and len(sizes) > 4
     for expected, found in zip(at_once.shards, step_by_step.shards, strict=True):
         expected = read_shard(at_once.path(expected), at_once.spec)["document_offset"]
         found = read_shard(step_by_step.path(found), step_by_step.spec)["document_offset"]

@@ -28,6 +28,11 @@ def test_rates_are_shares_of_the_tokens(good):
     )
 
 
+def test_the_mean_run_weighs_each_length_by_its_count():
+    assert pretraining_report._mean_run({"1": 3, "2": 1, "5": 1}) == 2.0
+    assert pretraining_report._mean_run({}) == 0
+
+
 @pytest.mark.parametrize(
     "statistics",
     [
