@@ -54,7 +54,7 @@ def leave_lease(folder, **changes):
     return owner
 
 
-def test_a_second_process_is_told_the_first(tmp_path):
+def test_a_second_process_is_refused_and_names_the_first(tmp_path):
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE) as first:
         first.stdout.readline()

@@ -89,7 +89,7 @@ def test_lists_that_others_have_written(tmp_path, line):
 
 
 @pytest.mark.parametrize("text", ["x", "", f"{64 * 'a'}  a\n{63 * 'a'}  b\n", f"{64 * 'a'}  \n"])
-def test_a_list_that_is_none_is_refused(tmp_path, text):
+def test_a_malformed_checksum_list_is_refused(tmp_path, text):
     save_checkpoint(random_checkpoint(CONFIGS["micro"]), str(tmp_path), "ours")
     (tmp_path / checksums.FILE_NAME).write_text(text)
     with pytest.raises(UserError, match=r"SHA256SUMS, line [12]: expected a sha256, two spaces"):
@@ -118,7 +118,7 @@ def test_what_is_half_written_has_no_checksums(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("format", [*FORMATS, "torch"])
-def test_weights_that_are_no_numbers_are_refused(tmp_path, format, bad):
+def test_nan_weights_are_refused(tmp_path, format, bad):
     checkpoint = random_checkpoint(CONFIGS["micro"])
     arrays = dict(checkpoint.arrays)
     arrays["layer_1/attention/query/kernel"][0, 1, 2] = bad
@@ -136,7 +136,7 @@ def test_weights_that_are_no_numbers_are_refused(tmp_path, format, bad):
         dict(open_checkpoint(tmp_path).arrays)
 
 
-def test_parts_of_two_checkpoints_are_not_mixed(tmp_path):
+def test_shards_of_two_checkpoints_are_not_mixed(tmp_path):
     save_unlisted(random_checkpoint(CONFIGS["micro"]), tmp_path, "hugging_face")
     theirs = load_file(tmp_path / "model.safetensors")
     (tmp_path / "model.safetensors").unlink()

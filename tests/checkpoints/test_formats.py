@@ -256,7 +256,7 @@ def test_a_compiled_models_optimizer_is_left_out(tmp_path, is_run):
         np.testing.assert_array_equal(found.arrays[names.canonical(variable.name)], variable.numpy())
 
 
-def test_a_run_of_ours_without_its_optimizer(tmp_path):
+def test_a_native_run_without_its_optimizer(tmp_path):
     model = pretrainer(CONFIGS["tied"])
     optimizer = build_optimizer(OptimizerConfig(), 10, n_layer=3)
     optimizer.build(model.trainable_variables)
@@ -489,7 +489,7 @@ class TestCoverage:
         ]
 
 
-def test_files_beside_the_weights_go_along(tmp_path):
+def test_files_next_to_the_weights_are_copied(tmp_path):
     save_checkpoint(random_checkpoint(CONFIGS["micro"]), str(tmp_path / "a"), "ours")
     (tmp_path / "a" / "spiece.model").write_bytes(b"pieces")
     save_checkpoint(open_checkpoint(str(tmp_path / "a")), str(tmp_path / "b"), "hugging_face")

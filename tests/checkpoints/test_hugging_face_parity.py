@@ -123,7 +123,7 @@ def test_language_model(tmp_path, name, file):
 
 
 @pytest.mark.parametrize("name", ["tanh", "exact_gelu", "one_layer_odd_heads"])
-def test_weights_of_ours_run_there(tmp_path, name):
+def test_converted_weights_give_the_same_outputs_in_transformers(tmp_path, name):
     config = open_checkpoint_config(their_model("XLNetLMHeadModel", name), tmp_path / "config")
     ours = XLNetPretrainer(XLNetEncoder(config, dropout=0.0, attention_dropout=0.0, uniform_when_blind=True))
     ours.build()

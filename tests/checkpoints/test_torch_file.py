@@ -128,7 +128,7 @@ def test_the_first_pickles_of_a_legacy_file_are_guarded_too(tmp_path):
 
 
 @pytest.mark.parametrize("value", [[1, 2], {"a": 1}, 5, {1: 2}])
-def test_what_is_no_table_of_tensors_is_refused(tmp_path, legacy, value):
+def test_a_pickle_without_a_tensor_table_is_refused(tmp_path, legacy, value):
     _write_pickle(tmp_path / "model.bin", value, legacy)
     with pytest.raises(UserError, match="expected a whole pytorch_model.bin"):
         read_torch_file(str(tmp_path / "model.bin"))

@@ -166,7 +166,7 @@ def test_a_long_reference_is_not_shown(tmp_path, little_room):
     "weight_map",
     [None, [], "x.bin", {"a": 1}, {"a": ["x.bin"]}, {"a": "../x.bin"}, {"a": "/tmp/x.safetensors"}],
 )
-def test_an_index_names_files_beside_it(tmp_path, weight_map):
+def test_an_index_names_files_in_its_own_folder(tmp_path, weight_map):
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
     with pytest.raises(UserError, match="lists no files of weights beside it"):
         open_checkpoint(tmp_path)

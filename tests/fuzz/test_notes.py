@@ -82,7 +82,7 @@ def harm(rng: random.Random, begun: dict[str, bytes], files: dict[str, bytes]) -
 
 
 @mutations.counts(40, 3000)
-def test_builds_that_go_on_from_damaged_notes(options, tmp_path, monkeypatch, count):
+def test_builds_resume_from_damaged_notes(options, tmp_path, monkeypatch, count):
     folder = tmp_path / "records"
 
     def interrupt(manifest):

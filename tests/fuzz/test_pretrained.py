@@ -45,7 +45,7 @@ def folders(tmp_path_factory, small_tokenizer):
 
 
 @mutations.counts(40, 2000)
-def test_settings_beside_weights(folders, count):
+def test_settings_files_next_to_weights(folders, count):
     files = sorted(path for path in folders.rglob("*") if path.suffix in (".json", ".yaml"))
     assert len(files) == 4
     seen = collections.Counter()

@@ -123,7 +123,7 @@ def test_sidecars_of_examples(tmp_path, small_tokenizer, count):
     load_all(count, path, lambda: list(examples.sidecar()), mutations.damaged, expected=lines)
 
 
-def test_another_tokenizer_beside_examples_is_refused(tmp_path, small_tokenizer):
+def test_another_tokenizer_next_to_examples_is_refused(tmp_path, small_tokenizer):
     examples = write_examples(tmp_path, small_tokenizer)
     (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto[:-1])
     for read in (examples.load_tokenizer, lambda: examples.check_files(checksums=True)):

@@ -94,7 +94,7 @@ def results(model):
 
 
 @pytest.mark.integration
-def test_long_texts_are_read_in_blocks_with_the_same_numbers(model, small_tokenizer, request):
+def test_reading_long_texts_in_blocks_gives_equal_results(model, small_tokenizer, request):
     expected, expected_numbers = results(model)
     request.getfixturevalue("blocks")
     found, found_numbers = results(XLNetLanguageModel(model.model, small_tokenizer))
@@ -173,7 +173,7 @@ def _strings(result):
     return result if isinstance(result, str) else (result.text, result.pieces)
 
 
-def test_seeds_and_places_make_different_texts(model):
+def test_seeds_and_row_indices_give_different_texts(model):
     texts = [model.generate(["ba"] * 8, max_new_tokens=8, seed=seed) for seed in (0, 0, 1)]
     first, again, other = ([found.text for found in batch] for batch in texts)
     assert first == again

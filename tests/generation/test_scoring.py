@@ -204,7 +204,7 @@ def test_scores_lists_of_texts(reader, small_tokenizer):
     np.testing.assert_allclose([s.total for s in same], [s.total for s in drawn], atol=1e-4)
 
 
-def test_says_what_is_wrong_with_texts_and_orders(reader, small_tokenizer):
+def test_wrong_texts_and_orders_are_named(reader, small_tokenizer):
     def score(*args, **options):
         return scoring.score_texts(reader, small_tokenizer, *args, **options)
 

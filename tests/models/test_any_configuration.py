@@ -203,7 +203,7 @@ def test_dense_mask_and_full_length_queries_equal_ranks_and_positions(case):
     scores=st.sampled_from([1, 20, 1000]),
     query_only=st.booleans(),
 )
-def test_reading_in_blocks_changes_no_number(case, scores, query_only):
+def test_reading_in_blocks_gives_equal_results(case, scores, query_only):
     features = {name: value for name, value in case.features.items() if name != "direction"}
     model = case.model()
     expected = case.run(model, features, query_only=query_only)

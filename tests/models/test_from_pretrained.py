@@ -93,7 +93,7 @@ def test_the_encoder_of_any_checkpoint(golden):
         np.testing.assert_array_equal(variable, arrays[names.canonical(variable.name)])
 
 
-def test_a_fine_tuned_classifier_comes_back(tmp_path):
+def test_a_fine_tuned_classifier_is_restored(tmp_path):
     model = new_model(XLNetClassifier, summary="mean", projection=False)
     settings = {"summary": "mean", "projection": False, "clamp_len": 3, "dropout": 0.5, "memory_len": None}
     fine_tuned(model, tmp_path, "classification", settings)
@@ -178,7 +178,7 @@ def test_a_converted_run_is_still_the_same_model(tmp_path, format):
     np.testing.assert_array_equal(predict(found), predict(model))
 
 
-def test_a_fine_tuned_tagger_comes_back(tmp_path):
+def test_a_fine_tuned_tagger_is_restored(tmp_path):
     model = new_model(XLNetTokenClassifier)
     fine_tuned(model, tmp_path, "tagging")
     found = XLNetTokenClassifier.from_pretrained(tmp_path)
@@ -190,7 +190,7 @@ def test_a_fine_tuned_tagger_comes_back(tmp_path):
 
 @pytest.mark.parametrize("kind", ["regressor", "span", "choice", "ranker"])
 @pytest.mark.parametrize("format", ["ours", "original", "hugging_face"])
-def test_heads_without_labels_come_back(tmp_path, kind, format):
+def test_heads_without_labels_are_restored(tmp_path, kind, format):
     tf_keras.utils.set_random_seed(1)
     model = heads.HEADS[kind](XLNetEncoder(CONFIG, initializer_range=0.4))
     model.build()
@@ -319,7 +319,7 @@ def test_a_classifier_of_hugging_face(tmp_path, named, pooling):
         assert list(XLNetClassifier.from_pretrained(tmp_path / "theirs", other).labels) == other
 
 
-def test_a_new_head_says_so(pretrained, logged):
+def test_a_new_head_is_logged(pretrained, logged):
     model = XLNetClassifier.from_pretrained(pretrained, LABELS, head_name="stars", summary="attn")
     assert logged[-1].endswith("has no head classification_stars: a new one begins with random weights")
     assert list(model.labels) == LABELS and model.pooling.kind == "attn"
@@ -329,7 +329,7 @@ def test_a_new_head_says_so(pretrained, logged):
         )
 
 
-def test_a_new_head_beside_an_old_one(tmp_path, logged):
+def test_a_new_head_next_to_an_old_one(tmp_path, logged):
     """The projection below the logits is taken over; the old logits are left aside."""
     old = new_model(XLNetClassifier)
     fine_tuned(old, tmp_path, "classification")
@@ -409,7 +409,7 @@ def test_answers_may_be_lists():
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "ours"])
-def test_fit_learns_and_what_was_saved_goes_on(pretrained, tmp_path, optimizer):
+def test_fit_learns_and_resumes_from_a_saved_model(pretrained, tmp_path, optimizer):
     """compile, fit with callbacks, evaluate, predict and save are tf_keras' own."""
     features, labels = invent_features()
     tf_keras.utils.set_random_seed(3)

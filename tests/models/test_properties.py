@@ -67,7 +67,7 @@ def test_backward_rows_mirror_forward_rows():
 
 @pytest.mark.parametrize("case", ["as records have it", "one head", "forward", "all queries", "clamped"])
 @pytest.mark.parametrize("memory", [0, 7])
-def test_windows_of_distances_change_no_number(memory, case):
+def test_blocked_position_scores_equal_unblocked_ones(memory, case):
     """On a CPU, 384 queries are scored in three groups; elsewhere in one, by all distances."""
     config = dataclasses.replace(CONFIG, n_head=1) if case == "one head" else CONFIG
     features = random_features(np.random.default_rng(7), batch=2, length=384, memory=memory, config=config)
@@ -161,7 +161,7 @@ def test_every_variable_learns():
 
 
 @pytest.mark.parametrize(("kind", "said"), [("tpu", True), ("cpu", False)])
-def test_a_limit_of_distances_is_said_to_be_slow_on_a_tpu(kind, said, caplog):
+def test_clamp_len_warns_that_it_is_slow_on_a_tpu(kind, said, caplog):
     caplog.set_level("WARNING", logger="absl")
     with device.assume(kind):
         random_encoder(clamp_len=3)(random_features(np.random.default_rng(0)))
@@ -208,7 +208,7 @@ def test_dropout_is_a_function_of_its_seed():
 
 
 @pytest.mark.parametrize(("kind", "query_stream"), [("cpu", True), ("tpu", True), ("tpu", False)])
-def test_recomputation_changes_no_number(kind, query_stream):
+def test_gradient_checkpointing_changes_no_result(kind, query_stream):
     config = dataclasses.replace(CONFIG, n_layer=3, untie_r=False)
     features = random_features(np.random.default_rng(12), memory=4, config=config)
     features["dropout_seed"] = np.array([1, 2], np.int32)

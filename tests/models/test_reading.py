@@ -54,7 +54,7 @@ def test_empty_segments_change_nothing(empty):
 
 
 @pytest.mark.parametrize("memory_len", [2, 4, 8])
-def test_memory_reaches_as_far_as_it_is_long(memory_len):
+def test_memory_reaches_back_by_its_length(memory_len):
     """With one layer, a token is felt in later segments while it is in the memory, and never before."""
     ids = np.random.default_rng(3).integers(9, 50, [1, 12])
     encoder = random_encoder(memory_len=memory_len)

@@ -49,7 +49,7 @@ def indices(dataset, steps):
     return [batch["index"].numpy().tolist() for batch in dataset.take(steps)]
 
 
-def test_examples_come_back_equal(write, monkeypatch):
+def test_examples_round_trip(write, monkeypatch):
     monkeypatch.setattr(examples_lib, "_SHARD_RECORDS", 6)
     monkeypatch.setattr(examples_lib, "_CHUNK_RECORDS", 3)
     examples = write(20)
@@ -109,7 +109,7 @@ def test_hosts_and_replicas_share_the_steps_of_one(write):
     assert joined == whole
 
 
-def test_skips_and_counts_are_kept_with_their_places(tmp_path, small_tokenizer):
+def test_skipped_inputs_are_counted_with_their_locations(tmp_path, small_tokenizer):
     with ExampleWriter(
         tmp_path / "set", task="t", split="dev", tokenizer=small_tokenizer, seq_len=T, columns=[], settings={}
     ) as writer:
@@ -230,9 +230,7 @@ def test_damaged_sets_are_named(write, harm, message):
 
 
 @pytest.mark.parametrize(("sequences", "seq_len"), [(2**31, T), (4, 1 << 19), (1, (1 << 20) + 1), (1, 4)])
-def test_examples_that_no_reader_takes_are_refused_before_a_set_is_written(
-    tmp_path, small_tokenizer, sequences, seq_len
-):
+def test_unreadable_sizes_are_refused_before_a_set_is_written(tmp_path, small_tokenizer, sequences, seq_len):
     with pytest.raises(UserError, match="expected .*1[0,]*48,?576"):
         ExampleWriter(
             tmp_path / "set", task="t", split="dev", tokenizer=small_tokenizer, seq_len=seq_len, columns=[],

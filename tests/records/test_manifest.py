@@ -114,7 +114,7 @@ def test_wrong_fields_are_named(folder, change, message):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "null", '{"kind": "pretraining"}', "\x00\x01"])
-def test_files_that_are_no_manifest(folder, text):
+def test_files_that_are_not_manifests_are_refused(folder, text):
     (folder / "manifest.json").write_text(text)
     with pytest.raises(UserError, match=r"manifest\.json"):
         Manifest.load(folder)

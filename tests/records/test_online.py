@@ -137,7 +137,7 @@ def test_targets_are_distributed_like_the_builders(tmp_path, span_mode, num_pred
         np.testing.assert_allclose(*together, rtol=0.06)
 
 
-def test_orders_are_uniform_and_parts_independent(tmp_path):
+def test_orders_are_uniform_and_halves_independent(tmp_path):
     manifest = settings(tmp_path, 12, 4, 2, perm_size=4)
     _, found = cut(20_000, 12, 4)
     ids = [9, 10, 11, 12, 4, 4, 3, 3, 9, 10, 11, 12]
@@ -167,7 +167,7 @@ def test_denoising_hides_targets_from_each_other(tmp_path):
     "span_mode,digest",
     [("words", "456fcef29a549bba"), ("pieces", "1e2ec6dc4c5c8bdc"), ("single", "19fdc2d12253fef0")],
 )
-def test_a_seed_draws_what_it_always_did(tmp_path, span_mode, digest):
+def test_draws_of_a_seed_are_pinned(tmp_path, span_mode, digest):
     """A run that goes on with a newer version trains on what it would have."""
     word_starts, found = cut(40, 96, 32)
     manifest = settings(tmp_path)
@@ -230,7 +230,7 @@ def test_only_targets_and_orders_change(records, online):
         assert (online[name] != precomputed[name]).any(axis=2).mean() > 0.99, name
 
 
-def test_every_epoch_has_its_own(records, one_row):
+def test_every_epoch_draws_another_order(records, one_row):
     size = records.records // 2
     texts = [row.tobytes() for row in one_row["input_word_ids"]]
     assert sorted(texts[:size]) == sorted(texts[2 * size :])
@@ -240,7 +240,7 @@ def test_every_epoch_has_its_own(records, one_row):
         assert (one_row[name][:size] != one_row[name][again]).any(axis=1).mean() > 0.99, name
 
 
-def test_every_layout_draws_the_same_wherever_it_begins(records, online, one_row):
+def test_draws_do_not_depend_on_batch_layout_or_start(records, online, one_row):
     late = {"num_hosts": 2, "rows_per_batch": 1, "start_step": STEPS - 20}
     hosts = [read(records, 20, host=host, **late) for host in range(2)]
     for name, values in online.items():

@@ -54,7 +54,7 @@ def test_permutation_ranks_mean_the_factorization_order(blocks, perm_size, polic
 
 @given(st.integers(1, 40), st.integers(1, 6), st.integers(0, 1000))
 @examples(40, 3000)
-def test_places_are_one_permutation_repeated_in_every_block(perm_size, num_blocks, seed):
+def test_positions_are_one_permutation_repeated_in_every_block(perm_size, num_blocks, seed):
     places = ranks.sample_places(np.random.default_rng(seed), 5, perm_size * num_blocks, perm_size)
     blocks = places.reshape(5, num_blocks, perm_size)
     np.testing.assert_array_equal(np.sort(blocks[:, 0], axis=1), np.tile(np.arange(perm_size), (5, 1)))
@@ -62,7 +62,7 @@ def test_places_are_one_permutation_repeated_in_every_block(perm_size, num_block
     np.testing.assert_array_equal(blocks, np.broadcast_to(blocks[:, :1] + shifts, blocks.shape))
 
 
-def test_places_are_uniform_and_repeatable():
+def test_positions_are_uniform_and_repeatable():
     places = ranks.sample_places(np.random.default_rng(1), 60_000, 3, 3)
     _, counts = np.unique(places @ [9, 3, 1], return_counts=True)
     assert len(counts) == 6

@@ -122,7 +122,7 @@ def far(monkeypatch):
     monkeypatch.setattr(reader, "_is_far", lambda folder: True)
 
 
-def test_records_from_afar_come_in_the_same_order(records, request):
+def test_remote_records_come_in_the_same_order(records, request):
     cases = [{"num_hosts": 2, "host": 1, "rows_per_batch": 3, "start_step": 5}, {"repeat": False}]
     near = [read_steps(records, 6, 12, **case)[0] for case in cases]
     request.getfixturevalue("far")
@@ -130,7 +130,7 @@ def test_records_from_afar_come_in_the_same_order(records, request):
         np.testing.assert_array_equal(read_steps(records, 6, 12, **case)[0], expected)
 
 
-def test_rows_from_afar_are_waited_for_together(records, far, monkeypatch):
+def test_remote_rows_are_read_concurrently(records, far, monkeypatch):
     read, seconds = reader._Streams.read, 0.6  # eight of them are long, even on a busy machine
 
     def slow(*place):
@@ -300,7 +300,7 @@ def test_the_records_of_a_step_are_found_again(records):
         np.testing.assert_array_equal(named, numbers[step])
 
 
-def test_places_that_make_each_wait():
+def test_latency_of_remote_positions():
     assert reader._is_far("gs://bucket/records") and not reader._is_far("/mnt/records")
 
 

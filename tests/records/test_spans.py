@@ -62,7 +62,7 @@ def test_the_count_is_exact_and_targets_are_eligible(
         ("pieces", 60, "f694cfda028b8353"),
     ],
 )
-def test_a_seed_draws_what_it_always_did(span_mode, goal, digest):
+def test_draws_of_a_seed_are_pinned(span_mode, goal, digest):
     """A set that is built again, by whichever version, has the same bytes."""
     rng = np.random.default_rng(7)
     word_start = rng.random((50, 96)) < 0.6

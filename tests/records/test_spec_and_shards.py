@@ -30,7 +30,7 @@ def random_columns(spec, count, seed=0):
 
 @pytest.mark.parametrize("vocab_size", [65536, 65537])
 @pytest.mark.parametrize("seq_len,num_predict", [(12, 3), (64, 10), (512, 85)])
-def test_records_are_tf_examples_and_come_back_equal(tmp_path, seq_len, num_predict, vocab_size):
+def test_records_are_tf_examples_and_round_trip(tmp_path, seq_len, num_predict, vocab_size):
     spec = RecordSpec(seq_len, seq_len // 2, num_predict, vocab_size)
     assert spec.dtypes["input_ids"] == ("uint16" if vocab_size == 65536 else "int32")
     columns = random_columns(spec, 5)
@@ -115,7 +115,7 @@ def test_damage_is_found_with_file_and_record(tmp_path):
         other.decode(spec.encode(random_columns(spec, 1)))
 
 
-def test_a_shard_of_other_content_is_told_with_its_first_fault(tmp_path):
+def test_the_first_difference_of_a_changed_shard_is_named(tmp_path):
     spec, path = RecordSpec(8, 4, 2, 100), tmp_path / "a.tfrecord"
     columns = random_columns(spec, 6)
     with ShardWriter(path, spec) as writer:
@@ -151,7 +151,7 @@ def test_a_failed_shard_leaves_nothing(tmp_path):
     assert (tmp_path / "a.tfrecord").read_bytes() == b"new"
 
 
-def test_a_full_disk_is_said_and_keeps_what_was_there(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_and_existing_files_stay(tmp_path, monkeypatch):
     spec = RecordSpec(8, 4, 2, 100)
     (tmp_path / "a.tfrecord").write_bytes(b"old")
 

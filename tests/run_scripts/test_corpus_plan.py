@@ -57,7 +57,7 @@ def test_a_plan_from_a_part_of_the_documents(manifest):
         corpus_plan.from_manifest(unknown, 1)
 
 
-def test_what_the_coordinator_unpacks_is_told_by_names(manifest):
+def test_files_that_the_coordinator_unpacks_are_named(manifest):
     """Parquet is compressed, too, but cut without being unpacked."""
     sizes = {"a.jsonl.gz": 1, "b.ZST": 2, "c.parquet": 5}
     corpus = [{"file": name, "bytes": size} for name, size in sizes.items()]

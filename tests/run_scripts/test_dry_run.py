@@ -67,7 +67,7 @@ def test_fine_tuning_is_described(tmp_path, small_tokenizer, capsys):
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("save_memory", [True, False])
-def test_a_checkpoint_takes_what_is_said(folder, dtype, save_memory):
+def test_a_checkpoint_takes_the_estimated_space(folder, dtype, save_memory):
     overrides = {"trainer": {"save_memory": save_memory}, "runtime": {"mixed_precision_dtype": dtype}}
     with runtime.number_type(dtype):
         trainer = build_trainer(folder, tf.distribute.OneDeviceStrategy("CPU:0"), overrides)
@@ -111,7 +111,7 @@ def test_the_evaluations_memory_takes_its_part_of_a_core(folder, monkeypatch, le
         ("INVALID_ARGUMENT: no such operation", "does not compile for a core of v3-8: INVALID_ARGUMENT"),
     ],
 )
-def test_a_step_that_is_refused_is_told_from_one_that_is_too_large(folder, monkeypatch, error, said):
+def test_a_refused_step_is_distinguished_from_one_that_is_too_large(folder, monkeypatch, error, said):
     monkeypatch.setattr(compilation, "compile_program", lambda hlo, topology: compilation.Refused(error))
     monkeypatch.setattr(steps, "training_step", lambda params: Program(b""))
     sizes = {"train_data": {"global_batch_size": 32}}
@@ -149,7 +149,7 @@ def test_a_tpu_must_be_named(folder):
         dry_run.machines(params.runtime, None)
 
 
-def test_one_machine_is_no_slice_of_several(folder):
+def test_one_machine_is_not_a_multi_host_slice(folder):
     params, _ = pretraining_run(folder, runtime={"distribution_strategy": "tpu", "tpu": "local"})
     assert dry_run.machines(params.runtime, "v3-8").hosts == 1
     with pytest.raises(UserError, match="v3-32 has 4: give the TPU's name"):
@@ -201,7 +201,7 @@ def test_other_hosts_are_counted_not_waited_for(folder, monkeypatch):
         ("tpu", "local", None),
     ],
 )
-def test_what_the_run_on_a_tpu_still_needs_is_said(folder, capsys, monkeypatch, strategy, tpu, needed):
+def test_remaining_needs_of_a_tpu_run_are_listed(folder, capsys, monkeypatch, strategy, tpu, needed):
     monkeypatch.setattr(dry_run, "compiled", lambda params, task, where: "")
     params, task = pretraining_run(folder, runtime={"distribution_strategy": strategy, "tpu": tpu})
     dry_run.check_and_print(params, task, "v3-8", str(folder / "model"))

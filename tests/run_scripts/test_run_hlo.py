@@ -30,7 +30,7 @@ def hlo():
     return lower(step, {"rows": tf.TensorSpec([2], tf.int32)}).hlo
 
 
-def test_a_run_goes_on_with_what_the_last_one_wrote(hlo, monkeypatch):
+def test_a_run_continues_with_the_files_of_the_last_one(hlo, monkeypatch):
     pytest.importorskip("jax", reason="JAX is an extra: requirements-tpu-compile.txt")
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     from xlnet_tf.tpu.runner import Runner

@@ -140,7 +140,7 @@ def test_a_run_in_which_nothing_compiles_fails(main, compiler, capsys, traced):
     main("--topology=v2,v6e", "--batch_per_core=6")  # one is enough
 
 
-def test_a_tasks_data_are_made_up():
+def test_synthetic_data_of_a_task():
     program = tpu_compile.program_of_rows(parsed(*SMALL, "--task=race", "--sequences=3"))(2)
     inputs = [kind for kind in program.parameters() if kind not in program.donated()]
     assert ("s32", (2, 3 * 16)) in inputs  # token ids of three options
@@ -159,7 +159,7 @@ def test_only_multiples_are_tried(run):
     assert all(row.batch_per_core % 4 == 0 for row in rows)
 
 
-def test_a_search_keeps_to_what_the_parts_of_a_step_divide(run, tmp_path):
+def test_a_search_tries_multiples_of_the_micro_batches_only(run, tmp_path):
     parts = tmp_path / "parts.yaml"
     parts.write_text("trainer: {accumulation_steps: 2}\n")
     flags_of_search = ("--find_max_batch", "--multiple=3", f"--config_file={parts}")
@@ -169,7 +169,7 @@ def test_a_search_keeps_to_what_the_parts_of_a_step_divide(run, tmp_path):
 
 
 @pytest.mark.parametrize("how", ["run", "save_hlo"])
-def test_rows_that_the_parts_of_a_step_do_not_divide_are_told(run, tmp_path, how):
+def test_rows_not_divisible_into_micro_batches_are_refused(run, tmp_path, how):
     arguments = ("--accumulation_steps=8", f"--save_hlo={tmp_path}/step.hlo")
     with pytest.raises(
         UserError, match="--batch_per_core is 4 with accumulation_steps 8: expected a multiple of 8"
@@ -185,7 +185,7 @@ def test_model_gardens_rows_are_even(run):
     assert [row.batch_per_core for row in rows if row.largest] == [2]
 
 
-def test_a_file_of_the_architecture_tells_the_vocabulary(tmp_path):
+def test_an_architecture_file_sets_the_vocabulary(tmp_path):
     config = dataclasses.replace(XLNetConfig.preset("tiny"), n_token=70, n_layer=1)
     (tmp_path / "config.json").write_text(config.to_json())
     values = parsed("--seq_len=16", f"--model_config={tmp_path}/config.json")
@@ -216,7 +216,7 @@ def test_model_gardens_step_updates_in_place():
 
 
 @pytest.mark.integration
-def test_a_process_of_its_own_lowers_the_same():
+def test_a_separate_process_lowers_the_same_program():
     arguments = (*SMALL, "--task=tagging")
     apart, here = tpu_compile.lower_apart(arguments, 2), tpu_compile.lower(arguments, 2)
     assert apart.loops == here.loops == 0
@@ -231,7 +231,7 @@ def test_a_process_of_its_own_lowers_the_same():
         (["--hardware=gpu"], "is for --save_hlo"),
     ],
 )
-def test_a_compiler_that_is_not_here_is_told(run, arguments, message):
+def test_a_missing_compiler_is_reported(run, arguments, message):
     with pytest.raises(UserError, match=message):
         run(*arguments)
 
@@ -244,7 +244,7 @@ def test_a_compiler_that_is_not_here_is_told(run, arguments, message):
         (["--peer=model_garden", "--task=squad"], "--peer is for pretraining"),
     ],
 )
-def test_flags_that_make_no_sense_are_told(arguments, message):
+def test_contradictory_flags_are_refused(arguments, message):
     with pytest.raises(UserError, match=message):
         tpu_compile.program_of_rows(parsed(*arguments))
 
@@ -264,7 +264,7 @@ def test_flags_that_make_no_sense_are_told(arguments, message):
         ("--task=pretraining", "--sequences=3"),
     ],
 )
-def test_flags_without_effect_are_all_told(main, asked, given):
+def test_all_flags_without_effect_are_named(main, asked, given):
     names = [argument.partition("=")[0] for argument in given.split()]
     with pytest.raises(UserError, match="these flags have no effect") as error:
         main(asked, *given.split())

@@ -123,7 +123,7 @@ def test_signatures_agree(module):
     assert answers["classify"]["classes"].numpy().tolist() == [[label.encode() for label in LABELS]]
 
 
-def test_what_does_not_fit_is_said_by_name(model, module, small_tokenizer):
+def test_mismatches_are_named(model, module, small_tokenizer):
     signatures = module.signatures()
     ids, ones = tf.constant([[9, 4, 3]]), tf.ones([1, 3], tf.int32)
     with pytest.raises(

@@ -117,7 +117,7 @@ GOOD = {"query": ["a"], "candidates": [["x"]], "ids": [[1]], "flag": [True], "we
         ({"flag": [True, False]}, "different numbers of rows: .*flag 2"),
     ],
 )
-def test_wrong_inputs_are_said_by_name(address, change, message):
+def test_wrong_inputs_are_named(address, change, message):
     inputs = {name: value for name, value in (GOOD | change).items() if value is not None}
     with pytest.raises(UserError, match=message):
         connect(address, "toy", "join").predict(inputs)

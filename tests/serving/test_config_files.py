@@ -63,7 +63,7 @@ def test_batches_are_as_large_as_those_of_the_warm_up(batching_parameters, tmp_p
         assert getattr(parameters, field).value > 0
 
 
-def test_what_was_edited_is_kept(tmp_path):
+def test_edited_files_are_kept(tmp_path):
     folder = tmp_path / "reviews"
     folder.mkdir()
     for name in ("models.config", "batching.config"):

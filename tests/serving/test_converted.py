@@ -174,7 +174,7 @@ def assert_same_model(converted, source):
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_problem_type_tells_whether_classes_exclude_each_other(tmp_path, small_tokenizer, several):
+def test_problem_type_decides_whether_classes_are_exclusive(tmp_path, small_tokenizer, several):
     kind = "multi_label" if several else "single_label"
     folder = theirs(tmp_path, small_tokenizer, {"problem_type": f"{kind}_classification"})
     model = XLNetClassifier.from_pretrained(folder)
@@ -261,7 +261,7 @@ def test_a_run_is_the_same_model_by_hugging_faces_files_alone(tmp_path, small_to
     assert_same_model(folder, run)
 
 
-def test_all_fields_of_hugging_face_come_back(tmp_path, small_tokenizer):
+def test_all_hugging_face_fields_round_trip(tmp_path, small_tokenizer):
     fields = THEIR_FIELDS | {"dropout": 0.4, "start_n_top": 3, "task_specific_params": {"a": [1]}}
     fields |= {"label2id": {label: index for index, label in enumerate(LABELS)}, "summary_activation": "relu"}
     source = theirs(tmp_path, small_tokenizer, fields, {"do_lower_case": True, "model_max_length": 7})
@@ -310,7 +310,7 @@ def test_what_hugging_face_does_otherwise_is_printed(tmp_path, settings, heads, 
 @pytest.mark.parametrize(
     ("head", "fields"), [("lm_bias", set()), ("choice/logits/bias", {"use_proj", "activation"})]
 )
-def test_only_what_pools_says_how(tmp_path, head, fields):
+def test_only_pooling_heads_store_pooling_options(tmp_path, head, fields):
     """Hugging Face's defaults are left to a head that a pretrained model may get there."""
     save_checkpoint(random_checkpoint(CONFIGS["micro"], [head]), str(tmp_path), "hugging_face")
     written = json.loads((tmp_path / "config.json").read_text())

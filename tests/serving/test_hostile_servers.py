@@ -195,7 +195,7 @@ def test_a_signature_that_is_not_asked_for_disables_nothing(rest):
     ("DT_HALF", 0.5), ("DT_BFLOAT16", 0.5), ("DT_DOUBLE", 1e300), ("DT_UINT8", 255), ("DT_INT8", -128),
     ("DT_UINT64", 2**64 - 1), ("DT_INT64", -(2**63)), ("DT_BOOL", True),
 ])  # fmt: skip
-def test_all_types_of_numbers_are_read(rest, dtype, value):
+def test_all_numeric_types_are_read(rest, dtype, value):
     found = ask(rest, metadata(serving_default=definition(x=(dtype, 1))), {"outputs": [value] * 2})["x"]
     assert found.dtype == signatures.DTYPES[dtype] and found[0] == value
 

@@ -18,7 +18,7 @@ def rounded(model, features):
         return int8, arrays(tf.function(lambda f: model(f, training=False))(features))
 
 
-def test_computes_with_weights_rounded_to_a_hundredth_and_gives_the_model_its_own_back():
+def test_int8_restores_model_weights():
     for kind in ("classifier_attn", "span", "tagger"):
         model = random_head(kind)
         features = random_features(kind, np.random.default_rng(0), training=False)

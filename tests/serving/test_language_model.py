@@ -87,7 +87,7 @@ def test_likelihoods_are_the_models(model, module, small_tokenizer, order):
     assert not any(answers["error"])
 
 
-def test_an_unknown_order_spoils_its_own_row_only(module):
+def test_an_unknown_order_affects_only_its_row(module):
     expected = score(module, TEXTS[:3] + TEXTS[-3:])
     orders = ["left_to_right"] * 5 + ["backward"]
     answers = score(module, TEXTS[:3] + TEXTS[-3:], order=orders)
@@ -98,7 +98,7 @@ def test_an_unknown_order_spoils_its_own_row_only(module):
     ]
 
 
-def test_a_text_that_is_too_long_spoils_its_own_row_only(module):
+def test_a_text_that_is_too_long_affects_only_its_row(module):
     long, short = "ba ne <mask> " * 45_000, "mi <mask> kal"
     expected = {name: getattr(module, name) for name in ("embed", "fill_mask", "search")}
     expected["serve"] = module.serve
@@ -279,7 +279,7 @@ def test_samples_are_a_function_of_their_row(module):
     assert len(drawn) > 4
 
 
-def test_a_wrong_option_spoils_its_own_row_only(module):
+def test_a_wrong_option_affects_only_its_row(module):
     prompts = TEXTS[-4:-3] * 7
     expected = generate(module, prompts)
     found = generate(
@@ -303,7 +303,7 @@ def test_a_wrong_option_spoils_its_own_row_only(module):
     ]
 
 
-def test_numbers_that_make_no_sense_are_refused(model, small_tokenizer):
+def test_invalid_numbers_are_refused(model, small_tokenizer):
     for name, value in (("max_new_tokens", SEQ_LEN), ("top_k", 0), ("beams", 91)):
         with pytest.raises(UserError, match=f"{name} is {value}; expected 1 to"):
             LanguageModelModule(model, small_tokenizer, seq_len=SEQ_LEN, **{"max_new_tokens": 4, name: value})

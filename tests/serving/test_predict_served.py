@@ -67,7 +67,7 @@ def test_rows_of_flags_are_answered_as_a_table(address):
     assert done.stdout == "\n".join(tables), done.stderr
 
 
-def test_no_answer_takes_the_place_of_what_a_row_holds(client, tmp_path):
+def test_answers_do_not_overwrite_fields_of_a_row(client, tmp_path):
     data = tmp_path / "rows.jsonl"
     row = {"query": "q", "passages": ["a"]}
     data.write_text(json.dumps(row) + "\n" + json.dumps(row | {"scores": [1]}) + "\n")
@@ -119,7 +119,7 @@ def test_flags_that_make_no_rows(client, pairs, message):
 
 
 @pytest.mark.parametrize("line", ["text", '["a"]', ""])
-def test_lines_that_are_no_rows(tmp_path, line):
+def test_lines_that_are_not_rows_are_refused(tmp_path, line):
     (tmp_path / "rows.jsonl").write_text(f'{{"query": "a"}}\n{line}\n')
     with pytest.raises(UserError, match="line 2: expected a JSON object"):
         list(predict_served.rows_of_file(str(tmp_path / "rows.jsonl")))

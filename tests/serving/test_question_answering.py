@@ -111,7 +111,7 @@ def answers(module, rows):
     return serve(module, rows)
 
 
-def test_says_what_the_way_of_training_says(module, model, rows, answers, tmp_path):
+def test_answers_equal_those_of_evaluation(module, model, rows, answers, tmp_path):
     predictions = predict(module, model, rows, tmp_path, **OPTIONS)
     assert max(len(prediction.question.windows) for prediction in predictions) > 16
     assert_like(answers, predictions, rows)
@@ -252,7 +252,7 @@ def test_what_does_not_fit_is_refused(model, small_tokenizer, options, message):
         QuestionAnsweringModule(model, small_tokenizer, **options)
 
 
-def test_a_run_says_how_it_is_served(model, small_tokenizer, tmp_path):
+def test_serving_options_come_from_the_run(model, small_tokenizer, tmp_path):
     """Its windows are those of its examples, its threshold that of its best evaluation."""
     (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
     questions = [{"id": "a", "question": "ba?", "answers": [{"text": "ne", "answer_start": 0}]}]

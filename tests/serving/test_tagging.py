@@ -103,7 +103,7 @@ def texts():
     return ["", invented[0], " ".join(invented[:20]), "ba", "...", " ".join(invented[20:25]), "  "]
 
 
-def test_finds_what_the_way_of_training_finds(module, model, texts, tmp_path):
+def test_entities_equal_those_of_evaluation(module, model, texts, tmp_path):
     answers, examples = assert_like(module, model, texts, tmp_path, **OPTIONS)
     assert examples.records > 25 and examples.statistics["texts in several windows"] >= 2
     assert answers["num_entities"].sum() > 30 and answers["num_entities"][[0, 6]].tolist() == [0, 0]
@@ -209,7 +209,7 @@ def test_a_model_that_reads_in_segments(small_tokenizer, texts, tmp_path):
     assert_like(module, model, texts, tmp_path, **options)
 
 
-def test_a_run_says_how_it_is_served(model, small_tokenizer, tmp_path):
+def test_serving_options_come_from_the_run(model, small_tokenizer, tmp_path):
     """Its windows are those of its examples."""
     (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
     (tmp_path / "train.txt").write_text("ba B-PER\nne O\n")

@@ -155,7 +155,7 @@ def test_the_small_recipe_on_a_slice_of_race(tmp_path, shared):
     assert metrics["loss"] == pytest.approx(np.log(4), abs=0.2)  # so few steps: near chance
 
 
-def test_options_that_share_the_highest_probability_share_the_hit():
+def test_tied_options_share_the_hit():
     probabilities = np.array([[0.25] * 4, [0.4, 0.4, 0.1, 0.1], [0.4, 0.4, 0.1, 0.1], [0.7, 0.1, 0.1, 0.1]])
     assert choice.accuracies(probabilities, np.array([0, 1, 2, 0]), [""] * 4) == {
         "accuracy": pytest.approx((1 / 4 + 1 / 2 + 0 + 1) / 4)

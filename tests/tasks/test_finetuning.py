@@ -124,14 +124,14 @@ def test_folders_that_tensorflow_takes_as_patterns_are_refused(run, registered, 
 
 
 @pytest.mark.integration
-def test_best_weights_of_a_run_that_has_no_checkpoint_are_not_those_of_the_next(data, tmp_path):
+def test_best_weights_of_an_earlier_run_are_not_reused(data, tmp_path):
     (tmp_path / "run" / BEST).mkdir(parents=True)
     (tmp_path / "run" / BEST / "metrics.json").write_text(json.dumps({"step": 8, "accuracy": 2.0}))
     run_toy(data, tmp_path / "run", task={"epochs": 1.0})
     assert read_metrics(str(tmp_path / "run" / BEST))["accuracy"] <= 1.0
 
 
-def test_a_metric_that_is_no_number_is_never_best(data, run, tmp_path):
+def test_a_nan_metric_is_never_best(data, run, tmp_path):
     shutil.copy(run[0] / "params.yaml", tmp_path)
     task = toy.ToyTask(settings(data).task)
     model, best = task.build_model(), tmp_path / BEST
@@ -164,7 +164,7 @@ def test_best_on_other_dev_examples_is_forgotten(data, run, tmp_path, small_toke
     assert read_metrics(str(tmp_path / BEST))["accuracy"] == 0.6
 
 
-def test_outputs_that_are_no_numbers_have_the_worst_score(data):
+def test_nan_outputs_score_worst(data):
     """Their largest is the first class, which would be right for half of the examples."""
     task = toy.ToyTask(settings(data).task)
     index, logits = np.arange(-1, 21), np.ones([22, 2], np.float32)
@@ -198,7 +198,7 @@ def test_an_evaluation_reads_as_much_at_once_as_a_part_of_a_step(data):
 
 
 @pytest.mark.integration
-def test_a_stopped_run_goes_on_bit_for_bit(data, run, tmp_path, monkeypatch):
+def test_a_stopped_run_resumes_bit_for_bit(data, run, tmp_path, monkeypatch):
     """Between two evaluations: as it goes on it evaluates, but the best weights are not to depend on that."""
     model_dir, metrics = run
     judged, judge = [], toy.ToyTask.after_evaluation
@@ -228,7 +228,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(data, run, tmp_path, monkeypatch):
             np.testing.assert_array_equal(values, weights(tmp_path / "again" / folder)[name], err_msg=name)
 
 
-def test_another_architecture_of_the_same_shapes_is_not_gone_on_with(data, run, tmp_path, small_tokenizer):
+def test_resuming_with_another_architecture_of_equal_shapes_is_refused(data, run, tmp_path, small_tokenizer):
     """Where a run goes on, init_checkpoint is free; the architecture that comes with it is not."""
     shutil.copytree(run[0], tmp_path / "run")
     config = toy.ToyTask(settings(data).task).xlnet_config
@@ -287,7 +287,7 @@ def test_a_run_begins_with_a_checkpoint_that_the_original_fine_tuned(data, tmp_p
     np.testing.assert_array_equal(model.encoder.word_embedding, encoder.word_embedding)
 
 
-def test_a_trained_head_is_taken_over_for_its_own_labels_only(data, run, tmp_path, small_tokenizer):
+def test_a_trained_head_is_reused_only_for_its_own_labels(data, run, tmp_path, small_tokenizer):
     begin = {"init_checkpoint": str(run[0])}
     task = toy.ToyTask(settings(data, task=begin).task)
     model = task.build_model()
@@ -306,7 +306,7 @@ def test_a_trained_head_is_taken_over_for_its_own_labels_only(data, run, tmp_pat
 
 
 @pytest.mark.integration
-def test_several_seeds_give_a_median_and_a_failed_one_counts_as_worst(data, tmp_path):
+def test_the_median_over_seeds_counts_a_failed_seed_as_worst(data, tmp_path):
     params = settings(data, task={"epochs": 1.0})
     results = seeds.finetune_seeds(params, toy.ToyTask, STRATEGY, str(tmp_path / "runs"), num_seeds=2)
     assert [result.seed for result in results] == [0, 1]
@@ -322,7 +322,7 @@ def test_several_seeds_give_a_median_and_a_failed_one_counts_as_worst(data, tmp_
 
 
 @pytest.mark.integration
-def test_a_gradient_that_is_no_number_stops_the_run_although_the_loss_is_one(data, tmp_path):
+def test_a_nan_gradient_with_a_finite_loss_stops_the_run(data, tmp_path):
     class Steep(toy.ToyTask):
         """The square root of 0 has an infinite gradient, and 0 times infinity is no number."""
 
@@ -347,7 +347,7 @@ def test_divergence_stops_the_run_before_bad_weights_are_saved(data, tmp_path):
 
 
 @pytest.mark.integration
-def test_a_run_that_learns_nothing_says_so(data, tmp_path):
+def test_a_run_that_learns_nothing_is_flagged(data, tmp_path):
     still = settings(data, trainer={"optimizer_config": {"learning_rate": 0.0}}, task={"epochs": 2.0})
     (result,) = seeds.finetune_seeds(still, toy.ToyTask, STRATEGY, str(tmp_path / "run"))
     assert result.problem == "learned nothing: the loss did not fall"
@@ -364,7 +364,7 @@ def test_a_run_that_learns_nothing_says_so(data, tmp_path):
     assert result.problem == "learned nothing: one answer for all scores 1.0000"
 
 
-def test_an_interrupted_prediction_goes_on(run, registered, data, tmp_path, monkeypatch):
+def test_an_interrupted_prediction_resumes(run, registered, data, tmp_path, monkeypatch):
     monkeypatch.setattr(prediction, "_STEPS_KEPT", 2)
     opened = prediction.Run.open(str(run[0]), str(data / "dev"))
     done, limit = [], 5
@@ -393,7 +393,7 @@ def test_an_interrupted_prediction_goes_on(run, registered, data, tmp_path, monk
     assert len(done) == 7  # other weights of the same name
 
 
-def test_outputs_that_are_no_numbers_are_no_predictions(run, registered, data, monkeypatch):
+def test_nan_outputs_are_not_written_as_predictions(run, registered, data, monkeypatch):
     """They would all be the first class."""
     opened = prediction.Run.open(str(run[0]), str(data / "dev"))
 
@@ -406,7 +406,7 @@ def test_outputs_that_are_no_numbers_are_no_predictions(run, registered, data, m
         prediction.Predictor(opened, STRATEGY, 8).predict(opened.checkpoint("best"))
 
 
-def test_predictions_that_were_kept_and_damaged_are_made_again(run, registered, data, tmp_path, monkeypatch):
+def test_damaged_stored_predictions_are_recomputed(run, registered, data, tmp_path, monkeypatch):
     monkeypatch.setattr(prediction, "_STEPS_KEPT", 2)
     opened, done = prediction.Run.open(str(run[0]), str(data / "dev")), []
     predictor = prediction.Predictor(opened, STRATEGY, 3, lambda: done.append(1))
@@ -421,7 +421,7 @@ def test_predictions_that_were_kept_and_damaged_are_made_again(run, registered, 
         np.testing.assert_array_equal(again["logits"], whole["logits"])
 
 
-def test_best_weights_without_their_metrics_are_no_checkpoint(run, registered, data, tmp_path, monkeypatch):
+def test_best_weights_without_metrics_are_not_a_checkpoint(run, registered, data, tmp_path, monkeypatch):
     """Killed while they are replaced: the next evaluation that an undisturbed run has replaces them again."""
     shutil.copytree(run[0], tmp_path / "run")
     task = toy.ToyTask(settings(data).task, trained_on=ExampleSet.load(run[0]))

@@ -47,7 +47,7 @@ def reading(task):
     return {name: getattr(encoder, name) for name in READING}
 
 
-def test_how_the_checkpoint_reads_is_taken_over_and_said(data, pretrained, caplog):
+def test_reading_options_come_from_the_checkpoint_and_are_printed(data, pretrained, caplog):
     assert reading(toy.ToyTask(settings(data).task)) == DEFAULT and not caplog.text
     params = settings(data, pretrained)
     assert reading(toy.ToyTask(params.task)) == READING
@@ -64,7 +64,7 @@ def test_a_setting_that_is_given_counts(data, pretrained, name):
 
 
 @pytest.mark.integration
-def test_a_run_keeps_how_it_reads(data, pretrained, tmp_path, monkeypatch):
+def test_a_run_keeps_its_reading_options(data, pretrained, tmp_path, monkeypatch):
     strategy = tf.distribute.OneDeviceStrategy("CPU:0")
     monkeypatch.setattr(prediction, "experiment_of", lambda folder: toy.EXPERIMENT)
     for _ in range(2):  # the second goes on with the first
@@ -73,7 +73,7 @@ def test_a_run_keeps_how_it_reads(data, pretrained, tmp_path, monkeypatch):
 
 
 @pytest.mark.integration
-def test_a_run_of_an_earlier_version_goes_on(data, tmp_path):
+def test_a_run_of_an_earlier_version_resumes(data, tmp_path):
     """It had one of these settings only, and read by the defaults of the others."""
     arguments = toy.ToyTask, tf.distribute.OneDeviceStrategy("CPU:0"), str(tmp_path)
     finetune(settings(data), *arguments)

@@ -152,7 +152,7 @@ def test_online_permutation_is_for_training_only(tmp_path, small_tokenizer):
 
 
 @pytest.mark.integration
-def test_a_killed_run_goes_on_bit_for_bit(run, folder):
+def test_a_killed_run_resumes_bit_for_bit(run, folder):
     model_dir, _, metrics = run
     killed = folder / "killed"
     shutil.copytree(model_dir, killed)
@@ -214,7 +214,7 @@ def test_a_configuration_that_was_edited_is_refused(run, folder, tmp_path):
         check_resumable(params, pretraining.PretrainingTask(params.task), str(tmp_path / "run"))
 
 
-def test_another_machine_may_go_on(run, folder):
+def test_another_machine_may_resume_a_run(run, folder):
     shutil.copytree(folder / "records", folder / "moved")
     params = settings(
         folder,
@@ -228,7 +228,7 @@ def test_another_machine_may_go_on(run, folder):
     check_resumable(params, pretraining.PretrainingTask(params.task), str(run[0]))
 
 
-def test_checkpoints_without_settings_are_not_gone_on_from(run, folder, tmp_path):
+def test_checkpoints_without_settings_are_not_resumed(run, folder, tmp_path):
     shutil.copytree(run[0], tmp_path / "run")
     (tmp_path / "run" / "params.yaml").unlink()
     params = settings(folder)
@@ -236,7 +236,7 @@ def test_checkpoints_without_settings_are_not_gone_on_from(run, folder, tmp_path
         check_resumable(params, pretraining.PretrainingTask(params.task), str(tmp_path / "run"))
 
 
-def test_a_run_of_a_version_without_a_setting_goes_on_with_its_default(run, folder, tmp_path):
+def test_a_run_without_a_newer_setting_resumes_with_its_default(run, folder, tmp_path):
     shutil.copytree(run[0], tmp_path / "run")
     path = tmp_path / "run" / "params.yaml"
     lines = [line for line in path.read_text().splitlines() if "permutation" not in line]
@@ -397,7 +397,7 @@ def test_wrong_files_of_settings_are_named(tmp_path, text, message):
         load(f"--config_file={tmp_path}/recipe.yaml")
 
 
-def test_a_file_of_settings_may_hold_none(tmp_path):
+def test_a_settings_file_may_be_empty(tmp_path):
     (tmp_path / "recipe.yaml").write_text("# train_steps: 5\n")
     assert load(f"--config_file={tmp_path}/recipe.yaml") == load()
 

@@ -32,7 +32,7 @@ def value(name, logits=LOGITS, relevance=RELEVANCE, relevant_from=1):
 
 
 class TestLosses:
-    def test_pointwise_by_hand(self):
+    def test_pointwise_loss_matches_manual_values(self):
         losses = [
             np.log1p(np.exp(-score if grade >= 1 else score))
             for score, grade in zip(LOGITS.ravel(), RELEVANCE.ravel(), strict=True)
@@ -40,7 +40,7 @@ class TestLosses:
         ]
         assert value("pointwise") == pytest.approx([sum(losses), 9])
 
-    def test_pairwise_by_hand(self):
+    def test_pairwise_loss_matches_manual_values(self):
         losses = [
             np.log1p(np.exp(scores[j] - scores[i]))
             for scores, grades in zip(LOGITS, RELEVANCE, strict=True)
@@ -50,7 +50,7 @@ class TestLosses:
         assert len(losses) == 2 + 5
         assert value("pairwise") == pytest.approx([sum(losses), 7])
 
-    def test_listwise_by_hand(self):
+    def test_listwise_loss_matches_manual_values(self):
         first = np.log(np.exp(LOGITS[0, :3]).sum()) - LOGITS[0, 1]
         log_sum = np.log(np.exp(LOGITS[1]).sum())
         second = 2 / 3 * (log_sum - LOGITS[1, 0]) + 1 / 3 * (log_sum - LOGITS[1, 1])
@@ -179,7 +179,7 @@ def run(data):
 
 
 @pytest.mark.integration
-def test_it_learns_to_put_the_reply_that_helps_first(run):
+def test_it_learns_to_rank_the_helpful_reply_first(run):
     _, metrics = run
     assert metrics["map"] == metrics["mrr"] >= 0.9  # one relevant reply for each message
     assert (metrics["queries"], metrics["queries_left_out"]) == (9, 0)
@@ -202,7 +202,7 @@ def test_replies_that_nobody_has_judged_are_ranked(run, data, tmp_path):
 
 
 @pytest.mark.integration
-def test_a_model_that_scores_all_alike_is_warned_of(run, data, caplog):
+def test_equal_scores_for_all_candidates_give_a_warning(run, data, caplog):
     model_dir, _ = run
     opened = prediction.Run.open(str(model_dir), str(data / "dev"))
     examples = opened.task.validation_set

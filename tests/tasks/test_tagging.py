@@ -66,7 +66,7 @@ def test_scores_are_those_of_counted_entities(gold, random):
     assert scores["f1"] == f1_score(gold, predicted, zero_division=0)
 
 
-def test_scores_by_hand():
+def test_scores_match_manual_values():
     """Of four true entities, two are found (one of them not strictly), and one more is wrong."""
     gold = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "B-ORG", "O"]]
     predicted = [["I-PER", "I-PER", "O", "B-ORG"], ["B-ORG", "I-ORG", "O"]]
@@ -135,7 +135,7 @@ def predict(model_dir, folder, output):
 
 
 @pytest.mark.integration
-def test_it_learns_what_context_tells(run):
+def test_it_learns_labels_that_depend_on_context(run):
     _, metrics = run
     assert {"f1", "precision", "recall", "strict_f1", "accuracy", "loss"} <= set(metrics)
     assert metrics["f1"] > 0.95

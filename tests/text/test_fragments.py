@@ -87,7 +87,7 @@ def test_batches_of_any_text_equal_its_texts(small_tokenizer, texts, cleaning):
 
 @settings(deadline=None, max_examples=150)
 @given(st.lists(st.lists(st.sampled_from("abeno5,. "), max_size=30).map("".join), min_size=1, max_size=8))
-def test_what_is_done_is_sentencepieces_own(encoder, small_tokenizer, texts):
+def test_finished_texts_equal_sentencepiece(encoder, small_tokenizer, texts):
     for text, row in zip(texts, one_by_one(texts, encoder)):
         assert row in (None, small_tokenizer._processor.encode(text))
 

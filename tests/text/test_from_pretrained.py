@@ -27,7 +27,7 @@ def test_a_folder_or_the_file_itself(folder, small_tokenizer):
         assert tokenizer.cleaning == DEFAULT_CLEANING
 
 
-def test_cleaning_as_a_run_says(folder):
+def test_cleaning_of_a_run(folder):
     cleaning = CleaningConfig(lower=True, normalize_quotes=False)
     (folder / "manifest.json").write_text(json.dumps({"cleaning": cleaning.to_dict(), "kind": "examples"}))
     # A run's manifest decides, whatever else lies there.
@@ -44,12 +44,12 @@ def test_cleaning_as_a_run_says(folder):
         ({}, DEFAULT_CLEANING),
     ],
 )
-def test_cleaning_as_hugging_face_says(folder, theirs, ours):
+def test_cleaning_of_hugging_face_files(folder, theirs, ours):
     (folder / "tokenizer_config.json").write_text(json.dumps(theirs))
     assert XLNetTokenizer.from_pretrained(folder).cleaning == ours
 
 
-def test_what_is_wrong_with_a_folder_is_said(folder):
+def test_errors_of_a_folder_are_named(folder):
     with pytest.raises(FileNotFoundError, match="nowhere: expected a folder with spiece.model"):
         XLNetTokenizer.from_pretrained(folder / "nowhere")
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": "yes"}')
@@ -79,7 +79,7 @@ def test_texts_become_packed_rows(small_tokenizer):
             np.testing.assert_array_equal(features["input_mask"][row], expected.input_ids != PAD_ID)
 
 
-def test_no_texts_are_no_rows(small_tokenizer):
+def test_no_texts_give_no_rows(small_tokenizer):
     for pairs in (None, []):
         assert {array.shape for array in small_tokenizer([], pairs, seq_len=9).values()} == {(0, 9)}
 
@@ -102,7 +102,7 @@ def test_cut_texts_are_counted(small_tokenizer, monkeypatch):
         (["a"], [], "1 texts and 0 text_pairs"),
     ],
 )
-def test_what_is_no_list_of_texts_is_named(small_tokenizer, texts, pairs, message):
+def test_inputs_that_are_not_lists_of_texts_are_named(small_tokenizer, texts, pairs, message):
     with pytest.raises(UserError, match=message):
         small_tokenizer(texts, pairs)
 

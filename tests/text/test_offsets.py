@@ -91,7 +91,7 @@ def test_hostile_texts(shared, lower, keep_accents):
         check_spans(tokenizer, text)
 
 
-def test_spans_by_hand(model_proto):
+def test_spans_match_manual_offsets(model_proto):
     tokenizer = XLNetTokenizer(model_proto=model_proto)
     text = "  Cafe\u0301  \u00bd ``ba''  5,\n"
     _, begins, ends = encode_with_offsets(tokenizer, text)

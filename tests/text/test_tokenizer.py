@@ -208,7 +208,7 @@ def test_a_model_without_the_symbols_is_refused(tmp_path, small_tokenizer):
 
 
 @pytest.mark.parametrize("content", [b"", b"not a model", b"\x00" * 100])
-def test_a_file_that_is_no_model_is_refused(tmp_path, content):
+def test_a_file_that_is_not_a_model_is_refused(tmp_path, content):
     path = tmp_path / "wrong.model"
     path.write_bytes(content)
     with pytest.raises(UserError, match="wrong.model"):

@@ -27,7 +27,7 @@ def test_a_result_is_read():
 
 
 @pytest.mark.parametrize("seconds", [0.0, -0.7])
-def test_an_estimate_without_sense_is_none(seconds):
+def test_an_implausible_estimate_is_ignored(seconds):
     cost = {**RESULT["cost"], "seconds": seconds}
     assert compilation.read_result({**RESULT, "cost": cost}).estimated_seconds is None
 
@@ -36,12 +36,12 @@ def test_a_plan_is_read():
     assert compilation.read_result({"planned": 7}) == compilation.Planned(7)
 
 
-def test_a_missing_compiler_is_told_with_what_to_install():
+def test_a_missing_compiler_names_what_to_install():
     with pytest.raises(UserError, match=r"No module named 'libtpu'.*pip install -r requirements-tpu-compile"):
         compilation.read_result({"unavailable": "ModuleNotFoundError: No module named 'libtpu'"})
 
 
-def test_a_compiler_that_breaks_off_is_no_crash_of_ours(monkeypatch):
+def test_a_crashing_compiler_is_reported(monkeypatch):
     ended = subprocess.CompletedProcess([], -6, stdout="", stderr="Check failed: shape is dense")
     monkeypatch.setattr(compilation.subprocess, "run", lambda *args, **kwargs: ended)
     refused = compilation.compile_program(b"", topologies.find("v3"))

@@ -57,7 +57,7 @@ def test_the_compilers_own_words_are_shown_but_not_all_of_them():
     assert "does not compile" in other and "what is this" in other
 
 
-def test_a_search_without_an_answer_is_told_with_what_ended_it():
+def test_a_search_without_a_result_names_what_ended_it():
     row = Row(V3, 16, Refused("the compiler ended with code -9"), ends_search=True)
     text = report.table([Row(V3, 8, MADE), row], loops=0)
     assert "largest)" not in text
@@ -66,7 +66,7 @@ def test_a_search_without_an_answer_is_told_with_what_ended_it():
     assert row.to_dict()["ends_search"] and "ends_search" not in Row(V3, 8, MADE).to_dict()
 
 
-def test_loops_are_told():
+def test_loops_are_reported():
     assert "1 loop(s) of the program multiply matrices" in report.table([Row(V3, 4, MADE)], loops=1)
 
 

@@ -44,7 +44,7 @@ def test_uneven_growth_is_found_too(largest):
 
 
 @pytest.mark.parametrize("largest", [1, 3, 29, 64, 129])
-def test_what_does_not_fit_tells_about_what_does(largest):
+def test_a_batch_that_does_not_fit_bounds_the_search(largest):
     """That is what is quick: codes are made only of what fits."""
     gigabyte = 2**30
     arguments, row = 2 * gigabyte, gigabyte // 2
@@ -97,7 +97,7 @@ def test_not_even_one_row_fits():
 @pytest.mark.parametrize(
     "words", ["INVALID_ARGUMENT: no such operation", "the compiler ended with code -9:\n"]
 )
-def test_a_program_that_fails_for_another_reason_ends_the_search_without_an_answer(words):
+def test_an_unrelated_failure_ends_the_search_without_a_result(words):
     wrong = Refused(words)
     assert largest_batch(lambda rows: wrong, 100) == (None, {1: wrong})
     outcomes = lambda rows: compiled(10 * rows) if rows < 8 else wrong  # noqa: E731

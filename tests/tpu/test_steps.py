@@ -74,7 +74,7 @@ def test_micro_batches_are_a_loop_with_products(tmp_path):
 
 
 @pytest.mark.parametrize("task", ["pretraining", "choice"])
-def test_a_set_may_have_fewer_rows_than_the_batch_and_is_read_for_its_shapes_alone(task, tmp_path):
+def test_a_set_smaller_than_the_batch_gives_its_shapes(task, tmp_path):
     params = programs.settings(task, tmp_path)
     data = params.task.train_data
     data.global_batch_size = 7 * programs.ROWS
@@ -84,7 +84,7 @@ def test_a_set_may_have_fewer_rows_than_the_batch_and_is_read_for_its_shapes_alo
     assert data.global_batch_size == 7 * programs.ROWS and params.task.train_data is data
 
 
-def test_a_program_tells_its_lengths(tmp_path):
+def test_a_program_reports_its_lengths(tmp_path):
     pretraining = programs.step("pretraining", tmp_path / "records")
     lengths = {"seq_len": programs.T, "num_predict": programs.T // 6, "memory_len": programs.MEMORY}
     assert pretraining.lengths == lengths
@@ -146,7 +146,7 @@ def test_a_served_model_is_compiled_for_the_longest_texts_that_it_takes(exported
     ("buckets", "seq_len", "expected"),
     [([24], 41, "at most 40"), ([], 41, "no other"), ([], 24, "no other")],
 )
-def test_lengths_that_a_served_model_refuses_are_told(exported, buckets, seq_len, expected):
+def test_lengths_that_a_served_model_refuses_are_named(exported, buckets, seq_len, expected):
     path = exported(seq_len=40, buckets=buckets)
     with pytest.raises(UserError, match=f"seq_len is {seq_len}, .*served/1 .* with 40: expected {expected}"):
         steps.served_signature(path, 2, seq_len)

@@ -38,7 +38,7 @@ def judged(guard, steps, first=0):
     ]
 
 
-def test_what_is_no_number_is_skipped_and_counted():
+def test_nan_steps_are_skipped_and_counted():
     guard = Guard()
     steps = [(1.0, 1.0), (NAN, 1.0), (1.0, INF), (2.0, 1e30), (-INF, NAN), (1.0, NAN), (INF, 1.0)]
     assert judged(guard, steps) == [True, False, False, True, False, False, False]
@@ -46,7 +46,7 @@ def test_what_is_no_number_is_skipped_and_counted():
     assert float(guard.usual_loss) == 1.5 and float(guard.loss_scale) == 1.0
 
 
-def test_a_spike_is_told_by_what_is_usual(monkeypatch):
+def test_spikes_are_measured_against_recent_norms(monkeypatch):
     monkeypatch.setattr(guard_lib, "SPIKE_MEMORY", 4)
     guard = Guard(spike_factor=2.0)
     # The first 4 steps tell what is usual: 2.5. The mean then follows the kept ones by a quarter.
@@ -56,7 +56,7 @@ def test_a_spike_is_told_by_what_is_usual(monkeypatch):
     assert float(guard.usual_loss) == pytest.approx(3.85)
 
 
-def test_an_overflow_in_half_precision_lowers_the_factor_and_is_no_fault(monkeypatch):
+def test_a_half_precision_overflow_lowers_the_loss_scale(monkeypatch):
     monkeypatch.setattr(guard_lib, "GROWTH_STEPS", 3)
     guard = Guard(scale_loss=True)
     scale = guard_lib.FIRST_SCALE
@@ -154,7 +154,7 @@ def test_a_run_that_does_not_recover_ends_and_names_the_records(folder, tmp_path
     assert not list((tmp_path / "model").glob("ckpt-*"))
 
 
-def test_weights_that_are_no_numbers_are_not_saved(folder, tmp_path, monkeypatch):
+def test_nan_weights_are_not_saved(folder, tmp_path, monkeypatch):
     """The step that ruins them is the last before a checkpoint: none after it can tell by its loss."""
     end = Trainer.train_loop_end
 

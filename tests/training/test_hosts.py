@@ -115,7 +115,7 @@ def test_the_survivor_of_a_lost_host_ends_with_a_message(killed):
 
 
 @pytest.mark.integration
-def test_a_host_that_is_told_to_end_saves_on_all(told):
+def test_sigterm_on_one_host_saves_on_all(told):
     checkpoint, statuses, said = told
     assert statuses == [Interrupted.EXIT_STATUS] * 2, said
     assert all("told to end (SIGTERM) at step 10" in text for text in said)

@@ -55,7 +55,7 @@ def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(tmp_path):
 
 
 @pytest.mark.long
-def test_a_run_goes_on_with_other_devices(tmp_path):
+def test_a_run_resumes_on_other_devices(tmp_path):
     runs = run_layouts(tmp_path, "saved", "resumed_elsewhere")
     # Two micro-batches on one device draw the dropout masks of one on each of two devices.
     assert_close(runs("resumed_elsewhere"), runs("saved"), 18)

@@ -43,7 +43,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.integration
-def test_a_run_told_to_end_saves_and_goes_on(folder, monkeypatch, capsys):
+def test_sigterm_saves_and_the_run_resumes(folder, monkeypatch, capsys):
     """The same run writes a trace of two of its steps."""
     params = settings(folder)
     params.trainer.profile_steps = "4,5"
@@ -73,7 +73,7 @@ def test_a_run_told_to_end_saves_and_goes_on(folder, monkeypatch, capsys):
     assert evaluated == [0, 4, 7, 8, 12]  # a run that goes on begins with an evaluation
 
 
-def test_a_run_told_to_end_before_its_first_step_has_no_checkpoint_to_promise(folder, monkeypatch):
+def test_sigterm_before_the_first_step_promises_no_checkpoint(folder, monkeypatch):
     bar = Progress.evaluation_bar
 
     def end_and_begin(progress, steps):
@@ -87,7 +87,7 @@ def test_a_run_told_to_end_before_its_first_step_has_no_checkpoint_to_promise(fo
 
 
 @pytest.mark.integration
-def test_a_run_whose_checkpoint_has_no_memory_goes_on_with_an_empty_one(folder, monkeypatch, capsys):
+def test_a_checkpoint_without_memory_resumes_with_empty_memory(folder, monkeypatch, capsys):
     def report_and_end(progress, logs):
         if int(progress._step.numpy()) == 4:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -124,7 +124,7 @@ def test_a_run_in_a_bucket(folder, tmp_path, bucket, monkeypatch, capsys):
     assert not list(tmp_path.iterdir())
 
 
-def test_errors_of_other_machines_say_how_to_go_on(tmp_path):
+def test_errors_of_other_machines_say_how_to_resume(tmp_path):
     text = "Graph execution error:\n\nDetected at node X\n  File a\n\nSocket closed\nmore"
     lost = tf.errors.UnavailableError(None, None, text)
     tpu = mock.Mock(spec=tf.distribute.TPUStrategy)
@@ -136,7 +136,7 @@ def test_errors_of_other_machines_say_how_to_go_on(tmp_path):
         raise lost
 
 
-def test_a_program_that_does_not_compile_is_no_lost_host(tmp_path):
+def test_a_compile_error_is_not_a_lost_host(tmp_path):
     text = "9 root error(s) found.\n  (0) INTERNAL: {{function_node step}} Compilation failure: RET_CHECK"
     tpu = mock.Mock(spec=tf.distribute.TPUStrategy)
     with pytest.raises(tf.errors.InternalError), lost_hosts(tpu, str(tmp_path)):
@@ -179,7 +179,7 @@ def test_an_evaluation_that_is_too_large_comes_with_its_own_advice(folder, tmp_p
         "runs/BLOOM/train/events.v2; Too many open files",
     ],
 )
-def test_a_full_disk_is_no_lack_of_memory(text):
+def test_a_full_disk_is_not_reported_as_lack_of_memory(text):
     with pytest.raises(tf.errors.ResourceExhaustedError), named_lack_of_memory("training", SMALLER_STEP):
         raise tf.errors.ResourceExhaustedError(None, None, text)
 
@@ -193,7 +193,7 @@ def test_a_full_disk_is_no_lack_of_memory(text):
         (None, None, ""),
     ],
 )
-def test_other_settings_of_the_trainer_are_said(folder, tmp_path, caplog, setting, value, said):
+def test_changed_trainer_settings_are_logged(folder, tmp_path, caplog, setting, value, said):
     params = settings(folder)
     task = pretraining.PretrainingTask(params.task)
     task.save_assets(str(tmp_path))
@@ -396,7 +396,7 @@ def test_a_tpu_reached_by_name_needs_places_that_its_hosts_see(folder):
         check_places(params, "gs://bucket/model")
 
 
-def test_hosts_of_a_tpu_reached_by_name_are_far(monkeypatch):
+def test_hosts_of_a_named_tpu_are_remote(monkeypatch):
     strategy = synthetic_tpu.strategy()
     assert not topology.has_far_hosts(strategy)
     monkeypatch.setattr(type(strategy.cluster_resolver), "master", lambda resolver: "grpc://10.0.0.2:8470")
@@ -433,7 +433,7 @@ def test_only_tensorflow_reads_the_records(folder):
     assert len(found) > 100 and not [name for name in found if "PyFunc" in name]
 
 
-def test_a_task_that_is_told_to_reads_its_examples_with_tensorflow_alone(tmp_path, small_tokenizer):
+def test_a_remote_task_reads_examples_with_tensorflow_only(tmp_path, small_tokenizer):
     params = toy_finetuning.experiment()
     for data, name, count in (("train_data", "train", 20), ("validation_data", "dev", 9)):
         toy_finetuning.make_examples(tmp_path / name, small_tokenizer, count)

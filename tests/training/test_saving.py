@@ -69,7 +69,7 @@ def test_checkpoints_are_found_however_the_folder_is_called(tmp_path):
         assert [found.rsplit("/", 1)[1] for found in newest_first(path)] == ["ckpt-10", "ckpt-4"]
 
 
-def test_the_newest_is_gone_on_from(folder):
+def test_the_newest_checkpoint_is_resumed(folder):
     assert kept(folder) == {4, 6, 10}
     assert newest(str(folder)) == newest_intact(str(folder)) == str(folder / "ckpt-10")
     run = Saved(folder)
@@ -149,7 +149,7 @@ def test_old_checkpoints_are_removed_without_a_note_of_them(folder):
     assert run.restored() == 10 and run.at(12) and kept(folder) == {6, 10, 12}
 
 
-def test_a_run_whose_checkpoints_are_all_damaged_is_not_begun_anew(folder):
+def test_a_run_with_only_damaged_checkpoints_does_not_restart(folder):
     for path in folder.glob("ckpt-*.data*"):
         truncate(path)
     with pytest.raises(UserError, match=r"no checkpoint of .* can be read: .*ckpt-10 \(.*ckpt-4 \("):
@@ -209,7 +209,7 @@ def test_a_full_disk_keeps_the_last_good_one(folder):
     np.testing.assert_array_equal(tf.train.load_variable(str(folder / "ckpt-10"), WEIGHT), [10.0] * 1000)
 
 
-def test_a_host_lost_while_saving_is_no_fault_of_the_disk(folder, monkeypatch):
+def test_a_host_lost_while_saving_is_not_a_disk_error(folder, monkeypatch):
     def lost(*args, **kwargs):
         raise tf.errors.UnavailableError(None, None, "Socket closed")
 

@@ -25,7 +25,7 @@ def test_products_of_one_head_stay_within_their_operands():
 
 
 @pytest.mark.parametrize("transpose", [False, True])
-def test_all_devices_round_wide_weights_alike(transpose):
+def test_all_devices_round_wide_weights_equally(transpose):
     rng = np.random.default_rng(0)
     rows = tf.constant(rng.normal(size=[5, 6]), tf.bfloat16)
     weights = tf.Variable(rng.normal(size=[4, 6] if transpose else [6, 4]).astype(np.float32))

@@ -57,7 +57,7 @@ def test_measure(peer_python):
     assert table.count("times as fast") == 4
 
 
-def test_each_of_ours_is_compared():
+def test_each_of_our_modes_is_compared():
     timings = {name: Timing(wall, 0, 0) for name, wall in (("ours", 2), ("ours xla", 1), ("hugging_face", 9))}
     assert benchmark.figures(timings, 8)["speed_up"] == {"ours": 4.5, "ours xla": 9}
     assert benchmark.figures(timings, 8)["tokens_per_second"]["ours xla"] == 8
@@ -76,7 +76,7 @@ def test_all_get_the_same_weights(tmp_path):
 
 @pytest.mark.integration
 @pytest.mark.parametrize("xla", [False, True])
-def test_ours_writes_the_likeliest_pieces(xla):
+def test_our_generation_writes_the_likeliest_pieces(xla):
     model = uncached.random_model()
     prompts = benchmark.make_prompts(50, 2, 6)
     assert prompts.min() > 8  # no special symbols

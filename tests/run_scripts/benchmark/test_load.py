@@ -34,7 +34,7 @@ def model(tmp_path_factory):
     return folder
 
 
-def test_requests_times_and_errors_are_told(model):
+def test_requests_times_and_errors_are_reported(model):
     report = benchmark_load.measure(model, TEXT, benchmark_load.Load(0.6, clients=3, rows=2, longest=200))
     failed = sum(report["errors"].values())
     assert 0 < failed < report["requests"] < report["rows"] <= 2 * report["requests"]

@@ -55,7 +55,7 @@ def test_measure(small_tokenizer, peer_python):
 
 
 @pytest.mark.integration
-def test_ours_answers_as_the_weights_say(small_tokenizer, tmp_path):
+def test_our_server_answers_match_the_model(small_tokenizer, tmp_path):
     """Hugging Face's process gets the very weights that are served."""
     from xlnet_tf.models.classifier import XLNetClassifier
 

@@ -46,7 +46,7 @@ def test_gemm():
     assert result["flops_per_second"] == max(result["by_size"].values()) > 0
 
 
-def test_flops_by_hand():
+def test_flops_match_a_manual_count():
     config = XLNetConfig(n_token=7, n_layer=2, d_model=4, n_head=2, d_head=3, d_inner=5)
     # T = 3 and P = 2. A query of either stream: in and out 2 * 48, scores by content 36, by distance 72, by
     # segment 12, sums of values 36, feed-forward 80.
@@ -218,7 +218,7 @@ def test_hugging_face_computes_the_same_loss():
         assert float(theirs["fused"]()) < ours
 
 
-def test_an_empty_slot_is_no_target():
+def test_an_empty_slot_is_not_a_target():
     batch = batches.make_batch(TINY, 2, **SIZES)
     batch["target_positions"][:, -1] = -1
     theirs = batches.model_garden_batch(batch)

@@ -67,7 +67,7 @@ def test_several_labels():
     assert values["auc"] == pytest.approx((1 + 1 + 0) / 3)
 
 
-def test_undefined_values_are_no_numbers_and_the_worst_score():
+def test_undefined_metrics_are_nan_and_score_worst():
     one_class = cm.scores("classification", ["auc"], np.array([1, 1]), np.array([[0.5, 0.5], [0.1, 0.9]]))
     assert math.isnan(one_class["auc"]) and one_class[cm.SCORE] == -math.inf
     constant = cm.scores("regression", ["pearson"], np.array([1.0, 2.0]), np.array([3.0, 3.0]))

@@ -18,7 +18,7 @@ def judged(relevance, missing=()):
     return Judged(-np.arange(len(relevance), dtype=float), np.array(relevance), missing)
 
 
-def test_two_queries_by_hand():
+def test_metrics_of_two_queries_match_manual_values():
     metrics = ranking_metrics([judged([0, 1, 0, 1]), judged([1, 0])])
     assert metrics["map"] == pytest.approx(((1 / 2 + 2 / 4) / 2 + 1) / 2)
     assert metrics["mrr"] == pytest.approx((1 / 2 + 1) / 2)
@@ -41,7 +41,7 @@ def test_queries_with_nothing_relevant_are_left_out_and_counted():
     assert math.isnan(nothing["map"]) and nothing["queries"] == 0
 
 
-def test_relevant_passages_that_are_no_candidates_are_missed():
+def test_relevant_passages_outside_the_candidates_count_as_missed():
     metrics = ranking_metrics([judged([1, 0], missing=[1]), judged([0, 0], missing=[2])])
     assert metrics["map"] == pytest.approx((1 / 2 + 0) / 2)
     assert metrics["mrr"] == pytest.approx((1 + 0) / 2)
@@ -110,7 +110,7 @@ def test_ties_average_over_all_orders(rows, missing, relevant_from):
 
 
 @pytest.mark.parametrize("order", [[1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1]])
-def test_a_ranker_that_scores_all_alike_gains_nothing_by_the_inputs_order(order):
+def test_equal_scores_gain_nothing_from_input_order(order):
     metrics = ranking_metrics([Judged(np.zeros(6), np.array(order))])
     chance = ranking_metrics([Judged(np.zeros(6), np.array([0, 1, 0, 0, 1, 0]))])
     assert metrics == chance and 0.4 < metrics["map"] < 0.6

@@ -146,7 +146,7 @@ def test_ragged_training_rows_may_be_left_out_and_are_counted(build, files, tmp_
     }
 
 
-def test_ragged_rows_of_dev_and_test_count_in_the_numbers_of_rows(build, files, tmp_path):
+def test_row_counts_include_ragged_rows_of_dev_and_test(build, files, tmp_path):
     """So that predictions, which go by these numbers, are of the rows of the file."""
     ragged = "text,label\nka,bad\nmi\nsol,good\n"
     for split in ("dev", "test"):
@@ -176,7 +176,7 @@ def test_more_labels_than_the_table_shows_are_counted(build, files, tmp_path, ca
     assert not caplog.records
 
 
-def test_files_that_are_written_otherwise_are_told_how_to_be_read(build, files, tmp_path):
+def test_errors_of_other_table_formats_name_the_flags(build, files, tmp_path):
     (tmp_path / "train.txt").write_text("ka@good\nmi@bad\n")
     with pytest.raises(UserError, match=r"train\.txt: the name does not tell .*--format \(one of csv,"):
         build(train=str(tmp_path / "train.txt"))

@@ -66,7 +66,7 @@ def test_a_pipeline_that_nobody_waits_for_is_cancelled(tmp_path, monkeypatch):
     assert len(cancelled) == 1 and list(tmp_path.iterdir()) == []
 
 
-def test_an_error_is_told_in_its_own_words(tmp_path):
+def test_an_error_keeps_its_message(tmp_path):
     pytest.importorskip("apache_beam", reason="requirements-beam.txt")
     units = runners.run_units(refuse, [7], runner="beam", beam_options=ONE_THREAD, scratch=tmp_path)
     with pytest.raises(UserError, match="^unit 7 is bad$"):

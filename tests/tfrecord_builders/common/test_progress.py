@@ -48,7 +48,7 @@ def test_units_end_in_bursts(clock):
         assert clock.bars[-1].postfix == "records=15"
 
 
-def test_what_is_kept_is_no_part_of_the_rate(clock):
+def test_units_already_done_do_not_count_for_the_rate(clock):
     with BuildProgress(1000, "building", True) as bar:
         clock.now += 7
         bar.add(500, text_bytes=500, records=9, kept=True)

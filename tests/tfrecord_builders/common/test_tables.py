@@ -82,7 +82,7 @@ def test_line_separators_of_unicode_are_text(file):
     assert rows(file, TSV) == [({"text": "a\u2028b\x0cc\u0085d", "label": "1"}, 2)]
 
 
-def test_headerless_columns_are_numbers_and_blank_lines_are_no_rows(file):
+def test_headerless_columns_are_numbered_and_blank_lines_skipped(file):
     write(file, "\na\tb\n\nc\td\n\n")
     table = TableFormat("tsv", header=False)
     assert rows(file, table) == [({"0": "a", "1": "b"}, 2), ({"0": "c", "1": "d"}, 4)]
@@ -96,7 +96,7 @@ def test_in_a_single_column_a_blank_line_is_an_empty_text(file):
 
 @pytest.mark.parametrize("encoding", ["utf-8", "UTF_8_SIG"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_a_byte_order_mark_is_no_text(file, tmp_path, encoding, mark):
+def test_a_byte_order_mark_is_removed(file, tmp_path, encoding, mark):
     write(file, mark + "text\tlabel\nä\t1\n")
     assert rows(file, TableFormat("tsv", encoding=encoding)) == [({"text": "ä", "label": "1"}, 2)]
     (tmp_path / "folders" / "1").mkdir(parents=True)
@@ -146,7 +146,7 @@ def test_long_fields_are_read(file):
         ("a\n", TableFormat("folders"), r"is a file, which cannot be read as folders"),
     ],
 )
-def test_bad_tables_are_told_with_file_and_line(file, data, table, message):
+def test_errors_of_tables_name_file_and_line(file, data, table, message):
     write(file, data)
     with pytest.raises(UserError, match=message):
         list(read_table(file, table))

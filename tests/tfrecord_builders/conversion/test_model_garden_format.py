@@ -70,7 +70,7 @@ def test_model_gardens_records(tmp_path, model_garden):
     assert len(batches) == 2
 
 
-def test_records_that_are_no_step_of_all_rows_are_told(tmp_path, model_garden):
+def test_incomplete_last_steps_are_reported(tmp_path, model_garden):
     shutil.copytree(model_garden, tmp_path, dirs_exist_ok=True)
     path = min(tmp_path.glob("*-of-2"))
     records = list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator())

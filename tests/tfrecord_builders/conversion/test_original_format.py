@@ -54,7 +54,7 @@ def test_there_and_back(tmp_path, small_tokenizer, layout):
 
 
 @pytest.mark.parametrize("run", ["proc_bi", "proc_uni", "proc_bi_uncased_nofnp"])
-def test_the_originals_own_records(tmp_path, shared, run):
+def test_records_of_the_original_code(tmp_path, shared, run):
     source = shared(f"golden/data/{run}")
     shutil.copy(shared("golden/data/sp300.model"), tmp_path / "spiece.model")
     manifest, _ = convert(dataclasses.replace(options(tmp_path), input=[str(source)]))

@@ -119,7 +119,7 @@ def test_damaged_gzip(tmp_path):
         ("a.png", "png", "it holds no text: leave it out of --input"),
     ],
 )
-def test_what_is_no_text_is_not_read_as_text(tmp_path, name, suffix, what):
+def test_binary_files_are_not_read_as_text(tmp_path, name, suffix, what):
     (tmp_path / name).write_bytes(b"whatever")
     with pytest.raises(UserError, match=rf"{name} is a \.{suffix} file, expected text, .*: {what}"):
         cut([tmp_path], 1000)
@@ -136,14 +136,14 @@ def test_other_names_are_text(tmp_path, name):
     "encoding,first", [("utf-16-le", 1), ("utf-16-be", 0), ("utf-16", 3)], ids=["le", "be", "mark"]
 )
 @pytest.mark.parametrize("text", ["One sentence.\n", '{"text": "Кто там?"}\n'])
-def test_utf16_is_told(tmp_path, name, encoding, first, text):
+def test_utf16_is_reported(tmp_path, name, encoding, first, text):
     data = (20 * text).encode(encoding)
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
     with pytest.raises(UserError, match=rf"{name}, line 1 \(byte {first}\) is a NUL byte, .*iconv -f utf-16"):
         corpus.read_lines(cut([tmp_path / name], 1000)[0])
 
 
-def test_utf16_without_ascii_is_told_by_its_mark(tmp_path):
+def test_utf16_without_ascii_is_recognized_by_its_byte_order_mark(tmp_path):
     (tmp_path / "a.txt").write_bytes(("\u4e2d\u6587" * 99).encode("utf-16"))
     with pytest.raises(UserError, match=r"byte 0\) is not UTF-8 .*`iconv -f utf-16 -t utf-8`"):
         corpus.read_lines(cut([tmp_path / "a.txt"], 1000)[0])

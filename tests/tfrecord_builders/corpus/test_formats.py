@@ -150,7 +150,7 @@ def test_half_of_a_surrogate_pair_is_replaced(tmp_path):
     ],
 )
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz"])
-def test_bad_json_is_told_with_its_line(tmp_path, name, line, message):
+def test_errors_of_json_name_the_line(tmp_path, name, line, message):
     data = b'{"text": "A."}\n{"text":"B"}\n' + line + b"\n"
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
     with pytest.raises(UserError, match=f"{name}, {message}"):
@@ -286,7 +286,7 @@ def test_parquet_with_a_few_long_texts_among_short_ones(tmp_path):
     assert max(corpus.read_lines(one).num_bytes for one in slices) <= 4 * 100_000 + 60_001
 
 
-def test_slices_of_parquet_with_texts_of_like_lengths_follow_its_own_sizes(tmp_path):
+def test_parquet_slices_follow_the_stored_sizes(tmp_path):
     path = write_parquet(tmp_path / "a.parquet", [f"Text {i}. " * (1 + i % 3) for i in range(3000)], 500)
     starts = [[part.start for part in one.parts] for one in plan(path, 5000)]
     assert starts == [

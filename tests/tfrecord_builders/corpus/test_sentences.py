@@ -65,7 +65,7 @@ def test_languages_that_would_be_split_as_english_are_refused(code, near):
         check_language(code)
 
 
-def test_relatives_have_rules_of_their_own():
+def test_related_languages_have_their_own_rules():
     """Abbreviations by which a known code differs from an unknown one, for codes that stand for many."""
     texts = {"cs": "Xyz tzv. Abc", "ba": "Xyz тыс. Abc", "gsw": "Xyz bzw. Abc", "gl": "Xyz Sr. Abc"}
     for code, text in texts.items():

@@ -122,7 +122,7 @@ def flip_label(columns):
         (flip_label, "", 4, "", ""),
     ],
 )
-def test_what_is_wrong_is_placed(rewrite, change, invariant, record, found, expected):
+def test_faults_are_reported_with_their_location(rewrite, change, invariant, record, found, expected):
     manifest = rewrite(change)
     report = inspect_check.check(manifest)
     kind = next(name for name in report.failures if name.startswith(invariant))
@@ -133,7 +133,7 @@ def test_what_is_wrong_is_placed(rewrite, change, invariant, record, found, expe
     assert f"record {record} (byte {failure.byte})" in str(report) and not report.sound
 
 
-def test_a_number_of_a_record_read_backward_is_placed(small_records, rewrite):
+def test_faults_of_backward_records_are_located(small_records, rewrite):
     record = small_records.shards[0].forward_segments + 8
     report = inspect_check.check(rewrite(value("segment", record, 5)))
     (failure,) = report.failures["segment"]
@@ -248,7 +248,7 @@ def test_nothing_is_expected_beyond_the_text(small_records, direction):
     assert (text.expected(outside, direction) == UNKNOWN).all()
 
 
-def test_faults_of_the_order_are_told_of_their_records_alone(build, tmp_path):
+def test_faults_of_the_order_are_reported_for_their_records_only(build, tmp_path):
     """In one record the first part's blocks have two orders, in another a rank is of another block."""
     manifest = build(tmp_path, perm_size=4)
     shard = manifest.shards[0]

@@ -45,7 +45,7 @@ def test_another_seed(small_records, build, tmp_path):
     assert text.count("[") >= 2 * small_records.num_predict
 
 
-def test_other_numbers_of_targets_are_compared_and_other_lengths_are_not(small_records, build, tmp_path):
+def test_sets_with_other_num_predict_are_compared_but_not_other_lengths(small_records, build, tmp_path):
     fewer = build(tmp_path / "fewer", num_passes=2, num_predict=3)
     result = inspect_diff.compare(small_records, fewer)
     assert result["settings"]["num_predict"] == [5, 3]
@@ -58,7 +58,7 @@ def test_other_numbers_of_targets_are_compared_and_other_lengths_are_not(small_r
     assert "only in the second" in inspect_diff.table(result)
 
 
-def test_statistics_are_told_in_words(small_records, build, tmp_path):
+def test_statistics_are_described_in_words(small_records, build, tmp_path):
     other = build(tmp_path, num_passes=1)
     text = inspect_diff.table(inspect_diff.compare(small_records, other))
     mine, theirs = (manifest.statistics for manifest in (small_records, other))

@@ -186,7 +186,7 @@ def test_bytes_do_not_depend_on_workers_or_runs_or_compression(records, options,
     assert hashes(tmp_path / "seed")[records.shards[0].file] != expected[records.shards[0].file]
 
 
-def test_goes_on_after_an_interruption(records, options, tmp_path, monkeypatch):
+def test_an_interrupted_build_resumes(records, options, tmp_path, monkeypatch):
     real, calls = worker.build_slice, []
 
     def interrupted(unit):
@@ -238,7 +238,7 @@ def test_another_build_is_refused_with_the_difference(records, options, tmp_path
         build_pretraining_records(options(tmp_path))
 
 
-def test_a_bad_corpus_does_not_stand_in_the_way_of_its_correction(options, tmp_path):
+def test_a_corrected_corpus_builds_after_a_bad_one(options, tmp_path):
     path = tmp_path / "corpus.txt"
     for bad in (b"\xff\n", b"Short.\n"):
         path.write_bytes(bad)
@@ -248,7 +248,7 @@ def test_a_bad_corpus_does_not_stand_in_the_way_of_its_correction(options, tmp_p
     assert build_pretraining_records(options(tmp_path / "out", input=[str(path)])).records
 
 
-def test_an_interrupted_rebuild_of_changed_text_is_not_taken_for_whole(options, tmp_path, monkeypatch):
+def test_an_interrupted_rebuild_is_not_taken_for_complete(options, tmp_path, monkeypatch):
     path = tmp_path / "corpus.txt"
     path.write_text(make_text(100))
     first = build_pretraining_records(options(tmp_path / "out", input=[str(path)]))

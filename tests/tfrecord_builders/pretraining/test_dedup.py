@@ -52,7 +52,7 @@ def is_held_out(document, fraction):
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
 @pytest.mark.parametrize("slice_bytes", [900, 4000, 10**6])
 @pytest.mark.parametrize("dedup", [False, True])
-def test_every_document_goes_where_it_should(tmp_path, slice_bytes, dedup, name):
+def test_every_document_lands_on_the_expected_side(tmp_path, slice_bytes, dedup, name):
     rng = np.random.default_rng(5)
     some = make_text(120, seed=3).strip().split("\n\n")
     long = [f"Long {i}.\n" + make_text(40, seed=i).replace("\n\n", "\n").strip() for i in range(8)]

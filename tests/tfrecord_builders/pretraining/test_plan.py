@@ -129,7 +129,7 @@ def test_bytes_do_not_depend_on_workers(sets, options, tmp_path):
     assert hashes(tmp_path) == hashes(sets[0].folder.parent)
 
 
-def test_each_set_goes_on_after_an_interruption(sets, options, tmp_path, monkeypatch):
+def test_each_set_resumes_after_an_interruption(sets, options, tmp_path, monkeypatch):
     real, calls = worker.build_slice, []
 
     def interrupted(unit):

@@ -54,7 +54,7 @@ def test_records_in_a_bucket_are_those_of_a_disk(build, bucket, corpus_file, tok
     assert contents(folder) == expected
 
 
-def test_an_error_of_a_remote_file_system_is_told(bucket, monkeypatch, capsys):
+def test_errors_of_remote_file_systems_are_one_line(bucket, monkeypatch, capsys):
     with pytest.raises(UserError, match=r"ram://bucket/none.* \(NotFoundError of the file system\)"):
         list(runners.run_units(tf.io.gfile.listdir, ["ram://bucket/none"]))
     monkeypatch.setattr(errors.app, "run", lambda guarded, **_: guarded(["script"]))
@@ -64,6 +64,6 @@ def test_an_error_of_a_remote_file_system_is_told(bucket, monkeypatch, capsys):
     assert re.fullmatch(r"ERROR: .*NotFoundError of the file system.*\n", capsys.readouterr().err)
 
 
-def test_an_error_of_an_operation_is_none_of_a_file_system():
+def test_errors_of_operations_are_not_file_system_errors():
     with pytest.raises(tf.errors.NotFoundError), errors.of_file_systems():
         tf.io.read_file("/none").numpy()

@@ -43,7 +43,7 @@ def test_the_mean_run_weighs_each_length_by_its_count():
         {"tokens_dropped": {"after_last_segment": 90}},
     ],
 )
-def test_a_few_are_no_warning(good, statistics):
+def test_few_occurrences_give_no_warning(good, statistics):
     few = dataclasses.replace(good, statistics={**good.statistics, **statistics})
     assert pretraining_report.warnings(few) == []
 
@@ -87,7 +87,7 @@ def test_warnings_of_a_bad_corpus(build, tmp_path):
         assert any(part in warning for warning in found), (part, found)
 
 
-def test_the_choice_of_a_user_is_no_reason_to_warn(good):
+def test_explicit_choices_of_a_user_give_no_warning(good):
     statistics = {**good.statistics, "word_start_rate": 0.1, "duplicate_documents": 30}
     pieces = dataclasses.replace(
         good,

@@ -21,7 +21,7 @@ MEMORY = pathlib.Path("/dev/shm")  # a disk in memory, where nothing waits for f
 
 @pytest.mark.integration
 @pytest.mark.parametrize("kills,every", [(10, 5), pytest.param(100, 1, marks=pytest.mark.long)])
-def test_killed_builds_go_on(corpus_file, tokenizer_file, kills, every):
+def test_killed_builds_resume(corpus_file, tokenizer_file, kills, every):
     """See killed_builds, which does it."""
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
         arguments = [f"--input={corpus_file}", f"--tokenizer={tokenizer_file}", f"--folder={folder}"]
@@ -72,7 +72,7 @@ def test_what_a_whole_set_has_lost_is_built_again(build, tmp_path):
     assert states(folder)[shards[2].name] == before[shards[2].name]
 
 
-def test_a_second_build_is_kept_out(build, tmp_path):
+def test_a_second_build_of_the_same_folder_is_refused(build, tmp_path):
     refused = pytest.raises(UserError, match=rf"{tmp_path} is in use by process \d+ .*building records")
     with owning(tmp_path, "building records", "--output_dir"), refused:
         build(tmp_path)
@@ -99,7 +99,7 @@ def test_a_corpus_that_changes(build, tmp_path, monkeypatch, when):
     assert not (tmp_path / "set" / "manifest.json").exists() and len(calls) > 1
 
 
-def test_a_corrected_corpus_goes_on(build, tmp_path):
+def test_a_build_resumes_with_a_corrected_corpus(build, tmp_path):
     """One bad line does not cost what was built; another corpus and changes under a whole set are refused."""
     corpus, folder = tmp_path / "corpus", tmp_path / "set"
     corpus.mkdir()

@@ -82,7 +82,7 @@ def test_long_texts_are_cut_at_their_ends_and_counted(tmp_path, tokenizer_file):
     assert dev.statistics["queries cut"] == dev.statistics["passages cut"] == 1
 
 
-def test_training_records_have_a_relevant_passage_and_others_that_are_less(tmp_path, tokenizer_file):
+def test_training_records_have_a_relevant_passage_and_less_relevant_ones(tmp_path, tokenizer_file):
     path = support_csv(tmp_path / "s.csv")
     train = build(tmp_path, tokenizer_file, train=path, num_passes=20, **SUPPORT)["train"]
     places, drawn = collections.Counter(), collections.Counter()

@@ -223,7 +223,7 @@ def test_a_word_longer_than_a_sequence_is_cut_not_lost(tmp_path, tokenizer_file)
     assert examples.statistics["words cut to a sequence's length"] == 1
 
 
-def test_a_long_text_comes_back_with_its_offsets(tmp_path, tokenizer_file):
+def test_offsets_of_a_long_text_round_trip(tmp_path, tokenizer_file):
     text = "Ka tomi, (ren) sol. " * 20
     spans = [{"start": 20 * i + 10, "end": 20 * i + 13, "label": "LOC"} for i in range(20)]
     examples = build(tmp_path, tokenizer_file, train=[{"id": "x", "text": text, "entities": spans}])["train"]
@@ -286,7 +286,7 @@ def test_bad_input_is_an_error_and_no_set(tmp_path, tokenizer_file, options, mes
         ExampleSet.load(tmp_path / split)
 
 
-def test_a_missing_file_is_told_before_any_split_is_written(tmp_path, tokenizer_file):
+def test_a_missing_file_is_reported_before_any_split_is_written(tmp_path, tokenizer_file):
     (tmp_path / "train.txt").write_text("ka B-X\n")
     files = {"train": [str(tmp_path / "train.txt")], "dev": [str(tmp_path / "dve.txt")]}
     with pytest.raises(FileNotFoundError, match="dve.txt does not exist"):

@@ -68,7 +68,7 @@ def test_broken_tags_are_found_and_repaired(scheme, tags, bio, broken):
     ("scheme", "tag"),
     [("bio", "PER"), ("bio", "E-PER"), ("bio", "B-"), ("bio", "-PER"), ("iobes", "L-A"), ("bilou", "o")],
 )
-def test_what_is_no_tag_of_the_scheme_is_named(scheme, tag):
+def test_tags_outside_the_scheme_are_named(scheme, tag):
     with pytest.raises(ValueError) as error:
         to_bio(["O", tag], scheme)
     index, reason = error.value.args
