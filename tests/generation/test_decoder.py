@@ -68,7 +68,7 @@ def test_any_order_equals_the_uncached_computation(data):
     check(model, ids, is_context, order, tokens, found)
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.integration)])
 @pytest.mark.parametrize("attention_type", ["bi", "uni"])
 def test_continuations_of_prompts_of_different_length(attention_type, jit_compile):
     model = uncached.random_model(attention_type=attention_type)

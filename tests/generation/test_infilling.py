@@ -29,7 +29,7 @@ def settings(batch, temperature=0.0):
     )
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.integration)])
 def test_joint_fills(model, jit_compile):
     """Texts with different numbers of gaps: every number is that of the uncached computation."""
     ids, is_context, order = random_gaps(np.random.default_rng(0), batch=4, length=8, gaps=4)
@@ -94,7 +94,7 @@ def test_gaps_are_filled_in_the_order_that_was_asked_for(model):
     assert len(totals) == 6
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.integration)])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_easiest_first(model, temperature, jit_compile):
     """Each step fills, of the gaps that are open, the one whose best piece is likeliest; each row its own."""

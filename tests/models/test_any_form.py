@@ -1,6 +1,7 @@
 """A model is the same in any form: run step by step, as a graph, compiled, saved, converted, exported."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from hypothesis import given
 
@@ -31,6 +32,7 @@ def step(model, features):
     return {**outputs, "gradients": [tf.convert_to_tensor(gradient) for gradient in gradients]}
 
 
+@pytest.mark.integration
 @examples(2, 40)
 @given(case=cases(max_layers=2, rates=(0.0, 0.3)))
 def test_eager_graph_and_xla_agree(case):

@@ -408,7 +408,7 @@ def test_answers_may_be_lists():
         model.fit(features, [[1], [1, 2]] * 4)
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "ours"])
+@pytest.mark.parametrize("optimizer", ["adam", pytest.param("ours", marks=pytest.mark.integration)])
 def test_fit_learns_and_resumes_from_a_saved_model(pretrained, tmp_path, optimizer):
     """compile, fit with callbacks, evaluate, predict and save are tf_keras' own."""
     features, labels = invent_features()

@@ -55,6 +55,7 @@ def test_generate(model_dir, model):
     assert not {"official", "tensorflow_datasets", "matplotlib", "sklearn"} & loaded
 
 
+@pytest.mark.integration
 def test_generate_by_beam_search(model_dir, model):
     values = types.SimpleNamespace(
         model_dir=str(model_dir), prompt=["ba ne"], max_new_tokens=3, beams=2, stop=["▁su"]

@@ -30,6 +30,7 @@ def test_a_tiny_model_learns_from_real_reviews(shared, tmp_path):
     assert accuracy > 0.7
 
 
+@pytest.mark.integration
 def test_the_command_fine_tunes_a_checkpoint(tmp_path):
     texts = [
         (label, f"这间酒店{first}，早餐{second}。")

@@ -268,6 +268,7 @@ def test_words_of_real_texts(shared):
     assert_words(tokenizer, [" ".join(sentence.words) for sentence in sentences][:1000])
 
 
+@pytest.mark.integration
 def test_words_of_chinese_texts(shared):
     tokenizer = XLNetTokenizer(shared("data/xlnet_chinese/spiece.model"))
     with gzip.open(shared("data/chnsenticorp/train.tsv.gz"), "rt") as file:

@@ -89,6 +89,7 @@ def test_an_optimizers_skipped_step_changes_no_bit(clip_norm):
     assert all((v.numpy() != value).all() for value, v in zip(before, [*variables, *moments]))
 
 
+@pytest.mark.integration
 def test_a_skipped_step_leaves_all_as_it_was(folder, monkeypatch):
     trainer = build_trainer(folder, tf.distribute.OneDeviceStrategy("CPU:0"), {})
     sums = trainer.task.sums
@@ -154,6 +155,7 @@ def test_a_run_that_does_not_recover_ends_and_names_the_records(folder, tmp_path
     assert not list((tmp_path / "model").glob("ckpt-*"))
 
 
+@pytest.mark.integration
 def test_nan_weights_are_not_saved(folder, tmp_path, monkeypatch):
     """The step that ruins them is the last before a checkpoint: none after it can tell by its loss."""
     end = Trainer.train_loop_end

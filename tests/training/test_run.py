@@ -293,6 +293,7 @@ def test_a_second_ctrl_c_is_not_waited_for():
     assert signal.getsignal(signal.SIGINT) is before
 
 
+@pytest.mark.integration
 def test_a_run_that_failed_at_once_does_not_forbid_other_settings(folder, tmp_path, monkeypatch):
     def too_large(trainer, iterator):
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor with shape[8,8192]")

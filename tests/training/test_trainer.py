@@ -119,6 +119,7 @@ def test_evaluation_counts_every_record_once_whatever_the_batch(folder):
     assert mixed == pytest.approx(loss, rel=1e-5)
 
 
+@pytest.mark.integration
 def test_what_was_never_counted_is_not_reported(folder):
     toy.make_records(folder / "forward", segments=((6, 0),))
     data = {"input_path": str(folder / "forward"), "global_batch_size": 2}

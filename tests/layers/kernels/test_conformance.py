@@ -144,7 +144,7 @@ def close(found, expected, dtype):
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16], ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("name", FAST)
 @given(case=attention_cases())
-@examples(12, 300)
+@examples(8, 300)
 def test_attention(name, dtype, case):
     inputs = attention_inputs(case, dtype)
     kernels = FAST[name]

@@ -60,6 +60,7 @@ def test_flops_match_a_manual_count():
     }
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("seq_len", [32, 256])  # 256 are two groups of queries
 def test_flops_are_those_of_the_graph(seq_len):
     import tensorflow as tf

@@ -52,6 +52,7 @@ def test_units_are_taken_as_needed():
     assert len(taken) < 20
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("deaths", [2, 3])
 def test_units_of_a_dead_worker_are_run_again(tmp_path, deaths, caplog):
     folder = tmp_path / str(deaths)
