@@ -15,7 +15,7 @@ import numpy as np
 from absl import flags
 
 from run_scripts.common import experiment, training_flags
-from xlnet_tf import errors
+from xlnet_tf import errors, files
 from xlnet_tf.progress_bar import ProgressBar
 
 
@@ -33,7 +33,6 @@ def define_flags():
 def main(argv: Sequence[str]):
     del argv
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    from xlnet_tf.records.shards import make_folder, write_atomically
     from xlnet_tf.tasks.prediction import Predictor, Run
     from xlnet_tf.training import runtime
 
@@ -59,8 +58,8 @@ def main(argv: Sequence[str]):
     print(table(results, task.BEST_METRIC))
     if text := task.tables(examples, best_predictions):
         print(f"\n{text}")
-    folder = make_folder(values.output_dir or values.model_dir)
-    write_atomically(folder / "evaluations.json", (json.dumps(results, indent=1) + "\n").encode())
+    folder = files.make_folder(values.output_dir or values.model_dir)
+    files.write(folder / "evaluations.json", json.dumps(results, indent=1) + "\n")
 
 
 def best(results: dict[str, dict[str, float]], metric: str) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from run_scripts.common import experiment, predict_served, training_flags
-from xlnet_tf import errors, ownership
+from xlnet_tf import errors, files, ownership
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
 
@@ -52,7 +52,6 @@ def main(argv: Sequence[str]):
         return
     if missing := [f"--{name}" for name in REQUIRED if not values[name].value]:
         raise UserError(f"{', '.join(missing)} missing: predict with a run, or give --server to ask a server")
-    from xlnet_tf.records.shards import make_folder
     from xlnet_tf.tasks.prediction import Predictor, Run, remove_pieces
     from xlnet_tf.training import runtime
 
@@ -61,7 +60,7 @@ def main(argv: Sequence[str]):
     examples, task = run.task.validation_set, run.task
     checkpoint = run.checkpoint(values.checkpoint)
     strategy = runtime.prepare(run.params.runtime)
-    folder = make_folder(values.output_dir)
+    folder = files.make_folder(values.output_dir)
     pieces = str(folder / "unfinished_predictions")
     with ownership.owning(folder, "predicting", "--output_dir") as owner:
         with ProgressBar(desc="predict", unit="step", dynamic_ncols=True) as bar:

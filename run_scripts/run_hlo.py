@@ -19,7 +19,7 @@ from typing import Any
 import tqdm
 from absl import flags
 
-from xlnet_tf import errors
+from xlnet_tf import errors, files
 from xlnet_tf.errors import UserError
 from xlnet_tf.tpu.runner import PLATFORMS, Runner
 
@@ -38,10 +38,10 @@ def save(path: str, hlo: bytes, *, batch_size: int, seq_len: int, flops: int, ha
         flops: of benchmark_flops.step_flops.
         hardware: what it was lowered for.
     """
-    pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
-    pathlib.Path(path).write_bytes(hlo)
+    files.make_folder(pathlib.Path(path).parent)
+    files.write(path, hlo)
     sizes = {"batch_size": batch_size, "seq_len": seq_len, "flops": flops, "hardware": hardware}
-    _sizes_file(path).write_text(json.dumps(sizes, indent=2) + "\n", encoding="utf-8")
+    files.write(_sizes_file(path), json.dumps(sizes, indent=2) + "\n")
 
 
 def _sizes_file(path: str) -> pathlib.Path:
@@ -111,7 +111,7 @@ def main(argv: Sequence[str]) -> None:
     report = measure(values.hlo, values.platform, values.steps, peak)
     print(table(report))
     if values.output:
-        pathlib.Path(values.output).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        files.write(values.output, json.dumps(report, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -14,9 +14,8 @@ from absl import flags
 from etils import epath
 
 from tfrecord_builders import corpus
-from xlnet_tf import errors
+from xlnet_tf import errors, files
 from xlnet_tf.progress_bar import ProgressBar
-from xlnet_tf.records.shards import make_folder, write_atomically
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig
 from xlnet_tf.text.marks import warn_of_dropped_marks
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -78,7 +77,7 @@ def train(
     model_path, vocab_path = epath.Path(f"{prefix}.model"), epath.Path(f"{prefix}.vocab")
     if model_path.exists() and not overwrite:
         raise errors.UserError(f"{model_path} exists: give another --output_prefix, or --overwrite")
-    make_folder(model_path.parent)  # now, not after minutes of training
+    files.make_folder(model_path.parent)  # now, not after minutes of training
     sources = corpus.find_sources(corpus_options)
     warn_of_dropped_marks(corpus.sample_lines(sources), options.get("cleaning", DEFAULT_CLEANING))
     with contextlib.closing(read_texts(sources)) as texts:
@@ -99,9 +98,9 @@ def read_texts(sources: Sequence[corpus.Source]) -> Iterator[str]:
 
 def save(tokenizer: XLNetTokenizer, model_path: epath.Path, vocab_path: epath.Path) -> None:
     """Writes a tokenizer's files; the model comes last, whole or not at all."""
-    make_folder(model_path.parent)
-    write_atomically(vocab_path, "".join(vocabulary_lines(tokenizer)).encode())
-    write_atomically(model_path, tokenizer.model_proto)
+    files.make_folder(model_path.parent)
+    files.write(vocab_path, "".join(vocabulary_lines(tokenizer)))
+    files.write(model_path, tokenizer.model_proto)
 
 
 def main(_) -> None:

@@ -4,18 +4,17 @@ Our tools write one with the weights that they write. Files from elsewhere have 
 or somebody has made it (`sha256sum * > SHA256SUMS`).
 """
 
-import hashlib
 import re
 from collections.abc import Iterable
 
 from etils import epath
 
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
 FILE_NAME = "SHA256SUMS"
 
 _LINE = re.compile(r"([0-9a-fA-F]{64}) [ *](?:\./)?(.+)")
-_BLOCK_BYTES = 1 << 16
 
 
 def write(folder: epath.PathLike, names: Iterable[str]) -> None:
@@ -26,10 +25,8 @@ def write(folder: epath.PathLike, names: Iterable[str]) -> None:
         names: of the files.
     """
     folder = epath.Path(folder)
-    text = "".join(f"{_sha256(folder / name)}  {name}\n" for name in names)
-    unfinished = folder / f"{FILE_NAME}.unfinished"
-    unfinished.write_text(text)
-    unfinished.replace(folder / FILE_NAME)
+    text = "".join(f"{files.sha256(folder / name)}  {name}\n" for name in names)
+    files.write(folder / FILE_NAME, text)
 
 
 def remove(folder: epath.PathLike) -> None:
@@ -50,7 +47,7 @@ def check(path: epath.PathLike) -> None:
     listed = path.parent / FILE_NAME
     if not listed.exists() or (expected := _read(listed).get(path.name)) is None:
         return
-    if (found := _sha256(path)) != expected:
+    if (found := files.sha256(path)) != expected:
         raise UserError(
             f"{path} has the sha256 {found}, {FILE_NAME} beside it says {expected}: it is damaged or another "
             f"file. Get it again; if you have changed it on purpose, remove its line from {FILE_NAME}"
@@ -67,11 +64,3 @@ def _read(path: epath.Path) -> dict[str, str]:
             "it again, or remove it to do without"
         )
     return {match[2]: match[1].lower() for match in matches}
-
-
-def _sha256(path: epath.Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()

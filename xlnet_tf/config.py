@@ -119,9 +119,9 @@ class XLNetConfig:
     @classmethod
     def from_json_file(cls, path: str) -> "XLNetConfig":
         """Reads an `xlnet_config.json`, a released one included, on any of TensorFlow's file systems."""
-        from xlnet_tf.files import read_json  # here: the presets need no TensorFlow
+        from xlnet_tf import files
 
-        return cls.from_dict(read_json(path), source=str(path))
+        return cls.from_dict(files.read_json(path), source=str(path))
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the fields by name."""

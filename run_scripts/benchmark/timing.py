@@ -14,6 +14,7 @@ from typing import Any
 
 from absl import flags
 
+from xlnet_tf import files
 from xlnet_tf.config import PRESETS, XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
@@ -163,7 +164,6 @@ def write(report: Mapping[str, Any], table: str, output: str | None) -> None:
     """Prints a report's table, and writes the report as json if there is a path for it."""
     print(table)
     if output:
-        path = pathlib.Path(output)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-        print(f"\n{path}")
+        files.make_folder(pathlib.Path(output).parent)
+        files.write(output, json.dumps(report, indent=2) + "\n")
+        print(f"\n{output}")

@@ -10,6 +10,7 @@ import numpy as np
 from absl import flags
 from etils import epath
 
+from xlnet_tf import files
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.serving.client import Client, connect
 from xlnet_tf.serving.signatures import Column, printable
@@ -49,12 +50,9 @@ def main(values: flags.FlagValues):
         rows = rows_of_flags(values.input, client.signature.inputs)
         print("\n\n".join(describe(answer) for answer in ask(client, rows, values.batch_size)))
     elif values.output_dir:
-        folder = epath.Path(values.output_dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        unfinished = folder / f"{LINES_FILE}.unfinished"
-        with unfinished.open("w", encoding="utf-8") as file:
+        folder = files.make_folder(values.output_dir)
+        with files.replacing(folder / LINES_FILE) as file:
             file.writelines(answered_lines(client, values.data, values.batch_size))
-        unfinished.replace(folder / LINES_FILE)
         print(f"  {folder / LINES_FILE}")
     else:
         sys.stdout.writelines(answered_lines(client, values.data, values.batch_size))

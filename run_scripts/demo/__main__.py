@@ -24,7 +24,7 @@ from run_scripts.demo.corpus import Text
 from tfrecord_builders.corpus import CorpusOptions
 from tfrecord_builders.pretraining import build as builder
 from tfrecord_builders.pretraining import report as pretraining_report
-from xlnet_tf import errors
+from xlnet_tf import errors, files
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.shards import read_shard
 
@@ -205,7 +205,7 @@ def main(_: Sequence[str]) -> None:
     for name, value in report.items():
         print(f"  {name:<20} {value:>12,}")
     report |= {"pretrained": dataclasses.asdict(pretrained), "scratch": dataclasses.asdict(scratch)}
-    (output / "report.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    files.write(output / "report.json", json.dumps(report, indent=2) + "\n")
     print(f"\n  {output / 'report.json'}\n  {output / 'loss.png'}")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
 REVIEWS_IN_CORPUS = 20_000  # of 25,000: the rest stays unseen, for fine-tuning
@@ -80,11 +81,7 @@ def write_corpus(corpora: pathlib.Path, folder: pathlib.Path, speeches: bool) ->
         kept = [speech for index, speech in enumerate(documents) if index % DEV_SPEECHES] + kept
     mixed = [kept[index] for index in np.random.default_rng(1).permutation(len(kept))]
     for path, documents in ((text.dev, held_out), (text.train, mixed)):
-        temporary = path.with_suffix(".tmp")
-        with temporary.open("w", encoding="utf-8") as file:
-            for document in documents:
-                file.write("\n".join(document) + "\n\n")
-        temporary.replace(path)
+        files.write(path, "".join("\n".join(document) + "\n\n" for document in documents))
     return text
 
 
@@ -94,7 +91,7 @@ def write_labelled(corpora: pathlib.Path, folder: pathlib.Path) -> None:
     reviews: Sequence[Review] = read_reviews(corpora)[REVIEWS_IN_CORPUS:]
     begin = 0
     for split, count in LABELLED.items():
-        with (folder / f"{split}.csv").open("w", encoding="utf-8", newline="") as file:
+        with files.replacing(folder / f"{split}.csv") as file:
             writer = csv.writer(file)
             writer.writerow(["text", "label"])
             for paragraphs, label in reviews[begin : begin + count]:

@@ -18,7 +18,7 @@ from run_scripts.benchmark.batches import TARGETS
 from run_scripts.benchmark.flops import step_flops
 from run_scripts.common import experiment, training_flags
 from run_scripts.common.experiment import Setting
-from xlnet_tf import errors, signals
+from xlnet_tf import errors, files, signals
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.tpu import compilation, report, search, topologies
@@ -329,9 +329,8 @@ class Results(NamedTuple):
     def save(self, path: str, arguments: Sequence[str]) -> None:
         """Writes the figures as json, with the arguments that they are of."""
         figures = {"flags": arguments, **self._asdict(), "rows": [row.to_dict() for row in self.rows]}
-        output = pathlib.Path(path)
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+        files.make_folder(pathlib.Path(path).parent)
+        files.write(path, json.dumps(figures, indent=2) + "\n")
 
     def table(self) -> str:
         """Returns the figures for people."""

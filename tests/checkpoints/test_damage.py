@@ -1,6 +1,8 @@
 """Weights that are not those that were written: other bytes, no numbers, files of two checkpoints mixed."""
 
+import errno
 import json
+import os
 import subprocess
 
 import numpy as np
@@ -171,11 +173,13 @@ def test_the_newest_of_a_run_is_found_without_tensorflows_note(tmp_path, note):
     assert open_checkpoint(tmp_path).path.endswith("noted-1")
 
 
-def test_a_file_that_cannot_be_written_keeps_the_old_one(tmp_path):
-    """To a full disk, among others."""
+def test_a_full_disk_keeps_the_old_file(tmp_path, monkeypatch):
+    def full(file):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     arrays = Arrays.of({"a": np.ones([3], np.float32)})
-    (tmp_path / "weights.safetensors.unfinished").mkdir()
     (tmp_path / "weights.safetensors").write_bytes(b"old")
-    with pytest.raises(UserError, match="cannot write .*weights.safetensors .*start again"):
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match="cannot write .*weights.safetensors: No space .*start again"):
         write_safetensors(arrays, str(tmp_path / "weights.safetensors"))
-    assert (tmp_path / "weights.safetensors").read_bytes() == b"old"
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]

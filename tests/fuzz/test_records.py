@@ -23,12 +23,13 @@ from tests.helpers.records import mutations
 from tests.helpers.records.synthetic import make_set
 from tests.helpers.training import toy, toy_finetuning
 from tests.helpers.training.worker import settings
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.example_reader import example_dataset
 from xlnet_tf.records.examples import ExampleWriter
 from xlnet_tf.records.layout import Column
 from xlnet_tf.records.reader import pretraining_dataset
-from xlnet_tf.records.shards import file_sha256, framed_bytes, read_shard
+from xlnet_tf.records.shards import framed_bytes, read_shard
 from xlnet_tf.records.spec import RecordSpec
 from xlnet_tf.tasks import finetuning, pretraining
 from xlnet_tf.training.run import named_damage
@@ -247,7 +248,7 @@ def pretraining_set(tmp_path_factory):
     for file in others["another set"]:
         others["another set"][file] = other_texts(others["another set"][file], manifest.spec)
     manifest.tokenizer_path.write_bytes(b"a tokenizer")
-    tokenizer = manifest.tokenizer | {"sha256": file_sha256(manifest.tokenizer_path)}
+    tokenizer = manifest.tokenizer | {"sha256": files.sha256(manifest.tokenizer_path)}
     manifest = dataclasses.replace(manifest, tokenizer=tokenizer)
     return manifest, Folder(manifest.folder, [shard.file for shard in manifest.shards], manifest.spec, others)
 

@@ -131,7 +131,7 @@ def test_remote_records_come_in_the_same_order(records, request):
 
 
 def test_remote_rows_are_read_concurrently(records, far, monkeypatch):
-    read, seconds = reader._Streams.read, 0.6  # eight of them are long, even on a busy machine
+    read, seconds = reader._Streams.read, 1.5  # eight of them are long, even on a busy machine
 
     def slow(*place):
         return read(*place).apply(testing.sleep(int(seconds * 1e6)))  # for each record

@@ -5,16 +5,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import shards
 from xlnet_tf.records import spec as spec_lib
-from xlnet_tf.records.shards import (
-    ShardWriter,
-    file_sha256,
-    framed_bytes,
-    read_shard,
-    write_atomically,
-)
+from xlnet_tf.records.shards import ShardWriter, framed_bytes, read_shard
 from xlnet_tf.records.spec import RecordSpec, stream_id
 
 
@@ -41,7 +36,7 @@ def test_records_are_tf_examples_and_round_trip(tmp_path, seq_len, num_predict, 
     serialized = list(dataset.as_numpy_iterator())
     assert [len(record) for record in serialized] == [spec.record_bytes] * 5
     assert (tmp_path / "a.tfrecord").stat().st_size == writer.num_bytes == 5 * framed_bytes(spec)
-    assert file_sha256(tmp_path / "a.tfrecord") == writer.sha256
+    assert files.sha256(tmp_path / "a.tfrecord") == writer.sha256
     example = tf.train.Example.FromString(serialized[3])
     assert example.features.feature["input_ids"].bytes_list.value[0] == columns["input_ids"][3].tobytes()
     parsed = next(iter(dataset.batch(5, drop_remainder=True).map(spec.parse)))
@@ -146,7 +141,7 @@ def test_a_failed_shard_leaves_nothing(tmp_path):
         raise RuntimeError
     assert [p.name for p in tmp_path.iterdir()] == ["a.tfrecord"]
     assert (tmp_path / "a.tfrecord").read_bytes() == b"old"
-    write_atomically(tmp_path / "a.tfrecord", b"new")
+    files.write(tmp_path / "a.tfrecord", b"new")
     assert [p.name for p in tmp_path.iterdir()] == ["a.tfrecord"]
     assert (tmp_path / "a.tfrecord").read_bytes() == b"new"
 
@@ -158,14 +153,14 @@ def test_a_full_disk_is_reported_and_existing_files_stay(tmp_path, monkeypatch):
     def full(file):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(shards.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     with (
         pytest.raises(UserError, match=r"cannot write .*a\.tfrecord: No space left on device"),
         ShardWriter(tmp_path / "a.tfrecord", spec) as writer,
     ):
         writer.write(random_columns(spec, 4))
     with pytest.raises(UserError, match=r"cannot write .*a\.tfrecord: No space left on device"):
-        write_atomically(tmp_path / "a.tfrecord", b"new")
+        files.write(tmp_path / "a.tfrecord", b"new")
     assert [p.read_bytes() for p in tmp_path.iterdir()] == [b"old"]
     with pytest.raises(UserError, match="cannot write .*No such file"), ShardWriter(tmp_path / "no/a", spec):
         pass

@@ -1,9 +1,10 @@
 """The settings are what TensorFlow Serving parses, by its protos; once written they are left alone."""
 
+import errno
+import os
 import shlex
 
 import pytest
-import tensorflow as tf
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
@@ -88,12 +89,12 @@ def test_files_that_break_off_are_written_anew(tmp_path, length):
 
 def test_a_full_disk_leaves_no_file(tmp_path, monkeypatch):
     def full(*_):
-        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     folder = tmp_path / "reviews"
     folder.mkdir()
-    monkeypatch.setattr(tf.io.gfile.GFile, "write", full)
-    with pytest.raises(UserError, match=r"cannot write .*models.config \(No space left on device\)"):
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match=r"cannot write .*models.config: No space left on device"):
         config_files.write(str(folder), (1, 8))
     assert not list(folder.iterdir())
 

@@ -224,6 +224,6 @@ def test_a_disk_that_is_full_at_the_warm_up_file(module, tmp_path, monkeypatch):
         raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
 
     monkeypatch.setattr(tf.io.TFRecordWriter, "write", full)
-    with pytest.raises(UserError, match=r"cannot write .*warmup_requests \(No space left on device\)"):
+    with pytest.raises(UserError, match=r"cannot write .*warmup_requests: No space left on device"):
         export(module, str(tmp_path / "reviews"), warmup_batches=[1])
     assert not list((tmp_path / "reviews").iterdir())

@@ -18,9 +18,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineResult, PipelineState
 from etils import epath
 
-from xlnet_tf import errors
+from xlnet_tf import errors, files
 from xlnet_tf.errors import UserError
-from xlnet_tf.records.shards import make_folder, write_atomically
 
 BLOCK_BYTES = 1 << 24  # of units in one file: thousands of small ones, or a few with their text
 POLL_SECONDS = 5.0
@@ -57,9 +56,9 @@ class RunUnit(beam.DoFn):
             with errors.of_file_systems():
                 result = self._function(_read_unit(scratch, place))
         except (UserError, OSError) as error:
-            write_atomically(scratch / f"{place.number}.error", str(error).encode())
+            files.write(scratch / f"{place.number}.error", str(error))
             raise
-        write_atomically(_result_path(scratch, place), json.dumps(result).encode())
+        files.write(_result_path(scratch, place), json.dumps(result))
 
 
 def run_units(
@@ -80,7 +79,7 @@ def run_units(
         UserError: the function raised an error, or the pipeline failed.
     """
     pipeline = _new_pipeline(beam_options)
-    folder = make_folder(epath.Path(scratch) / secrets.token_hex(8))
+    folder = files.make_folder(epath.Path(scratch) / secrets.token_hex(8))
     try:
         places = _write_units(folder, units)
         _ = (
@@ -154,9 +153,9 @@ def _write_units(folder: epath.Path, units: Iterable[Any]) -> list[Place]:
         places.append(Place(number, blocks, len(block), len(pickled)))
         block += pickled
         if len(block) >= BLOCK_BYTES:
-            write_atomically(_block_path(folder, blocks), bytes(block))
+            files.write(_block_path(folder, blocks), bytes(block))
             blocks, block = blocks + 1, bytearray()
-    write_atomically(_block_path(folder, blocks), bytes(block))
+    files.write(_block_path(folder, blocks), bytes(block))
     return places
 
 

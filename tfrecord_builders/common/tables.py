@@ -11,8 +11,8 @@ from typing import IO, Any
 
 from etils import epath
 
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
-from xlnet_tf.records.shards import entries, files_in
 
 Skip = Callable[[str, str], None]  # hears of a row that is left out: reason and place
 KINDS = ("csv", "tsv", "jsonl", "at", "folders")
@@ -305,18 +305,18 @@ def _read_at_lines(path: epath.Path, lines: Iterator[tuple[int, str]]) -> Iterat
 
 
 def _read_folders(path: epath.Path, table: TableFormat) -> Iterator[Row]:
-    names = table.folders or [folder.name for folder in entries(path) if folder.is_dir()]
+    names = table.folders or [folder.name for folder in files.entries(path) if folder.is_dir()]
     if not names:
         raise UserError(f"{path} has no folders: expected a folder of .txt files for each label")
     encoding = _known_encoding(table.encoding)
-    files = {name: files_in(path / name, ".txt") for name in names}
-    if empty := [name for name in names if not files[name]]:
+    texts = {name: files.files_in(path / name, ".txt") for name in names}
+    if empty := [name for name in names if not texts[name]]:
         raise UserError(
             f"{path} has no .txt files in {', '.join(empty)}, expected a folder of them for each label: put "
             "the label's texts there, or take the folder away"
         )
     for name in names:
-        for file in files[name]:
+        for file in texts[name]:
             if (size := file.stat().length) > MAX_TEXT_BYTES:
                 raise UserError(f"{file}: a text of {size:,} bytes, expected at most {MAX_TEXT_BYTES:,}")
             text = _decode(file.read_bytes(), encoding, str(file)).removeprefix("\ufeff")

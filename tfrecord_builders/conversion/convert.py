@@ -20,13 +20,14 @@ from tfrecord_builders.conversion.rows import Row
 from tfrecord_builders.conversion.source_set import ForeignSet
 from tfrecord_builders.pretraining import output_folder
 from tfrecord_builders.pretraining import report as pretraining_report
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.ownership import owning
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records import manifest as manifest_lib
 from xlnet_tf.records import ranks, segments
 from xlnet_tf.records.manifest import Manifest, Shard
-from xlnet_tf.records.shards import file_sha256, make_folder, read_shard, write_atomically
+from xlnet_tf.records.shards import read_shard
 from xlnet_tf.records.spec import MAX_SLICES, RecordSpec
 from xlnet_tf.text import special_tokens
 from xlnet_tf.text.cleaning import CleaningConfig
@@ -72,7 +73,7 @@ def convert(options: ConversionOptions, progress: bool = False) -> tuple[Manifes
     source = (original_format if original else model_garden_format).find(options.input, options.num_cores)
     tokenizer = XLNetTokenizer(options.tokenizer, cleaning=CleaningConfig(lower=source.lower))
     segments.check_lengths(source.seq_len, source.reuse_len)
-    with owning(make_folder(options.output_dir), "converting records", "--output_dir"):
+    with owning(files.make_folder(options.output_dir), "converting records", "--output_dir"):
         return _convert(options, source, tokenizer, progress)
 
 
@@ -83,7 +84,7 @@ def _convert(
     for name in (manifest_lib.FILE_NAME, output_folder.BUILD_NAME):
         if (folder / name).exists():
             raise UserError(f"{folder} holds records already ({name}): choose another --output_dir")
-    write_atomically(folder / MODEL_FILE, tokenizer.model_proto)
+    files.write(folder / MODEL_FILE, tokenizer.model_proto)
 
     reader = (OriginalReader if original else ModelGardenReader)(options.targets, source, tokenizer)
     started = _new_manifest(options, source, tokenizer, reader)
@@ -124,7 +125,7 @@ def _new_manifest(
             {
                 "file": file.path.name,
                 "bytes": file.path.stat().length,
-                "sha256": file_sha256(file.path),
+                "sha256": files.sha256(file.path),
                 "converted_from": options.source_format,
                 "batch_size": file.batch_size,
                 "num_cores": file.num_cores,

@@ -9,8 +9,8 @@ from etils import epath
 
 from tfrecord_builders.conversion.int64_records import ForeignFile, glob
 from tfrecord_builders.conversion.source_set import ForeignSet
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
-from xlnet_tf.records.shards import files_in
 from xlnet_tf.text.tokenizer import START_PUNCTUATION, UNDERLINE
 
 FEATURES = {"ids": "input_word_ids", "segment_ids": "input_type_ids", "label": "label"}
@@ -37,7 +37,7 @@ def find(inputs: Sequence[str], num_cores: int | None = None) -> ForeignSet:
     """
     metas = []
     for name in inputs:
-        found = files_in(name, ".json") if epath.Path(name).is_dir() else glob(name)
+        found = files.files_in(name, ".json") if epath.Path(name).is_dir() else glob(name)
         found = [path for path in found if re.search(r"\.tfrecord(-\d+-of-\d+)?\.json$", path.name)]
         if not found:
             raise UserError(
@@ -46,8 +46,7 @@ def find(inputs: Sequence[str], num_cores: int | None = None) -> ForeignSet:
             )
         metas += found
     sets = [_read(meta, num_cores) for meta in metas]
-    files = tuple(file for one in sets for file in one.files)
-    return sets[0].joined(sets[1:], files)
+    return sets[0].joined(sets[1:], tuple(file for one in sets for file in one.files))
 
 
 def _read(meta: epath.Path, num_cores: int | None) -> ForeignSet:

@@ -15,10 +15,11 @@ from etils import epath
 
 from tfrecord_builders.conversion.int64_records import ForeignFile, glob
 from tfrecord_builders.conversion.source_set import ForeignSet
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.segments import NUM_FUNCTIONAL
-from xlnet_tf.records.shards import files_in, make_folder, read_shard, write_atomically
+from xlnet_tf.records.shards import read_shard
 from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
 
 FEATURES = {"ids": "input", "segment_ids": "seg_id", "label": "label", "is_masked": "is_masked"}
@@ -46,7 +47,7 @@ def find(inputs: Sequence[str], num_cores: int | None = None) -> ForeignSet:
         folder = epath.Path(name)
         if folder.is_dir():
             places = (folder, folder / "tfrecords")
-            found = [path for place in places for path in files_in(place, ".json", "record_info-")]
+            found = [path for place in places for path in files.files_in(place, ".json", "record_info-")]
         else:
             found = glob(name)
         if not found:
@@ -56,8 +57,8 @@ def find(inputs: Sequence[str], num_cores: int | None = None) -> ForeignSet:
             )
         infos += found
     sets = sorted((_read(info, num_cores) for info in dict.fromkeys(infos)), key=lambda found: found[0])
-    files = tuple(file for _, one in sets for file in one.files)
-    return sets[0][1].joined([one for _, one in sets[1:]], files)
+    joined = tuple(file for _, one in sets for file in one.files)
+    return sets[0][1].joined([one for _, one in sets[1:]], joined)
 
 
 def _read(info: epath.Path, num_cores: int | None) -> tuple[tuple[int, int], ForeignSet]:
@@ -174,7 +175,7 @@ def write(
     folder = epath.Path(output_dir)
     if (folder / _CORPUS_INFO).exists():
         raise UserError(f"{folder} holds the original's records already: choose another --output_dir")
-    make_folder(folder / "tfrecords")
+    files.make_folder(folder / "tfrecords")
     bidirectional = len(manifest.directions) == 2
     fixed = manifest.num_predict if manifest.has_fixed_targets else None
     names, infos, steps, total = [], {}, 0, 0
@@ -195,7 +196,7 @@ def write(
             steps += rows.num_steps
             total += rows.num_steps * batch_size
     for name, info in infos.items():
-        write_atomically(folder / "tfrecords" / name, json.dumps(info).encode())
+        files.write(folder / "tfrecords" / name, json.dumps(info))
     corpus_info = {
         "vocab_size": manifest.tokenizer["vocab_size"],
         "bsz_per_host": batch_size,
@@ -211,8 +212,8 @@ def write(
         "sp_path": manifest.tokenizer["file"],
         "input_glob": manifest.folder.name,
     }
-    write_atomically(folder / manifest.tokenizer["file"], manifest.tokenizer_path.read_bytes())
-    write_atomically(folder / _CORPUS_INFO, json.dumps(corpus_info).encode())
+    files.copy(manifest.tokenizer_path, folder / manifest.tokenizer["file"])
+    files.write(folder / _CORPUS_INFO, json.dumps(corpus_info))
     return Written(names, steps, total, manifest.records - total)
 
 

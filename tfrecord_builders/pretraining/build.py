@@ -18,11 +18,10 @@ from tfrecord_builders.pretraining import plan as pretraining_sets
 from tfrecord_builders.pretraining import report as pretraining_report
 from tfrecord_builders.pretraining.dedup import Choice
 from tfrecord_builders.pretraining.options import PretrainingOptions
-from xlnet_tf import ownership
+from xlnet_tf import files, ownership
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import segments
 from xlnet_tf.records.manifest import Manifest, Shard
-from xlnet_tf.records.shards import make_folder, write_atomically
 from xlnet_tf.text.marks import warn_of_dropped_marks
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -67,7 +66,7 @@ def build_sets(options: PretrainingOptions, progress: bool = False) -> list[Mani
         owners = [
             stack.enter_context(
                 ownership.owning(
-                    make_folder(started.folder), "building records", "--output_dir", at_once=False
+                    files.make_folder(started.folder), "building records", "--output_dir", at_once=False
                 )
             )
             for started in sets
@@ -111,7 +110,7 @@ def build_sets(options: PretrainingOptions, progress: bool = False) -> list[Mani
 def _copy_tokenizer(tokenizer: XLNetTokenizer, path: epath.Path) -> None:
     """Writes the tokenizer beside the records, unless it is there."""
     if not path.exists() or path.read_bytes() != tokenizer.model_proto:
-        write_atomically(path, tokenizer.model_proto)
+        files.write(path, tokenizer.model_proto)
 
 
 def _choose_documents(

@@ -10,10 +10,10 @@ from tfrecord_builders.pretraining import dedup, output_folder
 from tfrecord_builders.pretraining.dedup import Choice
 from tfrecord_builders.pretraining.options import DEV, PretrainingOptions
 from tfrecord_builders.pretraining.worker import Unit
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import manifest as manifest_lib
 from xlnet_tf.records.manifest import Manifest, Shard
-from xlnet_tf.records.shards import files_in
 from xlnet_tf.records.spec import MAX_SLICES, RecordSpec
 from xlnet_tf.text import special_tokens
 from xlnet_tf.text.tokenizer import MODEL_FILE, XLNetTokenizer
@@ -38,7 +38,7 @@ def new_manifests(
                 "own: choose another --output_dir, give --dev_fraction again, or remove both sets first"
             )
         return [_new_manifest(options, tokenizer, sources, options.split, folder, "")]
-    if (folder / manifest_lib.FILE_NAME).exists() or files_in(folder, ".tfrecord"):
+    if (folder / manifest_lib.FILE_NAME).exists() or files.files_in(folder, ".tfrecord"):
         raise UserError(
             f"{folder} holds a set of its own, built without --dev_fraction, so that it cannot hold a "
             "training and a held-out set: choose another --output_dir, leave --dev_fraction out, or remove "

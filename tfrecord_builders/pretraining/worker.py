@@ -18,11 +18,11 @@ from tfrecord_builders.corpus import Lines, Slice, read_lines
 from tfrecord_builders.pretraining import compat_sampling
 from tfrecord_builders.pretraining.dedup import fingerprints
 from tfrecord_builders.pretraining.token_stream import TokenStream, tokenize
-from xlnet_tf import manifest_checksum
+from xlnet_tf import files, manifest_checksum
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import ranks, segments, spans
 from xlnet_tf.records.manifest import Manifest, Shard, shard_name, to_json
-from xlnet_tf.records.shards import ShardWriter, file_sha256, write_atomically
+from xlnet_tf.records.shards import ShardWriter
 from xlnet_tf.records.spans import MAX_RUN, run_histogram, target_positions
 from xlnet_tf.records.spec import BACKWARD, FORWARD, MAX_STREAMS_PER_SHARD, stream_id
 from xlnet_tf.text.cleaning import CleaningConfig
@@ -95,7 +95,7 @@ def build_slice(unit: Unit) -> dict[str, Any]:
                 statistics={"text": text_statistics, **shard.statistics},
             )
             note = to_json(manifest_checksum.sealed(dataclasses.asdict(shards[index])))
-            write_atomically(folder / done_name(shard.file), note)
+            files.write(folder / done_name(shard.file), note)
     return {
         "shards": [dataclasses.asdict(shards[index]) for index in range(manifest.num_passes)],
         "built": len(missing),
@@ -272,7 +272,7 @@ def _account(stream: TokenStream, cut: segments.Segments) -> dict[str, Any]:
 
 
 def _is_intact(path: epath.Path, shard: Shard) -> bool:
-    return path.exists() and path.stat().length == shard.bytes and file_sha256(path) == shard.sha256
+    return path.exists() and path.stat().length == shard.bytes and files.sha256(path) == shard.sha256
 
 
 @functools.lru_cache(maxsize=1)

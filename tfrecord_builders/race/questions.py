@@ -7,8 +7,8 @@ from typing import NamedTuple
 from etils import epath
 
 from tfrecord_builders.common.tables import Row, TableFormat, read_table
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
-from xlnet_tf.records.shards import entries, files_in
 
 UNKNOWN = -1
 LEVELS = ("middle", "high")
@@ -55,12 +55,12 @@ def read_questions(path: epath.PathLike, skip: Callable[[str, str], None]) -> It
         UserError: a file is not as it should be; the message has file and line.
     """
     path = epath.Path(path)
-    files = [path]
+    texts = [path]
     if path.is_dir():
-        files = sorted(file for folder in (path, *entries(path)) for file in files_in(folder, ".txt"))
-        if not files:
+        texts = sorted(file for at in (path, *files.entries(path)) for file in files.files_in(at, ".txt"))
+        if not texts:
             raise UserError(f"{path} has no .txt files, expected RACE's middle/*.txt and high/*.txt")
-    for file in files:
+    for file in texts:
         for row in read_table(file, _OBJECTS):
             for question in _race_questions(row) if "article" in row else [_own_question(row)]:
                 reason = _reason_to_skip(question)

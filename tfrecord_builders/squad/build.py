@@ -8,7 +8,7 @@ import numpy as np
 from etils import epath
 
 from tfrecord_builders.squad.data import Passage, Question, SquadFile, locate, read_squad
-from xlnet_tf import checksums
+from xlnet_tf import checksums, files
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
@@ -97,17 +97,17 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
     options.check()
     cleaning = CleaningConfig(lower=options.lower, keep_accents=options.keep_accents)
     tokenizer = XLNetTokenizer(options.tokenizer, cleaning=cleaning)
-    files = {split: read_squad(getattr(options, split)) for split in SPLITS if getattr(options, split)}
-    texts = (passage.text for file in files.values() for passage in file.passages)
+    read = {split: read_squad(getattr(options, split)) for split in SPLITS if getattr(options, split)}
+    texts = (passage.text for file in read.values() for passage in file.passages)
     warn_of_dropped_marks(texts, cleaning)
     settings = {
-        "unanswerable": any(file.unanswerable for file in files.values()),
+        "unanswerable": any(file.unanswerable for file in read.values()),
         "max_question_len": options.max_question_len,
         "stride": options.stride,
     }
     return {
         split: _build_split(split, file, tokenizer, options, settings | {"answered": file.answered}, progress)
-        for split, file in files.items()
+        for split, file in read.items()
     }
 
 
@@ -137,8 +137,8 @@ def _build_split(
     total = sum(len(passage.questions) for passage in file.passages)
     with (
         writer,
-        (folder / PASSAGES_FILE).open("w", encoding="utf-8") as passages_file,
-        (folder / SKIPPED_FILE).open("w", encoding="utf-8") as skipped_file,
+        files.replacing(folder / PASSAGES_FILE) as passages_file,
+        files.replacing(folder / SKIPPED_FILE) as skipped_file,
         ProgressBar(total=total, desc=split, unit=" questions", disable=not progress) as bar,
     ):
         builder = _SplitBuilder(writer, tokenizer, options, split == "train", skipped_file)

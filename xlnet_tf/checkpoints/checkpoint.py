@@ -6,11 +6,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from xlnet_tf import manifest_checksum
+from xlnet_tf import files, manifest_checksum
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.files import read_json
 from xlnet_tf.records.manifest import FILE_NAME as MANIFEST_FILE
 
 CONFIG_FILE = "xlnet_config.json"
@@ -48,7 +47,7 @@ class Checkpoint:
         path = self.beside(MANIFEST_FILE)
         if not tf.io.gfile.exists(path):
             return {}
-        values = read_json(path)
+        values = files.read_json(path)
         if not manifest_checksum.take_seal(values):
             raise manifest_checksum.broken(path)
         if not isinstance(values.setdefault("settings", {}), dict):

@@ -12,10 +12,10 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
+from xlnet_tf import files
 from xlnet_tf.checkpoints import hugging_face_config
 from xlnet_tf.checkpoints.checkpoint import MANIFEST_FILE, Checkpoint
 from xlnet_tf.errors import UserError
-from xlnet_tf.files import read_json, read_yaml
 from xlnet_tf.text import cleaning
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import MODEL_FILE as TOKENIZER_FILE
@@ -170,7 +170,7 @@ def check_summary(checkpoint: Checkpoint, projection: bool) -> None:
 def read_fields(checkpoint: Checkpoint, file: str = hugging_face_config.CONFIG_FILE) -> dict[str, Any]:
     """Returns the fields of a json file, none if there is no such file."""
     path = checkpoint.beside(file)
-    return read_json(path) if tf.io.gfile.exists(path) else {}
+    return files.read_json(path) if tf.io.gfile.exists(path) else {}
 
 
 def _is_ours(checkpoint: Checkpoint) -> bool:
@@ -181,13 +181,13 @@ def _is_ours(checkpoint: Checkpoint) -> bool:
 def _own_settings(checkpoint: Checkpoint, names: Iterable[str]) -> dict[str, Any]:
     """Returns settings of a model that save_model or a run has written."""
     if tf.io.gfile.exists(path := checkpoint.beside(PARAMS_FILE)):
-        task = read_yaml(path).get("task")
+        task = files.read_yaml(path).get("task")
         model = task.get("model") if isinstance(task, dict) else None
         if not isinstance(model, dict):
             raise UserError(f"{path} has no task.model; expected the settings of a run.")
     else:
         path = checkpoint.beside(CARD_FILE)
-        model = read_json(path).get("settings")
+        model = files.read_json(path).get("settings")
         if not isinstance(model, dict):
             raise UserError(f"{path}: settings is {model!r}; expected an object with fields.")
     return _checked({name: model[name] for name in names if name in model}, path)

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from xlnet_tf import checksums
+from xlnet_tf import checksums, files
 from xlnet_tf.checkpoints import hugging_face, hugging_face_config, names, tensorflow_files
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, Checkpoint
@@ -19,7 +19,6 @@ from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safetensors
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.files import copy, read_json, replacing, write_text
 from xlnet_tf.ownership import owning
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -131,16 +130,15 @@ def save_model(
     arrays = Arrays.of({names.canonical(variable.name): variable.numpy() for variable in model.variables})
     tf.io.gfile.makedirs(folder)
     checksums.remove(folder)
-    write_text(getattr(model, "encoder", model).config.to_json(), f"{folder}/{CONFIG_FILE}")
+    files.write(f"{folder}/{CONFIG_FILE}", getattr(model, "encoder", model).config.to_json())
     fields = describe(model, tokenizer)
-    write_text(json.dumps(fields, indent=1, ensure_ascii=False) + "\n", f"{folder}/{CARD_FILE}")
-    files = [CONFIG_FILE, CARD_FILE, OUR_FILE]
+    files.write(f"{folder}/{CARD_FILE}", json.dumps(fields, indent=1, ensure_ascii=False) + "\n")
+    written = [CONFIG_FILE, CARD_FILE, OUR_FILE]
     if tokenizer:
-        with replacing(f"{folder}/{TOKENIZER_FILE}", "wb") as file:
-            file.write(tokenizer.model_proto)
-        files.append(TOKENIZER_FILE)
+        files.write(f"{folder}/{TOKENIZER_FILE}", tokenizer.model_proto)
+        written.append(TOKENIZER_FILE)
     write_safetensors(arrays, f"{folder}/{OUR_FILE}")
-    checksums.write(folder, files)
+    checksums.write(folder, written)
 
 
 def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict: bool = True) -> Coverage:
@@ -180,20 +178,20 @@ def _write(checkpoint: Checkpoint, folder: str, format: str):
     arrays = checkpoint.arrays
     checksums.remove(folder)
     if format == "original":
-        files = tensorflow_files.write_original(arrays, checkpoint.config, folder)
+        written = tensorflow_files.write_original(arrays, checkpoint.config, folder)
     elif format == "hugging_face":
-        files = hugging_face.write_hugging_face(checkpoint, folder)
+        written = hugging_face.write_hugging_face(checkpoint, folder)
     else:
-        files = [CONFIG_FILE, OUR_FILE]
-        write_text(checkpoint.config.to_json(), f"{folder}/{CONFIG_FILE}")
+        written = [CONFIG_FILE, OUR_FILE]
+        files.write(f"{folder}/{CONFIG_FILE}", checkpoint.config.to_json())
         write_safetensors(arrays, f"{folder}/{OUR_FILE}")
     for beside in map(checkpoint.beside, COMPANIONS):
         name = os.path.basename(beside)
         told = format == "hugging_face" and name == CARD_FILE  # by config.json, which its users may change
-        if name not in files and not told and tf.io.gfile.exists(beside):
-            copy(beside, f"{folder}/{name}")
-            files.append(name)
-    checksums.write(folder, files)
+        if name not in written and not told and tf.io.gfile.exists(beside):
+            files.copy(beside, f"{folder}/{name}")
+            written.append(name)
+    checksums.write(folder, written)
 
 
 def differences(checkpoint: Checkpoint, format: str) -> list[str]:
@@ -322,6 +320,6 @@ def _read_config(paths: Sequence[str]) -> tuple[XLNetConfig | None, dict[str, An
     if not paths:
         return None, {}
     checksums.check(paths[0])
-    values = read_json(paths[0])
+    values = files.read_json(paths[0])
     read = hugging_face_config.read_config if hugging_face_config.is_config(values) else XLNetConfig.from_dict
     return read(values, paths[0]), values

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from xlnet_tf import checksums
+from xlnet_tf import checksums, files
 from xlnet_tf.checkpoints import companions, hugging_face_config, names
 from xlnet_tf.checkpoints.arrays import Arrays, Entry
 from xlnet_tf.checkpoints.checkpoint import Checkpoint
@@ -29,7 +29,6 @@ from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safete
 from xlnet_tf.checkpoints.torch_file import read_torch_file
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.files import read_json, write_text
 
 # In the order of preference; an index lists the files of weights that are split.
 WEIGHT_FILES = (
@@ -118,16 +117,16 @@ def write_hugging_face(checkpoint: Checkpoint, folder: str) -> list[str]:
         for name, entry in names.from_canonical(_untie(arrays, config), names.HUGGING_FACE).entries.items()
     }
     write_safetensors(Arrays(theirs), f"{folder}/{WEIGHT_FILES[0]}")
-    files = {CONFIG_FILE: _config_fields(checkpoint)}
+    contents = {CONFIG_FILE: _config_fields(checkpoint)}
     if cleaning := companions.read_cleaning(checkpoint):
-        files[companions.TOKENIZER_CONFIG_FILE] = {
+        contents[companions.TOKENIZER_CONFIG_FILE] = {
             "tokenizer_class": "XLNetTokenizer",
             **companions.read_fields(checkpoint, companions.TOKENIZER_CONFIG_FILE),
             **cleaning.to_hugging_face(),
         }
-    for name, values in files.items():
-        write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", f"{folder}/{name}")
-    return [*files, WEIGHT_FILES[0]]
+    for name, values in contents.items():
+        files.write(f"{folder}/{name}", json.dumps(values, indent=2, sort_keys=True) + "\n")
+    return [*contents, WEIGHT_FILES[0]]
 
 
 def differences(checkpoint: Checkpoint) -> list[str]:
@@ -166,13 +165,13 @@ def _read_files(path: str) -> Arrays:
         read = read_safetensors if path.endswith(".safetensors") else read_torch_file
         return read(path).checked([path])
     checksums.check(path)
-    listed = read_json(path).get("weight_map")
-    files = list(listed.values()) if isinstance(listed, dict) else []
-    if not files or not all(map(_is_weight_file, files)):
+    listed = files.read_json(path).get("weight_map")
+    names_of_files = list(listed.values()) if isinstance(listed, dict) else []
+    if not names_of_files or not all(map(_is_weight_file, names_of_files)):
         raise UserError(f"{path} lists no files of weights beside it; expected a weight_map.")
     folder = path.rpartition("/")[0] or "."
     entries: dict[str, Entry] = {}
-    for file in sorted(set(files)):
+    for file in sorted(set(names_of_files)):
         part = _read_files(f"{folder}/{file}").entries
         expected = {name for name, place in listed.items() if place == file}
         if different := sorted(expected ^ part.keys()):

@@ -3,8 +3,8 @@
 import os
 import re
 
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
-from xlnet_tf.files import beginning_with
 
 NAME = "ckpt"
 
@@ -25,6 +25,6 @@ def newest(model_dir: str) -> str | None:
 
 def newest_first(model_dir: str) -> list[str]:
     """Returns the paths of all checkpoints of a run, by falling step."""
-    paths = beginning_with(os.path.join(model_dir, f"{NAME}-"))
+    paths = files.beginning_with(os.path.join(model_dir, f"{NAME}-"))
     found = [match for path in paths if (match := re.fullmatch(rf"(.*{NAME}-([0-9]+))\.index", path))]
     return [match[1] for match in sorted(found, key=lambda m: -int(m[2]))]

@@ -6,9 +6,9 @@ import math
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from xlnet_tf import files
 from xlnet_tf.checkpoints.arrays import MAX_RANK, Arrays, Entry, float32
 from xlnet_tf.errors import UserError, shown
-from xlnet_tf.files import local, replacing
 
 
 def read_safetensors(path: str) -> Arrays:
@@ -24,7 +24,7 @@ def read_safetensors(path: str) -> Arrays:
         UserError: the file is damaged.
     """
     try:
-        with local(path) as here:
+        with files.local(path) as here:
             file = safe_open(here, framework="numpy")  # maps it into memory: its name may go
         shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
@@ -66,7 +66,7 @@ def write_safetensors(arrays: Arrays, path: str) -> None:
         header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [start, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)  # the data is aligned
-    with replacing(path, "wb") as file:
+    with files.replacing(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in sorted(arrays):
             file.write(arrays[name].astype("<f4", copy=False).tobytes())

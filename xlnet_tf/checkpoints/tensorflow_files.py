@@ -9,13 +9,13 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
+from xlnet_tf import files
 from xlnet_tf.checkpoints import names
 from xlnet_tf.checkpoints.arrays import Arrays, Entry, float32
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, Checkpoint
 from xlnet_tf.checkpoints.of_runs import check_name
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.files import beginning_with, write_text
 
 ORIGINAL_FILE = "xlnet_model.ckpt"
 
@@ -96,13 +96,13 @@ def write_original(arrays: Arrays, config: XLNetConfig, folder: str) -> list[str
     )
     values = config.to_dict()
     values["ff_activation"] = values["ff_activation"].removesuffix("_erf")
-    write_text(XLNetConfig.from_dict(values).to_json(), f"{folder}/{CONFIG_FILE}")
+    files.write(f"{folder}/{CONFIG_FILE}", XLNetConfig.from_dict(values).to_json())
     return [CONFIG_FILE, *map(os.path.basename, _files(f"{folder}/{ORIGINAL_FILE}"))]
 
 
 def _files(prefix: str) -> list[str]:
     """Returns the files of a checkpoint."""
-    return [*beginning_with(f"{prefix}.data-"), *beginning_with(f"{prefix}.index")]
+    return [*files.beginning_with(f"{prefix}.data-"), *files.beginning_with(f"{prefix}.index")]
 
 
 def _groups(shapes: Mapping[str, tuple[int, ...]]) -> list[list[str]]:

@@ -22,9 +22,9 @@ from typing import Any, BinaryIO, NamedTuple
 import ml_dtypes
 import numpy as np
 
+from xlnet_tf import files
 from xlnet_tf.checkpoints.arrays import MAX_RANK, Arrays, Entry, float32
 from xlnet_tf.errors import UserError, shown
-from xlnet_tf.files import local
 
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _LEGACY_PROTOCOL = 1001
@@ -106,7 +106,7 @@ def read_torch_file(path: str) -> Arrays:
         UserError: the file is damaged, or asks for more than tensors.
     """
     try:
-        with local(path) as here:
+        with files.local(path) as here:
             file = open(here, "rb")  # noqa: SIM115 -- its tensors are read from it later
         table, read_storage = (_open_zip if zipfile.is_zipfile(file) else _open_legacy)(file)
         if not isinstance(table, Mapping):

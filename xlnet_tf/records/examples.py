@@ -19,13 +19,12 @@ from typing import Any, Self
 import numpy as np
 from etils import epath
 
-from xlnet_tf import manifest_checksum
+from xlnet_tf import files, manifest_checksum
 from xlnet_tf.errors import UserError
 from xlnet_tf.ownership import owning
 from xlnet_tf.records import shards as shards_lib
 from xlnet_tf.records.input_counts import InputCounts
 from xlnet_tf.records.layout import Column, Layout, ids_dtype
-from xlnet_tf.records.shards import entries, files_in
 from xlnet_tf.records.spec import MAX_VOCAB_SIZE
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -130,7 +129,7 @@ class ExampleSet:
             path = path / MANIFEST_FILE
         if not path.exists():
             inside, beside = (
-                ", ".join(p.name for p in entries(folder) if (p / MANIFEST_FILE).exists())
+                ", ".join(p.name for p in files.entries(folder) if (p / MANIFEST_FILE).exists())
                 for folder in (path.parent, path.parent.parent)
             )
             hint = f"; it has sets in {inside}" if inside else f"; beside it are {beside}" if beside else ""
@@ -204,9 +203,9 @@ class ExampleSet:
             ]
         if not any(wrong for wrong, _ in problems):
             size = shards_lib.framed_bytes(self.layout)
-            files = [shard.get("file") if isinstance(shard, dict) else None for shard in self.shards]
+            names = [shard.get("file") if isinstance(shard, dict) else None for shard in self.shards]
             problems = [
-                (not _is_shard(shard, size) or files.count(shard["file"]) > 1, f"shards has {shard}")
+                (not _is_shard(shard, size) or names.count(shard["file"]) > 1, f"shards has {shard}")
                 for shard in self.shards
             ]
         for wrong, found in problems:
@@ -217,7 +216,7 @@ class ExampleSet:
         """Writes the manifest into `folder`, atomically."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "folder"}
         text = json.dumps(manifest_checksum.sealed(values), indent=1, ensure_ascii=False) + "\n"
-        shards_lib.write_atomically(self.folder / MANIFEST_FILE, text.encode())
+        files.write(self.folder / MANIFEST_FILE, text)
 
     @property
     def layout(self) -> ExampleLayout:
@@ -250,7 +249,7 @@ class ExampleSet:
             UserError: the file is not as it was written.
         """
         path = self.folder / SIDECAR_FILE
-        if self.sidecar_sha256 and shards_lib.file_sha256(path) != self.sidecar_sha256:
+        if self.sidecar_sha256 and files.sha256(path) != self.sidecar_sha256:
             raise UserError(f"{path} has not the content of the manifest's sidecar_sha256: {_FIX}")
         with path.open("r", encoding="utf-8") as file:
             for line in file:
@@ -367,14 +366,15 @@ class ExampleWriter:
         self._written = 0
 
     def __enter__(self) -> Self:
-        folder = shards_lib.make_folder(self._set.folder)
+        folder = files.make_folder(self._set.folder)
         self._owned = contextlib.ExitStack()
         self._owner = self._owned.enter_context(owning(folder, "building examples", "--output_dir"))
         (folder / MANIFEST_FILE).unlink(missing_ok=True)
-        for shard in files_in(folder, ".tfrecord", "shard-"):
+        for shard in files.files_in(folder, ".tfrecord", "shard-"):
             shard.unlink()
-        shards_lib.write_atomically(folder / TOKENIZER_FILE, self._tokenizer.model_proto)
-        self._sidecar = (folder / SIDECAR_FILE).open("w", encoding="utf-8")
+        files.write(folder / TOKENIZER_FILE, self._tokenizer.model_proto)
+        self._sidecar_opened = contextlib.ExitStack()
+        self._sidecar = self._sidecar_opened.enter_context(files.replacing(folder / SIDECAR_FILE))
         return self
 
     def write(self, columns: Mapping[str, Any], sidecar: Mapping[str, Any]) -> None:
@@ -408,11 +408,11 @@ class ExampleWriter:
 
     def __exit__(self, kind, value, trace) -> None:
         with self._owned:
-            self._sidecar.close()
+            self._sidecar_opened.__exit__(kind, value, trace)
             if kind is None:
                 self._flush()
                 self._close_shard()
-                digest = shards_lib.file_sha256(self._set.folder / SIDECAR_FILE)
+                digest = files.sha256(self._set.folder / SIDECAR_FILE)
                 self._set = dataclasses.replace(self._set, sidecar_sha256=digest)
                 self._set.statistics.update(self._counts.statistics)
                 self._owner.check()

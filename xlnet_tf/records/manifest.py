@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from xlnet_tf import manifest_checksum
+from xlnet_tf import files, manifest_checksum
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import ranks
 from xlnet_tf.records import shards as shards_lib
@@ -155,7 +155,7 @@ class Manifest:
         """Writes the manifest into `folder`, atomically; an unfinished one has another name."""
         values = dataclasses.asdict(dataclasses.replace(self, folder=None))
         del values["folder"]
-        shards_lib.write_atomically(self.folder / name, to_json(manifest_checksum.sealed(values)))
+        files.write(self.folder / name, to_json(manifest_checksum.sealed(values)))
 
     @classmethod
     def load(cls, path: epath.PathLike) -> "Manifest":

@@ -5,18 +5,15 @@ No TensorFlow is needed here, so that builder processes start at once and stay s
 
 import contextlib
 import hashlib
-import io
-import os
 import re
-import secrets
-import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import IO, Self
+from typing import Self
 
 import google_crc32c
 import numpy as np
 from etils import epath
 
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.layout import Layout
 
@@ -35,31 +32,6 @@ def framed_bytes(layout: Layout) -> int:
     return layout.record_bytes + FRAME_BYTES
 
 
-def make_folder(path: epath.PathLike) -> epath.Path:
-    """Makes a folder and those above it, if they are not there; returns it."""
-    path = epath.Path(path)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-    return path
-
-
-def write_atomically(path: epath.PathLike, data: bytes) -> None:
-    """Writes a whole file under a temporary name, then renames it: nobody sees half of it."""
-    path = epath.Path(path)
-    temporary = _temporary(path)
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            _sync(file)
-        temporary.replace(path)
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-    finally:
-        _remove(temporary)
-
-
 class ShardWriter:
     """Writes one shard; the file gets its name when the `with` block ends without an error.
 
@@ -72,7 +44,6 @@ class ShardWriter:
 
     def __init__(self, path: epath.PathLike, layout: Layout):
         self._path = epath.Path(path)
-        self._temporary = _temporary(self._path)
         self._layout = layout
         self._digest = hashlib.sha256()
         self.records = 0
@@ -86,11 +57,8 @@ class ShardWriter:
         return self._digest.hexdigest()
 
     def __enter__(self) -> Self:
-        self._opened = contextlib.ExitStack()  # a remote file is none before its context begins
-        try:
-            self._file = self._opened.enter_context(self._temporary.open("wb"))
-        except OSError as error:
-            raise _cannot_write(self._path, error) from error
+        self._opened = contextlib.ExitStack()
+        self._file = self._opened.enter_context(files.replacing(self._path, "wb"))
         return self
 
     def write(self, columns) -> None:
@@ -103,26 +71,12 @@ class ShardWriter:
         framed[:, 12:-4] = rows
         framed[:, -4:] = _masked_checksums(rows).view(np.uint8).reshape(-1, 4)
         data = framed.tobytes()  # remote files take nothing else
-        try:
-            self._file.write(data)
-        except OSError as error:
-            raise _cannot_write(self._path, error) from error
+        self._file.write(data)
         self._digest.update(data)
         self.records += len(rows)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: types.TracebackType | None
-    ) -> None:
-        try:
-            with self._opened:
-                if kind is None:
-                    _sync(self._file)
-            if kind is None:
-                self._temporary.replace(self._path)
-        except OSError as error:
-            raise _cannot_write(self._path, error) from error
-        finally:
-            _remove(self._temporary)
+    def __exit__(self, *error) -> None:
+        self._opened.__exit__(*error)
 
 
 def read_shard(path: epath.PathLike, layout: Layout, first: int = 0, count: int | None = None):
@@ -215,7 +169,7 @@ def check_shard(
         raise UserError(f"{path} is a folder, expected a file of {num_bytes} bytes: {fix}")
     if found.length != num_bytes:
         problem = f"has {found.length} bytes, expected {num_bytes} by the manifest"
-    elif sha256 is not None and (digest := file_sha256(path)) != sha256:
+    elif sha256 is not None and (digest := files.sha256(path)) != sha256:
         problem = f"has sha256 {digest}, expected {sha256} by the manifest"
     else:
         return
@@ -248,70 +202,14 @@ def _first_fault(path: epath.Path, layout: Layout, identity: Mapping[str, np.nda
 
 def check_tokenizer_file(path: epath.PathLike, sha256: str) -> None:
     """Raises UserError unless the tokenizer beside records is the one that they were made with."""
-    if (found := file_sha256(path)) != sha256:
+    if (found := files.sha256(path)) != sha256:
         raise UserError(
             f"{path} has the sha256 {found}, the data were made with {sha256}: put the tokenizer back that "
             "they were made with, or build them again"
         )
 
 
-def file_sha256(path: epath.PathLike) -> str:
-    """Returns the hex digest of a file, reading it in blocks."""
-    digest = hashlib.sha256()
-    with epath.Path(path).open("rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def _cannot_write(path: epath.Path, error: OSError) -> UserError:
-    return UserError(
-        f"cannot write {path}: {error.strerror or error}. Make room or choose another place, and start again"
-    )
-
-
-def _temporary(path: epath.Path) -> epath.Path:
-    """Returns a name that no other process uses, on whichever machine."""
-    return path.parent / f"{path.name}.tmp{os.getpid()}-{secrets.token_hex(4)}"
-
-
-def _sync(file: IO[bytes]) -> None:
-    """Has a local file's bytes on the disk before it gets its name: a power cut leaves no empty file."""
-    file.flush()
-    if hasattr(file, "fileno"):
-        with contextlib.suppress(io.UnsupportedOperation):
-            os.fsync(file.fileno())
-
-
-def _remove(temporary: epath.Path) -> None:
-    """Removes a temporary file, if it is there and can be: the error that left it behind says more."""
-    with contextlib.suppress(OSError):
-        temporary.unlink(missing_ok=True)
-
-
 def _masked_checksums(rows) -> np.ndarray:
     """CRC32C of each row, rotated and shifted as TFRecord files want it; uint32 [S], little-endian."""
     crc = np.array([google_crc32c.value(bytes(row)) for row in rows], np.uint32)
     return ((crc >> 15 | crc << 17) + np.uint32(0xA282EAD8)).astype("<u4")
-
-
-def entries(folder: epath.PathLike) -> list[epath.Path]:
-    """Returns the files and folders in a folder, sorted, but nothing hidden; none if there is no folder."""
-    folder = epath.Path(folder)
-    found = folder.iterdir() if folder.is_dir() else ()
-    return sorted(path for path in found if not path.name.startswith("."))
-
-
-def files_in(folder: epath.PathLike, suffix: str, prefix: str = "") -> list[epath.Path]:
-    """Returns the files in a folder whose names begin and end so, sorted, but nothing hidden.
-
-    Args:
-        folder: local or remote; one that is not there has no files.
-        suffix: small letters; the files' may be large.
-        prefix: as it is.
-    """
-    return [
-        path
-        for path in entries(folder)
-        if path.name.startswith(prefix) and path.name.lower().endswith(suffix)
-    ]

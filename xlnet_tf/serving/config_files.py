@@ -127,4 +127,4 @@ def _complete(path: str, text: str) -> None:
     """Writes a file unless another is there already; the beginning of the text is not another."""
     found = files.read_text(path).strip() if tf.io.gfile.exists(path) else ""
     if text.startswith(found):
-        files.write_text(text, path)
+        files.write(path, text)

@@ -10,6 +10,7 @@ from etils import epath
 from official.core import config_definitions as cfg
 from official.core import exp_factory, task_factory
 
+from xlnet_tf import files
 from xlnet_tf.models.multiple_choice import XLNetMultipleChoice
 from xlnet_tf.tasks.finetuning import (
     FinetuningConfig,
@@ -134,12 +135,9 @@ def write_files(questions, probabilities: np.ndarray, folder: epath.PathLike) ->
     Returns:
         The files' paths.
     """
-    folder = epath.Path(folder)
+    folder = files.make_folder(folder)
     letters = [chr(ord("A") + option) for option in range(probabilities.shape[1])]
-    with (
-        (folder / TSV_FILE).open("w", encoding="utf-8") as tsv,
-        (folder / JSONL_FILE).open("w", encoding="utf-8") as jsonl,
-    ):
+    with files.replacing(folder / TSV_FILE) as tsv, files.replacing(folder / JSONL_FILE) as jsonl:
         table = csv.writer(tsv, delimiter="\t", lineterminator="\n")
         table.writerow(["id", "answer", *letters])
         for question, row in zip(questions, probabilities, strict=True):

@@ -347,12 +347,12 @@ class FinetuningTask(trainer_lib.Task):
         self.save_assets(folder)
         files.copy(f"{model_dir}/params.yaml", f"{folder}/params.yaml")
         values = {"step": step, _DEV_SET: dev_set, **metrics}
-        files.write_text(json.dumps(values, indent=1) + "\n", f"{folder}/{BEST_METRICS}")
+        files.write(f"{folder}/{BEST_METRICS}", json.dumps(values, indent=1) + "\n")
 
     def save_assets(self, model_dir: str):
         """Writes beside the weights what later tools need: architecture, tokenizer, the set's settings."""
         tf.io.gfile.makedirs(model_dir)
-        files.write_text(self.xlnet_config.to_json(), f"{model_dir}/{CONFIG_FILE}")
+        files.write(f"{model_dir}/{CONFIG_FILE}", self.xlnet_config.to_json())
         for name in (TOKENIZER_FILE, MANIFEST_FILE):
             files.copy(str(self.example_set.folder / name), f"{model_dir}/{name}")
 

@@ -18,15 +18,14 @@ from etils import epath
 from official.core import config_definitions as cfg
 from official.core import exp_factory, task_factory
 
+from xlnet_tf import files
 from xlnet_tf.checkpoints import load_into, open_checkpoint
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.checkpoints.of_runs import newest_first
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.files import beginning_with, read_yaml
 from xlnet_tf.records.example_reader import ExampleTable, example_dataset, num_eval_steps
 from xlnet_tf.records.examples import ExampleSet
-from xlnet_tf.records.shards import make_folder, write_atomically
 from xlnet_tf.tasks.finetuning import BEST, BEST_METRICS, FinetuningTask, in_order, without_numbers
 from xlnet_tf.tasks.registry import experiment_of
 from xlnet_tf.training.config import check_types, override
@@ -72,7 +71,7 @@ class Run:
         trained_on = ExampleSet.load(model_dir)
         experiment = experiment_of(model_dir)
         params = exp_factory.get_exp_config(experiment)
-        override(params, read_yaml(params_file), params_file)
+        override(params, files.read_yaml(params_file), params_file)
         check_types(params, exp_factory.get_exp_config(experiment), params_file)
         # The run's own architecture and weights, wherever those it began with may be by now.
         params.task.init_checkpoint = ""
@@ -224,11 +223,11 @@ class Predictor:
     def _fingerprint(self, checkpoint: str) -> dict:
         """Returns what the predictions depend on."""
         weights = open_checkpoint(checkpoint).path
-        files = [weights] if tf.io.gfile.exists(weights) else beginning_with(f"{weights}.")
+        parts = [weights] if tf.io.gfile.exists(weights) else files.beginning_with(f"{weights}.")
         return {
             "checkpoint": checkpoint,
             # A run that trains on replaces its best weights.
-            "written": max(tf.io.gfile.stat(file).mtime_nsec for file in files),
+            "written": max(tf.io.gfile.stat(file).mtime_nsec for file in parts),
             "shards": self._task.validation_set.shards,
             "batch_size": self._batch_size,
             "dtype": self.model.dtype_policy.name,
@@ -239,12 +238,12 @@ class _Pieces:
     """Predictions on disk: one file for every so many steps."""
 
     def __init__(self, folder: str, fingerprint: dict):
-        self._folder = make_folder(folder)
+        self._folder = files.make_folder(folder)
         state = self._folder / _STATE
         text = json.dumps(fingerprint, sort_keys=True)
         if not state.exists() or state.read_text() != text:
             remove_pieces(folder)
-            write_atomically(make_folder(folder) / _STATE, text.encode())
+            files.write(files.make_folder(folder) / _STATE, text)
 
     def read(self) -> list[dict[str, np.ndarray]]:
         """Returns the rows of each step that is there, from the first on."""
@@ -264,7 +263,7 @@ class _Pieces:
         """Keeps the rows of consecutive steps."""
         buffer = io.BytesIO()
         np.savez(buffer, **{name: np.stack([step[name] for step in steps]) for name in steps[0]})
-        write_atomically(self._path(first), buffer.getvalue())
+        files.write(self._path(first), buffer.getvalue())
 
     def _path(self, first: int) -> epath.Path:
         return self._folder / f"rows-{first:08d}.npz"

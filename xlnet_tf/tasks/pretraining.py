@@ -250,7 +250,7 @@ class PretrainingTask(trainer_lib.Task):
 
     def save_assets(self, model_dir: str):
         """Writes beside the checkpoints what later tools need: architecture, tokenizer, manifest."""
-        files.write_text(self.xlnet_config.to_json(), f"{model_dir}/{CONFIG_FILE}")
+        files.write(f"{model_dir}/{CONFIG_FILE}", self.xlnet_config.to_json())
         for source in (self.train_manifest.tokenizer_path, self.train_manifest.folder / FILE_NAME):
             files.copy(str(source), f"{model_dir}/{source.name}")
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 import tf_keras
 from official.core import config_definitions as cfg
 
-from xlnet_tf.files import write_text
+from xlnet_tf import files
 from xlnet_tf.tasks.finetuning import BEST, FinetuningTask, finetune, read_metrics
 from xlnet_tf.training.progress import HISTORY, read_history
 from xlnet_tf.training.run import Diverged, own
@@ -85,7 +85,7 @@ def _finetune_seeds(params, task_class, strategy, model_dir: str, num_seeds: int
         results.append(Result(seed, task_class.BEST_METRIC, last, best, problem))
     if strategy.extended.should_checkpoint:  # of several hosts one writes
         text = json.dumps([dataclasses.asdict(result) for result in results], indent=1) + "\n"
-        write_text(text, f"{model_dir}/{SUMMARY}")
+        files.write(f"{model_dir}/{SUMMARY}", text)
     return results
 
 

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from xlnet_tf import files
 from xlnet_tf.records.examples import ExampleLayout, ExampleSet, sequence_columns
 from xlnet_tf.records.layout import Column, Layout
 from xlnet_tf.records.manifest import KIND, SCHEMA_VERSION, Manifest, Shard
-from xlnet_tf.records.shards import ShardWriter, make_folder
+from xlnet_tf.records.shards import ShardWriter
 from xlnet_tf.records.spec import RecordSpec
 from xlnet_tf.text import special_tokens
 from xlnet_tf.text.cleaning import CleaningConfig
@@ -145,7 +146,7 @@ def _task_columns(
 
 
 def _write_zeros(folder: str, layout: Layout, records: int) -> ShardWriter:
-    with ShardWriter(make_folder(folder) / _SHARD, layout) as writer:
+    with ShardWriter(files.make_folder(folder) / _SHARD, layout) as writer:
         writer.write(
             {
                 column.name: np.zeros((records, column.length) if column.length else records, column.dtype)

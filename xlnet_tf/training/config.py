@@ -11,8 +11,8 @@ import yaml
 from official.core import config_definitions as cfg
 from official.modeling.hyperparams import params_dict
 
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
-from xlnet_tf.files import read_text
 from xlnet_tf.training.optimizer import OptimizerConfig
 
 
@@ -117,7 +117,7 @@ def _read(source: str, where: str) -> Mapping[str, Any]:
         values = yaml.load(text, yaml.FullLoader) or {}
         if not isinstance(values, Mapping):
             where = f"{where}={source}"
-            values = yaml.load(read_text(source), yaml.FullLoader) or {}
+            values = yaml.load(files.read_text(source), yaml.FullLoader) or {}
     except FileNotFoundError:
         tip = "write settings as NAME=VALUE,NAME=VALUE, or give the path of a yaml file"
         if "," in source:

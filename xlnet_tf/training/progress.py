@@ -8,8 +8,8 @@ import orbit
 import tensorflow as tf
 import tqdm
 
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
-from xlnet_tf.files import read_text, write_text, writing
 from xlnet_tf.progress_bar import ProgressBar
 
 HISTORY = "history.jsonl"
@@ -90,7 +90,7 @@ class Progress:
         values = {name: float(orbit.utils.get_value(value)) for name, value in logs.items()}
         if self._write:
             line = {"step": int(self._step.numpy()), "kind": kind} | values
-            with writing(self._path), tf.io.gfile.GFile(self._path, "a") as file:
+            with files.writing(self._path), tf.io.gfile.GFile(self._path, "a") as file:
                 file.write(json.dumps(line) + "\n")
         return values
 
@@ -99,7 +99,7 @@ class Progress:
         if not tf.io.gfile.exists(self._path):
             return
         kept = [line for line in read_history(self._path) if line["step"] < step + (line["kind"] == "train")]
-        write_text("".join(json.dumps(line) + "\n" for line in kept), self._path)
+        files.write(self._path, "".join(json.dumps(line) + "\n" for line in kept))
 
 
 def read_history(path: str) -> list[dict]:
@@ -111,7 +111,7 @@ def read_history(path: str) -> list[dict]:
         UserError: another line is damaged.
     """
     lines = []
-    for number, text in enumerate(read_text(path).split("\n")[:-1], 1):
+    for number, text in enumerate(files.read_text(path).split("\n")[:-1], 1):
         try:
             line = json.loads(text)
         except (ValueError, RecursionError):

@@ -20,9 +20,9 @@ import yaml
 from absl import logging
 from official.core import train_lib, train_utils
 
+from xlnet_tf import files
 from xlnet_tf.checkpoints.of_runs import check_name, newest
 from xlnet_tf.errors import UserError
-from xlnet_tf.files import read_yaml, write_text
 from xlnet_tf.ownership import Ownership, owning
 from xlnet_tf.training import topology
 from xlnet_tf.training.config import flatten
@@ -85,7 +85,7 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
         if owner:
             task.save_assets(model_dir)
             # Last: what it is compared with in a later start is there then.
-            write_text(yaml.dump(params.as_dict(), default_flow_style=False), f"{model_dir}/params.yaml")
+            files.write(f"{model_dir}/params.yaml", yaml.dump(params.as_dict(), default_flow_style=False))
         try:
             return _run_owned(params, task, strategy, model_dir, owner)
         except UserError:
@@ -417,7 +417,7 @@ def check_resumable(params, task: Task, model_dir: str):
         )
     # A setting that the run's version did not have was at its default.
     defaults = {name: type(getattr(params, name))().as_dict() for name in ("task", "trainer", "runtime")}
-    before = flatten(defaults) | flatten(read_yaml(path))
+    before = flatten(defaults) | flatten(files.read_yaml(path))
     now = flatten(params.as_dict())
     changed = {
         name: f"{name}: {before.get(name)} there, {now.get(name)} now"

@@ -21,7 +21,7 @@ import traceback
 
 from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records
 from tfrecord_builders.pretraining.worker import done_name
-from xlnet_tf.records import shards
+from xlnet_tf import files
 from xlnet_tf.records.manifest import Manifest
 
 _OPERATIONS = ("open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate")
@@ -161,12 +161,12 @@ def _kill_this_process(folder, kill_at):
         if event in _OPERATIONS and str(arguments[0]).startswith(folder):
             count()
 
-    def sync(file, real=shards._sync):
+    def sync(file, real=files._sync):
         count()
         real(file)
 
     sys.addaudithook(hook)
-    shards._sync = sync
+    files._sync = sync
 
 
 def main():

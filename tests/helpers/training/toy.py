@@ -5,8 +5,9 @@ import dataclasses
 import numpy as np
 
 from tests.helpers.records.synthetic import make_set
+from xlnet_tf import files
 from xlnet_tf.records.manifest import Manifest
-from xlnet_tf.records.shards import ShardWriter, file_sha256, read_shard
+from xlnet_tf.records.shards import ShardWriter, read_shard
 from xlnet_tf.records.spec import RecordSpec
 
 SPEC = RecordSpec(seq_len=16, reuse_len=8, num_predict=4, vocab_size=60)
@@ -31,7 +32,7 @@ def make_records(folder, segments=((20, 18), (9, 14)), stream_segments=3, seed=0
             writer.write(columns)
         shards.append(dataclasses.replace(shard, sha256=writer.sha256))
     (manifest.folder / manifest.tokenizer["file"]).write_bytes(b"not read here")
-    tokenizer = manifest.tokenizer | {"sha256": file_sha256(manifest.tokenizer_path)}
+    tokenizer = manifest.tokenizer | {"sha256": files.sha256(manifest.tokenizer_path)}
     manifest = dataclasses.replace(manifest, tokenizer=tokenizer, shards=tuple(shards))
     manifest.save()
     return manifest

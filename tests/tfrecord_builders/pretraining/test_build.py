@@ -16,10 +16,11 @@ from tfrecord_builders.common import runners
 from tfrecord_builders.pretraining import report as pretraining_report
 from tfrecord_builders.pretraining import token_stream, worker
 from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import ranks
 from xlnet_tf.records.manifest import Manifest, shard_name
-from xlnet_tf.records.shards import file_sha256, read_shard
+from xlnet_tf.records.shards import read_shard
 from xlnet_tf.text.special_tokens import CLS_ID, EOD_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -53,7 +54,7 @@ def records(options, tmp_path_factory):
 
 
 def hashes(folder):
-    return {path.name: file_sha256(path) for path in pathlib.Path(folder).iterdir()}
+    return {path.name: files.sha256(path) for path in pathlib.Path(folder).iterdir()}
 
 
 def run_builder(folder, *arguments):

@@ -10,9 +10,9 @@ from tfrecord_builders.inspection.check import check
 from tfrecord_builders.pretraining import report as pretraining_report
 from tfrecord_builders.pretraining import worker
 from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records, build_sets
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest
-from xlnet_tf.records.shards import file_sha256
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def sets(options, tmp_path_factory):
 
 def hashes(folder):
     return {
-        str(path.relative_to(folder)): file_sha256(path)
+        str(path.relative_to(folder)): files.sha256(path)
         for path in pathlib.Path(folder).rglob("*")
         if path.is_file()
     }

@@ -1,5 +1,6 @@
 """Files of predicted classes, numbers and sets of labels."""
 
+import contextlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -7,8 +8,9 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from xlnet_tf import files
 from xlnet_tf.records.examples import ExampleSet
-from xlnet_tf.records.shards import is_plain_name, make_folder
+from xlnet_tf.records.shards import is_plain_name
 from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.metrics.classification import DECISION, decide
 
@@ -39,15 +41,14 @@ def write_files(
         raise compatibility.wrong_setting(
             examples, "submissions", "names of files by split, without a folder"
         )
-    folder = make_folder(folder)
+    folder = files.make_folder(folder)
     paths = [folder / TABLE_FILE, folder / LINES_FILE, *([folder / submission] if submission else [])]
-    files = [path.open("w", encoding="utf-8") for path in paths]
-    table, lines = files[:2]
-    try:
+    with contextlib.ExitStack() as opened:
+        table, lines, *submissions = [opened.enter_context(files.replacing(path)) for path in paths]
         columns = ["id", "prediction", *labels, *(["alert"] if alerts is not None else [])]
         table.write("\t".join(map(_cell, columns)) + "\n")
-        if submission:
-            files[2].write("index\tprediction\n")
+        for file in submissions:
+            file.write("index\tprediction\n")
         for number, (row, prediction) in enumerate(_predicted(examples, outputs)):
             numbers = outputs[number].tolist() if labels else []
             alert = {} if alerts is None else {"alert": bool(alerts[number])}
@@ -56,11 +57,8 @@ def write_files(
             probabilities = {"probabilities": dict(zip(labels, numbers))} if labels else {}
             line = {**row, "prediction": prediction, **probabilities, **alert}
             lines.write(json.dumps(line, ensure_ascii=False) + "\n")
-            if submission:
-                files[2].write(f"{row['id']}\t{_submitted(prediction)}\n")
-    finally:
-        for file in files:
-            file.close()
+            for file in submissions:
+                file.write(f"{row['id']}\t{_submitted(prediction)}\n")
     return [str(path) for path in paths]
 
 

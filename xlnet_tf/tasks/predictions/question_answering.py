@@ -9,6 +9,7 @@ import numpy as np
 from etils import epath
 from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
 
+from xlnet_tf import files
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.passages import Passage
 from xlnet_tf.text.windows import Window, best_windows
@@ -240,19 +241,16 @@ def write_files(
     Returns:
         The paths.
     """
-    files = {
+    contents = {
         "predictions.json": {p.question.id: p.answer(threshold) for p in predictions},
         "nbest_predictions.json": {p.question.id: _n_best(p.candidates) for p in predictions},
     }
     if threshold is not None:
-        files["null_odds.json"] = {p.question.id: p.no_answer_logit for p in predictions}
-    paths = []
-    for name, values in files.items():
-        path = epath.Path(folder) / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n")
-        paths.append(str(path))
-    return paths
+        contents["null_odds.json"] = {p.question.id: p.no_answer_logit for p in predictions}
+    folder = files.make_folder(folder)
+    for name, values in contents.items():
+        files.write(folder / name, json.dumps(values, indent=1, ensure_ascii=False) + "\n")
+    return [str(folder / name) for name in contents]
 
 
 def _n_best(candidates: Sequence[Candidate]) -> list[dict]:

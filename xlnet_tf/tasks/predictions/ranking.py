@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
+from xlnet_tf import files
 from xlnet_tf.tasks.metrics.ranking import Judged, ranking
 
 RUN_FILE, JSONL_FILE = "run.trec", "predictions.jsonl"
@@ -73,11 +74,8 @@ def write_files(queries: Iterable[RankedQuery], folder: epath.PathLike) -> list[
     Returns:
         The files' paths.
     """
-    folder = epath.Path(folder)
-    with (
-        (folder / RUN_FILE).open("w", encoding="utf-8") as run,
-        (folder / JSONL_FILE).open("w", encoding="utf-8") as jsonl,
-    ):
+    folder = files.make_folder(folder)
+    with files.replacing(folder / RUN_FILE) as run, files.replacing(folder / JSONL_FILE) as jsonl:
         for query in queries:
             ranked = query.ranked()
             for rank, (name, _, score) in enumerate(ranked, 1):

@@ -10,6 +10,7 @@ import numpy as np
 from etils import epath
 from seqeval.metrics.sequence_labeling import get_entities
 
+from xlnet_tf import files
 from xlnet_tf.records.examples import ExampleSet
 
 TSV_FILE = "predictions.tsv"
@@ -92,12 +93,8 @@ def write_files(sentences: Iterable[TaggedSentence], folder: epath.PathLike) -> 
     Returns:
         The files' paths.
     """
-    folder = epath.Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    with (
-        (folder / TSV_FILE).open("w", encoding="utf-8") as tsv,
-        (folder / JSONL_FILE).open("w", encoding="utf-8") as jsonl,
-    ):
+    folder = files.make_folder(folder)
+    with files.replacing(folder / TSV_FILE) as tsv, files.replacing(folder / JSONL_FILE) as jsonl:
         for sentence in sentences:
             words = [_TABLE_SIGNS.sub(" ", word) for word in sentence.words]
             columns = [words, sentence.gold, sentence.predicted]
