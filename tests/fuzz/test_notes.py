@@ -15,9 +15,8 @@ from tests.helpers.records import mutations
 from tfrecord_builders.pretraining import output_folder
 from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records
 from tfrecord_builders.pretraining.worker import done_name
-from xlnet_tf import manifest_checksum
+from xlnet_tf import files, manifest_checksum
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import shards
 
 
 class Interrupt(Exception):
@@ -27,7 +26,7 @@ class Interrupt(Exception):
 @pytest.fixture
 def options(tmp_path, small_tokenizer, monkeypatch):
     """A build of five slices in two passes."""
-    monkeypatch.setattr(shards, "_sync", lambda file: None)  # nobody pulls the plug
+    monkeypatch.setattr(files, "_sync", lambda file: None)  # nobody pulls the plug
     texts = invent_texts(60)
     documents = ["\n".join(texts[begin : begin + 5]) for begin in range(0, len(texts), 5)]
     documents += documents[-3:]  # slices whose texts are alike

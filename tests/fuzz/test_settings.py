@@ -18,13 +18,13 @@ from tests.helpers.records.synthetic import make_set
 from xlnet_tf import manifest_checksum
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.files import read_yaml
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.reader import _Streams
 from xlnet_tf.tasks import pretraining
 from xlnet_tf.text.cleaning import read_cleaning
 from xlnet_tf.text.tokenizer import XLNetTokenizer
-from xlnet_tf.training.run import read_yaml
 
 
 def load_all(count, path, load, change, expected=None) -> collections.Counter:
