@@ -20,7 +20,7 @@ from xlnet_tf.records.manifest import Manifest
 # Modules that load TensorFlow are imported where they are used, so that --help answers at once.
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS):
+def define_flags():
     """Defines the script's flags."""
     flags.DEFINE_list(
         "input",
@@ -28,36 +28,21 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS):
         "folders of records, or paths or globs of their record_info-*.json or *.tfrecord*.json; with --to "
         "the folder of one of our sets",
         required=True,
-        flag_values=flag_values,
     )
     flags.DEFINE_enum(
-        "from",
-        None,
-        ("original", "model_garden"),
-        "format of the records to be converted to ours",
-        flag_values=flag_values,
+        "from", None, ("original", "model_garden"), "format of the records to be converted to ours"
     )
-    flags.DEFINE_enum(
-        "to", None, ("original",), "format to write one of our sets in", flag_values=flag_values
-    )
+    flags.DEFINE_enum("to", None, ("original",), "format to write one of our sets in")
+    flags.DEFINE_string("output_dir", None, "folder for what is written", required=True)
     flags.DEFINE_string(
-        "output_dir", None, "folder for what is written", required=True, flag_values=flag_values
+        "tokenizer", None, "with --from: the SentencePiece model that the records were made with"
     )
-    flags.DEFINE_string(
-        "tokenizer",
-        None,
-        "with --from: the SentencePiece model that the records were made with",
-        flag_values=flag_values,
-    )
-    flags.DEFINE_integer(
-        "seed", 0, "with --from: random seed for what is drawn", lower_bound=0, flag_values=flag_values
-    )
+    flags.DEFINE_integer("seed", 0, "with --from: random seed for what is drawn", lower_bound=0)
     flags.DEFINE_integer(
         "perm_size",
         None,
         "with --from: tokens of a block that is permuted by itself. Default: reuse_len",
         lower_bound=1,
-        flag_values=flag_values,
     )
     flags.DEFINE_integer(
         "num_predict",
@@ -65,14 +50,12 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS):
         "with --from: targets of a segment. Default: the original's own number (the "
         "largest, if it was not fixed); for Model Garden's a sixth of a segment",
         lower_bound=1,
-        flag_values=flag_values,
     )
     flags.DEFINE_enum(
         "span_mode",
         "words",
         spans.SPAN_MODES,
         "with --from=model_garden: targets are spans of whole words, spans of pieces, or single tokens",
-        flag_values=flag_values,
     )
     flags.DEFINE_enum(
         "functional_tokens",
@@ -80,7 +63,6 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS):
         ranks.FUNCTIONAL_TOKENS,
         "with --from: SEP and CLS take places in the "
         "order, unseen by context (default for the original's), or are context (Model Garden's)",
-        flag_values=flag_values,
     )
     flags.DEFINE_integer(
         "stream_segments",
@@ -88,7 +70,6 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS):
         "with --from: cut rows into streams of so many segments, for batches of "
         "more rows. Default: a row is a stream",
         lower_bound=1,
-        flag_values=flag_values,
     )
     flags.DEFINE_integer(
         "num_cores",
@@ -96,18 +77,11 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS):
         "cores that share a batch's rows (num_core(s)_per_host), which decides "
         "the rows that are read backward. Default: what corpus_info.json or the meta file says; with --to 1",
         lower_bound=1,
-        flag_values=flag_values,
     )
     flags.DEFINE_integer(
-        "batch_size",
-        32,
-        "with --to: rows of a batch of a host (bsz_per_host)",
-        lower_bound=1,
-        flag_values=flag_values,
+        "batch_size", 32, "with --to: rows of a batch of a host (bsz_per_host)", lower_bound=1
     )
-    flags.DEFINE_integer(
-        "num_tasks", 1, "with --to: files for each pass", lower_bound=1, flag_values=flag_values
-    )
+    flags.DEFINE_integer("num_tasks", 1, "with --to: files for each pass", lower_bound=1)
 
 
 def to_ours(values: flags.FlagValues):
@@ -178,8 +152,7 @@ def run(values: flags.FlagValues):
         to_ours(values)
 
 
-def main(argv: Sequence[str]):
-    del argv
+def main(_: Sequence[str]):
     run(flags.FLAGS)
 
 

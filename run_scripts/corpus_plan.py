@@ -174,8 +174,7 @@ def define_flags() -> None:
     flags.DEFINE_string("records", None, "set built of a part of the corpus; flags that are given count more")
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
+def main(_: Sequence[str]) -> None:
     given = estimates.from_flags(Plan, given_only=True)
     if folder := flags.FLAGS.records:
         given = from_manifest(Manifest.load(folder), flags.FLAGS.text_gb) | given

@@ -8,7 +8,6 @@ of the training, unless flags say else.
 """
 
 import json
-import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,12 +26,10 @@ def define_flags():
     flags.DEFINE_string("checkpoint", "", "Only this one: best, last, or as ckpt-100; empty: all.")
     flags.DEFINE_integer("batch_size", 32, "Examples per step, all devices.", 1, training_flags.ROWS - 1)
     for setting in training_flags.DEVICES:
-        setting.define(flags.FLAGS)
+        setting.define()
 
 
-def main(argv: Sequence[str]):
-    del argv
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+def main(_: Sequence[str]):
     from xlnet_tf.tasks.prediction import Predictor, Run
     from xlnet_tf.training import runtime
 

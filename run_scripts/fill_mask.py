@@ -68,8 +68,7 @@ def define_flags():
     flags.DEFINE_integer("top_k", 5, "Fillings of a text, and pieces for a mask, to show.", lower_bound=1)
 
 
-def main(argv: Sequence[str]):
-    del argv
+def main(_: Sequence[str]):
     gc.set_threshold(50_000)  # else Python looks through TensorFlow's modules, again and again as they load
     import tensorflow as tf
 

@@ -9,7 +9,6 @@ command, started again, resumes where the run stopped; with --dry_run it checks 
 MODEL_DIR/best keeps the weights that did best on the dev examples.
 """
 
-import os
 from collections.abc import Sequence
 
 from absl import flags
@@ -54,9 +53,7 @@ def define_flags():
     )
 
 
-def main(argv: Sequence[str]):
-    del argv
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+def main(_: Sequence[str]):
     from official.core import task_factory
 
     from xlnet_tf.tasks import finetuning, registry, seeds

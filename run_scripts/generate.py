@@ -51,8 +51,7 @@ def write(values: flags.FlagValues) -> Iterator[str]:
             yield prompt + continuation.text
 
 
-def main(argv: Sequence[str]):
-    del argv
+def main(_: Sequence[str]):
     gc.set_threshold(50_000)  # else Python looks through TensorFlow's modules, again and again as they load
     for line in write(flags.FLAGS):
         print(line)

@@ -102,8 +102,7 @@ def run(values: flags.FlagValues) -> int:
     return 0
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
+def main(_: Sequence[str]) -> None:
     sys.exit(run(flags.FLAGS))
 
 

@@ -11,7 +11,6 @@ With --server, asks a model that TensorFlow Serving serves instead: --input give
 JSON lines with the inputs by name; the answers are printed, or written to --output_dir.
 """
 
-import os
 from collections.abc import Sequence
 
 from absl import flags
@@ -39,13 +38,11 @@ def define_flags():
     )
     flags.DEFINE_integer("batch_size", 32, "Examples per step, all devices.", 1, training_flags.ROWS - 1)
     for setting in training_flags.DEVICES:
-        setting.define(flags.FLAGS)
+        setting.define()
     predict_served.define_flags()
 
 
-def main(argv: Sequence[str]):
-    del argv
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+def main(_: Sequence[str]):
     values = flags.FLAGS
     if values.server:
         predict_served.main(values)

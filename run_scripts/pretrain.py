@@ -8,7 +8,6 @@ run_scripts/recipes/), the flags, and --params_override. The same command, start
 run stopped. With --dry_run it checks everything and trains nothing.
 """
 
-import os
 from collections.abc import Sequence
 
 from absl import flags
@@ -47,9 +46,7 @@ SETTINGS = (
 )  # fmt: skip
 
 
-def main(argv: Sequence[str]):
-    del argv
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+def main(_: Sequence[str]):
     from xlnet_tf.tasks import pretraining
 
     values = flags.FLAGS

@@ -103,8 +103,7 @@ def table(report: Mapping[str, Any]) -> str:
     return "\n".join(f"{name:<13}{value}" for name, value in rows.items())
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
+def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
     os.environ["JAX_PLATFORMS"] = JAX_PLATFORMS[values.platform]
     peak = values.peak_tflops and values.peak_tflops * 1e12

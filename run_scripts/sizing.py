@@ -111,8 +111,7 @@ def size(run: Run) -> dict[str, dict[str, float]]:
     }
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
+def main(_: Sequence[str]) -> None:
     print(estimates.table(size(Run(**estimates.from_flags(Run)))))
 
 

@@ -9,7 +9,6 @@ its place a tiny model learns from nothing but the reviews: of the 1,200 in ChnS
 The tables (tsv, csv or jsonl, plain or gzip) have columns `label` and `text_a`, as ChnSentiCorp has them.
 """
 
-import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -60,7 +59,6 @@ def run(
 
 
 def main(_: Sequence[str]) -> None:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     values = flags.FLAGS
     if bool(values.checkpoint) == bool(values.tokenizer):
         raise errors.UserError("give either --checkpoint or --tokenizer")

@@ -22,7 +22,6 @@ What is compared runs in turn, once per repetition, so that a disturbance hits a
 Serving and generation have benchmarks of their own: benchmark_serving, benchmark_generation.
 """
 
-import os
 import pathlib
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -139,12 +138,10 @@ def define_flags() -> None:
     flags.DEFINE_integer("num_predict", None, "targets of a segment. Default: seq_len / 6", lower_bound=1)
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
+def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
     if unknown := sorted(set(values.what) - set(PARTS)):
         raise UserError(f"--what has {', '.join(unknown)}: expected some of {', '.join(PARTS)}")
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sizes = {
         "seq_len": values.seq_len,
         "num_predict": values.num_predict or round(values.seq_len * TARGETS["beta"] / TARGETS["alpha"]),

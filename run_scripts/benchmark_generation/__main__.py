@@ -15,7 +15,6 @@ checked by the first tokens; later ones may differ: Hugging Face lets the last t
 random weights make many pieces nearly as likely as the likeliest, among which bfloat16 chooses otherwise.
 """
 
-import os
 from collections.abc import Sequence
 
 from absl import flags
@@ -37,10 +36,8 @@ def define_flags() -> None:
     flags.DEFINE_bool("xla", False, "whether to measure a graph compiled by XLA, too")
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
+def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     where = machine()
     report = {"machine": where} | measure(
         benchmark_common.config_of_flags(),

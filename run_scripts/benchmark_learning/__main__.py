@@ -12,7 +12,6 @@ once more, in the form that it has on TPUs: positions rotated, and dropout on th
 """
 
 import dataclasses
-import os
 import pathlib
 from collections.abc import Sequence
 
@@ -44,10 +43,8 @@ def define_flags() -> None:
     )
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
+def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     plan = Plan(**{field.name: getattr(values, field.name) for field in dataclasses.fields(Plan)})
     report = {"machine": timing.machine()} | compare(
         XLNetConfig.preset(values.preset),

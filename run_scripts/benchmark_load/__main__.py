@@ -9,7 +9,6 @@ memory of the process, which should not grow after the first quarter of the time
 request failed, an answer was another one than alone, or a client ended early.
 """
 
-import os
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -33,10 +32,8 @@ def define_flags() -> None:
     flags.DEFINE_string("output", None, "json file for the report")
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
+def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     texts = pathlib.Path(values.texts).read_text(encoding="utf-8")
     load = Load(values.seconds, values.clients, values.rows, values.longest)
     report = {"machine": timing.machine()} | measure(values.model, texts, load, values.signature)

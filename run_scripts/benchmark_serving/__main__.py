@@ -13,7 +13,6 @@ They run in turn, once per repetition, so that a disturbance hits all alike, wit
 cores. The weights are random. That ours and Hugging Face's compute the same is checked by their answers.
 """
 
-import os
 from collections.abc import Sequence
 
 from absl import flags
@@ -33,10 +32,8 @@ def define_flags() -> None:
     flags.DEFINE_integer("seq_len", 128, "tokens of a text", lower_bound=5)
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
+def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     tokenizer = XLNetTokenizer(existing(values.tokenizer, DEMO_TOKENIZER, "tokenizer"))
     report = {"machine": machine()} | measure(
         benchmark_common.config_of_flags(),

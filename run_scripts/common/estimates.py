@@ -2,14 +2,12 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 from absl import flags
 
 from xlnet_tf.records.shards import framed_bytes
 from xlnet_tf.records.spec import RecordSpec
-
-Settings = TypeVar("Settings")
 
 
 def setting(default, meaning: str, choices=None, *, zero: bool = False, most: float | None = None):
@@ -66,39 +64,29 @@ class Records:
         return self.units * self.num_passes
 
 
-def define_flags(cls: type, flag_values: flags.FlagValues = flags.FLAGS) -> None:
+def define_flags(cls: type) -> None:
     """Defines a flag for each field of a dataclass of settings."""
     define = {int: flags.DEFINE_integer, float: flags.DEFINE_float}
     for field in dataclasses.fields(cls):
         limits = field.metadata
         if choices := limits["choices"]:
-            flags.DEFINE_enum(
-                field.name, field.default, list(choices), limits["help"], flag_values=flag_values
-            )
+            flags.DEFINE_enum(field.name, field.default, list(choices), limits["help"])
             continue
         define[field.type](
-            field.name,
-            field.default,
-            limits["help"],
-            lower_bound=0,
-            upper_bound=limits["most"],
-            flag_values=flag_values,
+            field.name, field.default, limits["help"], lower_bound=0, upper_bound=limits["most"]
         )
         if not limits["zero"]:
-            flags.register_validator(field.name, bool, "expected more than 0", flag_values)
+            flags.register_validator(field.name, bool, "expected more than 0")
 
 
-def from_flags(
-    cls: type[Settings], given_only: bool = False, flag_values: flags.FlagValues = flags.FLAGS
-) -> dict[str, Any]:
+def from_flags(cls: type, given_only: bool = False) -> dict[str, Any]:
     """Returns the values of the flags of a dataclass of settings.
 
     Args:
         cls: the dataclass.
         given_only: whether to leave out flags that were not given.
-        flag_values: the flags.
     """
-    asked = [flag_values[field.name] for field in dataclasses.fields(cls)]
+    asked = [flags.FLAGS[field.name] for field in dataclasses.fields(cls)]
     return {flag.name: flag.value for flag in asked if flag.present or not given_only}
 
 

@@ -38,13 +38,13 @@ class Setting:
     minimum: float | None = None
     below: float | None = None
 
-    def define(self, flag_values: flags.FlagValues):
+    def define(self):
         """Defines the flag; unset, it leaves the field as it is."""
         help_text = f"{self.help} Sets {self.field}."
         if isinstance(self.kind, tuple):
-            flags.DEFINE_enum(self.flag, None, self.kind, help_text, flag_values=flag_values)
+            flags.DEFINE_enum(self.flag, None, self.kind, help_text)
         else:
-            _DEFINE[self.kind](self.flag, None, help_text, flag_values=flag_values)
+            _DEFINE[self.kind](self.flag, None, help_text)
 
     def check(self, value: Any):
         """Raises UserError if the field must not have this value."""
@@ -60,50 +60,35 @@ class Setting:
             raise UserError(f"{self.field} (--{self.flag}) is {value}: expected less than {self.below}")
 
 
-def define_flags(settings: Sequence[Setting], flag_values: flags.FlagValues = flags.FLAGS):
+def define_flags(settings: Sequence[Setting]):
     """Defines the flags of the settings, --model_dir, --config_file and --params_override."""
-    flags.DEFINE_string(
-        "model_dir",
-        None,
-        "Folder of the run: checkpoints, settings, losses.",
-        required=True,
-        flag_values=flag_values,
-    )
+    flags.DEFINE_string("model_dir", None, "Folder of the run: checkpoints, settings, losses.", required=True)
     flags.DEFINE_multi_string(
-        "config_file",
-        [],
-        "Yaml file of settings, over the defaults; of several files, the last one wins.",
-        flag_values=flag_values,
+        "config_file", [], "Yaml file of settings, over the defaults; of several files, the last one wins."
     )
     flags.DEFINE_string(
         "params_override",
         "",
         "Settings over those of files and flags: trainer.train_steps=100,task.seed=1, or a yaml file.",
-        flag_values=flag_values,
     )
     for setting in settings:
-        setting.define(flag_values)
+        setting.define()
 
 
-def define_dry_run_flags(flag_values: flags.FlagValues = flags.FLAGS):
+def define_dry_run_flags():
     """Defines --dry_run and --topology."""
     flags.DEFINE_bool(
-        "dry_run",
-        False,
-        "Build and check everything, print what would be trained, and train nothing.",
-        flag_values=flag_values,
+        "dry_run", False, "Build and check everything, print what would be trained, and train nothing."
     )
     flags.DEFINE_string(
         "topology",
         None,
         "With --dry_run: the TPU to check for, as v3-32; the step is compiled for one of its cores.",
-        flag_values=flag_values,
     )
     flags.register_multi_flags_validator(
         ["dry_run", "topology"],
         lambda values: values["dry_run"] or not values["topology"],
         "--topology is what a --dry_run checks for: add --dry_run, or leave --topology out",
-        flag_values=flag_values,
     )
 
 

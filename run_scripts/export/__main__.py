@@ -8,7 +8,6 @@ What is written needs nothing of this project: TensorFlow Serving, or tensorflow
 """
 
 import json
-import os
 from collections.abc import Sequence
 
 from absl import flags
@@ -25,22 +24,10 @@ _OF_HEADS = {
 }
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS):
+def define_flags():
     """Defines the flags of this script."""
-    flags.DEFINE_string(
-        "model_dir",
-        None,
-        "Folder of a fine-tuned run or pretrained weights.",
-        required=True,
-        flag_values=flag_values,
-    )
-    flags.DEFINE_string(
-        "output_dir",
-        None,
-        "Folder of the served model, called by its name.",
-        required=True,
-        flag_values=flag_values,
-    )
+    flags.DEFINE_string("model_dir", None, "Folder of a fine-tuned run or pretrained weights.", required=True)
+    flags.DEFINE_string("output_dir", None, "Folder of the served model, called by its name.", required=True)
     flags.DEFINE_enum(
         "head",
         "language_model",
@@ -54,39 +41,20 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS):
             "tagging",
         ],
         "What weights that are no fine-tuned run of ours are served with.",
-        flag_values=flag_values,
     )
     flags.DEFINE_string(
-        "head_name",
-        None,
-        "With --head=classification or regression: which head, if there are several.",
-        flag_values=flag_values,
+        "head_name", None, "With --head=classification or regression: which head, if there are several."
     )
-    flags.DEFINE_bool(
-        "pair",
-        False,
-        "With --head=classification or regression: it is of pairs of texts.",
-        flag_values=flag_values,
-    )
+    flags.DEFINE_bool("pair", False, "With --head=classification or regression: it is of pairs of texts.")
     flags.DEFINE_float(
         "threshold",
         None,
         "With --head=question_answering: the logit of no answer above which an answer is refused. Default: "
         "none is, as of models that were trained with questions that all have an answer.",
-        flag_values=flag_values,
     )
-    flags.DEFINE_integer(
-        "version",
-        None,
-        "Number of the version. Default: the next one.",
-        lower_bound=1,
-        flag_values=flag_values,
-    )
+    flags.DEFINE_integer("version", None, "Number of the version. Default: the next one.", lower_bound=1)
     flags.DEFINE_string(
-        "checkpoint",
-        "",
-        "Checkpoint of a run: best, last, or as ckpt-100; empty: best if kept, else last.",
-        flag_values=flag_values,
+        "checkpoint", "", "Checkpoint of a run: best, last, or as ckpt-100; empty: best if kept, else last."
     )
     flags.DEFINE_enum(
         "weights",
@@ -94,40 +62,18 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS):
         ["float32", "bfloat16", "int8"],
         "float32; bfloat16, half the size, fast where the processor computes with it; int8, a quarter of the "
         "size, computes in float32.",
-        flag_values=flag_values,
     )
-    flags.DEFINE_integer(
-        "seq_len",
-        None,
-        "Most tokens of a text. Default: the run's; 512.",
-        lower_bound=5,
-        flag_values=flag_values,
+    flags.DEFINE_integer("seq_len", None, "Most tokens of a text. Default: the run's; 512.", lower_bound=5)
+    flags.DEFINE_list(
+        "buckets", None, "Lengths to pad to, so that short texts cost less. Default: 32, 64, 128, ..."
     )
     flags.DEFINE_list(
-        "buckets",
-        None,
-        "Lengths to pad to, so that short texts cost less. Default: 32, 64, 128, ...",
-        flag_values=flag_values,
-    )
-    flags.DEFINE_list(
-        "warmup_batches",
-        ["1", "8"],
-        "Batch sizes that the server warms up with, and fills batches up to.",
-        flag_values=flag_values,
+        "warmup_batches", ["1", "8"], "Batch sizes that the server warms up with, and fills batches up to."
     )
     flags.DEFINE_string(
-        "check_data",
-        None,
-        "Examples with answers, to compare smaller weights with float32 on.",
-        flag_values=flag_values,
+        "check_data", None, "Examples with answers, to compare smaller weights with float32 on."
     )
-    flags.DEFINE_float(
-        "max_loss",
-        0.5,
-        "Points of the task's metric that smaller weights may cost there.",
-        0,
-        flag_values=flag_values,
-    )
+    flags.DEFINE_float("max_loss", 0.5, "Points of the task's metric that smaller weights may cost there.", 0)
 
 
 def is_run(model_dir: str) -> bool:
@@ -179,9 +125,7 @@ def check_weights(values: flags.FlagValues):
         )
 
 
-def main(argv: Sequence[str]):
-    del argv
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+def main(_: Sequence[str]):
     from xlnet_tf.serving import config_files, models
     from xlnet_tf.serving.export import export
 

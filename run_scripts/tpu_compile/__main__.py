@@ -26,7 +26,6 @@ The compiler is an extra: pip install -r requirements-tpu-compile.txt
 example on a GPU (--hardware=gpu).
 """
 
-import os
 import sys
 from collections.abc import Sequence
 
@@ -38,9 +37,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.tpu.compilation import Refused
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
     check_flags(values)
     if values.save_hlo:

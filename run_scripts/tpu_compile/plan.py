@@ -86,16 +86,11 @@ WITHOUT_EFFECT: Mapping[str, Sequence[str]] = {
 }
 
 
-def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
+def define_flags() -> None:
     """Defines the script's flags."""
-    into = {"flag_values": flag_values}
-    number = functools.partial(flags.DEFINE_integer, **into)
-    string = functools.partial(flags.DEFINE_string, **into)
-    switch = functools.partial(flags.DEFINE_bool, default=False, **into)
-    choice = functools.partial(flags.DEFINE_enum, **into)
-    flags.DEFINE_list(
-        "topology", ["v3"], f"TPUs to compile for, of {', '.join(topologies.TOPOLOGIES)}.", **into
-    )
+    number, string, choice = flags.DEFINE_integer, flags.DEFINE_string, flags.DEFINE_enum
+    switch = functools.partial(flags.DEFINE_bool, default=False)
+    flags.DEFINE_list("topology", ["v3"], f"TPUs to compile for, of {', '.join(topologies.TOPOLOGIES)}.")
     choice("task", "pretraining", list(TASKS), "What to train.")
     string("data", None, "Folder of records or examples, to take lengths and labels from.")
     string(
@@ -119,13 +114,13 @@ def define_flags(flag_values: flags.FlagValues = flags.FLAGS) -> None:
     number("vocab_size", 32000, "Pieces of the tokenizer, if no --model_config tells them.", lower_bound=10)
     number("num_labels", 2, "Classes of a text, or tags of a word.", lower_bound=1)
     number("sequences", 4, "Options of a question, or candidates of a query.", lower_bound=1)
-    flags.DEFINE_multi_string("config_file", [], "Yaml file of settings, over the defaults.", **into)
+    flags.DEFINE_multi_string("config_file", [], "Yaml file of settings, over the defaults.")
     string("params_override", "", "Settings over those of files and flags.")
     string("output", None, "json file for the figures.")
     string("save_hlo", None, "File for the program, to run it with run_scripts.run_hlo.")
     choice("hardware", "tpu", HARDWARE, "What --save_hlo writes the program for.")
     for setting in (MEMORY, *SETTINGS):
-        setting.define(flag_values)
+        setting.define()
 
 
 def check_flags(values: flags.FlagValues) -> None:
@@ -280,8 +275,8 @@ def lower(arguments: Sequence[str], rows: int) -> Lowered:
     import tensorflow as tf
 
     errors.quiet()  # in a process of its own, too
-    values = flags.FlagValues()
-    define_flags(values)
+    define_flags()
+    values = flags.FLAGS
     values([__name__, *arguments], known_only=True)
     try:
         program = program_of_rows(values)(rows)

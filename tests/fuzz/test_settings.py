@@ -7,12 +7,12 @@ import shutil
 import pytest
 import sentencepiece
 import yaml
-from absl import flags
 
 from run_scripts.common import experiment
 from run_scripts.pretrain import SETTINGS
 from tests.conftest import REPOSITORY
 from tests.fuzz.test_records import write_examples
+from tests.helpers.command_flags import parsed
 from tests.helpers.records import mutations
 from tests.helpers.records.synthetic import make_set
 from xlnet_tf import manifest_checksum
@@ -164,9 +164,7 @@ def of_yaml(rng, data):
 def test_recipes(tmp_path, count):
     path = tmp_path / "recipe.yaml"
     shutil.copy(REPOSITORY / "run_scripts" / "recipes" / "base.yaml", path)
-    values = flags.FlagValues()
-    experiment.define_flags(SETTINGS, values)
-    values(["pretrain", "--model_dir=unused", f"--config_file={path}"])
+    values = parsed(lambda: experiment.define_flags(SETTINGS), "--model_dir=unused", f"--config_file={path}")
     load_all(count, path, lambda: experiment.load(pretraining.EXPERIMENT, SETTINGS, values), of_yaml)
     load_all(count, path, lambda: read_yaml(str(path)), of_yaml)
 
@@ -199,9 +197,7 @@ def test_tokenizers(tmp_path, small_tokenizer, count):
 def test_yaml_runs_nothing(tmp_path, text):
     path, mark = tmp_path / "recipe.yaml", tmp_path / "was_run"
     path.write_text(text.format(mark=mark))
-    values = flags.FlagValues()
-    experiment.define_flags(SETTINGS, values)
-    values(["pretrain", "--model_dir=unused", f"--config_file={path}"])
+    values = parsed(lambda: experiment.define_flags(SETTINGS), "--model_dir=unused", f"--config_file={path}")
     with pytest.raises(UserError):
         experiment.load(pretraining.EXPERIMENT, SETTINGS, values)
     assert not mark.exists()
@@ -226,9 +222,7 @@ def test_yaml_runs_nothing(tmp_path, text):
 def test_absurd_numbers_are_refused_by_name(tmp_path, flag, setting, value, message):
     nested = experiment._nested(setting, "VALUE")
     (tmp_path / "a.yaml").write_text(yaml.dump(nested).replace("VALUE", str(value)))
-    values = flags.FlagValues()
-    experiment.define_flags(SETTINGS, values)
     source = tmp_path / "a.yaml" if flag == "config_file" else f"{setting}={value}"
-    values(["pretrain", "--model_dir=unused", f"--{flag}={source}"])
+    values = parsed(lambda: experiment.define_flags(SETTINGS), "--model_dir=unused", f"--{flag}={source}")
     with pytest.raises(UserError, match=f"{setting}.*expected {message}"):
         experiment.load(pretraining.EXPERIMENT, SETTINGS, values)

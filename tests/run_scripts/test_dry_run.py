@@ -7,11 +7,11 @@ import re
 
 import pytest
 import tensorflow as tf
-from absl import flags
 
 from run_scripts import pretrain
 from run_scripts.common import dry_run, experiment
 from tests.conftest import REPOSITORY
+from tests.helpers.command_flags import parsed
 from tests.helpers.training import toy, toy_finetuning
 from tests.helpers.training.layouts import build_trainer
 from tests.helpers.training.worker import settings
@@ -165,10 +165,12 @@ def test_the_manuals_run_on_a_slice_fits_together(tmp_path):
         r"    .venv/bin/python -m run_scripts.pretrain (.*--topology=v3-32.*large_v1.*)", manual
     )
     arguments = command.replace("gs://BUCKET/records", str(tmp_path)).replace("--tpu=NAME", "").split()
-    values = flags.FlagValues()
-    experiment.define_flags(pretrain.SETTINGS, values)
-    experiment.define_dry_run_flags(values)
-    values(["pretrain", *arguments, "--preset=tiny", "--memory_len=8"])
+
+    def define():
+        experiment.define_flags(pretrain.SETTINGS)
+        experiment.define_dry_run_flags()
+
+    values = parsed(define, *arguments, "--preset=tiny", "--memory_len=8")
     params = experiment.load(pretraining.EXPERIMENT, pretrain.SETTINGS, values)
     task = pretraining.build_task(params)
     rows = dry_run.check(

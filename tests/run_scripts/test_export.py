@@ -6,15 +6,13 @@ import pytest
 from absl import flags
 
 from run_scripts.export import __main__ as export
+from tests.helpers import command_flags
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.models import HEADS
 
 
 def parsed(*arguments):
-    values = flags.FlagValues()
-    export.define_flags(values)
-    values(["export", "--output_dir=served", *arguments])
-    return values
+    return command_flags.parsed(export.define_flags, "--output_dir=served", *arguments)
 
 
 def test_every_head_can_be_asked_for(tmp_path):

@@ -12,6 +12,7 @@ from run_scripts.benchmark import batches
 from run_scripts.benchmark.timing import our_model
 from run_scripts.common import estimates
 from tests.conftest import REPOSITORY
+from tests.helpers import command_flags
 from tfrecord_builders.pretraining import build as builder
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
@@ -112,22 +113,20 @@ def test_what_a_setting_may_be_is_reckoned_with(cls, reckon):
         if field.metadata["choices"]:
             continue
         for number in ("0", "1"):
-            values = flags.FlagValues()
-            estimates.define_flags(cls, values)
-            try:
-                values(["script", f"--{field.name}={number}"])
-            except flags.IllegalFlagValueError as error:
-                assert number == "0" and "expected more than 0" in str(error)
-                refused.add(field.name)
-                continue
-            with contextlib.suppress(UserError):  # of a record's shape: names the setting
-                reckon(cls(**estimates.from_flags(cls, flag_values=values)))
+            with command_flags.fresh_flags() as values:
+                estimates.define_flags(cls)
+                try:
+                    values(["script", f"--{field.name}={number}"])
+                except flags.IllegalFlagValueError as error:
+                    assert number == "0" and "expected more than 0" in str(error)
+                    refused.add(field.name)
+                    continue
+                with contextlib.suppress(UserError):  # of a record's shape: names the setting
+                    reckon(cls(**estimates.from_flags(cls)))
     assert {"num_passes", "seq_len", "slice_mb"} < refused
     assert not refused & {"memory_len", "packed_share", "request_seconds"}
 
 
 def test_more_than_the_whole_is_refused():
-    values = flags.FlagValues()
-    estimates.define_flags(corpus_plan.Plan, values)
     with pytest.raises(flags.IllegalFlagValueError, match=r"packed_share=1.5: .* range \[0, 1\]"):
-        values(["script", "--packed_share=1.5"])
+        command_flags.parsed(lambda: estimates.define_flags(corpus_plan.Plan), "--packed_share=1.5")

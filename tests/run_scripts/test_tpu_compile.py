@@ -10,6 +10,7 @@ from absl import flags
 
 from run_scripts.tpu_compile import __main__
 from run_scripts.tpu_compile import plan as tpu_compile
+from tests.helpers import command_flags
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.tpu import compilation, synthetic
@@ -62,10 +63,7 @@ def main(compiler, monkeypatch):
 
 
 def parsed(*arguments: str) -> flags.FlagValues:
-    values = flags.FlagValues()
-    tpu_compile.define_flags(values)
-    values(["tpu_compile", *arguments])
-    return values
+    return command_flags.parsed(tpu_compile.define_flags, *arguments)
 
 
 def test_a_step_is_compiled_for_each_topology(run):
@@ -218,7 +216,9 @@ def test_model_gardens_step_updates_in_place():
 @pytest.mark.integration
 def test_a_separate_process_lowers_the_same_program():
     arguments = (*SMALL, "--task=tagging")
-    apart, here = tpu_compile.lower_apart(arguments, 2), tpu_compile.lower(arguments, 2)
+    apart = tpu_compile.lower_apart(arguments, 2)
+    with command_flags.fresh_flags():
+        here = tpu_compile.lower(arguments, 2)
     assert apart.loops == here.loops == 0
     assert Program(apart.hlo).donated() == Program(here.hlo).donated() != []
 

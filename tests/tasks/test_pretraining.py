@@ -6,11 +6,11 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
-from absl import flags
 
 from run_scripts.common import experiment
 from run_scripts.pretrain import SETTINGS
 from tests.conftest import REPOSITORY
+from tests.helpers.command_flags import parsed
 from tests.helpers.records.synthetic import make_text_set
 from tests.helpers.training import toy
 from xlnet_tf.config import PRESETS, XLNetConfig
@@ -309,9 +309,7 @@ def test_an_evaluation_reads_as_much_at_once_as_a_part_of_a_step(folder):
 
 
 def load(*arguments):
-    values = flags.FlagValues()
-    experiment.define_flags(SETTINGS, values)
-    values(["pretrain", "--model_dir=unused", *arguments])
+    values = parsed(lambda: experiment.define_flags(SETTINGS), "--model_dir=unused", *arguments)
     return experiment.load(pretraining.EXPERIMENT, SETTINGS, values)
 
 

@@ -6,9 +6,9 @@ import shutil
 import numpy as np
 import pytest
 import tf_keras
-from absl import flags
 
 from run_scripts import convert_records
+from tests.helpers.command_flags import parsed
 from tests.helpers.records.external_sets import ROWS, columns_of, make_original, options, read_file
 from tests.helpers.records.synthetic import make_text_set
 from tfrecord_builders.conversion import original_format
@@ -125,10 +125,7 @@ def test_sets_that_the_original_cannot_hold(tmp_path, small_tokenizer):
 
 
 def run_script(*arguments):
-    values = flags.FlagValues()
-    convert_records.define_flags(values)
-    values(["convert_records", *map(str, arguments)])
-    convert_records.run(values)
+    convert_records.run(parsed(convert_records.define_flags, *arguments))
 
 
 def test_the_script(tmp_path, small_tokenizer, capsys):
