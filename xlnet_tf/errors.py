@@ -1,6 +1,7 @@
 """Errors meant for the person at the keyboard: what was found, what was expected, what to do."""
 
 import contextlib
+import ctypes
 import io
 import logging
 import os
@@ -40,6 +41,8 @@ class Cancelled(Interrupted):
 
 
 _STDOUT, _STDERR = 1, 2
+# absl::SetMinLogLevel as TensorFlow 2.20 has it: no variable and no function of Python sets it.
+_SET_MIN_LOG_LEVEL = "_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE"
 _UNREAD_OUTPUT = 128 + signal.SIGPIPE  # as a shell reports a program that a broken pipe ended
 
 
@@ -67,10 +70,27 @@ def of_file_systems() -> Iterator[None]:
 
 
 def quiet() -> None:
-    """Keeps all but errors of TensorFlow, which logs with absl as well, out of a process's output."""
+    """Keeps all but errors of TensorFlow, which logs with absl as well, out of a process's output.
+
+    On a terminal, what is logged appears above the progress bars.
+    """
+    log, handler = logging.getLogger(), absl_logging.get_absl_handler()
+    if handler in log.handlers and sys.stderr and sys.stderr.isatty():
+        from xlnet_tf.progress_bar import LogAboveBars  # here: it takes as long to import as the rest
+
+        log.removeHandler(handler)
+        log.addHandler(LogAboveBars(handler))
     absl_logging.set_verbosity(absl_logging.WARNING)
     absl_logging.get_absl_logger().addFilter(_is_no_note_of_tensorflow)
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
+
+
+def quiet_abseil() -> None:
+    """Applies TF_CPP_MIN_LOG_LEVEL to what XLA logs, once TensorFlow is loaded, which forgets to."""
+    level = os.environ.get("TF_CPP_MIN_LOG_LEVEL")
+    if level in ("1", "2", "3"):
+        with contextlib.suppress(OSError, AttributeError):  # of another TensorFlow: its log is no error
+            ctypes.CDLL("libtensorflow_cc.so.2")[_SET_MIN_LOG_LEVEL](int(level))
 
 
 def _is_no_note_of_tensorflow(record: logging.LogRecord) -> bool:

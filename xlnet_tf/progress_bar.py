@@ -1,5 +1,6 @@
 """Progress bars of all commands: bars on a terminal, plain lines elsewhere."""
 
+import logging
 import sys
 import time
 
@@ -15,6 +16,22 @@ class ProgressBar(tqdm.tqdm):
         if not sys.stderr.isatty():
             options = {"bar_format": "{l_bar}{r_bar}"} | options | {"file": _PlainLines(), "position": 0}
         super().__init__(*args, **options)
+
+
+class LogAboveBars(logging.Handler):
+    """Writes log lines above the bars of a terminal, instead of into them.
+
+    Args:
+        handler: that writes them, to stderr.
+    """
+
+    def __init__(self, handler: logging.Handler):
+        super().__init__()
+        self._handler = handler
+
+    def emit(self, record: logging.LogRecord):
+        with tqdm.tqdm.external_write_mode(sys.stderr):
+            self._handler.handle(record)
 
 
 class _PlainLines:

@@ -7,7 +7,6 @@ The output folder gets the shards, a copy of the tokenizer and, last of all, man
 --dev_fraction, two such folders, train and dev. Run it again after an interruption: finished shards are kept.
 """
 
-import os
 from collections.abc import Sequence
 
 from tfrecord_builders.pretraining import options as pretraining_options
@@ -19,7 +18,6 @@ from xlnet_tf import errors
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # of workers that read a data set
     for manifest in build_sets(PretrainingOptions.from_flags(), progress=True):
         print(f"Pretraining records are ready ({manifest.split}):\n{pretraining_report.summary(manifest)}")
         for warning in pretraining_report.warnings(manifest):

@@ -1,10 +1,15 @@
 """tfrecord_builders/common/progress.py: the rate and the time left are those of what is built."""
 
+import io
+import logging
+import re
+import sys
+
 import pytest
 
 from tfrecord_builders.common import progress
 from tfrecord_builders.common.progress import BuildProgress
-from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.progress_bar import LogAboveBars, ProgressBar
 
 
 @pytest.fixture
@@ -88,3 +93,38 @@ def test_a_log_gets_plain_lines(capsys, leave):
         *(["dev: 100% 50/50"] if leave else []),
         "outer: 100% 3/3",
     ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+    def lines(self):
+        """What it shows: each carriage return overwrites a line from its begin."""
+        shown, row, column = [""], 0, 0
+        for part in re.findall(r"\n|\r|\x1b\[A|[^\n\r\x1b]+", self.getvalue()):
+            if part == "\n":
+                row, column = row + 1, 0
+                shown += [""] * (row == len(shown))
+            elif part in ("\r", "\x1b[A"):
+                row, column = row - (part != "\r"), column * (part != "\r")
+            else:
+                shown[row] = shown[row][:column].ljust(column) + part + shown[row][column + len(part) :]
+                column += len(part)
+        return [line.rstrip() for line in shown]
+
+
+def test_a_line_of_the_log_and_a_bar_are_kept_apart(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    handler = LogAboveBars(logging.StreamHandler(terminal))
+    record = logging.makeLogRecord({"msg": "a warning"})
+    with ProgressBar(total=9, desc="outer", ncols=60) as outer, ProgressBar(total=5, desc="inner", ncols=60):
+        outer.update(3)
+        outer.refresh()
+        handler.handle(record)
+        warning, *bars = terminal.lines()
+        assert warning == "a warning" and [line.split(":")[0] for line in bars] == ["outer", "inner"]
+        assert "| 3/9 [" in bars[0] and bars[0].endswith("]") and bars[1].endswith("]")
+    handler.handle(record)
+    assert terminal.lines()[-2:] == ["a warning", ""]

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
+from xlnet_tf import errors
 from xlnet_tf.layers.kernels.cpu_graph import CpuGraphKernels
 from xlnet_tf.layers.kernels.device import KINDS, assume, kind
 from xlnet_tf.layers.kernels.graph import GraphKernels
@@ -19,6 +20,8 @@ from xlnet_tf.layers.kernels.reference import ReferenceKernels
 from xlnet_tf.layers.kernels.tpu import TpuKernels
 
 __all__ = ["KINDS", "Kernels", "assume", "control_dependency_zero", "current", "dropout", "kind"]
+
+errors.quiet_abseil()  # before XLA compiles one
 
 
 class Kernels(Protocol):
