@@ -11,10 +11,11 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from tfrecord_builders.conversion.options import ConversionOptions
 from xlnet_tf import command_line, errors
+from xlnet_tf import flags as options
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
-from xlnet_tf.records import ranks, spans
 from xlnet_tf.records.manifest import Manifest
 
 # Modules that load TensorFlow are imported where they are used, so that --help answers at once.
@@ -22,62 +23,11 @@ from xlnet_tf.records.manifest import Manifest
 
 def define_flags():
     """Defines the script's flags."""
-    flags.DEFINE_list(
-        "input",
-        None,
-        "folders of records, or paths or globs of their record_info-*.json or *.tfrecord*.json; with --to "
-        "the folder of one of our sets",
-        required=True,
-    )
+    options.define_flags(ConversionOptions)
     flags.DEFINE_enum(
         "from", None, ("original", "model_garden"), "format of the records to be converted to ours"
     )
     flags.DEFINE_enum("to", None, ("original",), "format to write one of our sets in")
-    flags.DEFINE_string("output_dir", None, "folder for what is written", required=True)
-    flags.DEFINE_string(
-        "tokenizer", None, "with --from: the SentencePiece model that the records were made with"
-    )
-    flags.DEFINE_integer("seed", 0, "with --from: random seed for what is drawn", lower_bound=0)
-    flags.DEFINE_integer(
-        "perm_size",
-        None,
-        "with --from: tokens of a block that is permuted by itself. Default: reuse_len",
-        lower_bound=1,
-    )
-    flags.DEFINE_integer(
-        "num_predict",
-        None,
-        "with --from: targets of a segment. Default: the original's own number (the "
-        "largest, if it was not fixed); for Model Garden's a sixth of a segment",
-        lower_bound=1,
-    )
-    flags.DEFINE_enum(
-        "span_mode",
-        "words",
-        spans.SPAN_MODES,
-        "with --from=model_garden: targets are spans of whole words, spans of pieces, or single tokens",
-    )
-    flags.DEFINE_enum(
-        "functional_tokens",
-        None,
-        ranks.FUNCTIONAL_TOKENS,
-        "with --from: SEP and CLS take places in the "
-        "order, unseen by context (default for the original's), or are context (Model Garden's)",
-    )
-    flags.DEFINE_integer(
-        "stream_segments",
-        None,
-        "with --from: cut rows into streams of so many segments, for batches of "
-        "more rows. Default: a row is a stream",
-        lower_bound=1,
-    )
-    flags.DEFINE_integer(
-        "num_cores",
-        None,
-        "cores that share a batch's rows (num_core(s)_per_host), which decides "
-        "the rows that are read backward. Default: what corpus_info.json or the meta file says; with --to 1",
-        lower_bound=1,
-    )
     flags.DEFINE_integer(
         "batch_size", 32, "with --to: rows of a batch of a host (bsz_per_host)", lower_bound=1
     )
@@ -87,23 +37,12 @@ def define_flags():
 def to_ours(values: flags.FlagValues):
     """Converts to one of our sets and prints what it is and what the records lacked."""
     from tfrecord_builders.conversion import convert
-    from tfrecord_builders.conversion.readers import TargetOptions
 
     if not values.tokenizer:
         raise UserError("--from needs --tokenizer, the SentencePiece model that the records were made with")
-    options = convert.ConversionOptions(
-        input=values.input,
-        source_format=values["from"].value,
-        tokenizer=values.tokenizer,
-        output_dir=values.output_dir,
-        num_cores=values.num_cores,
-        targets=TargetOptions(values.num_predict, values.span_mode),
-        perm_size=values.perm_size,
-        functional_tokens=values.functional_tokens,
-        stream_segments=values.stream_segments,
-        seed=values.seed,
+    manifest, lacking = convert.convert(
+        options.from_flags(ConversionOptions, values, source_format=values["from"].value), progress=True
     )
-    manifest, lacking = convert.convert(options, progress=True)
     print(f"Pretraining records are ready:\n{convert.summary(manifest)}")
     for what in lacking:
         print(f"WARNING: {what}")

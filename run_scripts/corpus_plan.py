@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from absl import flags
 
 from run_scripts.common import estimates
-from run_scripts.common.estimates import setting
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
+from xlnet_tf.flags import define_flags, from_flags, option
 from xlnet_tf.records import manifest as manifest_lib
 from xlnet_tf.records.manifest import Manifest
 
@@ -27,33 +27,37 @@ FINGERPRINT_BYTES = 20  # of a document, while documents are compared
 class Plan(estimates.Records):
     """A corpus, how it is to be built, the machines and the rates; each field is a flag."""
 
-    documents: float = setting(200e6, "documents of the corpus")
-    compression: float = setting(1.0, "bytes of text in a byte of the files; 1: plain text")
-    packed_share: float = setting(
-        0.0, "part of the files that is .gz and .zst: the coordinator unpacks it", zero=True, most=1
+    documents: float = option("documents of the corpus", 200e6, positive=True)
+    compression: float = option("bytes of text in a byte of the files; 1: plain text", 1.0, positive=True)
+    packed_share: float = option(
+        "part of the files that is .gz and .zst: the coordinator unpacks it", 0.0, least=0, most=1
     )
-    vocab_size: int = setting(32_000, "pieces of the tokenizer")
-    machines: int = setting(8, "machines that build the records")
-    cores: int = setting(16, "workers of a machine, one a core")
-    builder_mb: float = setting(
-        5.0, "MB of text of which a core builds one pass, both directions, in a second"
+    vocab_size: int = option("pieces of the tokenizer", 32_000, positive=True)
+    machines: int = option("machines that build the records", 8, positive=True)
+    cores: int = option("workers of a machine, one a core", 16, positive=True)
+    builder_mb: float = option(
+        "MB of text of which a core builds one pass, both directions, in a second", 5.0, positive=True
     )
-    once_share: float = setting(
-        0.64, "part of the building time that later passes over the same text save", zero=True, most=1
+    once_share: float = option(
+        "part of the building time that later passes over the same text save", 0.64, least=0, most=1
     )
-    scaling: float = setting(
-        0.9, "rate of a core if all cores of a machine work, relative to one that works alone"
+    scaling: float = option(
+        "rate of a core if all cores of a machine work, relative to one that works alone", 0.9, positive=True
     )
-    planner_slices: float = setting(2_000.0, "cuts of plain files that the coordinator plans in a second")
-    unpack_mb: float = setting(
-        150.0, "MB of text of compressed files that the coordinator unpacks in a second"
+    planner_slices: float = option(
+        "cuts of plain files that the coordinator plans in a second", 2_000.0, positive=True
     )
-    worker_gb: float = setting(0.16, "GB of memory of a worker, without that of its unit", zero=True)
-    unit_bytes: float = setting(25.5, "bytes of memory of a worker for each byte of a unit's text", zero=True)
-    network_mb: float = setting(1_250.0, "MB that a machine sends in a second")
-    storage_mb: float = setting(5_000.0, "MB that the storage takes in a second, from all machines")
-    shard_json: float = setting(1_600.0, "bytes in the manifest for each shard", zero=True)
-    check_records: float = setting(18_000.0, "records that a core checks in a second")
+    unpack_mb: float = option(
+        "MB of text of compressed files that the coordinator unpacks in a second", 150.0, positive=True
+    )
+    worker_gb: float = option("GB of memory of a worker, without that of its unit", 0.16, least=0)
+    unit_bytes: float = option("bytes of memory of a worker for each byte of a unit's text", 25.5, least=0)
+    network_mb: float = option("MB that a machine sends in a second", 1_250.0, positive=True)
+    storage_mb: float = option(
+        "MB that the storage takes in a second, from all machines", 5_000.0, positive=True
+    )
+    shard_json: float = option("bytes in the manifest for each shard", 1_600.0, least=0)
+    check_records: float = option("records that a core checks in a second", 18_000.0, positive=True)
 
 
 def from_manifest(manifest: Manifest, text_gb: float) -> dict[str, float]:
@@ -168,19 +172,13 @@ def plan(build: Plan) -> dict[str, dict[str, float]]:
     }
 
 
-def define_flags() -> None:
-    """Defines the script's flags."""
-    estimates.define_flags(Plan)
-    flags.DEFINE_string("records", None, "set built of a part of the corpus; flags that are given count more")
-
-
 def main(_: Sequence[str]) -> None:
-    given = estimates.from_flags(Plan, given_only=True)
-    if folder := flags.FLAGS.records:
-        given = from_manifest(Manifest.load(folder), flags.FLAGS.text_gb) | given
-    print(estimates.table(plan(Plan(**given))))
+    values = flags.FLAGS
+    measured = from_manifest(Manifest.load(values.records), values.text_gb) if values.records else {}
+    print(estimates.table(plan(from_flags(Plan, **measured))))
 
 
 if __name__ == "__main__":
-    define_flags()
+    define_flags(Plan)
+    flags.DEFINE_string("records", None, "set built of a part of the corpus; flags that are given count more")
     errors.run(main)

@@ -12,9 +12,9 @@ import math
 from collections.abc import Sequence
 
 from run_scripts.common import estimates
-from run_scripts.common.estimates import setting
 from xlnet_tf import errors
 from xlnet_tf.config import PRESETS, XLNetConfig
+from xlnet_tf.flags import define_flags, from_flags, option
 
 FLOAT_BYTES, BFLOAT16_BYTES = 4, 2
 
@@ -23,20 +23,22 @@ FLOAT_BYTES, BFLOAT16_BYTES = 4, 2
 class Run(estimates.Records):
     """A pretraining run and the rates it is reckoned with; each field is a flag."""
 
-    preset: str = setting("large", "size of the model", PRESETS)
-    memory_len: int = setting(384, "tokens of memory", zero=True)
-    batch_size: int = setting(8192, "segments of a step, over all cores")
-    steps: int = setting(500_000, "steps of the run")
-    stream_segments: int = setting(64, "segments of a stream")
-    cores: int = setting(512, "cores of the TPU slice")
-    cores_per_host: int = setting(8, "cores of a host")
-    step_seconds: float = setting(1.061, "seconds of a step, an estimate (docs/sizing.md)")
-    reader_examples: float = setting(32_500.0, "examples that a host's reader gives in a second")
-    request_seconds: float = setting(0.05, "seconds that a request to the storage waits", zero=True)
-    request_mb: float = setting(
-        67.1, "MB that a request reads: TensorFlow's buffer of a file in Cloud Storage"
+    preset: str = option("size of the model", "large", choices=tuple(PRESETS))
+    memory_len: int = option("tokens of memory", 384, least=0)
+    batch_size: int = option("segments of a step, over all cores", 8192, positive=True)
+    steps: int = option("steps of the run", 500_000, positive=True)
+    stream_segments: int = option("segments of a stream", 64, positive=True)
+    cores: int = option("cores of the TPU slice", 512, positive=True)
+    cores_per_host: int = option("cores of a host", 8, positive=True)
+    step_seconds: float = option("seconds of a step, an estimate (docs/sizing.md)", 1.061, positive=True)
+    reader_examples: float = option(
+        "examples that a host's reader gives in a second", 32_500.0, positive=True
     )
-    requests_at_once: int = setting(16, "concurrent requests of a host's reader")
+    request_seconds: float = option("seconds that a request to the storage waits", 0.05, least=0)
+    request_mb: float = option(
+        "MB that a request reads: TensorFlow's buffer of a file in Cloud Storage", 67.1, positive=True
+    )
+    requests_at_once: int = option("concurrent requests of a host's reader", 16, positive=True)
 
 
 def parameters(config: XLNetConfig) -> int:
@@ -112,9 +114,9 @@ def size(run: Run) -> dict[str, dict[str, float]]:
 
 
 def main(_: Sequence[str]) -> None:
-    print(estimates.table(size(Run(**estimates.from_flags(Run)))))
+    print(estimates.table(size(from_flags(Run))))
 
 
 if __name__ == "__main__":
-    estimates.define_flags(Run)
+    define_flags(Run)
     errors.run(main)

@@ -14,7 +14,8 @@ from absl import flags
 from etils import epath
 
 from tfrecord_builders import corpus
-from xlnet_tf import errors, files
+from xlnet_tf import command_line, errors, files
+from xlnet_tf import flags as options
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig
 from xlnet_tf.text.marks import warn_of_dropped_marks
@@ -27,7 +28,8 @@ _SLICE_BYTES = 4 << 20
 
 def define_flags() -> None:
     """Defines the flags; not on import, so that tests and other scripts can import this one."""
-    corpus.define_corpus_flags()
+    options.define_flags(corpus.CorpusOptions)
+    command_line.require_one_of("input", "tfds_name")
     flags.DEFINE_string(
         "output_prefix", None, "Where to write: PREFIX of PREFIX.model and PREFIX.vocab.", required=True
     )
@@ -105,7 +107,7 @@ def save(tokenizer: XLNetTokenizer, model_path: epath.Path, vocab_path: epath.Pa
 
 def main(_) -> None:
     train(
-        corpus.CorpusOptions.from_flags(),
+        options.from_flags(corpus.CorpusOptions),
         FLAGS.output_prefix,
         FLAGS.vocab_size,
         overwrite=FLAGS.overwrite,

@@ -11,7 +11,6 @@ Writes report.json and loss.png: the loss of each on all dev records, at interva
 once more, in the form that it has on TPUs: positions rotated, and dropout on them alike for all distances.
 """
 
-import dataclasses
 import pathlib
 from collections.abc import Sequence
 
@@ -20,6 +19,7 @@ from absl import flags
 from run_scripts.benchmark import timing
 from run_scripts.benchmark_learning.measure import Plan, compare, draw, table
 from xlnet_tf import errors
+from xlnet_tf import flags as options
 from xlnet_tf.config import PRESETS, XLNetConfig
 from xlnet_tf.records.manifest import Manifest
 
@@ -31,26 +31,17 @@ def define_flags() -> None:
     flags.DEFINE_string("output_dir", None, "folder for report.json and loss.png")
     flags.mark_flags_as_required(["train_data", "dev_data", "output_dir"])
     flags.DEFINE_enum("preset", "tiny", list(PRESETS), "size of the model")
-    flags.DEFINE_integer("steps", 1500, "updates", lower_bound=1)
-    flags.DEFINE_integer("eval_interval", 150, "updates between two evaluations", lower_bound=1)
-    flags.DEFINE_integer("batch_size", 16, "rows of a step", lower_bound=1)
-    flags.DEFINE_float("learning_rate", 5e-4, "at its peak; it decays linearly to 0", lower_bound=0)
-    flags.DEFINE_integer("warmup_steps", 100, "updates until the peak", lower_bound=0)
-    flags.DEFINE_float("dropout", 0.1, "rate of all dropouts", lower_bound=0, upper_bound=1)
+    options.define_flags(Plan)
     flags.DEFINE_bool("tpu_form", False, "train ours in the form that it has on TPUs, too")
-    flags.DEFINE_integer(
-        "seed", 0, "random seed for initial weights, dropout and record order", 0, (1 << 32) - 1
-    )
 
 
 def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
-    plan = Plan(**{field.name: getattr(values, field.name) for field in dataclasses.fields(Plan)})
     report = {"machine": timing.machine()} | compare(
         XLNetConfig.preset(values.preset),
         Manifest.load(values.train_data),
         Manifest.load(values.dev_data),
-        plan,
+        options.from_flags(Plan),
         values.tpu_form,
     )
     folder = pathlib.Path(values.output_dir)

@@ -16,6 +16,7 @@ from run_scripts.benchmark.batches import model_garden_batch
 from run_scripts.demo import __main__ as demo
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.flags import option
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.manifest import Manifest
 
@@ -33,25 +34,17 @@ Batch = Mapping[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """How both are trained.
+    """How both are trained; each field is a flag."""
 
-    Attributes:
-        steps: updates.
-        eval_interval: updates between two evaluations.
-        batch_size: rows of a step.
-        learning_rate: at its peak; it decays linearly to 0 at the last step.
-        warmup_steps: updates until the peak.
-        dropout: rate of all dropouts.
-        seed: of initial weights, dropout and the order of the records.
-    """
-
-    steps: int
-    eval_interval: int
-    batch_size: int
-    learning_rate: float
-    warmup_steps: int
-    dropout: float
-    seed: int
+    steps: int = option("updates", 1500, least=1)
+    eval_interval: int = option("updates between two evaluations", 150, least=1)
+    batch_size: int = option("rows of a step", 16, least=1)
+    learning_rate: float = option("at its peak; it decays linearly to 0", 5e-4, least=0)
+    warmup_steps: int = option("updates until the peak", 100, least=0)
+    dropout: float = option("rate of all dropouts", 0.1, least=0, most=1)
+    seed: int = option(
+        "random seed for initial weights, dropout and record order", 0, least=0, most=(1 << 32) - 1
+    )
 
 
 class Learner:

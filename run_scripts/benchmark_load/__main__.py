@@ -18,6 +18,7 @@ from absl import flags
 from run_scripts.benchmark import timing
 from run_scripts.benchmark_load.measure import Load, measure, table
 from xlnet_tf import errors
+from xlnet_tf import flags as options
 
 
 def define_flags() -> None:
@@ -25,17 +26,14 @@ def define_flags() -> None:
     flags.DEFINE_string("model", None, "folder of one version of an exported model", required=True)
     flags.DEFINE_string("texts", None, "a file of text; the clients ask with pieces of it", required=True)
     flags.DEFINE_string("signature", "serving_default", "which to ask; all its inputs are texts")
-    flags.DEFINE_float("seconds", 600, "for how long", lower_bound=1)
-    flags.DEFINE_integer("clients", 8, "how many ask at the same time", lower_bound=1)
-    flags.DEFINE_integer("rows", 4, "most rows of a request", lower_bound=1)
-    flags.DEFINE_integer("longest", 2000, "most characters of a text", lower_bound=1)
+    options.define_flags(Load)
     flags.DEFINE_string("output", None, "json file for the report")
 
 
 def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
     texts = pathlib.Path(values.texts).read_text(encoding="utf-8")
-    load = Load(values.seconds, values.clients, values.rows, values.longest)
+    load = options.from_flags(Load)
     report = {"machine": timing.machine()} | measure(values.model, texts, load, values.signature)
     timing.write(report, table(report), values.output)
     if report["errors"]:

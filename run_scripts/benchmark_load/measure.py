@@ -14,6 +14,7 @@ import numpy as np
 
 from run_scripts.benchmark import timing
 from xlnet_tf.errors import UserError
+from xlnet_tf.flags import option
 from xlnet_tf.progress_bar import ProgressBar
 
 PERCENTILES = (50, 95, 99)
@@ -30,20 +31,12 @@ _SAMPLES = 240  # of the memory
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """What clients do.
+    """What clients do; each field but the seed, of the choice of texts, is a flag."""
 
-    Args:
-        seconds: for how long.
-        clients: how many, each with one request at a time.
-        rows: most rows of a request.
-        longest: most characters of a text.
-        seed: of the choice of texts.
-    """
-
-    seconds: float
-    clients: int = 8
-    rows: int = 4
-    longest: int = 2000
+    seconds: float = option("for how long", 600, least=1)
+    clients: int = option("how many ask at the same time", 8, least=1)
+    rows: int = option("most rows of a request", 4, least=1)
+    longest: int = option("most characters of a text", 2000, least=1)
     seed: int = 0
 
 

@@ -2,40 +2,24 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
-from absl import flags
-
+from xlnet_tf.flags import option
 from xlnet_tf.records.shards import framed_bytes
 from xlnet_tf.records.spec import RecordSpec
-
-
-def setting(default, meaning: str, choices=None, *, zero: bool = False, most: float | None = None):
-    """Returns a field of a settings dataclass, which is a flag, too.
-
-    Args:
-        default: of the field and the flag.
-        meaning: the flag's help.
-        choices: the texts allowed; None: it is a number.
-        zero: whether the number may be 0; it is never below.
-        most: largest number allowed.
-    """
-    metadata = {"help": meaning, "choices": choices, "zero": zero, "most": most}
-    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclasses.dataclass(frozen=True)
 class Records:
     """A set of pretraining records of a corpus, by default the paper's; each field is a flag."""
 
-    text_gb: float = setting(158.0, "GB of text in the corpus, unpacked")
-    pieces: float = setting(32.9e9, "tokens of the corpus")
-    num_passes: int = setting(16, "times that the text is sampled")
-    directions: int = setting(2, "1: forward; 2: forward and backward", most=2)
-    seq_len: int = setting(512, "tokens of a segment")
-    reuse_len: int = setting(256, "tokens that a segment shares with the next one")
-    num_predict: int = setting(85, "targets of a segment")
-    slice_mb: float = setting(32.0, "MB of text in a unit of work")
+    text_gb: float = option("GB of text in the corpus, unpacked", 158.0, positive=True)
+    pieces: float = option("tokens of the corpus", 32.9e9, positive=True)
+    num_passes: int = option("times that the text is sampled", 16, positive=True)
+    directions: int = option("1: forward; 2: forward and backward", 2, positive=True, most=2)
+    seq_len: int = option("tokens of a segment", 512, positive=True)
+    reuse_len: int = option("tokens that a segment shares with the next one", 256, positive=True)
+    num_predict: int = option("targets of a segment", 85, positive=True)
+    slice_mb: float = option("MB of text in a unit of work", 32.0, positive=True)
 
     def record_bytes(self, vocab_size: int) -> int:
         """Returns the bytes of a record with its frame.
@@ -62,32 +46,6 @@ class Records:
     def shards(self) -> float:
         """Shards of all passes: a unit makes one of each."""
         return self.units * self.num_passes
-
-
-def define_flags(cls: type) -> None:
-    """Defines a flag for each field of a dataclass of settings."""
-    define = {int: flags.DEFINE_integer, float: flags.DEFINE_float}
-    for field in dataclasses.fields(cls):
-        limits = field.metadata
-        if choices := limits["choices"]:
-            flags.DEFINE_enum(field.name, field.default, list(choices), limits["help"])
-            continue
-        define[field.type](
-            field.name, field.default, limits["help"], lower_bound=0, upper_bound=limits["most"]
-        )
-        if not limits["zero"]:
-            flags.register_validator(field.name, bool, "expected more than 0")
-
-
-def from_flags(cls: type, given_only: bool = False) -> dict[str, Any]:
-    """Returns the values of the flags of a dataclass of settings.
-
-    Args:
-        cls: the dataclass.
-        given_only: whether to leave out flags that were not given.
-    """
-    asked = [flags.FLAGS[field.name] for field in dataclasses.fields(cls)]
-    return {flag.name: flag.value for flag in asked if flag.present or not given_only}
 
 
 def table(parts: Mapping[str, Mapping[str, float]]) -> str:

@@ -16,6 +16,7 @@ from tests.helpers import command_flags
 from tfrecord_builders.pretraining import build as builder
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.flags import define_flags, from_flags
 
 
 @pytest.mark.parametrize("untie_r", [True, False])
@@ -114,7 +115,7 @@ def test_what_a_setting_may_be_is_reckoned_with(cls, reckon):
             continue
         for number in ("0", "1"):
             with command_flags.fresh_flags() as values:
-                estimates.define_flags(cls)
+                define_flags(cls)
                 try:
                     values(["script", f"--{field.name}={number}"])
                 except flags.IllegalFlagValueError as error:
@@ -122,11 +123,11 @@ def test_what_a_setting_may_be_is_reckoned_with(cls, reckon):
                     refused.add(field.name)
                     continue
                 with contextlib.suppress(UserError):  # of a record's shape: names the setting
-                    reckon(cls(**estimates.from_flags(cls)))
+                    reckon(from_flags(cls))
     assert {"num_passes", "seq_len", "slice_mb"} < refused
     assert not refused & {"memory_len", "packed_share", "request_seconds"}
 
 
 def test_more_than_the_whole_is_refused():
     with pytest.raises(flags.IllegalFlagValueError, match=r"packed_share=1.5: .* range \[0, 1\]"):
-        command_flags.parsed(lambda: estimates.define_flags(corpus_plan.Plan), "--packed_share=1.5")
+        command_flags.parsed(lambda: define_flags(corpus_plan.Plan), "--packed_share=1.5")

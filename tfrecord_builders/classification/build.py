@@ -55,9 +55,7 @@ def build_classification(options: ClassificationOptions, progress: bool = False)
         FileNotFoundError: a file is missing.
     """
     dataset = options.dataset()
-    if not epath.Path(options.tokenizer).exists():
-        raise FileNotFoundError(f"tokenizer {options.tokenizer} does not exist: check --tokenizer")
-    tokenizer = XLNetTokenizer(options.tokenizer, cleaning=options.cleaning)
+    tokenizer = options.load_tokenizer()
     packing.truncated([], [], options.seq_len)  # an impossible length stops here
     dataset = _with_labels(_without_missing_labels(dataset, options), options)
     if len(dataset.labels) != 2 and (wrong := set(dataset.metrics) & set(BINARY_METRICS)):

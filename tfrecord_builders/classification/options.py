@@ -7,11 +7,12 @@ from etils import epath
 
 from tfrecord_builders.classification.presets import METRICS, PRESETS, Dataset, Source
 from tfrecord_builders.common import tables
+from tfrecord_builders.common.options import ExampleOptions
 from tfrecord_builders.common.tables import TableFormat
 from xlnet_tf.errors import UserError
-from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.flags import check_limits, option
 
-TRUNCATIONS = ("end", "middle")
+_FILES = "{} data: a csv, tsv or jsonl file, plain or .gz, or folders of .txt files"
 _GENERIC_ONLY = (
     "train", "dev", "test", "text_column", "text_pair_column", "label_column", "id_column", "kind", "labels",
     "label_separator", "format", "header", "quoting", "encoding",
@@ -19,41 +20,47 @@ _GENERIC_ONLY = (
 
 
 @dataclasses.dataclass(frozen=True)
-class ClassificationOptions:
-    """What to build; see the flags of the same names. None means the default that the help states."""
+class ClassificationOptions(ExampleOptions):
+    """What to build; each field is a flag. None means the default that the help states."""
 
-    tokenizer: str
-    output_dir: str
-    preset: str | None = None
-    data_dir: str | None = None
-    train: str | None = None
-    dev: str | None = None
-    test: str | None = None
-    text_column: Sequence[str] | None = None
-    text_pair_column: Sequence[str] | None = None
-    label_column: Sequence[str] | None = None
-    id_column: str | None = None
-    kind: str | None = None
-    labels: Sequence[str] | None = None
-    label_separator: str | None = None
-    format: str | None = None
-    header: bool | None = None
-    quoting: bool | None = None
-    encoding: str | None = None
-    metrics: Sequence[str] | None = None
-    seq_len: int = 128
-    truncation: str = "end"
-    dev_fraction: float | None = None
-    train_limit: int = 0
-    eval_limit: int = 0
-    skip_ragged: bool = False
-    lower: bool = False
-    keep_accents: bool = False
-    seed: int = 0
-
-    @property
-    def cleaning(self) -> CleaningConfig:
-        return CleaningConfig(lower=self.lower, keep_accents=self.keep_accents)
+    preset: str | None = option("a well-known set of texts; needs --data_dir", None, choices=tuple(PRESETS))
+    data_dir: str | None = option("folder of the preset's files, under their official names", None)
+    train: str | None = option(_FILES.format("train"), None)
+    dev: str | None = option(_FILES.format("dev"), None)
+    test: str | None = option(_FILES.format("test"), None)
+    text_column: Sequence[str] | None = option("column of the text; several are joined. Default: text", None)
+    text_pair_column: Sequence[str] | None = option("column of the second text, for pairs", None)
+    label_column: Sequence[str] | None = option(
+        "column of the label; with --kind=multi_label also several columns of 0 and 1. A test split may lack "
+        "it, or have nothing in it. Default: label",
+        None,
+    )
+    id_column: str | None = option("column that names the rows in predictions. Default: their number", None)
+    kind: str | None = option("what a label is. Default: classification", None, choices=tuple(METRICS))
+    labels: Sequence[str] | None = option(
+        "all labels, in the model's order. Default: those of --train, sorted", None
+    )
+    label_separator: str | None = option("between several labels in one column. Default: a comma", None)
+    format: str | None = option(
+        "format of the files. Default: by their names", None, choices=tuple(tables.KINDS)
+    )
+    header: bool | None = option(
+        "csv, tsv: the first line names the columns; without, they are 0, 1, ...", None
+    )
+    quoting: bool | None = option("csv, tsv: double quotes enclose fields. Default: in csv, not in tsv", None)
+    encoding: str | None = option("encoding of the files. Default: utf-8", None)
+    metrics: Sequence[str] | None = option(
+        "what to evaluate; the first decides which checkpoint is best", None
+    )
+    seq_len: int = option("tokens of an example", 128, least=5)
+    truncation: str = option("where a text that is too long is cut", "end", choices=("end", "middle"))
+    dev_fraction: float | None = option(
+        "part of --train to hold out as dev split. Default: the preset's, or 0", None
+    )
+    train_limit: int = option("training rows to take, at random; 0: all", 0, least=0)
+    eval_limit: int = option("rows to take of each other split; 0: all", 0, least=0)
+    skip_ragged: bool = option("leave out, and count, rows with too few or many fields", False)
+    seed: int = option("random seed for the rows held out or taken", 0, least=0)
 
     def dataset(self) -> Dataset:
         """Returns what is to be read: the preset, or what the flags describe.
@@ -62,8 +69,7 @@ class ClassificationOptions:
             UserError: options are wrong or do not fit together.
             FileNotFoundError: the preset's files are missing.
         """
-        if self.truncation not in TRUNCATIONS:
-            raise UserError(f"truncation is {self.truncation!r}, expected {' or '.join(TRUNCATIONS)}")
+        check_limits(self)
         dataset = self._described() if self.preset is None else self._preset()
         if self.truncation == "middle" and any(source.text_pair for source in dataset.sources.values()):
             raise UserError("truncation=middle is for single texts: pairs are cut at their ends")
@@ -82,8 +88,6 @@ class ClassificationOptions:
         return dataclasses.replace(dataset, metrics=metrics, dev_fraction=fraction)
 
     def _preset(self) -> Dataset:
-        if self.preset not in PRESETS:
-            raise UserError(f"there is no preset {self.preset!r}, only {', '.join(PRESETS)}")
         if given := [name for name in _GENERIC_ONLY if getattr(self, name) is not None]:
             raise UserError(f"--preset={self.preset} knows its files: leave out --{', --'.join(given)}")
         if self.data_dir is None:
@@ -101,12 +105,10 @@ class ClassificationOptions:
         return dataclasses.replace(dataset, sources=found)
 
     def _described(self) -> Dataset:
-        files = {name: getattr(self, name) for name in ("train", "dev", "test") if getattr(self, name)}
+        files = {split: getattr(self, split) for split in self.splits}
         kind = self.kind or "classification"
         if self.data_dir is not None or not files:
             raise UserError("give --train (and --dev, --test), or --preset and --data_dir")
-        if kind not in METRICS:
-            raise UserError(f"kind is {kind!r}, expected one of {', '.join(METRICS)}")
         if "train" not in files and not self.labels and kind != "regression":
             raise UserError("without --train, the labels are not known: give --labels")
         self._check_labels(kind)
@@ -143,9 +145,7 @@ class ClassificationOptions:
     def _table(self, file: str) -> TableFormat:
         if self.format is None:
             table = tables.infer_format(file)
-        elif self.format in tables.KINDS:
-            table = TableFormat(self.format, quoting=self.format == "csv")
         else:
-            raise UserError(f"format is {self.format!r}, expected one of {', '.join(tables.KINDS)}")
+            table = TableFormat(self.format, quoting=self.format == "csv")
         given = {"header": self.header, "quoting": self.quoting, "encoding": self.encoding}
         return dataclasses.replace(table, **{k: v for k, v in given.items() if v is not None})

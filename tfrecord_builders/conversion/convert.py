@@ -15,7 +15,8 @@ from etils import epath
 from tfrecord_builders.conversion import int64_records, model_garden_format, original_format
 from tfrecord_builders.conversion.direction_check import Sketch, contradiction
 from tfrecord_builders.conversion.int64_records import ForeignFile
-from tfrecord_builders.conversion.readers import ModelGardenReader, OriginalReader, TargetOptions
+from tfrecord_builders.conversion.options import ConversionOptions
+from tfrecord_builders.conversion.readers import ModelGardenReader, OriginalReader
 from tfrecord_builders.conversion.rows import Row
 from tfrecord_builders.conversion.source_set import ForeignSet
 from tfrecord_builders.pretraining import output_folder
@@ -35,22 +36,6 @@ from xlnet_tf.text.tokenizer import MODEL_FILE, XLNetTokenizer
 
 MAX_WRITERS = 256  # files that are open at once; a file with more rows is read several times
 MAX_BREAKS = 0.125  # of the records, where rows may break off; more of them mean wrong rows
-
-
-@dataclasses.dataclass(frozen=True)
-class ConversionOptions:
-    """What to convert and how; see the flags of the same names. None: the default that the help states."""
-
-    input: Sequence[str]
-    source_format: str
-    tokenizer: str
-    output_dir: str
-    num_cores: int | None = None
-    targets: TargetOptions = TargetOptions()
-    perm_size: int | None = None
-    functional_tokens: str | None = None
-    stream_segments: int | None = None
-    seed: int = 0
 
 
 def convert(options: ConversionOptions, progress: bool = False) -> tuple[Manifest, list[str]]:
@@ -86,7 +71,7 @@ def _convert(
             raise UserError(f"{folder} holds records already ({name}): choose another --output_dir")
     files.write(folder / MODEL_FILE, tokenizer.model_proto)
 
-    reader = (OriginalReader if original else ModelGardenReader)(options.targets, source, tokenizer)
+    reader = (OriginalReader if original else ModelGardenReader)(options, source, tokenizer)
     started = _new_manifest(options, source, tokenizer, reader)
     ranks.check_perm_size(started.perm_size, started.seq_len, started.reuse_len)
     rows = sum(file.batch_size for file in source.files)
@@ -151,8 +136,8 @@ def _new_manifest(
         mask={
             "alpha": source.alpha,
             "beta": source.beta,
-            "span_mode": options.targets.span_mode,
-            "max_words": options.targets.max_words,
+            "span_mode": options.span_mode,
+            "max_words": options.max_words,
         },
         directions=["forward", "backward"] if bidirectional else ["forward"],
         num_passes=1,

@@ -1,31 +1,17 @@
 """Reads other programs' records for the conversion: checked, with targets or what they are drawn from."""
 
-import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
 
 from tfrecord_builders.conversion import int64_records, model_garden_format, original_format
 from tfrecord_builders.conversion.int64_records import ForeignFile
+from tfrecord_builders.conversion.options import ConversionOptions
 from tfrecord_builders.conversion.source_set import ForeignSet
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import segments, spans
 from xlnet_tf.text import special_tokens
 from xlnet_tf.text.tokenizer import XLNetTokenizer
-
-
-@dataclasses.dataclass(frozen=True)
-class TargetOptions:
-    """How targets are chosen where the records have none.
-
-    Args:
-        num_predict: targets of a segment; None: the records' own number, or a sixth of a segment.
-        span_mode, max_words: as the builder's flags.
-    """
-
-    num_predict: int | None = None
-    span_mode: str = "words"
-    max_words: int = 5
 
 
 class OriginalReader:
@@ -38,7 +24,7 @@ class OriginalReader:
 
     functional_tokens = "ordered"  # `_local_perm` gives SEP and CLS a place in the order
 
-    def __init__(self, options: TargetOptions, source: ForeignSet, tokenizer: XLNetTokenizer):
+    def __init__(self, options: ConversionOptions, source: ForeignSet, tokenizer: XLNetTokenizer):
         self.notes: list[str] = []
         self._source = source
         self._vocab_size = tokenizer.vocab_size
@@ -100,7 +86,7 @@ class ModelGardenReader:
 
     functional_tokens = "context"  # its reader lets everything see SEP and CLS
 
-    def __init__(self, options: TargetOptions, source: ForeignSet, tokenizer: XLNetTokenizer):
+    def __init__(self, options: ConversionOptions, source: ForeignSet, tokenizer: XLNetTokenizer):
         self.notes: list[str] = []
         self._source, self._options = source, options
         self._word_starts = tokenizer.word_starts

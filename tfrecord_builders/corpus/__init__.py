@@ -5,7 +5,7 @@ TensorFlow Datasets. Its slices depend on the corpus and the slices' size alone.
 """
 
 from tfrecord_builders.corpus.files import Snapshot, find_files, is_part
-from tfrecord_builders.corpus.options import CorpusOptions, define_corpus_flags
+from tfrecord_builders.corpus.options import CorpusOptions
 from tfrecord_builders.corpus.shards import Lines, Selection, Slice, plan_slices, read_lines, sample_lines
 from tfrecord_builders.corpus.sources import Source, find_sources
 
@@ -16,7 +16,6 @@ __all__ = [
     "Slice",
     "Snapshot",
     "Source",
-    "define_corpus_flags",
     "find_files",
     "find_sources",
     "is_part",

@@ -9,21 +9,22 @@ The output folder gets the shards, a copy of the tokenizer and, last of all, man
 
 from collections.abc import Sequence
 
-from tfrecord_builders.pretraining import options as pretraining_options
 from tfrecord_builders.pretraining import report as pretraining_report
 from tfrecord_builders.pretraining.build import build_sets
 from tfrecord_builders.pretraining.options import PretrainingOptions
-from xlnet_tf import errors
+from xlnet_tf import command_line, errors
+from xlnet_tf.flags import define_flags, from_flags
 
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    for manifest in build_sets(PretrainingOptions.from_flags(), progress=True):
+    for manifest in build_sets(from_flags(PretrainingOptions), progress=True):
         print(f"Pretraining records are ready ({manifest.split}):\n{pretraining_report.summary(manifest)}")
         for warning in pretraining_report.warnings(manifest):
             print(f"WARNING: {warning}")
 
 
 if __name__ == "__main__":
-    pretraining_options.define_flags()
+    define_flags(PretrainingOptions)
+    command_line.require_one_of("input", "tfds_name")
     errors.run(main)

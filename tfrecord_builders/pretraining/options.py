@@ -1,16 +1,16 @@
-"""What the pretraining builder can be asked for: options, their checks and their flags."""
+"""What the pretraining builder can be asked for: options and their checks."""
 
 import dataclasses
 import os
 import re
 
-from absl import flags
 from etils import epath
 
 from tfrecord_builders.common import runners
-from tfrecord_builders.corpus import CorpusOptions, define_corpus_flags, is_part
+from tfrecord_builders.corpus import CorpusOptions, is_part
 from tfrecord_builders.corpus.sentences import check_language
 from xlnet_tf.errors import UserError
+from xlnet_tf.flags import check_limits, option
 from xlnet_tf.records import manifest, ranks, segments, spans
 from xlnet_tf.records.spec import MAX_PASSES, MAX_SEQ_LEN
 from xlnet_tf.text.cleaning import CleaningConfig
@@ -20,37 +20,98 @@ DEV = "dev"  # name of the held-out set
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingOptions(CorpusOptions):
-    """What to build; see the flags of the same names. None means the default that the help states."""
+    """What to build; each field is a flag. None means the default that the help states."""
 
-    tokenizer: str
-    output_dir: str
-    dedup: bool = False
-    dev_fraction: float = 0.0
-    split: str = "train"
-    seq_len: int = 512
-    reuse_len: int | None = None
-    num_predict: int | None = None
-    perm_size: int | None = None
-    objective: str = "permutation"
-    functional_tokens: str = "ordered"
-    mask_alpha: int = 6
-    mask_beta: int = 1
-    span_mode: str = "words"
-    max_words: int = 5
-    bidirectional: bool = True
-    num_passes: int = 1
-    lower: bool = False
-    keep_accents: bool = False
-    use_eod: bool = True
-    sentence_split: str = ""
-    stream_segments: int = 64
-    slice_mb: float = 4.0
-    num_workers: int | None = None
-    runner: str = "local"
-    beam_options: str = ""
-    seed: int = 0
-    compat: bool = False
-    overwrite: bool = False
+    tokenizer: str = option(
+        "SentencePiece model with XLNet's special symbols (run_scripts/train_tokenizer.py makes one)"
+    )
+    output_dir: str = option("folder for the records")
+    dedup: bool = option(
+        "leave out documents that are equal, line by line, to an earlier one; the corpus is read once more",
+        False,
+    )
+    dev_fraction: float = option(
+        "share of the documents that are held out, chosen by their text: makes two sets, in the folders "
+        "--split (train) and dev of --output_dir; the corpus is read twice more",
+        0.0,
+        least=0,
+        most=0.5,
+    )
+    split: str = option("name of the (training) set: the first word of its shards' names", "train")
+    seq_len: int = option("tokens of a segment", 512, least=7)
+    reuse_len: int | None = option(
+        "leading tokens of a segment that go into the memory; the next segment "
+        "starts after them. Default: seq_len / 2",
+        None,
+        least=1,
+    )
+    num_predict: int | None = option(
+        "targets of a segment. Default: seq_len * mask_beta / mask_alpha", None, least=1
+    )
+    perm_size: int | None = option(
+        "tokens of a block that is permuted by itself; divides reuse_len and "
+        "seq_len - reuse_len. Default: reuse_len",
+        None,
+        least=1,
+        most=MAX_SEQ_LEN,
+    )
+    objective: str = option(
+        "permutation (XLNet), autoregressive "
+        "(every token predicted in natural order) or denoising (BERT's independent targets)",
+        "permutation",
+        choices=ranks.OBJECTIVES,
+    )
+    functional_tokens: str = option(
+        "SEP and CLS take places in the order, unseen by context (the original), or are context",
+        "ordered",
+        choices=ranks.FUNCTIONAL_TOKENS,
+    )
+    mask_alpha: int = option(
+        "K of the paper: of each mask_alpha tokens, mask_beta are targets", 6, least=1, most=(1 << 31) - 1
+    )
+    mask_beta: int = option("see mask_alpha", 1, least=1)
+    span_mode: str = option(
+        "targets are spans of whole words, spans of pieces, or single tokens",
+        "words",
+        choices=spans.SPAN_MODES,
+    )
+    max_words: int = option("longest span, in words (or pieces)", 5, least=1)
+    bidirectional: bool = option("write the text read backward, too", True)
+    num_passes: int = option(
+        "times that the corpus is written, each time with other segments' partners, targets and orders",
+        1,
+        least=1,
+        most=MAX_PASSES,
+    )
+    lower: bool = option("lower-case the text", False)
+    keep_accents: bool = option("keep accents (the released models drop them)", False)
+    use_eod: bool = option("write an <eod> token where a document ends", True)
+    sentence_split: str = option(
+        "language code (en, de, zh, ...) if the corpus has "
+        "paragraphs on its lines, which are to be split into sentences",
+        "",
+    )
+    stream_segments: int = option(
+        "longest stream: segments whose memory follows one another", 64, least=1, most=1 << 20
+    )
+    slice_mb: float = option("MB of text in a unit of work: one shard per pass", 4.0, least=0.001, most=32)
+    num_workers: int | None = option(
+        "processes. Default: the cores of this machine", None, least=1, most=1024
+    )
+    runner: str = option(
+        "where the units of work run: processes of this machine, or Apache Beam (requirements-beam.txt)",
+        "local",
+        choices=runners.RUNNERS,
+    )
+    beam_options: str = option(
+        "Beam's own options, as on a command line: '--runner=DataflowRunner --project=...' (see BUILD.md)",
+        "",
+    )
+    seed: int = option("same corpus, tokenizer, flags and seed: same bytes", 0, least=0, most=2**63 - 1)
+    compat: bool = option(
+        "choose segments and targets as the original code does, its flaws included (slow)", False
+    )
+    overwrite: bool = option("replace another build in output_dir", False)
 
     def resolved(self) -> "PretrainingOptions":
         """Returns the options with all defaults filled in, checked as far as they can be without the data.
@@ -58,6 +119,7 @@ class PretrainingOptions(CorpusOptions):
         Raises:
             UserError: an option is out of range or does not fit the others.
         """
+        check_limits(self)
         reuse_len = self.seq_len // 2 if self.reuse_len is None else self.reuse_len
         segments.check_lengths(self.seq_len, reuse_len)
         num_predict = self.num_predict
@@ -84,30 +146,9 @@ class PretrainingOptions(CorpusOptions):
     def check(self) -> None:
         """Raises UserError if an option is out of range or does not fit the others."""
         super().check()
-        choices = {
-            "objective": ranks.OBJECTIVES,
-            "functional_tokens": ranks.FUNCTIONAL_TOKENS,
-            "span_mode": spans.SPAN_MODES,
-            "runner": runners.RUNNERS,
-        }
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise UserError(f"{name} is {getattr(self, name)!r}, expected one of {', '.join(allowed)}")
-        ranges = {
-            "mask_alpha": (1, (1 << 31) - 1),
-            "mask_beta": (1, self.mask_alpha),
-            "perm_size": (1, MAX_SEQ_LEN),
-            "max_words": (1, self.seq_len),
-            "num_passes": (1, MAX_PASSES),
-            "stream_segments": (1, 1 << 20),
-            "slice_mb": (0.001, 32),
-            "num_workers": (1, 1024),
-            "dev_fraction": (0, 0.5),
-            "seed": (0, 2**63 - 1),
-        }
-        for name, (low, high) in ranges.items():
-            if not low <= getattr(self, name) <= high:
-                raise UserError(f"{name} is {getattr(self, name)}, expected {low} to {high}")
+        for name, most in (("mask_beta", self.mask_alpha), ("max_words", self.seq_len)):
+            if getattr(self, name) > most:
+                raise UserError(f"{name} is {getattr(self, name)}, expected 1 to {most}")
         if not re.fullmatch(r"[A-Za-z0-9_]+", self.split):
             raise UserError(f"split is {self.split!r}, expected a name of letters, digits and underscores")
         if self.dev_fraction and self.split == DEV:
@@ -147,125 +188,3 @@ class PretrainingOptions(CorpusOptions):
     @property
     def slice_bytes(self) -> int:
         return int(self.slice_mb * 1e6)
-
-
-def define_flags() -> None:
-    """Defines one flag for each field of PretrainingOptions."""
-    default = {field.name: field.default for field in dataclasses.fields(PretrainingOptions)}
-    define_corpus_flags()
-    flags.DEFINE_string(
-        "tokenizer",
-        None,
-        "SentencePiece model with XLNet's special symbols (run_scripts/train_tokenizer.py makes one)",
-    )
-    flags.DEFINE_string("output_dir", None, "folder for the records")
-    flags.mark_flags_as_required(["tokenizer", "output_dir"])
-    flags.DEFINE_bool(
-        "dedup",
-        default["dedup"],
-        "leave out documents that are equal, line by line, to an earlier one; the corpus is read once more",
-    )
-    flags.DEFINE_float(
-        "dev_fraction",
-        default["dev_fraction"],
-        "share of the documents that are held out, chosen by their text: makes two sets, in the folders "
-        "--split (train) and dev of --output_dir; the corpus is read twice more",
-        lower_bound=0,
-        upper_bound=0.5,
-    )
-    flags.DEFINE_string(
-        "split", default["split"], "name of the (training) set: the first word of its shards' names"
-    )
-    flags.DEFINE_integer("seq_len", default["seq_len"], "tokens of a segment", lower_bound=7)
-    flags.DEFINE_integer(
-        "reuse_len",
-        None,
-        "leading tokens of a segment that go into the memory; the next segment "
-        "starts after them. Default: seq_len / 2",
-        lower_bound=1,
-    )
-    flags.DEFINE_integer(
-        "num_predict", None, "targets of a segment. Default: seq_len * mask_beta / mask_alpha", lower_bound=1
-    )
-    flags.DEFINE_integer(
-        "perm_size",
-        None,
-        "tokens of a block that is permuted by itself; divides reuse_len and "
-        "seq_len - reuse_len. Default: reuse_len",
-        lower_bound=1,
-    )
-    flags.DEFINE_enum(
-        "objective",
-        default["objective"],
-        list(ranks.OBJECTIVES),
-        "permutation (XLNet), autoregressive "
-        "(every token predicted in natural order) or denoising (BERT's independent targets)",
-    )
-    flags.DEFINE_enum(
-        "functional_tokens",
-        default["functional_tokens"],
-        list(ranks.FUNCTIONAL_TOKENS),
-        "SEP and CLS take places in the order, unseen by context (the original), or are context",
-    )
-    flags.DEFINE_integer(
-        "mask_alpha",
-        default["mask_alpha"],
-        "K of the paper: of each mask_alpha tokens, mask_beta are targets",
-        lower_bound=1,
-    )
-    flags.DEFINE_integer("mask_beta", default["mask_beta"], "see mask_alpha", lower_bound=1)
-    flags.DEFINE_enum(
-        "span_mode",
-        default["span_mode"],
-        list(spans.SPAN_MODES),
-        "targets are spans of whole words, spans of pieces, or single tokens",
-    )
-    flags.DEFINE_integer(
-        "max_words", default["max_words"], "longest span, in words (or pieces)", lower_bound=1
-    )
-    flags.DEFINE_bool("bidirectional", default["bidirectional"], "write the text read backward, too")
-    flags.DEFINE_integer(
-        "num_passes",
-        default["num_passes"],
-        "times that the corpus is written, each time with other segments' partners, targets and orders",
-        lower_bound=1,
-    )
-    flags.DEFINE_bool("lower", default["lower"], "lower-case the text")
-    flags.DEFINE_bool("keep_accents", default["keep_accents"], "keep accents (the released models drop them)")
-    flags.DEFINE_bool("use_eod", default["use_eod"], "write an <eod> token where a document ends")
-    flags.DEFINE_string(
-        "sentence_split",
-        default["sentence_split"],
-        "language code (en, de, zh, ...) if the corpus has "
-        "paragraphs on its lines, which are to be split into sentences",
-    )
-    flags.DEFINE_integer(
-        "stream_segments",
-        default["stream_segments"],
-        "longest stream: segments whose memory follows one another",
-        lower_bound=1,
-    )
-    flags.DEFINE_float(
-        "slice_mb", default["slice_mb"], "MB of text in a unit of work: one shard per pass", lower_bound=0.001
-    )
-    flags.DEFINE_integer("num_workers", None, "processes. Default: the cores of this machine", lower_bound=1)
-    flags.DEFINE_enum(
-        "runner",
-        default["runner"],
-        list(runners.RUNNERS),
-        "where the units of work run: processes of this machine, or Apache Beam (requirements-beam.txt)",
-    )
-    flags.DEFINE_string(
-        "beam_options",
-        default["beam_options"],
-        "Beam's own options, as on a command line: '--runner=DataflowRunner --project=...' (see BUILD.md)",
-    )
-    flags.DEFINE_integer(
-        "seed", default["seed"], "same corpus, tokenizer, flags and seed: same bytes", lower_bound=0
-    )
-    flags.DEFINE_bool(
-        "compat",
-        default["compat"],
-        "choose segments and targets as the original code does, its flaws included (slow)",
-    )
-    flags.DEFINE_bool("overwrite", default["overwrite"], "replace another build in output_dir")

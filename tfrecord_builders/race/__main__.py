@@ -10,35 +10,19 @@ question, or follows the question. --train, --dev and --test are folders of RACE
 
 from collections.abc import Sequence
 
-from absl import flags
-
-from tfrecord_builders.common import example_flags
-from tfrecord_builders.race.build import SPLITS, RaceOptions, build_race
+from tfrecord_builders.common.options import SPLITS
+from tfrecord_builders.race.build import RaceOptions, build_race
 from xlnet_tf import command_line, errors
+from xlnet_tf.flags import define_flags, from_flags
 from xlnet_tf.records import example_report
-
-
-def define_flags() -> None:
-    """Defines one flag for each field of RaceOptions."""
-    default = example_flags.define(RaceOptions)
-    for split in SPLITS:
-        flags.DEFINE_list(
-            split,
-            [],
-            f"questions of the {split} split: folders of RACE's .txt files, or .jsonl files, plain or .gz",
-        )
-    flags.DEFINE_integer("seq_len", default["seq_len"], "tokens of a sequence", lower_bound=5)
-    flags.DEFINE_integer(
-        "max_qa_len", default["max_qa_len"], "most tokens of a question with an option", lower_bound=1
-    )
 
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    print(example_report.summary(build_race(example_flags.options(RaceOptions), progress=True)))
+    print(example_report.summary(build_race(from_flags(RaceOptions), progress=True)))
 
 
 if __name__ == "__main__":
-    define_flags()
-    command_line.require_one_of("train", "dev", "test")
+    define_flags(RaceOptions)
+    command_line.require_one_of(*SPLITS)
     errors.run(main)

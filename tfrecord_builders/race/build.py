@@ -8,20 +8,18 @@ from typing import NamedTuple
 import numpy as np
 from etils import epath
 
+from tfrecord_builders.common.options import ExampleOptions
 from tfrecord_builders.race.questions import UNKNOWN, Question, read_questions
 from xlnet_tf.errors import UserError
+from xlnet_tf.flags import option
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
-from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.marks import warn_of_dropped_marks
 from xlnet_tf.text.packing import pack
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TASK = "choice"
-
-
-SPLITS = ("train", "dev", "test")
 
 
 _NUM_SPECIAL = 3  # SEP, SEP and CLS
@@ -30,24 +28,22 @@ _NUM_SPECIAL = 3  # SEP, SEP and CLS
 _BLANK = re.compile("_+")
 
 
-@dataclasses.dataclass(frozen=True)
-class RaceOptions:
-    """What to build; see the flags of the same names."""
+_FILES = "questions of the {} split: folders of RACE's .txt files, or .jsonl files, plain or .gz"
 
-    tokenizer: str
-    output_dir: str
-    train: Sequence[str] = ()
-    dev: Sequence[str] = ()
-    test: Sequence[str] = ()
-    seq_len: int = 512
-    max_qa_len: int = 128
-    lower: bool = False
-    keep_accents: bool = False
+
+@dataclasses.dataclass(frozen=True)
+class RaceOptions(ExampleOptions):
+    """What to build; each field is a flag."""
+
+    train: Sequence[str] = option(_FILES.format("train"), ())
+    dev: Sequence[str] = option(_FILES.format("dev"), ())
+    test: Sequence[str] = option(_FILES.format("test"), ())
+    seq_len: int = option("tokens of a sequence", 512, least=5)
+    max_qa_len: int = option("most tokens of a question with an option", 128, least=1)
 
     def check(self) -> None:
         """Raises UserError for options that do not fit each other."""
-        if not (self.train or self.dev or self.test):
-            raise UserError("no questions: give --train, --dev or --test")
+        super().check()
         if not 0 < self.max_qa_len < self.seq_len - _NUM_SPECIAL:
             raise UserError(
                 f"max_qa_len is {self.max_qa_len}, expected 1 to {self.seq_len - _NUM_SPECIAL - 1}, so that "
@@ -71,12 +67,11 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
         UserError: options or questions are not as they should be; the message has file and line.
     """
     options.check()
-    cleaning = CleaningConfig(lower=options.lower, keep_accents=options.keep_accents)
-    tokenizer = XLNetTokenizer(options.tokenizer, cleaning=cleaning)
-    inputs = {split: _read(getattr(options, split)) for split in SPLITS if getattr(options, split)}
+    tokenizer = options.load_tokenizer()
+    inputs = {split: _read(getattr(options, split)) for split in options.splits}
     num_choices = _num_choices([question for questions, _ in inputs.values() for question in questions])
     texts = (question.context for questions, _ in inputs.values() for question in questions)
-    warn_of_dropped_marks(texts, cleaning)
+    warn_of_dropped_marks(texts, options.cleaning)
     sets = {}
     for split, (questions, skipped) in inputs.items():
         with ExampleWriter(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from etils import epath
 
+from tfrecord_builders.common.options import ExampleOptions
 from tfrecord_builders.common.tables import Skip, existing
 from tfrecord_builders.ranking.queries import (
     UNKNOWN,
@@ -18,19 +19,16 @@ from tfrecord_builders.ranking.queries import (
 )
 from tfrecord_builders.ranking.trec import TrecFiles, read_trec
 from xlnet_tf.errors import UserError
+from xlnet_tf.flags import option
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
-from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.marks import DroppedMarks
 from xlnet_tf.text.packing import PAD_SEGMENT, pack
 from xlnet_tf.text.special_tokens import PAD_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TASK = "ranking"
-
-
-SPLITS = ("train", "dev", "test")
 
 
 FORMATS = ("table", "wikiqa", "trec")
@@ -42,40 +40,47 @@ NO_CANDIDATE = -1  # relevance of the slots that a query's candidates leave empt
 _NUM_SPECIAL = 3  # SEP, SEP and CLS
 
 
-@dataclasses.dataclass(frozen=True)
-class RankingOptions:
-    """What to build; see the flags of the same names."""
+_FILE = "file of the {} split; format=trec: of its queries (id, tab, text)"
 
-    tokenizer: str
-    output_dir: str
-    format: str = "table"
-    train: str = ""
-    dev: str = ""
-    test: str = ""
-    query_column: str = PairColumns.query
-    passage_column: str = PairColumns.passage
-    relevance_column: str = PairColumns.relevance
-    query_id_column: str = PairColumns.query_id
-    passage_id_column: str = PairColumns.passage_id
-    collection: str = ""
-    run: str = ""
-    qrels: str = ""
-    depth: int = 0
-    candidates: int = 8
-    relevant_from: int = 1
-    num_passes: int = 1
-    seq_len: int = 128
-    max_query_len: int = 32
-    lower: bool = False
-    keep_accents: bool = False
-    seed: int = 0
+
+@dataclasses.dataclass(frozen=True)
+class RankingOptions(ExampleOptions):
+    """What to build; each field is a flag."""
+
+    format: str = option(
+        "table (csv, tsv or jsonl: a query, a passage and its relevance a line), wikiqa (.tsv, or .txt with "
+        ".ref beside it) or trec",
+        "table",
+        choices=FORMATS,
+    )
+    train: str = option(_FILE.format("train"), "")
+    dev: str = option(_FILE.format("dev"), "")
+    test: str = option(_FILE.format("test"), "")
+    query_column: str = option("column of the query", PairColumns.query)
+    passage_column: str = option("column of the passage", PairColumns.passage)
+    relevance_column: str = option("column of the relevance", PairColumns.relevance)
+    query_id_column: str = option("column of the query_id, if any", PairColumns.query_id)
+    passage_id_column: str = option("column of the passage_id, if any", PairColumns.passage_id)
+    collection: str = option("trec: file of all passages (id, tab, text)", "")
+    run: str = option(
+        "trec: candidates, best first: a TREC run, or query id, passage id and more with tabs", ""
+    )
+    qrels: str = option("trec: judgements (query id, 0, passage id, relevance)", "")
+    depth: int = option("trec: candidates of a query to take from the run; 0: all", 0, least=0)
+    candidates: int = option("candidates K of a record", 8, least=2)
+    relevant_from: int = option(
+        "smallest relevance that counts as relevant (TREC Deep Learning's passages: 2)", 1, least=1
+    )
+    num_passes: int = option(
+        "training records for each relevant passage, each with others drawn beside it", 1, least=1
+    )
+    seq_len: int = option("tokens of a sequence", 128, least=5)
+    max_query_len: int = option("most tokens of a query", 32, least=1)
+    seed: int = option("random seed for the candidates drawn for training", 0, least=0)
 
     def check(self) -> None:
-        """Raises UserError for options that do not fit each other."""
-        if self.format not in FORMATS:
-            raise UserError(f"format is {self.format!r}, expected one of {', '.join(FORMATS)}")
-        if not (self.train or self.dev or self.test):
-            raise UserError("no queries: give --train, --dev or --test")
+        """Raises UserError for options that are out of range or do not fit each other."""
+        super().check()
         if self.format == "trec" and not (self.collection and self.run):
             raise UserError("format=trec needs --collection and --run")
         if self.format == "trec" and self.train and not self.qrels:
@@ -130,13 +135,11 @@ def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, 
         UserError: options or data are not as they should be; the message has file and line.
     """
     options.check()
-    cleaning = CleaningConfig(lower=options.lower, keep_accents=options.keep_accents)
-    tokenizer = XLNetTokenizer(options.tokenizer, cleaning=cleaning)
-    splits = [split for split in SPLITS if getattr(options, split)]
-    for file in filter(None, (file for split in splits for file in options.files(split))):
+    tokenizer = options.load_tokenizer()
+    for file in filter(None, (file for split in options.splits for file in options.files(split))):
         existing(file)  # found out before a split is written, which may take long
-    marks = DroppedMarks(cleaning)
-    return {split: _build_split(split, options, tokenizer, marks, progress) for split in splits}
+    marks = DroppedMarks(options.cleaning)
+    return {split: _build_split(split, options, tokenizer, marks, progress) for split in options.splits}
 
 
 def _build_split(

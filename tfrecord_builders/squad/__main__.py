@@ -11,37 +11,19 @@ every question that is not among the examples, with the reason.
 
 from collections.abc import Sequence
 
-from absl import flags
-
-from tfrecord_builders.common import example_flags
-from tfrecord_builders.squad.build import SPLITS, SquadOptions, build_squad
+from tfrecord_builders.common.options import SPLITS
+from tfrecord_builders.squad.build import SquadOptions, build_squad
 from xlnet_tf import command_line, errors
+from xlnet_tf.flags import define_flags, from_flags
 from xlnet_tf.records import example_report
-
-
-def define_flags() -> None:
-    """Defines one flag for each field of SquadOptions."""
-    default = example_flags.define(SquadOptions)
-    for split in SPLITS:
-        flags.DEFINE_string(split, default[split], f"json file of the {split} split, plain or .gz")
-    flags.DEFINE_integer("seq_len", default["seq_len"], "tokens of a window with its question", lower_bound=5)
-    flags.DEFINE_integer(
-        "max_question_len",
-        default["max_question_len"],
-        "most tokens of a question; the rest is cut",
-        lower_bound=1,
-    )
-    flags.DEFINE_integer(
-        "stride", default["stride"], "tokens from one window of a passage to the next", lower_bound=1
-    )
 
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    print(example_report.summary(build_squad(example_flags.options(SquadOptions), progress=True)))
+    print(example_report.summary(build_squad(from_flags(SquadOptions), progress=True)))
 
 
 if __name__ == "__main__":
-    define_flags()
-    command_line.require_one_of("train", "dev", "test")
+    define_flags(SquadOptions)
+    command_line.require_one_of(*SPLITS)
     errors.run(main)

@@ -7,16 +7,17 @@ from typing import IO, NamedTuple
 import numpy as np
 from etils import epath
 
+from tfrecord_builders.common.options import ExampleOptions
 from tfrecord_builders.squad.data import Passage, Question, SquadFile, locate, read_squad
 from xlnet_tf import checksums, files
 from xlnet_tf.errors import UserError
+from xlnet_tf.flags import option
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
 from xlnet_tf.records.passages import PASSAGES_FILE
 from xlnet_tf.records.passages import Passage as EncodedPassage
 from xlnet_tf.text import windows as windows_lib
-from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.marks import warn_of_dropped_marks
 from xlnet_tf.text.offsets import Encoded, encode_with_offsets
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -25,39 +26,29 @@ from xlnet_tf.text.windows import Window
 TASK = "squad"
 
 
-SPLITS = ("train", "dev", "test")
-
-
 SKIPPED_FILE = "skipped.jsonl"
 
 
 @dataclasses.dataclass(frozen=True)
-class SquadOptions:
-    """What to build; see the flags of the same names."""
+class SquadOptions(ExampleOptions):
+    """What to build; each field is a flag."""
 
-    tokenizer: str
-    output_dir: str
-    train: str = ""
-    dev: str = ""
-    test: str = ""
-    seq_len: int = 512
-    max_question_len: int = 64
-    stride: int = 128
-    lower: bool = False
-    keep_accents: bool = False
+    train: str = option("json file of the train split, plain or .gz", "")
+    dev: str = option("json file of the dev split, plain or .gz", "")
+    test: str = option("json file of the test split, plain or .gz", "")
+    seq_len: int = option("tokens of a window with its question", 512, least=5)
+    max_question_len: int = option("most tokens of a question; the rest is cut", 64, least=1)
+    stride: int = option("tokens from one window of a passage to the next", 128, least=1)
 
     def check(self) -> None:
-        """Raises UserError for options that do not fit each other."""
-        if not (self.train or self.dev or self.test):
-            raise UserError("no questions: give --train, --dev or --test")
+        """Raises UserError for options that are out of range or do not fit each other."""
+        super().check()
         most = self.seq_len - windows_lib.NUM_SPECIAL - 1
-        if not 0 < self.max_question_len <= most:
+        if self.max_question_len > most:
             raise UserError(
                 f"max_question_len is {self.max_question_len}, expected 1 to {most}, so that seq_len "
                 f"{self.seq_len} has room for some of the passage"
             )
-        if self.stride < 1:
-            raise UserError(f"stride is {self.stride}, expected at least 1")
 
 
 class Span(NamedTuple):
@@ -95,11 +86,10 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
         UserError: options or data are not as they should be; nothing was written then.
     """
     options.check()
-    cleaning = CleaningConfig(lower=options.lower, keep_accents=options.keep_accents)
-    tokenizer = XLNetTokenizer(options.tokenizer, cleaning=cleaning)
-    read = {split: read_squad(getattr(options, split)) for split in SPLITS if getattr(options, split)}
+    tokenizer = options.load_tokenizer()
+    read = {split: read_squad(getattr(options, split)) for split in options.splits}
     texts = (passage.text for file in read.values() for passage in file.passages)
-    warn_of_dropped_marks(texts, cleaning)
+    warn_of_dropped_marks(texts, options.cleaning)
     settings = {
         "unanswerable": any(file.unanswerable for file in read.values()),
         "max_question_len": options.max_question_len,

@@ -7,45 +7,44 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from etils import epath
 
+from tfrecord_builders.common.options import ExampleOptions
 from tfrecord_builders.common.tables import existing
 from tfrecord_builders.tagging.data import AnnotatedText, TaggedWords, read_sentences
 from tfrecord_builders.tagging.examples import NUM_SPECIAL, text_examples
 from tfrecord_builders.tagging.schemes import SCHEMES, label_set
 from tfrecord_builders.tagging.words import Sentence, SentenceEncoder
 from xlnet_tf.errors import UserError
+from xlnet_tf.flags import option
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.input_counts import is_unknown
 from xlnet_tf.records.layout import Column
-from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.marks import DroppedMarks
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TASK = "tagging"
 
 
-SPLITS = ("train", "dev", "test")
+_FILES = "files of the {} split: columns, or .jsonl with tokens or texts; plain or .gz"
 
 
 @dataclasses.dataclass(frozen=True)
-class TaggingOptions:
-    """What to build; see the flags of the same names. None means the default that the help states."""
+class TaggingOptions(ExampleOptions):
+    """What to build; each field is a flag. None means the default that the help states."""
 
-    tokenizer: str
-    output_dir: str
-    train: Sequence[str] = ()
-    dev: Sequence[str] = ()
-    test: Sequence[str] = ()
-    types: Sequence[str] = ()
-    word_column: int = 0
-    tag_column: int = -1
-    scheme: str = "bio"
-    repair: bool = True
-    seq_len: int = 128
-    stride: int | None = None
-    document: bool = False
-    lower: bool = False
-    keep_accents: bool = False
+    train: Sequence[str] = option(_FILES.format("train"), ())
+    dev: Sequence[str] = option(_FILES.format("dev"), ())
+    test: Sequence[str] = option(_FILES.format("test") + ", tags may be missing", ())
+    types: Sequence[str] = option("types of entities. Default: those of the training data", ())
+    word_column: int = option("column of the words, from 0; -1 is the last one", 0)
+    tag_column: int = option("column of the tags", -1)
+    scheme: str = option("how tags mark entities; stored as BIO", "bio", choices=tuple(SCHEMES))
+    repair: bool = option("repair and count tags that the scheme does not allow; else they are errors", True)
+    seq_len: int = option("tokens of a sequence", 128, least=8)
+    stride: int | None = option(
+        "pieces between the starts of two windows. Default: half a sequence", None, least=1
+    )
+    document: bool = option("make all sentences of a document one text", False)
 
     @property
     def room(self) -> int:
@@ -54,16 +53,11 @@ class TaggingOptions:
 
     def check(self) -> None:
         """Raises UserError for options that are out of range or do not fit each other."""
-        if not (self.train or self.dev or self.test):
-            raise UserError("no texts: give --train, --dev or --test")
+        super().check()
         if not (self.train or self.types):
             raise UserError(
                 "without --train, the types of entities are not known: give --types, as the model has"
             )
-        if self.scheme not in SCHEMES:
-            raise UserError(f"scheme is {self.scheme!r}, expected one of {', '.join(SCHEMES)}")
-        if self.seq_len < 8:
-            raise UserError(f"seq_len is {self.seq_len}, expected 8 or more")
         if self.stride is not None and not 0 < self.stride <= self.room:
             raise UserError(
                 f"stride is {self.stride}, expected 1 to {self.room}, the pieces of a window of "
@@ -90,16 +84,12 @@ def build_tagging(options: TaggingOptions, progress: bool = False) -> dict[str, 
         UserError: options or input are not as they should be; the message has file and line.
     """
     options.check()
-    if not epath.Path(options.tokenizer).exists():
-        raise FileNotFoundError(f"tokenizer {options.tokenizer} does not exist: check --tokenizer")
-    cleaning = CleaningConfig(lower=options.lower, keep_accents=options.keep_accents)
-    tokenizer = XLNetTokenizer(options.tokenizer, cleaning=cleaning)
-    splits = [split for split in SPLITS if getattr(options, split)]
-    for file in itertools.chain.from_iterable(getattr(options, split) for split in splits):
+    tokenizer = options.load_tokenizer()
+    for file in itertools.chain.from_iterable(getattr(options, split) for split in options.splits):
         existing(file)  # found out before a split is written, which may take long
     labels = label_set(options.types or _types(options))
-    marks, totals = DroppedMarks(cleaning), dict.fromkeys(splits, 0)
-    for split in splits:
+    marks, totals = DroppedMarks(options.cleaning), dict.fromkeys(options.splits, 0)
+    for split in options.splits:
         for row in _rows(split, options):
             marks.add(row.text if isinstance(row, AnnotatedText) else " ".join(row.words))
             totals[split] += 1

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.helpers.records import original_records
-from tfrecord_builders.conversion.convert import ConversionOptions
+from tfrecord_builders.conversion.options import ConversionOptions
 from xlnet_tf.records.shards import read_shard
 
 FEATURES = ("input", "target", "seg_id", "is_masked", "label")

@@ -19,7 +19,6 @@ from tests.helpers.records.external_sets import (
 from tests.helpers.records.synthetic import make_text_set
 from tfrecord_builders.conversion import original_format
 from tfrecord_builders.conversion.convert import convert
-from tfrecord_builders.conversion.readers import TargetOptions
 from tfrecord_builders.inspection.check import check
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest
@@ -165,7 +164,7 @@ def test_wrong_rows_and_options_are_refused(tmp_path, small_tokenizer):
         ({"num_cores": 1}, "with 1 cores, rows . and . would be read in the same direction"),
         ({"num_cores": 3}, "has 8 rows for 3 cores.* expected a multiple of 6. Give --num_cores"),
         ({"perm_size": 5}, "perm_size 5 must divide"),
-        ({"targets": TargetOptions(num_predict=5)}, r"num_predict is 5, but the records were made with 6"),
+        ({"num_predict": 5}, r"num_predict is 5, but the records were made with 6"),
     ]:
         with pytest.raises(UserError, match=message):
             convert(options(tmp_path, **changes))
@@ -186,8 +185,8 @@ def test_wrong_rows_and_options_are_refused(tmp_path, small_tokenizer):
 def test_any_number_of_targets_needs_room(tmp_path, small_tokenizer):
     make_original(tmp_path, small_tokenizer, num_predict=None)
     with pytest.raises(UserError, match="has more than 2 targets: give a larger --num_predict"):
-        convert(options(tmp_path, targets=TargetOptions(num_predict=2)))
-    manifest, _ = convert(options(tmp_path, targets=TargetOptions(num_predict=20)))
+        convert(options(tmp_path, num_predict=2))
+    manifest, _ = convert(options(tmp_path, num_predict=20))
     assert manifest.num_predict == 20 and not manifest.has_fixed_targets and check(manifest).sound
     with pytest.raises(UserError, match="holds records already .manifest.json.: choose another --output_dir"):
         convert(options(tmp_path))

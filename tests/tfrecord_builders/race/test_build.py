@@ -203,7 +203,7 @@ def test_impossible_options_are_refused(tmp_path, tokenizer_file):
     path = write_jsonl(tmp_path / "own.jsonl", [OWN])
     with pytest.raises(UserError, match="max_qa_len is 128, expected 1 to 44"):
         build(tmp_path, tokenizer_file, train=[path], max_qa_len=128)
-    with pytest.raises(UserError, match="no questions: give --train"):
+    with pytest.raises(UserError, match="no data: give --train"):
         build(tmp_path, tokenizer_file)
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="has no .txt files"):

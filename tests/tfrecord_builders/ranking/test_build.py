@@ -174,7 +174,7 @@ def test_bad_tables_are_named_with_file_and_line(tmp_path, tokenizer_file, lines
 
 def test_options_that_do_not_fit(tmp_path, tokenizer_file):
     for options, message in [
-        ({}, "no queries: give --train"),
+        ({}, "no data: give --train"),
         ({"dev": "x", "format": "msmarco"}, "format is 'msmarco', expected one of table"),
         ({"dev": "x", "format": "trec"}, "needs --collection and --run"),
         ({"train": "x", "format": "trec", "collection": "c", "run": "r"}, "needs --qrels"),

@@ -275,7 +275,7 @@ def test_nothing_to_learn_from_is_an_error(tmp_path, tokenizer_file):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "no questions"),
+        ({}, "no data"),
         ({"dev": "x", "seq_len": 20, "max_question_len": 17}, "max_question_len is 17, expected 1 to 16"),
         ({"dev": "x", "stride": 0}, "stride is 0"),
     ],

@@ -272,7 +272,7 @@ def test_sentences_without_words_are_counted(tmp_path, tokenizer_file):
         ({"train": "ka B-X\nto X\n"}, r"train.txt:2: the tag is 'X', expected O, B-TYPE, I-TYPE"),
         ({"train": "ka I-X\n", "repair": False}, r"train.txt:1: I-X is not allowed"),
         ({"test": "ka\n"}, "give --types"),
-        ({}, "no texts"),
+        ({}, "no data"),
         ({"train": "ka B-X\n", "stride": 23}, "stride is 23, expected 1 to 22"),
         ({"train": "ka B-X\n", "seq_len": 6}, "seq_len is 6"),
         ({"train": "ka B-X\n", "scheme": "bieo"}, "scheme is 'bieo'"),

@@ -1,0 +1,114 @@
+"""From dataclass to flags and back: a field says once what it means, and becomes a flag of its name.
+
+    @dataclasses.dataclass(frozen=True)
+    class Options:
+        output_dir: str = option("folder for the records")
+        seq_len: int = option("tokens of a segment", 512, least=7)
+
+`define_flags(Options)` in a main defines --output_dir (required) and --seq_len, `from_flags(Options)` returns
+what they were given, and `check_limits(options)` holds values that come from elsewhere to the same limits.
+"""
+
+import dataclasses
+import types
+import typing
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from absl import flags
+
+from xlnet_tf.errors import UserError
+
+Options = TypeVar("Options")
+
+_DEFINE = {
+    bool: flags.DEFINE_bool,
+    int: flags.DEFINE_integer,
+    float: flags.DEFINE_float,
+    str: flags.DEFINE_string,
+    Sequence: flags.DEFINE_list,
+}
+
+
+def option(
+    help: str,
+    default: Any = dataclasses.MISSING,
+    *,
+    choices: Sequence[str] = (),
+    least: float | None = None,
+    most: float | None = None,
+    positive: bool = False,
+) -> Any:
+    """Returns a field of a dataclass of options.
+
+    Args:
+        help: what it means; the flag's help.
+        default: of the field and the flag; left out, both are required.
+        choices: the texts allowed; empty: all.
+        least, most: smallest and largest number allowed.
+        positive: whether a number must be above 0.
+    """
+    metadata = {"help": help, "choices": choices, "least": least, "most": most, "positive": positive}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def define_flags(cls: type) -> None:
+    """Defines a flag for each `option` of a dataclass; for mains."""
+    hints = typing.get_type_hints(cls)
+    for field in filter(_is_option, dataclasses.fields(cls)):
+        kind, limits, default = _plain(hints[field.name]), field.metadata, field.default
+        required = default is dataclasses.MISSING
+        if required or default is None:
+            default = None
+        elif kind is Sequence:
+            default = list(default)
+        if limits["choices"]:
+            flags.DEFINE_enum(field.name, default, list(limits["choices"]), limits["help"], required=required)
+            continue
+        bounds = {}
+        if kind in (int, float):
+            least = 0 if limits["positive"] else limits["least"]
+            bounds = {"lower_bound": least, "upper_bound": limits["most"]}
+        _DEFINE[kind](field.name, default, limits["help"], required=required, **bounds)
+        if limits["positive"]:
+            flags.register_validator(field.name, bool, "expected more than 0")
+
+
+def from_flags(cls: type[Options], values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> Options:
+    """Returns the options that the flags were given; for mains.
+
+    Args:
+        cls: the dataclass.
+        values: the parsed flags.
+        **defaults: values of fields whose flags were not given, and of fields that are not flags.
+    """
+    defined = [values[field.name] for field in filter(_is_option, dataclasses.fields(cls))]
+    given = {flag.name: flag.value for flag in defined if flag.present or flag.name not in defaults}
+    return cls(**defaults | given)
+
+
+def check_limits(options: Any) -> None:
+    """Raises UserError if a field of a dataclass of options is not among its choices or out of its limits."""
+    for field in filter(_is_option, dataclasses.fields(options)):
+        value, limits = getattr(options, field.name), field.metadata
+        choices, least, most = limits["choices"], limits["least"], limits["most"]
+        if value is None:
+            continue
+        if choices and value not in choices:
+            raise UserError(f"{field.name} is {value!r}, expected one of {', '.join(choices)}")
+        if limits["positive"] and not value > 0:
+            raise UserError(f"{field.name} is {value}, expected more than 0")
+        if (least is not None and not value >= least) or (most is not None and not value <= most):
+            expected = f"at least {least}" if most is None else f"{least} to {most}"
+            raise UserError(f"{field.name} is {value}, expected {expected}")
+
+
+def _is_option(field: dataclasses.Field) -> bool:
+    return "help" in field.metadata
+
+
+def _plain(hint: Any) -> type:
+    """Returns the type that a flag's values have: int of `int | None`, Sequence of `Sequence[str]`."""
+    if isinstance(hint, types.UnionType):
+        hint = next(kind for kind in typing.get_args(hint) if kind is not types.NoneType)
+    return typing.get_origin(hint) or hint
