@@ -10,7 +10,7 @@ from absl import flags
 
 from run_scripts.tpu_compile import __main__
 from run_scripts.tpu_compile import plan as tpu_compile
-from tests.helpers import command_flags
+from tests.helpers import command_flags, hlo
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.tpu import compilation, synthetic
@@ -140,7 +140,7 @@ def test_a_run_in_which_nothing_compiles_fails(main, compiler, capsys, traced):
 
 def test_synthetic_data_of_a_task():
     program = tpu_compile.program_of_rows(parsed(*SMALL, "--task=race", "--sequences=3"))(2)
-    inputs = [kind for kind in program.parameters() if kind not in program.donated()]
+    inputs = [kind for kind in hlo.parameters(program) if kind not in hlo.donated(program)]
     assert ("s32", (2, 3 * 16)) in inputs  # token ids of three options
 
 
@@ -187,7 +187,7 @@ def test_an_architecture_file_sets_the_vocabulary(tmp_path):
     config = dataclasses.replace(XLNetConfig.preset("tiny"), n_token=70, n_layer=1)
     (tmp_path / "config.json").write_text(config.to_json())
     values = parsed("--seq_len=16", f"--model_config={tmp_path}/config.json")
-    assert ("f32", (70, config.d_model)) in tpu_compile.program_of_rows(values)(2).parameters()
+    assert ("f32", (70, config.d_model)) in hlo.parameters(tpu_compile.program_of_rows(values)(2))
 
 
 def test_settings_come_from_files_and_flags(tmp_path):
@@ -205,12 +205,12 @@ def test_settings_come_from_files_and_flags(tmp_path):
 def test_model_gardens_step_updates_in_place():
     values = parsed(*SMALL, "--peer=model_garden", "--memory_len=0")
     program = tpu_compile.program_of_rows(values)(2)
-    weights = program.donated().count(("f32", (16, 2, 8)))
+    weights = hlo.donated(program).count(("f32", (16, 2, 8)))
     assert weights and not weights % 3  # each with two moments
-    assert ("f32", (2, 16, 16)) in program.parameters()  # its permutation mask
+    assert ("f32", (2, 16, 16)) in hlo.parameters(program)  # its permutation mask
     assert program.lengths == {"seq_len": 16, "num_predict": 3, "memory_len": 0}
     values = parsed(*SMALL, "--peer=model_garden", "--memory_len=0", "--gradient_only")
-    assert tpu_compile.program_of_rows(values)(2).donated() == []
+    assert hlo.donated(tpu_compile.program_of_rows(values)(2)) == []
 
 
 @pytest.mark.integration
@@ -220,7 +220,7 @@ def test_a_separate_process_lowers_the_same_program():
     with command_flags.fresh_flags():
         here = tpu_compile.lower(arguments, 2)
     assert apart.loops == here.loops == 0
-    assert Program(apart.hlo).donated() == Program(here.hlo).donated() != []
+    assert hlo.donated(Program(apart.hlo)) == hlo.donated(Program(here.hlo)) != []
 
 
 @pytest.mark.parametrize(
@@ -314,4 +314,4 @@ def test_shapes_of_data_are_taken_for_any_batch(tmp_path):
     synthetic.pretraining_records(str(tmp_path), rows=1, seq_len=20, num_predict=4, vocab_size=50)
     program = tpu_compile.program_of_rows(parsed(SMALL[-1], f"--data={tmp_path}", "--memory_len=8"))(6)
     assert program.lengths == {"seq_len": 20, "num_predict": 4, "memory_len": 8}
-    assert ("s32", (6, 20)) in program.parameters()
+    assert ("s32", (6, 20)) in hlo.parameters(program)

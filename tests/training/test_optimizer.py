@@ -12,7 +12,7 @@ from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.classifier import XLNetClassifier, classification_losses
 from xlnet_tf.models.pretrainer import target_losses
-from xlnet_tf.training.optimizer import AdamW, OptimizerConfig, build_optimizer, build_schedule, layer_number
+from xlnet_tf.training.optimizer import AdamW, OptimizerConfig, WarmupDecay, build_optimizer, layer_number
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_schedule_equals_the_originals(golden, case):
         min_lr_ratio=flags["min_lr_ratio"],
         decay={"poly": "linear", "cos": "cosine"}[flags["decay_method"]],
     )
-    schedule = build_schedule(config, flags["train_steps"])
+    schedule = WarmupDecay(config.as_dict(), flags["train_steps"])
     steps = fixture[f"steps_{case}"]
     got = [float(schedule(tf.constant(int(step), tf.int64))) for step in steps]
     # Near the end the original's own float32 rounding, relative to the peak, is all that is left.
@@ -42,7 +42,9 @@ def test_schedule_equals_the_originals(golden, case):
 
 
 def test_schedule_peaks_where_the_warmup_ends():
-    schedule = build_schedule(OptimizerConfig(learning_rate=1.0, warmup_steps=10, min_lr_ratio=0.1), 30)
+    schedule = WarmupDecay(
+        OptimizerConfig(learning_rate=1.0, warmup_steps=10, min_lr_ratio=0.1).as_dict(), 30
+    )
     got = [float(schedule(step)) for step in (0, 5, 10, 20, 30, 40)]
     np.testing.assert_allclose(got, [0.0, 0.5, 1.0, 0.55, 0.1, 0.1], rtol=1e-6)
 
@@ -50,7 +52,7 @@ def test_schedule_peaks_where_the_warmup_ends():
 @pytest.mark.parametrize("changes", [{"warmup_steps": 10}, {"warmup_steps": -1}, {"decay": "step"}])
 def test_schedule_refuses_impossible_settings(changes):
     with pytest.raises(UserError, match=next(iter(changes))):
-        build_schedule(OptimizerConfig(**changes), 10)
+        WarmupDecay(OptimizerConfig(**changes).as_dict(), 10)
 
 
 def numpy_adamw(values, gradients, rates, decays, *, steps_rate, clip, bias_correction):
@@ -95,7 +97,7 @@ def test_adamw_equals_numpy(bias_correction):
     optimizer = build_optimizer(config, train_steps=10, n_layer=2)
     for gradient in gradients:
         optimizer.apply_gradients([(tf.constant(gradient[k]), v) for k, v in zip(values, variables)])
-    schedule = build_schedule(config, 10)
+    schedule = WarmupDecay(config.as_dict(), 10)
     want, m, s = numpy_adamw(
         values, gradients,
         {k: factor for k, (factor, _) in expected.items()},

@@ -257,11 +257,6 @@ def head_shape(name: str, config: XLNetConfig) -> tuple[int | None, ...]:
     return _row(name).shape(config)
 
 
-def num_parameters(config: XLNetConfig) -> int:
-    """Counts the weights of the encoder and the bias of the language model, as the paper does."""
-    return config.n_token + sum(math.prod(shape) for shape in encoder_shapes(config).values())
-
-
 def to_canonical(arrays: Arrays, column: str) -> Arrays:
     """Renames a format's arrays to ours.
 

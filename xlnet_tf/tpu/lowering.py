@@ -2,14 +2,13 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.compiler.xla import xla_data_pb2
 from tensorflow.compiler.xla.service import hlo_pb2
 
-_HOST_OPCODES = ("infeed", "outfeed", "send", "recv", "custom-call")
 _PRODUCTS = ("dot", "convolution")
 _STATE_WORDS = 2  # of 64 bits, of a TPU's random number generator
 
@@ -34,34 +33,6 @@ class Program:
         """The program, parsed."""
         return hlo_pb2.HloModuleProto.FromString(self.hlo)
 
-    def parameters(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Returns type and shape of each parameter."""
-        return [_type_and_shape(shape) for shape in self.module.host_program_shape.parameters]
-
-    def donated(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Returns type and shape of the parameters whose memory an output takes over."""
-        parameters = self.parameters()
-        numbers = {entry.parameter_number for entry in self.module.input_output_alias.entries}
-        return [parameters[number] for number in sorted(numbers)]
-
-    def host_operations(self) -> list[str]:
-        """Returns the operations that a device cannot do without its host."""
-        return sorted(
-            {
-                instruction.custom_call_target or instruction.opcode
-                for instruction in self._instructions()
-                if instruction.opcode in _HOST_OPCODES
-            }
-        )
-
-    def dynamic_shapes(self) -> list[str]:
-        """Returns the instructions whose shape is not known before they run."""
-        return [
-            instruction.name
-            for instruction in self._instructions()
-            if any(instruction.shape.is_dynamic_dimension) or instruction.opcode == "set-dimension-size"
-        ]
-
     def loops_with_products(self) -> int:
         """Counts the loops that multiply matrices: XLA's counts of work see their bodies once."""
         computations = {computation.id: computation for computation in self.module.computations}
@@ -75,12 +46,9 @@ class Program:
 
         return sum(
             instruction.opcode == "while" and any(map(multiplies, instruction.called_computation_ids))
-            for instruction in self._instructions()
+            for computation in self.module.computations
+            for instruction in computation.instructions
         )
-
-    def _instructions(self) -> Iterator[hlo_pb2.HloInstructionProto]:
-        for computation in self.module.computations:
-            yield from computation.instructions
 
 
 def lower(
@@ -174,7 +142,3 @@ def _take_out_copies(module: hlo_pb2.HloModuleProto):
 def _replace(computation: hlo_pb2.HloComputationProto, instructions: list[hlo_pb2.HloInstructionProto]):
     del computation.instructions[:]
     computation.instructions.extend(instructions)
-
-
-def _type_and_shape(shape: xla_data_pb2.ShapeProto) -> tuple[str, tuple[int, ...]]:
-    return xla_data_pb2.PrimitiveType.Name(shape.element_type).lower(), tuple(shape.dimensions)

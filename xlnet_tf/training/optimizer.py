@@ -22,6 +22,11 @@ Schedule = tf_keras.optimizers.schedules.LearningRateSchedule
 
 NOT_DECAYED = (r"bias$", r"(gamma|beta)$")  # biases and layer norms
 _ATTENTION_BIAS = r"(content|position|segment)_bias$"
+# Of an OptimizerConfig, what AdamW keeps under the same name.
+_SETTINGS = (
+    *("beta_1", "beta_2", "epsilon", "exclude_from_decay", "layer_decay"),
+    *("bias_correction", "decay_attention_biases", "scale_gradients"),
+)
 
 
 @dataclasses.dataclass
@@ -91,22 +96,6 @@ class WarmupDecay(Schedule):
         return {"settings": self.settings, "train_steps": self.train_steps}
 
 
-def build_schedule(config: OptimizerConfig, train_steps: int) -> Schedule:
-    """Builds the learning rate as a function of the steps taken so far: linear warm-up, then decay.
-
-    Args:
-        config: the settings.
-        train_steps: total number of steps, warm-up included.
-
-    Returns:
-        A schedule; the first update uses its value at 0.
-
-    Raises:
-        UserError: the settings leave no steps to decay in, or name an unknown decay.
-    """
-    return WarmupDecay(config.as_dict(), train_steps)
-
-
 def _compose(config: OptimizerConfig, train_steps: int) -> Schedule:
     decay_steps = train_steps - config.warmup_steps
     if config.warmup_steps < 0 or decay_steps < 1:
@@ -114,20 +103,12 @@ def _compose(config: OptimizerConfig, train_steps: int) -> Schedule:
             f"warmup_steps is {config.warmup_steps} and train_steps is {train_steps}: expected "
             "0 <= warmup_steps < train_steps. Lower warmup_steps or raise train_steps."
         )
+    peak, last = config.learning_rate, config.min_lr_ratio
+    shared = {"offset": config.warmup_steps, "initial_learning_rate": peak, "decay_steps": decay_steps}
     if config.decay == "linear":
-        schedule = lr_schedule.PolynomialDecayWithOffset(
-            offset=config.warmup_steps,
-            initial_learning_rate=config.learning_rate,
-            decay_steps=decay_steps,
-            end_learning_rate=config.learning_rate * config.min_lr_ratio,
-        )
+        schedule = lr_schedule.PolynomialDecayWithOffset(end_learning_rate=peak * last, **shared)
     elif config.decay == "cosine":
-        schedule = lr_schedule.CosineDecayWithOffset(
-            offset=config.warmup_steps,
-            initial_learning_rate=config.learning_rate,
-            decay_steps=decay_steps,
-            alpha=config.min_lr_ratio,
-        )
+        schedule = lr_schedule.CosineDecayWithOffset(alpha=last, **shared)
     else:
         raise UserError(f"decay is {config.decay!r}: expected 'linear' or 'cosine'.")
     if config.warmup_steps:
@@ -157,19 +138,13 @@ def build_optimizer(config: OptimizerConfig, train_steps: int, n_layer: int) -> 
             )
     if config.epsilon <= 0:
         raise UserError(f"epsilon is {config.epsilon}: expected more than 0, as 1e-6: it is divided by.")
+    settings = config.as_dict()
     return AdamW(
-        build_schedule(config, train_steps),
+        WarmupDecay(settings, train_steps),
         n_layer=n_layer,
-        beta_1=config.beta_1,
-        beta_2=config.beta_2,
-        epsilon=config.epsilon,
         weight_decay=config.weight_decay,
-        exclude_from_decay=config.exclude_from_decay,
         global_clipnorm=config.clip_norm or None,
-        layer_decay=config.layer_decay,
-        bias_correction=config.bias_correction,
-        decay_attention_biases=config.decay_attention_biases,
-        scale_gradients=config.scale_gradients,
+        **{name: settings[name] for name in _SETTINGS},
     )
 
 
@@ -342,15 +317,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         """Returns the settings that rebuild the optimizer."""
         return super().get_config() | {
             "learning_rate": self._serialize_hyperparameter(self._learning_rate),
-            "n_layer": self.n_layer,
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
-            "exclude_from_decay": self.exclude_from_decay,
-            "layer_decay": self.layer_decay,
-            "bias_correction": self.bias_correction,
-            "decay_attention_biases": self.decay_attention_biases,
-            "scale_gradients": self.scale_gradients,
+            **{name: getattr(self, name) for name in ("n_layer", *_SETTINGS)},
         }
 
 
