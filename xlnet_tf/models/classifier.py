@@ -10,7 +10,7 @@ import tf_keras
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
-from xlnet_tf.models.head import PooledHead
+from xlnet_tf.models.head import PooledHead, class_names
 from xlnet_tf.models.loading import Pretrained
 
 
@@ -58,9 +58,7 @@ class XLNetClassifier(PooledHead):
         self.num_labels = num_labels
         self.head_name = head_name
         self.multi_label = multi_label
-        self.labels = list(map(str, range(num_labels) if labels is None else labels))
-        if len(self.labels) != num_labels:
-            raise UserError(f"there are {len(self.labels)} labels for {num_labels} classes.")
+        self.labels = class_names(labels, num_labels)
 
     @classmethod
     def from_pretrained(

@@ -19,7 +19,33 @@ from xlnet_tf.models.saving import ShapeFreeModel
 _HEAD = -7  # its place among those of the encoder's dropout
 
 
-class XLNetHead(ShapeFreeModel):
+class EncoderModel(ShapeFreeModel):
+    """An encoder, the body, with what a subclass adds to it."""
+
+    def __init__(self, encoder: XLNetEncoder, **kwargs):
+        super().__init__(**kwargs)
+        self.encoder = encoder
+
+    def build(self, input_shape=None):
+        if not self.encoder.built:
+            self.encoder.build()
+        self.build_head(self.encoder.config.d_model)
+        self.built = True
+
+    def build_head(self, d_model: int):
+        """Creates the variables of the head, under the names of checkpoints/names.py."""
+        raise NotImplementedError
+
+    def get_config(self):
+        return {"encoder": tf_keras.layers.serialize(self.encoder), "name": self.name}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        config = dict(config)
+        return cls(tf_keras.layers.deserialize(config.pop("encoder"), custom_objects), **config)
+
+
+class XLNetHead(EncoderModel):
     """An encoder, to which a subclass adds what its task needs.
 
     Args:
@@ -28,8 +54,7 @@ class XLNetHead(ShapeFreeModel):
     """
 
     def __init__(self, encoder: XLNetEncoder, segment_len: int = 0, **kwargs):
-        super().__init__(**kwargs)
-        self.encoder = encoder
+        super().__init__(encoder, **kwargs)
         self.segment_len = segment_len
 
     @classmethod
@@ -51,16 +76,6 @@ class XLNetHead(ShapeFreeModel):
         model = cls(encoder, *arguments, **{**told, **own_options})
         source.load_into(model, head)
         return model
-
-    def build(self, input_shape=None):
-        if not self.encoder.built:
-            self.encoder.build()
-        self.build_head(self.encoder.config.d_model)
-        self.built = True
-
-    def build_head(self, d_model: int):
-        """Creates the variables of the head, under the names of checkpoints/names.py."""
-        raise NotImplementedError
 
     @property
     def trainable_weights(self):
@@ -91,13 +106,7 @@ class XLNetHead(ShapeFreeModel):
         return read(self.encoder, features, self.segment_len, training), fold_in(seed, _HEAD)
 
     def get_config(self):
-        encoder = tf_keras.layers.serialize(self.encoder)
-        return {"encoder": encoder, "segment_len": self.segment_len, "name": self.name}
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        config = dict(config)
-        return cls(tf_keras.layers.deserialize(config.pop("encoder"), custom_objects), **config)
+        return {**super().get_config(), "segment_len": self.segment_len}
 
 
 def _as_array(values: Any) -> Any:
@@ -179,6 +188,14 @@ class PooledHead(XLNetHead):
             "projection": self.pooling.projection is not None,
             "pool_padding": self.pooling.pool_padding,
         }
+
+
+def class_names(labels: Sequence[str] | None, num_labels: int) -> list[str]:
+    """Returns the labels of a head's classes, by default their numbers; raises UserError if some lack."""
+    found = list(map(str, range(num_labels) if labels is None else labels))
+    if len(found) != num_labels:
+        raise UserError(f"there are {len(found)} labels for {num_labels} classes.")
+    return found
 
 
 def logits_layer(outputs: int, encoder: XLNetEncoder, use_bias: bool = True) -> tf_keras.layers.Dense:

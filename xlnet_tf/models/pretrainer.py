@@ -10,12 +10,12 @@ import tf_keras
 from xlnet_tf.layers import kernels
 from xlnet_tf.layers.base import normal
 from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.models.head import EncoderModel
 from xlnet_tf.models.loading import Pretrained
-from xlnet_tf.models.saving import ShapeFreeModel
 
 
 @tf_keras.utils.register_keras_serializable("xlnet_tf")
-class XLNetPretrainer(tf_keras.Model):
+class XLNetPretrainer(EncoderModel):
     """The encoder with a language-model head that shares the word embedding.
 
     Args:
@@ -38,8 +38,7 @@ class XLNetPretrainer(tf_keras.Model):
     def __init__(
         self, encoder: XLNetEncoder, next_sentence: bool = False, name: str = "pretrainer", **kwargs
     ):
-        super().__init__(name=name, **kwargs)
-        self.encoder = encoder
+        super().__init__(encoder, name=name, **kwargs)
         self.next_sentence = next_sentence
         if next_sentence:
             self.next_sentence_head = tf_keras.layers.Dense(
@@ -67,21 +66,15 @@ class XLNetPretrainer(tf_keras.Model):
         source.load_into(model)
         return model
 
-    def build(self, input_shape=None):
-        if not self.encoder.built:
-            self.encoder.build()
+    def build_head(self, d_model: int):
         self.lm_bias = self.add_weight("lm_bias", [self.encoder.config.n_token], initializer="zeros")
         if self.next_sentence:
             with tf.name_scope(self.next_sentence_head.name):
-                self.next_sentence_head.build([None, self.encoder.config.d_model])
-        self.built = True
+                self.next_sentence_head.build([None, d_model])
 
     def call(self, features: Mapping[str, Any], training=None):
         encoded = self.encoder(features, training=training, query_only=not self.next_sentence)
-        outputs = {
-            "logits": self.logits(encoded["query_output"]),
-            **_targets(features),
-        }
+        outputs = {"logits": self.logits(encoded["query_output"]), **_targets(features)}
         if self.next_sentence:
             cls_output = encoded["sequence_output"][:, -1]  # CLS ends every pretraining segment
             outputs["next_sentence_logits"] = self.next_sentence_head(tf.cast(cls_output, tf.float32))
@@ -95,24 +88,12 @@ class XLNetPretrainer(tf_keras.Model):
         batch_shape = tf.shape(query_output)[0]
         rows = tf.reshape(query_output, [-1, self.encoder.config.d_model])  # [B * P, D]
         logits = kernels.current(training=False).matmul(rows, self.encoder.word_embedding, transpose_b=True)
-        logits = tf.cast(logits, tf.float32)
-        logits += tf.cast(self.lm_bias, tf.float32)
+        logits = tf.cast(logits, tf.float32) + tf.cast(self.lm_bias, tf.float32)
         targets = query_output.shape[1] or tf.shape(query_output)[1]
         return tf.reshape(logits, [batch_shape, targets, self.encoder.config.n_token])
 
-    __repr__ = ShapeFreeModel.__repr__
-
     def get_config(self):
-        return {
-            "encoder": tf_keras.layers.serialize(self.encoder),
-            "next_sentence": self.next_sentence,
-            "name": self.name,
-        }
-
-    @classmethod
-    def from_config(cls, config, custom_objects=None):
-        config = dict(config)
-        return cls(tf_keras.layers.deserialize(config.pop("encoder"), custom_objects), **config)
+        return {**super().get_config(), "next_sentence": self.next_sentence}
 
 
 def _targets(features) -> dict[str, tf.Tensor]:

@@ -7,9 +7,8 @@ from typing import Any, Self
 import tensorflow as tf
 import tf_keras
 
-from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
-from xlnet_tf.models.head import XLNetHead, build_layer, logits_layer
+from xlnet_tf.models.head import XLNetHead, build_layer, class_names, logits_layer
 from xlnet_tf.models.loading import Pretrained
 
 
@@ -41,9 +40,7 @@ class XLNetTokenClassifier(XLNetHead):
         super().__init__(encoder, segment_len, name=name, **kwargs)
         self.num_labels = num_labels
         self.dense = logits_layer(num_labels, encoder)
-        self.labels = list(map(str, range(num_labels) if labels is None else labels))
-        if len(self.labels) != num_labels:
-            raise UserError(f"there are {len(self.labels)} labels for {num_labels} classes.")
+        self.labels = class_names(labels, num_labels)
 
     @classmethod
     def from_pretrained(cls, path: str | os.PathLike, labels: Sequence[str] | None = None, **options) -> Self:
