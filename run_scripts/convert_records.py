@@ -76,9 +76,6 @@ def to_original(values: flags.FlagValues):
 def run(values: flags.FlagValues):
     """Converts what the flags say.
 
-    Args:
-        values: the parsed flags.
-
     Raises:
         UserError: flags, files or records are wrong.
         FileNotFoundError: the tokenizer or the set is missing.

@@ -64,7 +64,6 @@ def from_manifest(manifest: Manifest, text_gb: float) -> dict[str, float]:
     """Takes what a built set tells of a plan.
 
     Args:
-        manifest: a set built of a part of the corpus.
         text_gb: text of the whole corpus, 10**9 bytes.
 
     Returns:
@@ -102,9 +101,6 @@ def from_manifest(manifest: Manifest, text_gb: float) -> dict[str, float]:
 
 def plan(build: Plan) -> dict[str, dict[str, float]]:
     """Reckons a build.
-
-    Args:
-        build: what is built, where and how fast.
 
     Returns:
         part of the plan -> what it takes -> how much; the unit is the last word of the name.

@@ -56,9 +56,6 @@ def define_flags() -> None:
 def run(values: flags.FlagValues) -> int:
     """Shows, tells, checks or compares what the flags say.
 
-    Args:
-        values: the parsed flags.
-
     Returns:
         The exit status.
 

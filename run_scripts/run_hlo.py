@@ -28,16 +28,7 @@ WARM_UP = 2
 
 
 def save(path: str, hlo: bytes, *, batch_size: int, seq_len: int, flops: int, hardware: str) -> None:
-    """Writes a training step to run, and beside it, as json, what it is.
-
-    Args:
-        path: of the program's file.
-        hlo: of a lowering.Program.
-        batch_size: rows of a step.
-        seq_len: tokens of a row.
-        flops: of benchmark_flops.step_flops.
-        hardware: what it was lowered for.
-    """
+    """Writes a training step to run, and beside it, as json, what it is."""
     files.make_folder(pathlib.Path(path).parent)
     files.write(path, hlo)
     sizes = {"batch_size": batch_size, "seq_len": seq_len, "flops": flops, "hardware": hardware}
@@ -52,9 +43,7 @@ def measure(path: str, platform: str, steps: int, peak_flops: float | None = Non
     """Runs a saved step.
 
     Args:
-        path: of the program's file.
         platform: "cpu" or "gpu".
-        steps: how many to time.
         peak_flops: what the device does in a second at most.
 
     Returns:

@@ -21,12 +21,7 @@ FLAGS = flags.FLAGS
 
 
 def describe(text: str, score) -> str:
-    """Returns a text, its log-probability, and below them its pieces in the order of their prediction.
-
-    Args:
-        text: as it was given.
-        score: its TextScore.
-    """
+    """Returns a text, its log-probability, and below them its pieces in the order of their prediction."""
     lines = [f"  {text}", f"    {score.total:.2f} nats, {len(score.pieces)} pieces"]
     if score.pieces:
         perplexity = math.exp(-score.total / len(score.pieces))

@@ -57,9 +57,6 @@ def parameters(config: XLNetConfig) -> int:
 def size(run: Run) -> dict[str, dict[str, float]]:
     """Reckons a run.
 
-    Args:
-        run: the run.
-
     Returns:
         part of the run -> what it takes -> how much; the unit is the last word of the name.
     """

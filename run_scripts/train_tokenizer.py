@@ -62,10 +62,6 @@ def train(
     """Trains a tokenizer on a corpus and writes PREFIX.model and PREFIX.vocab.
 
     Args:
-        corpus_options: where the corpus is.
-        output_prefix: PREFIX.
-        vocab_size: number of pieces.
-        overwrite: whether to replace an existing tokenizer.
         **options: of `xlnet_tf.text.training.train_tokenizer`.
 
     Returns:

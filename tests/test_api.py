@@ -131,7 +131,7 @@ def test_reprs_name_what_matters(small_tokenizer, small_records):
     assert f"encoder={encoder}" in repr(tagger) and "labels=['O', 'B']" in repr(tagger)
     assert repr(small_tokenizer).startswith("XLNetTokenizer(vocab_size=90, cleaning=CleaningConfig(")
     language_model = XLNetLanguageModel(XLNetPretrainer(encoder), small_tokenizer)
-    pretrainer = f"XLNetPretrainer(encoder={encoder}, next_sentence=False, name='pretrainer')"
+    pretrainer = f"XLNetPretrainer(encoder={encoder}, name='pretrainer', next_sentence=False)"
     assert repr(language_model) == f"XLNetLanguageModel(model={pretrainer}, tokenizer={small_tokenizer})"
     manifest = Manifest.load(small_records.folder)
     assert f"folder='{small_records.folder}'" in repr(manifest)

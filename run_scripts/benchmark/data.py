@@ -117,12 +117,6 @@ def timed_stages() -> Iterator[dict[str, float]]:
 def measure_builder(text: pathlib.Path, tokenizer: str, repeats: int, **options) -> dict[str, Any]:
     """Measures the builder beside SentencePiece's encode of the same lines.
 
-    Args:
-        text: a corpus file.
-        tokenizer: the SentencePiece model.
-        repeats: rounds.
-        **options: of PretrainingOptions.
-
     Returns:
         text_bytes; for builder and sentencepiece, bytes_per_second by the clock and bytes_per_cpu_second;
         ratio: the builder's time over SentencePiece's, by the clock; stage_shares: stage -> its share of the
@@ -157,10 +151,7 @@ def measure_workers(
 
     Args:
         text: a corpus file; repeated up to the size.
-        tokenizer: the SentencePiece model.
-        megabytes: of text.
         workers: processes; the last number above 1.
-        **options: of PretrainingOptions.
 
     Returns:
         text_bytes; bytes_per_second: number of workers -> by the clock, the start of the workers included;
@@ -200,14 +191,6 @@ def measure_reader(
     **options,
 ) -> dict[str, Any]:
     """Measures the reader, on records that are built first.
-
-    Args:
-        text: a corpus file.
-        tokenizer: the SentencePiece model.
-        repeats: rounds.
-        rows: of a batch.
-        batches: of a round.
-        **options: of PretrainingOptions.
 
     Returns:
         seq_len, num_predict, rows; examples_per_second; bytes_per_example on their way to the device;

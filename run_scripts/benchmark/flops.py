@@ -12,11 +12,6 @@ GEMM_SIZES = (512, 1024, 2048, 4096)
 def measure_gemm(repeats: int, dtype: str = "float32", sizes: Sequence[int] = GEMM_SIZES) -> dict[str, Any]:
     """Measures the rate of matrix products.
 
-    Args:
-        repeats: rounds.
-        dtype: of the matrices.
-        sizes: of the square matrices.
-
     Returns:
         flops_per_second: of the best size; by_size: size -> its rate.
     """
@@ -47,7 +42,6 @@ def forward_flops(
     batch: 2 (K + 1) D A per layer.
 
     Args:
-        config: the architecture.
         batch_size: B.
         seq_len: T.
         num_predict: P.

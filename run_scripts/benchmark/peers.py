@@ -22,9 +22,6 @@ def model_garden_network(config: XLNetConfig, dropout: float, *, two_stream: boo
     """Makes Model Garden's body of the same size.
 
     Args:
-        config: the architecture.
-        dropout: rate of all its dropouts.
-        two_stream: for pretraining.
         bi_data: whether the second half of a batch's rows is read backward.
     """
     import tf_keras

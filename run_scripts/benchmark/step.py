@@ -243,16 +243,12 @@ def measure_step(
     PyTorch's.
 
     Args:
-        config: the architecture.
         batch_size: B, even with Model Garden, which reads the second half backward.
         seq_len: T.
         num_predict: P.
-        repeats: rounds.
         gemm_rates: floating-point operations per second of measure_gemm, by number type.
         modes: of ours, of MODES.
         peer_modes: of the peers, of PEER_MODES.
-        dropout: rate of all dropouts.
-        peer_python: for Hugging Face, or None.
 
     Returns:
         the sizes; flops of a step; seconds: implementation -> mode -> time; gemm_fraction: the same keys,
@@ -316,11 +312,7 @@ def measure_step(
 
 
 def ratios(seconds: Mapping[str, Mapping[str, float]], temporaries: Mapping[str, float]) -> dict[str, float]:
-    """Returns those of GOALS that the figures tell, each side by its best mode.
-
-    Args:
-        seconds, temporaries: of measure_step.
-    """
+    """Returns those of GOALS that the figures tell, each side by its best mode."""
 
     def best(who: str, bfloat16: bool = False) -> float | None:
         found = [

@@ -46,8 +46,6 @@ def interleave(candidates: Mapping[str, Callable[[], Any]], repeats: int, title:
 
     Args:
         candidates: name -> what to run; it returns when its work is done.
-        repeats: rounds to count.
-        title: of the progress bar.
 
     Returns:
         name -> its timing.
@@ -103,15 +101,7 @@ def our_model(
     recompute: bool = False,
     seed: int = 0,
 ):
-    """Makes our pretrainer; equal seeds give equal initial weights.
-
-    Args:
-        config: the architecture.
-        dropout: rate of all dropouts.
-        bfloat16: whether activations are in bfloat16.
-        recompute: whether those of a block are computed again in the backward pass.
-        seed: of the initial weights.
-    """
+    """Makes our pretrainer; equal seeds give equal initial weights."""
     import tf_keras
 
     from xlnet_tf.models.encoder import XLNetEncoder
@@ -141,11 +131,7 @@ def existing(path: str | None, default: str, flag: str) -> str:
 
 
 def define_flags(repeats: int) -> None:
-    """Defines the flags that all benchmarks have.
-
-    Args:
-        repeats: default of the flag.
-    """
+    """Defines the flags that all benchmarks have."""
     flags.DEFINE_enum("preset", "base", list(PRESETS), "size of the model")
     flags.DEFINE_integer("layers", None, "layers of the model. Default: the preset's", lower_bound=1)
     flags.DEFINE_integer("repeats", repeats, "repetitions; figures are their medians", lower_bound=1)

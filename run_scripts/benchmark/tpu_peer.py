@@ -24,12 +24,8 @@ def model_garden_step(
     """Lowers a training step of Model Garden's XLNetPretrainer with Keras' AdamW, in float32, without memory.
 
     Args:
-        config: the architecture.
         rows: B, even: the second half is read backward.
-        seq_len: T.
         num_predict: P; None: a sixth of T.
-        dropout: rate of all dropouts.
-        gradient_only: leave out the update.
     """
     model = model_garden_pretrainer(config, model_garden_batch(make_batch(config, **_TINY)), dropout, True)
     variables = model.trainable_variables

@@ -77,14 +77,9 @@ def measure(
     """Measures generation.
 
     Args:
-        config: the architecture.
         batches: numbers of prompts that are continued together, B.
         prompt_lens: their lengths, T.
         new_tokens: to write after each, G.
-        repeats: rounds.
-        bfloat16: whether to measure ours with activations in bfloat16, too.
-        xla: whether to measure a compiled graph, too.
-        peer_python: for Hugging Face, or None.
 
     Returns:
         config, new_tokens; cases: for each length and number of prompts prompt_len, rows, seconds and

@@ -54,8 +54,6 @@ class Learner:
         model: its variables created.
         losses_of: features, training -> loss of each target [B, P].
         form: a batch of the reader's -> the model's features.
-        plan: how it is trained.
-        n_layer: layers of the model.
     """
 
     def __init__(self, model, losses_of: Callable, form: Callable[[Batch], Batch], plan: Plan, n_layer: int):
@@ -104,8 +102,6 @@ def make_ours(config: XLNetConfig, plan: Plan, kind: str | None = None) -> Learn
     """Makes our model ready for training.
 
     Args:
-        config: its size.
-        plan: how it is trained.
         kind: of layers.kernels.device, whose form it gets; None: this machine's.
     """
     from xlnet_tf.layers.kernels import device
@@ -130,8 +126,6 @@ def make_model_garden(config: XLNetConfig, plan: Plan, batch: Batch) -> Learner:
     """Makes Model Garden's model ready for training.
 
     Args:
-        config: its size.
-        plan: how it is trained.
         batch: any; it creates its variables by reading one.
     """
     import tensorflow as tf
@@ -154,10 +148,6 @@ def compare(
 
     Args:
         config: the architecture; its vocabulary becomes the records'.
-        train: records to train on.
-        dev: records to evaluate on.
-        plan: how both are trained.
-        tpu_form: train ours in the form that it has on TPUs, too.
 
     Returns:
         config, plan; unigram_entropy of the dev targets, in nats; curve: at each evaluation step and, by

@@ -44,9 +44,7 @@ def measure(model: str, texts: str, load: Load, signature: str = "serving_defaul
     """Puts a model under load.
 
     Args:
-        model: folder of one version of it.
         texts: what the clients' texts are cut from.
-        load: what they do.
         signature: whose inputs are all texts.
 
     Returns:

@@ -168,8 +168,6 @@ def measure(
         tokenizer: any, to be exported with.
         batches: sizes B.
         seq_len: T.
-        repeats: rounds.
-        peer_python: for Hugging Face, or None.
 
     Returns:
         config, seq_len; batches: B -> name -> median and fastest, in seconds, examples_per_second, and ratio:

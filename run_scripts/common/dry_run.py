@@ -1,6 +1,7 @@
 """Checks a training before its machines are rented: data, sizes, weights, and the step for a TPU.
 
-Shared by the scripts that train, for their --dry_run. Nothing is trained and nothing is written.
+Shared by the scripts that train, for their --dry_run. Nothing is trained and nothing is written. `params` are
+the complete settings of an experiment, `task` is built from params.task.
 """
 
 import copy
@@ -41,7 +42,6 @@ def machines(config: runtime.RuntimeConfig, topology: str | None) -> Machines:
     """Returns what a run will use; no TPU and no other host is asked.
 
     Args:
-        config: the settings.
         topology: name of a TPU slice; needed for the strategy `tpu`.
 
     Raises:
@@ -70,12 +70,6 @@ def machines(config: runtime.RuntimeConfig, topology: str | None) -> Machines:
 def check_and_print(params, task: Task, topology: str | None, model_dir: str):
     """Does what --dry_run promises.
 
-    Args:
-        params: the settings, complete.
-        task: built from params.task.
-        topology: name of a TPU slice.
-        model_dir: folder of the run; nothing is written.
-
     Raises:
         UserError: something does not fit.
         FileNotFoundError: data are missing.
@@ -102,12 +96,6 @@ def _still_needed(config: runtime.RuntimeConfig, where: Machines) -> str:
 def check(params, task: Task, where: Machines, model_dir: str) -> str:
     """Checks a training and says what it will be.
 
-    Args:
-        params: the settings, complete.
-        task: built from params.task.
-        where: what it will run on.
-        model_dir: folder of the run; nothing is written.
-
     Returns:
         A table for a person.
 
@@ -126,11 +114,6 @@ def check(params, task: Task, where: Machines, model_dir: str) -> str:
 
 def compiled(params, task: Task, where: Machines) -> str:
     """Compiles the training step for one core of the TPU and says what it takes.
-
-    Args:
-        params: the settings, complete.
-        task: built from params.task.
-        where: what it will run on; a slice.
 
     Raises:
         UserError: the step does not compile, a core cannot hold it and what an evaluation remembers, or the
@@ -206,13 +189,7 @@ def _rows(params, task: Task, where: Machines, model: tf_keras.Model) -> dict[st
 
 
 def checkpoint_bytes(params, task: Task, weights: int) -> int:
-    """Returns what a checkpoint takes: weights and moments in float32, and the memory if it is saved.
-
-    Args:
-        params: the settings, complete.
-        task: built from params.task.
-        weights: numbers that are trained.
-    """
+    """Returns what a checkpoint takes: weights and moments in float32, and the memory if it is saved."""
     memory = _memory_bytes(params, task, params.task.train_data.global_batch_size)
     return 4 * weights * (1 + _ADAM_SLOTS) + memory * params.trainer.save_memory
 

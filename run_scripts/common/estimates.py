@@ -24,9 +24,6 @@ class Records:
     def record_bytes(self, vocab_size: int) -> int:
         """Returns the bytes of a record with its frame.
 
-        Args:
-            vocab_size: pieces of the tokenizer.
-
         Raises:
             UserError: there are no such records.
         """

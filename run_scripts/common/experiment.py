@@ -97,8 +97,6 @@ def load(name: str, settings: Sequence[Setting], values: flags.FlagValues):
 
     Args:
         name: the registered experiment.
-        settings: those with a flag.
-        values: the parsed flags.
 
     Returns:
         The ExperimentConfig, each value of its type and in its limits.
@@ -123,11 +121,6 @@ def load(name: str, settings: Sequence[Setting], values: flags.FlagValues):
 
 def override_by_flags(params, settings: Sequence[Setting], values: flags.FlagValues):
     """Puts the settings whose flags are given over those of an experiment.
-
-    Args:
-        params: the ExperimentConfig; changed.
-        settings: those with a flag.
-        values: the parsed flags.
 
     Raises:
         UserError: a value is out of its limits.

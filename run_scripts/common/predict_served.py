@@ -35,9 +35,6 @@ def define_flags():
 def main(values: flags.FlagValues):
     """Asks the server; prints the answers or writes them to --output_dir.
 
-    Args:
-        values: of the flags.
-
     Raises:
         UserError: a flag or an input is wrong, or the server does not answer.
     """
@@ -132,7 +129,6 @@ def ask(client: Client, rows: Iterable[Mapping[str, Any]], batch_size: int) -> I
     """Yields the answers to rows, in their order.
 
     Args:
-        client: of the model.
         rows: inputs by name; what the model does not take is left out.
         batch_size: most rows of a request. Rows whose lists have other lengths go into requests of their own.
     """

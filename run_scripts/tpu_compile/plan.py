@@ -173,8 +173,6 @@ def lower_step(params, values: flags.FlagValues, rows: int):
 
     Args:
         params: of `load_params`; its data are replaced.
-        values: the flags.
-        rows: of a core's batch.
 
     Returns:
         A lowering.Program.
@@ -340,8 +338,6 @@ def compile_rows(
 
     Args:
         compile_batch: of the rows; gives what compiling for the topology came to.
-        topology: a kind of TPU.
-        values: the flags.
         multiple: search multiples of so many rows only.
 
     Returns:
@@ -362,7 +358,6 @@ def run(values: flags.FlagValues, arguments: Sequence[str]) -> Iterator[Results]
     """Compiles what the flags ask for.
 
     Args:
-        values: the flags.
         arguments: that they were parsed from.
 
     Yields:

@@ -27,11 +27,7 @@ class Entry(NamedTuple):
 
 
 class Arrays(Mapping[str, np.ndarray]):
-    """A read-only mapping from names to arrays that are read when asked for, and not kept.
-
-    Args:
-        entries: by name.
-    """
+    """A read-only mapping from names to arrays that are read when asked for, and not kept."""
 
     def __init__(self, entries: Mapping[str, Entry]):
         self._entries = dict(entries)
@@ -88,11 +84,6 @@ class Arrays(Mapping[str, np.ndarray]):
 
 def float32(array: np.ndarray, name: str, path: str) -> np.ndarray:
     """Widens weights to float32, which loses nothing.
-
-    Args:
-        array: the weights.
-        name: of the array, for the error message.
-        path: of the file it comes from, for the error message.
 
     Raises:
         UserError: the array is of a type that does not fit into float32, or has values that are no numbers.

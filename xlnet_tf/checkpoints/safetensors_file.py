@@ -14,9 +14,6 @@ from xlnet_tf.errors import UserError, shown
 def read_safetensors(path: str) -> Arrays:
     """Opens a safetensors file.
 
-    Args:
-        path: of the file, on any of TensorFlow's file systems.
-
     Returns:
         The arrays by name, as float32.
 
@@ -52,10 +49,6 @@ def write_safetensors(arrays: Arrays, path: str) -> None:
     """Writes float32 arrays as a safetensors file.
 
     The package's own writer holds all arrays in memory, twice; the format is simple enough to do without.
-
-    Args:
-        arrays: by name.
-        path: of the file; replaced if it is there.
 
     Source: the format's description in the safetensors repository (length, JSON header, data).
     """

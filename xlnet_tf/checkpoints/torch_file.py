@@ -96,9 +96,6 @@ class _Unpickler(pickle._Unpickler):
 def read_torch_file(path: str) -> Arrays:
     """Opens a file that `torch.save(model.state_dict(), path)` has written.
 
-    Args:
-        path: of the file, on any of TensorFlow's file systems.
-
     Returns:
         The tensors by name, as float32.
 

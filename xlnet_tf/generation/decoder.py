@@ -68,7 +68,6 @@ class CachedDecoder:
     Args:
         model: a pretrained model. Its weights are read here, not in the loop over steps, in which casts and
             8-bit weights then cost nothing: make the decoder in the graph that uses it.
-        layout: the texts.
         candidates: C, of each text.
         xla: whether XLA compiles the graph.
 

@@ -75,9 +75,6 @@ def sample(
     """Writes one candidate for each text, by greedy choice or sampling.
 
     Args:
-        model: a pretrained model.
-        layout: the texts.
-        sampling: how.
         stop_ids: pieces that end a text, as its last token; a list or a tensor [any number] int32.
 
     Raises:
@@ -102,10 +99,7 @@ def search(model: XLNetPretrainer, layout: Layout, beams: int, stop_ids=(), xla:
     compared by how likely they are.
 
     Args:
-        model: a pretrained model.
-        layout: the texts.
         beams: C. Where there are fewer texts than that, the others have a log-probability of -inf.
-        stop_ids: as in sample.
 
     Raises:
         UserError: as sample.
@@ -126,12 +120,8 @@ def write(
     """Writes all of an order.
 
     Args:
-        decoder: of the texts.
-        order: [B, G] int32, the layout's.
         logits: [B, 1, V], of the first token.
         cache: the context, as the decoder's `start` returns it.
-        choose: chooses the tokens.
-        stop_ids: as in sample.
     """
     candidates, steps = decoder.candidates, shape_of(order)[1]
     stop_ids = tf.convert_to_tensor(stop_ids, tf.int32)

@@ -69,7 +69,6 @@ def gaps(tokenizer: GraphTokenizer, texts: tf.Tensor, longest: int | None = None
     end of one.
 
     Args:
-        tokenizer: the model's.
         texts: [B] string.
         longest: most tokens of a text, gaps included; what is longer loses its end. None: any number.
 
@@ -117,7 +116,6 @@ def fill_in(layout: Layout, tokens: tf.Tensor) -> tf.RaggedTensor:
     """Returns texts with their gaps filled: ragged int32 [B * C, (tokens)].
 
     Args:
-        layout: the texts and their gaps.
         tokens: [B, C, G], in the order of filling.
     """
     candidates = tf.shape(tokens)[1]

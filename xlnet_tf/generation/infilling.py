@@ -64,11 +64,9 @@ def fill_jointly(
     """Finds the likeliest joint fills of texts' gaps by beam search.
 
     Args:
-        model: a pretrained model.
         layout: the texts, with the gaps in the order of filling.
         beams: C.
         guesses: K, for each gap.
-        xla: whether XLA compiles the graph.
 
     Raises:
         UserError: the model's attention is none to generate with (see CachedDecoder).
@@ -95,10 +93,7 @@ def fill_easiest_first(
     """Fills gaps in an order that the model finds: always the one next whose best piece is likeliest.
 
     Args:
-        model: a pretrained model.
         layout: the texts; the order of their gaps does not count.
-        sampling: how pieces are chosen.
-        xla: whether XLA compiles the graph.
 
     Returns:
         What was written, one candidate of each text, and the order in which it was: [B, G] int32, positions.
@@ -142,13 +137,7 @@ def fill_easiest_first(
 
 
 def _reread(model: XLNetPretrainer, layout: Layout, tokens: tf.Tensor) -> tf.Tensor:
-    """Predicts, in one pass, each token of filled gaps after those before it: logits [B, G, V].
-
-    Args:
-        model: a pretrained model.
-        layout: the texts.
-        tokens: [B, G] int32, the fill.
-    """
+    """Predicts, in one pass, each token of filled gaps after those before it: logits [B, G, V]."""
     order = layout.order
     steps = tf.range(1, shape_of(order)[1] + 1)
     width = shape_of(layout.ids)[1]

@@ -18,13 +18,7 @@ _TOGETHER = 8 * AT_ONCE  # tokens of texts that are read together
 
 
 def check_lengths(name: str, lengths: Sequence[int], new_tokens: int = 0):
-    """Raises UserError if a text is too long, and names it.
-
-    Args:
-        name: of the list of texts.
-        lengths: the pieces of each.
-        new_tokens: to write after each.
-    """
+    """Raises UserError if a text is too long, and names it."""
     for row, length in enumerate(lengths):
         if length + new_tokens > LONGEST:
             after = f", and {new_tokens:,} are to follow" if new_tokens else ""

@@ -104,7 +104,6 @@ def choose(log_probs: tf.Tensor, draws: tf.Tensor, sampling: Sampling) -> tf.Ten
     Args:
         log_probs: [B, V] float32.
         draws: [B] float32 in [0, 1).
-        sampling: how.
 
     Returns:
         [B] int32.

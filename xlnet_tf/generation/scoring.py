@@ -184,12 +184,10 @@ def token_log_probabilities(
     query attends to no token.
 
     Args:
-        model: a pretrained model.
         features: input_word_ids, input_mask and, unless all is of one segment, input_type_ids [B, T], padded
             on any side.
         is_scored: [B, T] bool, the tokens to predict.
         places: [B, T] int32, their places in the factorization order (see `places`).
-        in_blocks: whether the text is read in blocks (see XLNetEncoder).
 
     Returns:
         [B, T] float32, in nats; 0 for tokens that are not scored. Their sum is the text's log-probability.

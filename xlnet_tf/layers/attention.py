@@ -51,12 +51,9 @@ def attend(
     """Lets one stream attend to keys and values, both of the content stream.
 
     Args:
-        weights: of the layer.
         stream: [B, Q, D], h or g.
         keys, values: [B, N, K, H].
         position_keys: of kernels.project_positions.
-        context: what the queries may see.
-        kernels: of the device.
         rate: of dropout on the attention probabilities.
         seed: [2] int32 for dropout, None outside training.
 

@@ -145,7 +145,6 @@ class TransformerBlock(ConfiguredLayer):
         Args:
             stream, attended: [B, Q, D].
             seeds: two [2] int32, of the dropout of attention and of the feed-forward network.
-            kernels: of the device.
             feed_forward_weights: see FeedForward.
 
         Returns:

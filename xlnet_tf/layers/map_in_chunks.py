@@ -45,7 +45,6 @@ def map_query_blocks(attend: Callable, stream: tf.Tensor, context) -> tf.Tensor:
     Args:
         attend: takes queries [B, Q, D] and their AttentionContext; returns [B, Q, D].
         stream: [B, T, D].
-        context: BlockedContext.
     """
 
     def block(begin, end):

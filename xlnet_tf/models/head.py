@@ -62,8 +62,6 @@ class XLNetHead(EncoderModel):
         """Builds the model of a checkpoint, with its head or a new one, and loads its weights.
 
         Args:
-            source: the checkpoint.
-            head: which of its heads.
             options: the user's: of this class and of XLNetEncoder.
             *arguments: of this class, after the encoder.
             **told: options of this class that the checkpoint tells, for where the user gives none.
@@ -213,7 +211,6 @@ def build_layer(layer: tf_keras.layers.Layer, input_shape: Sequence[int | None],
     """Creates a layer's variables under `scope` and the layer's own name.
 
     Args:
-        layer: the layer.
         input_shape: of its inputs; None for axes of any size.
         scope: the path above it, for example "span/start".
     """

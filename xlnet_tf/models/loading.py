@@ -113,7 +113,6 @@ class Pretrained:
         Args:
             kind: "tagging" or "classification".
             labels: the user's; None: the checkpoint's.
-            task: as in find_head.
 
         Raises:
             UserError: labels are missing or not those of the head, several heads could be meant, or the head

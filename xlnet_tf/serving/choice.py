@@ -98,7 +98,7 @@ def join_options(question: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
 
 
 def from_task(task, model: tf_keras.Model, tokenizer: XLNetTokenizer, **options) -> ChoiceModule:
-    """Returns what a fine-tuned run is served as; arguments as in classification.from_task."""
+    """Returns what a fine-tuned run is served as."""
     examples = task.example_set
     options = {"seq_len": examples.seq_len, **options}
     return ChoiceModule(model, tokenizer, max_qa_len=examples.settings["max_qa_len"], **options)

@@ -178,14 +178,7 @@ def _example_signature(module: ServingModule, outputs: Mapping[str, str]) -> Sig
 def from_task(
     task, model: tf_keras.Model, tokenizer: XLNetTokenizer, **options
 ) -> ClassificationModule | RegressionModule:
-    """Returns what a fine-tuned run exports.
-
-    Args:
-        task: its ClassificationTask.
-        model: with the run's weights.
-        tokenizer: the run's.
-        **options: of ServingModule.
-    """
+    """Returns what a fine-tuned run exports."""
     settings = task.example_set.settings
     options = {"seq_len": task.example_set.seq_len, **options}
     options |= {"pair": settings["pair"], "truncation": settings["truncation"]}

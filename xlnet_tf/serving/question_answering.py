@@ -206,14 +206,7 @@ def _texts(codes: tf.RaggedTensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.Ten
 
 
 def from_task(task, model: tf_keras.Model, tokenizer: XLNetTokenizer, **options) -> QuestionAnsweringModule:
-    """Returns what a fine-tuned run exports.
-
-    Args:
-        task: its SquadTask.
-        model: with the run's weights.
-        tokenizer: the run's.
-        **options: of QuestionAnsweringModule.
-    """
+    """Returns what a fine-tuned run exports."""
     settings = task.example_set.settings
     threshold = None
     if task.unanswerable:

@@ -63,7 +63,7 @@ class RankingModule(ServingModule):
 
 
 def from_task(task, model: tf_keras.Model, tokenizer: XLNetTokenizer, **options) -> RankingModule:
-    """Returns what a fine-tuned run is served as; arguments as in classification.from_task."""
+    """Returns what a fine-tuned run is served as."""
     examples = task.example_set
     options = {"seq_len": examples.seq_len, **options}
     return RankingModule(model, tokenizer, max_query_len=examples.settings["max_query_len"], **options)

@@ -150,13 +150,6 @@ class TaggingModule(ServingModule):
 
 
 def from_task(task, model: tf_keras.Model, tokenizer: XLNetTokenizer, **options) -> TaggingModule:
-    """Returns what a fine-tuned run exports.
-
-    Args:
-        task: its TaggingTask.
-        model: with the run's weights.
-        tokenizer: the run's.
-        **options: of TaggingModule.
-    """
+    """Returns what a fine-tuned run exports."""
     own = {"seq_len": task.example_set.seq_len, "stride": task.example_set.settings["stride"]}
     return TaggingModule(model, tokenizer, **own | options)

@@ -93,8 +93,6 @@ def compile_program(hlo: bytes, topology: Topology, memory_only: bool = False) -
     """Compiles a program for one core of a TPU.
 
     Args:
-        hlo: of a lowering.Program.
-        topology: the kind of TPU.
         memory_only: plan the memory and make no code, which takes most of the time.
 
     Raises:
@@ -122,9 +120,6 @@ def compile_program(hlo: bytes, topology: Topology, memory_only: bool = False) -
 
 def read_result(result: dict) -> Outcome:
     """Reads what the compiler's process prints.
-
-    Args:
-        result: see tpu.compiler.
 
     Raises:
         UserError: the compiler is not here, or is another than expected.

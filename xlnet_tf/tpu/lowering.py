@@ -64,7 +64,6 @@ def lower(
     Args:
         function: of a dict of tensors.
         inputs: shape and type of each, all of them static.
-        lengths: for the program, to tell people.
 
     Returns:
         The program. Each variable that the function writes takes over its parameter's memory.

@@ -25,7 +25,6 @@ def pretraining_records(
     """Writes a set of pretraining records.
 
     Args:
-        folder: for the set.
         rows: streams, each of one record; a batch has at most as many rows.
         seq_len: T, tokens of a segment.
         num_predict: P, targets of a segment; None: as many as the builder takes by default.
@@ -80,7 +79,6 @@ def examples(
     """Writes a set of one fine-tuning example.
 
     Args:
-        folder: for the set.
         task: one of tasks.registry.FINETUNING.
         seq_len: T, tokens of a sequence.
         vocab_size: V.

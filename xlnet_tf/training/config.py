@@ -89,7 +89,6 @@ def override(params: cfg.ExperimentConfig, source: str | Mapping[str, Any], wher
     """Puts settings over those of an experiment.
 
     Args:
-        params: the experiment's settings; changed.
         source: the fields by their names, a yaml file, or "trainer.train_steps=100,task.seed=1".
         where: where they come from, for the error.
 
@@ -160,7 +159,6 @@ def check_types(params: cfg.ExperimentConfig, defaults: cfg.ExperimentConfig, wh
     Neither yaml nor overrides are typed.
 
     Args:
-        params: the experiment's settings.
         defaults: the same, as they are before any override.
         where: where the settings come from, for the error.
     """

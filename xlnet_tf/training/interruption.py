@@ -21,11 +21,7 @@ _LOST = (
 
 
 class OnAnyHost:
-    """Tells whether something is so in any process of a run; all must ask at the same place.
-
-    Args:
-        strategy: of the run.
-    """
+    """Tells whether something is so in any process of a run; all must ask at the same place."""
 
     def __init__(self, strategy: tf.distribute.Strategy):
         self._strategy = strategy
@@ -84,13 +80,7 @@ class Preemption:
         return self._on_any_host(self._told is not None)
 
     def end_run(self, save: Callable[[], None], step: int, model_dir: str):
-        """Saves, if there is something to save, and raises Interrupted, if the run was told to end.
-
-        Args:
-            save: saves a checkpoint.
-            step: the steps that have been taken.
-            model_dir: folder of the run.
-        """
+        """Saves, if there is something to save, and raises Interrupted, if the run was told to end."""
         if not self.happened():
             return
         kind, why = Interrupted, "told to end (SIGTERM)"
@@ -114,12 +104,7 @@ def has_peers(strategy: tf.distribute.Strategy) -> bool:
 
 @contextlib.contextmanager
 def lost_hosts(strategy: tf.distribute.Strategy, model_dir: str) -> Iterator[None]:
-    """Turns TensorFlow's errors about other machines into an Interrupted that says how to go on.
-
-    Args:
-        strategy: of the run.
-        model_dir: its folder.
-    """
+    """Turns TensorFlow's errors about other machines into an Interrupted that says how to go on."""
     remote = has_peers(strategy) or isinstance(strategy, tf.distribute.TPUStrategy)
     try:
         yield

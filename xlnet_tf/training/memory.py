@@ -16,7 +16,6 @@ class Memory(tf.__internal__.tracking.Trackable):
         rows: B, rows of one replica.
         memory_len: M, tokens remembered.
         d_model: D.
-        dtype: type of the content, the one in which the model computes.
 
     Attributes:
         saved: whether it is written into checkpoints, and restored from those that have it.

@@ -120,8 +120,6 @@ def build_optimizer(config: OptimizerConfig, train_steps: int, n_layer: int) -> 
     """Builds the optimizer with its schedule.
 
     Args:
-        config: the settings.
-        train_steps: total number of steps of the schedule.
         n_layer: number of layers of the model, for layer_decay.
 
     Returns:
@@ -252,7 +250,6 @@ class AdamW(tf_keras.optimizers.Optimizer):
 
         Args:
             grads_and_vars: pairs of a gradient and its variable.
-            name: of the scope.
             skip_gradients_aggregation: whether the gradients have been summed over the replicas.
             keep: bool scalar, the same on all replicas: whether to take the step. If not, the gradients may
                 be no numbers; `iterations`, and the schedule with it, go on in both cases.

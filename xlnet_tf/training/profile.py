@@ -13,7 +13,6 @@ class Profile:
     Args:
         steps: "FIRST,LAST", counted from 1; empty: no trace. The first two loops of a process hold its
             compilation, so that later steps say more.
-        model_dir: folder of the run.
 
     Raises:
         UserError: steps are not two numbers in order.

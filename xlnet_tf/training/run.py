@@ -60,9 +60,6 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
 
     Args:
         params: the experiment's settings, complete and valid.
-        task: built from params.task.
-        strategy: from `runtime.prepare`.
-        model_dir: folder of the run.
 
     Returns:
         The metrics of the last evaluation; empty without validation data.
@@ -155,7 +152,6 @@ def named_damage(task: Task, most_gb: float) -> Iterator[None]:
     with their checksums, and names file and record. An error that the data are not to blame for goes on.
 
     Args:
-        task: that reads the data.
         most_gb: of more gigabytes than these the error goes on as it is.
     """
     try:
@@ -270,9 +266,7 @@ class Watch:
     """Ends a run that goes nowhere: to be called after each loop of steps, before a checkpoint is saved.
 
     Args:
-        trainer: of the run.
         limit: so many steps one after another may be skipped, and of ten times as many a half.
-        model_dir: folder of the run.
     """
 
     def __init__(self, trainer: Trainer, limit: int, model_dir: str):

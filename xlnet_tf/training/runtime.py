@@ -22,9 +22,6 @@ POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixe
 def prepare(runtime: RuntimeConfig) -> tf.distribute.Strategy:
     """Sets up devices and number type. Call it once, before TensorFlow has done anything.
 
-    Args:
-        runtime: the settings.
-
     Returns:
         The strategy to build the model under.
 
@@ -126,9 +123,6 @@ def _assignment(resolver, topology) -> tf.tpu.experimental.DeviceAssignment | No
 
 def check_tf_config(text: str) -> list[str]:
     """Checks the environment variable that tells each of several hosts of the others.
-
-    Args:
-        text: TF_CONFIG.
 
     Returns:
         The addresses of the hosts, HOST:PORT.

@@ -15,13 +15,8 @@ class Checkpoints(tf.train.CheckpointManager):
     """Writes a run's checkpoints, and finds the one to go on from.
 
     Args:
-        checkpoint: all that is saved.
-        model_dir: folder of the run.
-        step: the steps that have been taken.
         hold: while it is not 0, no checkpoint is saved but those asked for out of turn: weights after which
             every step fails are not to displace good ones.
-        interval: steps between checkpoints.
-        max_to_keep: the newest so many are kept.
         initialize: called where there is none to go on from.
         write: whether this process writes into model_dir; the other hosts of a run save, too, as all must
             take part, but into a folder of their own.

@@ -61,11 +61,7 @@ def has_far_hosts(strategy: tf.distribute.Strategy) -> bool:
 
 
 def describe(strategy: tf.distribute.Strategy) -> str:
-    """Returns a line that says how many replicas a run has, and on what.
-
-    Args:
-        strategy: as `runtime.prepare` made it.
-    """
+    """Returns a line that says how many replicas a run has, and on what."""
     replicas = strategy.num_replicas_in_sync
     if isinstance(strategy, tf.distribute.TPUStrategy):
         where = f"the TPU {strategy.cluster_resolver.master() or 'of this machine'}"
@@ -81,12 +77,7 @@ def describe(strategy: tf.distribute.Strategy) -> str:
 
 
 def tpu_table(name: str, topology: tf.tpu.experimental.Topology) -> str:
-    """Returns a table of a TPU's chips, devices and hosts.
-
-    Args:
-        name: of the TPU.
-        topology: what starting the TPU gave.
-    """
+    """Returns a table of a TPU's chips, devices and hosts."""
     *chips, cores = topology.mesh_shape  # of chips x, y and z; of cores in each
     hosts, of_host = topology.num_tasks, topology.num_tpus_per_task
     rows = {

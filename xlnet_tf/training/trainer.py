@@ -136,11 +136,8 @@ class Trainer(base_trainer.Trainer):
 
     Args:
         config: the experiment; its trainer is a `training.config.TrainerConfig`.
-        task: what to train.
         model: built, with all its variables.
         optimizer: not built.
-        train: whether it will train.
-        evaluate: whether it will evaluate.
         checkpoint_exporter: Model Garden's exporter of the best checkpoint, or None.
     """
 
@@ -229,11 +226,7 @@ class Trainer(base_trainer.Trainer):
         )
 
     def replica_step(self, features: Features):
-        """Takes one replica's part of a training step; in replica context.
-
-        Args:
-            features: a batch of the replica's rows.
-        """
+        """Takes one replica's part of a training step; in replica context."""
         replica = tf.distribute.get_replica_context()
         gradients, loss, sums, next_memory = self.replica_gradients(features)
         *gradients, loss = replica.all_reduce(tf.distribute.ReduceOp.SUM, [*gradients, loss])
@@ -255,9 +248,6 @@ class Trainer(base_trainer.Trainer):
 
     def replica_gradients(self, features: Features):
         """Computes one replica's part of the gradients and changes nothing; in replica context.
-
-        Args:
-            features: a batch of the replica's rows.
 
         Returns:
             gradients (of the guard's scaled loss), loss (this replica's part of it), sums, next memory: () or

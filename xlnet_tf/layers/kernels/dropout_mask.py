@@ -18,7 +18,6 @@ def keep_mask_8_bits(shape, rate: float, seed: tf.Tensor, draw: Callable) -> tf.
     drawn for all elements of a call together, so that each element's probability is `rate`, to 1 / 2**32.
 
     Args:
-        shape: of the result.
         rate: probability to be dropped, in (0, 1).
         seed: [2] int32.
         draw: `philox_words` or `threefry_words`.

@@ -13,7 +13,6 @@ def matmul_heads(rows: tf.Tensor, matrices: tf.Tensor, transpose_b: bool = False
     Args:
         rows: [B, N, Q, H].
         matrices: [B or 1, N or 1, H, any], or transposed.
-        transpose_b: whether they are transposed.
 
     Returns:
         [B, N, Q, any].
@@ -32,8 +31,6 @@ def ordered_grad_fanout(tensor: tf.Tensor, count: int, add: Callable | None = No
     result: with gradients that something else reads, too, the last bits would be a matter of timing.
 
     Args:
-        tensor: any.
-        count: how many users.
         add: of that many gradients; one after the other if None.
     """
 
@@ -58,7 +55,6 @@ def matmul_narrowed_twice(rows: tf.Tensor, weights: tf.Tensor, transpose_b: bool
     Args:
         rows: [R, D].
         weights: [D, F], or transposed.
-        transpose_b: whether they are transposed.
 
     Returns:
         [R, F].

@@ -111,7 +111,6 @@ class PositionRotation(NamedTuple):
             d_model: D.
             query_len: T.
             key_len: K.
-            direction: see the class.
         """
         frequencies, sines, cosines = map(tf.constant, fewer_frequencies(d_model, key_len))
         positions = tf.range(key_len, dtype=tf.float32) - key_len // 2
@@ -146,8 +145,6 @@ def rotated_scores(queries: tf.Tensor, keys: RotatedKeys, rotation: QueryRotatio
 
     Args:
         queries: [B, N, Q, H].
-        keys: of the layer.
-        rotation: of these queries.
 
     Returns:
         [B, N, Q, K].
