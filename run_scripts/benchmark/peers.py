@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from run_scripts.benchmark.timing import machine
 from xlnet_tf import signals
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
@@ -60,6 +61,29 @@ def model_garden_pretrainer(
     model = xlnet.XLNetPretrainer(model_garden_network(config, dropout, two_stream=True, bi_data=bi_data))
     model(batch)
     return model
+
+
+def model_garden_losses(model, features):
+    """Returns the loss of each target [B, P] of Model Garden's XLNetPretrainer in training."""
+    import tensorflow as tf
+
+    logits, _ = model(features, training=True)
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(features["target_ids"], logits)
+
+
+def keras_adamw():
+    """Makes Keras' AdamW with the settings that ours has by default."""
+    import tf_keras
+
+    from xlnet_tf.training.optimizer import OptimizerConfig
+
+    settings = OptimizerConfig()
+    return tf_keras.optimizers.AdamW(
+        settings.learning_rate,
+        settings.weight_decay,
+        epsilon=settings.epsilon,
+        global_clipnorm=settings.clip_norm,
+    )
 
 
 class HuggingFace:
@@ -115,19 +139,11 @@ class HuggingFace:
         )
 
 
-@contextlib.contextmanager
-def hugging_face(
-    python: str | None, program: str, weights_folder: str, threads: int
-) -> Iterator[HuggingFace | None]:
-    """Starts Hugging Face's process, if there is a Python for it, and ends it after the block."""
+def hugging_face(python: str | None, program: str, weights_folder: str):
+    """Starts Hugging Face's process, if there is a Python for it; the context's end is its own."""
     if not python:
-        yield None
-        return
-    peer = HuggingFace(python, program, weights_folder, threads)
-    try:
-        yield peer
-    finally:
-        peer.close()
+        return contextlib.nullcontext()
+    return contextlib.closing(HuggingFace(python, program, weights_folder, machine()["cores"]))
 
 
 def save_for_hugging_face(model, folder: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from run_scripts.benchmark import batches, peers
 from run_scripts.benchmark.flops import step_flops
-from run_scripts.benchmark.timing import interleave, machine, our_model
+from run_scripts.benchmark.timing import interleave, our_model
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 
@@ -170,25 +170,14 @@ def model_garden_steps(
 ) -> dict[str, Step]:
     """Returns mode -> step of Model Garden's model of the same size; both train the same variables."""
     import tensorflow as tf
-    import tf_keras
-
-    from xlnet_tf.training.optimizer import OptimizerConfig
 
     features = batches.model_garden_batch(batch)
     model = peers.model_garden_pretrainer(config, features, dropout, bi_data=True)
-    settings = OptimizerConfig()
-    optimizer = tf_keras.optimizers.AdamW(
-        settings.learning_rate,
-        settings.weight_decay,
-        epsilon=settings.epsilon,
-        global_clipnorm=settings.clip_norm,
-    )
+    optimizer = peers.keras_adamw()
     optimizer.build(model.trainable_variables)
 
     def loss(features):
-        logits, _ = model(features, training=True)
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(features["target_ids"], logits)
-        return tf.reduce_mean(losses)
+        return tf.reduce_mean(peers.model_garden_losses(model, features))
 
     return {name: Step(loss, model, optimizer, features, MODES[name].xla) for name in modes}
 
@@ -211,9 +200,7 @@ def hugging_face_steps(
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         if python:
             peers.save_for_hugging_face(our_model(config, dropout), folder)
-        peer = stack.enter_context(
-            peers.hugging_face(python, HUGGING_FACE_PROGRAM, folder, machine()["cores"])
-        )
+        peer = stack.enter_context(peers.hugging_face(python, HUGGING_FACE_PROGRAM, folder))
         if peer is None:
             yield {}
             return

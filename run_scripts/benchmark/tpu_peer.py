@@ -1,14 +1,12 @@
 """Model Garden's training step, lowered as the project's own is, to compare what a TPU makes of both."""
 
 import tensorflow as tf
-import tf_keras
 
 from run_scripts.benchmark.batches import make_batch, model_garden_batch
-from run_scripts.benchmark.peers import model_garden_pretrainer
+from run_scripts.benchmark.peers import keras_adamw, model_garden_losses, model_garden_pretrainer
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.layers.kernels import device
 from xlnet_tf.tpu.lowering import Program, lower
-from xlnet_tf.training.optimizer import OptimizerConfig
 
 _TINY = {"batch_size": 2, "seq_len": 32, "num_predict": 5}  # of the batch that creates the variables
 
@@ -31,19 +29,11 @@ def model_garden_step(
     variables = model.trainable_variables
     num_predict = num_predict or round(seq_len / 6)
     batch = model_garden_batch(make_batch(config, rows, seq_len, num_predict))
-    settings = OptimizerConfig()
-    optimizer = tf_keras.optimizers.AdamW(
-        settings.learning_rate,
-        settings.weight_decay,
-        epsilon=settings.epsilon,
-        global_clipnorm=settings.clip_norm,
-    )
+    optimizer = keras_adamw()
 
     def step(features):
         with tf.GradientTape() as tape:
-            logits, _ = model(features, training=True)
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(features["target_ids"], logits)
-            loss = tf.reduce_mean(losses)
+            loss = tf.reduce_mean(model_garden_losses(model, features))
         pairs = zip(tape.gradient(loss, variables), variables)
         pairs = [(tf.convert_to_tensor(gradient), v) for gradient, v in pairs if gradient is not None]
         if gradient_only:

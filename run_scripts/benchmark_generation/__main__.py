@@ -19,15 +19,14 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from run_scripts.benchmark import timing as benchmark_common
-from run_scripts.benchmark.timing import machine
+from run_scripts.benchmark import timing
 from run_scripts.benchmark_generation.measure import measure, table
 from xlnet_tf import errors
 
 
 def define_flags() -> None:
     """Defines the script's flags."""
-    benchmark_common.define_flags(repeats=5)
+    timing.define_flags(repeats=5)
     flags.DEFINE_multi_integer(
         "batch_size", [1, 8], "prompts continued together; may be repeated", lower_bound=1
     )
@@ -38,9 +37,9 @@ def define_flags() -> None:
 
 def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
-    where = machine()
+    where = timing.machine()
     report = {"machine": where} | measure(
-        benchmark_common.config_of_flags(),
+        timing.config_of_flags(),
         batches=values.batch_size,
         prompt_lens=values.prompt_len,
         new_tokens=values.new_tokens,
@@ -49,7 +48,7 @@ def main(_: Sequence[str]) -> None:
         xla=values.xla,
         peer_python=values.peer_python,
     )
-    benchmark_common.write(report, table(report), values.output)
+    timing.write(report, table(report), values.output)
 
 
 if __name__ == "__main__":

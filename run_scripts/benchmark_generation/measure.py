@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from run_scripts.benchmark import peers
-from run_scripts.benchmark import timing as benchmark_common
-from run_scripts.benchmark.timing import Timing, interleave, machine, our_model
+from run_scripts.benchmark.timing import Timing, heading, interleave, our_model
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.text import special_tokens
 
@@ -99,7 +98,7 @@ def measure(
             writers[BFLOAT16] = our_writer(our_model(config, bfloat16=True))
         if xla:
             writers[XLA] = our_writer(model, xla=True)
-        peer = stack.enter_context(peers.hugging_face(peer_python, PEER_PROGRAM, folder, machine()["cores"]))
+        peer = stack.enter_context(peers.hugging_face(peer_python, PEER_PROGRAM, folder))
         for prompt_len in prompt_lens:
             for rows in batches:
                 prompts = make_prompts(config.n_token, rows, prompt_len)
@@ -134,7 +133,7 @@ def table(report: Mapping[str, Any]) -> str:
     """Returns a report for a person."""
     config = report["config"]
     lines = [
-        benchmark_common.heading(report["machine"]),
+        heading(report["machine"]),
         f"{config['n_layer']} layers of {config['d_model']}, {config['n_token']} pieces, "
         f"{report['new_tokens']} new tokens after each prompt, prompts read included",
         "",

@@ -21,14 +21,8 @@ from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.manifest import Manifest
 
 OURS, TPU_FORM, MODEL_GARDEN = "ours", "ours_on_tpus", "model_garden"
-
-
 LABELS = {OURS: "ours", TPU_FORM: "ours, as on TPUs", MODEL_GARDEN: "Model Garden"}
-
-
 FEATURES = ("input_word_ids", "input_type_ids", "permutation_rank", "target_positions")
-
-
 Batch = Mapping[str, np.ndarray]
 
 

@@ -18,14 +18,8 @@ from xlnet_tf.flags import option
 from xlnet_tf.progress_bar import ProgressBar
 
 PERCENTILES = (50, 95, 99)
-
-
 CHECKED = 10  # each client compares the answer to one request of so many
-
-
 TOLERANCE = 1e-4  # relative and absolute, of floats; texts and integers are the same
-
-
 _SAMPLES = 240  # of the memory
 
 

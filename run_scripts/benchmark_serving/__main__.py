@@ -17,8 +17,8 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from run_scripts.benchmark import timing as benchmark_common
-from run_scripts.benchmark.timing import DEMO_TOKENIZER, existing, machine
+from run_scripts.benchmark import timing
+from run_scripts.benchmark.timing import DEMO_TOKENIZER, existing
 from run_scripts.benchmark_serving.measure import measure, table
 from xlnet_tf import errors
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -26,7 +26,7 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 def define_flags() -> None:
     """Defines the script's flags."""
-    benchmark_common.define_flags(repeats=15)
+    timing.define_flags(repeats=15)
     flags.DEFINE_string("tokenizer", None, f"a SentencePiece model. Default: the demo's, {DEMO_TOKENIZER}")
     flags.DEFINE_multi_integer("batch_size", [1, 8], "rows of a request", lower_bound=1)
     flags.DEFINE_integer("seq_len", 128, "tokens of a text", lower_bound=5)
@@ -35,15 +35,15 @@ def define_flags() -> None:
 def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
     tokenizer = XLNetTokenizer(existing(values.tokenizer, DEMO_TOKENIZER, "tokenizer"))
-    report = {"machine": machine()} | measure(
-        benchmark_common.config_of_flags(),
+    report = {"machine": timing.machine()} | measure(
+        timing.config_of_flags(),
         tokenizer,
         batches=values.batch_size,
         seq_len=values.seq_len,
         repeats=values.repeats,
         peer_python=values.peer_python,
     )
-    benchmark_common.write(report, table(report), values.output)
+    timing.write(report, table(report), values.output)
 
 
 if __name__ == "__main__":

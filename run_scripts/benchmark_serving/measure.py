@@ -10,21 +10,14 @@ from typing import Any
 import numpy as np
 
 from run_scripts.benchmark import peers
-from run_scripts.benchmark import timing as benchmark_common
-from run_scripts.benchmark.timing import Timing, interleave, machine
+from run_scripts.benchmark.timing import Timing, heading, interleave
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.text import packing, special_tokens
 from xlnet_tf.text.tokenizer import MODEL_FILE, XLNetTokenizer
 
 LABELS = ("no", "yes")
-
-
 OURS = "ours"
-
-
 WEIGHTS = ("float32", "bfloat16")
-
-
 # Answers to a line of features with the logits, to any other line by computing once more.
 PEER = """
 import json, sys, torch, transformers
@@ -188,7 +181,7 @@ def measure(
             for weights in WEIGHTS
         }
         served["model_garden"] = load(export_model_garden(config, folder))
-        peer = stack.enter_context(peers.hugging_face(peer_python, PEER, weights_folder, machine()["cores"]))
+        peer = stack.enter_context(peers.hugging_face(peer_python, PEER, weights_folder))
         for rows in batches:
             features = make_features(config.n_token, rows, seq_len)
             answers = {name: served[name](features) for name in (first, *others)}
@@ -229,7 +222,7 @@ def table(report: Mapping[str, Any]) -> str:
     """Returns a report for a person."""
     config = report["config"]
     lines = [
-        benchmark_common.heading(report["machine"]),
+        heading(report["machine"]),
         f"Classifier of {config['n_layer']} layers of {config['d_model']}, {report['seq_len']} tokens",
         "",
         f"{'batch':>5}  {'':<15}{'median ms':>10}{'fastest ms':>11}{'examples/s':>11}{'time / ours':>12}",

@@ -38,11 +38,7 @@ TASKS = {
 
 
 PEERS = ("model_garden",)
-
-
 HARDWARE = ("cpu", "gpu", "tpu")
-
-
 MEMORY = Setting(
     "memory_len",
     "task.model.memory_len",
@@ -60,8 +56,6 @@ SETTINGS = (
 
 
 _OF_PRETRAINING = ("num_predict", MEMORY.flag)
-
-
 # What is asked for -> the flags that have no effect on it.
 WITHOUT_EFFECT: Mapping[str, Sequence[str]] = {
     "save_hlo": (
