@@ -1,0 +1,184 @@
+"""What earlier code wrote is read, resumed, evaluated, exported and served with the numbers of that code.
+
+README.md says what artefacts.tar.xz holds and how it was made.
+"""
+
+import json
+import pathlib
+import shutil
+import tarfile
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.contracts import make
+from tests.helpers.commands import run_command
+from xlnet_tf.checkpoints import open_checkpoint
+from xlnet_tf.serving import models
+from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+CLOSE = {"rtol": 1e-4, "atol": 2e-5}  # other machines round otherwise
+TASKS = [
+    task if task in ("classification", "squad") else pytest.param(task, marks=pytest.mark.integration)
+    for task in make.BUILDERS
+]
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("artefacts")
+    with tarfile.open(pathlib.Path(__file__).with_name("artefacts.tar.xz")) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
+
+
+@pytest.fixture
+def artefacts(unpacked, monkeypatch):
+    """The artefacts' folder, which is the working directory, as it was when they were made."""
+    monkeypatch.chdir(unpacked)
+    return unpacked
+
+
+def assert_alike(found, expected, path=""):
+    """Compares what JSON holds: numbers nearly, all else exactly."""
+    assert type(found) is type(expected) or {type(found), type(expected)} == {int, float}, path
+    if isinstance(expected, dict):
+        assert list(found) == list(expected), path
+        for name, value in expected.items():
+            assert_alike(found[name], value, f"{path}/{name}")
+    elif isinstance(expected, list):
+        assert len(found) == len(expected), path
+        for place, (one, other) in enumerate(zip(found, expected)):
+            assert_alike(one, other, f"{path}/{place}")
+    elif isinstance(expected, float):
+        np.testing.assert_allclose(found, expected, **CLOSE, err_msg=path)
+    else:
+        assert found == expected, path
+
+
+def files_in(folder: pathlib.Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("task", ["pretraining", *make.BUILDERS])
+def test_builders_write_the_same_bytes(artefacts, tmp_path, task):
+    module, *flags = make.builder_command(task, str(tmp_path))
+    run_command(module, *flags)
+    found = files_in(tmp_path)
+    expected = files_in(artefacts / ("records" if task == "pretraining" else f"examples/{task}"))
+    assert found.keys() == expected.keys()
+    for name in [name for name in expected if task != "pretraining" and name.endswith("manifest.json")]:
+        # Counts for people were added; so the manifest's checksum of itself is another.
+        one, other = json.loads(found.pop(name)), json.loads(expected.pop(name))
+        assert one.pop("manifest_sha256") and other.pop("manifest_sha256")
+        assert one.pop("statistics").items() >= other.pop("statistics").items()
+        assert one == other
+    assert not [name for name in expected if found[name] != expected[name]]
+
+
+def losses(run: pathlib.Path) -> dict:
+    """Returns what a run's history tells of each step, without its speed."""
+    lines = map(json.loads, (run / "history.jsonl").read_text().splitlines())
+    return {
+        f"{line['kind']} {line['step']}": {n: v for n, v in line.items() if "per_second" not in n}
+        for line in lines
+    }
+
+
+@pytest.mark.parametrize("task", ["pretraining", "classification"])
+def test_a_run_resumes_with_the_same_losses(artefacts, tmp_path, task):
+    run = artefacts / "runs" / task
+    expected = losses(run)
+    shutil.copytree(run, tmp_path / "run")
+    history = (run / "history.jsonl").read_text().splitlines(keepends=True)
+    kept = [line for line in history if json.loads(line)["step"] <= make.STEPS]
+    (tmp_path / "run" / "history.jsonl").write_text("".join(kept))
+    module, *flags = make.training_command(task, str(tmp_path / "run"))
+    run_command(module, *flags)
+    found = losses(tmp_path / "run")
+    assert len(found) >= 2 * make.STEPS
+    assert_alike({name: found[name] for name in expected}, expected)
+    assert (tmp_path / "run" / f"ckpt-{2 * make.STEPS}.index").exists()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_predictions_and_scores_are_the_same(artefacts, tmp_path, task):
+    run = f"--model_dir=runs/{task}", f"--data=examples/{task}/dev", f"--output_dir={tmp_path}"
+    run_command("run_scripts.evaluate", *run, "--checkpoint=best")
+    evaluations = json.loads((tmp_path / "evaluations.json").read_text())
+    assert_alike(evaluations, json.loads((artefacts / f"scores/{task}/evaluations.json").read_text()))
+    run_command("run_scripts.predict", *run)
+    for expected in (artefacts / "predictions" / task).iterdir():
+        found = (tmp_path / expected.name).read_text().splitlines()
+        lines = expected.read_text().splitlines()
+        if expected.suffix == ".json":
+            found, lines = ["".join(found)], ["".join(lines)]
+        if expected.suffix.startswith(".json"):
+            found, lines = (list(map(json.loads, each)) for each in (found, lines))
+        else:
+            found, lines = ([line.split() for line in each] for each in (found, lines))
+            found, lines = ([[number(value) for value in line] for line in each] for each in (found, lines))
+        assert_alike(found, lines, expected.name)
+
+
+def number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def answer(serve, inputs) -> dict:
+    """Returns what is answered to inputs, as JSON has it."""
+    outputs = serve(**{name: tf.constant(value) for name, value in inputs.items()})
+    values = {name: value.numpy().tolist() for name, value in outputs.items()}
+    return json.loads(json.dumps(values, default=bytes.decode))
+
+
+def assert_same_answers(found: dict, artefacts: pathlib.Path, task: str):
+    expected = json.loads((artefacts / "answers.json").read_text())[task]
+    assert_alike({name: found[name] for name in expected}, expected)  # outputs may be added
+
+
+@pytest.mark.parametrize("task", [*TASKS, pytest.param("pretraining", marks=pytest.mark.integration)])
+def test_runs_are_served_with_the_same_answers(artefacts, task):
+    if task == "pretraining":
+        module = models.module_of_checkpoint(f"runs/{task}", seq_len=32)
+    else:
+        module = models.module_of_run(f"runs/{task}")
+    assert_same_answers(answer(module.answer, make.REQUESTS[task]), artefacts, task)
+
+
+def test_a_saved_model_answers_as_it_did(artefacts):
+    served = tf.saved_model.load("served/classification/1").signatures["serving_default"]
+    assert_same_answers(answer(served, make.REQUESTS["classification"]), artefacts, "classification")
+
+
+@pytest.mark.integration
+def test_an_export_by_todays_code_answers_the_same(artefacts, tmp_path):
+    run_command("run_scripts.export", "--model_dir=runs/classification", f"--output_dir={tmp_path}/model")
+    served = tf.saved_model.load(f"{tmp_path}/model/1").signatures["serving_default"]
+    assert_same_answers(answer(served, make.REQUESTS["classification"]), artefacts, "classification")
+
+
+@pytest.mark.parametrize(
+    "folder", ["carded", "converted/ours", "converted/original", "converted/hugging_face"]
+)
+def test_converted_and_saved_folders_are_the_same_model(artefacts, folder):
+    """But for the alert, which is a run's."""
+    shutil.copy(make.TOKENIZER, folder)
+    module = models.module_of_checkpoint(folder, head="classification", seq_len=24)
+    assert XLNetTokenizer.from_pretrained(folder).cleaning == module.tokenizer.cleaning == CleaningConfig()
+    found = answer(module.answer, make.REQUESTS["classification"])
+    expected = json.loads((artefacts / "answers.json").read_text())["classification"]
+    assert expected.pop("alert")
+    assert_alike({name: found[name] for name in expected}, expected)
+
+
+def test_weights_saved_without_a_card_are_read(artefacts):
+    found, expected = (open_checkpoint(folder) for folder in ("saved", "runs/classification/best"))
+    assert found.config == expected.config and found.arrays.shapes == expected.arrays.shapes
+    for name in expected.arrays:
+        np.testing.assert_array_equal(found.arrays[name], expected.arrays[name])
