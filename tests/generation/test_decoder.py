@@ -1,7 +1,5 @@
 """A step with cached content states predicts what the whole model predicts."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.helpers.models import uncached
+from tests.helpers.models.cases import N_TOKEN, architectures
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation.decoder import CachedDecoder
 from xlnet_tf.generation.layout import continuation, infilling
@@ -27,7 +26,7 @@ def steps(decoder, order, tokens):
 
 def random_gaps(rng, batch, length, gaps):
     """Texts with up to `gaps` tokens to write, in an order of their own; some have fewer, or padding."""
-    ids = rng.integers(9, 50, [batch, length]).astype(np.int32)
+    ids = rng.integers(9, N_TOKEN, [batch, length]).astype(np.int32)
     is_context, order = np.ones([batch, length], bool), np.full([batch, gaps], -1, np.int32)
     for row in range(batch):
         count = gaps if row == 0 else rng.integers(1, gaps + 1)
@@ -43,17 +42,10 @@ def check(model, ids, is_context, order, tokens, found):
     np.testing.assert_allclose(found.numpy()[order >= 0], expected[order >= 0], atol=1e-4)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@given(data=st.data())
-def test_any_order_equals_the_uncached_computation(data):
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(config=architectures(), data=st.data())
+def test_any_order_equals_the_uncached_computation(config, data):
     draw = data.draw
-    config = dataclasses.replace(
-        uncached.CONFIG,
-        untie_r=draw(st.booleans()),
-        ff_activation=draw(st.sampled_from(["gelu", "relu"])),
-        n_head=draw(st.integers(1, 2)),
-        n_layer=draw(st.integers(1, 3)),
-    )
     model = uncached.random_model(
         config,
         seed=draw(st.integers(0, 99)),
@@ -63,7 +55,7 @@ def test_any_order_equals_the_uncached_computation(data):
     )
     rng = np.random.default_rng(draw(st.integers(0, 99)))
     ids, is_context, order = random_gaps(rng, batch=3, length=draw(st.integers(5, 9)), gaps=4)
-    tokens = rng.integers(9, 50, order.shape).astype(np.int32)
+    tokens = rng.integers(9, N_TOKEN, order.shape).astype(np.int32)
     found = steps(CachedDecoder(model, infilling(ids, is_context, order)), order, tokens)
     check(model, ids, is_context, order, tokens, found)
 

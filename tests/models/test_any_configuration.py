@@ -1,16 +1,20 @@
 """What must hold for any configuration and any batch: no leaks, independent rows, nothing hidden counts."""
 
+import dataclasses
 import unittest.mock
 
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.generation import test_decoder
 from tests.helpers.models import reference
 from tests.helpers.models.cases import N_TOKEN, assert_all_close, cases, take_rows
 from tests.helpers.profiles import examples
+from xlnet_tf.config import XLNetConfig
 from xlnet_tf.models import encoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer, target_losses
 from xlnet_tf.training.memory import Memory
@@ -256,3 +260,27 @@ def test_bfloat16_is_near_float32(case):
         finally:
             tf_keras.mixed_precision.set_global_policy("float32")
     np.testing.assert_allclose(losses["mixed_bfloat16"], losses["float32"], atol=0.05)
+
+
+RANDOM = [
+    test_nothing_flows_against_the_order,
+    test_rows_are_independent,
+    test_reading_in_blocks_gives_equal_results,
+    test_equals_the_equations,
+    test_decoder.test_any_order_equals_the_uncached_computation,
+]
+
+
+@pytest.mark.parametrize("test", RANDOM, ids=lambda test: test.__name__)
+def test_every_field_of_the_architecture_is_drawn(test):
+    """A field that is added to XLNetConfig is tried by them all, the reference and the decoder included."""
+    drawn = []
+
+    def note(config=None, case=None, **_):
+        drawn.append(config or case.config)
+
+    with unittest.mock.patch.object(test.hypothesis, "inner_test", note):
+        test()
+    for field in dataclasses.fields(XLNetConfig):
+        values = {getattr(config, field.name) for config in drawn}
+        assert len(values) > 1, f"{field.name} is always {values}: draw it in cases.architectures"

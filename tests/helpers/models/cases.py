@@ -80,6 +80,21 @@ def take_rows(features, keep):
     }
 
 
+def architectures(max_layers: int = 3, activations=ACTIVATIONS) -> st.SearchStrategy[XLNetConfig]:
+    """Draws every field of an architecture: see test_any_configuration.py, which asserts it."""
+    return st.builds(
+        XLNetConfig,
+        n_token=st.integers(N_TOKEN, N_TOKEN + 2),
+        n_layer=st.integers(1, max_layers),
+        d_model=st.integers(3, 9).map(lambda half: 2 * half),
+        n_head=st.integers(1, 3),
+        d_head=st.integers(1, 7),
+        d_inner=st.integers(5, 21),
+        ff_activation=st.sampled_from(activations),
+        untie_r=st.booleans(),
+    )
+
+
 @st.composite
 def cases(
     draw,
@@ -108,16 +123,7 @@ def cases(
         optional: features that may be there or not.
         **fixed: options of the encoder that are not drawn.
     """
-    config = XLNetConfig(
-        n_token=N_TOKEN,
-        n_layer=draw(st.integers(1, max_layers)),
-        d_model=2 * draw(st.integers(3, 9)),
-        n_head=draw(st.integers(1, 3)),
-        d_head=draw(st.integers(1, 7)),
-        d_inner=draw(st.integers(5, 21)),
-        ff_activation=draw(st.sampled_from(activations)),
-        untie_r=draw(st.booleans()),
-    )
+    config = draw(architectures(max_layers, activations))
     batch, length = draw(st.integers(1, 3)), draw(st.integers(1, 9))
     options = {
         "initializer_range": SPREAD,
