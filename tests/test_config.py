@@ -1,5 +1,6 @@
 """XLNetConfig reads what was released and refuses what no network can be built from."""
 
+import dataclasses
 import json
 
 import pytest
@@ -8,6 +9,7 @@ from xlnet_tf.config import PRESETS, XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer
+from xlnet_tf.tasks.model_config import EncoderModelConfig
 
 RELEASED = {
     "base": {"d_head": 64, "d_inner": 3072, "d_model": 768, "n_head": 12, "n_layer": 12},
@@ -23,6 +25,43 @@ def test_released_configs_are_presets(name, tmp_path):
     assert XLNetConfig.from_json_file(path) == XLNetConfig.preset(name)
     path.write_text(XLNetConfig.preset(name).to_json())
     assert json.loads(path.read_text()) == released
+
+
+# As a later version may have it.
+Newer = dataclasses.make_dataclass(
+    "Newer", [("window", int, dataclasses.field(default=0, kw_only=True))], bases=(XLNetConfig,), frozen=True
+)
+
+
+def test_a_field_that_is_added_keeps_released_configs_readable(tmp_path):
+    released = {**RELEASED["base"], "ff_activation": "gelu", "n_token": 32000, "untie_r": True}
+    path = tmp_path / "xlnet_config.json"
+    path.write_text(json.dumps(released))
+    assert Newer.from_json_file(path) == Newer()
+    assert json.loads(Newer().to_json()) == released  # by which the versions before can read it
+    path.write_text(Newer(window=3).to_json())
+    assert json.loads(path.read_text()) == released | {"window": 3}
+    assert Newer.from_json_file(path).window == 3
+    with pytest.raises(UserError, match="xlnet_config.json is with the unknown window; expected"):
+        XLNetConfig.from_json_file(path)
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(XLNetConfig)])
+def test_no_field_of_the_released_configs_may_be_missing(field):
+    values = XLNetConfig().to_dict()
+    del values[field]
+    for config in (XLNetConfig, Newer):
+        with pytest.raises(UserError, match=f"without {field}; expected exactly the fields"):
+            config.from_dict(values)
+
+
+@pytest.mark.parametrize("field", dataclasses.fields(XLNetConfig), ids=lambda field: field.name)
+def test_settings_of_a_task_change_every_field_of_the_preset(field):
+    value = {int: field.default * 2, bool: not field.default, str: "relu"}[field.type]
+    settings = EncoderModelConfig(preset="base")
+    assert settings.architecture(vocab_size=32000) == XLNetConfig()
+    settings.override({field.name: value})
+    assert settings.architecture(vocab_size=32000) == XLNetConfig(**{field.name: value})
 
 
 def test_presets_take_changes():

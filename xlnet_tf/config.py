@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 from xlnet_tf.errors import UserError
 
@@ -22,6 +22,10 @@ class XLNetConfig:
     """Shape of the network; what it is trained with (dropout, memory, ...) is given to the encoder.
 
     `n_head * d_head` need not equal `d_model`: heads are projected from and back to `d_model`.
+
+    A field that is added to those of the released `xlnet_config.json` must be keyword-only (`kw_only=True`),
+    with a default that stands for what models did before: files without it stay readable, and `to_json`
+    writes it only where it has another value.
 
     Args:
         n_token: vocabulary size V.
@@ -92,8 +96,8 @@ class XLNetConfig:
         return dataclasses.replace(PRESETS[name], **changes)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any], source: str = "the configuration") -> "XLNetConfig":
-        """Builds a config from the fields of `xlnet_config.json`; all of them, and no others.
+    def from_dict(cls, values: Mapping[str, Any], source: str = "the configuration") -> Self:
+        """Builds a config from the fields of `xlnet_config.json`: all that the released ones have, no others.
 
         Args:
             values: field names to values.
@@ -103,7 +107,8 @@ class XLNetConfig:
             UserError: a field is missing, unknown or invalid.
         """
         fields = {field.name for field in dataclasses.fields(cls)}
-        missing, unknown = sorted(fields - set(values)), sorted(set(values) - fields)
+        released = {field.name for field in dataclasses.fields(cls) if not field.kw_only}
+        missing, unknown = sorted(released - set(values)), sorted(set(values) - fields)
         if missing or unknown:
             found = [f"without {', '.join(missing)}"] * bool(missing)
             found += [f"with the unknown {', '.join(unknown)}"] * bool(unknown)
@@ -117,7 +122,7 @@ class XLNetConfig:
             raise UserError(f"{source}: {error}") from None
 
     @classmethod
-    def from_json_file(cls, path: str) -> "XLNetConfig":
+    def from_json_file(cls, path: str) -> Self:
         """Reads an `xlnet_config.json`, a released one included, on any of TensorFlow's file systems."""
         from xlnet_tf import files
 
@@ -129,7 +134,12 @@ class XLNetConfig:
 
     def to_json(self) -> str:
         """Returns the text of the config's `xlnet_config.json`."""
-        return json.dumps(self.to_dict(), indent=4, sort_keys=True) + "\n"
+        values = {
+            field.name: value
+            for field in dataclasses.fields(self)
+            if (value := getattr(self, field.name)) != field.default or not field.kw_only
+        }
+        return json.dumps(values, indent=4, sort_keys=True) + "\n"
 
 
 # Base and Large are the released ones; tiny is for a laptop's CPU (the demo), micro for tests.

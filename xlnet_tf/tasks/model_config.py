@@ -16,11 +16,19 @@ from xlnet_tf.errors import UserError
 READING = {"attention_type": "bi", "same_length": False, "clamp_len": -1}
 
 
-@dataclasses.dataclass
-class EncoderModelConfig(base_config.Config):
-    """The architecture and its dropout; n_token to untie_r, if given, change single fields of the preset.
+# Each field of the architecture; None leaves it as the preset has it.
+_Changes: type = dataclasses.make_dataclass(
+    "_Changes",
+    [(field.name, field.type | None, None) for field in dataclasses.fields(XLNetConfig)],
+    bases=(base_config.Config,),
+)
 
-    Attributes:
+
+@dataclasses.dataclass
+class EncoderModelConfig(_Changes):
+    """The architecture and its dropout; fields of XLNetConfig, if given, change single fields of the preset.
+
+    Attributes (beside those of XLNetConfig):
         preset: one of config.PRESETS: micro, tiny, base or large.
         config_file: an xlnet_config.json to take the architecture from, in place of the preset.
         dropout: rate of dropout.
@@ -33,14 +41,6 @@ class EncoderModelConfig(base_config.Config):
 
     preset: str = "tiny"
     config_file: str = ""
-    n_token: int | None = None
-    n_layer: int | None = None
-    d_model: int | None = None
-    n_head: int | None = None
-    d_head: int | None = None
-    d_inner: int | None = None
-    ff_activation: str | None = None
-    untie_r: bool | None = None
     dropout: float = 0.1
     attention_dropout: float = 0.1
     attention_type: str | None = READING["attention_type"]
@@ -55,10 +55,8 @@ class EncoderModelConfig(base_config.Config):
             vocab_size: of the tokenizer; a file, n_token or `base` goes before it.
             base: what to start from in place of file and preset: a checkpoint's.
         """
-        names = {field.name for field in dataclasses.fields(XLNetConfig)}
-        changes = {
-            name: value for name, value in self.as_dict().items() if name in names and value is not None
-        }
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(XLNetConfig)}
+        changes = {name: value for name, value in given.items() if value is not None}
         if self.config_file:
             base = XLNetConfig.from_json_file(self.config_file)
         if base:
