@@ -3,7 +3,6 @@
 python -m docs.draw_pictures
 """
 
-import dataclasses
 import os
 import pathlib
 from collections.abc import Sequence
@@ -147,16 +146,9 @@ def lay_out_streams() -> tuple[np.ndarray, np.ndarray]:
     shards = [
         Shard(str(stream), 0, stream, count, 0, 0, "", "", {}) for stream, count in enumerate(STREAM_LENGTHS)
     ]
-    settings = {field.name: None for field in dataclasses.fields(Manifest)}
-    settings |= dataclasses.asdict(spec) | {
-        "tokenizer": {"vocab_size": spec.vocab_size},
-        "num_passes": 1,
-        "stream_segments": max(STREAM_LENGTHS),
-        "shards": tuple(shards),
-        "folder": pathlib.Path(),
-    }
-    del settings["vocab_size"]
-    manifest = Manifest(**settings)
+    manifest = Manifest.create(
+        spec, stream_segments=max(STREAM_LENGTHS), shards=tuple(shards), folder=pathlib.Path()
+    )
     steps = [reader.records_of_step(manifest, BATCH_SIZE, step, STREAM_SEED) for step in range(NUM_STEPS)]
     layout = np.array(steps, dtype=int)  # [steps, rows, 2]
     return layout[..., 0].T, layout[..., 1].T

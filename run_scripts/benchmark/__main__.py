@@ -31,11 +31,11 @@ from absl import flags
 
 from run_scripts.benchmark import data as benchmark_data
 from run_scripts.benchmark import flops, step, timing
-from run_scripts.benchmark.batches import TARGETS
 from run_scripts.benchmark.step import ALL_PEER_MODES, GOALS, MODES
 from run_scripts.benchmark.timing import DEMO_TEXT, DEMO_TOKENIZER, existing
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
+from xlnet_tf.records.spans import default_num_predict
 
 PARTS = ("builder", "workers", "reader", "gemm", "step")
 
@@ -144,7 +144,7 @@ def main(_: Sequence[str]) -> None:
         raise UserError(f"--what has {', '.join(unknown)}: expected some of {', '.join(PARTS)}")
     sizes = {
         "seq_len": values.seq_len,
-        "num_predict": values.num_predict or round(values.seq_len * TARGETS["beta"] / TARGETS["alpha"]),
+        "num_predict": values.num_predict or default_num_predict(values.seq_len),
     }
     where = timing.machine()
     report = {"machine": where}

@@ -9,7 +9,6 @@ from xlnet_tf.records import ranks, segments, spans
 from xlnet_tf.text import special_tokens
 
 SENTENCE_TOKENS = 20  # of a made-up sentence
-TARGETS = {"alpha": 6, "beta": 1, "max_words": 5, "span_mode": "words"}  # the builder's defaults
 
 
 def make_batch(config: XLNetConfig, batch_size: int, seq_len: int, num_predict: int) -> dict[str, np.ndarray]:
@@ -30,7 +29,7 @@ def make_batch(config: XLNetConfig, batch_size: int, seq_len: int, num_predict: 
     tokens = rng.integers(special_tokens.EOP_ID + 1, config.n_token, length, dtype=np.int32)
     ends = np.append(np.arange(SENTENCE_TOKENS, length, SENTENCE_TOKENS), length)
     cut = segments.cut_segments(rng, tokens, ends, seq_len, reuse_len, np.ones(length, bool))
-    is_target = spans.sample_segment_targets(rng, cut, reuse_len, num_predict, **TARGETS)
+    is_target = spans.sample_segment_targets(rng, cut, reuse_len, num_predict, **spans.MASK)
     rank = ranks.sample_ranks(
         rng, is_target, cut.functional, objective="permutation", reuse_len=reuse_len, perm_size=reuse_len
     )

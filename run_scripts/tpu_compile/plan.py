@@ -14,13 +14,13 @@ from typing import NamedTuple
 from absl import flags
 
 from run_scripts import run_hlo
-from run_scripts.benchmark.batches import TARGETS
 from run_scripts.benchmark.flops import step_flops
 from run_scripts.common import experiment, training_flags
 from run_scripts.common.experiment import Setting
 from xlnet_tf import errors, files, signals
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.records.spans import default_num_predict
 from xlnet_tf.tpu import compilation, report, search, topologies
 from xlnet_tf.tpu.compilation import Outcome, Refused
 from xlnet_tf.tpu.report import Row
@@ -234,7 +234,7 @@ def save_hlo(values: flags.FlagValues) -> None:
     row_multiple(values)
     params = load_params(values)
     rows, model = values.batch_per_core, params.task.model
-    num_predict = values.num_predict or round(values.seq_len * TARGETS["beta"] / TARGETS["alpha"])
+    num_predict = values.num_predict or default_num_predict(values.seq_len)
     memory_len = values.seq_len * 3 // 4 if model.memory_len is None else model.memory_len
     flops = step_flops(model.architecture(values.vocab_size), rows, values.seq_len, num_predict, memory_len)
     program = lower_step(params, values, rows)

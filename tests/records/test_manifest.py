@@ -8,6 +8,8 @@ from xlnet_tf import manifest_checksum
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest, settings_difference
 from xlnet_tf.records.shards import read_shard
+from xlnet_tf.records.spec import RecordSpec
+from xlnet_tf.text import special_tokens
 
 SHARD = "train-pass00-slice00000.tfrecord"
 
@@ -25,6 +27,20 @@ def test_load_gives_what_was_saved(folder):
     manifest.save()
     assert (folder / "manifest.json").read_bytes() == before
     assert "shards" not in manifest.settings() and "folder" not in manifest.settings()
+
+
+def test_a_new_set_needs_its_layout_and_what_is_not_the_default(tmp_path):
+    spec = RecordSpec(seq_len=12, reuse_len=4, num_predict=2, vocab_size=300)
+    statistics = {"tokens_in": 0, "tokens_written": 0, "tokens_dropped": {}}
+    made = Manifest.create(spec, "ab", bidirectional=True, seed=7, statistics=statistics, folder=tmp_path)
+    made.save()
+    loaded = Manifest.load(tmp_path)
+    assert loaded == made and loaded.spec == spec and loaded.perm_size == 4 and loaded.seed == 7
+    assert loaded.tokenizer == {
+        "file": "spiece.model", "sha256": "ab", "vocab_size": 300, "special_ids": special_tokens.IDS
+    }  # fmt: skip
+    assert loaded.directions == ["forward", "backward"] and Manifest.create(spec).directions == ["forward"]
+    assert Manifest.create(spec, perm_size=2).perm_size == 2
 
 
 def test_the_file_is_readable_json_with_a_field_a_line(folder):

@@ -26,11 +26,10 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.ownership import owning
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records import manifest as manifest_lib
-from xlnet_tf.records import ranks, segments
+from xlnet_tf.records import ranks, segments, spans
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.shards import read_shard
 from xlnet_tf.records.spec import MAX_SLICES, RecordSpec
-from xlnet_tf.text import special_tokens
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import MODEL_FILE, XLNetTokenizer
 
@@ -101,10 +100,10 @@ def _new_manifest(
 ) -> Manifest:
     """Returns the manifest of the set before its shards are known."""
     spec = RecordSpec(source.seq_len, source.reuse_len, reader.num_predict, tokenizer.vocab_size)
-    bidirectional = any(file.bidirectional for file in source.files)
-    return Manifest(
-        schema_version=manifest_lib.SCHEMA_VERSION,
-        kind=manifest_lib.KIND,
+    return Manifest.create(
+        spec,
+        tokenizer.fingerprint,
+        bidirectional=any(file.bidirectional for file in source.files),
         split=source.split,
         corpus=[
             {
@@ -118,35 +117,13 @@ def _new_manifest(
             }
             for file in source.files
         ],
-        tokenizer={
-            "file": MODEL_FILE,
-            "sha256": tokenizer.fingerprint,
-            "vocab_size": tokenizer.vocab_size,
-            "special_ids": special_tokens.IDS,
-        },
         cleaning=tokenizer.cleaning.to_dict(),
-        use_eod=True,
-        sentence_split="",
-        seq_len=source.seq_len,
-        reuse_len=source.reuse_len,
-        num_predict=reader.num_predict,
         perm_size=options.perm_size or source.reuse_len,
-        objective="permutation",
         functional_tokens=options.functional_tokens or reader.functional_tokens,
-        mask={
-            "alpha": source.alpha,
-            "beta": source.beta,
-            "span_mode": options.span_mode,
-            "max_words": options.max_words,
-        },
-        directions=["forward", "backward"] if bidirectional else ["forward"],
-        num_passes=1,
+        mask=spans.MASK | {"alpha": source.alpha, "beta": source.beta, "span_mode": options.span_mode},
         stream_segments=options.stream_segments or 1,
-        slice_bytes=0,
         seed=options.seed,
         compat=True,  # both cut segments by the original's rules
-        record_bytes=spec.record_bytes,
-        dtypes=spec.dtypes,
         folder=epath.Path(options.output_dir),
     )
 

@@ -9,11 +9,9 @@ from xlnet_tf.records import ranks, spans
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConversionOptions:
-    """What to convert and how. None: the default that the help states.
+    """What to convert, from which format ("original" or "model_garden"), and how.
 
-    Attributes:
-        source_format: "original" or "model_garden".
-        max_words: longest span of targets that are drawn.
+    None: the default that the help states.
     """
 
     input: Sequence[str] = option(
@@ -37,10 +35,9 @@ class ConversionOptions:
     )
     span_mode: str = option(
         "with --from=model_garden: targets are spans of whole words, spans of pieces, or single tokens",
-        "words",
+        spans.MASK["span_mode"],
         choices=spans.SPAN_MODES,
     )
-    max_words: int = 5
     functional_tokens: str | None = option(
         "with --from: SEP and CLS take places in the "
         "order, unseen by context (default for the original's), or are context (Model Garden's)",

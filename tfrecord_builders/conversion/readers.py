@@ -135,7 +135,7 @@ class ModelGardenReader:
             self.num_predict,
             alpha=self._source.alpha,
             beta=self._source.beta,
-            max_words=self._options.max_words,
+            max_words=spans.MASK["max_words"],
             span_mode=self._options.span_mode,
         )
 

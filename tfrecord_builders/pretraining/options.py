@@ -67,15 +67,18 @@ class PretrainingOptions(CorpusOptions):
         choices=ranks.FUNCTIONAL_TOKENS,
     )
     mask_alpha: int = option(
-        "K of the paper: of each mask_alpha tokens, mask_beta are targets", 6, least=1, most=(1 << 31) - 1
+        "K of the paper: of each mask_alpha tokens, mask_beta are targets",
+        spans.MASK["alpha"],
+        least=1,
+        most=(1 << 31) - 1,
     )
-    mask_beta: int = option("see mask_alpha", 1, least=1)
+    mask_beta: int = option("see mask_alpha", spans.MASK["beta"], least=1)
     span_mode: str = option(
         "targets are spans of whole words, spans of pieces, or single tokens",
-        "words",
+        spans.MASK["span_mode"],
         choices=spans.SPAN_MODES,
     )
-    max_words: int = option("longest span, in words (or pieces)", 5, least=1)
+    max_words: int = option("longest span, in words (or pieces)", spans.MASK["max_words"], least=1)
     bidirectional: bool = option("write the text read backward, too", True)
     num_passes: int = option(
         "times that the corpus is written, each time with other segments' partners, targets and orders",

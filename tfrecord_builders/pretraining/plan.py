@@ -15,8 +15,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.records import manifest as manifest_lib
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.spec import MAX_SLICES, RecordSpec
-from xlnet_tf.text import special_tokens
-from xlnet_tf.text.tokenizer import MODEL_FILE, XLNetTokenizer
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 
 def new_manifests(
@@ -59,23 +58,15 @@ def _new_manifest(
     side: str,
 ) -> Manifest:
     spec = RecordSpec(options.seq_len, options.reuse_len, options.num_predict, tokenizer.vocab_size)
-    return Manifest(
-        schema_version=manifest_lib.SCHEMA_VERSION,
-        kind=manifest_lib.KIND,
+    return Manifest.create(
+        spec,
+        tokenizer.fingerprint,
+        bidirectional=options.bidirectional,
         split=split,
         corpus=[{"file": source.name, "bytes": source.num_bytes} for source in sources],
-        tokenizer={
-            "file": MODEL_FILE,
-            "sha256": tokenizer.fingerprint,
-            "vocab_size": tokenizer.vocab_size,
-            "special_ids": special_tokens.IDS,
-        },
         cleaning=options.cleaning.to_dict(),
         use_eod=options.use_eod,
         sentence_split=options.sentence_split,
-        seq_len=options.seq_len,
-        reuse_len=options.reuse_len,
-        num_predict=options.num_predict,
         perm_size=options.perm_size,
         objective=options.objective,
         functional_tokens=options.functional_tokens,
@@ -85,14 +76,11 @@ def _new_manifest(
             "span_mode": options.span_mode,
             "max_words": options.max_words,
         },
-        directions=["forward", "backward"] if options.bidirectional else ["forward"],
         num_passes=options.num_passes,
         stream_segments=options.stream_segments,
         slice_bytes=options.slice_bytes,
         seed=options.seed,
         compat=options.compat,
-        record_bytes=spec.record_bytes,
-        dtypes=spec.dtypes,
         documents={
             "borders": options.documents,
             "text_field": options.text_field,

@@ -4,18 +4,19 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from concurrent import futures
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from etils import epath
 
 from xlnet_tf import files, manifest_checksum
 from xlnet_tf.errors import UserError
-from xlnet_tf.records import ranks
+from xlnet_tf.records import ranks, spans
 from xlnet_tf.records import shards as shards_lib
 from xlnet_tf.records.spec import MAX_PASSES, MAX_SLICES, RecordSpec, stream_id
 from xlnet_tf.text import special_tokens
-from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig
+from xlnet_tf.text.tokenizer import MODEL_FILE
 
 FILE_NAME = "manifest.json"
 SCHEMA_VERSION = 1
@@ -68,40 +69,69 @@ class Shard:
         return self.forward_segments + self.backward_segments
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What a folder of pretraining records holds and how it was made.
+    """What a folder of pretraining records holds and how it was made; `create` makes one for new records.
 
     Everything but `shards` and `statistics` are the settings: equal settings give equal bytes.
     """
 
-    schema_version: int
-    kind: str
-    split: str
-    corpus: list
+    schema_version: int = SCHEMA_VERSION
+    kind: str = KIND
+    split: str = "train"
+    corpus: list = dataclasses.field(default_factory=list)
     tokenizer: dict
-    cleaning: dict
-    use_eod: bool
-    sentence_split: str
+    cleaning: dict = dataclasses.field(default_factory=DEFAULT_CLEANING.to_dict)
+    use_eod: bool = True
+    sentence_split: str = ""
     seq_len: int
     reuse_len: int
     num_predict: int
     perm_size: int
-    objective: str
-    functional_tokens: str
-    mask: dict
+    objective: str = "permutation"
+    functional_tokens: str = "ordered"
+    mask: dict = dataclasses.field(default_factory=lambda: dict(spans.MASK))
     directions: list
-    num_passes: int
-    stream_segments: int
-    slice_bytes: int
-    seed: int
-    compat: bool
+    num_passes: int = 1
+    stream_segments: int = 1
+    slice_bytes: int = 0
+    seed: int = 0
+    compat: bool = False
     record_bytes: int
     dtypes: dict
     documents: dict = dataclasses.field(default_factory=lambda: dict(DOCUMENTS))
     shards: tuple[Shard, ...] = ()
     statistics: dict = dataclasses.field(default_factory=dict)
     folder: epath.Path | None = dataclasses.field(default=None, compare=False)
+
+    @classmethod
+    def create(
+        cls, spec: RecordSpec, tokenizer_sha256: str = "", *, bidirectional: bool = False, **fields: Any
+    ) -> Self:
+        """Returns the manifest of a new set.
+
+        Args:
+            spec: the layout of its records; seq_len and all else that follows from it is filled in.
+            tokenizer_sha256: of the tokenizer's model, which is to lie beside the records.
+            bidirectional: whether there are backward streams, too.
+            **fields: the other fields, where they are not the defaults; perm_size by default is reuse_len.
+        """
+        tokenizer = {
+            "file": MODEL_FILE,
+            "sha256": tokenizer_sha256,
+            "vocab_size": spec.vocab_size,
+            "special_ids": special_tokens.IDS,
+        }
+        return cls(
+            tokenizer=tokenizer,
+            seq_len=spec.seq_len,
+            reuse_len=spec.reuse_len,
+            num_predict=spec.num_predict,
+            directions=["forward", "backward"] if bidirectional else ["forward"],
+            record_bytes=spec.record_bytes,
+            dtypes=spec.dtypes,
+            **{"perm_size": spec.reuse_len} | fields,
+        )
 
     def __repr__(self) -> str:
         folder = None if self.folder is None else str(self.folder)

@@ -13,10 +13,17 @@ from xlnet_tf.records.ranks import random_bits
 from xlnet_tf.records.segments import NUM_FUNCTIONAL, Segments
 
 SPAN_MODES = ("words", "pieces", "single")
+# How targets are drawn by default, as in the paper: of each `alpha` tokens, `beta`.
+MASK = {"alpha": 6, "beta": 1, "span_mode": "words", "max_words": 5}
 MAX_RUN = 32  # longest run of adjacent targets that statistics tell apart
 
 _NO_SPAN = 1 << 30
 _INELIGIBLE = 1 << 31
+
+
+def default_num_predict(seq_len: int) -> int:
+    """Returns the targets P of a segment of `seq_len` tokens by default."""
+    return round(seq_len * MASK["beta"] / MASK["alpha"])
 
 
 def split_num_predict(num_predict: int, seq_len: int, reuse_len: int) -> tuple[int, int]:

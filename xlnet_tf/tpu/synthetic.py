@@ -9,14 +9,13 @@ from etils import epath
 from xlnet_tf import files
 from xlnet_tf.records.examples import ExampleLayout, ExampleSet, sequence_columns
 from xlnet_tf.records.layout import Column, Layout
-from xlnet_tf.records.manifest import KIND, SCHEMA_VERSION, Manifest, Shard
+from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.shards import ShardWriter
+from xlnet_tf.records.spans import default_num_predict
 from xlnet_tf.records.spec import RecordSpec
-from xlnet_tf.text import special_tokens
 from xlnet_tf.text.cleaning import CleaningConfig
 
 _SHARD = "shard-00000.tfrecord"
-_TARGETS = {"alpha": 6, "beta": 1, "span_mode": "words", "max_words": 5}  # the builder's defaults
 
 
 def pretraining_records(
@@ -30,43 +29,14 @@ def pretraining_records(
         num_predict: P, targets of a segment; None: as many as the builder takes by default.
         vocab_size: V.
     """
-    reuse_len = seq_len // 2
-    if num_predict is None:
-        num_predict = round(seq_len * _TARGETS["beta"] / _TARGETS["alpha"])
-    spec = RecordSpec(seq_len, reuse_len, num_predict, vocab_size)
+    num_predict = default_num_predict(seq_len) if num_predict is None else num_predict
+    spec = RecordSpec(seq_len, seq_len // 2, num_predict, vocab_size)
     writer = _write_zeros(folder, spec, rows)
     shard = Shard(
         _SHARD, 0, 0, writer.records, 0, writer.num_bytes, writer.sha256, text_sha256="", statistics={}
     )
-    Manifest(
-        schema_version=SCHEMA_VERSION,
-        kind=KIND,
-        split="train",
-        corpus=[],
-        tokenizer={
-            "file": "spiece.model",
-            "sha256": "",
-            "vocab_size": vocab_size,
-            "special_ids": special_tokens.IDS,
-        },
-        cleaning=CleaningConfig().to_dict(),
-        use_eod=True,
-        sentence_split="",
-        seq_len=seq_len,
-        reuse_len=reuse_len,
-        num_predict=num_predict,
-        perm_size=reuse_len,
-        objective="permutation",
-        functional_tokens="ordered",
-        mask=_TARGETS,
-        directions=["forward"],
-        num_passes=1,
-        stream_segments=1,
-        slice_bytes=1,
-        seed=0,
-        compat=False,
-        record_bytes=spec.record_bytes,
-        dtypes=spec.dtypes,
+    Manifest.create(
+        spec,
         shards=(shard,),
         statistics={"tokens_in": 0, "tokens_written": 0, "tokens_dropped": {}},
         folder=epath.Path(folder),

@@ -9,8 +9,6 @@ from xlnet_tf.records import ranks, segments, spans
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.shards import ShardWriter, read_shard
 from xlnet_tf.records.spec import RecordSpec, stream_id
-from xlnet_tf.text import special_tokens
-from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 SPEC = RecordSpec(seq_len=12, reuse_len=4, num_predict=3, vocab_size=70_000)
@@ -58,35 +56,14 @@ def make_set(folder, segments, stream_segments=4, spec=SPEC) -> Manifest:
             shards.append(
                 Shard(name, pass_index, slice_index, *counts, writer.num_bytes, writer.sha256, "0" * 64, {})
             )
-    manifest = Manifest(
-        schema_version=1,
-        kind="pretraining",
-        split="train",
-        corpus=[],
-        tokenizer={
-            "file": "spiece.model",
-            "sha256": "ab",
-            "vocab_size": spec.vocab_size,
-            "special_ids": special_tokens.IDS,
-        },
-        cleaning=CleaningConfig().to_dict(),
-        use_eod=True,
-        sentence_split="",
-        seq_len=spec.seq_len,
-        reuse_len=spec.reuse_len,
-        num_predict=spec.num_predict,
+    manifest = Manifest.create(
+        spec,
+        "ab",
+        bidirectional=True,
         perm_size=4,
-        objective="permutation",
-        functional_tokens="ordered",
-        mask={"alpha": 6, "beta": 1, "span_mode": "words", "max_words": 5},
-        directions=["forward", "backward"],
         num_passes=len(segments),
         stream_segments=stream_segments,
         slice_bytes=1000,
-        seed=0,
-        compat=False,
-        record_bytes=spec.record_bytes,
-        dtypes=spec.dtypes,
         shards=tuple(shards),
         statistics={"tokens_in": 0, "tokens_written": 0, "tokens_dropped": {}},
         folder=folder,
