@@ -248,19 +248,17 @@ class XLNetLanguageModel:
             )
         return tf.nest.map_structure(lambda value: value.numpy(), self._graphs[key](*inputs))
 
-    def _encode(self, name: str, texts: Sequence[str]) -> list[np.ndarray]:
+    def _encode(self, name: str, texts: Sequence[str], new_tokens: int = 0) -> list[np.ndarray]:
         """Returns the ids of each of the texts, of which there is one at least."""
         ids = self.tokenizer.encode_rows(texts, name)
         if not ids:
             raise UserError(f"{name} is empty; expected at least one text")
-        check_lengths(name, [*map(len, ids)])
+        check_lengths(name, [*map(len, ids)], new_tokens)
         return ids
 
     def _encode_prompts(self, prompts: Sequence[str], max_new_tokens: int) -> list[np.ndarray]:
-        ids = self._encode("prompts", prompts)
         _check_whole("max_new_tokens", max_new_tokens, LONGEST)
-        check_lengths("prompts", [*map(len, ids)], max_new_tokens)
-        return ids
+        return self._encode("prompts", prompts, max_new_tokens)
 
     def _gaps(self, texts: Sequence[str], orders: Sequence[Sequence[int]], rows: Sequence[int]) -> Layout:
         """Reads some of the texts with gaps, and puts the gaps into the order of filling."""

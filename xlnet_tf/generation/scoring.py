@@ -153,7 +153,7 @@ def places(is_scored: tf.Tensor, order: str, seeds: tf.Tensor | None = None) -> 
     draws = sampling.draw(seeds, tf.shape(is_scored)[1])
     # A token's draw is that of its number, so that padding, which others decide, changes nothing.
     keys = tf.where(is_scored, tf.gather(draws, tf.maximum(numbers, 0), batch_dims=1), 1.0)
-    return _inverse(tf.argsort(keys, stable=True))
+    return tf.argsort(tf.argsort(keys, stable=True))  # the inverse permutation
 
 
 def permuted_places(is_scored: tf.Tensor, permutation: tf.Tensor) -> tf.Tensor:
@@ -243,11 +243,6 @@ def _pick(model: XLNetPretrainer, query_output: tf.Tensor, ids: tf.Tensor) -> tf
 def _numbers(is_scored: tf.Tensor) -> tf.Tensor:
     """Numbers the scored tokens of each row from left to right, from 0; [B, T] int32."""
     return tf.cumsum(tf.cast(is_scored, tf.int32), axis=1) - 1
-
-
-def _inverse(permutation: tf.Tensor) -> tf.Tensor:
-    """Returns the inverse of permutations [B, T] of 0..T-1."""
-    return tf.argsort(permutation)
 
 
 def _ragged(ids: Sequence[np.ndarray], rows: np.ndarray) -> tf.RaggedTensor:

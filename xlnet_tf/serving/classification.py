@@ -1,7 +1,7 @@
 """SavedModels that classify texts or pairs of texts, or give them a number."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -44,7 +44,12 @@ class _OneVector(ServingModule):
         pair: whether there are two texts, text_a and text_b.
         truncation: what is cut of a text that is too long: its "end" or its "middle"; of pairs, the ends.
         **options: of ServingModule.
+
+    Attributes:
+        SERVING_OUTPUTS: the signature in TensorFlow Serving's own form, and its names of our outputs.
     """
+
+    SERVING_OUTPUTS: ClassVar[Mapping[str, Mapping[str, str]]] = {}
 
     def __init__(
         self,
@@ -75,6 +80,15 @@ class _OneVector(ServingModule):
             ids = [without_middle(ids[0], self.seq_len - 2)]
         return self.serve_tokens(self.pack(*ids))
 
+    def signatures(self):
+        [(name, outputs)] = self.SERVING_OUTPUTS.items()
+        return {**super().signatures(), name: _example_signature(self, outputs)}
+
+    def example_inputs(self):
+        [name] = self.SERVING_OUTPUTS
+        inputs = np.array([serialized_example(self.example_rows())], object)
+        return {**super().example_inputs(), name: {"inputs": inputs}}
+
 
 class ClassificationModule(_OneVector):
     """Labels by name with their probabilities.
@@ -98,6 +112,7 @@ class ClassificationModule(_OneVector):
     """
 
     METHODS = {CLASSIFY_NAME: CLASSIFY}
+    SERVING_OUTPUTS = {CLASSIFY_NAME: {"labels": "classes", "probabilities": "scores"}}
 
     def __init__(
         self,
@@ -129,16 +144,6 @@ class ClassificationModule(_OneVector):
             answers["alert"] = watched >= self.alert.threshold
         return answers
 
-    def signatures(self):
-        return {
-            **super().signatures(),
-            CLASSIFY_NAME: _example_signature(self, {"labels": "classes", "probabilities": "scores"}),
-        }
-
-    def example_inputs(self):
-        inputs = np.array([serialized_example(self.example_rows())], object)
-        return {**super().example_inputs(), CLASSIFY_NAME: {"inputs": inputs}}
-
 
 class RegressionModule(_OneVector):
     """A number for a text or a pair of texts.
@@ -153,16 +158,10 @@ class RegressionModule(_OneVector):
     """
 
     METHODS = {REGRESS_NAME: REGRESS}
+    SERVING_OUTPUTS = {REGRESS_NAME: {"value": "outputs"}}
 
     def serve_tokens(self, features):
         return {"value": self.run(features)}
-
-    def signatures(self):
-        return {**super().signatures(), REGRESS_NAME: _example_signature(self, {"value": "outputs"})}
-
-    def example_inputs(self):
-        inputs = np.array([serialized_example(self.example_rows())], object)
-        return {**super().example_inputs(), REGRESS_NAME: {"inputs": inputs}}
 
 
 def _example_signature(module: ServingModule, outputs: Mapping[str, str]) -> Signature:

@@ -27,6 +27,7 @@ from xlnet_tf.serving.tagging import TaggingModule
 from xlnet_tf.tasks.prediction import Predictor, Run
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.windows import NUM_SPECIAL
+from xlnet_tf.training.runtime import policy_restored
 
 FLOAT32, BFLOAT16, INT8 = WEIGHTS = ("float32", "bfloat16", "int8")
 
@@ -143,12 +144,9 @@ def policy(weights: str) -> Iterator[None]:
     """
     if weights not in WEIGHTS:
         raise UserError(f"weights are {weights!r}; expected one of {', '.join(WEIGHTS)}")
-    before = tf_keras.mixed_precision.global_policy()
-    tf_keras.mixed_precision.set_global_policy(BFLOAT16 if weights == BFLOAT16 else FLOAT32)
-    try:
+    with policy_restored():
+        tf_keras.mixed_precision.set_global_policy(BFLOAT16 if weights == BFLOAT16 else FLOAT32)
         yield
-    finally:
-        tf_keras.mixed_precision.set_global_policy(before)
 
 
 class Comparison(NamedTuple):

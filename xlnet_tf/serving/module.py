@@ -188,31 +188,24 @@ class ServingModule(tf.Module):
 
     def _check_tokens(self, features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         ids = features["input_word_ids"]
+        length, most, last = tf.shape(ids)[1], self.seq_len, self.vocab_size - 1
         checks = [
             tf.debugging.assert_equal(
                 tf.shape(value), tf.shape(ids), f"{name} has another shape than input_word_ids"
             )
             for name, value in features.items()
         ]
-        checks.append(tf.debugging.assert_positive(tf.shape(ids)[1], "input_word_ids has no tokens"))
-        checks.append(
-            tf.debugging.assert_less_equal(
-                tf.shape(ids)[1], self.seq_len, f"input_word_ids has more than {self.seq_len} tokens"
-            )
-        )
         for name, largest in (("input_mask", 1), ("input_type_ids", PAD_SEGMENT)):
             within = (features[name] >= 0) & (features[name] <= largest)
             checks.append(
                 tf.debugging.Assert(tf.reduce_all(within), [f"{name} has others than 0 to {largest}"])
             )
-        checks.append(tf.debugging.assert_non_negative(ids, "input_word_ids has negative ids"))
-        checks.append(
-            tf.debugging.assert_less(
-                ids,
-                self.vocab_size,
-                f"input_word_ids has ids above {self.vocab_size - 1}, the last piece",
-            )
-        )
+        checks += [
+            tf.debugging.assert_positive(length, "input_word_ids has no tokens"),
+            tf.debugging.assert_less_equal(length, most, f"input_word_ids has more than {most} tokens"),
+            tf.debugging.assert_non_negative(ids, "input_word_ids has negative ids"),
+            tf.debugging.assert_less_equal(ids, last, f"input_word_ids has ids above {last}, the last piece"),
+        ]
         with tf.control_dependencies(checks):
             return {name: tf.identity(value) for name, value in features.items()}
 

@@ -30,9 +30,9 @@ class Memory(tf.__internal__.tracking.Trackable):
         self._content = _per_replica_variable([n_layer, rows, memory_len, d_model], dtype, "memory")
         self._mask = _per_replica_variable([rows, memory_len], tf.bool, "memory_mask")
         # Once: each would be traced anew at every checkpoint, and every trace is kept.
-        self._forget = tf.function(self._forget_on_replicas)
-        self._read = tf.function(self._read_on_replicas)
-        self._assign = tf.function(self._assign_on_replicas)
+        run = self._strategy.run
+        self._assign = tf.function(lambda *values: run(self.write, args=values))
+        self._read = tf.function(lambda: run(lambda: (self._content.read_value(), self._mask.read_value())))
 
     def read(self, stream_start: tf.Tensor, document_offset: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         """Returns the model's memory inputs; in replica context.
@@ -59,16 +59,7 @@ class Memory(tf.__internal__.tracking.Trackable):
 
     def reset(self):
         """Forgets everything; in cross-replica context."""
-        self._forget()
-
-    def _forget_on_replicas(self):
-        self._strategy.run(self.write, args=(tf.zeros_like(self._content), tf.zeros_like(self._mask)))
-
-    def _read_on_replicas(self):
-        return self._strategy.run(lambda: (self._content.read_value(), self._mask.read_value()))
-
-    def _assign_on_replicas(self, content, mask):
-        self._strategy.run(self.write, args=(content, mask))
+        self._assign(*(tf.zeros(variable.shape, variable.dtype) for variable in (self._content, self._mask)))
 
     def _serialize_to_tensors(self) -> dict[str, tf.Tensor]:
         """Gathers the rows of all replicas, for a checkpoint."""

@@ -45,8 +45,15 @@ def number_type(dtype: str) -> Iterator[None]:
     Raises:
         UserError: there is no such type.
     """
+    with policy_restored():
+        _set_policy(dtype)
+        yield
+
+
+@contextlib.contextmanager
+def policy_restored() -> Iterator[None]:
+    """Undoes, at the end of the block, what it does to Keras' policy."""
     before = tf_keras.mixed_precision.global_policy()
-    _set_policy(dtype)
     try:
         yield
     finally:

@@ -71,8 +71,13 @@ def describe(strategy: tf.distribute.Strategy) -> str:
     else:
         # Outside of any strategy TensorFlow chooses, and the default strategy does not tell.
         chosen = isinstance(strategy, (tf.distribute.OneDeviceStrategy, tf.distribute.MirroredStrategy))
-        devices = strategy.extended.worker_devices if chosen else (_default_device(),)
-        where = ", ".join(f"{spec.device_type}:{spec.device_index}" for spec in map(_spec, devices))
+        devices = strategy.extended.worker_devices
+        if not chosen:
+            devices = [
+                (tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU"))[0].name
+            ]
+        specs = map(tf.DeviceSpec.from_string, devices)
+        where = ", ".join(f"{spec.device_type}:{spec.device_index}" for spec in specs)
     return f"{replicas} {'replica' if replicas == 1 else 'replicas'} on {where}"
 
 
@@ -88,11 +93,3 @@ def tpu_table(name: str, topology: tf.tpu.experimental.Topology) -> str:
     lines = [f"TPU {name}"]
     lines += [f"{row:>10}  {value!s:>9}  {text}" for row, (value, text) in rows.items()]
     return "\n".join(lines)
-
-
-def _default_device() -> str:
-    return (tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU"))[0].name
-
-
-def _spec(device: str) -> tf.DeviceSpec:
-    return tf.DeviceSpec.from_string(device)

@@ -50,11 +50,7 @@ class Task(base_task.Task):
         """
 
     def read_in_graph(self, train_steps: int):
-        """Is told that hosts will read the data where no Python of ours runs: TensorFlow alone must do it.
-
-        Args:
-            train_steps: of the run.
-        """
+        """Is told that hosts will read the data where no Python of ours runs: TensorFlow alone must do it."""
 
     @abc.abstractmethod
     def counts(self, features: Features) -> dict[str, tf.Tensor]:
@@ -105,11 +101,7 @@ class Task(base_task.Task):
         return {}
 
     def report(self, rows: dict[str, np.ndarray]) -> dict[str, float]:
-        """Returns metrics of the whole evaluation set.
-
-        Args:
-            rows: what `evaluation_rows` gave in all steps, in no particular order.
-        """
+        """Returns metrics of the whole evaluation set, given `evaluation_rows` of all steps in any order."""
         return {}
 
     def after_evaluation(
@@ -262,7 +254,7 @@ class Trainer(base_trainer.Trainer):
     def _accumulated_gradients(self, features: Features, counts):
         """Adds up gradients, loss and sums over the micro-batches; joins their memories."""
         micro_step = self._micro_step
-        if self.config.runtime.enable_xla and not _is_tpu(self.strategy):
+        if self.config.runtime.enable_xla and not isinstance(self.strategy, tf.distribute.TPUStrategy):
             micro_step = tf.function(micro_step, jit_compile=True, autograph=False)
         parts = self.config.trainer.accumulation_steps
         first_seed = tf.distribute.get_replica_context().replica_id_in_sync_group * parts
@@ -464,7 +456,3 @@ def _join(value: tf.Tensor, axis: int) -> tf.Tensor:
     value = tf.transpose(value, axes[1 : axis + 1] + [0] + axes[axis + 1 :]) if axis else value
     shape = value.shape.as_list()
     return tf.reshape(value, shape[:axis] + [-1] + shape[axis + 2 :])
-
-
-def _is_tpu(strategy: tf.distribute.Strategy) -> bool:
-    return isinstance(strategy, tf.distribute.TPUStrategy)
