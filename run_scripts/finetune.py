@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from absl import flags
 
 from run_scripts.common import experiment, training_flags
-from run_scripts.common.experiment import Setting
-from xlnet_tf import errors
+from xlnet_tf import errors, task_registry
+from xlnet_tf.flags import Setting, define_of_tasks, given_of_task
 
 SETTINGS = (
     Setting("batch_size", "task.train_data.global_batch_size", "integer", "Examples per step, all devices.",
@@ -45,6 +45,7 @@ SETTINGS = (
 def define_flags():
     """Defines the flags of this script."""
     experiment.define_flags(SETTINGS)
+    define_of_tasks(task_registry.settings("settings"))
     experiment.define_dry_run_flags()
     flags.DEFINE_string("data", None, "Folder of built examples, with train and dev in it.", required=True)
     flags.DEFINE_string("dev_split", "dev", "Which of its folders to evaluate on; empty: none.")
@@ -56,11 +57,14 @@ def define_flags():
 def main(_: Sequence[str]):
     from official.core import task_factory
 
-    from xlnet_tf.tasks import finetuning, registry, seeds
+    from xlnet_tf.records.examples import ExampleSet
+    from xlnet_tf.tasks import finetuning, seeds
     from xlnet_tf.training import runtime
 
     values = flags.FLAGS
-    params = experiment.load(registry.experiment_of(f"{values.data}/train"), SETTINGS, values)
+    entry = task_registry.of_examples(ExampleSet.load(f"{values.data}/train"))
+    given_of_task(task_registry.settings("settings"), entry.name, values)
+    params = experiment.load(entry.experiment, (*SETTINGS, *entry.settings), values)
     params.task.train_data.input_path = f"{values.data}/train"
     params.task.validation_data.input_path = f"{values.data}/{values.dev_split}" if values.dev_split else ""
     task_class = task_factory.get_task_cls(type(params.task))

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from absl import flags
 
 from run_scripts.common import experiment, training_flags
-from run_scripts.common.experiment import Setting
 from xlnet_tf import command_line, errors
 from xlnet_tf.config import MOST_MEMORY
+from xlnet_tf.flags import Setting
 
 SETTINGS = (
     Setting("train_data", "task.train_data.input_path", "string", "Folder of training records."),

@@ -7,12 +7,13 @@
 
 `define_flags(Options)` in a main defines --output_dir (required) and --seq_len, `from_flags(Options)` returns
 what they were given, and `check_limits(options)` holds values that come from elsewhere to the same limits.
+A Setting is a flag for one field of an experiment, which files may set as well.
 """
 
 import dataclasses
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from absl import flags
@@ -28,6 +29,7 @@ _DEFINE = {
     str: flags.DEFINE_string,
     Sequence: flags.DEFINE_list,
 }
+_KINDS = {"string": str, "integer": int, "float": float, "boolean": bool}
 
 
 def option(
@@ -112,3 +114,68 @@ def _plain(hint: Any) -> type:
     if isinstance(hint, types.UnionType):
         hint = next(kind for kind in typing.get_args(hint) if kind is not types.NoneType)
     return typing.get_origin(hint) or hint
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """A flag that sets one field of the experiment, or one option.
+
+    Args:
+        flag: the flag's name.
+        field: path of the field in the experiment; empty: the flag is an option.
+        kind: "string", "integer", "float", "boolean", or a tuple of the strings allowed.
+        help: what it means.
+        minimum: smallest number allowed.
+        below: number that must not be reached.
+    """
+
+    flag: str
+    field: str
+    kind: str | tuple[str, ...]
+    help: str
+    minimum: float | None = None
+    below: float | None = None
+
+    def define(self):
+        """Defines the flag; unset, it leaves the field as it is."""
+        help_text = f"{self.help} Sets {self.field}." if self.field else self.help
+        if isinstance(self.kind, tuple):
+            flags.DEFINE_enum(self.flag, None, self.kind, help_text)
+        else:
+            _DEFINE[_KINDS[self.kind]](self.flag, None, help_text)
+
+    def check(self, value: Any):
+        """Raises UserError if the field must not have this value."""
+        if value is None:
+            return
+        if self.kind == "integer" and type(value) is not int:
+            raise UserError(f"{self.field} (--{self.flag}) is {value!r}: expected a whole number")
+        if isinstance(self.kind, tuple) and value not in self.kind:
+            raise UserError(f"{self.field} (--{self.flag}) is {value!r}: expected {', '.join(self.kind)}")
+        if self.minimum is not None and value < self.minimum:
+            raise UserError(f"{self.field} (--{self.flag}) is {value}: expected at least {self.minimum}")
+        if self.below is not None and value >= self.below:
+            raise UserError(f"{self.field} (--{self.flag}) is {value}: expected less than {self.below}")
+
+
+SettingsOfTasks = Mapping[str, Mapping[str, Setting]]  # by flag and task, see task_registry.settings
+
+
+def define_of_tasks(settings: SettingsOfTasks) -> None:
+    """Defines flags that concern some tasks only, which their help names."""
+    for of_tasks in settings.values():
+        first = next(iter(of_tasks.values()))
+        dataclasses.replace(first, help=f"{first.help} For {' and '.join(of_tasks)}.").define()
+
+
+def given_of_task(settings: SettingsOfTasks, task: str, values: flags.FlagValues) -> dict[str, Any]:
+    """Returns the values of a task's own settings whose flags are given, by flag.
+
+    Raises:
+        UserError: a flag is given that concerns other tasks only.
+    """
+    given = [flag for flag in settings if values[flag].present]
+    for flag in given:
+        if task not in settings[flag]:
+            raise UserError(f"--{flag} is for {' and '.join(settings[flag])}, not for {task}: leave it out")
+    return {flag: values[flag].value for flag in given}

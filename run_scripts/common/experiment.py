@@ -1,63 +1,13 @@
 """From flags and files of settings to one checked experiment; shared by the scripts that train."""
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 from absl import flags
 
-from xlnet_tf.errors import UserError
+from xlnet_tf.flags import Setting
 
 # TensorFlow is imported where it is needed, so that --help answers at once.
-
-_DEFINE = {
-    "string": flags.DEFINE_string,
-    "integer": flags.DEFINE_integer,
-    "float": flags.DEFINE_float,
-    "boolean": flags.DEFINE_boolean,
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Setting:
-    """A flag that sets one field of the experiment.
-
-    Args:
-        flag: the flag's name.
-        field: path of the field in the experiment.
-        kind: "string", "integer", "float", "boolean", or a tuple of the strings allowed.
-        help: what it means.
-        minimum: smallest number allowed.
-        below: number that must not be reached.
-    """
-
-    flag: str
-    field: str
-    kind: str | tuple[str, ...]
-    help: str
-    minimum: float | None = None
-    below: float | None = None
-
-    def define(self):
-        """Defines the flag; unset, it leaves the field as it is."""
-        help_text = f"{self.help} Sets {self.field}."
-        if isinstance(self.kind, tuple):
-            flags.DEFINE_enum(self.flag, None, self.kind, help_text)
-        else:
-            _DEFINE[self.kind](self.flag, None, help_text)
-
-    def check(self, value: Any):
-        """Raises UserError if the field must not have this value."""
-        if value is None:
-            return
-        if self.kind == "integer" and type(value) is not int:
-            raise UserError(f"{self.field} (--{self.flag}) is {value!r}: expected a whole number")
-        if isinstance(self.kind, tuple) and value not in self.kind:
-            raise UserError(f"{self.field} (--{self.flag}) is {value!r}: expected {', '.join(self.kind)}")
-        if self.minimum is not None and value < self.minimum:
-            raise UserError(f"{self.field} (--{self.flag}) is {value}: expected at least {self.minimum}")
-        if self.below is not None and value >= self.below:
-            raise UserError(f"{self.field} (--{self.flag}) is {value}: expected less than {self.below}")
 
 
 def define_flags(settings: Sequence[Setting]):

@@ -1,7 +1,7 @@
 """The flags that all training scripts share."""
 
-from run_scripts.common.experiment import Setting
 from xlnet_tf.config import PRESETS
+from xlnet_tf.flags import Setting
 
 ROWS = (1 << 20) + 1  # of a batch: too many
 SEEDS = 1 << 32  # numpy's generator has no more

@@ -9,19 +9,15 @@ What is written needs nothing of this project: TensorFlow Serving, or tensorflow
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from absl import flags
 from etils import epath
 
-from xlnet_tf import errors
+from xlnet_tf import errors, task_registry
 from xlnet_tf.errors import UserError
-
-# Flags that are for some heads only.
-_OF_HEADS = {
-    "head_name": ("classification", "regression"),
-    "pair": ("classification", "regression"),
-    "threshold": ("question_answering",),
-}
+from xlnet_tf.flags import define_of_tasks, given_of_task
+from xlnet_tf.task_registry import LANGUAGE_MODEL
 
 
 def define_flags():
@@ -30,28 +26,11 @@ def define_flags():
     flags.DEFINE_string("output_dir", None, "Folder of the served model, called by its name.", required=True)
     flags.DEFINE_enum(
         "head",
-        "language_model",
-        [
-            "language_model",
-            "classification",
-            "regression",
-            "question_answering",
-            "choice",
-            "ranking",
-            "tagging",
-        ],
+        LANGUAGE_MODEL,
+        [LANGUAGE_MODEL, *task_registry.names()],
         "What weights that are no fine-tuned run of ours are served with.",
     )
-    flags.DEFINE_string(
-        "head_name", None, "With --head=classification or regression: which head, if there are several."
-    )
-    flags.DEFINE_bool("pair", False, "With --head=classification or regression: it is of pairs of texts.")
-    flags.DEFINE_float(
-        "threshold",
-        None,
-        "With --head=question_answering: the logit of no answer above which an answer is refused. Default: "
-        "none is, as of models that were trained with questions that all have an answer.",
-    )
+    define_of_tasks(task_registry.settings("export_settings"))
     flags.DEFINE_integer("version", None, "Number of the version. Default: the next one.", lower_bound=1)
     flags.DEFINE_string(
         "checkpoint", "", "Checkpoint of a run: best, last, or as ckpt-100; empty: best if kept, else last."
@@ -92,17 +71,26 @@ def check_flags(values: flags.FlagValues):
             "pretrained weights"
         )
     if is_run(values.model_dir):
-        if given := [f"--{name}" for name in ("head", *_OF_HEADS) if values[name].present]:
+        flags_of_heads = ("head", *task_registry.settings("export_settings"))
+        if given := [f"--{name}" for name in flags_of_heads if values[name].present]:
             raise UserError(
                 f"{', '.join(given)}: for weights that are no fine-tuned run of ours, which says it itself"
             )
     elif values.checkpoint or values.check_data:
         raise UserError("--checkpoint and --check_data are for fine-tuned runs")
-    for name, heads in _OF_HEADS.items():
-        if values[name].present and values.head not in heads:
-            raise UserError(f"--{name} is for --head={' or '.join(heads)}, not {values.head}")
+    head_options(values)
     if values.check_data and values.weights == "float32":
         raise UserError("--check_data compares smaller weights with float32: give --weights")
+
+
+def head_options(values: flags.FlagValues) -> dict[str, Any]:
+    """Returns the options that are given for --head.
+
+    Raises:
+        UserError: one of them is for other heads.
+    """
+    of_tasks = task_registry.settings("export_settings")
+    return given_of_task(of_tasks, task_registry.canonical(values.head), values)
 
 
 def check_weights(values: flags.FlagValues):
@@ -144,7 +132,7 @@ def main(_: Sequence[str]):
             values.model_dir, checkpoint=values.checkpoint, weights=values.weights, **options
         )
     else:
-        options |= {name: values[name].value for name in _OF_HEADS if values[name].present}
+        options |= head_options(values)
         module = models.module_of_checkpoint(
             values.model_dir, head=values.head, weights=values.weights, **options
         )

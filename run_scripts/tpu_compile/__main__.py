@@ -1,8 +1,8 @@
 r"""Compiles a training step or a served model for one TPU core, on a machine that has no TPU.
 
     python -m run_scripts.tpu_compile --preset=large --dtype=bfloat16 --topology=v3 --batch_per_core=4
-    python -m run_scripts.tpu_compile --config_file=run_scripts/recipes/squad_large.yaml --task=squad \
-        --dtype=bfloat16 --topology=v3,v5e --find_max_batch
+    python -m run_scripts.tpu_compile --config_file=run_scripts/recipes/squad_large.yaml \
+        --task=question_answering --dtype=bfloat16 --topology=v3,v5e --find_max_batch
     python -m run_scripts.tpu_compile --export=served/reviews/1 --topology=v5e --batch_per_core=8
 
 It says whether the program compiles and what it takes: memory, floating-point operations, bytes, and the

@@ -1,7 +1,6 @@
 """Compiles a training step or a served model for one TPU core, on a machine that has no TPU."""
 
 import functools
-import importlib
 import json
 import math
 import multiprocessing
@@ -16,9 +15,9 @@ from absl import flags
 from run_scripts import run_hlo
 from run_scripts.benchmark.flops import step_flops
 from run_scripts.common import experiment, training_flags
-from run_scripts.common.experiment import Setting
-from xlnet_tf import errors, files, signals
+from xlnet_tf import errors, files, signals, task_registry
 from xlnet_tf.errors import UserError
+from xlnet_tf.flags import Setting
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.spans import default_num_predict
 from xlnet_tf.tpu import compilation, report, search, topologies
@@ -26,15 +25,7 @@ from xlnet_tf.tpu.compilation import Outcome, Refused
 from xlnet_tf.tpu.report import Row
 from xlnet_tf.tpu.topologies import Topology
 
-# The task on the command line -> its module in xlnet_tf.tasks.
-TASKS = {
-    "pretraining": "pretraining",
-    "classification": "classification",
-    "squad": "squad",
-    "race": "choice",
-    "tagging": "tagging",
-    "ranking": "ranking",
-}
+PRETRAINING = "pretraining"
 
 
 PEERS = ("model_garden",)
@@ -55,7 +46,6 @@ SETTINGS = (
 )
 
 
-_OF_PRETRAINING = ("num_predict", MEMORY.flag)
 # What is asked for -> the flags that have no effect on it.
 WITHOUT_EFFECT: Mapping[str, Sequence[str]] = {
     "save_hlo": (
@@ -71,12 +61,6 @@ WITHOUT_EFFECT: Mapping[str, Sequence[str]] = {
     "data": ("seq_len", "num_predict", "vocab_size", "num_labels", "sequences"),
     "model_config": ("preset", "vocab_size"),
     "nofind_max_batch": ("multiple",),
-    "task=pretraining": ("num_labels", "sequences"),
-    "task=classification": (*_OF_PRETRAINING, "sequences"),
-    "task=squad": (*_OF_PRETRAINING, "num_labels", "sequences"),
-    "task=race": (*_OF_PRETRAINING, "num_labels"),
-    "task=tagging": (*_OF_PRETRAINING, "sequences"),
-    "task=ranking": (*_OF_PRETRAINING, "num_labels"),
 }
 
 
@@ -85,7 +69,7 @@ def define_flags() -> None:
     number, string, choice = flags.DEFINE_integer, flags.DEFINE_string, flags.DEFINE_enum
     switch = functools.partial(flags.DEFINE_bool, default=False)
     flags.DEFINE_list("topology", ["v3"], f"TPUs to compile for, of {', '.join(topologies.TOPOLOGIES)}.")
-    choice("task", "pretraining", list(TASKS), "What to train.")
+    choice("task", PRETRAINING, [PRETRAINING, *task_registry.names()], "What to train.")
     string("data", None, "Folder of records or examples, to take lengths and labels from.")
     string(
         "export",
@@ -124,10 +108,21 @@ def check_flags(values: flags.FlagValues) -> None:
         UserError: there are such, and which.
     """
     asked = [name for name in ("save_hlo", "export", "peer", "data", "model_config") if values[name].value]
-    asked += ["nofind_max_batch"] * (not values.find_max_batch) + [f"task={values.task}"]
-    for mode in asked:
-        if given := [f"--{flag}" for flag in WITHOUT_EFFECT[mode] if values[flag].present]:
+    asked += ["nofind_max_batch"] * (not values.find_max_batch)
+    without_effect = {mode: WITHOUT_EFFECT[mode] for mode in asked}
+    without_effect[f"task={values.task}"] = without_effect_on(values.task)
+    for mode, names in without_effect.items():
+        if given := [f"--{flag}" for flag in names if values[flag].present]:
             raise UserError(f"with --{mode} these flags have no effect: {', '.join(given)}. Leave them out")
+
+
+def without_effect_on(task: str) -> Sequence[str]:
+    """Returns the flags that have no effect on the step of a task."""
+    if task == PRETRAINING:
+        return ("num_labels", "sequences")
+    entry = task_registry.find(task)
+    fixed = {"num_labels": not entry.labels, "sequences": entry.sequences is not None}
+    return ("num_predict", MEMORY.flag, *(flag for flag, is_fixed in fixed.items() if is_fixed))
 
 
 def load_params(values: flags.FlagValues):
@@ -136,9 +131,12 @@ def load_params(values: flags.FlagValues):
     Raises:
         UserError: a setting is unknown or wrong.
     """
-    module = importlib.import_module(f"xlnet_tf.tasks.{TASKS[values.task]}")
-    asked = (MEMORY, *SETTINGS) if values.task == "pretraining" else SETTINGS
-    params = experiment.load(module.EXPERIMENT, asked, values)
+    if values.task == PRETRAINING:
+        from xlnet_tf.tasks import pretraining
+
+        params = experiment.load(pretraining.EXPERIMENT, (MEMORY, *SETTINGS), values)
+    else:
+        params = experiment.load(task_registry.find(values.task).experiment, SETTINGS, values)
     params.task.validation_data.input_path = ""
     params.task.init_checkpoint = ""
     return params
@@ -179,12 +177,12 @@ def lower_step(params, values: flags.FlagValues, rows: int):
         data.input_path = values.data or folder
         vocab_size = params.task.model.architecture(values.vocab_size).n_token
         sizes = {"seq_len": values.seq_len, "vocab_size": vocab_size}
-        if not values.data and values.task == "pretraining":
+        if not values.data and values.task == PRETRAINING:
             synthetic.pretraining_records(folder, rows=1, num_predict=values.num_predict, **sizes)
         elif not values.data:
             synthetic.examples(
                 folder,
-                TASKS[values.task],
+                values.task,
                 num_labels=values.num_labels,
                 sequences=values.sequences,
                 **sizes,
@@ -206,7 +204,7 @@ def program_of_rows(values: flags.FlagValues) -> Callable:
     params = load_params(values)
     if not values.peer:
         return lambda rows: lower_step(params, values, rows)
-    if values.task != "pretraining" or params.task.model.memory_len != 0:
+    if values.task != PRETRAINING or params.task.model.memory_len != 0:
         raise UserError("--peer is for pretraining without memory: leave out --task, and add --memory_len=0")
     if params.runtime.mixed_precision_dtype != "float32":
         raise UserError(f"--peer={values.peer} computes in float32 only: leave out --dtype")
@@ -229,7 +227,7 @@ def save_hlo(values: flags.FlagValues) -> None:
     Raises:
         UserError: they ask for something else.
     """
-    if values.task != "pretraining":
+    if values.task != PRETRAINING:
         raise UserError(f"--save_hlo is for a pretraining step: leave out --task={values.task}")
     row_multiple(values)
     params = load_params(values)

@@ -7,8 +7,8 @@ from absl import flags
 
 from run_scripts.export import __main__ as export
 from tests.helpers import command_flags
+from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError
-from xlnet_tf.serving.models import HEADS
 
 
 def parsed(*arguments):
@@ -16,7 +16,7 @@ def parsed(*arguments):
 
 
 def test_every_head_can_be_asked_for(tmp_path):
-    for head in HEADS:
+    for head in ("language_model", *task_registry.names()):
         export.check_flags(parsed(f"--model_dir={tmp_path}", f"--head={head}"))
     with pytest.raises(flags.IllegalFlagValueError, match="--head=span: value should be one of"):
         parsed("--model_dir=.", "--head=span")
@@ -26,13 +26,17 @@ def test_every_head_can_be_asked_for(tmp_path):
     ("arguments", "is_run", "message"),
     [
         (["--pair", "--head=regression"], False, None),
-        (["--pair", "--head=choice"], False, "--pair is for --head=classification or regression, not choice"),
+        (
+            ["--pair", "--head=choice"],
+            False,
+            "--pair is for classification and regression, not for multiple_choice",
+        ),
         (
             ["--head_name=x", "--head=tagging"],
             False,
-            "--head_name is for --head=classification or regression",
+            "--head_name is for classification and regression, not for tagging",
         ),
-        (["--threshold=0"], False, "--threshold is for --head=question_answering, not language_model"),
+        (["--threshold=0"], False, "--threshold is for question_answering, not for language_model"),
         (["--threshold=0", "--head=question_answering"], False, None),
         ([], True, None),
         (["--head=choice", "--pair"], True, "--head, --pair: for weights that are no fine-tuned run of ours"),

@@ -11,7 +11,7 @@ import yaml
 from run_scripts.convert_checkpoint import convert as convert_script
 from tests.checkpoints.test_formats import CONFIGS, random_checkpoint
 from tests.helpers.serving.toys import built
-from xlnet_tf import checksums
+from xlnet_tf import checksums, task_registry
 from xlnet_tf.checkpoints import Checkpoint, names, open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.errors import UserError
@@ -114,7 +114,7 @@ def test_every_head_is_served(
     (folder / "spiece.model").write_bytes(small_tokenizer.model_proto)
     told = {name: value for name, value in lengths.items() if name in ("pair", "threshold")}
     found = models.module_of_checkpoint(str(folder), head=head, seq_len=24, **told)
-    expected = models.HEADS[head].module(model, small_tokenizer, seq_len=24, **lengths)
+    expected = task_registry.find(head).load("serving")(model, small_tokenizer, seq_len=24, **lengths)
     inputs = {name: tf.constant(values) for name, values in inputs.items()}
     found, expected = found.serve(**inputs), expected.serve(**inputs)
     assert found.keys() == expected.keys()
@@ -136,11 +136,14 @@ def test_no_fine_tuned_checkpoint_is_served_as_a_language_model(tmp_path, small_
         models.module_of_checkpoint(str(folder), seq_len=24)
 
 
-@pytest.mark.parametrize("head", [name for name in models.HEADS if name != "language_model"])
+@pytest.mark.parametrize("head", task_registry.names())
 def test_no_random_head_is_served(tmp_path, small_tokenizer, head):
     save_model(built(XLNetPretrainer, small_tokenizer), str(tmp_path))
     (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
-    with pytest.raises(UserError, match=f"has no head for {head}; expected weights that were fine-tuned"):
+    with pytest.raises(
+        UserError,
+        match=f"has no head for {task_registry.canonical(head)}; expected weights that were fine-tuned",
+    ):
         models.module_of_checkpoint(str(tmp_path), head=head, seq_len=24)
 
 

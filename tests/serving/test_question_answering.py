@@ -18,8 +18,8 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.layers.map_in_chunks import map_in_chunks
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering
 from xlnet_tf.serving.module import signature
-from xlnet_tf.serving.question_answering import QuestionAnsweringModule, from_task
-from xlnet_tf.tasks import squad
+from xlnet_tf.serving.question_answering import QuestionAnsweringModule
+from xlnet_tf.tasks import question_answering
 from xlnet_tf.tasks.predictions import question_answering as squad_answers
 from xlnet_tf.text import windows as windows_lib
 from xlnet_tf.text.graph.passage_windows import shows_best, split_windows
@@ -265,10 +265,12 @@ def test_serving_options_come_from_the_run(model, small_tokenizer, tmp_path):
         build_squad(SquadOptions(output_dir=str(tmp_path / version), **files, **OPTIONS))
 
     def served(version, **overrides):
-        params = exp_factory.get_exp_config(squad.EXPERIMENT)
+        params = exp_factory.get_exp_config(question_answering.EXPERIMENT)
         params.task.train_data.input_path = str(tmp_path / version / "train")
         params.task.override({"n_best": 3, "max_answer_len": 7, **overrides})
-        return from_task(squad.SquadTask(params.task), model, small_tokenizer)
+        task = question_answering.QuestionAnsweringTask(params.task)
+        options = QuestionAnsweringModule.options_of_run(task)
+        return QuestionAnsweringModule(model, small_tokenizer, **options)
 
     module = served("v2.0")
     assert module.threshold == squad_answers.UNDECIDED

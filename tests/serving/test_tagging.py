@@ -21,7 +21,7 @@ from tfrecord_builders.tagging.words import SentenceEncoder
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.token_classifier import XLNetTokenClassifier
 from xlnet_tf.serving.module import signature
-from xlnet_tf.serving.tagging import TaggingModule, from_task
+from xlnet_tf.serving.tagging import TaggingModule
 from xlnet_tf.tasks import tagging
 from xlnet_tf.tasks.predictions.tagging import entities, tagged_sentences
 from xlnet_tf.text import word_windows as windows_lib
@@ -217,7 +217,8 @@ def test_serving_options_come_from_the_run(model, small_tokenizer, tmp_path):
     build_tagging(TaggingOptions(output_dir=str(tmp_path), types=TYPES, **files, **OPTIONS))
     params = exp_factory.get_exp_config(tagging.EXPERIMENT)
     params.task.train_data.input_path = str(tmp_path / "train")
-    module = from_task(tagging.TaggingTask(params.task), model, small_tokenizer)
+    options = TaggingModule.options_of_run(tagging.TaggingTask(params.task))
+    module = TaggingModule(model, small_tokenizer, **options)
     assert (module.seq_len, module.stride) == (24, 9)
 
 

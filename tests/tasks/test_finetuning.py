@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.helpers import tasks
 from tests.helpers.training import toy_finetuning as toy
-from xlnet_tf import files
+from xlnet_tf import files, task_registry
 from xlnet_tf.checkpoints import load_into, open_checkpoint, save_model
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.checkpoints.names import QUERY_START, canonical
@@ -20,7 +21,7 @@ from xlnet_tf.checkpoints.safetensors_file import write_safetensors
 from xlnet_tf.errors import Interrupted, UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.records.examples import ExampleSet
-from xlnet_tf.tasks import prediction, registry, seeds
+from xlnet_tf.tasks import prediction, seeds
 from xlnet_tf.tasks.finetuning import BEST, finetune, read_metrics
 from xlnet_tf.tasks.schedule_defaults import complete
 from xlnet_tf.training.progress import Progress, read_history
@@ -57,9 +58,10 @@ def run(data):
 
 
 @pytest.fixture
-def registered(monkeypatch):
+def registered():
     """Lets scripts find the toy task."""
-    monkeypatch.setattr(prediction, "experiment_of", lambda folder: toy.EXPERIMENT)
+    with tasks.registered(toy.ENTRY):
+        yield
 
 
 def weights(model_dir):
@@ -503,7 +505,7 @@ def test_what_does_not_fit_is_refused(data, run, registered, tmp_path, small_tok
     with pytest.raises(UserError, match="examples for parsing: expected some for toy"):
         toy.ToyTask(settings(data, task={"train_data": {"input_path": str(tmp_path / "strange")}}).task)
     with pytest.raises(UserError, match="'parsing': expected one of classification"):
-        registry.experiment_of(str(tmp_path / "strange"))
+        task_registry.of_examples(ExampleSet.load(tmp_path / "strange"))
     shutil.copytree(run[0], tmp_path / "run")
     toy.make_examples(tmp_path / "more" / "train", small_tokenizer, 80)
     with pytest.raises(UserError, match="examples' shards"):

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 import yaml
 
+from tests.helpers import tasks
 from tests.helpers.training import toy_finetuning as toy
 from xlnet_tf import checksums
 from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint, save_model
@@ -64,12 +65,12 @@ def test_a_setting_that_is_given_counts(data, pretrained, name):
 
 
 @pytest.mark.integration
-def test_a_run_keeps_its_reading_options(data, pretrained, tmp_path, monkeypatch):
+def test_a_run_keeps_its_reading_options(data, pretrained, tmp_path):
     strategy = tf.distribute.OneDeviceStrategy("CPU:0")
-    monkeypatch.setattr(prediction, "experiment_of", lambda folder: toy.EXPERIMENT)
     for _ in range(2):  # the second goes on with the first
         finetune(settings(data, pretrained), toy.ToyTask, strategy, str(tmp_path / "run"))
-        assert reading(prediction.Run.open(str(tmp_path / "run"), "").task) == READING
+        with tasks.registered(toy.ENTRY):
+            assert reading(prediction.Run.open(str(tmp_path / "run"), "").task) == READING
 
 
 @pytest.mark.integration

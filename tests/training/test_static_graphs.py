@@ -1,13 +1,12 @@
 """What a TPU needs of the training loop: fixed shapes, and nothing inside that only a host can do."""
 
-import importlib
-
 import pytest
 import tensorflow as tf
 from official.core import exp_factory, task_factory
 
 from tests.helpers.training import synthetic_tpu
-from xlnet_tf.tasks.registry import FINETUNING
+from xlnet_tf import task_registry
+from xlnet_tf.tasks import pretraining
 from xlnet_tf.tpu import synthetic
 from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.trainer import Trainer
@@ -41,7 +40,8 @@ NEXT_BATCH = "IteratorGetNext"
 
 def build_trainer(folder, task: str, trainer_settings, model, strategy=None, evaluate=False) -> Trainer:
     """Builds a trainer of a small model, with dropout, on made-up data, by default for a made-up TPU."""
-    params = exp_factory.get_exp_config(importlib.import_module(f"xlnet_tf.tasks.{task}").EXPERIMENT)
+    name = pretraining.EXPERIMENT if task == "pretraining" else task_registry.find(task).experiment
+    params = exp_factory.get_exp_config(name)
     sizes = {"seq_len": 32, "vocab_size": 60}
     if task == "pretraining":
         synthetic.pretraining_records(str(folder), rows=4, num_predict=6, **sizes)
@@ -89,7 +89,7 @@ def faults(found) -> list[str]:
     [
         ("pretraining", {}, {"n_layer": 2}),
         ("pretraining", {"accumulation_steps": 2}, {}),
-        *(pytest.param(task, {}, {}, marks=pytest.mark.integration) for task in FINETUNING),
+        *(pytest.param(task, {}, {}, marks=pytest.mark.integration) for task in task_registry.tasks()),
     ],
 )
 def test_the_whole_loop_has_fixed_shapes_and_stays_on_the_device(tmp_path, task, trainer_settings, model):

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from xlnet_tf import checksums, files
+from xlnet_tf import checksums, files, task_registry
 from xlnet_tf.checkpoints import companions, hugging_face_config, names
 from xlnet_tf.checkpoints.arrays import Arrays, Entry
 from xlnet_tf.checkpoints.checkpoint import Checkpoint
@@ -47,14 +47,9 @@ _FIELDS_OF_HEAD = {
 }  # fmt: skip
 _EMBEDDING, _TIED_EMBEDDING = "transformer.word_embedding.weight", "lm_loss.weight"
 _BASE_MODEL = re.compile(r"(mask_emb$|word_embedding\.|layer\.)")
-_POOLED_HEAD = re.compile(r"((classification|regression)_[^/]+|choice)/logits/")
-_MODELS = {
-    "choice": "XLNetForMultipleChoice",
-    "span": "XLNetForQuestionAnswering",
-    "tagging": "XLNetForTokenClassification",
-    "span_independent": "XLNetForQuestionAnsweringSimple",
-    "lm_bias": "XLNetLMHeadModel",
-}
+_POOLED_HEAD = ".logits_proj."
+_SEQUENCE_MODEL = "XLNetForSequenceClassification"
+_OTHER_MODELS = {"span_independent": "XLNetForQuestionAnsweringSimple", "lm_bias": "XLNetLMHeadModel"}
 _BIASES = ("content_bias", "position_bias", "segment_bias")
 
 
@@ -192,8 +187,9 @@ def _pooled_head(values: dict[str, Any], entries: dict[str, Entry]) -> str:
     for name, type_ in {"architectures": list, "problem_type": str, "finetuning_task": str}.items():
         if not isinstance(values.get(name), (type_, type(None))):
             raise UserError(f"{CONFIG_FILE}: {name} is {values[name]!r}; expected a {type_.__name__}.")
-    if "XLNetForMultipleChoice" in (values.get("architectures") or ()):
-        return "choice"
+    for task in task_registry.tasks().values():
+        if task.hugging_face != _SEQUENCE_MODEL and task.hugging_face in (values.get("architectures") or ()):
+            return task.head
     outputs = entries["logits_proj.bias"].shape if "logits_proj.bias" in entries else ()
     default = "regression" if outputs == (1,) else "single_label_classification"
     kind = (values.get("problem_type") or default).rpartition("_")[2]
@@ -202,7 +198,8 @@ def _pooled_head(values: dict[str, Any], entries: dict[str, Entry]) -> str:
 
 def _pooled_heads(arrays: Arrays) -> list[str]:
     """Returns the heads that could be logits_proj; when there are several, none is."""
-    return sorted({names.part(name) for name in arrays if _POOLED_HEAD.match(name)})
+    theirs = names.from_canonical(arrays, names.HUGGING_FACE)
+    return sorted({name.partition(_POOLED_HEAD)[0] for name in theirs if _POOLED_HEAD in name})
 
 
 def _config_fields(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -230,17 +227,20 @@ def _head_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the fields of a config.json that tell which model class has the heads, and of their outputs."""
     arrays = checkpoint.arrays
     parts, pooled = {names.part(name) for name in arrays}, _pooled_heads(arrays)
-    if len(pooled) == 1 and pooled[0] != "choice":
+    if len(pooled) == 1 and task_registry.of_head(pooled[0]).hugging_face == _SEQUENCE_MODEL:
         kind, _, task = pooled[0].partition("_")
         classes = MULTI_LABEL if companions.is_multi_label(checkpoint) else SINGLE_LABEL
         return {
-            "architectures": ["XLNetForSequenceClassification"],
+            "architectures": [_SEQUENCE_MODEL],
             "problem_type": "regression" if kind == "regression" else classes,
             "finetuning_task": None if task == NO_TASK else task,
             **_label_fields(checkpoint, pooled[0]),
         }
-    model = next((model for part, model in _MODELS.items() if part in parts), "XLNetModel")
-    head = next((part for part in ("tagging", "span_independent") if part in parts), None)
+    tasks = task_registry.tasks().values()
+    models = {task.head: task.hugging_face for task in tasks if task.hugging_face} | _OTHER_MODELS
+    model = next((model for part, model in models.items() if part in parts), "XLNetModel")
+    labelled = (*(task.head for task in tasks if task.labels), "span_independent")
+    head = next((part for part in labelled if part in parts), None)
     return {"architectures": [model]} | (_label_fields(checkpoint, head) if head else {})
 
 

@@ -2,7 +2,8 @@
 
 Our names are the canonical ones: a checkpoint of any format is read into them, and written from them. The
 table covers the encoder and every head of the original and of Hugging Face; a layer that wants to take over
-a head's weights names its variables as the first column does, and a new kind of head adds its rows.
+a head's weights names its variables as the first column does. The rows of the encoder and of what heads share
+are here, those of a task's head in its entry of task_registry.
 
 How a name of the table is read:
     {i}         the layer's number, from 0.
@@ -24,6 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xlnet_tf import task_registry
 from xlnet_tf.checkpoints.arrays import Arrays, Entry
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
@@ -84,45 +86,10 @@ _SUMMARY = (
     ("projection/kernel", "D D", "summary/kernel", "summary.weight.T"),
     ("projection/bias", "D", "summary/bias", "summary.bias"),
 )
-# On the pooled vector: a class, a number, the choice among several texts. Hugging Face calls each
-# `logits_proj`; hugging_face.py finds out which it is and puts our name in front.
-_CLASSIFICATION = (
-    ("logits/kernel", "D C", "logit/kernel", "logits_proj.weight.T"),
-    ("logits/bias", "C", "logit/bias", "logits_proj.bias"),
-)
-_REGRESSION = (
-    ("logits/kernel", "D 1", "logit/kernel", "logits_proj.weight.T"),
-    ("logits/bias", "1", "logit/bias", "logits_proj.bias"),
-)
-_CHOICE = (
-    ("logits/kernel", "D 1", "dense/kernel", "logits_proj.weight.T"),
-    ("logits/bias", "1", "dense/bias", "logits_proj.bias"),
-)
-# A score for each of several texts, which neither of the other formats has.
-_RANKING = (
-    ("logits/kernel", "D 1", None, None),
-    ("logits/bias", "1", None, None),
-)
-# On the tokens: where an answer begins, where it ends given its beginning, and whether there is one.
-_SPAN = (
-    ("start/logits/kernel", "D 1", "start_logits/dense/kernel", "start_logits.dense.weight.T"),
-    ("start/logits/bias", "1", "start_logits/dense/bias", "start_logits.dense.bias"),
-    ("end/hidden/kernel", "2D D", "end_logits/dense_0/kernel", "end_logits.dense_0.weight.T"),
-    ("end/hidden/bias", "D", "end_logits/dense_0/bias", "end_logits.dense_0.bias"),
-    ("end/norm/gamma", "D", "end_logits/LayerNorm/gamma", "end_logits.LayerNorm.weight"),
-    ("end/norm/beta", "D", "end_logits/LayerNorm/beta", "end_logits.LayerNorm.bias"),
-    ("end/logits/kernel", "D 1", "end_logits/dense_1/kernel", "end_logits.dense_1.weight.T"),
-    ("end/logits/bias", "1", "end_logits/dense_1/bias", "end_logits.dense_1.bias"),
-    ("answerable/hidden/kernel", "2D D", "answer_class/dense_0/kernel", "answer_class.dense_0.weight.T"),
-    ("answerable/hidden/bias", "D", "answer_class/dense_0/bias", "answer_class.dense_0.bias"),
-    ("answerable/logits/kernel", "D 1", "answer_class/dense_1/kernel", "answer_class.dense_1.weight.T"),
-)
-# Hugging Face's only: an answer's beginning and end apart from each other, and a label for each token.
-_TOKENS = (
-    ("span_independent/logits/kernel", "D C", None, "qa_outputs.weight.T"),
-    ("span_independent/logits/bias", "C", None, "qa_outputs.bias"),
-    ("tagging/logits/kernel", "D C", None, "classifier.weight.T"),
-    ("tagging/logits/bias", "C", None, "classifier.bias"),
+# Hugging Face's only: an answer's beginning and end apart from each other.
+_INDEPENDENT_SPAN = (
+    ("logits/kernel", "D C", None, "qa_outputs.weight.T"),
+    ("logits/bias", "C", None, "qa_outputs.bias"),
 )
 
 _PATTERNS = {"{i}": r"(?P<i>0|[1-9]\d*)", "{task}": r"(?P<task>[^/]+)"}
@@ -193,25 +160,28 @@ _ENCODER_ROWS = (
 )
 _BIAS_ROWS = _rows(_BIASES, "layer_{i}/attention/", "model/transformer/", "transformer.layer.{i}.rel_attn.")
 _TIED_ROWS = _rows(_TIED_BIASES, "tied_biases/", "model/transformer/")
-_HEAD_ROWS = (
+_SHARED_ROWS = (  # what is of no task
     *_rows(_LANGUAGE_MODEL),
     *_rows(_POOLING, "pooling/", "model/sequnece_summary/"),
     *_rows(_SUMMARY, "summary/", "model/sequnece_summary/", "sequence_summary."),
-    *_rows(
-        _CLASSIFICATION, "classification_{task}/", "model/classification_{task}/", "classification_{task}."
-    ),
-    *_rows(_REGRESSION, "regression_{task}/", "model/regression_{task}/", "regression_{task}."),
-    *_rows(_CHOICE, "choice/", "logits/", "choice."),
-    *_rows(_RANKING, "ranking/"),
-    *_rows(_SPAN, "span/"),
-    *_rows(_TOKENS),
+    *_rows(_INDEPENDENT_SPAN, "span_independent/"),
 )
-_ROWS = _ENCODER_ROWS + _BIAS_ROWS + _TIED_ROWS + _HEAD_ROWS
+
+
+@functools.cache
+def _head_rows() -> tuple[_Row, ...]:
+    of_tasks = (_rows(task.variables, f"{task.head}/") for task in task_registry.tasks().values())
+    return sum(of_tasks, _SHARED_ROWS)
+
+
+@functools.cache
+def _all_rows() -> tuple[_Row, ...]:
+    return _ENCODER_ROWS + _BIAS_ROWS + _TIED_ROWS + _head_rows()
 
 
 @functools.lru_cache(maxsize=4096)
 def _row(name: str) -> _Row | None:
-    return next((row for row in _ROWS if row.name.match(name)), None)
+    return next((row for row in _all_rows() if row.name.match(name)), None)
 
 
 def canonical(variable_name: str) -> str:
@@ -237,7 +207,7 @@ def known(name: str) -> bool:
 def part(name: str) -> str:
     """Returns which part of a model a variable belongs to: "encoder", or the head, as "lm_bias" or "span"."""
     row = _row(name)
-    if row and row not in _HEAD_ROWS:
+    if row and row not in _head_rows():
         return "encoder"
     return name.partition("/")[0]
 
@@ -276,7 +246,7 @@ def to_canonical(arrays: Arrays, column: str) -> Arrays:
 
 def _read(name: str, entry: Entry, column: str) -> Iterator[tuple[str, Entry]]:
     """Yields what an array of a format is for us."""
-    for row in _ROWS:
+    for row in _all_rows():
         place = row.places[column]
         match = place and place.match(name)
         rank = len(row.letters) + (len(place.index) if place else 0)

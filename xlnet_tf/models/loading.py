@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 import tf_keras
 from absl import logging
 
+from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import companions, load_into, names, open_checkpoint
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.errors import UserError
-
-_OF_TASKS = ("classification", "regression")  # kinds of heads that are named after their task, too
 
 
 class Head(NamedTuple):
@@ -86,25 +85,26 @@ class Pretrained:
         """Finds out which head a model is to have.
 
         Args:
-            kind: "choice", "ranking", "span" or "tagging"; or "classification" or "regression", of which
-                there may be several.
+            kind: as Task.head_kind has it. Of heads that are named after what they were trained for, too,
+                such as "classification", there may be several.
             task: which of several; None: the only one, or a new one. One that is not there is new.
 
         Raises:
             UserError: several heads could be meant.
         """
         parts = set(map(names.part, self.checkpoint.arrays))
-        pattern = f"{kind}_.+" if kind in _OF_TASKS else kind
+        template = next((t.head for t in task_registry.tasks().values() if t.head_kind == kind), kind)
+        pattern = template.format(task=".+")
         found = sorted(part for part in parts if re.fullmatch(pattern, part))
         if task:
-            part = f"{kind}_{task}"
+            part = template.format(task=task)
         elif len(found) > 1:
             tasks = ", ".join(name.partition("_")[2] for name in found)
             raise UserError(
                 f"{self.checkpoint.path} has several heads for {kind}: give head_name, one of {tasks}."
             )
         else:
-            part = next(iter(found), f"{kind}_task" if kind in _OF_TASKS else kind)
+            part = next(iter(found), template.format(task="task"))
         return Head(part, part not in found)
 
     def find_labeled_head(self, kind: str, labels: Iterable[str] | None, task: str | None = None) -> Head:

@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 from etils import epath
 
-from xlnet_tf import files, manifest_checksum
+from xlnet_tf import files, manifest_checksum, task_registry
 from xlnet_tf.errors import UserError
 from xlnet_tf.ownership import owning
 from xlnet_tf.records import shards as shards_lib
@@ -69,7 +69,7 @@ class ExampleSet:
     """A set of examples, as its manifest describes it.
 
     Attributes:
-        task: the kind of task that it is for: "classification", "squad", ...
+        task: the task that it is for, by a name that task_registry knows: "classification", ...
         split: "train", "dev", "test", ...
         seq_len: T, tokens of a sequence.
         sequences: sequences of one example: the choices of a question, the candidates of a query.
@@ -121,10 +121,10 @@ class ExampleSet:
         path = epath.Path(path)
         if path.name != MANIFEST_FILE:
             if path.exists() and not path.is_dir():
+                builders = dict.fromkeys(task.builder for task in task_registry.tasks().values())
                 raise UserError(
                     f"{path} is a file; expected a folder of finished fine-tuning examples. Build it from "
-                    "your data with the task's builder: python -m tfrecord_builders.classification, ranking, "
-                    "race, squad or tagging"
+                    f"your data with the task's builder: python -m {', '.join(filter(None, builders))}"
                 )
             path = path / MANIFEST_FILE
         if not path.exists():

@@ -66,6 +66,11 @@ class _OneVector(ServingModule):
         self.pair = pair
         self.truncation = truncation
 
+    @classmethod
+    def options_of_run(cls, task):
+        settings = task.example_set.settings
+        return super().options_of_run(task) | {name: settings[name] for name in ("pair", "truncation")}
+
     def input_specs(self):
         names = ("text_a", "text_b") if self.pair else ("text",)
         return dict.fromkeys(names, tf.TensorSpec([None], tf.string))
@@ -126,6 +131,12 @@ class ClassificationModule(_OneVector):
         self.labels, self.multi_label = tuple(model.labels), model.multi_label
         self.alert = alert
 
+    @classmethod
+    def options_of_run(cls, task):
+        label = task.task_config.alert.label
+        alert = Alert(label, task.alert_threshold()) if label else None
+        return {**super().options_of_run(task), "alert": alert}
+
     def serve_tokens(self, features):
         logits = self.run(features)  # [B, C]
         probabilities = tf.nn.sigmoid(logits) if self.multi_label else tf.nn.softmax(logits)
@@ -172,20 +183,3 @@ def _example_signature(module: ServingModule, outputs: Mapping[str, str]) -> Sig
         return {name: answers[answer] for answer, name in outputs.items()}
 
     return signature(serve, inputs=tf.TensorSpec([None], tf.string))
-
-
-def from_task(
-    task, model: tf_keras.Model, tokenizer: XLNetTokenizer, **options
-) -> ClassificationModule | RegressionModule:
-    """Returns what a fine-tuned run exports."""
-    settings = task.example_set.settings
-    options = {"seq_len": task.example_set.seq_len, **options}
-    options |= {"pair": settings["pair"], "truncation": settings["truncation"]}
-    if task.kind == "regression":
-        return RegressionModule(model, tokenizer, **options)
-    return ClassificationModule(model, tokenizer, alert=_alert(task), **options)
-
-
-def _alert(task) -> Alert | None:
-    label = task.task_config.alert.label
-    return Alert(label, task.alert_threshold()) if label else None

@@ -1,29 +1,21 @@
 """Finds out what trained weights are to be served as, and what it costs to store them smaller."""
 
 import contextlib
-import importlib
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import tensorflow as tf
 import tf_keras
 
+from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import load_into
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.loading import Pretrained
-from xlnet_tf.models.multiple_choice import XLNetMultipleChoice, XLNetRanker
 from xlnet_tf.models.pretrainer import XLNetPretrainer
-from xlnet_tf.models.question_answering import XLNetQuestionAnswering
-from xlnet_tf.models.token_classifier import XLNetTokenClassifier
-from xlnet_tf.serving.choice import ChoiceModule
-from xlnet_tf.serving.classification import ClassificationModule, RegressionModule
 from xlnet_tf.serving.int8 import Int8Weights
 from xlnet_tf.serving.language_model import LanguageModelModule
 from xlnet_tf.serving.module import ServingModule
-from xlnet_tf.serving.question_answering import QuestionAnsweringModule
-from xlnet_tf.serving.ranking import RankingModule
-from xlnet_tf.serving.tagging import TaggingModule
+from xlnet_tf.task_registry import LANGUAGE_MODEL
 from xlnet_tf.tasks.prediction import Predictor, Run
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.windows import NUM_SPECIAL
@@ -31,43 +23,8 @@ from xlnet_tf.training.runtime import policy_restored
 
 FLOAT32, BFLOAT16, INT8 = WEIGHTS = ("float32", "bfloat16", "int8")
 
-_FILES = {"squad": "question_answering"}  # where the file here is not called after the task
-_IN_PERCENT = ("squad",)  # tasks whose metrics go to 100
 _BATCH = 32
 _SEQ_LEN = 512  # of the released models
-
-
-class _Head(NamedTuple):
-    """A head of a checkpoint, and what serves it.
-
-    Attributes:
-        kind: as Pretrained.find_head takes it; None for the language model's.
-        model: its class.
-        options: of the model's from_pretrained.
-        module: what serves it.
-        lengths: of texts that go with a longer one, options of the module, as the builders have them; short
-            sequences have room for half as many.
-    """
-
-    kind: str | None
-    model: type[tf_keras.Model]
-    options: Mapping[str, Any]
-    module: type[ServingModule]
-    lengths: Mapping[str, int]
-
-
-HEADS = {
-    # Whatever a run was trained with: see XLNetLanguageModel.from_pretrained.
-    "language_model": _Head(None, XLNetPretrainer, {"uniform_when_blind": False}, LanguageModelModule, {}),
-    "classification": _Head("classification", XLNetClassifier, {}, ClassificationModule, {}),
-    "regression": _Head("regression", XLNetRegressor, {}, RegressionModule, {}),
-    "question_answering": _Head(
-        "span", XLNetQuestionAnswering, {}, QuestionAnsweringModule, {"max_question_len": 64}
-    ),
-    "choice": _Head("choice", XLNetMultipleChoice, {"num_choices": 1}, ChoiceModule, {"max_qa_len": 128}),
-    "ranking": _Head("ranking", XLNetRanker, {"num_choices": 1}, RankingModule, {"max_query_len": 32}),
-    "tagging": _Head("tagging", XLNetTokenClassifier, {}, TaggingModule, {}),
-}
 
 
 def module_of_run(
@@ -92,14 +49,15 @@ def module_of_run(
         model = run.task.build_model()
     load_into(model, checkpoint)
     tokenizer = run.task.example_set.load_tokenizer()
-    file = importlib.import_module(f"xlnet_tf.serving.{_FILES.get(run.task.TASK, run.task.TASK)}")
-    return file.from_task(run.task, model, tokenizer, int8=weights == INT8, **options)
+    module_class = task_registry.of_examples(run.task.example_set).load("serving")
+    options = {**module_class.options_of_run(run.task), **options}
+    return module_class(model, tokenizer, int8=weights == INT8, **options)
 
 
 def module_of_checkpoint(
     path: str,
     *,
-    head: str = "language_model",
+    head: str = LANGUAGE_MODEL,
     head_name: str | None = None,
     weights: str = FLOAT32,
     **options,
@@ -108,7 +66,7 @@ def module_of_checkpoint(
 
     Args:
         path: folder of a pretraining run, or of the original's or Hugging Face's files, with spiece.model.
-        head: "language_model", which pretrained weights have, or another of HEADS.
+        head: LANGUAGE_MODEL, or the name of one of task_registry.tasks().
         head_name: which head for classification or regression, if there are several.
         weights: as in module_of_run.
         **options: of the head's module: seq_len (512), buckets, ...
@@ -117,21 +75,22 @@ def module_of_checkpoint(
         UserError: weights, tokenizer, architecture and head are not all there or do not fit together.
         FileNotFoundError: there is nothing at the path.
     """
-    if head not in HEADS:
-        raise UserError(f"the head is {head!r}; expected one of {', '.join(HEADS)}")
-    kind, model_class, model_options, module_class, lengths = HEADS[head]
-    if head_name:
-        model_options = {**model_options, "head_name": head_name}
-    source = Pretrained(path)
+    if head == LANGUAGE_MODEL:
+        model_class, module_class = XLNetPretrainer, LanguageModelModule
+        model_options = {"uniform_when_blind": False}  # see XLNetLanguageModel.from_pretrained
+    else:
+        task, source = task_registry.find(head), Pretrained(path)
+        model_class, module_class = task.load("model"), task.load("serving")
+        model_options = {**task.model_options, **({"head_name": head_name} if head_name else {})}
+        if source.find_head(task.head_kind, head_name).new:
+            name = f"{task.name} called {head_name}" if head_name else task.name
+            raise UserError(f"{path} has no head for {name}; expected weights that were fine-tuned for it")
     tokenizer = XLNetTokenizer.from_pretrained(path)
-    if kind and source.find_head(kind, head_name).new:
-        name = f"{head} called {head_name}" if head_name else head
-        raise UserError(f"{path} has no head for {name}; expected weights that were fine-tuned for it")
     with policy(weights):
         model = model_class.from_pretrained(path, **model_options)
     options = {"seq_len": _SEQ_LEN, **options}
     half = max(1, (options["seq_len"] - NUM_SPECIAL) // 2)
-    lengths = {name: min(length, half) for name, length in lengths.items()}
+    lengths = {name: min(length, half) for name, length in module_class.LENGTHS.items()}
     return module_class(model, tokenizer, int8=weights == INT8, **lengths | options)
 
 
@@ -181,7 +140,7 @@ def compare(model_dir: str, data: str, weights: str, checkpoint: str = "") -> Co
         raise UserError(f"{data} has no answers to score by: give a set of examples that has")
     path = run.checkpoint(checkpoint)
     full, small = (_score(run, path, kind) for kind in (FLOAT32, weights))
-    scale = 1 if run.task.TASK in _IN_PERCENT else 100
+    scale = 1 if run.task.IN_PERCENT else 100
     return Comparison(run.task.BEST_METRIC, full, small, scale * (full - small))
 
 

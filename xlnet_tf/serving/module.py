@@ -41,6 +41,8 @@ class ServingModule(tf.Module):
 
     Attributes:
         METHODS: of TensorFlow Serving's, for the signatures that do not `predict`.
+        LENGTHS: options that are lengths of texts which go with a longer one, as the builders have them;
+            short sequences have room for half as many.
         texts: the tokenizer in graph.
         answer: `serve`, as one graph that checks that all inputs have as many rows.
 
@@ -49,6 +51,7 @@ class ServingModule(tf.Module):
     """
 
     METHODS: ClassVar[Mapping[str, str]] = {}
+    LENGTHS: ClassVar[Mapping[str, int]] = {}
 
     def __init__(
         self,
@@ -88,6 +91,15 @@ class ServingModule(tf.Module):
             )
         # One graph, however many signatures lead to it.
         self.answer = tf.function(lambda **inputs: self.serve(**check_rows(inputs)), autograph=False)
+
+    @classmethod
+    def options_of_run(cls, task) -> dict[str, Any]:
+        """Returns the options that a fine-tuned run is served with.
+
+        Args:
+            task: its FinetuningTask.
+        """
+        return {"seq_len": task.example_set.seq_len}
 
     def input_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the inputs of serving_default: [B] or [B, C] strings."""

@@ -57,6 +57,8 @@ class QuestionAnsweringModule(ServingModule):
         >>> module.serve(question=tf.constant(["Who?"]), context=tf.constant(["Ada did."]))["answer"]
     """
 
+    LENGTHS = {"max_question_len": 64}
+
     def __init__(
         self,
         model: tf_keras.Model,
@@ -89,6 +91,22 @@ class QuestionAnsweringModule(ServingModule):
         self.threshold = threshold
         self.n_best = min(n_best, model.start_top * model.end_top)
         self.max_answer_len = max_answer_len
+
+    @classmethod
+    def options_of_run(cls, task):
+        threshold = None
+        if task.unanswerable:
+            threshold = task.no_answer_threshold()
+            if threshold is None:
+                threshold = squad_answers.UNDECIDED
+        return {
+            **super().options_of_run(task),
+            "max_question_len": task.example_set.settings["max_question_len"],
+            "stride": task.example_set.settings["stride"],
+            "threshold": threshold,
+            "n_best": task.task_config.n_best,
+            "max_answer_len": task.task_config.max_answer_len,
+        }
 
     def input_specs(self):
         return dict.fromkeys(("question", "context"), tf.TensorSpec([None], tf.string))
@@ -203,22 +221,3 @@ def _texts(codes: tf.RaggedTensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.Ten
     first = tf.cast(codes.row_starts()[:, None], starts.dtype)
     begins, ends = (tf.reshape(first + tf.maximum(places, 0), [-1]) for places in (starts, ends))
     return tf.reshape(substrings(codes.flat_values, begins, ends), tf.shape(starts))
-
-
-def from_task(task, model: tf_keras.Model, tokenizer: XLNetTokenizer, **options) -> QuestionAnsweringModule:
-    """Returns what a fine-tuned run exports."""
-    settings = task.example_set.settings
-    threshold = None
-    if task.unanswerable:
-        threshold = task.no_answer_threshold()
-        if threshold is None:
-            threshold = squad_answers.UNDECIDED
-    own = {
-        "seq_len": task.example_set.seq_len,
-        "max_question_len": settings["max_question_len"],
-        "stride": settings["stride"],
-        "threshold": threshold,
-        "n_best": task.task_config.n_best,
-        "max_answer_len": task.task_config.max_answer_len,
-    }
-    return QuestionAnsweringModule(model, tokenizer, **own | options)

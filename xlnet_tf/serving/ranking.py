@@ -26,10 +26,16 @@ class RankingModule(ServingModule):
         **options: of ServingModule.
     """
 
+    LENGTHS = {"max_query_len": 32}
+
     def __init__(self, model: tf_keras.Model, tokenizer: XLNetTokenizer, *, max_query_len: int, **options):
         super().__init__(model, tokenizer, **options)
         check_room("max_query_len", max_query_len, self.seq_len)
         self.max_query_len = max_query_len
+
+    @classmethod
+    def options_of_run(cls, task):
+        return {**super().options_of_run(task), "max_query_len": task.example_set.settings["max_query_len"]}
 
     def input_specs(self):
         return {
@@ -60,10 +66,3 @@ class RankingModule(ServingModule):
 
     def serve_tokens(self, features):
         return {"scores": tf.squeeze(self.run(features), axis=-1)}
-
-
-def from_task(task, model: tf_keras.Model, tokenizer: XLNetTokenizer, **options) -> RankingModule:
-    """Returns what a fine-tuned run is served as."""
-    examples = task.example_set
-    options = {"seq_len": examples.seq_len, **options}
-    return RankingModule(model, tokenizer, max_query_len=examples.settings["max_query_len"], **options)

@@ -64,6 +64,10 @@ class TaggingModule(ServingModule):
             )
         self.find_words = WordFinder(tokenizer, self.texts)
 
+    @classmethod
+    def options_of_run(cls, task):
+        return {**super().options_of_run(task), "stride": task.example_set.settings["stride"]}
+
     def input_specs(self):
         return {"text": tf.TensorSpec([None], tf.string)}
 
@@ -147,9 +151,3 @@ class TaggingModule(ServingModule):
             name: rows.with_values(values).to_tensor(padding) for name, (values, padding) in found.items()
         }
         return {**entities, "num_entities": tf.cast(rows.row_lengths(), tf.int32)}
-
-
-def from_task(task, model: tf_keras.Model, tokenizer: XLNetTokenizer, **options) -> TaggingModule:
-    """Returns what a fine-tuned run exports."""
-    own = {"seq_len": task.example_set.seq_len, "stride": task.example_set.settings["stride"]}
-    return TaggingModule(model, tokenizer, **own | options)

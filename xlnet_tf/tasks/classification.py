@@ -1,6 +1,7 @@
 """Classification, regression and multi-label classification of texts and pairs of texts."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -17,6 +18,8 @@ from xlnet_tf.models.classifier import (
 )
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.records.examples import ExampleSet
+from xlnet_tf.records.layout import Column
+from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.finetuning import (
     FinetuningConfig,
@@ -257,3 +260,28 @@ class ClassificationTask(FinetuningTask):
         """Returns which texts have a label, bool [N], and its probability for each, [N]."""
         outputs = predictions["outputs"][:, self.labels.index(label)]
         return self._have(label, predictions["label"]), outputs
+
+
+def synthetic(sizes: Sizes) -> tuple[list[Column], dict[str, Any]]:
+    """Returns the columns and settings of classified texts without content."""
+    labels = [str(number) for number in range(sizes.num_labels)]
+    return [Column("label", "int32", None)], _synthetic_settings("classification", labels, "accuracy")
+
+
+def synthetic_regression(sizes: Sizes) -> tuple[list[Column], dict[str, Any]]:
+    """Returns the columns and settings of texts with numbers, without content."""
+    del sizes
+    return [Column("label", "float32", None)], _synthetic_settings("regression", [], "rmse")
+
+
+def _synthetic_settings(kind: str, labels: list[str], metric: str) -> dict[str, Any]:
+    return {
+        "name": "",
+        "kind": kind,
+        "labels": labels,
+        "metrics": [metric],
+        "submissions": {},
+        "truncation": "end",
+        "pair": False,
+        "labelled": True,
+    }

@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import Checkpoint, companions
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import MANIFEST_FILE, MAX_SEQ_LEN, TOKENIZER_FILE, ExampleSet
@@ -114,7 +115,7 @@ def check_classes(checkpoint: Checkpoint, examples: ExampleSet, parts: Sequence[
     if not head:
         return
     manifest, told = checkpoint.manifest(), {}
-    if manifest.get("task") == examples.task:
+    if task_registry.canonical(manifest.get("task", "")) == task_registry.canonical(examples.task):
         told = {name: manifest["settings"].get(name) for name in _CLASSES}
     elif not manifest and (labels := companions.read_labels(checkpoint, examples.task)):
         told = {"labels": list(labels)}

@@ -19,7 +19,7 @@ from absl import logging
 from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config
 
-from xlnet_tf import files
+from xlnet_tf import files, task_registry
 from xlnet_tf.checkpoints import companions, load_into, open_checkpoint, save_model
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.checkpoints.companions import BEST
@@ -108,8 +108,9 @@ class FinetuningTask(trainer_lib.Task):
         trained_on: the set that a run was trained on, to use its model on validation_data alone.
 
     Attributes:
-        TASK: the kind of ExampleSet that the task reads.
+        TASK: its name, or that of the task whose sets it reads (see task_registry).
         BEST_METRIC: of `score`; the higher, the better.
+        IN_PERCENT: whether it goes to 100 instead of 1.
         SETTINGS: settings of a set that the task reads, and their types (see agreement.check_settings).
         ALIKE: settings of the sets in which training and validation must agree.
         example_set: the set that says what the model is for: its labels and sizes.
@@ -121,6 +122,7 @@ class FinetuningTask(trainer_lib.Task):
 
     TASK: ClassVar[str]
     BEST_METRIC: ClassVar[str] = "accuracy"
+    IN_PERCENT: ClassVar[bool] = False
     SETTINGS: ClassVar[Mapping[str, Any]] = {}
     ALIKE: ClassVar[tuple[str, ...]] = ()
     loss_weights: Mapping[str, float] = {"loss": 1.0}
@@ -140,7 +142,7 @@ class FinetuningTask(trainer_lib.Task):
         if params.validation_data.input_path:
             self.validation_set = ExampleSet.load(params.validation_data.input_path)
         for examples in filter(None, (self.example_set, self.validation_set)):
-            if examples.task != self.TASK:
+            if task_registry.canonical(examples.task) != self.TASK:
                 raise UserError(
                     f"{examples.folder} has examples for {examples.task}: expected some for {self.TASK}"
                 )

@@ -18,7 +18,7 @@ from etils import epath
 from official.core import config_definitions as cfg
 from official.core import exp_factory, task_factory
 
-from xlnet_tf import files
+from xlnet_tf import files, task_registry
 from xlnet_tf.checkpoints import load_into, open_checkpoint
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.checkpoints.of_runs import newest_first
@@ -27,7 +27,6 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.records.example_reader import ExampleTable, example_dataset, num_eval_steps
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks.finetuning import BEST, BEST_METRICS, FinetuningTask, in_order, without_numbers
-from xlnet_tf.tasks.registry import experiment_of
 from xlnet_tf.training.config import check_types, override
 from xlnet_tf.training.topology import has_far_hosts
 from xlnet_tf.training.trainer import all_rows
@@ -69,7 +68,7 @@ class Run:
                 open_checkpoint(model_dir)  # says what else the file may be
             raise _no_run(params_file)
         trained_on = ExampleSet.load(model_dir)
-        experiment = experiment_of(model_dir)
+        experiment = task_registry.of_examples(trained_on).experiment
         params = exp_factory.get_exp_config(experiment)
         override(params, files.read_yaml(params_file), params_file)
         check_types(params, exp_factory.get_exp_config(experiment), params_file)

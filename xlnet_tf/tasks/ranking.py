@@ -1,6 +1,7 @@
 """Ranking: passages, answers or replies for a query (WikiQA, MS MARCO, customer support)."""
 
 import dataclasses
+from typing import Any
 
 import tensorflow as tf
 from official.core import config_definitions as cfg
@@ -8,8 +9,9 @@ from official.core import exp_factory, task_factory
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.multiple_choice import XLNetRanker
+from xlnet_tf.records.layout import Column
+from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks import ranking_losses
-from xlnet_tf.tasks.choice import ChoiceModelConfig
 from xlnet_tf.tasks.finetuning import (
     FinetuningConfig,
     FinetuningTask,
@@ -18,6 +20,7 @@ from xlnet_tf.tasks.finetuning import (
     row_weights,
 )
 from xlnet_tf.tasks.metrics.ranking import ranking_metrics
+from xlnet_tf.tasks.multiple_choice import MultipleChoiceModelConfig
 from xlnet_tf.tasks.predictions.ranking import ranked_queries, write_files
 from xlnet_tf.training.metrics import Ratio
 
@@ -32,7 +35,7 @@ class RankingConfig(FinetuningConfig):
         loss: pointwise, pairwise or listwise (see ranking_losses).
     """
 
-    model: ChoiceModelConfig = dataclasses.field(default_factory=ChoiceModelConfig)
+    model: MultipleChoiceModelConfig = dataclasses.field(default_factory=MultipleChoiceModelConfig)
     loss: str = "pairwise"
 
 
@@ -110,3 +113,9 @@ def _relevance(features) -> tf.Tensor:
 
 def _queries(examples, predictions):
     return ranked_queries(examples.sidecar(), predictions["score"], predictions["relevance"])
+
+
+def synthetic(sizes: Sizes) -> tuple[list[Column], dict[str, Any]]:
+    """Returns the columns and settings of queries without content."""
+    settings = {"relevant_from": 1, "max_query_len": sizes.seq_len // 2, "judged": True}
+    return [Column("relevance", "int32", sizes.sequences)], settings

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from typing import Any
 
 import tensorflow as tf
 from official.core import config_definitions as cfg
@@ -10,6 +11,8 @@ from official.core import exp_factory, task_factory
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.token_classifier import XLNetTokenClassifier
+from xlnet_tf.records.layout import Column
+from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, finetuning_experiment, row_weights
 from xlnet_tf.tasks.metrics import tagging as tagging_metrics
@@ -134,3 +137,10 @@ def _best(logits: tf.Tensor) -> tf.Tensor:
 def _gold_and_predicted(examples, predictions) -> tuple[list[list[str]], list[list[str]]]:
     sentences = tagging_predictions.tagged_sentences(examples, predictions)
     return [s.gold for s in sentences], [s.predicted for s in sentences]
+
+
+def synthetic(sizes: Sizes) -> tuple[list[Column], dict[str, Any]]:
+    """Returns the columns and settings of tagged texts without content."""
+    labels = [str(number) for number in range(sizes.num_labels)]
+    settings = {"labels": labels, "tagged": True, "stride": sizes.seq_len // 2}
+    return [Column("tags", "int16", sizes.seq_len)], settings

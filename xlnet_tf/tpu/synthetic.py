@@ -1,18 +1,16 @@
 """Data sets of given sizes and no content: what a training step reads, without having data."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 from etils import epath
 
-from xlnet_tf import files
+from xlnet_tf import files, task_registry
 from xlnet_tf.records.examples import ExampleLayout, ExampleSet, sequence_columns
-from xlnet_tf.records.layout import Column, Layout
+from xlnet_tf.records.layout import Layout
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.shards import ShardWriter
 from xlnet_tf.records.spans import default_num_predict
 from xlnet_tf.records.spec import RecordSpec
+from xlnet_tf.task_registry import Sizes
 from xlnet_tf.text.cleaning import CleaningConfig
 
 _SHARD = "shard-00000.tfrecord"
@@ -49,24 +47,24 @@ def examples(
     """Writes a set of one fine-tuning example.
 
     Args:
-        task: one of tasks.registry.FINETUNING.
+        task: name of one of task_registry.tasks().
         seq_len: T, tokens of a sequence.
         vocab_size: V.
         num_labels: classes of a text, or tags of a word.
         sequences: options of a question, or candidates of a query.
     """
-    if task not in ("choice", "ranking"):
-        sequences = 1
-    own, settings = _task_columns(task, seq_len, num_labels, sequences)
+    entry = task_registry.find(task)
+    sequences = entry.sequences or sequences
+    own, settings = entry.load("synthetic")(Sizes(seq_len, num_labels, sequences))
     columns = (*sequence_columns(sequences * seq_len, vocab_size), *own)
     writer = _write_zeros(folder, ExampleLayout(columns), 1)
     ExampleSet(
-        task=task,
+        task=entry.examples or entry.name,
         split="train",
         seq_len=seq_len,
         sequences=sequences,
         columns=[[column.name, column.dtype, column.length] for column in columns],
-        settings=dict(settings),
+        settings=settings,
         tokenizer={"sha256": "", "vocab_size": vocab_size},
         cleaning=CleaningConfig().to_dict(),
         shards=[
@@ -76,41 +74,6 @@ def examples(
         skipped={},
         folder=epath.Path(folder),
     ).save()
-
-
-def _task_columns(
-    task: str, seq_len: int, num_labels: int, sequences: int
-) -> tuple[list[Column], Mapping[str, Any]]:
-    """Returns the columns that a task's builder adds, and the settings that the task reads."""
-    labels = [str(number) for number in range(num_labels)]
-    length = seq_len // 2  # of a part: of no weight for a step
-    label = Column("label", "int32", None)
-    if task == "classification":
-        return [label], {
-            "name": "",
-            "kind": "classification",
-            "labels": labels,
-            "metrics": ["accuracy"],
-            "submissions": {},
-            "truncation": "end",
-            "pair": False,
-            "labelled": True,
-        }
-    if task == "squad":
-        places = [Column(name, "int32", None) for name in ("answer_first", "answer_last")]
-        known = [Column("answer_mask", "uint8", seq_len), Column("is_impossible", "uint8", None)]
-        return known + places, {
-            "unanswerable": True,
-            "max_question_len": length,
-            "stride": length,
-            "answered": True,
-        }
-    if task == "choice":
-        return [label], {"num_choices": sequences, "max_qa_len": length, "answered": True}
-    if task == "tagging":
-        return [Column("tags", "int16", seq_len)], {"labels": labels, "tagged": True, "stride": length}
-    settings = {"relevant_from": 1, "max_query_len": length, "judged": True}
-    return [Column("relevance", "int32", sequences)], settings
 
 
 def _write_zeros(folder: str, layout: Layout, records: int) -> ShardWriter:

@@ -15,10 +15,10 @@ from xlnet_tf.models.multiple_choice import XLNetMultipleChoice, XLNetRanker
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering
 from xlnet_tf.models.token_classifier import XLNetTokenClassifier
-from xlnet_tf.serving.choice import ChoiceModule
 from xlnet_tf.serving.classification import Alert, ClassificationModule, RegressionModule
 from xlnet_tf.serving.language_model import LanguageModelModule
 from xlnet_tf.serving.module import ServingModule
+from xlnet_tf.serving.multiple_choice import MultipleChoiceModule
 from xlnet_tf.serving.question_answering import QuestionAnsweringModule
 from xlnet_tf.serving.ranking import RankingModule
 from xlnet_tf.serving.tagging import TaggingModule
@@ -68,7 +68,7 @@ KINDS = {
     ),
     "choice": Kind(
         lambda tokenizer: built(XLNetMultipleChoice, tokenizer, 3),
-        lambda *parts: ChoiceModule(*parts, max_qa_len=12, **LENGTHS),
+        lambda *parts: MultipleChoiceModule(*parts, max_qa_len=12, **LENGTHS),
         {"context": TEXTS, "question": OTHERS, "options": [[text, "ba ne", b"\xfftor"] for text in OTHERS]},
         lambda model, features: {"logits": model.pooled_logits(features, False)[:, 0]},
     ),

@@ -1,21 +1,21 @@
 """Training steps of very small models, as programs."""
 
-import importlib
-
 from official.core import exp_factory
 
+from xlnet_tf import task_registry
+from xlnet_tf.tasks import pretraining
 from xlnet_tf.tpu import steps, synthetic
 from xlnet_tf.tpu.lowering import Program
 
 T, ROWS, MEMORY = 24, 2, 16
 VOCABULARY = 60
-TASKS = ("pretraining", "classification", "squad", "choice", "tagging", "ranking")
+TASKS = ("pretraining", *task_registry.tasks())
 
 
 def settings(task: str, folder, **changes):
     """Returns a task's settings on a made-up set in a folder; `changes` are fields of task.model."""
-    module = importlib.import_module(f"xlnet_tf.tasks.{task}")
-    params = exp_factory.get_exp_config(module.EXPERIMENT)
+    name = pretraining.EXPERIMENT if task == "pretraining" else task_registry.find(task).experiment
+    params = exp_factory.get_exp_config(name)
     model = {"n_layer": 1, "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 24, **changes}
     if task == "pretraining":
         model = {"memory_len": MEMORY, **model}

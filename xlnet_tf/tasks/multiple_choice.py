@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -12,6 +13,8 @@ from official.core import exp_factory, task_factory
 
 from xlnet_tf import files
 from xlnet_tf.models.multiple_choice import XLNetMultipleChoice
+from xlnet_tf.records.layout import Column
+from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks.finetuning import (
     FinetuningConfig,
     FinetuningTask,
@@ -22,12 +25,12 @@ from xlnet_tf.tasks.finetuning import (
 from xlnet_tf.tasks.model_config import EncoderModelConfig
 from xlnet_tf.training.metrics import Ratio
 
-EXPERIMENT = "xlnet/choice"
+EXPERIMENT = "xlnet/multiple_choice"
 TSV_FILE, JSONL_FILE = "predictions.tsv", "predictions.jsonl"
 
 
 @dataclasses.dataclass
-class ChoiceModelConfig(EncoderModelConfig):
+class MultipleChoiceModelConfig(EncoderModelConfig):
     """The network.
 
     Attributes:
@@ -40,23 +43,23 @@ class ChoiceModelConfig(EncoderModelConfig):
 
 
 @dataclasses.dataclass
-class ChoiceConfig(FinetuningConfig):
+class MultipleChoiceConfig(FinetuningConfig):
     """Settings of multiple choice."""
 
-    model: ChoiceModelConfig = dataclasses.field(default_factory=ChoiceModelConfig)
+    model: MultipleChoiceModelConfig = dataclasses.field(default_factory=MultipleChoiceModelConfig)
 
 
 @exp_factory.register_config_factory(EXPERIMENT)
-def choice_experiment() -> cfg.ExperimentConfig:
+def multiple_choice_experiment() -> cfg.ExperimentConfig:
     """Returns the defaults."""
-    return finetuning_experiment(ChoiceConfig())
+    return finetuning_experiment(MultipleChoiceConfig())
 
 
-@task_factory.register_task_cls(ChoiceConfig)
-class ChoiceTask(FinetuningTask):
+@task_factory.register_task_cls(MultipleChoiceConfig)
+class MultipleChoiceTask(FinetuningTask):
     """Scores each option by itself; the scores of a question's options compete in a softmax."""
 
-    TASK = "choice"
+    TASK = "multiple_choice"
     SETTINGS = {"num_choices": int, "max_qa_len": int, "answered": bool}
     ALIKE = ("num_choices",)
 
@@ -151,3 +154,9 @@ def write_files(questions, probabilities: np.ndarray, folder: epath.PathLike) ->
             }
             jsonl.write(json.dumps(line, ensure_ascii=False) + "\n")
     return [str(folder / TSV_FILE), str(folder / JSONL_FILE)]
+
+
+def synthetic(sizes: Sizes) -> tuple[list[Column], dict[str, Any]]:
+    """Returns the columns and settings of questions with options without content."""
+    settings = {"num_choices": sizes.sequences, "max_qa_len": sizes.seq_len // 2, "answered": True}
+    return [Column("label", "int32", None)], settings

@@ -13,7 +13,7 @@ from official.modeling import hyperparams
 from tests.conftest import REPOSITORY
 from tfrecord_builders.squad.build import SquadOptions, build_squad
 from xlnet_tf.errors import UserError
-from xlnet_tf.tasks import prediction, squad
+from xlnet_tf.tasks import prediction, question_answering
 from xlnet_tf.tasks.finetuning import finetune, read_metrics
 from xlnet_tf.training.progress import read_history
 
@@ -71,7 +71,7 @@ def data_v1(tmp_path_factory, small_tokenizer):
 
 
 def settings(data, **overrides):
-    params = exp_factory.get_exp_config(squad.EXPERIMENT)
+    params = exp_factory.get_exp_config(question_answering.EXPERIMENT)
     hyperparams.override_params_dict(params, str(RECIPE), is_strict=True)
     params.task.train_data.input_path = str(data / "train")
     params.task.validation_data.input_path = str(data / "dev")
@@ -82,7 +82,9 @@ def settings(data, **overrides):
 @pytest.fixture(scope="module")
 def run(data):
     """The folder of a run, and its last metrics."""
-    return data / "run", finetune(settings(data), squad.SquadTask, STRATEGY, str(data / "run"))
+    return data / "run", finetune(
+        settings(data), question_answering.QuestionAnsweringTask, STRATEGY, str(data / "run")
+    )
 
 
 @pytest.mark.integration
@@ -148,7 +150,7 @@ def features_and_outputs(count=4, length=6):
 @pytest.mark.parametrize("unanswerable", [True, False])
 def test_the_loss_of_a_batch(data, data_v1, unanswerable):
     """Rows that fill up a batch do not count; nor does the absence of answers in 1.1."""
-    task = squad.SquadTask(settings(data if unanswerable else data_v1).task)
+    task = question_answering.QuestionAnsweringTask(settings(data if unanswerable else data_v1).task)
     features, outputs = features_and_outputs()
     expected, hits = 0.0, 0
     for row in range(3):
@@ -169,11 +171,11 @@ def test_only_a_model_of_version_2_takes_both_versions(data, data_v1):
     """Questions to be predicted, without answers and a version, look like 1.1."""
     params = settings(data)
     params.task.validation_data.input_path = str(data_v1 / "dev")
-    assert squad.SquadTask(params.task).unanswerable
+    assert question_answering.QuestionAnsweringTask(params.task).unanswerable
     params = settings(data_v1)
     params.task.validation_data.input_path = str(data / "dev")
     with pytest.raises(UserError, match=r"v2/dev has questions without an answer .* \(1.1, .*v1/train\)"):
-        squad.SquadTask(params.task)
+        question_answering.QuestionAnsweringTask(params.task)
 
 
 @pytest.mark.integration
@@ -189,7 +191,7 @@ def test_the_small_recipe_on_real_questions(shared, tmp_path):
     build_squad(SquadOptions(tokenizer, str(tmp_path), **files, **sizes))
     schedule = {"train_steps": 20, "validation_interval": 20}
     params = settings(tmp_path, task={"model": {"n_layer": 1}}, trainer=schedule)
-    metrics = finetune(params, squad.SquadTask, STRATEGY, str(tmp_path / "run"))
+    metrics = finetune(params, question_answering.QuestionAnsweringTask, STRATEGY, str(tmp_path / "run"))
     assert set(metrics) == {"exact", "f1", "best_f1"}
     history = read_history(str(tmp_path / "run" / "history.jsonl"))
     losses = [entry["loss"] for entry in history if entry["kind"] == "train"]

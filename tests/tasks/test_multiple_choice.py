@@ -13,7 +13,7 @@ from official.modeling import hyperparams
 from tests.conftest import REPOSITORY
 from tfrecord_builders.race.build import RaceOptions, build_race
 from xlnet_tf.errors import UserError
-from xlnet_tf.tasks import choice, prediction
+from xlnet_tf.tasks import multiple_choice, prediction
 from xlnet_tf.tasks.finetuning import finetune
 
 STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")
@@ -52,7 +52,7 @@ def data(tmp_path_factory, small_tokenizer):
 
 
 def settings(data, recipe=RECIPE, **overrides):
-    params = exp_factory.get_exp_config(choice.EXPERIMENT)
+    params = exp_factory.get_exp_config(multiple_choice.EXPERIMENT)
     hyperparams.override_params_dict(params, str(recipe), is_strict=True)
     params.task.train_data.input_path = str(data / "train")
     params.task.validation_data.input_path = str(data / "dev")
@@ -64,7 +64,7 @@ def settings(data, recipe=RECIPE, **overrides):
 def run(data):
     """The folder of a run, and its last metrics."""
     params = settings(data, task={"model": {"n_layer": 1}}, trainer={"validation_interval": 12})
-    return data / "run", finetune(params, choice.ChoiceTask, STRATEGY, str(data / "run"))
+    return data / "run", finetune(params, multiple_choice.MultipleChoiceTask, STRATEGY, str(data / "run"))
 
 
 def test_it_learns_and_reports_each_level(run):
@@ -97,11 +97,11 @@ def test_training_on_questions_without_answers_is_refused(data, tmp_path):
     params = settings(data)
     params.task.train_data.input_path = str(data / "test")
     with pytest.raises(UserError, match="without answers"):
-        finetune(params, choice.ChoiceTask, STRATEGY, str(tmp_path))
+        finetune(params, multiple_choice.MultipleChoiceTask, STRATEGY, str(tmp_path))
 
 
 def test_rows_that_fill_up_a_batch_do_not_count(data):
-    task = choice.ChoiceTask(settings(data).task)
+    task = multiple_choice.MultipleChoiceTask(settings(data).task)
     logits = tf.constant([[2.0, 1.0, 0.0], [0.0, 3.0, 0.0], [9.0, -9.0, 0.0]])
     features = {"label": tf.constant([0, 2, 1]), "index": tf.constant([4, 5, -1], tf.int64)}
     sums = {name: [float(x) for x in pair] for name, pair in task.sums(features, logits).items()}
@@ -113,14 +113,14 @@ def test_rows_that_fill_up_a_batch_do_not_count(data):
 
 def test_accuracy_by_level_counts_questions_without_one_in_all():
     probabilities = np.eye(3)[[0, 1, 2, 0]]
-    found = choice.accuracies(probabilities, np.array([0, 1, 0, 1]), ["high", "middle", "high", ""])
+    found = multiple_choice.accuracies(probabilities, np.array([0, 1, 0, 1]), ["high", "middle", "high", ""])
     assert found == {"accuracy": 0.5, "accuracy_high": 0.5, "accuracy_middle": 1.0}
 
 
 def test_options_tied_for_the_best_share_a_hit_in_training_too(data):
     logits = tf.constant([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0], [2.0, 2.0, 2.0], [1.0, 1.0, 0.0]])
     features = {"label": tf.constant([0, 1, 2, 2]), "index": tf.range(4, dtype=tf.int64)}
-    hits, _ = choice.ChoiceTask(settings(data).task).sums(features, logits)["accuracy"]
+    hits, _ = multiple_choice.MultipleChoiceTask(settings(data).task).sums(features, logits)["accuracy"]
     assert float(hits) == pytest.approx(1 / 2 + 1 / 2 + 1 / 3 + 0)
 
 
@@ -137,7 +137,7 @@ def test_sets_with_other_numbers_of_options_do_not_go_together(data, tmp_path):
     params = settings(data)
     params.task.validation_data.input_path = str(tmp_path / "dev")
     with pytest.raises(UserError, match="sequences of .* is 2, but the model is for 3"):
-        choice.ChoiceTask(params.task)
+        multiple_choice.MultipleChoiceTask(params.task)
 
 
 @pytest.mark.integration
@@ -150,13 +150,13 @@ def test_the_small_recipe_on_a_slice_of_race(tmp_path, shared):
     tokenizer = str(shared("data/xlnet_cased/spiece.model"))
     build_race(RaceOptions(tokenizer, str(tmp_path), seq_len=96, max_qa_len=48, **options))
     params = settings(tmp_path, task={"epochs": 1, "model": {"n_layer": 1}})  # half the time of tracing
-    metrics = finetune(params, choice.ChoiceTask, STRATEGY, str(tmp_path / "run"))
+    metrics = finetune(params, multiple_choice.MultipleChoiceTask, STRATEGY, str(tmp_path / "run"))
     assert metrics["accuracy"] == metrics["accuracy_high"]
     assert metrics["loss"] == pytest.approx(np.log(4), abs=0.2)  # so few steps: near chance
 
 
 def test_tied_options_share_the_hit():
     probabilities = np.array([[0.25] * 4, [0.4, 0.4, 0.1, 0.1], [0.4, 0.4, 0.1, 0.1], [0.7, 0.1, 0.1, 0.1]])
-    assert choice.accuracies(probabilities, np.array([0, 1, 2, 0]), [""] * 4) == {
+    assert multiple_choice.accuracies(probabilities, np.array([0, 1, 2, 0]), [""] * 4) == {
         "accuracy": pytest.approx((1 / 4 + 1 / 2 + 0 + 1) / 4)
     }

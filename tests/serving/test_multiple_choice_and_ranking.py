@@ -11,8 +11,8 @@ from tfrecord_builders.race.questions import Question
 from tfrecord_builders.ranking import build as ranking
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.multiple_choice import XLNetMultipleChoice, XLNetRanker
-from xlnet_tf.serving.choice import ChoiceModule, join_options
 from xlnet_tf.serving.module import serialized_example
+from xlnet_tf.serving.multiple_choice import MultipleChoiceModule, join_options
 from xlnet_tf.serving.ranking import RankingModule
 from xlnet_tf.text.special_tokens import PAD_ID
 
@@ -30,7 +30,7 @@ def features(columns):
 def test_choice(small_tokenizer):
     max_qa_len = 12  # cuts some of the questions
     model = built(XLNetMultipleChoice, small_tokenizer, CHOICES)
-    module = ChoiceModule(model, small_tokenizer, max_qa_len=max_qa_len, seq_len=SEQ_LEN)
+    module = MultipleChoiceModule(model, small_tokenizer, max_qa_len=max_qa_len, seq_len=SEQ_LEN)
     questions = [f"{text} _ {text[:3]}" if row % 2 else text for row, text in enumerate(TEXTS)]
     columns = [
         race.option_sequences(Question("", *row, 0, "", ""), small_tokenizer, SEQ_LEN, max_qa_len)[0]
@@ -98,7 +98,7 @@ def test_examples_hold_lists(small_tokenizer):
 def test_examples_with_fewer_texts_than_others_are_answered_as_alone(small_tokenizer):
     ranker, chooser = (built(kind, small_tokenizer, CHOICES) for kind in (XLNetRanker, XLNetMultipleChoice))
     ranking_module = RankingModule(ranker, small_tokenizer, max_query_len=7, seq_len=SEQ_LEN)
-    choice_module = ChoiceModule(chooser, small_tokenizer, max_qa_len=12, seq_len=SEQ_LEN)
+    choice_module = MultipleChoiceModule(chooser, small_tokenizer, max_qa_len=12, seq_len=SEQ_LEN)
     texts = [invent_texts(4), invent_texts(2, seed=1), [""]]
     rank, choose = (m.signatures()["examples"] for m in (ranking_module, choice_module))
 
@@ -126,6 +126,6 @@ def test_examples_with_fewer_texts_than_others_are_answered_as_alone(small_token
 
 def test_other_texts_must_have_room(small_tokenizer):
     model = built(XLNetRanker, small_tokenizer, CHOICES)
-    for module, name in ((RankingModule, "max_query_len"), (ChoiceModule, "max_qa_len")):
+    for module, name in ((RankingModule, "max_query_len"), (MultipleChoiceModule, "max_qa_len")):
         with pytest.raises(UserError, match=f"{name} is 12; expected 1 to 8, so that sequences of 12 tokens"):
             module(model, small_tokenizer, **{name: 12}, seq_len=12)

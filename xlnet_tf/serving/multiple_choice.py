@@ -10,7 +10,7 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 _BLANK = "_+"
 
 
-class ChoiceModule(ServingModule):
+class MultipleChoiceModule(ServingModule):
     """Probabilities of the options of a question.
 
     Signatures: serving_default (context [B], question [B], options [B, C]; C may differ between requests) and
@@ -28,10 +28,16 @@ class ChoiceModule(ServingModule):
         **options: of ServingModule.
     """
 
+    LENGTHS = {"max_qa_len": 128}
+
     def __init__(self, model: tf_keras.Model, tokenizer: XLNetTokenizer, *, max_qa_len: int, **options):
         super().__init__(model, tokenizer, **options)
         check_room("max_qa_len", max_qa_len, self.seq_len)
         self.max_qa_len = max_qa_len
+
+    @classmethod
+    def options_of_run(cls, task):
+        return {**super().options_of_run(task), "max_qa_len": task.example_set.settings["max_qa_len"]}
 
     def input_specs(self):
         return {
@@ -95,10 +101,3 @@ def join_options(question: tf.Tensor, options: tf.Tensor) -> tf.Tensor:
         filled = tf.strings.reduce_join(parts.with_flat_values(before + parts.flat_values), axis=-1)
         joined = tf.where(parts.row_lengths() > 1, filled, question + " " + options)
         return tf.reshape(joined, [-1, choices])
-
-
-def from_task(task, model: tf_keras.Model, tokenizer: XLNetTokenizer, **options) -> ChoiceModule:
-    """Returns what a fine-tuned run is served as."""
-    examples = task.example_set
-    options = {"seq_len": examples.seq_len, **options}
-    return ChoiceModule(model, tokenizer, max_qa_len=examples.settings["max_qa_len"], **options)

@@ -1,6 +1,7 @@
 """Extractive question answering, SQuAD 1.1 and 2.0: which words of a passage answer a question, if any."""
 
 import dataclasses
+from typing import Any
 
 import tensorflow as tf
 from official.core import config_definitions as cfg
@@ -8,6 +9,8 @@ from official.core import exp_factory, task_factory
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering, span_losses
+from xlnet_tf.records.layout import Column
+from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks.finetuning import (
     FinetuningConfig,
     FinetuningTask,
@@ -18,12 +21,12 @@ from xlnet_tf.tasks.model_config import EncoderModelConfig
 from xlnet_tf.tasks.predictions import question_answering as squad_answers
 from xlnet_tf.training.metrics import Ratio
 
-EXPERIMENT = "xlnet/squad"
+EXPERIMENT = "xlnet/question_answering"
 _TARGETS = {"answer_first": "start_position", "answer_last": "end_position"}
 
 
 @dataclasses.dataclass
-class SquadModelConfig(EncoderModelConfig):
+class QuestionAnsweringModelConfig(EncoderModelConfig):
     """The network.
 
     Attributes:
@@ -36,7 +39,7 @@ class SquadModelConfig(EncoderModelConfig):
 
 
 @dataclasses.dataclass
-class SquadConfig(FinetuningConfig):
+class QuestionAnsweringConfig(FinetuningConfig):
     """Settings of question answering.
 
     Attributes:
@@ -46,20 +49,20 @@ class SquadConfig(FinetuningConfig):
             was best for F1 in the run's best evaluation.
     """
 
-    model: SquadModelConfig = dataclasses.field(default_factory=SquadModelConfig)
+    model: QuestionAnsweringModelConfig = dataclasses.field(default_factory=QuestionAnsweringModelConfig)
     n_best: int = squad_answers.N_BEST
     max_answer_len: int = squad_answers.MAX_ANSWER_LEN
     no_answer_threshold: float | None = None
 
 
 @exp_factory.register_config_factory(EXPERIMENT)
-def squad_experiment() -> cfg.ExperimentConfig:
+def question_answering_experiment() -> cfg.ExperimentConfig:
     """Returns the defaults."""
-    return finetuning_experiment(SquadConfig())
+    return finetuning_experiment(QuestionAnsweringConfig())
 
 
-@task_factory.register_task_cls(SquadConfig)
-class SquadTask(FinetuningTask):
+@task_factory.register_task_cls(QuestionAnsweringConfig)
+class QuestionAnsweringTask(FinetuningTask):
     """Finds first and last token of the answer in each window, and whether there is an answer.
 
     Without unanswerable questions (SQuAD 1.1) the last is neither trained nor used. A model that is trained
@@ -69,11 +72,12 @@ class SquadTask(FinetuningTask):
         UserError: see FinetuningTask; or only the set to evaluate has unanswerable questions.
     """
 
-    TASK = "squad"
+    TASK = "question_answering"
     BEST_METRIC = "best_f1"
+    IN_PERCENT = True
     SETTINGS = {"unanswerable": bool, "max_question_len": int, "stride": int, "answered": bool}
 
-    def __init__(self, params: SquadConfig, *args, **kwargs):
+    def __init__(self, params: QuestionAnsweringConfig, *args, **kwargs):
         super().__init__(params, *args, **kwargs)
         if self.validation_set and self.validation_set.settings["unanswerable"] and not self.unanswerable:
             raise UserError(
@@ -161,3 +165,15 @@ class SquadTask(FinetuningTask):
         """Returns the threshold that is asked for or was found in training; None if there is none."""
         asked = self.task_config.no_answer_threshold
         return self.best_metrics().get("best_f1_threshold") if asked is None else asked
+
+
+def synthetic(sizes: Sizes) -> tuple[list[Column], dict[str, Any]]:
+    """Returns the columns and settings of questions without content."""
+    length = sizes.seq_len // 2  # of a part: of no weight for a step
+    columns = [
+        Column("answer_mask", "uint8", sizes.seq_len),
+        Column("is_impossible", "uint8", None),
+        Column("answer_first", "int32", None),
+        Column("answer_last", "int32", None),
+    ]
+    return columns, {"unanswerable": True, "max_question_len": length, "stride": length, "answered": True}

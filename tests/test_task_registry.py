@@ -1,0 +1,121 @@
+"""Each entry of the task registry names what is there, and what tools read of it is right."""
+
+import pytest
+from official.core import exp_factory, task_factory
+
+from run_scripts import finetune
+from tests.helpers import command_flags, tasks
+from tests.helpers.training import toy_finetuning as toy
+from xlnet_tf import flags, task_registry
+from xlnet_tf.checkpoints import names
+from xlnet_tf.errors import UserError
+from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.models.head import XLNetHead
+from xlnet_tf.records.examples import ExampleSet
+from xlnet_tf.serving.module import ServingModule
+from xlnet_tf.tasks.finetuning import FinetuningTask
+from xlnet_tf.tpu import synthetic
+
+OF_TASKS = task_registry.settings("settings")
+
+
+@pytest.fixture(params=task_registry.tasks())
+def entry(request):
+    return task_registry.find(request.param)
+
+
+def field(params, path):
+    for name in path.split("."):
+        params = getattr(params, name)
+    return params
+
+
+def build(entry, folder, **changes) -> FinetuningTask:
+    """Builds a task on a set without content."""
+    synthetic.examples(str(folder), entry.name, seq_len=24, vocab_size=60, num_labels=3, sequences=2)
+    params = exp_factory.get_exp_config(entry.experiment).task
+    params.train_data.input_path = str(folder)
+    params.model.override({"preset": "micro", **changes})
+    return task_factory.get_task_cls(type(params))(params)
+
+
+def test_an_entry_names_what_is_there(entry, tmp_path):
+    assert issubclass(entry.load("model"), XLNetHead)
+    assert issubclass(entry.load("serving"), ServingModule)
+    task = build(entry, tmp_path)
+    assert type(task) is entry.load("task")
+    assert (entry.examples or entry.name) == task.TASK
+    assert task_registry.of_examples(ExampleSet.load(tmp_path)) is entry
+    assert isinstance(task.build_head(XLNetEncoder(task.xlnet_config)), entry.load("model"))
+
+
+def test_an_entry_has_the_variables_of_its_head(entry, tmp_path):
+    model = build(entry, tmp_path).build_model()
+    scope = entry.head.format(task="task")
+    found = {names.canonical(variable.name) for variable in model.variables}
+    shared = {name for name in found if names.part(name) in ("encoder", "summary")}
+    assert found - shared == {f"{scope}/{name}" for name, *_ in entry.variables}
+    assert all(task_registry.of_head(names.part(name)) is entry for name in found - shared)
+
+
+def test_names_lead_to_one_task():
+    known = task_registry.names()
+    assert len(set(known)) == len(known)
+    assert {name: task_registry.find(name).name for name in ("squad", "choice", "race", "tagging")} == {
+        "squad": "question_answering", "choice": "multiple_choice", "race": "multiple_choice",
+        "tagging": "tagging",
+    }  # fmt: skip
+    with pytest.raises(UserError, match="no task 'parsing': expected one of classification, regression, q"):
+        task_registry.find("parsing")
+
+
+def test_another_task_must_have_a_new_name(monkeypatch):
+    class Point:
+        value = "package.module:TASK"
+
+        def load(self):
+            return task_registry.TASKS[0]
+
+    monkeypatch.setattr(task_registry.metadata, "entry_points", lambda group: [Point()])
+    message = "package.module:TASK, which a package installs, is .* expected a Task of a new name"
+    with tasks.registered(), pytest.raises(UserError, match=message):
+        task_registry.tasks()
+
+
+def test_settings_of_a_task_are_fields_of_its_experiment_and_no_other_has_flags_of_the_same_name(entry):
+    params = exp_factory.get_exp_config(entry.experiment)
+    for setting in entry.settings:
+        default = field(params, setting.field)
+        setting.check(default)
+    assert not {setting.flag for setting in entry.settings} & {s.flag for s in finetune.SETTINGS}
+
+
+def parsed(*arguments):
+    return command_flags.parsed(lambda: flags.define_of_tasks(OF_TASKS), *arguments)
+
+
+@pytest.mark.parametrize("flag", OF_TASKS)
+def test_a_flag_of_other_tasks_is_an_error_that_names_those_that_have_it(entry, flag):
+    kind = next(iter(OF_TASKS[flag].values())).kind
+    value = kind[0] if isinstance(kind, tuple) else {"string": "a", "integer": 1, "float": 0.5}[kind]
+    values = parsed(f"--{flag}={value}")
+    if entry.name in OF_TASKS[flag]:
+        assert flags.given_of_task(OF_TASKS, entry.name, values) == {flag: value}
+        return
+    expected = f"^--{flag} is for {' and '.join(OF_TASKS[flag])}, not for {entry.name}: leave it out$"
+    with pytest.raises(UserError, match=expected):
+        flags.given_of_task(OF_TASKS, entry.name, values)
+
+
+def test_help_says_which_tasks_a_flag_is_for():
+    values = parsed()
+    assert values["ranking_loss"].help.endswith("Loss of training. For ranking. Sets task.loss.")
+    assert "For classification and regression and tagging." in values["segment_len"].help
+
+
+def test_a_registered_task_is_found(tmp_path, small_tokenizer):
+    examples = toy.make_examples(tmp_path, small_tokenizer, 2)
+    with pytest.raises(UserError, match="has examples for 'toy': expected one of classification, regression"):
+        task_registry.of_examples(examples)
+    with tasks.registered(toy.ENTRY):
+        assert task_registry.of_examples(examples) is toy.ENTRY

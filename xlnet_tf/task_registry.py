@@ -1,0 +1,324 @@
+"""The fine-tuning tasks: one entry for each, which every tool reads.
+
+An entry says where the parts of a task are, and what tools must know of it before they load any of them. It
+names modules and imports none, so that code on any floor may read it. Begin with TASKS.
+
+A task of your own changes nothing here: an installed package names its Task as an entry point,
+
+    [project.entry-points."xlnet_tf.tasks"]
+    preference = "my_package.entry:TASK"
+"""
+
+import dataclasses
+import functools
+import importlib
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Any, NamedTuple
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.flags import Setting
+
+ENTRY_POINTS = "xlnet_tf.tasks"
+LANGUAGE_MODEL = "language_model"  # the head of pretrained weights, which is of no fine-tuning task
+
+# A head's variable: its name after the head's, its shape, and its name in the original and in Hugging Face;
+# None: the format has no such head. checkpoints/names.py says how they are read.
+Variable = tuple[str, str, str | None, str | None]
+
+
+class Sizes(NamedTuple):
+    """Sizes of examples without content.
+
+    Attributes:
+        seq_len: T, tokens of a sequence.
+        num_labels: classes of a text, or tags of a word.
+        sequences: options of a question, or candidates of a query.
+    """
+
+    seq_len: int
+    num_labels: int
+    sequences: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A task that models are fine-tuned for. Classes and functions are given as "module:name".
+
+    Attributes:
+        name: what it is called everywhere.
+        task: its FinetuningTask, whose module registers the task's settings under its EXPERIMENT.
+        model: its model, an XLNetHead.
+        serving: its ServingModule.
+        synthetic: from Sizes to the columns and settings of its examples, for sets without content.
+        head: the scope of the head's variables; with {task} in it, a checkpoint may have several such heads.
+        variables: of the head, after that scope.
+        builder: the command that builds its examples; empty: there is none.
+        aliases: earlier names, which flags and manifests may have.
+        examples: the task whose sets it reads, if it has none of its own: those of the settings.kind `name`.
+        hugging_face: Hugging Face's model with such a head; empty: there is none.
+        labels: whether the head's outputs are classes, which have labels.
+        sequences: how many sequences an example has; None: any number.
+        settings: flags of run_scripts.finetune that concern this task.
+        export_settings: flags of run_scripts.export for weights without a run: options of the ServingModule.
+        model_options: of the model's from_pretrained, for serving.
+    """
+
+    name: str
+    task: str
+    model: str
+    serving: str
+    synthetic: str
+    head: str
+    variables: tuple[Variable, ...]
+    builder: str = ""
+    aliases: tuple[str, ...] = ()
+    examples: str = ""
+    hugging_face: str = ""
+    labels: bool = False
+    sequences: int | None = 1
+    settings: tuple[Setting, ...] = ()
+    export_settings: tuple[Setting, ...] = ()
+    model_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def load(self, part: str) -> Any:
+        """Imports and returns one of its parts: "task", "model", "serving" or "synthetic"."""
+        module, _, name = getattr(self, part).partition(":")
+        return getattr(importlib.import_module(module), name)
+
+    @property
+    def head_kind(self) -> str:
+        """The head's scope without the data set that it was trained on."""
+        return self.head.removesuffix("_{task}")
+
+    @property
+    def experiment(self) -> str:
+        """The name that the task's settings are registered under; imports the task's module."""
+        return importlib.import_module(self.task.partition(":")[0]).EXPERIMENT
+
+
+_SUMMARY = Setting("summary", "task.model.summary", ("last", "first", "mean", "attn"),
+                   "Which tokens become the vector of a text.")  # fmt: skip
+_IN_SEGMENTS = (
+    Setting("segment_len", "task.model.segment_len", "integer",
+            "Tokens of the segments in which long texts are read, each with memory; 0: at once.", 0),
+    Setting("memory_len", "task.model.memory_len", "integer", "Tokens of memory; 0: --segment_len.", 0),
+)  # fmt: skip
+_OF_TEXTS = (
+    _SUMMARY,
+    Setting("head_name", "task.model.head_name", "string",
+            "The data set in the names of the head's variables. Default: the preset's name, or task."),
+    *_IN_SEGMENTS,
+)  # fmt: skip
+_ALERTS = (
+    Setting("alert_label", "task.alert.label", "string", "The class whose texts are alerts."),
+    Setting("alert_precision", "task.alert.precision", "float",
+            "What alerts must reach on the dev examples, with as much recall as possible.", 0),
+    Setting("alert_recall", "task.alert.recall", "float",
+            "What alerts must reach on the dev examples, with as much precision as possible.", 0),
+)  # fmt: skip
+_ANSWERS = (
+    Setting("n_best", "task.n_best", "integer", "Most answers to a question in nbest_predictions.json.", 1),
+    Setting("max_answer_len", "task.max_answer_len", "integer", "Most tokens of an answer.", 1),
+)
+_EXPORT_OF_TEXTS = (
+    Setting("head_name", "", "string", "Which head, if there are several."),
+    Setting("pair", "", "boolean", "The model is of pairs of texts."),
+)
+_THRESHOLD = Setting("threshold", "", "float",
+                     "The logit of no answer above which an answer is refused. Default: none is, as of "
+                     "models that were trained with questions that all have an answer.")  # fmt: skip
+# Where an answer begins, where it ends given its beginning, and whether there is one.
+_SPAN = (
+    ("start/logits/kernel", "D 1", "start_logits/dense/kernel", "start_logits.dense.weight.T"),
+    ("start/logits/bias", "1", "start_logits/dense/bias", "start_logits.dense.bias"),
+    ("end/hidden/kernel", "2D D", "end_logits/dense_0/kernel", "end_logits.dense_0.weight.T"),
+    ("end/hidden/bias", "D", "end_logits/dense_0/bias", "end_logits.dense_0.bias"),
+    ("end/norm/gamma", "D", "end_logits/LayerNorm/gamma", "end_logits.LayerNorm.weight"),
+    ("end/norm/beta", "D", "end_logits/LayerNorm/beta", "end_logits.LayerNorm.bias"),
+    ("end/logits/kernel", "D 1", "end_logits/dense_1/kernel", "end_logits.dense_1.weight.T"),
+    ("end/logits/bias", "1", "end_logits/dense_1/bias", "end_logits.dense_1.bias"),
+    ("answerable/hidden/kernel", "2D D", "answer_class/dense_0/kernel", "answer_class.dense_0.weight.T"),
+    ("answerable/hidden/bias", "D", "answer_class/dense_0/bias", "answer_class.dense_0.bias"),
+    ("answerable/logits/kernel", "D 1", "answer_class/dense_1/kernel", "answer_class.dense_1.weight.T"),
+)
+
+
+def _dense(outputs: str, original: str | None, hugging_face: str | None) -> tuple[Variable, ...]:
+    """Returns the variables of a dense layer, which each format has under a name of its own."""
+    return tuple(
+        (
+            f"logits/{ours}",
+            shape,
+            original and f"{original}/{ours}",
+            hugging_face and f"{hugging_face}.{theirs}",
+        )
+        for ours, shape, theirs in (("kernel", f"D {outputs}", "weight.T"), ("bias", outputs, "bias"))
+    )
+
+
+TASKS = (
+    Task(
+        name="classification",
+        task="xlnet_tf.tasks.classification:ClassificationTask",
+        model="xlnet_tf.models.classifier:XLNetClassifier",
+        serving="xlnet_tf.serving.classification:ClassificationModule",
+        synthetic="xlnet_tf.tasks.classification:synthetic",
+        builder="tfrecord_builders.classification",
+        head="classification_{task}",
+        variables=_dense("C", "model/classification_{task}/logit", "classification_{task}.logits_proj"),
+        hugging_face="XLNetForSequenceClassification",
+        labels=True,
+        settings=(*_OF_TEXTS, *_ALERTS),
+        export_settings=_EXPORT_OF_TEXTS,
+    ),
+    Task(
+        name="regression",
+        task="xlnet_tf.tasks.classification:ClassificationTask",
+        model="xlnet_tf.models.classifier:XLNetRegressor",
+        serving="xlnet_tf.serving.classification:RegressionModule",
+        synthetic="xlnet_tf.tasks.classification:synthetic_regression",
+        builder="tfrecord_builders.classification",
+        examples="classification",
+        head="regression_{task}",
+        variables=_dense("1", "model/regression_{task}/logit", "regression_{task}.logits_proj"),
+        hugging_face="XLNetForSequenceClassification",
+        settings=_OF_TEXTS,
+        export_settings=_EXPORT_OF_TEXTS,
+    ),
+    Task(
+        name="question_answering",
+        aliases=("squad",),
+        task="xlnet_tf.tasks.question_answering:QuestionAnsweringTask",
+        model="xlnet_tf.models.question_answering:XLNetQuestionAnswering",
+        serving="xlnet_tf.serving.question_answering:QuestionAnsweringModule",
+        synthetic="xlnet_tf.tasks.question_answering:synthetic",
+        builder="tfrecord_builders.squad",
+        head="span",
+        variables=_SPAN,
+        hugging_face="XLNetForQuestionAnswering",
+        settings=_ANSWERS,
+        export_settings=(_THRESHOLD,),
+    ),
+    Task(
+        name="multiple_choice",
+        aliases=("choice", "race"),
+        task="xlnet_tf.tasks.multiple_choice:MultipleChoiceTask",
+        model="xlnet_tf.models.multiple_choice:XLNetMultipleChoice",
+        serving="xlnet_tf.serving.multiple_choice:MultipleChoiceModule",
+        synthetic="xlnet_tf.tasks.multiple_choice:synthetic",
+        builder="tfrecord_builders.race",
+        head="choice",
+        variables=_dense("1", "logits/dense", "choice.logits_proj"),
+        hugging_face="XLNetForMultipleChoice",
+        sequences=None,
+        settings=(_SUMMARY,),
+        model_options={"num_choices": 1},
+    ),
+    Task(
+        name="tagging",
+        task="xlnet_tf.tasks.tagging:TaggingTask",
+        model="xlnet_tf.models.token_classifier:XLNetTokenClassifier",
+        serving="xlnet_tf.serving.tagging:TaggingModule",
+        synthetic="xlnet_tf.tasks.tagging:synthetic",
+        builder="tfrecord_builders.tagging",
+        head="tagging",
+        variables=_dense("C", None, "classifier"),
+        hugging_face="XLNetForTokenClassification",
+        labels=True,
+        settings=_IN_SEGMENTS,
+    ),
+    Task(
+        name="ranking",
+        task="xlnet_tf.tasks.ranking:RankingTask",
+        model="xlnet_tf.models.multiple_choice:XLNetRanker",
+        serving="xlnet_tf.serving.ranking:RankingModule",
+        synthetic="xlnet_tf.tasks.ranking:synthetic",
+        builder="tfrecord_builders.ranking",
+        head="ranking",
+        variables=_dense("1", None, None),
+        sequences=None,
+        settings=(
+            _SUMMARY,
+            Setting("ranking_loss", "task.loss", ("pointwise", "pairwise", "listwise"), "Loss of training."),
+        ),
+        model_options={"num_choices": 1},
+    ),
+)
+
+
+@functools.cache
+def tasks() -> dict[str, Task]:
+    """Returns all tasks by name: those of TASKS, then those of installed packages.
+
+    Raises:
+        UserError: the entry point of a package cannot be loaded, or its names are taken.
+    """
+    found = {task.name: task for task in TASKS}
+    for point in metadata.entry_points(group=ENTRY_POINTS):
+        try:
+            task = point.load()
+        except Exception as error:  # whatever the package's code raises
+            raise UserError(f"the task {point.value}, which a package installs, fails: {error!r}") from error
+        taken = {name for other in found.values() for name in (other.name, *other.aliases)}
+        if not isinstance(task, Task) or not taken.isdisjoint((task.name, *task.aliases)):
+            raise UserError(
+                f"{point.value}, which a package installs, is {task!r}: expected a Task of a new name"
+            )
+        found[task.name] = task
+    return found
+
+
+def canonical(name: str) -> str:
+    """Returns today's name of a task, given that or an earlier one; the name of no task as it is."""
+    return next((task.name for task in tasks().values() if name in task.aliases), name)
+
+
+def names() -> list[str]:
+    """Returns the names that flags take: those of all tasks, then the earlier ones."""
+    return [*tasks(), *(alias for task in tasks().values() for alias in task.aliases)]
+
+
+def find(name: str) -> Task:
+    """Returns the task of a name, which may be an earlier one.
+
+    Raises:
+        UserError: there is no such task.
+    """
+    if (name := canonical(name)) not in tasks():
+        raise UserError(f"there is no task {name!r}: expected one of {', '.join(tasks())}")
+    return tasks()[name]
+
+
+def of_examples(examples) -> Task:
+    """Returns the task of an ExampleSet.
+
+    Raises:
+        UserError: there is no such task.
+    """
+    if (name := canonical(examples.task)) not in tasks():
+        raise UserError(
+            f"{examples.folder} has examples for {examples.task!r}: expected one of {', '.join(tasks())}"
+        )
+    variants = (task for task in tasks().values() if task.examples == name)
+    kind = examples.settings.get("kind")
+    return next((task for task in variants if task.name == kind), tasks()[name])
+
+
+def of_head(scope: str) -> Task | None:
+    """Returns the task with a head's scope, such as "span" or "classification_imdb"; None if none has it."""
+    kinds = (scope, f"{scope.partition('_')[0]}_{{task}}")
+    return next((task for task in tasks().values() if task.head in kinds), None)
+
+
+def settings(which: str) -> dict[str, dict[str, Setting]]:
+    """Returns the settings that are of some tasks only: the flag's name -> the task's name -> its setting.
+
+    Args:
+        which: "settings" or "export_settings".
+    """
+    found: dict[str, dict[str, Setting]] = {}
+    for task in tasks().values():
+        for setting in getattr(task, which):
+            found.setdefault(setting.flag, {})[task.name] = setting
+    return found
