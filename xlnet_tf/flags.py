@@ -165,7 +165,7 @@ def define_of_tasks(settings: SettingsOfTasks) -> None:
     """Defines flags that concern some tasks only, which their help names."""
     for of_tasks in settings.values():
         first = next(iter(of_tasks.values()))
-        dataclasses.replace(first, help=f"{first.help} For {' and '.join(of_tasks)}.").define()
+        dataclasses.replace(first, help=f"{first.help} For {', '.join(of_tasks)}.").define()
 
 
 def given_of_task(settings: SettingsOfTasks, task: str, values: flags.FlagValues) -> dict[str, Any]:
