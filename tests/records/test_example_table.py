@@ -53,7 +53,7 @@ def test_batches_are_the_readers(folder, options):
     examples = ExampleSet.load(folder)
     reader = example_dataset(examples, BATCH, **options)
     steps = STEPS if options.get("repeat", True) else num_eval_steps(examples, BATCH)
-    table = ExampleTable(examples).dataset(BATCH, steps, **options)
+    table = example_dataset(ExampleTable(examples), BATCH, steps=steps, **options)
     assert table.element_spec == reader.element_spec
     found = batches(table)
     expected = batches(reader.take(len(found)))
@@ -64,7 +64,8 @@ def test_batches_are_the_readers(folder, options):
 
 
 def test_only_tensorflow_makes_them(folder):
-    graph = ExampleTable(ExampleSet.load(folder)).dataset(BATCH, STEPS)._as_serialized_graph().numpy()
+    table = example_dataset(ExampleTable(ExampleSet.load(folder)), BATCH, steps=STEPS)
+    graph = table._as_serialized_graph().numpy()
     graph = tf.compat.v1.GraphDef.FromString(graph)
     nodes = [*graph.node, *(node for called in graph.library.function for node in called.node_def)]
     assert len(nodes) > 20 and not [node.op for node in nodes if "PyFunc" in node.op]

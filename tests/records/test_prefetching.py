@@ -12,7 +12,7 @@ def test_no_reader_is_tuned(tmp_path, small_tokenizer):
     datasets = {
         "pretraining": pretraining_dataset(Manifest.load(tmp_path / "pretraining"), 4),
         "examples": example_dataset(examples, 4),
-        "table": ExampleTable(examples).dataset(4, steps=2),
+        "table": example_dataset(ExampleTable(examples), 4, steps=2),
     }
     assert {name: data.options().autotune.enabled for name, data in datasets.items()} == dict.fromkeys(
         datasets, False

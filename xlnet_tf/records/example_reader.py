@@ -7,6 +7,7 @@ memory.
 """
 
 import functools
+import itertools
 import os
 from collections.abc import Iterator
 
@@ -25,7 +26,7 @@ FILLER = -1  # index of the rows that fill up the last batch of an evaluation
 
 @tf.autograph.experimental.do_not_convert
 def example_dataset(
-    examples: ExampleSet,
+    source: "ExampleSet | ExampleTable",
     batch_size: int,
     *,
     num_hosts: int = 1,
@@ -34,11 +35,12 @@ def example_dataset(
     start_step: int = 0,
     seed: int = 0,
     repeat: bool = True,
+    steps: int | None = None,
 ) -> tf.data.Dataset:
     """Reads a set in batches.
 
     Args:
-        examples: the set.
+        source: the set, or a table of it.
         batch_size: rows of a step over all hosts.
         num_hosts: hosts that read; each gets batch_size / num_hosts consecutive rows.
         host: index of this one.
@@ -48,6 +50,7 @@ def example_dataset(
         seed: of the order.
         repeat: training: for ever, in random order. Without, every example once, in the set's order; rows
             without text, of index -1, fill up the last batch.
+        steps: the step to end at, counted from 0 whatever start_step is; to repeat a table needs one.
 
     Returns:
         A dataset of dicts, B = rows_per_batch, T = all tokens of an example: input_word_ids int32 [B, T],
@@ -64,20 +67,29 @@ def example_dataset(
         raise UserError(
             f"batch_size is {batch_size}: expected a multiple of {num_hosts} hosts x {rows_per_batch} rows"
         )
+    examples = source.examples if isinstance(source, ExampleTable) else source
     if not examples.records:
         raise UserError(f"{examples.folder} holds no examples: expected at least one")
+
+    def own_numbers() -> Iterator[np.ndarray]:
+        last = None if steps is None else max(0, steps - start_step)
+        of_steps = _numbers(examples.records, batch_size, start_step, seed, repeat)
+        for numbers in itertools.islice(of_steps, last):
+            yield from numbers[host * rows : (host + 1) * rows].reshape(-1, rows_per_batch)
+
+    if isinstance(source, ExampleTable):
+        return prefetched(
+            source.batches(np.reshape(np.array([*own_numbers()], np.int64), (-1, rows_per_batch)))
+        )
     examples.check_files()
-    source = _Source(examples)
+    shard_files = _ShardFiles(examples)
 
     def batches() -> Iterator[dict[str, np.ndarray]]:
-        for numbers in _numbers(examples.records, batch_size, start_step, seed, repeat):
-            mine = numbers[host * rows : (host + 1) * rows]
-            for begin in range(0, rows, rows_per_batch):
-                yield source.read(mine[begin : begin + rows_per_batch])
+        return map(shard_files.read, own_numbers())
 
     signature = {
         name: tf.TensorSpec([rows_per_batch, *array.shape[1:]], array.dtype)
-        for name, array in source.read(np.array([0])).items()
+        for name, array in shard_files.read(np.array([0])).items()
     }
     return prefetched(tf.data.Dataset.from_generator(batches, output_signature=signature))
 
@@ -117,7 +129,7 @@ def _order(records: int, seed: int, epoch: int) -> np.ndarray:
     return np.random.default_rng([seed, epoch]).permutation(records)
 
 
-class _Source:
+class _ShardFiles:
     """Random access to the examples of a set."""
 
     def __init__(self, examples: ExampleSet):
@@ -191,31 +203,11 @@ class ExampleTable:
     """
 
     def __init__(self, examples: ExampleSet):
-        self._examples = examples
+        self.examples = examples
         self._columns = examples.arrays()
 
-    def dataset(
-        self,
-        batch_size: int,
-        steps: int,
-        *,
-        num_hosts: int = 1,
-        host: int = 0,
-        rows_per_batch: int | None = None,
-        start_step: int = 0,
-        seed: int = 0,
-        repeat: bool = True,
-    ) -> tf.data.Dataset:
-        """Returns the batches of `example_dataset`, up to a step.
-
-        Args:
-            batch_size: rows of a step over all hosts.
-            steps: the step to end at, counted from 0 whatever start_step is.
-            num_hosts, host, rows_per_batch, start_step, seed, repeat: see `example_dataset`.
-        """
-        numbers = self._numbers(batch_size, range(start_step, steps), seed, repeat)  # [steps, rows of all]
-        rows = batch_size // num_hosts
-        numbers = numbers[:, host * rows : (host + 1) * rows].reshape(-1, rows_per_batch or rows)
+    def batches(self, numbers: np.ndarray) -> tf.data.Dataset:
+        """Returns the batches of `example_dataset` of the examples `numbers`, int64 [batches, B]."""
         # Not constants of the graph, which must be small: tensors in the memory of the host that reads them.
         columns = {name: tf.constant(column) for name, column in self._columns.items()}
 
@@ -232,12 +224,4 @@ class ExampleTable:
             }
 
         batches = tf.data.Dataset.from_tensor_slices(numbers)
-        return prefetched(batches.map(read, tf.data.AUTOTUNE, deterministic=True))
-
-    def _numbers(self, batch_size: int, steps: range, seed: int, repeat: bool) -> np.ndarray:
-        """Returns the numbers of the examples of each step: int64 [steps, batch_size]."""
-        if repeat:
-            orders = [examples_of_step(self._examples, batch_size, step, seed) for step in steps]
-            return np.array(orders, np.int64).reshape(-1, batch_size)
-        places = np.arange(steps.start * batch_size, steps.stop * batch_size)
-        return np.where(places < self._examples.records, places, FILLER).reshape(-1, batch_size)
+        return batches.map(read, tf.data.AUTOTUNE, deterministic=True)

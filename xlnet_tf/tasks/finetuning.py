@@ -6,7 +6,6 @@ what its loss is, what it predicts for each example, and how predictions are sco
 
 import abc
 import dataclasses
-import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -151,7 +150,8 @@ class FinetuningTask(trainer_lib.Task):
             compatibility.check_alike(self.example_set, self.validation_set, self.ALIKE)
         self.xlnet_config = self._architecture()
         self.n_layer = self.xlnet_config.n_layer
-        self._train_table = self._validation_table = None
+        self._train_source, self._validation_source = self.example_set, self.validation_set
+        self._train_steps = None
 
     def _architecture(self) -> XLNetConfig:
         """Returns that of init_checkpoint, if there is one, with the changes of the settings."""
@@ -280,25 +280,22 @@ class FinetuningTask(trainer_lib.Task):
     ) -> tf.data.Dataset:
         training = params is self.task_config.train_data
         context = input_context or tf.distribute.InputContext()
-        examples = self.example_set if training else self.validation_set
-        read = functools.partial(example_dataset, examples)
-        if table := self._train_table if training else self._validation_table:
-            steps = self._train_steps if training else self.validation_steps()
-            read = functools.partial(table.dataset, steps=steps)
-        return read(
-            batch_size=params.global_batch_size,
+        return example_dataset(
+            self._train_source if training else self._validation_source,
+            params.global_batch_size,
             num_hosts=context.num_input_pipelines,
             host=context.input_pipeline_id,
             rows_per_batch=context.get_per_replica_batch_size(params.global_batch_size),
             start_step=start_step,
             seed=self.task_config.seed,
             repeat=training,
+            steps=self._train_steps if training else None,
         )
 
     def read_in_graph(self, train_steps: int):
         self._train_steps = train_steps
-        self._train_table = ExampleTable(self.example_set)
-        self._validation_table = self.validation_set and ExampleTable(self.validation_set)
+        self._train_source = ExampleTable(self.example_set)
+        self._validation_source = self.validation_set and ExampleTable(self.validation_set)
 
     def validation_steps(self) -> int:
         return num_eval_steps(self.validation_set, self.task_config.validation_data.global_batch_size)

@@ -4,7 +4,6 @@ Predictions are kept as they are made, in pieces; a run that was interrupted goe
 """
 
 import dataclasses
-import functools
 import io
 import json
 import zipfile
@@ -203,13 +202,13 @@ class Predictor:
         return predictions
 
     def _batches(self, start_step: int):
-        read = functools.partial(example_dataset, self._task.validation_set)
-        if has_far_hosts(self._strategy):
-            read = functools.partial(ExampleTable(self._task.validation_set).dataset, steps=self.steps)
+        examples = self._task.validation_set
+        source = ExampleTable(examples) if has_far_hosts(self._strategy) else examples
 
         def build(context: tf.distribute.InputContext) -> tf.data.Dataset:
-            return read(
-                batch_size=self._batch_size,
+            return example_dataset(
+                source,
+                self._batch_size,
                 num_hosts=context.num_input_pipelines,
                 host=context.input_pipeline_id,
                 rows_per_batch=context.get_per_replica_batch_size(self._batch_size),
