@@ -22,8 +22,9 @@ from xlnet_tf.errors import Interrupted, UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import prediction, seeds
-from xlnet_tf.tasks.finetuning import BEST, finetune, read_metrics
+from xlnet_tf.tasks.finetuning import BEST, finetune, read_metrics, row_weights
 from xlnet_tf.tasks.schedule_defaults import complete
+from xlnet_tf.training.metrics import Ratio
 from xlnet_tf.training.progress import Progress, read_history
 from xlnet_tf.training.run import Diverged
 
@@ -305,6 +306,28 @@ def test_a_trained_head_is_reused_only_for_its_own_labels(data, run, tmp_path, s
     task = toy.ToyTask(settings(data, task=other).task)
     with pytest.raises(UserError, match="labels of the head .* is .*'no', 'yes'.* but .*'yes', 'no'"):
         task.initialize(task.build_model())
+
+
+def test_training_and_dev_have_losses_and_metrics_of_their_own(data, tmp_path):
+    seen = []
+
+    class Apart(toy.ToyTask):
+        def build_metrics(self, training=True):
+            return [Ratio("loss" if training else "margin")]
+
+        def sums(self, features, outputs):
+            seen.append(outputs.shape)
+            return super().sums(features, outputs)
+
+        def validation_sums(self, features, outputs):
+            weights = row_weights(features)
+            margins = tf.abs(outputs[:, 0] - outputs[:, 1])
+            return {"margin": (tf.reduce_sum(weights * margins), tf.reduce_sum(weights))}
+
+    short = settings(data, task={"epochs": 0.25}, trainer={"steps_per_loop": 1})
+    metrics = finetune(short, Apart, STRATEGY, str(tmp_path / "run"))
+    assert metrics.keys() == {"margin", "accuracy"} and metrics["margin"] > 0
+    assert len(seen) == 1  # traced for training only
 
 
 @pytest.mark.integration

@@ -170,9 +170,6 @@ class ClassificationTask(FinetuningTask):
     def build_metrics(self, training: bool = True):
         return [Ratio("loss")] + ([Ratio("accuracy")] if self.kind == "classification" else [])
 
-    def counts(self, features):
-        return {"loss": tf.reduce_sum(row_weights(features))}
-
     def sums(self, features, outputs):
         weights, labels = row_weights(features), features["label"]
         count = tf.reduce_sum(weights)

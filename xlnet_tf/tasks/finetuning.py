@@ -192,6 +192,10 @@ class FinetuningTask(trainer_lib.Task):
     def new_parts(self) -> list[str]:
         """Returns the parts of the model (see checkpoints.names.part) that a pretrained checkpoint lacks."""
 
+    def counts(self, features):
+        """Returns by how much the loss is divided: by default the examples."""
+        return {"loss": tf.reduce_sum(row_weights(features))}
+
     @abc.abstractmethod
     def predictions(self, features, outputs) -> dict[str, tf.Tensor]:
         """Returns what the model says of each row, as scores and files need it: name -> [B, ...]."""

@@ -75,9 +75,6 @@ class MultipleChoiceTask(FinetuningTask):
     def build_metrics(self, training: bool = True):
         return [Ratio("loss"), Ratio("accuracy")]
 
-    def counts(self, features):
-        return {"loss": tf.reduce_sum(row_weights(features))}
-
     def sums(self, features, outputs):
         weights, labels = row_weights(features), tf.cast(features["label"], tf.int32)
         count = tf.reduce_sum(weights)

@@ -110,12 +110,7 @@ class QuestionAnsweringTask(FinetuningTask):
     def build_metrics(self, training: bool = True):
         return [Ratio(name) for name in ("loss", "start_accuracy", "end_accuracy")] if training else []
 
-    def counts(self, features):
-        return {"loss": tf.reduce_sum(row_weights(features))}
-
     def sums(self, features, outputs):
-        if "start_logits" not in outputs:  # evaluation searches answers and is told no beginnings
-            return {}
         if not self.unanswerable:
             features = {name: value for name, value in features.items() if name != "is_impossible"}
         weights = row_weights(features)
@@ -130,6 +125,9 @@ class QuestionAnsweringTask(FinetuningTask):
             "start_accuracy": accuracy(outputs["start_logits"], features["start_position"]),
             "end_accuracy": accuracy(outputs["end_logits"], features["end_position"]),
         }
+
+    def validation_sums(self, features, outputs):
+        return {}  # evaluation searches for answers and is not told where they begin
 
     def predictions(self, features, outputs):
         return dict(outputs)

@@ -63,6 +63,13 @@ class Task(base_task.Task):
         There is one for each loss and for each metric of `build_metrics`.
         """
 
+    def validation_sums(self, features: Features, outputs: Features) -> Sums:
+        """Returns the same for an evaluation, by default of what training sums up.
+
+        There is one for each metric of `build_metrics(training=False)`, no loss if none of them is.
+        """
+        return self.sums(features, outputs)
+
     @abc.abstractmethod
     def validation_steps(self) -> int:
         """Returns the steps that evaluate the whole of task.validation_data once."""
@@ -370,7 +377,7 @@ class Trainer(base_trainer.Trainer):
             outputs = self.model(features, training=False)
             if self._eval_memory is not None:
                 self._eval_memory.write(*_next_memory(outputs))
-            self._update(self.validation_metrics, self.task.sums(features, outputs))
+            self._update(self.validation_metrics, self.task.validation_sums(features, outputs))
             return self.task.evaluation_rows(features, outputs)
 
         inputs, _ = self.next_eval_inputs(iterator)

@@ -83,9 +83,6 @@ class ToyTask(FinetuningTask):
     def build_metrics(self, training=True):
         return [Ratio("loss")]
 
-    def counts(self, features):
-        return {"loss": tf.reduce_sum(row_weights(features))}
-
     def sums(self, features, outputs):
         weights = row_weights(features)
         losses = classification_losses(outputs, features["label"])
