@@ -100,7 +100,7 @@ def from_manifest(manifest: Manifest, text_gb: float) -> dict[str, float]:
 
 
 def plan(build: Plan) -> dict[str, dict[str, float]]:
-    """Reckons a build.
+    """Estimates what a build takes.
 
     Returns:
         part of the plan -> what it takes -> how much; the unit is the last word of the name.

@@ -50,7 +50,7 @@ def define_flags():
     flags.DEFINE_string("data", None, "Folder of built examples, with train and dev in it.", required=True)
     flags.DEFINE_string("dev_split", "dev", "Which of its folders to evaluate on; empty: none.")
     flags.DEFINE_integer(
-        "num_seeds", 1, "Runs with so many seeds, from --seed on, and reports the median.", lower_bound=1
+        "num_seeds", 1, "Number of seeds, from --seed on, to run; reports the median.", lower_bound=1
     )
 
 

@@ -1,4 +1,4 @@
-r"""Goes on with texts, by sampling or by beam search with a pretrained model.
+r"""Continues texts, by sampling or by beam search with a pretrained model.
 
     python -m run_scripts.generate --model_dir=runs/demo/model --prompt="My fellow citizens" --top_p=0.9
     python -m run_scripts.generate --model_dir=runs/demo/model --prompt="My fellow citizens" --beams=4
@@ -26,9 +26,9 @@ def define_flags():
     flags.DEFINE_multi_string("prompt", None, "Text to continue.", required=True)
     flags.DEFINE_integer("max_new_tokens", 50, "Pieces to write.", lower_bound=1)
     flags.DEFINE_float("temperature", 1.0, "Divides logits; 0 takes the likeliest piece.", lower_bound=0)
-    flags.DEFINE_integer("top_k", 0, "Draws from so many of the likeliest pieces; 0: all.", lower_bound=0)
-    flags.DEFINE_float("top_p", 0.95, "Draws from the likeliest pieces with so much probability; 1: all.")
-    flags.DEFINE_integer("beams", 0, "Searches with so many candidates instead of drawing; 0: draws.", 0)
+    flags.DEFINE_integer("top_k", 0, "Number of the likeliest pieces to draw from; 0: all.", lower_bound=0)
+    flags.DEFINE_float("top_p", 0.95, "Draws from the likeliest pieces that have this probability; 1: all.")
+    flags.DEFINE_integer("beams", 0, "Candidates of beam search; 0: draws instead.", 0)
     flags.DEFINE_integer("seed", 0, "Random seed of the draws.", lower_bound=0)
     flags.DEFINE_multi_string("stop", [], "Piece that ends a text, such as '.' or '<eop>'.")
 

@@ -4,7 +4,7 @@ r"""Predicts with a fine-tuned run and writes the task's files: tsv, json, submi
     python -m run_scripts.predict --server=localhost:8501 --model=sst-2 --input=text="A fine film."
 
 Takes the weights that did best on the dev examples, unless --checkpoint names others. Where the examples have
-answers, the scores are printed too. An interrupted prediction goes on where it was. Devices are those of the
+answers, the scores are printed too. An interrupted prediction resumes where it was. Devices are those of the
 training, unless flags say else.
 
 With --server, asks a model that TensorFlow Serving serves instead: --input gives one row, --data a file of

@@ -4,7 +4,7 @@ r"""Pretrains an XLNet on the records of tfrecord_builders/pretraining/build.py.
         --model_dir=runs/demo/model
 
 Settings come, each over the one before, from the defaults, --config_file (yaml; there are some in
-run_scripts/recipes/), the flags, and --params_override. The same command, started again, goes on where the
+run_scripts/recipes/), the flags, and --params_override. The same command, started again, resumes where the
 run stopped. With --dry_run it checks everything and trains nothing.
 """
 

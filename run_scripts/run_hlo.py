@@ -5,7 +5,7 @@ r"""Times a training step that tpu_compile --save_hlo has written, where there i
     python -m run_scripts.run_hlo --hlo=step.hlo --platform=gpu --peak_tflops=989
 
 It needs JAX, for a GPU with its plugin, and this repository on the machine; step.hlo.json goes with the file.
-Weights and inputs are made up; what a step writes to weights and optimizer state is what the next one reads.
+Weights and inputs are synthetic; what a step writes to weights and optimizer state, the next one reads.
 Model flops are those of the matrix products that the model asks for: what is computed again does not count.
 """
 

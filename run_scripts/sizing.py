@@ -21,7 +21,7 @@ FLOAT_BYTES, BFLOAT16_BYTES = 4, 2
 
 @dataclasses.dataclass(frozen=True)
 class Run(estimates.Records):
-    """A pretraining run and the rates it is reckoned with; each field is a flag."""
+    """A pretraining run and the rates it is estimated with; each field is a flag."""
 
     preset: str = option("size of the model", "large", choices=tuple(PRESETS))
     memory_len: int = option("tokens of memory", 384, least=0)
@@ -55,7 +55,7 @@ def parameters(config: XLNetConfig) -> int:
 
 
 def size(run: Run) -> dict[str, dict[str, float]]:
-    """Reckons a run.
+    """Estimates what a run takes.
 
     Returns:
         part of the run -> what it takes -> how much; the unit is the last word of the name.

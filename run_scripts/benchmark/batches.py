@@ -8,11 +8,11 @@ from xlnet_tf.config import XLNetConfig
 from xlnet_tf.records import ranks, segments, spans
 from xlnet_tf.text import special_tokens
 
-SENTENCE_TOKENS = 20  # of a made-up sentence
+SENTENCE_TOKENS = 20  # of a synthetic sentence
 
 
 def make_batch(config: XLNetConfig, batch_size: int, seq_len: int, num_predict: int) -> dict[str, np.ndarray]:
-    """Makes up a batch as the reader gives it: random tokens, sampled as the builder samples.
+    """Makes a synthetic batch as the reader gives it: random tokens, sampled as the builder samples.
 
     Args:
         config: the architecture, for the vocabulary.

@@ -48,7 +48,7 @@ STAGES = (
 
 
 def cut_text(path: str, megabytes: float, folder: pathlib.Path) -> pathlib.Path:
-    """Copies a corpus file's first documents, about so many MB, into a folder; unpacks .gz."""
+    """Copies a corpus file's first documents, about this many MB, into a folder; unpacks .gz."""
     first = next(_slices(path, int(megabytes * 1e6)))
     text = folder / "text.txt"
     text.write_text("\n".join(corpus.read_lines(first).lines))

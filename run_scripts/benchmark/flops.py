@@ -76,6 +76,6 @@ def step_flops(
     """Counts the operations of a training step: a backward pass takes twice the forward pass.
 
     What recomputation repeats is not counted, nor is the optimizer (less than 1 per cent). Keys and values of
-    the memory count as if a gradient went on into it. The arguments are those of `forward_flops`.
+    the memory count as if a gradient flowed into it. The arguments are those of `forward_flops`.
     """
     return 3 * sum(forward_flops(config, batch_size, seq_len, num_predict, memory_len).values())

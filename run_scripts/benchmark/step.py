@@ -47,7 +47,7 @@ MODES = {
 }
 PEER_MODES = {MODEL_GARDEN: ("graph", "xla"), HUGGING_FACE: ("eager", "fused", "compiled", "bfloat16")}
 ALL_PEER_MODES = tuple(mode for modes in PEER_MODES.values() for mode in modes)
-# What the project wants of each ratio: at most so much.
+# The largest value that the project wants of each ratio.
 GOALS = {
     "ours / model_garden": 0.55,
     "ours / hugging_face": 0.35,

@@ -118,7 +118,7 @@ def measure(
 
 
 def figures(timings: Mapping[str, Timing], tokens: int) -> dict[str, Any]:
-    """Returns what `measure` reports of timings of so many new tokens."""
+    """Returns what `measure` reports of timings of this many new tokens."""
     seconds = {name: timing.wall for name, timing in timings.items()}
     result = {
         "seconds": seconds,

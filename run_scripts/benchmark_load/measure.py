@@ -18,7 +18,7 @@ from xlnet_tf.flags import option
 from xlnet_tf.progress_bar import ProgressBar
 
 PERCENTILES = (50, 95, 99)
-CHECKED = 10  # each client compares the answer to one request of so many
+CHECKED = 10  # each client compares the answer to one of this many requests
 TOLERANCE = 1e-4  # relative and absolute, of floats; texts and integers are the same
 _SAMPLES = 240  # of the memory
 
@@ -61,7 +61,7 @@ def measure(model: str, texts: str, load: Load, signature: str = "serving_defaul
     inputs = answer.structured_input_signature[1]
     if others := [name for name, spec in inputs.items() if spec.dtype != tf.string]:
         raise UserError(
-            f"signature {signature!r} takes {', '.join(others)}, which are no texts: choose another"
+            f"signature {signature!r} takes {', '.join(others)}, which are not texts: choose another"
         )
 
     def ask(request: Mapping[str, Sequence[str]]) -> dict[str, np.ndarray]:

@@ -195,7 +195,7 @@ def checkpoint_bytes(params, task: Task, weights: int) -> int:
 
 
 def _memory_bytes(params, task: Task, rows: int) -> int:
-    """Returns what so many rows remember, and for each token whether it is hidden."""
+    """Returns what this many rows remember, and for each token whether it is hidden."""
     config = task.xlnet_config
     number = tf.as_dtype(params.runtime.mixed_precision_dtype).size
     return rows * _memory_len(task) * (config.n_layer * config.d_model * number + 1)

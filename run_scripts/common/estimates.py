@@ -1,4 +1,4 @@
-"""What the scripts have in common that reckon what a run needs: their settings as flags, their tables."""
+"""What the scripts share that estimate what a run needs: their settings as flags, their tables."""
 
 import dataclasses
 from collections.abc import Mapping

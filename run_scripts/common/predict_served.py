@@ -63,7 +63,7 @@ def rows_of_flags(pairs: Sequence[str], columns: Mapping[str, Column]) -> list[d
         columns: the inputs of the model; single strings stand for themselves, the rest is JSON.
 
     Raises:
-        UserError: a pair is none, or of no input, or no JSON, or not all rows have the same inputs.
+        UserError: a pair is malformed, names no input or is not JSON, or rows have different inputs.
     """
     values: dict[str, list[Any]] = {}
     for pair in pairs:
@@ -88,7 +88,7 @@ def rows_of_file(path: str) -> Iterator[dict[str, Any]]:
     """Yields rows from a file of JSON objects, one a line.
 
     Raises:
-        UserError: it is no file, or a line is none; the message has its number.
+        UserError: it is a folder, or a line is not a JSON object; the message has its number.
     """
     if epath.Path(path).is_dir():
         raise UserError(

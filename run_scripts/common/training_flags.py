@@ -8,7 +8,7 @@ SEEDS = 1 << 32  # numpy's generator has no more
 
 MODEL = (
     Setting("preset", "task.model.preset", tuple(PRESETS), "Size of the model."),
-    Setting("model_config", "task.model.config_file", "string", "An xlnet_config.json in place of --preset."),
+    Setting("model_config", "task.model.config_file", "string", "An xlnet_config.json instead of --preset."),
     Setting("clamp_len", "task.model.clamp_len", "integer",
             "Largest distance told apart; -1: no limit. With a limit steps on TPUs are far slower.", -1),
     Setting("dropout", "task.model.dropout", "float", "Rate of dropout.", 0, 1),
@@ -18,9 +18,9 @@ MODEL = (
 
 TRAINER = (
     Setting("accumulation_steps", "trainer.accumulation_steps", "integer",
-            "Parts into which each device splits its segments of a step, to fit its memory.", 1),
+            "Micro-batches into which each device splits its rows of a step, to fit its memory.", 1),
     Setting("recompute", "trainer.recompute", "boolean",
-            "Compute each block's activations again in the backward pass: time for memory."),
+            "Gradient checkpointing: compute activations again in the backward pass, time for memory."),
     Setting("learning_rate", "trainer.optimizer_config.learning_rate", "float", "Peak learning rate.", 0),
     Setting("warmup_steps", "trainer.optimizer_config.warmup_steps", "integer",
             "Steps until the peak learning rate.", 0),

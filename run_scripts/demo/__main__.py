@@ -102,7 +102,7 @@ def unigram_entropy(manifest: Manifest) -> float:
 
 
 def make_model(recipe: str, train: Manifest, dev: Manifest, folder: pathlib.Path) -> list[dict]:
-    """Pretrains the model, or goes on where an earlier run stopped; returns the history of its losses."""
+    """Pretrains the model, or resumes where an earlier run stopped; returns the history of its losses."""
     from official.core import exp_factory
     from official.modeling import hyperparams
 

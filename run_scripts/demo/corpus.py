@@ -13,7 +13,7 @@ from xlnet_tf.errors import UserError
 
 REVIEWS_IN_CORPUS = 20_000  # of 25,000: the rest stays unseen, for fine-tuning
 DEV_REVIEWS = 100  # held out
-DEV_SPEECHES = 83  # one speech in so many is held out
+DEV_SPEECHES = 83  # one of this many speeches is held out
 LABELLED = {"train": 2000, "dev": 500, "test": 1000}  # reviews; dev chooses settings, test is reported
 
 Review = tuple[list[str], str]  # paragraphs and label

@@ -28,7 +28,7 @@ def define_flags():
         "head",
         LANGUAGE_MODEL,
         [LANGUAGE_MODEL, *task_registry.names()],
-        "What weights that are no fine-tuned run of ours are served with.",
+        "The head to serve weights with that are not a fine-tuned run of ours.",
     )
     define_of_tasks(task_registry.settings("export_settings"))
     flags.DEFINE_integer("version", None, "Number of the version. Default: the next one.", lower_bound=1)
@@ -74,7 +74,7 @@ def check_flags(values: flags.FlagValues):
         flags_of_heads = ("head", *task_registry.settings("export_settings"))
         if given := [f"--{name}" for name in flags_of_heads if values[name].present]:
             raise UserError(
-                f"{', '.join(given)}: for weights that are no fine-tuned run of ours, which says it itself"
+                f"{', '.join(given)}: for weights that are not a fine-tuned run of ours, which says it itself"
             )
     elif values.checkpoint or values.check_data:
         raise UserError("--checkpoint and --check_data are for fine-tuned runs")

@@ -7,9 +7,9 @@ r"""Compiles a training step or a served model for one TPU core, on a machine th
 
 It says whether the program compiles and what it takes: memory, floating-point operations, bytes, and the
 compiler's estimate of the time. The program is the trainer's own step: forward and backward pass, clipping,
-update, memory and metrics, with weights and optimizer state updated in place. Data are made up to the sizes
-given; --data takes the lengths and labels of a set of records or examples. Settings come from the task's
-defaults, --config_file, the flags, and --params_override. Input and sums over the cores are no part of it. A
+update, memory and metrics, with weights and optimizer state updated in place. Data are synthetic, of given
+sizes; --data takes the lengths and labels of a set of records or examples. Settings come from the task's
+defaults, --config_file, the flags, and --params_override. Input and sums over the cores are not part of it. A
 run with dev data keeps a second memory on each core, of the evaluation's rows: --dry_run of
 run_scripts.pretrain counts it, and a smaller --dev_batch_size makes it less.
 

@@ -74,13 +74,13 @@ def define_flags() -> None:
     string(
         "export",
         None,
-        "A version that run_scripts.export wrote, in place of a step; its graph as it is, scores shifted.",
+        "A version that run_scripts.export wrote, instead of a step; its graph as it is, scores shifted.",
     )
     number("batch_per_core", 4, "Rows of a core's batch.", lower_bound=1)
     switch(
         "find_max_batch", help="Search the largest batch per core; quickest with a --batch_per_core above."
     )
-    number("multiple", 1, "With --find_max_batch: try multiples of so many rows only.", lower_bound=1)
+    number("multiple", 1, "With --find_max_batch: try multiples of this many rows only.", lower_bound=1)
     switch(
         "memory_only",
         help="Plan the memory and make no code: a small part of the time (9 of 161 s at two layers).",
@@ -161,7 +161,7 @@ def row_multiple(values: flags.FlagValues) -> int:
 
 
 def lower_step(params, values: flags.FlagValues, rows: int):
-    """Lowers a training step of so many rows.
+    """Lowers a training step of this many rows.
 
     Args:
         params: of `load_params`; its data are replaced.
@@ -256,7 +256,7 @@ class Lowered(NamedTuple):
 
 
 def lower(arguments: Sequence[str], rows: int) -> Lowered:
-    """Lowers the program that the script's arguments ask for, of so many rows.
+    """Lowers the program that the script's arguments ask for, of this many rows.
 
     Raises:
         UserError: flags, settings and data do not go together.
@@ -330,7 +330,7 @@ def compile_rows(
 
     Args:
         compile_batch: of the rows; gives what compiling for the topology came to.
-        multiple: search multiples of so many rows only.
+        multiple: search multiples of this many rows only.
 
     Returns:
         What came of each compilation, by rows.

@@ -549,7 +549,7 @@ class TestBadInput:
         save_unlisted(random_checkpoint(CONFIGS["micro"]), tmp_path, format)
         path = next(tmp_path.glob("*.safetensors"))
         path.write_bytes(path.read_bytes()[:-5] if content is None else content)
-        with pytest.raises(UserError, match="no safetensors file, or is damaged"):
+        with pytest.raises(UserError, match="not a safetensors file, or is damaged"):
             open_checkpoint(str(tmp_path))
 
     def test_no_architecture(self, tmp_path):

@@ -39,8 +39,12 @@ def test_every_head_can_be_asked_for(tmp_path):
         (["--threshold=0"], False, "--threshold is for question_answering, not for language_model"),
         (["--threshold=0", "--head=question_answering"], False, None),
         ([], True, None),
-        (["--head=choice", "--pair"], True, "--head, --pair: for weights that are no fine-tuned run of ours"),
-        (["--threshold=0"], True, "--threshold: for weights that are no fine-tuned run of ours"),
+        (
+            ["--head=choice", "--pair"],
+            True,
+            "--head, --pair: for weights that are not a fine-tuned run of ours",
+        ),
+        (["--threshold=0"], True, "--threshold: for weights that are not a fine-tuned run of ours"),
         (["--checkpoint=best"], False, "--checkpoint and --check_data are for fine-tuned runs"),
     ],
 )

@@ -399,10 +399,10 @@ def test_a_tpu_reached_by_name_needs_places_that_its_hosts_see(folder):
 
 def test_hosts_of_a_named_tpu_are_remote(monkeypatch):
     strategy = synthetic_tpu.strategy()
-    assert not topology.has_far_hosts(strategy)
+    assert not topology.has_remote_hosts(strategy)
     monkeypatch.setattr(type(strategy.cluster_resolver), "master", lambda resolver: "grpc://10.0.0.2:8470")
-    assert topology.has_far_hosts(strategy)
-    assert not topology.has_far_hosts(tf.distribute.OneDeviceStrategy("CPU:0"))
+    assert topology.has_remote_hosts(strategy)
+    assert not topology.has_remote_hosts(tf.distribute.OneDeviceStrategy("CPU:0"))
 
 
 @pytest.mark.integration

@@ -104,7 +104,7 @@ def test_damaged_files_are_passed_over_with_a_warning(folder, caplog, harm):
     caplog.set_level(python_logging.WARNING, logger="absl")
     run = Saved(folder)
     assert run.restored() == 4
-    assert "ckpt-10" in caplog.text and "ckpt-6" in caplog.text and "goes on from" in caplog.text
+    assert "ckpt-10" in caplog.text and "ckpt-6" in caplog.text and "resumes from" in caplog.text
     assert run.at(6) and Saved(folder).restored() == 6  # written anew
 
 

@@ -86,7 +86,7 @@ def float32(array: np.ndarray, name: str, path: str) -> np.ndarray:
     """Widens weights to float32, which loses nothing.
 
     Raises:
-        UserError: the array is of a type that does not fit into float32, or has values that are no numbers.
+        UserError: the array is of a type that does not fit into float32, or has NaN or infinite values.
     """
     if array.dtype not in _FLOATS:
         raise UserError(
@@ -95,7 +95,7 @@ def float32(array: np.ndarray, name: str, path: str) -> np.ndarray:
     array = array.astype(np.float32, copy=False)
     if bad := array.size - np.count_nonzero(np.isfinite(array)):
         raise UserError(
-            f"{path}: {bad:,} of the {array.size:,} weights of {name} are infinite or no numbers; expected "
+            f"{path}: {bad:,} of the {array.size:,} weights of {name} are infinite or NaN; expected "
             "those of a training that went well."
         )
     return array

@@ -122,7 +122,7 @@ def read_labels(values: dict[str, Any], path: str) -> tuple[str, ...] | None:
         path: of the file, for the error message.
 
     Raises:
-        UserError: they are no labels.
+        UserError: they are not labels.
     """
     by_id = values.get("id2label") or {}
     try:

@@ -26,7 +26,7 @@ def read_safetensors(path: str) -> Arrays:
         shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
         raise UserError(
-            f"{path} is no safetensors file, or is damaged ({error}); expected a whole one."
+            f"{path} is not a safetensors file, or is damaged ({error}); expected a whole one."
         ) from error
     for name, shape in shapes.items():
         if len(shape) > MAX_RANK:

@@ -141,5 +141,5 @@ def _is_model(key: list[str], is_run: bool) -> bool:
 
 def _damaged(prefix: str, error: Exception) -> UserError:
     return UserError(
-        f"{prefix} is no TensorFlow checkpoint, or is damaged or cut off: {str(error).splitlines()[0]}"
+        f"{prefix} is not a TensorFlow checkpoint, or is damaged or cut off: {str(error).splitlines()[0]}"
     )

@@ -115,7 +115,7 @@ def read_torch_file(path: str) -> Arrays:
         raise
     except Exception as error:  # a damaged pickle can fail in any way
         raise UserError(
-            f"{path} is no PyTorch file of tensors, or is damaged ({_reason(error)}); "
+            f"{path} is not a PyTorch file of tensors, or is damaged ({_reason(error)}); "
             "expected a whole pytorch_model.bin."
         ) from error
 
@@ -148,7 +148,7 @@ def _check(name: Any, tensor: Any) -> bool:
         or not isinstance(tensor, _Tensor)
         or not isinstance(tensor.storage, _Storage)
     ):
-        raise pickle.UnpicklingError(f"{name!r} is no tensor")
+        raise pickle.UnpicklingError(f"{name!r} is not a tensor")
     numbers = (tensor.storage.size, tensor.offset, *tensor.shape, *tensor.strides)
     if not len(tensor.shape) == len(tensor.strides) <= MAX_RANK or any(
         type(n) is not int or n < 0 for n in numbers

@@ -8,7 +8,7 @@ layers.
 
 A key's slot in the cache says nothing of its position: positions, and who sees which slot, are data. That
 makes all orders alike, and lets the candidates of a text share one cache: each sees the context and slots of
-its own, and to go on from another candidate is to see what that one saw.
+its own, and to continue another candidate is to see what that one saw.
 
 Shapes: B batch, T tokens, P targets, C candidates of a text, S slots, Q rows of a step for a text, N heads, H
 head size, D model, V vocabulary, R relative positions.
@@ -46,7 +46,7 @@ class Cache(NamedTuple):
     used: tf.Tensor
 
     def follow(self, parents: tf.Tensor) -> Self:
-        """Lets each candidate go on from its parent [B, C], another candidate or itself."""
+        """Lets each candidate continue its parent [B, C], another candidate or itself."""
         return self._replace(visible=tf.gather(self.visible, parents, batch_dims=1))
 
     def take_slots(self, positions: tf.Tensor) -> Self:

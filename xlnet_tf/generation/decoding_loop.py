@@ -78,7 +78,7 @@ def sample(
         stop_ids: pieces that end a text, as its last token; a list or a tensor [any number] int32.
 
     Raises:
-        UserError: the model's attention is none to generate with (see CachedDecoder).
+        UserError: the model cannot generate (see CachedDecoder).
     """
 
     draws = sampling_lib.draw(sampling.seeds, shape_of(layout.order)[1])

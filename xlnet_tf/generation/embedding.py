@@ -69,7 +69,7 @@ def embed_texts(
         batch_size: B, texts read together; of about the same length, since all are padded to the longest.
 
     Raises:
-        UserError: the texts are no list of strings, one is too long, or there is no such layer.
+        UserError: the texts are not a list of strings, one is too long, or there is no such layer.
     """
     ids = tokenizer.encode_rows(texts, "texts")
     if not ids:

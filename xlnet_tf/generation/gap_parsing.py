@@ -35,7 +35,7 @@ def check_gaps(
         The orders.
 
     Raises:
-        UserError: a text has no gap, or an order is none of its gaps.
+        UserError: a text has no gap, or an order is not a permutation of its gaps.
     """
     counts = [text.count(MARK) for text in texts]
     for row, (text, count) in enumerate(zip(texts, counts)):

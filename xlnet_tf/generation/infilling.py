@@ -36,7 +36,7 @@ class Guesses(NamedTuple):
         """Takes the `count` best of log-probabilities [B, G, V] of an order [B, G]."""
         values, tokens = tf.math.top_k(log_probs, count)
         exists = order[:, :, None] >= 0
-        is_piece = exists & (values > float("-inf"))  # symbols are none
+        is_piece = exists & (values > float("-inf"))  # symbols are not
         return cls(tf.where(is_piece, tokens, PAD_ID), tf.where(exists, values, 0.0))
 
 
@@ -69,7 +69,7 @@ def fill_jointly(
         guesses: K, for each gap.
 
     Raises:
-        UserError: the model's attention is none to generate with (see CachedDecoder).
+        UserError: the model cannot generate (see CachedDecoder).
     """
     decoder = CachedDecoder(model, layout, beams, xla)
     order = layout.order
@@ -99,7 +99,7 @@ def fill_easiest_first(
         What was written, one candidate of each text, and the order in which it was: [B, G] int32, positions.
 
     Raises:
-        UserError: the model's attention is none to generate with (see CachedDecoder).
+        UserError: the model cannot generate (see CachedDecoder).
     """
     gaps = layout.order
     steps = shape_of(gaps)[1]

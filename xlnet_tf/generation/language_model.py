@@ -1,4 +1,4 @@
-"""A pretrained model for texts: goes on with them, fills their gaps, scores them, makes vectors of them."""
+"""A pretrained model for texts: continues, fills, scores and embeds them."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -90,7 +90,7 @@ class XLNetLanguageModel:
         stop: Sequence[str] = (),
         batch_size: int = 8,
     ) -> list[Continuation]:
-        """Goes on with texts, from left to right, by sampling.
+        """Continues texts, from left to right, by sampling.
 
         Args:
             prompts: texts; may be empty. A prompt and what follows it have at most layout.LONGEST pieces.
@@ -103,7 +103,7 @@ class XLNetLanguageModel:
             batch_size: texts that are read together.
 
         Raises:
-            UserError: the prompts are no list of strings, one is too long, or a setting is out of range.
+            UserError: the prompts are not a list of strings, one is too long, or a setting is out of range.
         """
         ids = self._encode_prompts(prompts, max_new_tokens)
         settings = alike(len(ids), temperature, top_k, top_p, seed)
@@ -126,7 +126,7 @@ class XLNetLanguageModel:
         stop: Sequence[str] = (),
         batch_size: int = 8,
     ) -> list[list[Continuation]]:
-        """Goes on with texts by beam search.
+        """Continues texts by beam search.
 
         Args:
             prompts, max_new_tokens, stop, batch_size: as in `generate`.
@@ -170,7 +170,7 @@ class XLNetLanguageModel:
             batch_size: as in `generate`.
 
         Raises:
-            UserError: these are no texts with gaps, or an order is none.
+            UserError: the texts have no gaps, or an order is not a permutation of them.
         """
         ids = self._encode("texts", texts)
         orders = gap_parsing.check_gaps(texts, orders)
@@ -276,8 +276,8 @@ class XLNetLanguageModel:
         for piece in stop:
             if ids.get(piece, 0) < EOP_ID:
                 raise UserError(
-                    f"stop has {piece!r}, which is no piece of the vocabulary that is ever written; a word "
-                    "begins with '▁'"
+                    f"stop has {piece!r}, which is not a piece of the vocabulary that is ever written; a "
+                    "word begins with '▁'"
                 )
         return np.array([ids[piece] for piece in stop], np.int32)
 

@@ -68,7 +68,7 @@ class Layout(NamedTuple):
 
 
 def continuation(ids: tf.Tensor, lengths: tf.Tensor, new_tokens: tf.Tensor, most: int | tf.Tensor) -> Layout:
-    """Lays out texts that go on after prompts, from left to right.
+    """Lays out texts that continue prompts, from left to right.
 
     Args:
         ids: [B, T] int32, the prompts, padded on the right with anything; a prompt may be empty.

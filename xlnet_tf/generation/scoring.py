@@ -66,7 +66,7 @@ def score_texts(
         batch_size: B, texts scored together; of about the same length, since all are padded to the longest.
 
     Raises:
-        UserError: these are no lists of strings of one length, a text is too long, or an order is none.
+        UserError: these are not lists of strings of one length, a text is too long, or an order is wrong.
     """
     ids = tokenizer.encode_rows(texts, "texts")
     before = tokenizer.encode_rows([""] * len(ids) if contexts is None else contexts, "contexts")

@@ -37,7 +37,7 @@ def read(
         [B, T, D].
 
     Raises:
-        UserError: the encoder has no memory, or T is no multiple of segment_len.
+        UserError: the encoder has no memory, or T is not a multiple of segment_len.
 
     Source: paper section 2.4.
     """

@@ -221,7 +221,7 @@ class RestTransport:
         if len(answer) > MOST_BYTES:
             raise bad_answer(f"it is longer than {MOST_BYTES >> 20} MB")
         try:
-            found = json.loads(answer.decode("utf-8", "surrogateescape"))  # a string may be no UTF-8
+            found = json.loads(answer.decode("utf-8", "surrogateescape"))  # a string may not be UTF-8
         except (ValueError, RecursionError):
             found = None
         if response.status != 200:
@@ -290,7 +290,7 @@ def connect(server: str, model: str, signature: str = "serving_default", *, time
     url = urllib.parse.urlsplit(server if "://" in server else f"http://{server}")
     try:
         complete = url.hostname and url.port
-    except ValueError:  # the port is no number
+    except ValueError:  # the port is not a number
         complete = False
     if not complete or url.scheme not in ("http", "https", "grpc") or url.path not in ("", "/"):
         raise UserError(f"the server is {server!r}; expected HOST:PORT (REST) or grpc://HOST:PORT")
@@ -302,7 +302,7 @@ def connect(server: str, model: str, signature: str = "serving_default", *, time
 
 
 def _to_json(values: np.ndarray) -> Any:
-    """Returns an array as nested lists; text stands for itself, bytes that are no UTF-8 as base64."""
+    """Returns an array as nested lists; text stands for itself, bytes that are not UTF-8 as base64."""
     if values.dtype != object:
         return (values.astype(np.float32) if values.dtype.kind == "V" else values).tolist()
     return np.frompyfunc(_bytes_to_json, 1, 1)(values).tolist()

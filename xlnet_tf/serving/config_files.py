@@ -48,7 +48,7 @@ def write(folder: str, batch_sizes: Sequence[int], *, batching: bool = True) -> 
 
 
 def check_limit(folder: str, largest: int) -> None:
-    """Raises UserError if a server with the folder's batching.config would refuse so many rows."""
+    """Raises UserError if a server with the folder's batching.config would refuse this many rows."""
     path = os.path.join(folder, BATCHING_FILE)
     if not tf.io.gfile.exists(path):
         return

@@ -80,7 +80,7 @@ def _export(
 
 
 def _check_folder(folder: str):
-    """Raises UserError if this can be no folder of a model."""
+    """Raises UserError if this cannot be the folder of a model."""
     config_files.model_name(folder)
     parts = folder.split("/")
     for parent in ("/".join(parts[:count]) for count in range(1, len(parts) + 1)):

@@ -39,7 +39,7 @@ class TaggingModule(ServingModule):
         **options: of ServingModule.
 
     Raises:
-        UserError: see ServingModule; or the stride is out of range, or labels are no BIO tags.
+        UserError: see ServingModule; or the stride is out of range, or labels are not BIO tags.
 
     Example:
         >>> module = TaggingModule(model, tokenizer, seq_len=128)

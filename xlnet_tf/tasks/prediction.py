@@ -27,7 +27,7 @@ from xlnet_tf.records.example_reader import ExampleTable, example_dataset, num_e
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks.finetuning import BEST, BEST_METRICS, FinetuningTask, in_order, without_numbers
 from xlnet_tf.training.config import check_types, override
-from xlnet_tf.training.topology import has_far_hosts
+from xlnet_tf.training.topology import has_remote_hosts
 from xlnet_tf.training.trainer import all_rows
 
 _STEPS_KEPT = 100  # steps of predictions in a piece
@@ -203,7 +203,7 @@ class Predictor:
 
     def _batches(self, start_step: int):
         examples = self._task.validation_set
-        source = ExampleTable(examples) if has_far_hosts(self._strategy) else examples
+        source = ExampleTable(examples) if has_remote_hosts(self._strategy) else examples
 
         def build(context: tf.distribute.InputContext) -> tf.data.Dataset:
             return example_dataset(

@@ -13,11 +13,11 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.tpu import compiler
 
 PLATFORMS = ("cpu", "gpu")
-_SPREAD = 0.02  # of made-up numbers, as of initial weights
+_SPREAD = 0.02  # of synthetic numbers, as of initial weights
 
 
 class Runner:
-    """A compiled program on a device, its parameters made up: time is all that there is to learn of it.
+    """A compiled program on a device, its parameters synthetic: time is all that it can tell.
 
     JAX looks for all kinds of devices unless its environment (JAX_PLATFORMS) names some.
 
@@ -52,7 +52,7 @@ class Runner:
             self.temporaries = self._executable.get_compiled_memory_stats().temp_size_in_bytes
             self._carried = _carried(module)
             with jax.enable_x64(True):  # or 64-bit counters would become 32-bit ones
-                self.values = [jax.device_put(value, device) for value in _made_up(hlo)]
+                self.values = [jax.device_put(value, device) for value in _synthetic_values(hlo)]
         except (ImportError, AttributeError, TypeError) as error:
             raise UserError(
                 f"JAX is not here, or not in the release expected ({type(error).__name__}: {error}): install "
@@ -100,8 +100,8 @@ def _carried(module) -> dict[int, int]:
     return {entry["alias"]["parameter_number"].value: entry["output_index"][0] for entry in entries}
 
 
-def _made_up(hlo: bytes) -> list[np.ndarray]:
-    """Makes up a value for each parameter: small positive numbers (no root of a negative one), 0 and 1."""
+def _synthetic_values(hlo: bytes) -> list[np.ndarray]:
+    """Returns a synthetic value for each parameter: small positive numbers, 0 and 1; none is negative."""
     rng = np.random.default_rng(0)
 
     def value(shape) -> np.ndarray:

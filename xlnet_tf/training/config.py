@@ -22,16 +22,15 @@ class TrainerConfig(cfg.TrainerConfig):
 
     Attributes:
         optimizer_config: optimizer and schedule.
-        accumulation_steps: parts into which each replica splits its rows of a batch; memory for activations
+        accumulation_steps: micro-batches into which each replica splits its rows; memory for activations
             shrinks by it, numbers stay the same.
-        recompute: compute each block's activations again in the backward pass: time for memory.
-        max_skipped_steps: so many steps one after another may be skipped, for a loss or a gradient that is
-            infinite, no number or a spike; then the run ends. So it does when of ten times as many more than
-            half were skipped.
-        spike_factor: a step is skipped if its loss is more than so many times the usual one; 0: never.
+        recompute: gradient checkpointing: compute each block's activations again in the backward pass.
+        max_skipped_steps: steps that may be skipped in a row, for a loss or a gradient that is infinite, NaN
+            or a spike; then the run ends. So it does when of ten times as many more than half were skipped.
+        spike_factor: a step is skipped if its loss is more than this many times the usual one; 0: never.
         save_memory: keep the memory in checkpoints, so that a resumed run is as if it had not been stopped;
             L * M * D numbers a row, 155 GB at the paper's size. Without, memory then begins empty.
-        check_data_gb: data up to so many gigabytes are compared with their checksums before the run begins,
+        check_data_gb: data up to this many gigabytes are compared with their checksums before the run begins,
             and after an error that they may be to blame for; some seconds a gigabyte. Damage is found
             without, when it is read; a shard of another set, with records of the same size, is not.
         profile_steps: "FIRST,LAST": the steps that a trace is written of; empty: none.
@@ -51,7 +50,7 @@ class TrainerConfig(cfg.TrainerConfig):
     checkpoint_interval: int = 1000
     validation_interval: int = 1000
     max_to_keep: int = 3
-    recovery_max_trials: int = -1  # the guard sees to losses that are no numbers
+    recovery_max_trials: int = -1  # the guard handles losses that are NaN
     preemption_on_demand_checkpoint: bool = False  # TensorFlow's handler restores once more, on some workers
 
 

@@ -1,13 +1,13 @@
-"""Numbers that go wrong: steps that are skipped, counted and, when there are too many, the end of the run.
+"""Losses that are NaN, infinite or spikes: steps are skipped, counted and, if too many, the run ends.
 
-A step whose loss or gradient is infinite or no number changes no weight, and neither does one whose loss is a
+A step whose loss or gradient is infinite or NaN changes no weight, and neither does one whose loss is a
 multiple of what it has been lately (a spike). In float16, where gradients vanish or overflow, the loss is
-multiplied by a factor that follows what fits; an overflow then lowers the factor and is no fault.
+multiplied by a factor that follows what fits; an overflow then lowers the factor and is not counted.
 """
 
 import tensorflow as tf
 
-SPIKE_MEMORY = 100  # steps over which the usual loss is a mean, and before which no spike is told
+SPIKE_MEMORY = 100  # steps over which the usual loss is a mean, and before which no spike is detected
 FIRST_SCALE = 2.0**15
 GROWTH_STEPS = 2000  # good steps after which the factor is doubled
 
@@ -18,7 +18,7 @@ class Guard(tf.Module):
     Its variables are alike on all replicas and part of the checkpoint.
 
     Args:
-        spike_factor: a step is skipped if its loss is more than so many times the usual one; 0: never.
+        spike_factor: a step is skipped if its loss is more than this many times the usual one; 0: never.
         scale_loss: whether to multiply the loss, for float16.
 
     Attributes:

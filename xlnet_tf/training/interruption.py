@@ -104,7 +104,7 @@ def has_peers(strategy: tf.distribute.Strategy) -> bool:
 
 @contextlib.contextmanager
 def lost_hosts(strategy: tf.distribute.Strategy, model_dir: str) -> Iterator[None]:
-    """Turns TensorFlow's errors about other machines into an Interrupted that says how to go on."""
+    """Turns TensorFlow's errors about other machines into an Interrupted that says how to resume."""
     remote = has_peers(strategy) or isinstance(strategy, tf.distribute.TPUStrategy)
     try:
         yield

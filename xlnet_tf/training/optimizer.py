@@ -252,7 +252,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
             grads_and_vars: pairs of a gradient and its variable.
             skip_gradients_aggregation: whether the gradients have been summed over the replicas.
             keep: bool scalar, the same on all replicas: whether to take the step. If not, the gradients may
-                be no numbers; `iterations`, and the schedule with it, go on in both cases.
+                be NaN; `iterations`, and the schedule with it, advance in both cases.
         """
         self._keep.assign(tf.cast(keep, tf.float32))
         return super().apply_gradients(
@@ -267,7 +267,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         if self.global_clipnorm:
             norm = tf.linalg.global_norm(grads)
             scale = tf.where(keep > 0, self.global_clipnorm / tf.maximum(norm, self.global_clipnorm), 0)
-        # 0 times no number is 0 here, so that one pass clips and takes out what is skipped.
+        # 0 times NaN is 0 here, so that one pass clips and takes out what is skipped.
         return [tf.math.multiply_no_nan(gradient, tf.cast(scale, gradient.dtype)) for gradient in grads]
 
     def _apply_weight_decay(self, variables):

@@ -30,7 +30,7 @@ class Profile:
         self._stop()
 
     def at(self, step: int):
-        """Starts or ends the trace, if it begins or ends after so many steps."""
+        """Starts or ends the trace, if it begins or ends after this step."""
         if step == self._start:
             tf.profiler.experimental.start(self._folder)
             self._running = True

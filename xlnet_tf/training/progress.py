@@ -59,7 +59,7 @@ class Progress:
         if skipped := int(values.get("skipped_steps", 0)):
             self.say(
                 f"step {int(self._step.numpy())}: {skipped} of the last steps were skipped: their loss or "
-                "gradient was infinite, no number or a spike"
+                "gradient was infinite, NaN or a spike"
             )
         self._show(
             loss=f"{values['training_loss']:.3f}",

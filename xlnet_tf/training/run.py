@@ -1,8 +1,8 @@
-"""Runs a training from its settings to its last evaluation, or on from where it stopped.
+"""Runs a training from its settings to its last evaluation, or resumes it where it stopped.
 
 A run lives in its model_dir: params.yaml (all settings), what the task needs to be used later, checkpoints,
 history.jsonl and TensorBoard summaries. Told to end (SIGTERM), it saves a checkpoint. Started again with the
-same model_dir it goes on from the newest one. Then all that decides about the numbers must be as it was
+same model_dir it resumes from the newest one. Then all that decides about the numbers must be as it was
 (`FIXED`), the batch size included, or the run is refused. The machine may change: number and kind of
 devices, micro-batches, intervals, validation records; but with dropout another product of replicas and
 micro-batches draws other masks. So may which steps are skipped, and whether memory is saved; the run says so.
@@ -67,8 +67,8 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
     Raises:
         UserError: model_dir holds another run, sizes do not divide, a file of the data is damaged, or a step
             does not fit into a device's memory.
-        Diverged: too many steps had a loss or a gradient to skip them for, or the weights are no numbers.
-        Interrupted: the process was told to end, or another host was lost; a new start goes on.
+        Diverged: too many steps had a loss or a gradient to skip them for, or the weights are NaN.
+        Interrupted: the process was told to end, or another host was lost; a new start resumes it.
     """
     model_dir = model_dir.rstrip("/")  # FOLDER//NAME is another object of a bucket, and matches no pattern
     check_sizes(params, strategy.num_replicas_in_sync)
@@ -115,7 +115,7 @@ def own(strategy: tf.distribute.Strategy, model_dir: str, stack: contextlib.Exit
 
 def _run_owned(params, task, strategy, model_dir: str, owner: Ownership | None) -> dict[str, float]:
     """Trains in a folder that belongs to this run."""
-    if topology.has_far_hosts(strategy):
+    if topology.has_remote_hosts(strategy):
         task.read_in_graph(params.trainer.train_steps)
     evaluate = bool(params.task.validation_data.input_path)
     tf_keras.utils.set_random_seed(params.task.seed)
@@ -149,10 +149,10 @@ def named_damage(task: Task, most_gb: float) -> Iterator[None]:
     """Turns TensorFlow's errors about data, inside of a `with` block, into those of the task.
 
     TensorFlow names at most a record's offset or the line of code that found it; the task compares all files
-    with their checksums, and names file and record. An error that the data are not to blame for goes on.
+    with their checksums, and names file and record. Other errors are raised as they are.
 
     Args:
-        most_gb: of more gigabytes than these the error goes on as it is.
+        most_gb: of more gigabytes than these the error is raised as it is.
     """
     try:
         yield
@@ -236,7 +236,7 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ow
             logs = runner.controller.evaluate(validation_steps)
         metrics = {name: float(value) for name, value in logs.items() if name != "steps_per_second"}
         step = int(trainer.global_step.numpy())
-        # Not where a run goes on between two evaluations: what is best must not depend on where it stopped.
+        # Not where a run resumes between two evaluations: what is best must not depend on where it stopped.
         if chief and (step % interval == 0 or step == train_steps):
             task.after_evaluation(trainer.model, metrics, step, model_dir)
         return metrics
@@ -246,7 +246,7 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ow
         for notice in filter(None, (trainer.other_parts(), trainer.lost_memory())):
             progress.say(notice)
         metrics = evaluation()
-        step = int(trainer.global_step.numpy())  # the runner has restored the one that it goes on from
+        step = int(trainer.global_step.numpy())  # the runner has restored the checkpoint
         while step < train_steps:
             # The next multiple of the interval, wherever a resumed run begins.
             evaluated = min(train_steps, (step // interval + 1) * interval)
@@ -259,14 +259,14 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ow
 
 
 class Diverged(UserError):
-    """Losses or gradients are no numbers any more, or far too large; the weights still are as they were."""
+    """Losses or gradients are NaN, or far too large; the weights still are as they were."""
 
 
 class Watch:
     """Ends a run that goes nowhere: to be called after each loop of steps, before a checkpoint is saved.
 
     Args:
-        limit: so many steps one after another may be skipped, and of ten times as many a half.
+        limit: steps that may be skipped in a row; of ten times as many, half.
     """
 
     def __init__(self, trainer: Trainer, limit: int, model_dir: str):
@@ -277,15 +277,15 @@ class Watch:
         self._finite_weights = tf.function(self._finite_weights_of_a_replica, autograph=False)
 
     def __call__(self, logs=None):
-        """Raises Diverged if too many steps were skipped, or weights are no numbers."""
+        """Raises Diverged if too many steps were skipped, or weights are NaN."""
         step = int(self._trainer.global_step.numpy())
         if not self._finite_weights():
             broken = [v.name for v in self._trainer.model.trainable_variables if not _is_finite(v)][:3]
-            self._end(f"after {step} steps the weights are infinite or no numbers: {', '.join(broken)}, ...")
+            self._end(f"after {step} steps the weights are infinite or NaN: {', '.join(broken)}, ...")
         in_a_row = int(self._trainer.guard.in_a_row.numpy())
         lately, skipped = self._lately(step)
         if in_a_row > self._limit:
-            self._end(f"{in_a_row} steps one after another {self._skipped()}")
+            self._end(f"{in_a_row} steps in a row {self._skipped()}")
         if lately >= 10 * self._limit and 2 * skipped > lately:
             self._end(f"{skipped} of the last {lately} steps {self._skipped()}")
 
@@ -299,7 +299,7 @@ class Watch:
         return strategy.experimental_local_results(strategy.run(finite))[0]
 
     def _lately(self, step: int) -> tuple[int, int]:
-        """Returns of how many steps (ten times the limit, or so many as there were) how many were skipped."""
+        """Returns of how many steps (ten times the limit, or all that there were) how many were skipped."""
         self._past.append((step, int(self._trainer.guard.skipped.numpy())))
         while len(self._past) > 1 and step - self._past[1][0] >= 10 * self._limit:
             self._past.popleft()
@@ -312,11 +312,11 @@ class Watch:
         first = int(guard.first_in_a_row.numpy())
         if rows := self._trainer.bad_rows(first):
             records = self._trainer.task.name_rows(first, rows)
-            found = "the model's outputs are no numbers for these records:\n  " + "\n  ".join(records)
+            found = "the model's outputs are NaN for these records:\n  " + "\n  ".join(records)
         else:
-            found = "the model's outputs are numbers for all of its rows"
+            found = "the model's outputs are finite for all of its rows"
         return (
-            "were skipped, as their loss or gradient was infinite, no number or a spike (usual loss "
+            "were skipped, as their loss or gradient was infinite, NaN or a spike (usual loss "
             f"{float(guard.usual_loss.numpy()):.3f}). In step {first}, {found}"
         )
 
@@ -351,7 +351,7 @@ class _Runner(train_lib.OrbitExperimentRunner):
 
 
 def check_sizes(params, replicas: int):
-    """Raises UserError unless the batches split evenly over so many replicas and their micro-batches."""
+    """Raises UserError unless the batches split evenly over the replicas and their micro-batches."""
     parts = params.trainer.accumulation_steps
     batch_size = params.task.train_data.global_batch_size
     if parts < 1 or batch_size < 1 or batch_size % (replicas * parts):
@@ -430,4 +430,4 @@ def check_resumable(params, task: Task, model_dir: str):
         )
     changed.pop("trainer.summary_interval", None)  # follows steps_per_loop
     if said := [line for name, line in changed.items() if name.startswith("trainer.")]:
-        logging.warning("%s holds a run with other settings, and goes on: %s", model_dir, "; ".join(said))
+        logging.warning("%s holds a run with other settings, and resumes: %s", model_dir, "; ".join(said))

@@ -12,12 +12,12 @@ from xlnet_tf.errors import UserError
 
 
 class Checkpoints(tf.train.CheckpointManager):
-    """Writes a run's checkpoints, and finds the one to go on from.
+    """Writes a run's checkpoints, and finds the one to resume from.
 
     Args:
         hold: while it is not 0, no checkpoint is saved but those asked for out of turn: weights after which
             every step fails are not to displace good ones.
-        initialize: called where there is none to go on from.
+        initialize: called where there is none to resume from.
         write: whether this process writes into model_dir; the other hosts of a run save, too, as all must
             take part, but into a folder of their own.
 
@@ -52,7 +52,7 @@ class Checkpoints(tf.train.CheckpointManager):
                 _remove(leftover)
         self._hold = hold
         # What a killed or full machine left is told by the files, not by TensorFlow's note of them: which
-        # there are, oldest first (their times do not matter), and which of them to go on from.
+        # there are, oldest first (their times do not matter), and which of them to resume from.
         self._maybe_delete = collections.OrderedDict.fromkeys(reversed(newest_first(directory)), 0.0)
         self._latest_checkpoint = newest_intact(model_dir)
         # Intervals count from step 0, not from a first checkpoint after the first loop: with equal intervals
@@ -100,7 +100,7 @@ class Checkpoints(tf.train.CheckpointManager):
             kept = f"The last good one is {before}" if before else "There is none before it"
             raise UserError(
                 f"the checkpoint of step {step} could not be written ({_reason(error)}). {kept}. Make room "
-                f"in {self.directory} and start the same command again: the run goes on from there"
+                f"in {self.directory} and start the same command again: the run resumes from there"
             ) from error
 
 
@@ -125,7 +125,7 @@ def newest_intact(model_dir: str) -> str | None:
         if (reason := _damage(path)) is None:
             if damaged:
                 logging.warning(
-                    "cannot be read: %s. The run goes on from %s, the newest checkpoint that can",
+                    "cannot be read: %s. The run resumes from %s, the newest checkpoint that can",
                     "; ".join(damaged), path,
                 )  # fmt: skip
             return path

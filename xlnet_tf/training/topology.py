@@ -55,7 +55,7 @@ class Slice:
         return cls(name, generation, chips, chips * replicas, hosts)
 
 
-def has_far_hosts(strategy: tf.distribute.Strategy) -> bool:
+def has_remote_hosts(strategy: tf.distribute.Strategy) -> bool:
     """Tells whether hosts read data where no Python of ours runs: those of a TPU that is reached by name."""
     return isinstance(strategy, tf.distribute.TPUStrategy) and bool(strategy.cluster_resolver.master())
 

@@ -46,7 +46,7 @@ class Task(base_task.Task):
         Args:
             params: task.train_data or task.validation_data.
             input_context: the tf.distribute.InputContext of the host.
-            start_step: steps that were taken before; the data goes on where they ended.
+            start_step: steps that were taken before; the data continues where they ended.
         """
 
     def read_in_graph(self, train_steps: int):
@@ -75,7 +75,7 @@ class Task(base_task.Task):
         """Returns the steps that evaluate the whole of task.validation_data once."""
 
     def build_memory(self, rows: int) -> Memory | None:
-        """Returns the memory for so many rows of a replica; None for a task without."""
+        """Returns the memory for the rows of a replica; None for a task without."""
         return None
 
     def read_memory(self, memory: Memory, features: Features) -> dict[str, tf.Tensor]:
@@ -199,7 +199,7 @@ class Trainer(base_trainer.Trainer):
         return self.strategy.num_replicas_in_sync * self.config.trainer.accumulation_steps
 
     def other_parts(self) -> str:
-        """Returns what to tell of a restored run that goes on in other parts; "" if it does not."""
+        """Returns what to tell of a restored run that continues in other parts; "" if it does not."""
         before, now = int(self._parts.numpy()), self._parts_now()
         self._parts.assign(now)
         if before == now:
@@ -210,7 +210,7 @@ class Trainer(base_trainer.Trainer):
         )
 
     def lost_memory(self) -> str:
-        """Returns what to tell of a run that goes on without its memory; "" if it does not."""
+        """Returns what to tell of a run that resumes without its memory; "" if it does not."""
         if self._memory is None or self._memory.restored or not self.global_step.numpy():
             return ""
         return "memory was not saved (trainer.save_memory is false, or was): it begins empty"
@@ -237,7 +237,7 @@ class Trainer(base_trainer.Trainer):
         )
         if self._memory is not None:
             content, mask = next_memory
-            # What a skipped step remembers may be no numbers: its rows begin anew.
+            # What a skipped step remembers may be NaN: its rows begin anew.
             self._memory.write(tf.where(keep, content, tf.zeros_like(content)), mask & keep)
         kept = tf.cast(keep, tf.float32)
         self._train_loss.update_state(tf.where(keep, loss, 0), kept)
@@ -340,7 +340,7 @@ class Trainer(base_trainer.Trainer):
         return logs
 
     def bad_rows(self, step: int) -> list[int]:
-        """Returns the rows of a training step, counted over this process's replicas, that give no numbers.
+        """Returns the rows of a training step, over this process's replicas, with NaN or infinite outputs.
 
         Args:
             step: counted from 0. The model computes it again, with the weights and the memory of now.
@@ -432,7 +432,7 @@ class _Lazy:
 
 
 def _uncounted(metrics: Sequence[Ratio]) -> set[str]:
-    """Returns the names of metrics that nothing was counted for: their 0 is none."""
+    """Returns the names of metrics that nothing was counted for: their 0 means nothing."""
     return {metric.name for metric in metrics if not metric.denominator.numpy()}
 
 

@@ -128,5 +128,5 @@ def test_what_cannot_be_asked_is_named(model):
     load = benchmark_load.Load(0.1)
     with pytest.raises(UserError, match="no signature 'classify': expected one of serving_default, tokens"):
         benchmark_load.measure(model, TEXT, load, "classify")
-    with pytest.raises(UserError, match="takes ids, which are no texts"):
+    with pytest.raises(UserError, match="takes ids, which are not texts"):
         benchmark_load.measure(model, TEXT, load, "tokens")

@@ -28,7 +28,7 @@ def assume(hardware: str | None) -> Iterator[None]:
         hardware: one of KINDS; None: what this machine has.
 
     Raises:
-        ValueError: it is none.
+        ValueError: there is no such kind.
     """
     if hardware not in (None, *KINDS):
         raise ValueError(f"hardware is {hardware!r}: expected one of {', '.join(KINDS)}")

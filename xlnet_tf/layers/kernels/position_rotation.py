@@ -21,7 +21,7 @@ import tensorflow as tf
 from xlnet_tf.layers.kernels.matmul import matmul_heads
 
 # The evenly spaced frequencies are those of a period that is so much longer than all distances, and a few
-# more than up to the highest one that they replace: they match what goes on smoothly beyond the ends.
+# more than up to the highest one that they replace: they match what continues smoothly beyond the ends.
 _STRETCH = 1.5
 _MARGIN = 12
 _CUTOFF = 1e-6  # of singular values; keeps the weights of the sums about 1

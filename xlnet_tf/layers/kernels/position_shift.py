@@ -6,7 +6,7 @@ _BLOCK = 128  # queries
 
 
 def block_len(length: int) -> int:
-    """Returns how many of so many queries `block_positions` keeps together."""
+    """Returns how many of these queries `block_positions` keeps together."""
     return _BLOCK if length % _BLOCK == 0 else length
 
 
@@ -78,7 +78,7 @@ def shift_by_position(scores: tf.Tensor, positions: tf.Tensor, query_len, key_le
     firsts = query_len - positions  # [B, P]
 
     def take(rows, firsts, count):
-        """Picks so many entries of each row, from its first one on; those outside of the row are zero."""
+        """Picks `count` entries of each row, from its first one on; those outside of the row are zero."""
         # Heads last, so that an index moves a run of numbers and not a single one.
         by_entry = tf.pad(tf.transpose(rows, [0, 2, 3, 1]), [[0, 0], [0, 0], [1, 1], [0, 0]])
         index = firsts[:, :, None] + tf.range(1, count + 1)
