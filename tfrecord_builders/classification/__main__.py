@@ -13,14 +13,13 @@ from collections.abc import Sequence
 from tfrecord_builders.classification.build import build_classification
 from tfrecord_builders.classification.options import ClassificationOptions
 from tfrecord_builders.classification.presets import PRESETS
-from tfrecord_builders.common.options import SPLITS
+from tfrecord_builders.common.example_builder import SPLITS
 from xlnet_tf import command_line, errors
 from xlnet_tf.flags import define_flags, from_flags
 from xlnet_tf.records import example_report
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
+def main(_: Sequence[str]) -> None:
     options = from_flags(ClassificationOptions)
     built = build_classification(options, progress=True)
     print(example_report.summary(built))

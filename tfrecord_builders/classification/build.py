@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from absl import logging
-from etils import epath
 
 from tfrecord_builders.classification import labels as labels_lib
 from tfrecord_builders.classification.options import ClassificationOptions
@@ -16,7 +15,7 @@ from tfrecord_builders.common.tables import Row
 from tfrecord_builders.pretraining.dedup import fingerprints, is_held_out
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
-from xlnet_tf.records.examples import ExampleSet, ExampleWriter
+from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.text import packing
 from xlnet_tf.text.marks import DroppedMarks
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -207,12 +206,10 @@ def _write(
 ) -> ExampleSet:
     """Writes the examples of one split."""
     source = dataset.sources[split.source_name]
-    writer = ExampleWriter(
-        epath.Path(options.output_dir) / split.name,
-        task=TASK,
-        split=split.name,
-        tokenizer=tokenizer,
-        seq_len=options.seq_len,
+    writer = options.writer(
+        TASK,
+        split.name,
+        tokenizer,
         columns=[labels_lib.label_column(dataset)],
         settings={
             "name": options.preset or "",
@@ -253,8 +250,7 @@ def _write(
             writer.write({**packed._asdict(), "label": label}, {"id": row_id, **_texts(row, source)})
         if not any(lengths):
             raise UserError(f"all texts of {source.file} are empty: is {', '.join(source.text)} the column?")
-        for name, quantile in (("median", 0.5), ("99 %", 0.99), ("longest", 1.0)):
-            writer.count(f"pieces of a text, {name}", int(np.quantile(lengths, quantile)))
+        writer.count_lengths("pieces of a text", lengths)
     return writer.example_set
 
 

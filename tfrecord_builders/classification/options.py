@@ -7,7 +7,7 @@ from etils import epath
 
 from tfrecord_builders.classification.presets import METRICS, PRESETS, Dataset, Source
 from tfrecord_builders.common import tables
-from tfrecord_builders.common.options import ExampleOptions
+from tfrecord_builders.common.example_builder import ExampleOptions
 from tfrecord_builders.common.tables import TableFormat
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import check_limits, option

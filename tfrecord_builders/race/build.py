@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from etils import epath
 
-from tfrecord_builders.common.options import ExampleOptions
+from tfrecord_builders.common.example_builder import ExampleOptions
 from tfrecord_builders.race.questions import UNKNOWN, Question, read_questions
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
@@ -74,12 +73,10 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
     warn_of_dropped_marks(texts, options.cleaning)
     sets = {}
     for split, (questions, skipped) in inputs.items():
-        with ExampleWriter(
-            epath.Path(options.output_dir) / split,
-            task=TASK,
-            split=split,
-            tokenizer=tokenizer,
-            seq_len=options.seq_len,
+        with options.writer(
+            TASK,
+            split,
+            tokenizer,
             columns=[Column("label", "int32", None)],
             settings={
                 "num_choices": num_choices,
@@ -94,8 +91,7 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
                 _write(writer, question, tokenizer, options)
                 for question in ProgressBar(questions, split, unit=" questions", disable=not progress)
             ]
-            for name, quantile in (("median", 0.5), ("99 %", 0.99), ("longest", 1.0)):
-                writer.count(f"pieces of a text and an option, {name}", int(np.quantile(pieces, quantile)))
+            writer.count_lengths("pieces of a text and an option", pieces)
         sets[split] = writer.example_set
     return sets
 

@@ -15,21 +15,8 @@ A sequence is [query SEP passage SEP CLS]. For training, each relevant passage m
 from those less relevant; dev and test have all candidates of a query, in as many records as it takes.
 """
 
-from collections.abc import Sequence
-
-from tfrecord_builders.common.options import SPLITS
+from tfrecord_builders.common import example_builder
 from tfrecord_builders.ranking.build import RankingOptions, build_ranking
-from xlnet_tf import command_line, errors
-from xlnet_tf.flags import define_flags, from_flags
-from xlnet_tf.records import example_report
-
-
-def main(argv: Sequence[str]) -> None:
-    del argv
-    print(example_report.summary(build_ranking(from_flags(RankingOptions), progress=True)))
-
 
 if __name__ == "__main__":
-    define_flags(RankingOptions)
-    command_line.require_one_of(*SPLITS)
-    errors.run(main)
+    example_builder.run(RankingOptions, build_ranking)

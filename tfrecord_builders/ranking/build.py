@@ -5,9 +5,8 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-from etils import epath
 
-from tfrecord_builders.common.options import ExampleOptions
+from tfrecord_builders.common.example_builder import ExampleOptions
 from tfrecord_builders.common.tables import Skip, existing
 from tfrecord_builders.ranking.queries import (
     UNKNOWN,
@@ -74,7 +73,6 @@ class RankingOptions(ExampleOptions):
     num_passes: int = option(
         "training records for each relevant passage, each with others drawn beside it", 1, least=1
     )
-    seq_len: int = option("tokens of a sequence", 128, least=5)
     max_query_len: int = option("most tokens of a query", 32, least=1)
     seed: int = option("random seed for the candidates drawn for training", 0, least=0)
 
@@ -153,12 +151,10 @@ def _build_split(
     names = ("candidates", "relevant_from", "max_query_len", "num_passes", "seed")
     settings = {name: getattr(options, name) for name in names}
     settings["judged"] = all(p.relevance != UNKNOWN for query in queries for p in query.passages)
-    with ExampleWriter(
-        epath.Path(options.output_dir) / split,
-        task=TASK,
-        split=split,
-        tokenizer=tokenizer,
-        seq_len=options.seq_len,
+    with options.writer(
+        TASK,
+        split,
+        tokenizer,
         columns=[Column("relevance", "int32", options.candidates)],
         settings=settings,
         sequences=options.candidates,
@@ -210,8 +206,7 @@ def _write(
             )
             records += 1
     writer.count("queries", len(queries))
-    for name, quantile in (("median", 0.5), ("99 %", 0.99), ("longest", 1.0)):
-        writer.count(f"pieces of a query and a passage, {name}", int(np.quantile(lengths or [0], quantile)))
+    writer.count_lengths("pieces of a query and a passage", lengths or [0])
     return records
 
 

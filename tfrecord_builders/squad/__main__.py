@@ -9,21 +9,8 @@ passages.jsonl, the passages with the place of each token, from which answers ar
 every question that is not among the examples, with the reason.
 """
 
-from collections.abc import Sequence
-
-from tfrecord_builders.common.options import SPLITS
+from tfrecord_builders.common import example_builder
 from tfrecord_builders.squad.build import SquadOptions, build_squad
-from xlnet_tf import command_line, errors
-from xlnet_tf.flags import define_flags, from_flags
-from xlnet_tf.records import example_report
-
-
-def main(argv: Sequence[str]) -> None:
-    del argv
-    print(example_report.summary(build_squad(from_flags(SquadOptions), progress=True)))
-
 
 if __name__ == "__main__":
-    define_flags(SquadOptions)
-    command_line.require_one_of(*SPLITS)
-    errors.run(main)
+    example_builder.run(SquadOptions, build_squad)

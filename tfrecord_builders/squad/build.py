@@ -5,9 +5,8 @@ import json
 from typing import IO, NamedTuple
 
 import numpy as np
-from etils import epath
 
-from tfrecord_builders.common.options import ExampleOptions
+from tfrecord_builders.common.example_builder import ExampleOptions
 from tfrecord_builders.squad.data import Passage, Question, SquadFile, locate, read_squad
 from xlnet_tf import checksums, files
 from xlnet_tf.errors import UserError
@@ -113,15 +112,7 @@ def _build_split(
     if split == "train":
         columns += [Column(name, "int32", None) for name in ("answer_first", "answer_last")]
         columns += [Column("is_impossible", "uint8", None)]
-    writer = ExampleWriter(
-        epath.Path(options.output_dir) / split,
-        task=TASK,
-        split=split,
-        tokenizer=tokenizer,
-        seq_len=options.seq_len,
-        columns=columns,
-        settings=settings,
-    )
+    writer = options.writer(TASK, split, tokenizer, columns=columns, settings=settings)
     folder = writer.example_set.folder
     checksums.remove(folder)
     total = sum(len(passage.questions) for passage in file.passages)
@@ -145,8 +136,7 @@ def _build_split(
         if sum(reason["count"] for reason in skipped.values()) == total:
             reasons = ", ".join(f"{reason} ({found['count']})" for reason, found in skipped.items())
             raise UserError(f"{getattr(options, split)} gives no examples: {reasons}")
-        for name, quantile in (("median", 0.5), ("99 %", 0.99), ("longest", 1.0)):
-            writer.count(f"pieces of a passage, {name}", int(np.quantile(lengths, quantile)))
+        writer.count_lengths("pieces of a passage", lengths)
     checksums.write(folder, [PASSAGES_FILE])
     return writer.example_set
 

@@ -5,9 +5,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-from etils import epath
 
-from tfrecord_builders.common.options import ExampleOptions
+from tfrecord_builders.common.example_builder import ExampleOptions
 from tfrecord_builders.common.tables import existing
 from tfrecord_builders.tagging.data import AnnotatedText, TaggedWords, read_sentences
 from tfrecord_builders.tagging.examples import NUM_SPECIAL, text_examples
@@ -143,12 +142,10 @@ def _write_split(
     rows = _rows(split, options)
     first = next(rows)
     stride = options.stride or options.room // 2
-    writer = ExampleWriter(
-        epath.Path(options.output_dir) / split,
-        task=TASK,
-        split=split,
-        tokenizer=tokenizer,
-        seq_len=options.seq_len,
+    writer = options.writer(
+        TASK,
+        split,
+        tokenizer,
         columns=[Column("tags", "int16", options.seq_len)],
         settings={
             "labels": labels,

@@ -406,6 +406,11 @@ class ExampleWriter:
         """Adds to one of the set's statistics."""
         self._set.statistics[name] = self._set.statistics.get(name, 0) + number
 
+    def count_lengths(self, name: str, lengths: Sequence[int]) -> None:
+        """Adds a median, a 99th percentile and a maximum to the set's statistics."""
+        for label, quantile in (("median", 0.5), ("99 %", 0.99), ("longest", 1.0)):
+            self.count(f"{name}, {label}", int(np.quantile(lengths, quantile)))
+
     def __exit__(self, kind, value, trace) -> None:
         with self._owned:
             self._sidecar_opened.__exit__(kind, value, trace)

@@ -1,15 +1,22 @@
-"""What all builders of labelled examples are asked for."""
+"""What all builders of labelled examples share: their options and their command."""
 
 import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from etils import epath
 
+from xlnet_tf import command_line, errors
 from xlnet_tf.errors import UserError
-from xlnet_tf.flags import check_limits, option
+from xlnet_tf.flags import check_limits, define_flags, from_flags, option
+from xlnet_tf.records import example_report
+from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 SPLITS = ("train", "dev", "test")
+
+Options = TypeVar("Options", bound="ExampleOptions")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +29,7 @@ class ExampleOptions:
     tokenizer: str = option("SentencePiece model of the checkpoint to fine-tune")
     output_dir: str = option("folder for the examples, one folder in it for each split")
     _: dataclasses.KW_ONLY
+    seq_len: int = option("tokens of a sequence", 128, least=5)
     lower: bool = option("lower-case the text", False)
     keep_accents: bool = option("keep accents (the released models drop them)", False)
 
@@ -45,3 +53,26 @@ class ExampleOptions:
         if not epath.Path(self.tokenizer).exists():
             raise FileNotFoundError(f"tokenizer {self.tokenizer} does not exist: check --tokenizer")
         return XLNetTokenizer(self.tokenizer, cleaning=self.cleaning)
+
+    def writer(self, task: str, split: str, tokenizer: XLNetTokenizer, **arguments: Any) -> ExampleWriter:
+        """Returns what writes the examples of a split; `arguments` are ExampleWriter's other ones."""
+        return ExampleWriter(
+            epath.Path(self.output_dir) / split,
+            task=task,
+            split=split,
+            tokenizer=tokenizer,
+            seq_len=self.seq_len,
+            **arguments,
+        )
+
+
+def run(options: type[Options], build: Callable[[Options, bool], Mapping[str, ExampleSet]]) -> None:
+    """Runs a builder's command: builds what the flags ask for and prints a summary.
+
+    Args:
+        options: the builder's options.
+        build: the builder; its second argument tells it to draw progress bars.
+    """
+    define_flags(options)
+    command_line.require_one_of(*SPLITS)
+    errors.run(lambda _: print(example_report.summary(build(from_flags(options), True))))
