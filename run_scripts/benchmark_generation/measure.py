@@ -15,7 +15,6 @@ from xlnet_tf.text import special_tokens
 
 OURS, BFLOAT16, XLA, PEER = "ours", "ours bfloat16", "ours xla", "hugging_face"
 
-
 # Answers to a line of prompts with what it writes after them, to any other line by writing once more.
 PEER_PROGRAM = """
 import json, sys, torch, transformers

@@ -33,7 +33,6 @@ with torch.inference_mode():
         print("ANSWER", json.dumps(logits.tolist()), flush=True)
 """
 
-
 Features = Mapping[str, np.ndarray]
 
 

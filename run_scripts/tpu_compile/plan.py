@@ -26,8 +26,6 @@ from xlnet_tf.tpu.report import Row
 from xlnet_tf.tpu.topologies import Topology
 
 PRETRAINING = "pretraining"
-
-
 PEERS = ("model_garden",)
 HARDWARE = ("cpu", "gpu", "tpu")
 MEMORY = Setting(
@@ -38,13 +36,11 @@ MEMORY = Setting(
     0,
 )
 
-
 SETTINGS = (
     *training_flags.MODEL,
     *(s for s in training_flags.TRAINER if s.flag in ("accumulation_steps", "recompute")),
     *(s for s in training_flags.DEVICES if s.flag == "dtype"),
 )
-
 
 # What is asked for -> the flags that have no effect on it.
 WITHOUT_EFFECT: Mapping[str, Sequence[str]] = {

@@ -22,10 +22,7 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TASK = "classification"
 
-
 _BATCH_ROWS = 512  # encoded at once
-
-
 _COUNTED_LABELS = 20  # with more labels, the table of a set does not count each
 _MOST_LABELS = 0.5  # of the rows: more are hardly classes
 

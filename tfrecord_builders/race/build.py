@@ -20,13 +20,8 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TASK = "choice"
 
-
 _NUM_SPECIAL = 3  # SEP, SEP and CLS
-
-
 _BLANK = re.compile("_+")
-
-
 _FILES = "questions of the {} split: folders of RACE's .txt files, or .jsonl files, plain or .gz"
 
 

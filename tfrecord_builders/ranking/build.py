@@ -28,17 +28,10 @@ from xlnet_tf.text.special_tokens import PAD_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TASK = "ranking"
-
-
 FORMATS = ("table", "wikiqa", "trec")
-
-
 NO_CANDIDATE = -1  # relevance of the slots that a query's candidates leave empty
 
-
 _NUM_SPECIAL = 3  # SEP, SEP and CLS
-
-
 _FILE = "file of the {} split; format=trec: of its queries (id, tab, text)"
 
 

@@ -23,8 +23,6 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.windows import Window
 
 TASK = "squad"
-
-
 SKIPPED_FILE = "skipped.jsonl"
 
 

@@ -23,7 +23,6 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TASK = "tagging"
 
-
 _FILES = "files of the {} split: columns, or .jsonl with tokens or texts; plain or .gz"
 
 

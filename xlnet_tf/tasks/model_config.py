@@ -15,7 +15,6 @@ from xlnet_tf.errors import UserError
 # How texts are read, which weights do not tell, where neither settings nor a checkpoint say it.
 READING = {"attention_type": "bi", "same_length": False, "clamp_len": -1}
 
-
 # Each field of the architecture; None leaves it as the preset has it.
 _Changes: type = dataclasses.make_dataclass(
     "_Changes",
