@@ -287,9 +287,9 @@ def summary(manifest: Manifest) -> str:
     return "\n".join(f"  {name:<10} {value}" for name, value in rows.items())
 
 
-def _begin(manifest: Manifest, length: int = 60) -> str:
+def _begin(manifest: Manifest) -> str:
     """Returns the begin of the first record's text: the original's records do not name their tokenizer."""
     shard = manifest.shards[0]
     ids = read_shard(manifest.path(shard), manifest.spec, 0, 1)["input_ids"][0, : manifest.reuse_len]
     text = XLNetTokenizer(manifest.tokenizer_path).decode(ids if shard.forward_segments else ids[::-1])
-    return text if len(text) <= length else text[:length] + "..."
+    return text if len(text) <= 60 else text[:60] + "..."

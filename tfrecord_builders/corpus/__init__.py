@@ -4,7 +4,7 @@ A corpus is files and folders of plain text, jsonl or parquet, plain or compress
 TensorFlow Datasets. Its slices depend on the corpus and the slices' size alone.
 """
 
-from tfrecord_builders.corpus.files import Snapshot, find_files, is_part
+from tfrecord_builders.corpus.files import Snapshot, is_part
 from tfrecord_builders.corpus.options import CorpusOptions
 from tfrecord_builders.corpus.shards import Lines, Selection, Slice, plan_slices, read_lines, sample_lines
 from tfrecord_builders.corpus.sources import Source, find_sources
@@ -16,7 +16,6 @@ __all__ = [
     "Slice",
     "Snapshot",
     "Source",
-    "find_files",
     "find_sources",
     "is_part",
     "plan_slices",

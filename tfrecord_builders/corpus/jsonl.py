@@ -47,6 +47,6 @@ def document_text(line: bytes, field: str) -> str:
     return document[field]
 
 
-def _shown(text: str, length: int = 80) -> str:
+def _shown(text: str) -> str:
     """Returns the begin of a text for a message."""
-    return text if len(text) <= length else text[:length] + "..."
+    return text if len(text) <= 80 else text[:80] + "..."

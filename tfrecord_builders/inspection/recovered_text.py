@@ -24,10 +24,10 @@ def halves(shard: Shard) -> list[tuple[int, range]]:
     ]
 
 
-def chunks(part: range, size: int = _CHUNK) -> Iterator[slice]:
+def chunks(part: range) -> Iterator[slice]:
     """Yields slices that cover a range, so that temporary arrays stay small."""
-    for start in range(part.start, part.stop, size):
-        yield slice(start, min(part.stop, start + size))
+    for start in range(part.start, part.stop, _CHUNK):
+        yield slice(start, min(part.stop, start + _CHUNK))
 
 
 def a_lengths(ids: np.ndarray, reuse_len: int) -> np.ndarray:

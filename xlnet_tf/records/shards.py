@@ -18,7 +18,6 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.records.layout import Layout
 
 FRAME_BYTES = 16  # length (8), its checksum (4), record, the record's checksum (4)
-_BLOCK_BYTES = 1 << 22
 _CHECKED_RECORDS = 4096  # read at once
 
 

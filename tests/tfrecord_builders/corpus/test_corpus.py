@@ -5,6 +5,7 @@ import pytest
 from tests.tfrecord_builders.conftest import make_text
 from tfrecord_builders import corpus
 from tfrecord_builders.corpus import streams
+from tfrecord_builders.corpus.files import find_files
 from xlnet_tf.errors import UserError
 
 
@@ -159,18 +160,18 @@ def test_a_few_nul_bytes_stay_and_are_counted(tmp_path):
 
 def test_missing_and_empty_files(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no corpus file matches .*nothing\*\.txt.*--input"):
-        corpus.find_files([str(tmp_path / "nothing*.txt")])
+        find_files([str(tmp_path / "nothing*.txt")])
     with pytest.raises(FileNotFoundError, match="no corpus file matches"):
-        corpus.find_files([str(tmp_path / "nothing.txt")])
+        find_files([str(tmp_path / "nothing.txt")])
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(UserError, match="the corpus is empty"):
-        corpus.find_files([str(tmp_path / "*.txt")])
+        find_files([str(tmp_path / "*.txt")])
     (tmp_path / "part[1].txt").write_text("x")
-    assert [path.name for path in corpus.find_files([str(tmp_path / "part[1].txt")])] == ["part[1].txt"]
+    assert [path.name for path in find_files([str(tmp_path / "part[1].txt")])] == ["part[1].txt"]
     for name in ("b/2.txt", "b/1.txt", "a/3.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x")
-    found = corpus.find_files([str(tmp_path / "b/1.txt"), str(tmp_path / "*/*.txt")])
+    found = find_files([str(tmp_path / "b/1.txt"), str(tmp_path / "*/*.txt")])
     assert [path.name for path in found] == ["1.txt", "3.txt", "2.txt"]
 
 
