@@ -11,6 +11,7 @@ import pytest
 from etils import epath
 
 from tests.conftest import REPOSITORY
+from tests.helpers.full_disk import files_of_at_most
 from xlnet_tf import ownership
 from xlnet_tf.errors import UserError
 from xlnet_tf.ownership import BEAT_SECONDS, FILE, LEASE_SECONDS, Ownership, owning
@@ -219,3 +220,13 @@ def test_a_second_writer_is_kept_out(write, tmp_path, small_tokenizer):
     with owning(tmp_path, "writing", "--out"), pytest.raises(UserError, match=r"in use by .*\(writing"):
         write(tmp_path, small_tokenizer)
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [before]
+
+
+def test_a_full_disk_is_one_error_and_leaves_no_lease(tmp_path):
+    with (
+        pytest.raises(UserError, match=rf"^cannot write {tmp_path}/{FILE}: File too large. Make room"),
+        files_of_at_most(1),
+        owning(tmp_path, "building", "--out"),
+    ):
+        raise AssertionError("the folder was never owned")
+    assert not list(tmp_path.iterdir())

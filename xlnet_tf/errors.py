@@ -5,6 +5,7 @@ import ctypes
 import io
 import logging
 import os
+import re
 import select
 import signal
 import sys
@@ -28,6 +29,20 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:60]}...{text[-17:]}"
 
 
+def reason(error: Exception) -> str:
+    """Returns what went wrong in one line, without the system's number or TensorFlow's graph around it."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    around = (" ", "Detected", "Graph", "<stack traces")
+    lines = (line.strip() for line in _message(error).splitlines() if not line.startswith(around))
+    return next(filter(None, lines), type(error).__name__)
+
+
+def _message(error: Exception) -> str:
+    """Returns what an error says without the names of TensorFlow's node and operation."""
+    return re.sub(r"\{\{.*?\}\} | \[Op:.*", "", getattr(error, "message", None) or str(error))
+
+
 class Interrupted(Exception):
     """A run was ended from outside, and the same command resumes it."""
 
@@ -41,6 +56,7 @@ class Cancelled(Interrupted):
 
 
 _STDOUT, _STDERR = 1, 2
+_USES_OF_FILES = ("tensorflow/python/lib/io/", "gen_summary_ops.py")
 # absl::SetMinLogLevel as TensorFlow 2.20 has it: no variable and no function of Python sets it.
 _SET_MIN_LOG_LEVEL = "_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE"
 _UNREAD_OUTPUT = 128 + signal.SIGPIPE  # as a shell reports a program that a broken pipe ended
@@ -48,7 +64,7 @@ _UNREAD_OUTPUT = 128 + signal.SIGPIPE  # as a shell reports a program that a bro
 
 @contextlib.contextmanager
 def of_file_systems() -> Iterator[None]:
-    """Turns what TensorFlow's file systems (gs:// and others) raise, which is no OSError, into a UserError.
+    """Turns what TensorFlow raises about files (gs:// and others, summaries), no OSError, into a UserError.
 
     Errors of the same types that TensorFlow's operations raise are none of files, and stay what they are.
     """
@@ -60,12 +76,13 @@ def of_file_systems() -> Iterator[None]:
         if (
             tensorflow is None
             or not isinstance(error, tensorflow.errors.OpError)
-            or not any("tensorflow/python/lib/io/" in call.filename for call in calls)
+            or not any(use in call.filename for use in _USES_OF_FILES for call in calls)
         ):
             raise
+        text = " ".join(_message(error).split())
         raise UserError(
-            f"{' '.join(error.message.split())} ({type(error).__name__} of the file system). Check the path "
-            "and your rights to it; if the file system did not answer, start again with the same flags"
+            f"{text} ({type(error).__name__} of the file system). Check the path, the room there and your "
+            "rights to it; if the file system did not answer, start again with the same flags"
         ) from error
 
 

@@ -18,7 +18,7 @@ from typing import IO, Any
 import yaml
 from etils import epath
 
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, reason
 
 _BLOCK_BYTES = 1 << 16
 _TRANSIENT = ("UnavailableError", "AbortedError", "CancelledError")
@@ -55,18 +55,38 @@ def replacing(path: epath.PathLike, mode: str = "w") -> Iterator[IO]:
     Raises:
         UserError: it cannot be written.
     """
+    encoding = None if "b" in mode else "utf-8"
+    with temporary(path) as unfinished, unfinished.open(mode, encoding=encoding) as file:
+        yield file
+        _sync(file)
+
+
+@contextlib.contextmanager
+def temporary(path: epath.PathLike) -> Iterator[epath.Path]:
+    """Gives a path beside a file to write to; see `replacing`, which is for all that take an open file."""
     path = epath.Path(path)
-    temporary = path.parent / f"{path.name}.tmp{os.getpid()}-{secrets.token_hex(4)}"
+    unfinished = path.parent / f"{path.name}.tmp{os.getpid()}-{secrets.token_hex(4)}"
     with writing(path):
         try:
-            with temporary.open(mode, encoding=None if "b" in mode else "utf-8") as file:
-                yield file
-                _sync(file)
-            temporary.replace(path)
+            yield unfinished
+            unfinished.replace(path)
         except BaseException:
             with contextlib.suppress(Exception):  # the error that left it behind says more
-                temporary.unlink(missing_ok=True)
+                unfinished.unlink(missing_ok=True)
             raise
+
+
+def save_figure(figure: Any, path: epath.PathLike, dpi: int) -> None:
+    """Writes a figure of matplotlib in the format that the file's name asks for.
+
+    Raises:
+        UserError: there is no such format, or the file cannot be written.
+    """
+    kind, known = epath.Path(path).suffix[1:] or "png", figure.canvas.get_supported_filetypes()
+    if kind not in known:
+        raise UserError(f"{path}: expected a name that ends in .{', .'.join(sorted(known))}")
+    with replacing(path, "wb") as file:
+        figure.savefig(file, format=kind, dpi=dpi)
 
 
 @contextlib.contextmanager
@@ -83,14 +103,12 @@ def writing(path: epath.PathLike) -> Iterator[None]:
     except (ConnectionError, TimeoutError, *_of_tensorflow(*_TRANSIENT)):
         raise
     except (OSError, *_of_tensorflow("OpError")) as error:
-        if isinstance(error, OSError):
-            if error.filename is not None and not str(error.filename).startswith(os.fspath(path)):
-                raise
-            reason = error.strerror or error
-        else:
-            reason = error.message.partition(" [Op:")[0].partition("\n")[0]
+        named = getattr(error, "filename", None)
+        if named is not None and not str(named).startswith(os.fspath(path)):
+            raise
+        why = reason(error).rpartition("; ")[2]  # TensorFlow puts the path before it
         raise UserError(
-            f"cannot write {path}: {reason}. Make room or choose another place, and start again"
+            f"cannot write {path}: {why}. Make room or choose another place, and start again"
         ) from error
 
 
@@ -113,8 +131,7 @@ def read_text(path: epath.PathLike) -> str:
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(f"{path} does not exist") from None
     except (UnicodeDecodeError, IsADirectoryError, *_of_tensorflow("FailedPreconditionError")) as error:
-        reason = getattr(error, "strerror", None) or getattr(error, "message", None) or error
-        raise UserError(f"{path} is no text file ({reason})") from None
+        raise UserError(f"{path} is no text file ({reason(error)})") from None
 
 
 def read_yaml(path: epath.PathLike) -> dict[str, Any]:

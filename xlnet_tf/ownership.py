@@ -22,6 +22,7 @@ from typing import Any
 
 from etils import epath
 
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
 FILE = "owner.json"
@@ -88,11 +89,7 @@ class Ownership:
                 self._taken_by = there
             elif not self._taken_by:
                 self._beats += 1
-                text = json.dumps(self._lease | {"beat": self._beats})
-                # Whoever removes a killed build's temporary files knows this name.
-                temporary = self._path.with_name(f"{FILE}.tmp{os.getpid()}-{self._lease['token']}")
-                temporary.write_text(text)
-                temporary.replace(self._path)
+                files.write(self._path, json.dumps(self._lease | {"beat": self._beats}))
                 self._renewed = self._clock.monotonic()
 
     def take(self, locked: bool, at_once: bool) -> None:

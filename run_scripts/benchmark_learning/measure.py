@@ -14,6 +14,7 @@ import tqdm
 from run_scripts.benchmark import peers, timing
 from run_scripts.benchmark.batches import model_garden_batch
 from run_scripts.demo import __main__ as demo
+from xlnet_tf import files
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
@@ -170,13 +171,12 @@ def compare(
 
     evaluate(0)
     batches = pretraining_dataset(train, plan.batch_size, seed=plan.seed).as_numpy_iterator()
-    for step, batch in enumerate(
-        ProgressBar(itertools.islice(batches, plan.steps), total=plan.steps), start=1
-    ):
-        for name, one in learners.items():
-            seconds[name].append(one.train(batch))
-        if step % plan.eval_interval == 0 or step == plan.steps:
-            evaluate(step)
+    with ProgressBar(itertools.islice(batches, plan.steps), total=plan.steps) as bar:
+        for step, batch in enumerate(bar, start=1):
+            for name, one in learners.items():
+                seconds[name].append(one.train(batch))
+            if step % plan.eval_interval == 0 or step == plan.steps:
+                evaluate(step)
     return {
         "config": config.to_dict(),
         "plan": dataclasses.asdict(plan),
@@ -235,4 +235,4 @@ def draw(report: Mapping[str, Any], path: pathlib.Path) -> None:
     axes.set(xlabel="step", ylabel="dev loss (nats per target)", title="The same records, steps and settings")
     axes.grid(alpha=0.3)
     axes.legend()
-    figure.savefig(path, dpi=120)
+    files.save_figure(figure, path, dpi=120)

@@ -142,7 +142,7 @@ def draw_losses(history: Sequence[dict], entropy: float, path: pathlib.Path) -> 
     axes.set(xlabel="step", ylabel="loss (nats per target)", title="XLNet pretraining, from scratch")
     axes.grid(alpha=0.3)
     axes.legend()
-    figure.savefig(path, dpi=120)
+    files.save_figure(figure, path, dpi=120)
 
 
 def main(_: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 from run_scripts.convert_checkpoint import convert
+from tests.helpers.full_disk import files_of_at_most
 from tests.helpers.models import original
 from tests.helpers.records import torch_writer
 from xlnet_tf import checksums
@@ -638,3 +639,13 @@ def test_masks_are_filled_by_released_weights(tmp_path, shared):
         (tmp_path / format / "spiece.model").write_bytes(tokenizer.read_bytes())
         [found] = XLNetLanguageModel.from_pretrained(tmp_path / format).fill_mask(["Alice was <mask> ."])
         assert len(found.fillings) == 5
+
+
+def test_a_full_disk_leaves_no_part_of_the_originals_format(tmp_path):
+    checkpoint = random_checkpoint(CONFIGS["micro"])
+    with (
+        pytest.raises(UserError, match="^cannot write .*xlnet_model.ckpt: File too large. Make room"),
+        files_of_at_most(20_000),
+    ):
+        save_checkpoint(checkpoint, str(tmp_path), "original")
+    assert not list(tmp_path.iterdir())

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from tests.helpers.full_disk import files_of_at_most
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import examples as examples_lib
 from xlnet_tf.records.example_reader import FILLER, example_dataset, num_eval_steps
@@ -158,6 +159,21 @@ def test_an_interrupted_build_leaves_no_set(write, tmp_path, small_tokenizer):
     with pytest.raises(FileNotFoundError, match="Build them"):
         ExampleSet.load(tmp_path / "set [1]")
     assert not [path for path in (tmp_path / "set [1]").iterdir() if path.suffix == ".tfrecord"]
+
+
+@pytest.mark.parametrize(("text", "file"), [("x" * 2000, "examples.jsonl"), ("", "shard-00000.tfrecord")])
+def test_a_full_disk_names_the_file_and_leaves_no_half(tmp_path, small_tokenizer, text, file):
+    settings = {"columns": [], "settings": {}, "task": "t", "split": "train", "seq_len": 256}
+    size = len(small_tokenizer.model_proto)
+    row = {"input_ids": [20] * 254 + [SEP_ID, CLS_ID], "segment_ids": [0] * 255 + [2]}
+    with (
+        pytest.raises(UserError, match=rf"^cannot write {tmp_path}/{file}: File too large. Make room"),
+        files_of_at_most(size),
+        ExampleWriter(tmp_path, tokenizer=small_tokenizer, **settings) as writer,
+    ):
+        for _ in range(size // 200):
+            writer.write(row, {"id": text})
+    assert {path.name for path in tmp_path.iterdir()} <= {"spiece.model", "examples.jsonl"}
 
 
 def test_a_folder_of_splits_is_pointed_out(write, tmp_path):

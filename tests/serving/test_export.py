@@ -1,8 +1,6 @@
 """What is written for the server, and what a fine-tuned run is served as."""
 
-import contextlib
 import json
-import resource
 
 import numpy as np
 import pytest
@@ -11,6 +9,7 @@ import yaml
 
 from run_scripts.convert_checkpoint import convert
 from tests.conftest import invent_texts
+from tests.helpers.full_disk import files_of_at_most
 from tests.helpers.records.labelled import builder, table
 from tests.helpers.serving.toys import built
 from xlnet_tf.checkpoints import FORMATS, open_checkpoint, save_checkpoint, save_model
@@ -198,17 +197,6 @@ def test_a_failed_export_leaves_nothing(module, tmp_path, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         export(module, str(tmp_path / "reviews"))
     assert not list((tmp_path / "reviews").iterdir())
-
-
-@contextlib.contextmanager
-def files_of_at_most(size):
-    """Writing more to a file fails as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.parametrize("name", ["variables/variables.data-00000-of-00001", "saved_model.pb"])

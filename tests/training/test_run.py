@@ -1,5 +1,7 @@
 """How a run ends and goes on, where it writes, and what it says of its machine."""
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -14,9 +16,10 @@ import tensorflow as tf
 import yaml
 
 from tests.conftest import REPOSITORY
+from tests.helpers.full_disk import files_of_at_most
 from tests.helpers.training import synthetic_tpu, toy, toy_finetuning
 from tests.helpers.training.worker import settings
-from xlnet_tf.errors import Cancelled, Interrupted, UserError
+from xlnet_tf.errors import Cancelled, Interrupted, UserError, of_file_systems
 from xlnet_tf.tasks import finetuning, pretraining
 from xlnet_tf.training import topology
 from xlnet_tf.training.interruption import Preemption, lost_hosts
@@ -169,6 +172,37 @@ def test_an_evaluation_that_is_too_large_comes_with_its_own_advice(folder, tmp_p
     monkeypatch.setattr(Trainer, "eval_step", too_large)
     with pytest.raises(UserError, match=r"a step of the evaluation .*8192.* Lower --dev_batch_size, 8 now$"):
         pretraining.pretrain(settings(folder), str(tmp_path))
+
+
+def test_summaries_on_a_full_disk_are_one_error(tmp_path):
+    with (
+        pytest.raises(
+            UserError, match=rf"^{tmp_path}/events.*; File too large .* of the file system\)\. Check"
+        ),
+        files_of_at_most(10),
+        of_file_systems(),
+        tf.summary.create_file_writer(str(tmp_path)).as_default(step=0),
+    ):
+        tf.summary.scalar("loss", 1.0)
+
+
+@pytest.mark.integration
+def test_a_run_whose_disk_is_full_is_one_error_and_resumes(folder, tmp_path, monkeypatch):
+    report = Progress.train
+
+    def fill_disk(progress, logs):
+        report(progress, logs)
+        if int(progress._step.numpy()) == 10:
+            full.enter_context(files_of_at_most(10))
+
+    with monkeypatch.context() as patch, contextlib.ExitStack() as full:
+        patch.setattr(Progress, "train", fill_disk)
+        patch.setattr("sys.stderr", io.StringIO())  # pytest writes it to a file
+        with pytest.raises(UserError, match=f"^(cannot write )?{tmp_path}/cut.*File too large"):
+            pretraining.pretrain(settings(folder), str(tmp_path / "cut"))
+    resumed = pretraining.pretrain(settings(folder), str(tmp_path / "cut"))
+    assert resumed == pretraining.pretrain(settings(folder), str(tmp_path / "whole"))
+    assert read_history(str(tmp_path / "cut/history.jsonl"))[-1]["step"] == 12
 
 
 @pytest.mark.parametrize(

@@ -293,8 +293,7 @@ def _write_file(rows: _Rows, path: epath.Path, fixed: int | None, report: Callab
     """Writes one TFRecord file."""
     seq_len, batch_size = rows.manifest.seq_len, len(rows._first)
     at_once = max(1, _WRITE_RECORDS // batch_size)
-    temporary = path.parent / f"{path.name}.tmp"
-    with tf.io.TFRecordWriter(str(temporary)) as writer:
+    with files.temporary(path) as unfinished, tf.io.TFRecordWriter(str(unfinished)) as writer:
         for step in range(0, rows.num_steps, at_once):
             columns = rows.read(step, min(at_once, rows.num_steps - step))
             flat = {name: v.reshape(-1, *v.shape[2:]) for name, v in columns.items()}
@@ -324,7 +323,6 @@ def _write_file(rows: _Rows, path: epath.Path, fixed: int | None, report: Callab
                     tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
                 )
             report(len(ids))
-    temporary.replace(path)
 
 
 def lost(manifest: Manifest, written: Written) -> list[str]:

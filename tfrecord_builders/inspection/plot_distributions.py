@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from xlnet_tf import files
 from xlnet_tf.records.segments import NUM_FUNCTIONAL
 
 BLUE, ORANGE, DARK = "#9ecae1", "#e6550d", "#222222"
@@ -32,7 +33,7 @@ def draw(statistics: Mapping[str, Any], path: str) -> None:
         f"({this['objective']})",
         fontsize=14,
     )
-    figure.savefig(path, dpi=110)
+    files.save_figure(figure, path, dpi=110)
 
 
 def _draw_documents(axis, statistics):

@@ -4,6 +4,7 @@ import numpy as np
 from absl import logging
 
 from tfrecord_builders.inspection.show import Record, load_record, visible_piece
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
@@ -137,7 +138,7 @@ def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int 
         )
         handles = [Patch(facecolor=c, edgecolor="#999999", label=name) for name, c in LEGEND.items()]
         figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=11)
-        figure.savefig(path, dpi=110)
+        files.save_figure(figure, path, dpi=110)
 
 
 def _labels(manifest: Manifest, record: Record, window: range) -> tuple[list[str], list[str]]:

@@ -82,10 +82,8 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
         ) as writer:
             for reason, place in skipped:
                 writer.skip(reason, place)
-            pieces = [
-                _write(writer, question, tokenizer, options)
-                for question in ProgressBar(questions, split, unit=" questions", disable=not progress)
-            ]
+            with ProgressBar(questions, split, unit=" questions", disable=not progress) as bar:
+                pieces = [_write(writer, question, tokenizer, options) for question in bar]
             writer.count_lengths("pieces of a text and an option", pieces)
         sets[split] = writer.example_set
     return sets

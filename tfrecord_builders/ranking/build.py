@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 
@@ -159,7 +159,9 @@ def _build_split(
             group = functools.partial(training_groups, options=options, rng=rng, skip=writer.skip)
         else:
             group = functools.partial(all_candidates, size=options.candidates)
-        if not _write(writer, queries, group, tokenizer, options, progress):
+        with ProgressBar(queries, split, unit=" queries", disable=not progress) as bar:
+            records = _write(writer, bar, group, tokenizer, options)
+        if not records:
             raise UserError(f"{getattr(options, split)} gives no examples: {_reasons(writer.example_set)}")
     return writer.example_set
 
@@ -171,16 +173,15 @@ def _reasons(examples: ExampleSet) -> str:
 
 def _write(
     writer: ExampleWriter,
-    queries: Sequence[Query],
+    queries: Collection[Query],
     group: Callable[[Query], Iterator[list[Passage]]],
     tokenizer: XLNetTokenizer,
     options: RankingOptions,
-    progress: bool,
 ) -> int:
     """Writes all records of the queries; returns how many."""
     lengths: list[int] = []
     records = 0
-    for query in ProgressBar(queries, writer.example_set.split, unit=" queries", disable=not progress):
+    for query in queries:
         for passages in group(query):
             columns, pieces = candidate_sequences(query.text, passages, tokenizer, options)
             room = options.seq_len - _NUM_SPECIAL - min(pieces[0], options.max_query_len)

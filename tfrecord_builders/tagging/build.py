@@ -153,10 +153,10 @@ def _write_split(
             "document": options.document,
         },
     )
-    rows = ProgressBar(itertools.chain([first], rows), split, total, unit=" sentences", disable=not progress)
+    rows = itertools.chain([first], rows)
     lengths = []
-    with writer:
-        sentences = _sentences(rows, labels, tokenizer, options, writer)
+    with writer, ProgressBar(rows, split, total, unit=" sentences", disable=not progress) as bar:
+        sentences = _sentences(bar, labels, tokenizer, options, writer)
         for text in _texts(sentences, options.document):
             words = [word for sentence in text for word in sentence.pieces]
             pieces = [len(word) for word in words]

@@ -82,18 +82,23 @@ def write_original(arrays: Arrays, config: XLNetConfig, folder: str) -> list[str
         The names of these files.
     """
     theirs = names.from_canonical(arrays, names.ORIGINAL)
-    shards = []
-    for group in _groups(theirs.shapes):
-        shards.append(f"{folder}/{ORIGINAL_FILE}.part-{len(shards)}")
-        tf.raw_ops.SaveV2(
-            prefix=shards[-1],
-            tensor_names=group,
-            shape_and_slices=[""] * len(group),
-            tensors=[tf.constant(theirs[name]) for name in group],
-        )
-    tf.raw_ops.MergeV2Checkpoints(
-        checkpoint_prefixes=shards, destination_prefix=f"{folder}/{ORIGINAL_FILE}", delete_old_dirs=False
-    )
+    prefix, shards = f"{folder}/{ORIGINAL_FILE}", []
+    try:
+        with files.writing(prefix):
+            for group in _groups(theirs.shapes):
+                shards.append(f"{prefix}.part-{len(shards)}")
+                tf.raw_ops.SaveV2(
+                    prefix=shards[-1],
+                    tensor_names=group,
+                    shape_and_slices=[""] * len(group),
+                    tensors=[tf.constant(theirs[name]) for name in group],
+                )
+            tf.raw_ops.MergeV2Checkpoints(
+                checkpoint_prefixes=shards, destination_prefix=prefix, delete_old_dirs=False
+            )
+    finally:
+        for leftover in files.beginning_with(f"{prefix}.part-"):  # of a disk that was full
+            tf.io.gfile.remove(leftover)
     values = config.to_dict()
     values["ff_activation"] = values["ff_activation"].removesuffix("_erf")
     files.write(f"{folder}/{CONFIG_FILE}", XLNetConfig.from_dict(values).to_json())

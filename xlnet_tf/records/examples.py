@@ -373,8 +373,9 @@ class ExampleWriter:
         for shard in files.files_in(folder, ".tfrecord", "shard-"):
             shard.unlink()
         files.write(folder / TOKENIZER_FILE, self._tokenizer.model_proto)
-        self._sidecar_opened = contextlib.ExitStack()
-        self._sidecar = self._sidecar_opened.enter_context(files.replacing(folder / SIDECAR_FILE))
+        self._opened = contextlib.ExitStack()
+        self._opened.push(lambda *error: self._shard and self._shard.__exit__(*error))
+        self._sidecar = self._opened.enter_context(files.replacing(folder / SIDECAR_FILE))
         return self
 
     def write(self, columns: Mapping[str, Any], sidecar: Mapping[str, Any]) -> None:
@@ -413,17 +414,16 @@ class ExampleWriter:
 
     def __exit__(self, kind, value, trace) -> None:
         with self._owned:
-            self._sidecar_opened.__exit__(kind, value, trace)
-            if kind is None:
+            with self._opened:
+                if value is not None:
+                    raise value
                 self._flush()
                 self._close_shard()
-                digest = files.sha256(self._set.folder / SIDECAR_FILE)
-                self._set = dataclasses.replace(self._set, sidecar_sha256=digest)
-                self._set.statistics.update(self._counts.statistics)
-                self._owner.check()
-                self._set.save()
-            elif self._shard:
-                self._shard.__exit__(kind, value, trace)
+            digest = files.sha256(self._set.folder / SIDECAR_FILE)
+            self._set = dataclasses.replace(self._set, sidecar_sha256=digest)
+            self._set.statistics.update(self._counts.statistics)
+            self._owner.check()
+            self._set.save()
 
     @property
     def example_set(self) -> ExampleSet:

@@ -70,7 +70,8 @@ class ShardWriter:
         framed[:, 12:-4] = rows
         framed[:, -4:] = _masked_checksums(rows).view(np.uint8).reshape(-1, 4)
         data = framed.tobytes()  # remote files take nothing else
-        self._file.write(data)
+        with files.writing(self._path):
+            self._file.write(data)
         self._digest.update(data)
         self.records += len(rows)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import tensorflow as tf
 
 from xlnet_tf.checkpoints.of_runs import newest
-from xlnet_tf.errors import Cancelled, Interrupted
+from xlnet_tf.errors import Cancelled, Interrupted, reason
 from xlnet_tf.signals import EXIT_STATUS
 
 # What TensorFlow raises where it meant to talk to another machine.
@@ -118,10 +118,3 @@ def lost_hosts(strategy: tf.distribute.Strategy, model_dir: str) -> Iterator[Non
             f"another host or its devices cannot be reached ({reason(error)}). Start the same command again"
             f"{hosts}: the run resumes from {saved}"
         ) from error
-
-
-def reason(error: tf.errors.OpError) -> str:
-    """Returns the line of TensorFlow's message that says what happened; a trace of the graph is before it."""
-    noise = (" ", "Detected", "Graph", "<stack traces")
-    lines = [line for line in error.message.splitlines() if not line.startswith(noise)]
-    return next(filter(None, lines), type(error).__name__)

@@ -22,7 +22,7 @@ from official.core import train_lib, train_utils
 
 from xlnet_tf import files
 from xlnet_tf.checkpoints.of_runs import check_name, newest
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, of_file_systems
 from xlnet_tf.ownership import Ownership, owning
 from xlnet_tf.training import topology
 from xlnet_tf.training.config import flatten
@@ -133,6 +133,7 @@ def _run_owned(params, task, strategy, model_dir: str, owner: Ownership | None) 
         open(os.devnull, "w") as nowhere,
         contextlib.redirect_stdout(nowhere),
         named_damage(task, params.trainer.check_data_gb),
+        of_file_systems(),
         lost_hosts(strategy, model_dir),
         named_lack_of_memory("training", SMALLER_STEP),
     ):

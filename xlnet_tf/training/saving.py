@@ -8,7 +8,7 @@ import tensorflow as tf
 from absl import logging
 
 from xlnet_tf.checkpoints.of_runs import NAME, newest_first
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, reason
 
 
 class Checkpoints(tf.train.CheckpointManager):
@@ -74,7 +74,7 @@ class Checkpoints(tf.train.CheckpointManager):
             raise
         except (AssertionError, ValueError, tf.errors.InvalidArgumentError) as error:
             raise UserError(
-                f"{path} does not fit this run ({_reason(error)}). Put the checkpoint back that the run has "
+                f"{path} does not fit this run ({reason(error)}). Put the checkpoint back that the run has "
                 "written, or start anew in another --model_dir"
             ) from error
         self._last_checkpoint_step = int(self._step_counter.numpy())
@@ -97,9 +97,10 @@ class Checkpoints(tf.train.CheckpointManager):
             step = int(self._step_counter.numpy())
             for part in tf.io.gfile.glob(f"{self._prefix}-{step}[._]*"):
                 _remove(part)
-            kept = f"The last good one is {before}" if before else "There is none before it"
+            why = reason(error).rpartition("; ")[2]  # TensorFlow puts the path before it
+            kept = f"The last good one is {before}" if before else "There is no earlier one"
             raise UserError(
-                f"the checkpoint of step {step} could not be written ({_reason(error)}). {kept}. Make room "
+                f"cannot write the checkpoint of step {step}: {why}. {kept}. Make room "
                 f"in {self.directory} and start the same command again: the run resumes from there"
             ) from error
 
@@ -122,14 +123,14 @@ def newest_intact(model_dir: str) -> str | None:
     """
     damaged = []
     for path in newest_first(model_dir):
-        if (reason := _damage(path)) is None:
+        if (damage := _damage(path)) is None:
             if damaged:
                 logging.warning(
                     "cannot be read: %s. The run resumes from %s, the newest checkpoint that can",
                     "; ".join(damaged), path,
                 )  # fmt: skip
             return path
-        damaged.append(f"{path} ({reason})")
+        damaged.append(f"{path} ({damage})")
     if damaged:
         raise UserError(
             f"no checkpoint of {model_dir} can be read: {'; '.join(damaged)}. Restore them from a copy, or "
@@ -145,13 +146,8 @@ def _damage(prefix: str) -> str | None:
         for name in reader.get_variable_to_shape_map():
             reader.get_tensor(name)
     except (tf.errors.OpError, RuntimeError, ValueError, LookupError) as error:
-        return _reason(error)
+        return reason(error)
     return None
-
-
-def _reason(error: Exception) -> str:
-    """Returns the first line of what an error says."""
-    return str(getattr(error, "message", None) or error).strip().partition("\n")[0]
 
 
 def _remove(path: str):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from run_scripts import inspect_records
+from tests.helpers.full_disk import files_of_at_most
 from tfrecord_builders.inspection import plot_mask
 from tfrecord_builders.inspection import show as inspect_show
 from xlnet_tf.errors import UserError
@@ -115,7 +116,7 @@ def test_the_script(tmp_path):
 
 
 @pytest.fixture
-def drawn(monkeypatch):
+def drawn(monkeypatch, tmp_path):
     """Draws like `plot_mask.draw`; returns the figure instead of writing it."""
     from matplotlib.figure import Figure
 
@@ -123,7 +124,7 @@ def drawn(monkeypatch):
     monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: figures.append(figure))
 
     def draw(*args, **options):
-        plot_mask.draw(*args, "mask.png", **options)
+        plot_mask.draw(*args, str(tmp_path / "mask.png"), **options)
         return figures.pop()
 
     return draw
@@ -215,3 +216,14 @@ def test_arabic_letters_are_joined():
         width[text] = font.get_width_height()[0]
     joined, apart = width.values()
     assert joined < 0.9 * apart
+
+
+def test_a_picture_that_cannot_be_written(small_records, tmp_path):
+    with (
+        files_of_at_most(1000),
+        pytest.raises(UserError, match=r"^cannot write .*mask.png: File too large. Make"),
+    ):
+        plot_mask.draw(small_records, 3, str(tmp_path / "mask.png"))
+    with pytest.raises(UserError, match=r"mask.txt: expected a name that ends in .*\.pdf, .*\.png"):
+        plot_mask.draw(small_records, 3, str(tmp_path / "mask.txt"))
+    assert not list(tmp_path.iterdir())

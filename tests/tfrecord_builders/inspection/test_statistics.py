@@ -100,12 +100,12 @@ def test_other_sets(build, tmp_path, changes):
     assert (tmp_path / "picture.png").stat().st_size > 10_000
 
 
-def test_the_picture_has_what_was_counted(statistics, monkeypatch):
+def test_the_picture_has_what_was_counted(statistics, monkeypatch, tmp_path):
     from matplotlib.figure import Figure
 
     figures = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: figures.append(figure))
-    plot_distributions.draw(statistics, "picture.png")
+    plot_distributions.draw(statistics, str(tmp_path / "picture.png"))
     documents, segments, density, spans = figures[0].axes
     assert sum(bar.get_height() for bar in documents.patches) == statistics["text"]["documents"]
     assert segments.patches[0].get_data().values.sum() == sum(statistics["a_lengths"].values())
