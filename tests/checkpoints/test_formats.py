@@ -1,6 +1,7 @@
 """Checkpoints of every format become every other, bit for bit, and what does not fit is said."""
 
 import dataclasses
+import functools
 import itertools
 import json
 import math
@@ -28,6 +29,7 @@ from xlnet_tf.checkpoints import (
     tensorflow_files,
 )
 from xlnet_tf.checkpoints.arrays import Arrays
+from xlnet_tf.checkpoints.safetensors_file import read_safetensors
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation.language_model import XLNetLanguageModel
@@ -195,6 +197,48 @@ def test_hugging_face_names_its_heads(tmp_path, heads, architecture, theirs):
     if "classifier.weight" in file:
         assert file["classifier.weight"].shape == (5, 32) and config["num_labels"] == 5
     assert_equal(open_checkpoint(str(tmp_path)), checkpoint)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("format", ["original", "hugging_face"])
+def test_every_variable_of_the_encoder_is_one_of_the_format(tmp_path, format, name):
+    """Renamed or folded into others: no file has one of our names, which no model of the format reads."""
+    config = CONFIGS[name]
+    if format == "hugging_face" and config.n_head * config.d_head != config.d_model:
+        pytest.skip("Hugging Face has no such architecture")
+    encoder = XLNetEncoder(config)
+    encoder.build()
+    arrays = Arrays.of({names.canonical(v.name): v.numpy() for v in encoder.variables})
+    assert arrays.shapes == names.encoder_shapes(config)
+    save_checkpoint(Checkpoint("", "ours", arrays, config), str(tmp_path), format)
+    if format == "original":
+        written = tf.train.load_checkpoint(str(tmp_path / "xlnet_model.ckpt")).get_variable_to_shape_map()
+    else:
+        written = read_safetensors(str(tmp_path / "model.safetensors"))
+    assert not [name for name in written if names.known(name)]
+    assert open_checkpoint(tmp_path).arrays.shapes == arrays.shapes
+
+
+@pytest.mark.parametrize("format", ["original", "hugging_face"])
+def test_a_variable_of_the_encoder_that_a_format_lacks_is_refused(tmp_path, monkeypatch, format):
+    gate = names._rows((("attention/gate", "N H", None, None),), "layer_{i}/")
+    monkeypatch.setattr(names, "_ENCODER_ROWS", names._ENCODER_ROWS + gate)
+    for cached in (names._all_rows, names._row):
+        monkeypatch.setattr(names, cached.__name__, functools.cache(cached.__wrapped__))
+    checkpoint = random_checkpoint(CONFIGS["micro"])
+    assert "layer_1/attention/gate" in checkpoint.arrays
+    save_checkpoint(checkpoint, str(tmp_path / "ours"), "ours")
+    with pytest.raises(UserError, match="the encoder has layer_0/attention/gate, which .* does not: its mod"):
+        save_checkpoint(checkpoint, str(tmp_path / "other"), format)
+    assert not list((tmp_path / "other").glob("*"))
+
+
+@pytest.mark.parametrize("format", ["original", "hugging_face"])
+def test_a_head_that_a_format_lacks_is_noted(tmp_path, format):
+    variables = ["ranking/logits/kernel", "ranking/logits/bias"]
+    save_checkpoint(random_checkpoint(CONFIGS["micro"], variables), str(tmp_path / "run"), "ours")
+    text = convert(str(tmp_path / "run"), str(tmp_path / format), format, None, strict=True)
+    assert "have no ranking: they leave" in text or "has no ranking: it leaves these weights out" in text
 
 
 def test_a_classifier_of_one_class_stays_one(tmp_path):

@@ -206,9 +206,12 @@ def differences(checkpoint: Checkpoint, format: str) -> list[str]:
     """
     if format == "hugging_face":
         return hugging_face.differences(checkpoint)
+    lines = []
+    if format == "original" and (unread := names.heads_without_name(checkpoint.arrays, format)):
+        lines.append(f"the original has no {', '.join(unread)}: it leaves these weights out")
     if format == "original" and checkpoint.config.ff_activation == "gelu_erf":
-        return ["the original has only gelu's tanh form; outputs differ by about 1e-3 from the source's"]
-    return []
+        lines.append("the original has only gelu's tanh form; outputs differ by about 1e-3 from the source's")
+    return lines
 
 
 def check(checkpoint: Checkpoint) -> Coverage:

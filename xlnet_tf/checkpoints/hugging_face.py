@@ -133,8 +133,7 @@ def differences(checkpoint: Checkpoint) -> list[str]:
     settings = companions.read_settings(checkpoint) | companions.read_training_settings(checkpoint)
     cleaning, summary = companions.read_cleaning(checkpoint), settings.get("summary")
     heads = _pooled_heads(checkpoint.arrays)
-    theirs = names.from_canonical(checkpoint.arrays, names.HUGGING_FACE)
-    unread = {names.part(name) for name in theirs if names.known(name)} - {"encoder"}
+    unread = set(names.heads_without_name(checkpoint.arrays, names.HUGGING_FACE))
     unread |= set(heads) if len(heads) > 1 else set()
     pools_padding = summary in ("first", "mean") and not settings.get("pool_padding")
     everywhere = "lm_bias" in checkpoint.arrays and not settings.get("uniform_when_blind")
@@ -198,7 +197,8 @@ def _pooled_head(values: dict[str, Any], entries: dict[str, Entry]) -> str:
 
 def _pooled_heads(arrays: Arrays) -> list[str]:
     """Returns the heads that could be logits_proj; when there are several, none is."""
-    theirs = names.from_canonical(arrays, names.HUGGING_FACE)
+    heads = Arrays({name: entry for name, entry in arrays.entries.items() if names.part(name) != "encoder"})
+    theirs = names.from_canonical(heads, names.HUGGING_FACE)
     return sorted({name.partition(_POOLED_HEAD)[0] for name in theirs if _POOLED_HEAD in name})
 
 

@@ -10,7 +10,9 @@ How a name of the table is read:
     {task}      the task that a head was trained for, as the original's scopes have it: `imdb`, `sts-b`, ...
     name[i]     entry i of an array that stacks all layers; name[0,0]: the one entry of an array of more axes.
     name.T      the transposed array: PyTorch's linear layers store [out, in].
-A variable without a name in a format is kept there under our name, so that nothing is lost on a round trip.
+A variable of a head without a name in a format is kept there under our name, so that nothing is lost on a
+round trip. One of the encoder must be folded into others by the format's writer, as tied biases are for
+Hugging Face; if it is not, the format is refused.
 Shapes use the project's letters, and C for the number of classes.
 
 Source: modeling.py, function_builder.py of the original (its `sequnece_summary` is spelled so); the model
@@ -31,6 +33,7 @@ from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 
 ORIGINAL, HUGGING_FACE = "original", "hugging_face"
+_FORMATS = {ORIGINAL: "the original", HUGGING_FACE: "Hugging Face's XLNet"}
 PROJECTION = "summary/projection/kernel"  # which a pooled vector may have or not
 # What predicts pieces: the head, and the vector that the query stream starts from. No other head reads the
 # latter, and the original's fine-tuning creates no such variable.
@@ -62,7 +65,7 @@ _BIASES = (  # a layer's own, with untie_r
     ("position_bias", "N H", "r_r_bias[i]", "r_r_bias"),
     ("segment_bias", "N H", "r_s_bias[i]", "r_s_bias"),
 )
-_TIED_BIASES = (  # of all layers; Hugging Face has no such thing, see hugging_face.py
+_TIED_BIASES = (  # of all layers; hugging_face.py folds them into those of the layers
     ("content_bias", "N H", "r_w_bias", None),
     ("position_bias", "N H", "r_r_bias", None),
     ("segment_bias", "N H", "r_s_bias", None),
@@ -274,16 +277,22 @@ def from_canonical(arrays: Arrays, column: str) -> Arrays:
         column: ORIGINAL or HUGGING_FACE.
 
     Returns:
-        The arrays under the names of the format; those it has no name for keep ours.
+        The arrays under the names of the format; those of heads that it has no name for keep ours.
 
     Raises:
-        UserError: an array that stacks all layers would have holes.
+        UserError: the format has no name for a variable of the encoder, or an array that stacks all layers
+            would have holes.
     """
     entries, stacks = {}, {}
     for name, entry in arrays.entries.items():
         row = _row(name)
         place = row and row.places[column]
         if not place:
+            if part(name) == "encoder":
+                raise UserError(
+                    f"the encoder has {name}, which {_FORMATS[column]} does not: its models would compute "
+                    "something else. Write another format."
+                )
             entries[name] = entry
             continue
         fields = row.name.match(name).groupdict()
@@ -296,6 +305,12 @@ def from_canonical(arrays: Arrays, column: str) -> Arrays:
         else:
             entries[theirs] = entry
     return Arrays(entries | {name: _stack(name, items) for name, items in stacks.items()})
+
+
+def heads_without_name(arrays: Arrays, column: str) -> list[str]:
+    """Returns the heads with variables that a format has no name for, so that its models leave them out."""
+    heads = {name: part(name) for name in arrays if known(name) and part(name) != "encoder"}
+    return sorted({head for name, head in heads.items() if not _row(name).places[column]})
 
 
 def _stack(name: str, items: Mapping[tuple[int, ...], Entry]) -> Entry:
