@@ -24,7 +24,7 @@ FINGERPRINT_BYTES = 20  # of a document, while documents are compared
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan(estimates.Records):
+class CorpusPlan(estimates.Records):
     """A corpus, how it is to be built, the machines and the rates; each field is a flag."""
 
     documents: float = option("documents of the corpus", 200e6, positive=True)
@@ -67,7 +67,7 @@ def from_manifest(manifest: Manifest, text_gb: float) -> dict[str, float]:
         text_gb: text of the whole corpus, 10**9 bytes.
 
     Returns:
-        Fields of Plan.
+        Fields of CorpusPlan.
 
     Raises:
         UserError: the set does not say how much text it was made of.
@@ -99,7 +99,7 @@ def from_manifest(manifest: Manifest, text_gb: float) -> dict[str, float]:
     }
 
 
-def plan(build: Plan) -> dict[str, dict[str, float]]:
+def plan(build: CorpusPlan) -> dict[str, dict[str, float]]:
     """Estimates what a build takes.
 
     Returns:
@@ -171,10 +171,10 @@ def plan(build: Plan) -> dict[str, dict[str, float]]:
 def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
     measured = from_manifest(Manifest.load(values.records), values.text_gb) if values.records else {}
-    print(estimates.table(plan(from_flags(Plan, **measured))))
+    print(estimates.table(plan(from_flags(CorpusPlan, **measured))))
 
 
 if __name__ == "__main__":
-    define_flags(Plan)
+    define_flags(CorpusPlan)
     flags.DEFINE_string("records", None, "set built of a part of the corpus; flags that are given count more")
     errors.run(main)

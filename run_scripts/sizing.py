@@ -20,7 +20,7 @@ FLOAT_BYTES, BFLOAT16_BYTES = 4, 2
 
 
 @dataclasses.dataclass(frozen=True)
-class Run(estimates.Records):
+class PretrainingRun(estimates.Records):
     """A pretraining run and the rates it is estimated with; each field is a flag."""
 
     preset: str = option("size of the model", "large", choices=tuple(PRESETS))
@@ -54,7 +54,7 @@ def parameters(config: XLNetConfig) -> int:
     )
 
 
-def size(run: Run) -> dict[str, dict[str, float]]:
+def size(run: PretrainingRun) -> dict[str, dict[str, float]]:
     """Estimates what a run takes.
 
     Returns:
@@ -111,9 +111,9 @@ def size(run: Run) -> dict[str, dict[str, float]]:
 
 
 def main(_: Sequence[str]) -> None:
-    print(estimates.table(size(from_flags(Run))))
+    print(estimates.table(size(from_flags(PretrainingRun))))
 
 
 if __name__ == "__main__":
-    define_flags(Run)
+    define_flags(PretrainingRun)
     errors.run(main)

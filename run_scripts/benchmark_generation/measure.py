@@ -54,7 +54,7 @@ def our_writer(model, xla: bool = False) -> Callable[[np.ndarray, int], np.ndarr
 
     def write(ids, new_tokens):
         rows, width = ids.shape
-        settings = sampling.alike(rows, temperature=0.0, top_k=0, top_p=1.0, seed=0)
+        settings = sampling.same_for_all(rows, temperature=0.0, top_k=0, top_p=1.0, seed=0)
         inputs = (ids, np.full(rows, width, np.int32), settings)
         return continue_all(*tf.nest.map_structure(tf.constant, inputs), new_tokens).numpy()
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from run_scripts.benchmark import timing
-from run_scripts.benchmark_learning.measure import Plan, compare, draw, table
+from run_scripts.benchmark_learning.measure import TrainingSettings, draw, table, train_both
 from xlnet_tf import errors
 from xlnet_tf import flags as options
 from xlnet_tf.config import PRESETS, XLNetConfig
@@ -31,17 +31,17 @@ def define_flags() -> None:
     flags.DEFINE_string("output_dir", None, "folder for report.json and loss.png")
     flags.mark_flags_as_required(["train_data", "dev_data", "output_dir"])
     flags.DEFINE_enum("preset", "tiny", list(PRESETS), "size of the model")
-    options.define_flags(Plan)
+    options.define_flags(TrainingSettings)
     flags.DEFINE_bool("tpu_form", False, "train ours in the form that it has on TPUs, too")
 
 
 def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
-    report = {"machine": timing.machine()} | compare(
+    report = {"machine": timing.machine()} | train_both(
         XLNetConfig.preset(values.preset),
         Manifest.load(values.train_data),
         Manifest.load(values.dev_data),
-        options.from_flags(Plan),
+        options.from_flags(TrainingSettings),
         values.tpu_form,
     )
     folder = pathlib.Path(values.output_dir)

@@ -28,7 +28,7 @@ Batch = Mapping[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class TrainingSettings:
     """How both are trained; each field is a flag."""
 
     steps: int = option("updates", 1500, least=1)
@@ -51,7 +51,9 @@ class Learner:
         form: a batch of the reader's -> the model's features.
     """
 
-    def __init__(self, model, losses_of: Callable, form: Callable[[Batch], Batch], plan: Plan, n_layer: int):
+    def __init__(
+        self, model, losses_of: Callable, form: Callable[[Batch], Batch], plan: TrainingSettings, n_layer: int
+    ):
         import tensorflow as tf
 
         from xlnet_tf.training.optimizer import OptimizerConfig, build_optimizer
@@ -93,7 +95,7 @@ def target_weights(batch: Batch) -> np.ndarray:
     return (batch["target_positions"] >= 0).astype(np.float32)
 
 
-def make_ours(config: XLNetConfig, plan: Plan, kind: str | None = None) -> Learner:
+def make_ours(config: XLNetConfig, plan: TrainingSettings, kind: str | None = None) -> Learner:
     """Makes our model ready for training.
 
     Args:
@@ -117,7 +119,7 @@ def make_ours(config: XLNetConfig, plan: Plan, kind: str | None = None) -> Learn
     )
 
 
-def make_model_garden(config: XLNetConfig, plan: Plan, batch: Batch) -> Learner:
+def make_model_garden(config: XLNetConfig, plan: TrainingSettings, batch: Batch) -> Learner:
     """Makes Model Garden's model ready for training.
 
     Args:
@@ -136,8 +138,8 @@ def make_model_garden(config: XLNetConfig, plan: Plan, batch: Batch) -> Learner:
     return Learner(model, losses, model_garden_batch, plan, config.n_layer)
 
 
-def compare(
-    config: XLNetConfig, train: Manifest, dev: Manifest, plan: Plan, tpu_form: bool = False
+def train_both(
+    config: XLNetConfig, train: Manifest, dev: Manifest, plan: TrainingSettings, tpu_form: bool = False
 ) -> dict[str, Any]:
     """Trains both.
 

@@ -14,7 +14,7 @@ import tf_keras
 from xlnet_tf.errors import UserError
 from xlnet_tf.tpu import compilation, report, steps, topologies
 from xlnet_tf.training import run, runtime
-from xlnet_tf.training.topology import Slice
+from xlnet_tf.training.topology import TpuSlice
 from xlnet_tf.training.trainer import Task
 
 _ROW = "{:>22}  {}"
@@ -35,7 +35,7 @@ class Machines:
     text: str
     replicas: int
     hosts: int = 1
-    slice: Slice | None = None
+    slice: TpuSlice | None = None
 
 
 def machines(config: runtime.RuntimeConfig, topology: str | None) -> Machines:
@@ -50,7 +50,7 @@ def machines(config: runtime.RuntimeConfig, topology: str | None) -> Machines:
     if topology or config.distribution_strategy == "tpu":
         if not topology:
             raise UserError("--dry_run of --strategy=tpu needs the TPU's kind and size: add --topology=v3-8")
-        found = Slice.named(topology)
+        found = TpuSlice.named(topology)
         if found.hosts > 1 and config.tpu == "local":
             raise UserError(
                 f"--tpu=local trains on the devices of one machine, and {found.name} has {found.hosts}: give "
@@ -103,8 +103,8 @@ def check(params, task: Task, where: Machines, model_dir: str) -> str:
         UserError: something does not fit.
         FileNotFoundError: data are missing.
     """
-    run.check_sizes(params, where.replicas)
-    run.check_places(params, model_dir)
+    run.check_batch_sizes(params, where.replicas)
+    run.check_remote_paths(params, model_dir)
     run.check_resumable(params, task, model_dir)
     _check_data(params, task, where)
     model = task.build_model()
@@ -128,7 +128,7 @@ def compiled(params, task: Task, where: Machines) -> str:
     outcome = compilation.compile_program(program.hlo, topology)
     if isinstance(outcome, compilation.Refused):
         raise UserError(_refusal(outcome, where.slice.name, rows, params.trainer.accumulation_steps))
-    table = report.table([report.Row(topology, rows, outcome)], program.loops_with_products())
+    table = report.table([report.CompiledBatch(topology, rows, outcome)], program.loops_with_products())
     data = params.task.validation_data
     held = _memory_bytes(params, task, data.global_batch_size // where.replicas) if data.input_path else 0
     if not held:

@@ -13,7 +13,7 @@ from etils import epath
 from xlnet_tf import files
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.serving.client import Client, connect
-from xlnet_tf.serving.signatures import Column, printable
+from xlnet_tf.serving.signatures import TensorInfo, printable
 
 LINES_FILE = "predictions.jsonl"
 _SHOWN = 8  # values of a list
@@ -55,7 +55,7 @@ def main(values: flags.FlagValues):
         sys.stdout.writelines(answered_lines(client, values.data, values.batch_size))
 
 
-def rows_of_flags(pairs: Sequence[str], columns: Mapping[str, Column]) -> list[dict[str, Any]]:
+def rows_of_flags(pairs: Sequence[str], columns: Mapping[str, TensorInfo]) -> list[dict[str, Any]]:
     """Reads rows from flags.
 
     Args:

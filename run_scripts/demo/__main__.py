@@ -39,7 +39,7 @@ MASKED_SENTENCES = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class DemoSettings:
     """How much is done.
 
     Attributes:
@@ -56,8 +56,8 @@ class Plan:
     seeds: tuple[int, ...]
 
 
-SHORT = Plan("demo.yaml", True, (1e-3,), (1e-3,), (0,))
-LONG = Plan("demo_long.yaml", False, (5e-4, 1e-3, 2e-3), (5e-4, 1e-3, 2e-3), (0, 1, 2))
+SHORT = DemoSettings("demo.yaml", True, (1e-3,), (1e-3,), (0,))
+LONG = DemoSettings("demo_long.yaml", False, (5e-4, 1e-3, 2e-3), (5e-4, 1e-3, 2e-3), (0, 1, 2))
 
 
 def make_tokenizer(text: Text, path: pathlib.Path) -> None:

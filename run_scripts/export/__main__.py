@@ -101,7 +101,7 @@ def check_weights(values: flags.FlagValues):
     """
     from xlnet_tf.serving import models
 
-    found = models.compare(values.model_dir, values.check_data, values.weights, values.checkpoint)
+    found = models.compare_weights(values.model_dir, values.check_data, values.weights, values.checkpoint)
     print(
         f"{found.metric} on {values.check_data}: {found.full:.4f} with float32, {found.small:.4f} with "
         f"{values.weights}: {found.points:.2f} points lost"

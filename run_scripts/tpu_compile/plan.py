@@ -22,7 +22,7 @@ from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.spans import default_num_predict
 from xlnet_tf.tpu import compilation, report, search, topologies
 from xlnet_tf.tpu.compilation import Outcome, Refused
-from xlnet_tf.tpu.report import Row
+from xlnet_tf.tpu.report import CompiledBatch
 from xlnet_tf.tpu.topologies import Topology
 
 PRETRAINING = "pretraining"
@@ -303,7 +303,7 @@ class Results(NamedTuple):
         lengths: that the program was made for, by name; empty if none could be traced.
     """
 
-    rows: list[Row]
+    rows: list[CompiledBatch]
     loops: int
     lengths: Mapping[str, int]
 
@@ -321,7 +321,7 @@ class Results(NamedTuple):
 
 def compile_rows(
     compile_batch: Callable[[int], Outcome], topology: Topology, values: flags.FlagValues, multiple: int
-) -> list[Row]:
+) -> list[CompiledBatch]:
     """Compiles for one topology the batch that the flags ask for, or those of a search.
 
     Args:
@@ -332,12 +332,12 @@ def compile_rows(
         What came of each compilation, by rows.
     """
     if not values.find_max_batch:
-        return [Row(topology, values.batch_per_core, compile_batch(values.batch_per_core))]
+        return [CompiledBatch(topology, values.batch_per_core, compile_batch(values.batch_per_core))]
     first = values.batch_per_core
     largest, tried = search.largest_batch(compile_batch, topology.hbm_bytes, first, multiple)
     [*_, last] = tried
     return [
-        Row(topology, rows, tried[rows], rows == largest, largest is None and rows == last)
+        CompiledBatch(topology, rows, tried[rows], rows == largest, largest is None and rows == last)
         for rows in sorted(tried)
     ]
 
@@ -361,7 +361,7 @@ def run(values: flags.FlagValues, arguments: Sequence[str]) -> Iterator[Results]
     wanted = [topologies.find(name) for name in values.topology]
     multiple = math.lcm(values.multiple, row_multiple(values))
     program = functools.cache(functools.partial(lower_apart, arguments))  # one serves all topologies
-    made: list[Row] = []
+    made: list[CompiledBatch] = []
     with ProgressBar(desc="compiling", unit=" programs", disable=None) as bar:
         for topology in wanted:
 

@@ -85,10 +85,10 @@ def test_symbols_have_no_probability():
 
 def test_draws_depend_on_the_seed_alone():
     seeds = tf.constant([5, 6, 5, 2**40], tf.int64)
-    draws = sampling.draw(seeds, 1000)
+    draws = sampling.uniform_draws(seeds, 1000)
     np.testing.assert_array_equal(draws[0], draws[2])
-    np.testing.assert_array_equal(draws[1:2, :10], sampling.draw(seeds[1:2], 10))
-    compiled = tf.function(lambda seeds: sampling.draw(seeds, 1000), jit_compile=True)
+    np.testing.assert_array_equal(draws[1:2, :10], sampling.uniform_draws(seeds[1:2], 10))
+    compiled = tf.function(lambda seeds: sampling.uniform_draws(seeds, 1000), jit_compile=True)
     np.testing.assert_array_equal(compiled(seeds), draws)
     assert np.abs(np.corrcoef(draws.numpy()[[0, 1, 3]]) - np.eye(3)).max() < 0.1
     assert 0 <= np.min(draws) < 0.01 and 0.99 < np.max(draws) < 1

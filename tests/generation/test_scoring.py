@@ -35,8 +35,8 @@ def nothing(rows):
 
 
 def score(model, contexts, texts, length=9, order="left_to_right", seeds=None):
-    features, is_scored = scoring.join(contexts, texts, length)
-    places = scoring.places(is_scored, order, seeds)
+    features, is_scored = scoring.join_contexts(contexts, texts, length)
+    places = scoring.order_ranks(is_scored, order, seeds)
     return scoring.token_log_probabilities(model, features, is_scored, places)
 
 
@@ -72,12 +72,12 @@ def chain(model, ids, order):
 def test_equals_the_chain_of_conditional_probabilities(model, order):
     rng = np.random.default_rng(2)
     contexts, texts = random_rows(rng, [0, 3, 1, 0]), random_rows(rng, [5, 4, 0, 1])
-    features, is_scored = scoring.join(contexts, texts, 8)
+    features, is_scored = scoring.join_contexts(contexts, texts, 8)
     if order == "permutation":
         permutation = np.int32([[3, 0, 4, 1, 2, -1], [1, 3, 2, 0, -1, -1], [-1] * 6, [0] + [-1] * 5])
-        places = scoring.permuted_places(is_scored, permutation)
+        places = scoring.permutation_ranks(is_scored, permutation)
     else:
-        places = scoring.places(is_scored, order, np.int32([7, 8, 9, 10]))
+        places = scoring.order_ranks(is_scored, order, np.int32([7, 8, 9, 10]))
     found = scoring.token_log_probabilities(model, features, is_scored, places).numpy()
     for row, (context, text) in enumerate(zip(contexts.numpy(), texts.numpy())):
         positions = len(context) + np.arange(len(text))
@@ -93,7 +93,7 @@ def test_orders_are_what_their_names_say():
     is_scored = tf.constant([[False, True, True, False, True], [False, False, False, True, False]])
 
     def places(order, seeds=None):
-        return scoring.places(is_scored, order, seeds).numpy()[is_scored.numpy()].tolist()
+        return scoring.order_ranks(is_scored, order, seeds).numpy()[is_scored.numpy()].tolist()
 
     assert places("left_to_right") == [0, 1, 2, 0]
     assert places("right_to_left") == [2, 1, 0, 0]
@@ -109,7 +109,7 @@ def test_probabilities_of_all_texts_sum_to_one_in_every_order(model):
     is_scored = tf.ones(texts.shape, tf.bool)
     totals = []
     for order in itertools.permutations(range(3)):
-        places = scoring.permuted_places(is_scored, tf.tile([order], [len(texts), 1]))
+        places = scoring.permutation_ranks(is_scored, tf.tile([order], [len(texts), 1]))
         found = scoring.token_log_probabilities(model, features, is_scored, places)
         totals.append(tf.reduce_sum(found, axis=1))
         np.testing.assert_allclose(tf.reduce_sum(tf.exp(totals[-1])), 1.0, rtol=1e-5)
@@ -136,7 +136,7 @@ def test_rows_and_padding_do_not_matter(model, order):
         "input_type_ids": np.int32([[4, 4, *[0] * 7, 2]]),
     }
     is_scored = scoring.text_tokens(features)
-    places = scoring.places(is_scored, order, seeds[1:2])
+    places = scoring.order_ranks(is_scored, order, seeds[1:2])
     found = scoring.token_log_probabilities(model, features, is_scored, places)
     np.testing.assert_allclose(found[0, 2:8], together[1, :6], atol=1e-5)
     assert not found.numpy()[0, [0, 1, 8, 9]].any()
@@ -154,12 +154,12 @@ def test_blocks_of_any_size_give_the_same(model, monkeypatch):
 def test_runs_in_a_graph_and_compiled(model):
     rng = np.random.default_rng(6)
     contexts, texts, seeds = random_rows(rng, [1, 0]), random_rows(rng, [4, 7]), tf.constant([1, 2])
-    inputs = scoring.join(contexts, texts, 9)
+    inputs = scoring.join_contexts(contexts, texts, 9)
     for order, jit_compile in (("right_to_left", False), ("random", True)):
 
         @tf.function(jit_compile=jit_compile)
         def run(features, is_scored):
-            places = scoring.places(is_scored, order, seeds)  # noqa: B023
+            places = scoring.order_ranks(is_scored, order, seeds)  # noqa: B023
             return scoring.token_log_probabilities(model, features, is_scored, places)
 
         expected = score(model, contexts, texts, 9, order, seeds)

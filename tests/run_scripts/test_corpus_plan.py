@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from run_scripts import corpus_plan
-from run_scripts.corpus_plan import Plan
+from run_scripts.corpus_plan import CorpusPlan
 from tfrecord_builders.pretraining import build as builder
 from xlnet_tf.errors import UserError
 
@@ -33,7 +33,7 @@ def manifest(corpus_file, tokenizer_file, tmp_path_factory):
 def test_a_plan_from_a_set_gives_that_set(manifest):
     text_gb = manifest.statistics["bytes"] / 1e9
     values = corpus_plan.from_manifest(manifest, text_gb)
-    found = corpus_plan.plan(dataclasses.replace(Plan(), **values, slice_mb=text_gb * 1e3))
+    found = corpus_plan.plan(dataclasses.replace(CorpusPlan(), **values, slice_mb=text_gb * 1e3))
     records, stored = found["records"], sum(shard.bytes for shard in manifest.shards)
     assert records["records of a pass, million"] * 2e6 == pytest.approx(manifest.records, rel=0.01)
     assert records["all passes, TB"] * 1e12 == pytest.approx(stored, rel=0.01)
@@ -67,7 +67,7 @@ def test_files_that_the_coordinator_unpacks_are_named(manifest):
 
 
 def test_the_slowest_part_decides():
-    plan = Plan(storage_mb=1e9, network_mb=1e9)
+    plan = CorpusPlan(storage_mb=1e9, network_mb=1e9)
     once = corpus_plan.plan(plan)
     assert once["time"]["all, by the slowest of them, hours"] == once["time"]["their work, hours"]
     twice = corpus_plan.plan(dataclasses.replace(plan, machines=2 * plan.machines))
@@ -84,11 +84,13 @@ def test_the_slowest_part_decides():
 
 
 def test_more_passes_cost_less_than_the_first():
-    hours = [corpus_plan.plan(Plan(num_passes=passes))["time"]["one core, hours"] for passes in (1, 2, 3)]
+    hours = [
+        corpus_plan.plan(CorpusPlan(num_passes=passes))["time"]["one core, hours"] for passes in (1, 2, 3)
+    ]
     assert (
         hours[1] - hours[0]
         == pytest.approx(hours[2] - hours[1])
-        == pytest.approx((1 - Plan().once_share) * hours[0])
+        == pytest.approx((1 - CorpusPlan().once_share) * hours[0])
     )
 
 
@@ -96,7 +98,7 @@ def test_the_script(manifest):
     command = [sys.executable, "-m", "run_scripts.corpus_plan", f"--records={manifest.folder}"]
     command += ["--text_gb=1", "--num_passes=7"]  # what is given counts more than the set
     shown = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
-    assert f"{7 * 1000 / Plan().slice_mb:,.0f}" in shown.split("  shards")[1].split("\n")[0]
+    assert f"{7 * 1000 / CorpusPlan().slice_mb:,.0f}" in shown.split("  shards")[1].split("\n")[0]
     pieces = manifest.statistics["tokens"] / manifest.statistics["bytes"] * 1e9
     records = 2 * pieces / (manifest.seq_len - manifest.reuse_len) / 1e6
     assert f"{records:,.1f}" in shown.split("records of a pass, million")[1].split("\n")[0]

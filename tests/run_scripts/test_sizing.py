@@ -37,7 +37,7 @@ def test_records_are_the_builders(corpus_file, tokenizer_file, tmp_path):
         )
     )
     pieces = sum(shard.statistics["text"]["tokens"] for shard in manifest.shards)
-    run = sizing.Run(
+    run = sizing.PretrainingRun(
         preset="micro",
         pieces=pieces,
         num_passes=1,
@@ -53,7 +53,7 @@ def test_records_are_the_builders(corpus_file, tokenizer_file, tmp_path):
 
 def test_bytes_to_the_devices_are_the_batchs():
     sizes = {"seq_len": 32, "reuse_len": 16, "num_predict": 4, "batch_size": 64, "cores": 64}
-    run = sizing.Run(preset="micro", step_seconds=1.0, **sizes)
+    run = sizing.PretrainingRun(preset="micro", step_seconds=1.0, **sizes)
     config = XLNetConfig.preset("micro")
     batch = batches.make_batch(config, 8, 32, 4)
     # next_sentence, stream_start and document_offset are not in a made-up batch.
@@ -65,7 +65,7 @@ def test_bytes_to_the_devices_are_the_batchs():
 
 
 def test_limits_scale_as_they_should():
-    run = sizing.Run()
+    run = sizing.PretrainingRun()
     once, twice = sizing.size(run), sizing.size(dataclasses.replace(run, cores=2 * run.cores))
     name = "waiting for storage limits steps to, s"
     assert twice["input of a host"][name] == pytest.approx(once["input of a host"][name] / 2)
@@ -75,7 +75,7 @@ def test_limits_scale_as_they_should():
 
 
 def test_a_stream_is_read_by_as_many_requests_as_it_fills_buffers():
-    run = sizing.Run(batch_size=8192, cores=512, stream_segments=64, step_seconds=1.0)
+    run = sizing.PretrainingRun(batch_size=8192, cores=512, stream_segments=64, step_seconds=1.0)
     # 128 rows a host, streams of 190 kB
     for request_mb, requests in ((67.1, 2), (0.262, 2), (0.0655, 6)):
         found = sizing.size(dataclasses.replace(run, request_mb=request_mb))["input of a host"]
@@ -85,7 +85,10 @@ def test_a_stream_is_read_by_as_many_requests_as_it_fills_buffers():
 
 
 def test_both_pages_reckon_with_the_same_records():
-    sized, planned = sizing.size(sizing.Run())["records"], corpus_plan.plan(corpus_plan.Plan())["records"]
+    sized, planned = (
+        sizing.size(sizing.PretrainingRun())["records"],
+        corpus_plan.plan(corpus_plan.CorpusPlan())["records"],
+    )
     for name in ("shards", "a shard, MB", "one pass, GB", "all passes, TB"):
         assert sized[name] == planned[name]
     assert sized["shards"] == 158e9 / 32e6 * 16
@@ -93,7 +96,10 @@ def test_both_pages_reckon_with_the_same_records():
 
 @pytest.mark.parametrize(
     ("page", "found"),
-    [("sizing", sizing.size(sizing.Run())), ("corpus", corpus_plan.plan(corpus_plan.Plan()))],
+    [
+        ("sizing", sizing.size(sizing.PretrainingRun())),
+        ("corpus", corpus_plan.plan(corpus_plan.CorpusPlan())),
+    ],
 )
 def test_a_page_shows_what_its_script_prints(page, found):
     text = (REPOSITORY / "docs" / f"{page}.md").read_text(encoding="utf-8")
@@ -101,12 +107,16 @@ def test_a_page_shows_what_its_script_prints(page, found):
 
 
 def test_a_part_of_a_host_is_a_host():
-    found = sizing.size(sizing.Run(cores=4, batch_size=64))
+    found = sizing.size(sizing.PretrainingRun(cores=4, batch_size=64))
     assert found["training"]["hosts"] == 1
-    assert found["input of a host"]["needed, examples/s"] == pytest.approx(64 / sizing.Run().step_seconds)
+    assert found["input of a host"]["needed, examples/s"] == pytest.approx(
+        64 / sizing.PretrainingRun().step_seconds
+    )
 
 
-@pytest.mark.parametrize(("cls", "reckon"), [(sizing.Run, sizing.size), (corpus_plan.Plan, corpus_plan.plan)])
+@pytest.mark.parametrize(
+    ("cls", "reckon"), [(sizing.PretrainingRun, sizing.size), (corpus_plan.CorpusPlan, corpus_plan.plan)]
+)
 def test_what_a_setting_may_be_is_reckoned_with(cls, reckon):
     """A 0 is refused where nothing could be divided by it; numbers are in their limits."""
     refused = set()
@@ -130,4 +140,4 @@ def test_what_a_setting_may_be_is_reckoned_with(cls, reckon):
 
 def test_more_than_the_whole_is_refused():
     with pytest.raises(flags.IllegalFlagValueError, match=r"packed_share=1.5: .* range \[0, 1\]"):
-        command_flags.parsed(lambda: define_flags(corpus_plan.Plan), "--packed_share=1.5")
+        command_flags.parsed(lambda: define_flags(corpus_plan.CorpusPlan), "--packed_share=1.5")

@@ -131,7 +131,9 @@ def test_a_converted_run_is_used_as_the_run(run, tmp_path, format, name):
     for key, value in expected.items():
         np.testing.assert_array_equal(found[key], value, err_msg=key)
     data = str(run.parent / "records" / "dev")
-    assert models.compare(folder, data, models.INT8) == models.compare(str(run), data, models.INT8, name)
+    assert models.compare_weights(folder, data, models.INT8) == models.compare_weights(
+        str(run), data, models.INT8, name
+    )
 
 
 def test_smaller_weights_are_near(run):
@@ -152,13 +154,13 @@ def test_smaller_weights_are_near(run):
 
 def test_what_smaller_weights_cost_is_measured(run, monkeypatch):
     data = str(run.parent / "records" / "dev")
-    found = models.compare(str(run), data, models.INT8)
+    found = models.compare_weights(str(run), data, models.INT8)
     kept = json.loads((run / "best" / "metrics.json").read_text())
     assert found.metric == "score" and found.full == pytest.approx(kept["score"])
     assert found.points == pytest.approx(100 * (found.full - found.small))
     assert found.full > 0.9
     monkeypatch.setattr("xlnet_tf.serving.int8._LARGEST", 0.01)  # all weights become zero
-    assert models.compare(str(run), data, models.INT8).points > 20
+    assert models.compare_weights(str(run), data, models.INT8).points > 20
 
 
 def test_checkpoints_are_served_by_their_heads(tmp_path, small_tokenizer):

@@ -68,12 +68,12 @@ def test_likelihoods_are_the_models(model, module, small_tokenizer, order):
         ids, before = small_tokenizer.encode(text), small_tokenizer.encode(context)
         kept = ids[:SEQ_LEN]
         kept_before = before[max(0, len(before) - SEQ_LEN + len(kept)) :]
-        features, is_scored = scoring.join(
+        features, is_scored = scoring.join_contexts(
             tf.ragged.constant([kept_before], tf.int32, ragged_rank=1),
             tf.ragged.constant([kept], tf.int32, ragged_rank=1),
             SEQ_LEN,
         )
-        places = scoring.places(is_scored, order, tf.constant([3], tf.int64))
+        places = scoring.order_ranks(is_scored, order, tf.constant([3], tf.int64))
         expected = scoring.token_log_probabilities(model, features, is_scored, places)[is_scored]
         count = answers["num_tokens"][row]
         assert count == len(kept)

@@ -1,6 +1,6 @@
 from xlnet_tf.tpu import report
 from xlnet_tf.tpu.compilation import Compiled, Planned, Refused
-from xlnet_tf.tpu.report import Row
+from xlnet_tf.tpu.report import CompiledBatch
 from xlnet_tf.tpu.topologies import TOPOLOGIES
 
 V3, V5E = TOPOLOGIES["v3"], TOPOLOGIES["v5e"]
@@ -23,7 +23,7 @@ def test_memory_is_what_is_not_shared():
 
 
 def test_the_table_has_every_figure():
-    lines = report.table([Row(V3, 4, MADE, largest=True)], loops=0).splitlines()
+    lines = report.table([CompiledBatch(V3, 4, MADE, largest=True)], loops=0).splitlines()
     figures = lines[1].split("  ")
     cells = [cell.strip() for cell in figures if cell.strip()]
     assert cells == [
@@ -34,7 +34,7 @@ def test_the_table_has_every_figure():
 
 
 def test_of_a_plan_there_is_the_memory_alone():
-    row = Row(V3, 4, Planned(8_400_000_000))
+    row = CompiledBatch(V3, 4, Planned(8_400_000_000))
     cells = report.table([row], loops=0).splitlines()[1].split()
     assert cells == ["v3", "4", "8.40", "GB", "51%", *["-"] * 7]
     assert row.to_dict()["hbm_filled"] == 8_400_000_000 / V3.hbm_bytes
@@ -44,34 +44,37 @@ def test_of_a_plan_there_is_the_memory_alone():
 def test_an_estimate_that_makes_no_sense_is_left_out():
     import dataclasses
 
-    row = Row(V5E, 4, dataclasses.replace(MADE, estimated_seconds=None))
+    row = CompiledBatch(V5E, 4, dataclasses.replace(MADE, estimated_seconds=None))
     assert report.table([row], loops=0).splitlines()[1].endswith(" -")
     assert row.to_dict()["estimated_seconds"] is None
 
 
 def test_the_compilers_own_words_are_shown_but_not_all_of_them():
-    text = report.table([Row(V3, 4, MADE), Row(V5E, 64, REFUSED)], loops=0)
+    text = report.table([CompiledBatch(V3, 4, MADE), CompiledBatch(V5E, 64, REFUSED)], loops=0)
     assert "v5e, batch 64 is too large:\n    RESOURCE_EXHAUSTED: Ran out of memory" in text
     assert text.count("more") < 12
-    other = report.table([Row(V5E, 64, Refused("INVALID_ARGUMENT: what is this"))], loops=0)
+    other = report.table([CompiledBatch(V5E, 64, Refused("INVALID_ARGUMENT: what is this"))], loops=0)
     assert "does not compile" in other and "what is this" in other
 
 
 def test_a_search_without_a_result_names_what_ended_it():
-    row = Row(V3, 16, Refused("the compiler ended with code -9"), ends_search=True)
-    text = report.table([Row(V3, 8, MADE), row], loops=0)
+    row = CompiledBatch(V3, 16, Refused("the compiler ended with code -9"), ends_search=True)
+    text = report.table([CompiledBatch(V3, 8, MADE), row], loops=0)
     assert "largest)" not in text
     ending = "does not compile, which ends the search for the largest batch without an answer:"
     assert f"v3, batch 16 {ending}\n    the compiler ended with code -9\n" in text
-    assert row.to_dict()["ends_search"] and "ends_search" not in Row(V3, 8, MADE).to_dict()
+    assert row.to_dict()["ends_search"] and "ends_search" not in CompiledBatch(V3, 8, MADE).to_dict()
 
 
 def test_loops_are_reported():
-    assert "1 loop(s) of the program multiply matrices" in report.table([Row(V3, 4, MADE)], loops=1)
+    assert "1 loop(s) of the program multiply matrices" in report.table([CompiledBatch(V3, 4, MADE)], loops=1)
 
 
 def test_json_has_sizes_in_bytes():
-    made, refused = Row(V3, 4, MADE, largest=True).to_dict(), Row(V3, 8, REFUSED).to_dict()
+    made, refused = (
+        CompiledBatch(V3, 4, MADE, largest=True).to_dict(),
+        CompiledBatch(V3, 8, REFUSED).to_dict(),
+    )
     assert made["compiles"] and made["largest"] and made["hbm"] == MADE.hbm
     assert made["hbm_filled"] == MADE.hbm / V3.hbm_bytes
     assert (refused["compiles"], refused["batch_per_core"]) == (False, 8)

@@ -93,14 +93,14 @@ def test_a_program_reports_its_lengths(tmp_path):
 
 
 def test_nothing_is_left_of_what_was_assumed(tmp_path):
-    before = tf_keras.mixed_precision.global_policy().name, device.kind()
+    before = tf_keras.mixed_precision.global_policy().name, device.hardware()
     programs.step("classification", tmp_path, "bfloat16")
     params = programs.settings("tagging", tmp_path / "tags")
     params.task.train_data.input_path = str(tmp_path / "none")
     params.runtime.mixed_precision_dtype = "bfloat16"
     with pytest.raises(FileNotFoundError, match="none/manifest.json"):
         steps.training_step(params)
-    assert (tf_keras.mixed_precision.global_policy().name, device.kind()) == before
+    assert (tf_keras.mixed_precision.global_policy().name, device.hardware()) == before
 
 
 def test_an_unknown_type_is_named(tmp_path):

@@ -28,7 +28,7 @@ from xlnet_tf.training.progress import Progress, read_history
 from xlnet_tf.training.run import (
     SMALLER_STEP,
     check_data,
-    check_places,
+    check_remote_paths,
     check_resumable,
     named_damage,
     named_lack_of_memory,
@@ -411,24 +411,24 @@ def test_a_slices_hosts_are_listed():
     ],
 )
 def test_slices_are_known_by_name(name, chips, replicas, hosts):
-    found = topology.Slice.named(name)
+    found = topology.TpuSlice.named(name)
     assert (found.chips, found.replicas, found.hosts) == (chips, replicas, hosts)
 
 
 @pytest.mark.parametrize("name", ["v3", "v3-", "v3-7", "v9-8", "v3-0", "gpu"])
 def test_unknown_slices_are_named(name):
     with pytest.raises(UserError, match="v3-8, v4-32, v5e-16"):
-        topology.Slice.named(name)
+        topology.TpuSlice.named(name)
 
 
 def test_a_tpu_reached_by_name_needs_places_that_its_hosts_see(folder):
     params = settings(folder, "tpu")
     for not_by_name in (None, "local"):
         params.runtime.tpu = not_by_name
-        check_places(params, str(folder))
+        check_remote_paths(params, str(folder))
     params.runtime.tpu = "pod"
     with pytest.raises(UserError, match=f"do not see {folder}/records, {folder}/dev: expected.*gs://"):
-        check_places(params, "gs://bucket/model")
+        check_remote_paths(params, "gs://bucket/model")
 
 
 def test_hosts_of_a_named_tpu_are_remote(monkeypatch):

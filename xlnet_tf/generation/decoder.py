@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation.cached_layer import CachedLayer, put, shape_of
-from xlnet_tf.generation.layout import Layout
+from xlnet_tf.generation.layout import TextLayout
 from xlnet_tf.layers import kernels as kernels_lib
 from xlnet_tf.layers.masks import AttentionContext, attention_bias
 from xlnet_tf.layers.positions import RelativePositions
@@ -75,7 +75,7 @@ class CachedDecoder:
         UserError: the model's attention hides what there is to see.
     """
 
-    def __init__(self, model: XLNetPretrainer, layout: Layout, candidates: int = 1, xla: bool = False):
+    def __init__(self, model: XLNetPretrainer, layout: TextLayout, candidates: int = 1, xla: bool = False):
         encoder = model.encoder
         self._left_to_right = encoder.attention_type == "uni"
         if self._left_to_right and encoder.same_length:

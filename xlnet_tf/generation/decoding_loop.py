@@ -11,13 +11,13 @@ import tensorflow as tf
 from xlnet_tf.generation import sampling as sampling_lib
 from xlnet_tf.generation.cached_layer import shape_of
 from xlnet_tf.generation.decoder import Cache, CachedDecoder
-from xlnet_tf.generation.layout import Layout
+from xlnet_tf.generation.layout import TextLayout
 from xlnet_tf.generation.sampling import Sampling, log_probabilities
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.text.special_tokens import PAD_ID
 
 
-class Written(NamedTuple):
+class DecodedTokens(NamedTuple):
     """What has been written.
 
     Attributes:
@@ -47,7 +47,7 @@ class Written(NamedTuple):
 
     def follow(self, parents: tf.Tensor) -> Self:
         """Replaces each candidate by its parent [B, C]."""
-        return Written(*(tf.gather(values, parents, batch_dims=1) for values in self))
+        return DecodedTokens(*(tf.gather(values, parents, batch_dims=1) for values in self))
 
     def add(self, step: tf.Tensor, tokens: tf.Tensor, log_probs: tf.Tensor) -> Self:
         """Writes a token [B, C] to each candidate that is unfinished."""
@@ -66,12 +66,12 @@ class Written(NamedTuple):
 
 # Chooses a token for each candidate: from log-probabilities [B, C, V], what is written, and the number of the
 # step, to the tokens [B, C] and the candidates that they continue [B, C]; None: each continues itself.
-Choice = Callable[[tf.Tensor, Written, tf.Tensor], tuple[tf.Tensor, tf.Tensor | None]]
+Choice = Callable[[tf.Tensor, DecodedTokens, tf.Tensor], tuple[tf.Tensor, tf.Tensor | None]]
 
 
 def sample(
-    model: XLNetPretrainer, layout: Layout, sampling: Sampling, stop_ids=(), xla: bool = False
-) -> Written:
+    model: XLNetPretrainer, layout: TextLayout, sampling: Sampling, stop_ids=(), xla: bool = False
+) -> DecodedTokens:
     """Writes one candidate for each text, by greedy choice or sampling.
 
     Args:
@@ -81,7 +81,7 @@ def sample(
         UserError: the model cannot generate (see CachedDecoder).
     """
 
-    draws = sampling_lib.draw(sampling.seeds, shape_of(layout.order)[1])
+    draws = sampling_lib.uniform_draws(sampling.seeds, shape_of(layout.order)[1])
 
     def choose(log_probs, written, step):
         return sampling_lib.choose(log_probs[:, 0], draws[:, step], sampling)[:, None], None
@@ -91,7 +91,9 @@ def sample(
     return write(decoder, layout.order, logits, cache, choose, stop_ids)
 
 
-def search(model: XLNetPretrainer, layout: Layout, beams: int, stop_ids=(), xla: bool = False) -> Written:
+def search(
+    model: XLNetPretrainer, layout: TextLayout, beams: int, stop_ids=(), xla: bool = False
+) -> DecodedTokens:
     """Writes the likeliest candidates that beam search finds for each text, best first.
 
     Candidates compete by the probability of all that they have written. It is not divided by a power of their
@@ -116,7 +118,7 @@ def write(
     cache: Cache,
     choose: Choice,
     stop_ids=(),
-) -> Written:
+) -> DecodedTokens:
     """Writes all of an order.
 
     Args:
@@ -143,7 +145,7 @@ def write(
     # At first all candidates are the same: one counts.
     counts = tf.range(candidates)[:, None] == 0
     log_probs = tf.where(counts, log_probabilities(logits), float("-inf"))  # [B, C, V]
-    written, cache = add(0, log_probs, Written.nothing(order, candidates), cache)
+    written, cache = add(0, log_probs, DecodedTokens.nothing(order, candidates), cache)
     return tf.while_loop(
         lambda step, written, _: (step < steps) & tf.reduce_any(written.unfinished),
         body,
@@ -152,7 +154,7 @@ def write(
     )[1]
 
 
-def best_continuations(log_probs: tf.Tensor, written: Written, step: tf.Tensor):
+def best_continuations(log_probs: tf.Tensor, written: DecodedTokens, step: tf.Tensor):
     """Chooses, of all continuations of all candidates, the likeliest; finished ones stay as they are."""
     batch, _, pieces = shape_of(log_probs)
     candidates = written.tokens.shape[1]

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.generation.layout import AT_ONCE, by_length, check_lengths
+from xlnet_tf.generation.layout import AT_ONCE, by_length, check_text_lengths
 from xlnet_tf.generation.scoring import text_tokens
 from xlnet_tf.layers.summary import last_position
 from xlnet_tf.models.encoder import XLNetEncoder
@@ -80,7 +80,7 @@ def embed_texts(
     mean, cls = (np.empty([len(ids), width], np.float32) for _ in range(2))
     token_vectors = [None] * len(ids)
     lengths = [len(text) + len(_ENDS) for text in ids]
-    check_lengths("texts", lengths)
+    check_text_lengths("texts", lengths)
     for rows in by_length(lengths, batch_size):
         features = tokenizer([texts[row] for row in rows], seq_len=max(_SHORTEST, lengths[rows[-1]]))
         found = embed(encoder, features, layer, lengths[rows[-1]] > AT_ONCE)

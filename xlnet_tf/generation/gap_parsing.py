@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError, shown
-from xlnet_tf.generation.layout import Layout, infilling
+from xlnet_tf.generation.layout import TextLayout, infilling
 from xlnet_tf.text.graph.tokenizer import GraphTokenizer
 from xlnet_tf.text.special_tokens import EOP_ID, MASK_ID, PAD_ID, SYMBOLS
 
@@ -62,7 +62,9 @@ def check_gaps(
     return orders
 
 
-def gaps(tokenizer: GraphTokenizer, texts: tf.Tensor, longest: int | None = None) -> tuple[Layout, tf.Tensor]:
+def gaps(
+    tokenizer: GraphTokenizer, texts: tf.Tensor, longest: int | None = None
+) -> tuple[TextLayout, tf.Tensor]:
     """Reads texts in which `<mask>` marks the gaps, which are filled from left to right.
 
     A text is cut into pieces at its marks: a mark with a space before or after it is a word, or the begin or
@@ -112,7 +114,7 @@ def _without_symbol(ids: tf.RaggedTensor, has_symbol: tf.Tensor) -> tf.RaggedTen
     return tf.ragged.boolean_mask(ids, ids.with_values(kept))
 
 
-def fill_in(layout: Layout, tokens: tf.Tensor) -> tf.RaggedTensor:
+def fill_in(layout: TextLayout, tokens: tf.Tensor) -> tf.RaggedTensor:
     """Returns texts with their gaps filled: ragged int32 [B * C, (tokens)].
 
     Args:

@@ -13,8 +13,8 @@ import tensorflow as tf
 from xlnet_tf.generation import sampling as sampling_lib
 from xlnet_tf.generation.cached_layer import shape_of
 from xlnet_tf.generation.decoder import CachedDecoder
-from xlnet_tf.generation.decoding_loop import Written, best_continuations, write
-from xlnet_tf.generation.layout import Layout
+from xlnet_tf.generation.decoding_loop import DecodedTokens, best_continuations, write
+from xlnet_tf.generation.layout import TextLayout
 from xlnet_tf.generation.sampling import Sampling, log_probabilities
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.text.special_tokens import PAD_ID
@@ -52,14 +52,14 @@ class Filled(NamedTuple):
         guesses_apart: for each gap, all others unknown.
     """
 
-    fills: Written
+    fills: DecodedTokens
     apart: tf.Tensor
     guesses: Guesses
     guesses_apart: Guesses
 
 
 def fill_jointly(
-    model: XLNetPretrainer, layout: Layout, beams: int, guesses: int, xla: bool = False
+    model: XLNetPretrainer, layout: TextLayout, beams: int, guesses: int, xla: bool = False
 ) -> Filled:
     """Finds the likeliest joint fills of texts' gaps by beam search.
 
@@ -88,8 +88,8 @@ def fill_jointly(
 
 
 def fill_easiest_first(
-    model: XLNetPretrainer, layout: Layout, sampling: Sampling, xla: bool = False
-) -> tuple[Written, tf.Tensor]:
+    model: XLNetPretrainer, layout: TextLayout, sampling: Sampling, xla: bool = False
+) -> tuple[DecodedTokens, tf.Tensor]:
     """Fills gaps in an order that the model finds: always the one next whose best piece is likeliest.
 
     Args:
@@ -103,7 +103,7 @@ def fill_easiest_first(
     """
     gaps = layout.order
     steps = shape_of(gaps)[1]
-    draws = sampling_lib.draw(sampling.seeds, steps)
+    draws = sampling_lib.uniform_draws(sampling.seeds, steps)
     decoder = CachedDecoder(model, layout, xla=xla)
 
     def add(step, logits, open_gaps, written, order):
@@ -126,7 +126,7 @@ def fill_easiest_first(
         return step + 1, cache, *add(step, logits[:, 0], open_gaps, written, order)
 
     logits, cache = decoder.start(gaps)
-    filled = add(0, logits, gaps, Written.nothing(gaps, 1), tf.fill(tf.shape(gaps), -1))
+    filled = add(0, logits, gaps, DecodedTokens.nothing(gaps, 1), tf.fill(tf.shape(gaps), -1))
     *_, written, order = tf.while_loop(
         lambda step, cache, open_gaps, *_: (step < steps) & tf.reduce_any(open_gaps >= 0),
         body,
@@ -136,7 +136,7 @@ def fill_easiest_first(
     return written, order
 
 
-def _reread(model: XLNetPretrainer, layout: Layout, tokens: tf.Tensor) -> tf.Tensor:
+def _reread(model: XLNetPretrainer, layout: TextLayout, tokens: tf.Tensor) -> tf.Tensor:
     """Predicts, in one pass, each token of filled gaps after those before it: logits [B, G, V]."""
     order = layout.order
     steps = tf.range(1, shape_of(order)[1] + 1)

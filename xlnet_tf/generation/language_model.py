@@ -14,14 +14,14 @@ from xlnet_tf.generation.infilling import Filled, Guesses, fill_easiest_first, f
 from xlnet_tf.generation.layout import (
     AT_ONCE,
     LONGEST,
-    Layout,
+    TextLayout,
     by_length,
-    check_lengths,
+    check_text_lengths,
     continuation,
     infilling,
 )
 from xlnet_tf.generation.results import Continuation, FilledText, Filling, Guess
-from xlnet_tf.generation.sampling import alike, check_range, is_whole
+from xlnet_tf.generation.sampling import check_range, is_whole, same_for_all
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.text.graph.tokenizer import GraphTokenizer
 from xlnet_tf.text.special_tokens import EOP_ID, PAD_ID
@@ -106,7 +106,7 @@ class XLNetLanguageModel:
             UserError: the prompts are not a list of strings, one is too long, or a setting is out of range.
         """
         ids = self._encode_prompts(prompts, max_new_tokens)
-        settings = alike(len(ids), temperature, top_k, top_p, seed)
+        settings = same_for_all(len(ids), temperature, top_k, top_p, seed)
         stop_ids = self._stop_ids(stop)
 
         def write(rows):
@@ -211,7 +211,7 @@ class XLNetLanguageModel:
         easiest_first = isinstance(orders, str) and orders == EASIEST_FIRST
         ids = self._encode("texts", texts)
         orders = gap_parsing.check_gaps(texts, None if easiest_first else orders)
-        settings = alike(len(texts), temperature, top_k, top_p, seed)
+        settings = same_for_all(len(texts), temperature, top_k, top_p, seed)
 
         def fill(rows):
             layout = self._gaps(texts, orders, rows)
@@ -253,14 +253,14 @@ class XLNetLanguageModel:
         ids = self.tokenizer.encode_rows(texts, name)
         if not ids:
             raise UserError(f"{name} is empty; expected at least one text")
-        check_lengths(name, [*map(len, ids)], new_tokens)
+        check_text_lengths(name, [*map(len, ids)], new_tokens)
         return ids
 
     def _encode_prompts(self, prompts: Sequence[str], max_new_tokens: int) -> list[np.ndarray]:
         _check_whole("max_new_tokens", max_new_tokens, LONGEST)
         return self._encode("prompts", prompts, max_new_tokens)
 
-    def _gaps(self, texts: Sequence[str], orders: Sequence[Sequence[int]], rows: Sequence[int]) -> Layout:
+    def _gaps(self, texts: Sequence[str], orders: Sequence[Sequence[int]], rows: Sequence[int]) -> TextLayout:
         """Reads some of the texts with gaps, and puts the gaps into the order of filling."""
         layout, _ = gap_parsing.gaps(self._texts, tf.constant([texts[row] for row in rows]))
         order = layout.order.numpy()
@@ -308,7 +308,7 @@ class XLNetLanguageModel:
             for tokens, log_probs in zip(guesses.tokens[:count], guesses.log_probs[:count])
         ]
 
-    def _decode(self, layout: Layout, tokens: np.ndarray) -> list[list[str]]:
+    def _decode(self, layout: TextLayout, tokens: np.ndarray) -> list[list[str]]:
         """Returns the texts with each of the fillings [B, C, G]."""
         texts = iter(self._texts.decode(gap_parsing.fill_in(layout, tokens)).numpy())
         return [[next(texts).decode() for _ in candidates] for candidates in tokens]

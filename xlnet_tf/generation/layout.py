@@ -17,7 +17,7 @@ AT_ONCE = 1024  # tokens; longer texts are read in blocks
 _TOGETHER = 8 * AT_ONCE  # tokens of texts that are read together
 
 
-def check_lengths(name: str, lengths: Sequence[int], new_tokens: int = 0):
+def check_text_lengths(name: str, lengths: Sequence[int], new_tokens: int = 0):
     """Raises UserError if a text is too long, and names it."""
     for row, length in enumerate(lengths):
         if length + new_tokens > LONGEST:
@@ -43,7 +43,7 @@ def by_length(lengths: Sequence[int], batch_size: int) -> Iterator[np.ndarray]:
         rows = rows[count:]
 
 
-class Layout(NamedTuple):
+class TextLayout(NamedTuple):
     """Texts of a batch, each with tokens of its own to write, as one factorization order.
 
     The context comes first and sees itself; what is written sees the context and what was written before it.
@@ -67,7 +67,9 @@ class Layout(NamedTuple):
     in_blocks: bool = False
 
 
-def continuation(ids: tf.Tensor, lengths: tf.Tensor, new_tokens: tf.Tensor, most: int | tf.Tensor) -> Layout:
+def continuation(
+    ids: tf.Tensor, lengths: tf.Tensor, new_tokens: tf.Tensor, most: int | tf.Tensor
+) -> TextLayout:
     """Lays out texts that continue prompts, from left to right.
 
     Args:
@@ -80,7 +82,7 @@ def continuation(ids: tf.Tensor, lengths: tf.Tensor, new_tokens: tf.Tensor, most
     steps = tf.range(most)[None]
     order = tf.where(steps < new_tokens[:, None], lengths[:, None] + steps, -1)
     # One column more, where the longest prompt's first token goes.
-    return Layout(
+    return TextLayout(
         ids=tf.pad(ids, [[0, 0], [0, 1]], constant_values=PAD_ID),
         is_context=tf.sequence_mask(lengths, width + 1),
         order=order,
@@ -89,7 +91,7 @@ def continuation(ids: tf.Tensor, lengths: tf.Tensor, new_tokens: tf.Tensor, most
     )
 
 
-def infilling(ids: tf.Tensor, is_context: tf.Tensor, order: tf.Tensor) -> Layout:
+def infilling(ids: tf.Tensor, is_context: tf.Tensor, order: tf.Tensor) -> TextLayout:
     """Lays out texts with gaps.
 
     Args:
@@ -97,4 +99,4 @@ def infilling(ids: tf.Tensor, is_context: tf.Tensor, order: tf.Tensor) -> Layout
         is_context: [B, T] bool, the tokens that are given.
         order: [B, G] int32, the gaps' positions in the order of filling; -1 from where a row has no more.
     """
-    return Layout(ids, is_context, order, length=ids.shape[1] or tf.shape(ids)[1], forward=False)
+    return TextLayout(ids, is_context, order, length=ids.shape[1] or tf.shape(ids)[1], forward=False)

@@ -37,7 +37,7 @@ class Sampling(NamedTuple):
     top_p: tf.Tensor
 
 
-def alike(count: int, temperature: float, top_k: int, top_p: float, seed: int) -> Sampling:
+def same_for_all(count: int, temperature: float, top_k: int, top_p: float, seed: int) -> Sampling:
     """Returns the same settings for `count` rows, as arrays, but draws of their own.
 
     Raises:
@@ -75,7 +75,7 @@ def check_range(name: str, value: float, is_right: bool, expected: str):
         raise UserError(f"{name} is {value}; expected {expected}")
 
 
-def draw(seeds: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
+def uniform_draws(seeds: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
     """Draws numbers from [0, 1) for each row: [B, G] float32.
 
     Args:

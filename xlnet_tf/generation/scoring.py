@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation import sampling
-from xlnet_tf.generation.layout import AT_ONCE, by_length, check_lengths
+from xlnet_tf.generation.layout import AT_ONCE, by_length, check_text_lengths
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -79,24 +79,26 @@ def score_texts(
 
     scores = [None] * len(ids)
     lengths = [len(context) + len(text) for context, text in zip(before, ids)]
-    check_lengths("texts", lengths)
+    check_text_lengths("texts", lengths)
     for rows in by_length(lengths, batch_size):
         length = max(1, *(lengths[row] for row in rows))
-        features, is_scored = join(_ragged(before, rows), _ragged(ids, rows), length)
+        features, is_scored = join_contexts(_ragged(before, rows), _ragged(ids, rows), length)
         if isinstance(order, str):
-            row_places = places(is_scored, order, tf.fill([len(rows)], tf.constant(seed, tf.int64)))
+            row_ranks = order_ranks(is_scored, order, tf.fill([len(rows)], tf.constant(seed, tf.int64)))
         else:
             permutations = tf.ragged.constant([list(order[row]) for row in rows], tf.int32, ragged_rank=1)
-            row_places = permuted_places(is_scored, permutations.to_tensor(-1, shape=[None, length]))
-        found = token_log_probabilities(model, features, is_scored, row_places, length > AT_ONCE)
-        for row, *values in zip(rows, found.numpy(), row_places.numpy(), is_scored.numpy(), strict=True):
-            log_probabilities, its_places, scored = values
+            row_ranks = permutation_ranks(is_scored, permutations.to_tensor(-1, shape=[None, length]))
+        found = token_log_probabilities(model, features, is_scored, row_ranks, length > AT_ONCE)
+        for row, *values in zip(rows, found.numpy(), row_ranks.numpy(), is_scored.numpy(), strict=True):
+            log_probabilities, its_ranks, scored = values
             pieces = [tokenizer.id_to_piece(piece) for piece in ids[row]]
-            scores[row] = TextScore(pieces, log_probabilities[scored], np.argsort(its_places[scored]))
+            scores[row] = TextScore(pieces, log_probabilities[scored], np.argsort(its_ranks[scored]))
     return scores
 
 
-def join(contexts: tf.RaggedTensor, texts: tf.RaggedTensor, length) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+def join_contexts(
+    contexts: tf.RaggedTensor, texts: tf.RaggedTensor, length
+) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
     """Puts contexts before texts.
 
     SEP and CLS, which no token of a text would see, are left out, and segments, since there is but one.
@@ -128,7 +130,7 @@ def text_tokens(features: Mapping[str, tf.Tensor]) -> tf.Tensor:
     return tf.cast(features["input_mask"], tf.bool) & (ids != SEP_ID) & (ids != CLS_ID)
 
 
-def places(is_scored: tf.Tensor, order: str, seeds: tf.Tensor | None = None) -> tf.Tensor:
+def order_ranks(is_scored: tf.Tensor, order: str, seeds: tf.Tensor | None = None) -> tf.Tensor:
     """Lays out a factorization order.
 
     Args:
@@ -138,7 +140,7 @@ def places(is_scored: tf.Tensor, order: str, seeds: tf.Tensor | None = None) -> 
             whatever the batch and the padding.
 
     Returns:
-        [B, T] int32: the place of each scored token in the order, from 0; meaningless for other tokens.
+        [B, T] int32: the rank of each scored token in the order, from 0; meaningless for other tokens.
 
     Raises:
         UserError: there is no such order.
@@ -150,14 +152,14 @@ def places(is_scored: tf.Tensor, order: str, seeds: tf.Tensor | None = None) -> 
         return numbers
     if order == "right_to_left":
         return tf.reduce_sum(tf.cast(is_scored, tf.int32), axis=1, keepdims=True) - 1 - numbers
-    draws = sampling.draw(seeds, tf.shape(is_scored)[1])
+    draws = sampling.uniform_draws(seeds, tf.shape(is_scored)[1])
     # A token's draw is that of its number, so that padding, which others decide, changes nothing.
     keys = tf.where(is_scored, tf.gather(draws, tf.maximum(numbers, 0), batch_dims=1), 1.0)
     return tf.argsort(tf.argsort(keys, stable=True))  # the inverse permutation
 
 
-def permuted_places(is_scored: tf.Tensor, permutation: tf.Tensor) -> tf.Tensor:
-    """Lays out an explicit factorization order, as `places` does.
+def permutation_ranks(is_scored: tf.Tensor, permutation: tf.Tensor) -> tf.Tensor:
+    """Lays out an explicit factorization order, as `order_ranks` does.
 
     Args:
         is_scored: [B, T] bool, the tokens to predict.
@@ -174,7 +176,7 @@ def token_log_probabilities(
     model: XLNetPretrainer,
     features: Mapping[str, tf.Tensor],
     is_scored: tf.Tensor,
-    places: tf.Tensor,
+    ranks: tf.Tensor,
     in_blocks: bool = False,
 ) -> tf.Tensor:
     """Computes the log-probability of each scored token, given what comes before it in the order.
@@ -187,7 +189,7 @@ def token_log_probabilities(
         features: input_word_ids, input_mask and, unless all is of one segment, input_type_ids [B, T], padded
             on any side.
         is_scored: [B, T] bool, the tokens to predict.
-        places: [B, T] int32, their places in the factorization order (see `places`).
+        ranks: [B, T] int32, their ranks in the factorization order (see `order_ranks`).
 
     Returns:
         [B, T] float32, in nats; 0 for tokens that are not scored. Their sum is the text's log-probability.
@@ -204,7 +206,7 @@ def token_log_probabilities(
         )
     last = tf.shape(is_scored)[1] + 1
     rank = tf.where(text_tokens(features), 0, last)
-    rank = tf.where(is_scored, places + 1, rank)
+    rank = tf.where(is_scored, ranks + 1, rank)
     encoded = model.encoder(
         {**features, "permutation_rank": rank, "target_mask": is_scored},
         training=False,

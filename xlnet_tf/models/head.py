@@ -13,7 +13,7 @@ from xlnet_tf.layers.seeds import fold_in, step_seed
 from xlnet_tf.layers.summary import SequenceSummary
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.loading import Head, Pretrained
-from xlnet_tf.models.reading import read
+from xlnet_tf.models.reading import encode_long
 from xlnet_tf.models.saving import ShapeFreeModel
 
 _HEAD = -7  # its place among those of the encoder's dropout
@@ -50,7 +50,7 @@ class XLNetHead(EncoderModel):
 
     Args:
         encoder: the body.
-        segment_len: tokens of the segments in which texts are read; 0 reads them at once (see read).
+        segment_len: tokens of the segments in which texts are read; 0 reads them at once (see encode_long).
     """
 
     def __init__(self, encoder: XLNetEncoder, segment_len: int = 0, **kwargs):
@@ -101,7 +101,7 @@ class XLNetHead(EncoderModel):
         seed = step_seed(features, training)
         if seed is not None:
             features = {**features, "dropout_seed": seed}
-        return read(self.encoder, features, self.segment_len, training), fold_in(seed, _HEAD)
+        return encode_long(self.encoder, features, self.segment_len, training), fold_in(seed, _HEAD)
 
     def get_config(self):
         return {**super().get_config(), "segment_len": self.segment_len}

@@ -17,7 +17,7 @@ def token_features(features: Mapping[str, Any]) -> dict[str, tf.Tensor]:
     return {name: features[name] for name in TOKEN_FEATURES if name in features}
 
 
-def read(
+def encode_long(
     encoder: XLNetEncoder, features: Mapping[str, Any], segment_len: int = 0, training: bool | None = None
 ) -> tf.Tensor:
     """Reads texts of T tokens.

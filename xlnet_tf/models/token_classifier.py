@@ -19,7 +19,7 @@ class XLNetTokenClassifier(XLNetHead):
     Args:
         encoder: the body.
         num_labels: C.
-        segment_len: tokens of the segments in which long texts are read; 0 reads them at once (see read).
+        segment_len: tokens of the segments in which long texts are read; 0: at once (see encode_long).
         labels: of the classes, for people who use the model; default: their numbers.
 
     Call args: the encoder's features.

@@ -25,8 +25,8 @@ import numpy as np
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.signatures import (
     MOST_BYTES,
-    Column,
     Signature,
+    TensorInfo,
     bad_answer,
     check_answers,
     no_answer,
@@ -114,7 +114,7 @@ class Client:
         return columns
 
 
-def _as_column(name: str, values: Any, column: Column) -> np.ndarray:
+def _as_column(name: str, values: Any, column: TensorInfo) -> np.ndarray:
     """Returns the values of an input as an array of the type that the model takes.
 
     Raises:
@@ -137,7 +137,7 @@ def _as_column(name: str, values: Any, column: Column) -> np.ndarray:
     return array
 
 
-def _axes(column: Column) -> str:
+def _axes(column: TensorInfo) -> str:
     return "any number of axes" if column.rank is None else f"{column.rank} axes"
 
 
@@ -315,7 +315,7 @@ def _bytes_to_json(value: bytes) -> Any:
         return {"b64": base64.b64encode(value).decode()}
 
 
-def _from_json(name: str, values: Any, column: Column) -> np.ndarray:
+def _from_json(name: str, values: Any, column: TensorInfo) -> np.ndarray:
     try:
         if column.dtype != object:
             return _converted(np.array(values), column.dtype)

@@ -18,7 +18,7 @@ from tensorflow_serving.apis.prediction_service_pb2_grpc import PredictionServic
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.signatures import (
     MOST_BYTES,
-    Column,
+    TensorInfo,
     bad_answer,
     no_answer,
     no_model,
@@ -97,7 +97,7 @@ class GrpcTransport:
         return refusal(self._address, details)
 
 
-def _array(name: str, tensor: TensorProto, column: Column) -> np.ndarray:
+def _array(name: str, tensor: TensorProto, column: TensorInfo) -> np.ndarray:
     """Reads a tensor, if it has as many values as its shape asks for: make_ndarray would make up others."""
     sizes = [dim.size for dim in tensor.tensor_shape.dim]
     if min(sizes, default=0) < 0 or math.prod(sizes) * max(1, column.dtype.itemsize) > MOST_BYTES:

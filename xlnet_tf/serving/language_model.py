@@ -10,10 +10,10 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.generation import decoding_loop, gap_parsing, scoring
 from xlnet_tf.generation.embedding import embed
 from xlnet_tf.generation.infilling import fill_jointly
-from xlnet_tf.generation.layout import AT_ONCE, Layout, continuation
+from xlnet_tf.generation.layout import AT_ONCE, TextLayout, continuation
 from xlnet_tf.generation.sampling import COLDEST, HOTTEST, Sampling
 from xlnet_tf.serving.module import ServingModule, check_rows, signature
-from xlnet_tf.serving.rows import check_sizes, dense, first_fault
+from xlnet_tf.serving.rows import dense, empty_oversized_texts, first_fault
 from xlnet_tf.text.graph.truncation import last_pieces
 from xlnet_tf.text.special_tokens import PAD_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -151,7 +151,7 @@ class LanguageModelModule(ServingModule):
 
     def embed(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers the signature `embed`."""
-        texts, (is_right, fault) = check_sizes(text=text)
+        texts, (is_right, fault) = empty_oversized_texts(text=text)
         ids = self.texts.encode(texts["text"])
         features = self.pack(ids, padding="right")
         vectors = self.run(features)._asdict()
@@ -171,14 +171,14 @@ class LanguageModelModule(ServingModule):
         self, text: tf.Tensor, context: tf.Tensor, order: tf.Tensor, seed: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """Answers the signature `score`."""
-        readable, (is_short, too_long) = check_sizes(text=text, context=context)
+        readable, (is_short, too_long) = empty_oversized_texts(text=text, context=context)
         whole_texts, whole_contexts = (self.texts.encode(readable[name]) for name in ("text", "context"))
         texts = whole_texts[:, : self.seq_len]
         contexts = last_pieces(whole_contexts, self.seq_len - texts.row_lengths())
         lengths = contexts.row_lengths() + texts.row_lengths()
-        features, is_scored = scoring.join(contexts, texts, self.padded_len(lengths))
+        features, is_scored = scoring.join_contexts(contexts, texts, self.padded_len(lengths))
         is_order = order[:, None] == list(scoring.ORDERS)  # [B, orders]
-        places = tf.stack([scoring.places(is_scored, name, seed) for name in scoring.ORDERS], axis=1)
+        places = tf.stack([scoring.order_ranks(is_scored, name, seed) for name in scoring.ORDERS], axis=1)
         places = tf.gather(places, tf.argmax(is_order, axis=1), batch_dims=1)
         found = self.use(
             lambda model: scoring.token_log_probabilities(model, features, is_scored, places, self._in_blocks)
@@ -204,7 +204,7 @@ class LanguageModelModule(ServingModule):
 
     def fill_mask(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers the signature `fill_mask`."""
-        texts, (is_short, too_long) = check_sizes(text=text)
+        texts, (is_short, too_long) = empty_oversized_texts(text=text)
         text = texts["text"]
         layout, truncated = gap_parsing.gaps(self.texts, text, self.seq_len)
         counts = tf.reduce_sum(tf.cast(layout.order >= 0, tf.int32), axis=1)
@@ -245,7 +245,7 @@ class LanguageModelModule(ServingModule):
     ) -> dict[str, tf.Tensor]:
         """Answers the signature `generate`."""
         checks = [
-            check_sizes(prompt=prompt)[1],
+            empty_oversized_texts(prompt=prompt)[1],
             self._length_check(max_new_tokens),
             (
                 (temperature >= 0) & (temperature <= HOTTEST),
@@ -268,7 +268,7 @@ class LanguageModelModule(ServingModule):
 
     def search(self, prompt: tf.Tensor, max_new_tokens: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers the signature `search`."""
-        error = first_fault([check_sizes(prompt=prompt)[1], self._length_check(max_new_tokens)])
+        error = first_fault([empty_oversized_texts(prompt=prompt)[1], self._length_check(max_new_tokens)])
         return self._continue(
             prompt,
             max_new_tokens,
@@ -285,12 +285,12 @@ class LanguageModelModule(ServingModule):
         prompt: tf.Tensor,
         max_new_tokens: tf.Tensor,
         error: tf.Tensor,
-        write: Callable[[tf_keras.Model, Layout], decoding_loop.Written],
+        write: Callable[[tf_keras.Model, TextLayout], decoding_loop.DecodedTokens],
     ) -> dict[str, tf.Tensor]:
         """Continues prompts [B] by at most `max_new_tokens` [B] pieces, those without an `error` [B]."""
         new_tokens = tf.where(error == "", max_new_tokens, 0)
         most = tf.maximum(tf.cast(tf.reduce_max(new_tokens), tf.int32), 1)
-        whole = self.texts.encode(check_sizes(prompt=prompt)[0]["prompt"])
+        whole = self.texts.encode(empty_oversized_texts(prompt=prompt)[0]["prompt"])
         kept = last_pieces(whole, self.seq_len - new_tokens)
         lengths = tf.cast(kept.row_lengths(), tf.int32)
         layout = continuation(kept.to_tensor(PAD_ID), lengths, tf.cast(new_tokens, tf.int32), most)

@@ -124,7 +124,7 @@ class Comparison(NamedTuple):
     points: float
 
 
-def compare(model_dir: str, data: str, weights: str, checkpoint: str = "") -> Comparison:
+def compare_weights(model_dir: str, data: str, weights: str, checkpoint: str = "") -> Comparison:
     """Scores a run on a set of examples with float32 and with smaller weights.
 
     Args:

@@ -12,7 +12,7 @@ def dense(values: tf.RaggedTensor, default) -> tf.Tensor:
     return values.to_tensor(default, shape=[-1, tf.maximum(values.bounding_shape(axis=1), 1)])
 
 
-def check_sizes(**texts: tf.Tensor) -> tuple[dict[str, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
+def empty_oversized_texts(**texts: tf.Tensor) -> tuple[dict[str, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
     """Empties texts of more than MOST_BYTES, which would take the server's memory from other requests.
 
     Args:

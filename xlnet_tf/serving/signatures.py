@@ -27,7 +27,7 @@ _SHOWN = 500  # characters of what a server says
 
 
 @dataclasses.dataclass(frozen=True)
-class Column:
+class TensorInfo:
     """An input or output.
 
     Attributes:
@@ -48,8 +48,8 @@ class Signature:
         problem: why it cannot be asked; empty if it can.
     """
 
-    inputs: Mapping[str, Column]
-    outputs: Mapping[str, Column]
+    inputs: Mapping[str, TensorInfo]
+    outputs: Mapping[str, TensorInfo]
     problem: str = ""
 
 
@@ -75,14 +75,14 @@ def signatures_of(definitions: Any) -> dict[str, Signature]:
     return found
 
 
-def _columns(definition: Any, which: str) -> dict[str, Column]:
+def _columns(definition: Any, which: str) -> dict[str, TensorInfo]:
     tensors = definition.get(which, {}) if isinstance(definition, Mapping) else None
     if not isinstance(tensors, Mapping):
         raise ValueError(f"its {which} are not an object")
     return {name: _column(name, tensor) for name, tensor in sorted(tensors.items())}
 
 
-def _column(name: str, tensor: Any) -> Column:
+def _column(name: str, tensor: Any) -> TensorInfo:
     if not isinstance(tensor, Mapping):
         raise ValueError(f"{name} is described by {printable(tensor, 80)}, expected an object")
     dtype, shape = tensor.get("dtype"), tensor.get("tensor_shape", {})
@@ -90,7 +90,7 @@ def _column(name: str, tensor: Any) -> Column:
         raise ValueError(f"{name} has the type {printable(dtype, 80)}; expected one of {', '.join(DTYPES)}")
     if not isinstance(shape, Mapping) or not isinstance(sizes := shape.get("dim", []), list):
         raise ValueError(f"{name} has the shape {printable(shape, 80)}, expected sizes of axes")
-    return Column(DTYPES[dtype], None if shape.get("unknown_rank") is True else len(sizes))
+    return TensorInfo(DTYPES[dtype], None if shape.get("unknown_rank") is True else len(sizes))
 
 
 def check_answers(answers: Mapping[str, np.ndarray], signature: Signature, rows: int | None) -> None:

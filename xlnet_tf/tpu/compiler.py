@@ -51,7 +51,7 @@ def main(hlo_path: str, slice_name: str, options: str, reports: str = "") -> Non
     print(json.dumps(result))
 
 
-def parse(hlo: bytes):
+def parse_hlo(hlo: bytes):
     """Returns a program in MLIR, the form that compilers take."""
     from jax._src.interpreters import mlir
     from jax._src.lib import _jax, xla_client
@@ -101,7 +101,7 @@ def _compile(hlo: bytes, slice_name: str, options: dict[str, str], reports: str)
         import numpy as np
         from jax.experimental import topologies
 
-        module = parse(hlo)
+        module = parse_hlo(hlo)
         device = topologies.get_topology_desc(platform="tpu", topology_name=slice_name, **options).devices[0]
         compile_options, devices = for_one(device)
         overrides = _FLAGS | ({"xla_dump_to": reports, "xla_dump_hlo_as_text": True} if reports else {})

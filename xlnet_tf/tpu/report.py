@@ -20,7 +20,7 @@ _ESTIMATE = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class CompiledBatch:
     """A program that was compiled.
 
     Args:
@@ -52,7 +52,7 @@ class Row:
         return values | {name: True for name in ("largest", "ends_search") if getattr(self, name)}
 
 
-def table(rows: Sequence[Row], loops: int) -> str:
+def table(rows: Sequence[CompiledBatch], loops: int) -> str:
     """Returns a table of all rows, and what to know about it.
 
     Args:
@@ -72,7 +72,7 @@ def table(rows: Sequence[Row], loops: int) -> str:
     return "\n".join(lines)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: CompiledBatch) -> tuple[str, ...]:
     made = row.outcome
     memory = (
         row.topology.name,

@@ -44,7 +44,7 @@ class Runner:
             import jax
 
             [*_, device] = jax.devices(self._platform)[:1]
-            module = compiler.parse(hlo)
+            module = compiler.parse_hlo(hlo)
             options, devices = compiler.for_one(device)
             start = time.perf_counter()
             self._executable = device.client.compile_and_load(module, devices, options)

@@ -19,14 +19,16 @@ TOKENS = "tokens"
 _TOO_MANY_TOKENS = 1 << 20
 
 
-def training_step(params: cfg.ExperimentConfig, gradient_only: bool = False, kind: str = "tpu") -> Program:
+def training_step(
+    params: cfg.ExperimentConfig, gradient_only: bool = False, hardware: str = "tpu"
+) -> Program:
     """Lowers one core's whole step of a training: forward, backward, clipping, update, memory, metrics.
 
     Args:
         params: the experiment; task.train_data has the core's rows, of a set whose shapes are taken, however
             few its records are.
         gradient_only: leave out update and metrics; the gradients and the next memory are outputs then.
-        kind: of layers.kernels.device, that the program is for.
+        hardware: of layers.kernels.device, that the program is for.
 
     Raises:
         UserError: settings and data do not fit together.
@@ -34,7 +36,7 @@ def training_step(params: cfg.ExperimentConfig, gradient_only: bool = False, kin
     """
     one_row = copy.deepcopy(params.task)  # any set has one
     one_row.train_data.global_batch_size = 1
-    with number_type(params.runtime.mixed_precision_dtype), device.assume(kind):
+    with number_type(params.runtime.mixed_precision_dtype), device.assume(hardware):
         task = task_factory.get_task_cls(type(one_row))(one_row)
         schedule = params.trainer.optimizer_config
         # Fine-tuning counts its steps from its data; a number in the program is as good as another.

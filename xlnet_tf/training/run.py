@@ -71,9 +71,9 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
         Interrupted: the process was told to end, or another host was lost; a new start resumes it.
     """
     model_dir = model_dir.rstrip("/")  # FOLDER//NAME is another object of a bucket, and matches no pattern
-    check_sizes(params, strategy.num_replicas_in_sync)
+    check_batch_sizes(params, strategy.num_replicas_in_sync)
     check_name(model_dir)
-    check_places(params, model_dir)
+    check_remote_paths(params, model_dir)
     check_data(params, task)
     params.trainer.summary_interval = params.trainer.steps_per_loop  # summaries are written with the reports
     with contextlib.ExitStack() as stack:
@@ -351,7 +351,7 @@ class _Runner(train_lib.OrbitExperimentRunner):
         )
 
 
-def check_sizes(params, replicas: int):
+def check_batch_sizes(params, replicas: int):
     """Raises UserError unless the batches split evenly over the replicas and their micro-batches."""
     parts = params.trainer.accumulation_steps
     batch_size = params.task.train_data.global_batch_size
@@ -383,7 +383,7 @@ def check_data(params, task: Task):
     )
 
 
-def check_places(params, model_dir: str):
+def check_remote_paths(params, model_dir: str):
     """Raises UserError if the hosts of a TPU that is reached by name cannot read or write what they must."""
     if params.runtime.distribution_strategy != "tpu" or params.runtime.tpu in (None, "", "local"):
         return

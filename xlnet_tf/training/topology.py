@@ -19,7 +19,7 @@ _GENERATIONS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Slice:
+class TpuSlice:
     """A TPU that one can rent.
 
     Attributes:
@@ -37,7 +37,7 @@ class Slice:
     hosts: int
 
     @classmethod
-    def named(cls, name: str) -> "Slice":
+    def named(cls, name: str) -> "TpuSlice":
         """Returns the slice of a name: generation, dash, size.
 
         Raises:

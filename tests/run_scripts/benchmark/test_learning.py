@@ -13,7 +13,7 @@ from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 
 TINY = XLNetConfig(n_token=50, n_layer=1, d_model=16, n_head=2, d_head=8, d_inner=20)
-PLAN = learning.Plan(
+PLAN = learning.TrainingSettings(
     steps=30, eval_interval=20, batch_size=4, learning_rate=5e-3, warmup_steps=5, dropout=0.0, seed=1
 )
 
@@ -41,7 +41,7 @@ def records(corpus_file, tokenizer_file, tmp_path):
 @pytest.mark.long
 def test_both_learn_from_the_same(records):
     train, dev = records("train"), records("dev", seed=1)
-    report = learning.compare(TINY, train, dev, PLAN, tpu_form=True)
+    report = learning.train_both(TINY, train, dev, PLAN, tpu_form=True)
     assert [point["step"] for point in report["curve"]] == [0, 20, 30]
     for who in ("ours", "ours_on_tpus", "model_garden"):
         losses = [point[who] for point in report["curve"]]
@@ -79,4 +79,4 @@ def test_the_draw(records, tmp_path):
 def test_records_of_both_directions_are_refused(records):
     train = records("both", bidirectional=True)
     with pytest.raises(UserError, match="directions forward, backward: expected forward.*--nobidirectional"):
-        learning.compare(TINY, train, train, PLAN)
+        learning.train_both(TINY, train, train, PLAN)

@@ -13,13 +13,13 @@ import tensorflow as tf
 
 from xlnet_tf import errors
 from xlnet_tf.layers.kernels.cpu_graph import CpuGraphKernels
-from xlnet_tf.layers.kernels.device import KINDS, assume, kind
+from xlnet_tf.layers.kernels.device import HARDWARE, assume, hardware
 from xlnet_tf.layers.kernels.graph import GraphKernels
 from xlnet_tf.layers.kernels.matmul import control_dependency_zero
 from xlnet_tf.layers.kernels.reference import ReferenceKernels
 from xlnet_tf.layers.kernels.tpu import TpuKernels
 
-__all__ = ["KINDS", "Kernels", "assume", "control_dependency_zero", "current", "dropout", "kind"]
+__all__ = ["HARDWARE", "Kernels", "assume", "control_dependency_zero", "current", "dropout", "hardware"]
 
 errors.quiet_abseil()  # before XLA compiles one
 
@@ -110,7 +110,7 @@ def current(training: bool) -> Kernels:
         training: whether a gradient will be taken. What is compiled by XLA is for training alone: servers
             need not have XLA.
     """
-    device = kind()
+    device = hardware()
     if device == "tpu":
         return TpuKernels(training)
     if not tf.inside_function():

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-KINDS = ("cpu", "gpu", "tpu")
+HARDWARE = ("cpu", "gpu", "tpu")
 
 _assumed: contextvars.ContextVar[str | None] = contextvars.ContextVar("hardware", default=None)
 
 
-def kind() -> str:
+def hardware() -> str:
     """Returns what the graph is for: "tpu" under a TPUStrategy, else "gpu" where there is one, else "cpu"."""
     if assumed := _assumed.get():
         return assumed
@@ -25,13 +25,13 @@ def assume(hardware: str | None) -> Iterator[None]:
     """Traces what is inside for another kind of device than this machine has, to compile it ahead.
 
     Args:
-        hardware: one of KINDS; None: what this machine has.
+        hardware: one of HARDWARE; None: what this machine has.
 
     Raises:
         ValueError: there is no such kind.
     """
-    if hardware not in (None, *KINDS):
-        raise ValueError(f"hardware is {hardware!r}: expected one of {', '.join(KINDS)}")
+    if hardware not in (None, *HARDWARE):
+        raise ValueError(f"hardware is {hardware!r}: expected one of {', '.join(HARDWARE)}")
     token = _assumed.set(hardware)
     try:
         yield
