@@ -12,6 +12,7 @@ from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.shards import read_shard
 from xlnet_tf.records.spans import target_flags
+from xlnet_tf.records.spec import stream_name
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 ABSENT = "absent"
@@ -128,6 +129,8 @@ def _example(sets, shards, pair, record: int) -> dict[str, Any]:
             position = int(differs.argmax())
             values = [np.atleast_1d(row[name])[position].item() for row in rows]
             where[name] = {"positions": int(differs.sum()), "first": position, "values": values}
+            if name == "stream":
+                where[name]["names"] = [stream_name(row[name].item(), row["direction"]) for row in rows]
     pieces = []
     for manifest, row in zip(sets, rows, strict=True):
         tokenizer = XLNetTokenizer(model_file=manifest.tokenizer_path)
@@ -163,8 +166,8 @@ def table(result: Mapping[str, Any]) -> str:
     if example := result["example"]:
         lines += ["", f"the first that differs: {example['shard']}, record {example['record']}"]
         lines += [
-            f"  {plain(name)}: {where['values'][0]} | {where['values'][1]} at position {where['first']}, "
-            f"{where['positions']} positions in all"
+            f"  {plain(name)}: {' | '.join(map(str, where.get('names', where['values'])))} at position "
+            f"{where['first']}, {where['positions']} positions in all"
             for name, where in example["columns"].items()
         ]
         for name, pieces, targets in zip(

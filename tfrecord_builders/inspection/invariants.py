@@ -7,6 +7,7 @@ of a legal factorization order of the set's objective, and that the first part d
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -24,7 +25,7 @@ from tfrecord_builders.inspection.recovered_text import (
 from xlnet_tf.records import segments, spans
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.spans import run_lengths, target_flags
-from xlnet_tf.records.spec import FORWARD, stream_id
+from xlnet_tf.records.spec import FORWARD, stream_id, stream_name
 from xlnet_tf.text.special_tokens import CLS_ID, EOD_ID, MASK_ID, PAD_ID, SEP_ID, UNK_ID
 
 # What no text of a segment contains.
@@ -143,7 +144,9 @@ def _broken_scalars(
             document = starts[np.searchsorted(starts, begin, side="right") - 1]
             expected["document_offset"] = np.minimum(begin - document, segment * manifest.reuse_len)
         for name, values in expected.items():
-            yield _scalar(name, columns[name][part], part.start, columns[name][part] != values, values)
+            shown = functools.partial(stream_name, direction=direction) if name == "stream" else str
+            found = columns[name][part]
+            yield _scalar(name, found, part.start, found != values, values, shown)
         if not manifest.use_eod:
             # Where documents end is not in the records: the offset grows with the segments or begins anew.
             offset = columns["document_offset"][part].astype(np.int64)
@@ -156,11 +159,18 @@ def _broken_scalars(
     yield _scalar("next_sentence", label, 0, (label != 0) & (label != 1), np.zeros(len(label), int))
 
 
-def _scalar(name: str, found: np.ndarray, first: int, wrong: np.ndarray, expected: np.ndarray) -> Broken:
+def _scalar(
+    name: str,
+    found: np.ndarray,
+    first: int,
+    wrong: np.ndarray,
+    expected: np.ndarray,
+    shown: Callable[[int], str] = str,
+) -> Broken:
     return Broken(
         name,
         np.flatnonzero(wrong) + first,
-        lambda record: (str(found[record - first]), str(expected[record - first])),
+        lambda record: (shown(int(found[record - first])), shown(int(expected[record - first]))),
     )
 
 

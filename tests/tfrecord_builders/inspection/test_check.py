@@ -114,7 +114,13 @@ def flip_label(columns):
         (value("input_ids", (4, 3), 200), "id in the vocabulary", 4, "200 at position 3", "0 to 199"),
         (value("segment_ids", (4, 30), 0), "segment_ids", 4, "0 at position 30", "1"),
         (value("direction", 4, -1), "direction", 4, "-1", "1"),
-        (value("stream", 4, 3), "stream", 4, "3", "0"),
+        (
+            value("stream", 4, 3),
+            "stream",
+            4,
+            "pass 0, forward, number 3 of slice 0",
+            "pass 0, forward, number 0 of slice 0",
+        ),
         (value("segment", 4, 3), "segment", 4, "3", "4"),
         (value("document_offset", 1, 17), "document_offset", 1, "17", ""),
         (value("permutation_rank", (4, 5), 400), "order: ", 4, "400", "rank"),
@@ -131,6 +137,12 @@ def test_faults_are_reported_with_their_location(rewrite, change, invariant, rec
     assert failure.byte == record * framed_bytes(manifest.spec)
     assert found in failure.found and expected in failure.expected
     assert f"record {record} (byte {failure.byte})" in str(report) and not report.sound
+
+
+def test_a_stream_of_backward_records_is_named(small_records, rewrite):
+    record = small_records.shards[0].forward_segments + 8
+    report = inspect_check.check(rewrite(value("stream", record, 5 << 44)))
+    assert report.failures["stream"][0].found == "pass 5, backward, number 0 of slice 0"
 
 
 def test_faults_of_backward_records_are_located(small_records, rewrite):

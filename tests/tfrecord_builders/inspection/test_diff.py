@@ -67,3 +67,13 @@ def test_statistics_are_described_in_words(small_records, build, tmp_path):
     runs = [statistics["target_runs"]["2"] for statistics in (mine, theirs)]
     assert f"  runs of 2 targets: {runs[0]:,} | {runs[1]:,}\n" in text
     assert "  num_passes: 2 | 1\n" in text and "tokens_in" not in text
+
+
+def test_streams_are_named(small_records, build, tmp_path):
+    other = build(tmp_path, stream_segments=2)
+    result = inspect_diff.compare(small_records, other)
+    assert result["example"]["columns"]["stream"]["values"] == [0, 1]
+    assert (
+        "stream: pass 0, forward, number 0 of slice 0 | pass 0, forward, number 1 of slice 0 at position 0"
+        in inspect_diff.table(result)
+    )
