@@ -1,4 +1,4 @@
-"""Makes the artefacts that tests/test_contracts.py reads, with the code of any checkout.
+"""Makes the artefacts that test_contracts.py reads, with the code of any checkout.
 
     cd CHECKOUT && python /path/to/tests/contracts/make.py FOLDER/artefacts.tar.xz
 
