@@ -25,7 +25,7 @@ def convert(
         source: the checkpoint (see xlnet_tf.checkpoints.open_checkpoint).
         output: folder to write to; None only checks.
         target_format: "ours", "original" or "hugging_face".
-        config_file: the architecture's file, if it does not lie beside the weights.
+        config_file: the architecture's file, if it is not next to the weights.
         strict: refuse checkpoints with missing or unknown variables.
 
     Returns:
@@ -67,6 +67,6 @@ if __name__ == "__main__":
     flags.DEFINE_string("input", None, "Folder or file of the checkpoint, of any format.", required=True)
     flags.DEFINE_string("output", None, "Folder to write to. Default: only check the input.")
     flags.DEFINE_enum("format", "ours", ["ours", "original", "hugging_face"], "Format to write.")
-    flags.DEFINE_string("config_file", None, "xlnet_config.json or config.json, if not beside the weights.")
+    flags.DEFINE_string("config_file", None, "xlnet_config.json or config.json, if not next to the weights.")
     flags.DEFINE_boolean("strict", True, "Refuse variables that are unknown; --nostrict leaves them out.")
     errors.run(main)

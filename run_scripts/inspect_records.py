@@ -30,7 +30,7 @@ def define_flags() -> None:
     """Defines the script's flags."""
     flags.DEFINE_string("records", None, "folder of pretraining records", required=True)
     flags.DEFINE_integer("record", 0, "which record to show, counted over all shards", lower_bound=0)
-    flags.DEFINE_integer("target", None, "whose view to show, by place in the order. Default: the middle one")
+    flags.DEFINE_integer("target", None, "whose view to show, by rank in the order. Default: the middle one")
     flags.DEFINE_string(
         "png",
         None,

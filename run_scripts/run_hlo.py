@@ -28,7 +28,7 @@ WARM_UP = 2
 
 
 def save(path: str, hlo: bytes, *, batch_size: int, seq_len: int, flops: int, hardware: str) -> None:
-    """Writes a training step to run, and beside it, as json, what it is."""
+    """Writes a training step to run, and next to it, as json, what it is."""
     files.make_folder(pathlib.Path(path).parent)
     files.write(path, hlo)
     sizes = {"batch_size": batch_size, "seq_len": seq_len, "flops": flops, "hardware": hardware}

@@ -26,9 +26,9 @@ def describe(text: str, score) -> str:
     if score.pieces:
         perplexity = math.exp(-score.total / len(score.pieces))
         lines[-1] += f", perplexity {perplexity:.1f}"
-    for place, number in enumerate(score.order, 1):
+    for rank, number in enumerate(score.order, 1):
         log_probability, piece = score.log_probabilities[number], score.pieces[number]
-        lines.append(f"    {place:>3}. piece {number + 1:<4} {log_probability:8.2f}  {piece}")
+        lines.append(f"    {rank:>3}. piece {number + 1:<4} {log_probability:8.2f}  {piece}")
     return "\n".join(lines)
 
 

@@ -53,9 +53,9 @@ def test_an_entry_has_the_variables_of_its_head(entry, tmp_path):
     model = build(entry, tmp_path).build_model()
     scope = entry.head.format(task="task")
     found = {names.canonical(variable.name) for variable in model.variables}
-    shared = {name for name in found if names.part(name) in ("encoder", "summary")}
+    shared = {name for name in found if names.head_scope(name) in ("encoder", "summary")}
     assert found - shared == {f"{scope}/{name}" for name, *_ in entry.variables}
-    assert all(task_registry.of_head(names.part(name)) is entry for name in found - shared)
+    assert all(task_registry.of_head(names.head_scope(name)) is entry for name in found - shared)
 
 
 def test_names_lead_to_one_task():

@@ -3,7 +3,7 @@
 python -m run_scripts.benchmark --peer_python=PYTHON --output=runs/benchmark.json
 
   gemm     the rate of matrix products: the ceiling of what a training step can reach.
-  builder  pretraining records from text, one process, beside SentencePiece's encode alone on the same text.
+  builder  pretraining records from text, one process, next to SentencePiece's encode alone on the same text.
   workers  the same from the text repeated to --workers_mb, by one process and by one on each core: the rate,
            and a worker's memory.
   reader   examples per second, and the bytes of one that travel from the host to the device.
@@ -14,7 +14,7 @@ python -m run_scripts.benchmark --peer_python=PYTHON --output=runs/benchmark.jso
              model_garden   Model Garden's XLNetPretrainer, as a graph and by XLA.
              hugging_face   XLNetLMHeadModel in PyTorch, with our weights, in a process of --peer_python, a
                             Python that has torch and transformers; left out without.
-           Ratios are of the best modes, beside the project's goals. Temporaries are what XLA plans for
+           Ratios are of the best modes, next to the project's goals. Temporaries are what XLA plans for
            intermediate results.
 
 What is compared runs in turn, once per repetition, so that a disturbance hits all alike; figures are medians.
@@ -75,7 +75,7 @@ def table(report: Mapping[str, Any]) -> str:
             }
             | {
                 "a worker's peak memory": f"{part['worker_peak_bytes'] / 1e6:8.0f} MB",
-                "CPU beside the workers'": f"{part['coordinator_share']:8.1%}",
+                "CPU next to the workers'": f"{part['coordinator_share']:8.1%}",
             },
         )
     if "reader" in report:

@@ -69,7 +69,7 @@ def model_garden_batch(batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]
 def hugging_face_batch(batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Returns a batch of the reader's as the arguments of Hugging Face's XLNetLMHeadModel.
 
-    Directions are left out: it knows them by row place only.
+    Directions are left out: it knows them by the row's position only.
     """
     theirs = model_garden_batch(batch)
     return {

@@ -115,7 +115,7 @@ def timed_stages() -> Iterator[dict[str, float]]:
 
 
 def measure_builder(text: pathlib.Path, tokenizer: str, repeats: int, **options) -> dict[str, Any]:
-    """Measures the builder beside SentencePiece's encode of the same lines.
+    """Measures the builder next to SentencePiece's encode of the same lines.
 
     Returns:
         text_bytes; for builder and sentencepiece, bytes_per_second by the clock and bytes_per_cpu_second;

@@ -1,4 +1,4 @@
-"""What the benchmark measures of training: our pretraining step in all its forms, beside the peers'."""
+"""What the benchmark measures of training: our pretraining step in all its forms, next to the peers'."""
 
 import collections
 import contextlib
@@ -224,7 +224,7 @@ def measure_step(
     dropout: float = 0.1,
     peer_python: str | None = None,
 ) -> dict[str, Any]:
-    """Measures a training step of our model beside its peers', on the same inputs.
+    """Measures a training step of our model next to its peers', on the same inputs.
 
     All clip by one global norm and update with AdamW: ours with `training.optimizer`, theirs with Keras' and
     PyTorch's.

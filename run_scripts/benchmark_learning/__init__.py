@@ -1,1 +1,1 @@
-"""The command `benchmark_learning`: dev losses at equal steps beside Model Garden. Begin with measure.py."""
+"""The command `benchmark_learning`: dev losses at equal steps next to Model Garden. Begin with measure.py."""

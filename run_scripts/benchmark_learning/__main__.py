@@ -5,7 +5,7 @@ r"""Trains our model and Model Garden's XLNetPretrainer alike, and compares what
 
 All have the same size, dropout, optimizer, schedule and number of steps, see the same batches in the same
 order, and have no memory; each begins with its own initial weights, drawn with the same seed. Records are of
-one direction, as Model Garden tells directions by the place in the batch: build them with
+one direction, as Model Garden tells directions by the position in the batch: build them with
 tfrecord_builders.pretraining --nobidirectional.
 Writes report.json and loss.png: the loss of each on all dev records, at intervals. --tpu_form trains ours
 once more, in the form that it has on TPUs: positions rotated, and dropout on them alike for all distances.

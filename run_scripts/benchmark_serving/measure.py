@@ -1,4 +1,4 @@
-"""Measures a served classifier on the CPU beside its peers; every figure comes from this one run."""
+"""Measures a served classifier on the CPU next to its peers; every figure comes from this one run."""
 
 import contextlib
 import functools

@@ -133,7 +133,7 @@ def compiled(params, task: Task, where: Machines) -> str:
     held = _memory_bytes(params, task, data.global_batch_size // where.replicas) if data.input_path else 0
     if not held:
         return table
-    # The trainer keeps it beside that of training, from the run's beginning to its end.
+    # The trainer keeps it along with that of training, from the run's beginning to its end.
     if outcome.hbm + held > topology.hbm_bytes:
         raise UserError(
             f"the step takes {_gigabytes(outcome.hbm)} of the {_gigabytes(topology.hbm_bytes)} of a core of "
@@ -150,8 +150,8 @@ def _refusal(outcome: compilation.Refused, slice_name: str, rows: int, parts: in
     if not outcome.out_of_memory:
         return f"the step does not compile for a core of {slice_name}: {outcome.error}"
     return (
-        f"the step of {rows} rows in {parts} part(s) does not fit into the memory of a core of {slice_name}. "
-        f"{run.SMALLER_STEP}. The compiler says:\n{outcome.error}"
+        f"the step of {rows} rows in {parts} micro-batch(es) does not fit into the memory of a core of "
+        f"{slice_name}. {run.SMALLER_STEP}. The compiler says:\n{outcome.error}"
     )
 
 
@@ -177,8 +177,8 @@ def _rows(params, task: Task, where: Machines, model: tf_keras.Model) -> dict[st
         "parameters": f"{weights:,}",
         "number type": params.runtime.mixed_precision_dtype,
         "data": f"{data.input_path}: {_records(task):,} records of {tokens // data.global_batch_size} tokens",
-        "batch": f"{data.global_batch_size}: {rows} a replica in {trainer.accumulation_steps} part(s), "
-        f"{data.global_batch_size // where.hosts} a host",
+        "batch": f"{data.global_batch_size}: {rows} a replica in "
+        f"{trainer.accumulation_steps} micro-batch(es), {data.global_batch_size // where.hosts} a host",
         "memory": f"{_memory_len(task)} tokens a row" if _memory_len(task) else "none",
         "steps": f"{steps:,}, {trainer.steps_per_loop} in a loop",
         "tokens": f"{steps * tokens:,}: the data {steps * data.global_batch_size / _records(task):.2f} times",

@@ -113,7 +113,7 @@ def answered_lines(client: Client, path: str, batch_size: int) -> Iterator[str]:
     """Yields the rows of a file with their answers, as JSON lines.
 
     Raises:
-        UserError: an answer would take the place of what a row holds, as the label it is compared with.
+        UserError: an answer would replace what a row holds, as the label it is compared with.
     """
     rows, copies = itertools.tee(rows_of_file(path))
     for number, (row, answer) in enumerate(zip(rows, ask(client, copies, batch_size)), 1):

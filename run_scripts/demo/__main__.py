@@ -2,7 +2,7 @@
 
 Trains a tokenizer, builds records with precomputed permutation masks, pretrains a small XLNet with two
 streams, memory and both reading directions, evaluates it on held-out documents, fills in masked words, and
-fine-tunes it on labelled reviews beside the same model from scratch. Leaves in --output_dir: report.json,
+fine-tunes it on labelled reviews next to the same model from scratch. Leaves in --output_dir: report.json,
 loss.png, and all that the steps made. Finished steps are not done again.
 
 `make demo-long` pretrains longer, on reviews alone, tries learning rates for both, and takes three seeds.

@@ -9,32 +9,32 @@ from tests.helpers.models import original
 from xlnet_tf.checkpoints import open_checkpoint
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.layers.summary import KINDS, SequenceSummary, last_position
+from xlnet_tf.layers.summary import METHODS, SequenceSummary, last_position
 
 D = 12
 CONFIG = XLNetConfig.preset("micro", d_model=D, n_head=2, d_head=5)
 
 
-def random_summary(kind, **options):
+def random_summary(method, **options):
     tf_keras.utils.set_random_seed(0)
-    summary = SequenceSummary(CONFIG, 0.4, kind, **options)
+    summary = SequenceSummary(CONFIG, 0.4, method, **options)
     summary.build()
     return summary
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("projection", [True, False])
-def test_equals_the_originals(kind, projection):
+def test_equals_the_originals(method, projection):
     case, _ = original.load_case("summary")
     checkpoint = open_checkpoint(str(original.GOLDEN / "tiny_ckpt_heads"))
     config = checkpoint.config
-    summary = SequenceSummary(config, kind=kind, projection=projection, pool_padding=True, name="summary")
+    summary = SequenceSummary(config, method=method, projection=projection, pool_padding=True, name="summary")
     with tf.name_scope("summary"):
         summary.build()
     for name, variable in original.variables(summary).items():
         variable.assign(checkpoint.arrays[name])
     pooled = summary(case["output"].transpose(1, 0, 2), 1 - case["input_mask"].T)
-    expected = case[f"pooled_{kind}_{'proj' if projection else 'noproj'}"]
+    expected = case[f"pooled_{method}_{'proj' if projection else 'noproj'}"]
     np.testing.assert_allclose(pooled, expected, atol=2e-5, rtol=1e-5)
 
 
@@ -49,10 +49,10 @@ def random_inputs(rng, side):
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_sees_the_tokens_only(kind, side):
+@pytest.mark.parametrize("method", METHODS)
+def test_sees_the_tokens_only(method, side):
     """A padded batch gives what each text gives alone."""
-    summary = random_summary(kind)
+    summary = random_summary(method)
     tokens, mask, texts = random_inputs(np.random.default_rng(0), side)
     alone = [summary(text[None].astype(np.float32))[0] for text in texts]
     np.testing.assert_allclose(summary(tokens, mask), alone, atol=1e-5)
@@ -60,23 +60,23 @@ def test_sees_the_tokens_only(kind, side):
 
 def test_what_each_kind_is():
     tokens, mask, texts = random_inputs(np.random.default_rng(1), "left")
-    for kind, expected in {
+    for method, expected in {
         "last": [text[-1] for text in texts],
         "first": [text[0] for text in texts],
         "mean": [text.mean(axis=0) for text in texts],
     }.items():
         np.testing.assert_allclose(
-            random_summary(kind, projection=False)(tokens, mask), np.float32(expected), atol=1e-6
+            random_summary(method, projection=False)(tokens, mask), np.float32(expected), atol=1e-6
         )
     whole = {"last": tokens[:, -1], "first": tokens[:, 0], "mean": tokens.mean(axis=1)}
-    for kind, expected in whole.items():
-        pooled = random_summary(kind, projection=False, pool_padding=True)(tokens, mask)
+    for method, expected in whole.items():
+        pooled = random_summary(method, projection=False, pool_padding=True)(tokens, mask)
         np.testing.assert_allclose(pooled, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_row_of_padding_is_finite(kind):
-    pooled = random_summary(kind)(np.ones([2, 4, D], np.float32), np.zeros([2, 4]))
+@pytest.mark.parametrize("method", METHODS)
+def test_a_row_of_padding_is_finite(method):
+    pooled = random_summary(method)(np.ones([2, 4, D], np.float32), np.zeros([2, 4]))
     assert np.isfinite(pooled).all()
 
 
@@ -93,12 +93,12 @@ def test_last_position():
     np.testing.assert_array_equal(last_position(tf.constant(mask, tf.uint8)), [3, 1, 3, 3])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_config_round_trip(kind):
-    config = random_summary(kind, projection=kind == "last", pool_padding=kind == "mean").get_config()
+@pytest.mark.parametrize("method", METHODS)
+def test_config_round_trip(method):
+    config = random_summary(method, projection=method == "last", pool_padding=method == "mean").get_config()
     assert SequenceSummary.from_config(config).get_config() == config
 
 
 def test_unknown_kind_is_refused():
     with pytest.raises(UserError, match="'max'; expected one of last, first, mean, attn"):
-        SequenceSummary(CONFIG, kind="max")
+        SequenceSummary(CONFIG, method="max")

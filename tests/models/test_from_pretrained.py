@@ -102,7 +102,7 @@ def test_a_fine_tuned_classifier_is_restored(tmp_path):
     assert (found.encoder.clamp_len, found.encoder.dropout, found.encoder.memory_len) == (3, 0.1, 0)
     found.encoder.clamp_len = -1
     np.testing.assert_array_equal(predict(found), predict(model))
-    assert XLNetClassifier.from_pretrained(tmp_path, summary="last").pooling.kind == "last"
+    assert XLNetClassifier.from_pretrained(tmp_path, summary="last").pooling.method == "last"
     assert list(XLNetClassifier.from_pretrained(tmp_path, LABELS).labels) == LABELS
 
 
@@ -308,7 +308,7 @@ def test_a_classifier_of_hugging_face(tmp_path, named, pooling):
     )
     found = XLNetClassifier.from_pretrained(tmp_path / "theirs")
     assert list(found.labels) == (LABELS if named else ["0", "1", "2"])
-    assert (found.pooling.kind, found.pooling.pool_padding) == (pooling, pooling == "mean")
+    assert (found.pooling.method, found.pooling.pool_padding) == (pooling, pooling == "mean")
     if pooling == "last":
         np.testing.assert_array_equal(predict(found), predict(model))
     other = ["x", "y", "z"]
@@ -322,7 +322,7 @@ def test_a_classifier_of_hugging_face(tmp_path, named, pooling):
 def test_a_new_head_is_logged(pretrained, logged):
     model = XLNetClassifier.from_pretrained(pretrained, LABELS, head_name="stars", summary="attn")
     assert logged[-1].endswith("has no head classification_stars: a new one begins with random weights")
-    assert list(model.labels) == LABELS and model.pooling.kind == "attn"
+    assert list(model.labels) == LABELS and model.pooling.method == "attn"
     for variable in model.encoder.variables:
         np.testing.assert_array_equal(
             variable, open_checkpoint(pretrained).arrays[names.canonical(variable.name)]

@@ -32,10 +32,10 @@ def test_names(kind):
     variables = original.variables(model)
     assert len(variables) == len(model.variables)
     assert all(map(names.known, variables))
-    assert {names.part(name) for name in variables} == {"encoder"} | PARTS[kind]
+    assert {names.head_scope(name) for name in variables} == {"encoder"} | PARTS[kind]
     shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
     for name, shape in shapes.items():
-        if names.part(name) != "encoder":
+        if names.head_scope(name) != "encoder":
             wanted = names.head_shape(name, heads.CONFIG)
             assert all(size in (None, got) for size, got in zip(wanted, shape, strict=True)), name
 

@@ -45,7 +45,7 @@ def test_a_run_on_this_machine_is_described_and_nothing_is_written(folder, capsy
     dry_run.check_and_print(params, task, None, str(folder / "model"))
     rows = dict(line.strip().split("  ", 1) for line in capsys.readouterr().out.splitlines() if "  " in line)
     assert rows["devices"] == "1 replica on this machine"
-    assert rows["batch"] == "8: 8 a replica in 1 part(s), 8 a host"
+    assert rows["batch"] == r"8: 8 a replica in 1 micro-batch(es), 8 a host"
     assert rows["steps"] == "12, 2 in a loop" and rows["memory"] == "12 tokens a row"
     assert rows["tokens"] == f"{12 * 8 * 16:,}: the data {12 * 8 / 61:.2f} times"
     weights = sum(weight.shape.num_elements() for weight in task.build_model().trainable_variables)
@@ -106,7 +106,7 @@ def test_the_evaluations_memory_takes_its_part_of_a_core(folder, monkeypatch, le
     [
         (
             "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm.",
-            "4 rows in 2 part.* does not fit .* v3-8. raise --accumulation_steps, add --recompute.*hbm",
+            "4 rows in 2 micro-batch.* not fit .* v3-8. raise --accumulation_steps, add --recompute.*hbm",
         ),
         ("INVALID_ARGUMENT: no such operation", "does not compile for a core of v3-8: INVALID_ARGUMENT"),
     ],
@@ -176,7 +176,7 @@ def test_the_manuals_run_on_a_slice_fits_together(tmp_path):
     rows = dry_run.check(
         params, task, dry_run.machines(params.runtime, values.topology), str(tmp_path / "model")
     )
-    assert "2048: 64 a replica in 4 part(s), 512 a host" in rows
+    assert r"2048: 64 a replica in 4 micro-batch(es), 512 a host" in rows
     assert (
         params.trainer.recompute and params.trainer.checkpoint_interval % params.trainer.steps_per_loop == 0
     )
@@ -190,7 +190,7 @@ def test_other_hosts_are_counted_not_waited_for(folder, monkeypatch):
     params, task = pretraining_run(folder, runtime={"distribution_strategy": "multi_worker_mirrored"})
     where = dry_run.machines(params.runtime, None)
     assert (where.hosts, where.replicas) == (2, 2)
-    assert "8: 4 a replica in 1 part(s), 4 a host" in dry_run.check(
+    assert r"8: 4 a replica in 1 micro-batch(es), 4 a host" in dry_run.check(
         params, task, where, str(folder / "model")
     )
 

@@ -47,15 +47,15 @@ class Coverage:
             found: the checkpoint's shapes by our names.
             expected: the model's; None in a shape stands for any size.
             stripped: names that were left out.
-            new: parts of the model (see names.part), or single variables, that the checkpoint may lack.
+            new: parts of the model (see names.head_scope), or single variables, that the checkpoint may lack.
         """
-        new = {name for name in expected if not {name, names.part(name)}.isdisjoint(new)}
-        parts = {names.part(name) for name in expected}
+        new = {name for name in expected if not {name, names.head_scope(name)}.isdisjoint(new)}
+        parts = {names.head_scope(name) for name in expected}
         both = {name: shape for name, shape in found.items() if name in expected}
         loaded = {name: shape for name, shape in both.items() if _agree(shape, expected[name])}
         lacking = {name: shape for name, shape in expected.items() if name not in found}
         surplus = {name: shape for name, shape in found.items() if name not in expected}
-        unused = {n: s for n, s in surplus.items() if names.known(n) and names.part(n) not in parts}
+        unused = {n: s for n, s in surplus.items() if names.known(n) and names.head_scope(n) not in parts}
         return cls(
             loaded=loaded,
             missing={n: s for n, s in lacking.items() if n not in new},
@@ -94,10 +94,10 @@ class Coverage:
         parameters: dict[str, int] = {}
         for column in columns:
             for name in getattr(self, column):
-                counts = by_part.setdefault(names.part(name), dict.fromkeys(columns, 0))
+                counts = by_part.setdefault(names.head_scope(name), dict.fromkeys(columns, 0))
                 counts[column] += 1
         for name, shape in self.loaded.items():
-            parameters[names.part(name)] = parameters.get(names.part(name), 0) + math.prod(shape)
+            parameters[names.head_scope(name)] = parameters.get(names.head_scope(name), 0) + math.prod(shape)
         rows = [("part", *(column.replace("_", " ") for column in columns), "parameters loaded")]
         rows += [
             (part, *(str(count or "-") for count in counts.values()), f"{parameters.get(part, 0):,}")

@@ -226,9 +226,9 @@ def check(checkpoint: Checkpoint) -> Coverage:
         )
     config, shapes = checkpoint.config, checkpoint.arrays.shapes
     encoder = names.encoder_shapes(config)
-    heads = {name for name in shapes if names.known(name) and names.part(name) != "encoder"}
+    heads = {name for name in shapes if names.known(name) and names.head_scope(name) != "encoder"}
     expected = encoder | {name: names.head_shape(name, config) for name in heads}
-    is_fine_tuned = set(map(names.part, heads)) - {names.LANGUAGE_MODEL_HEAD, "next_sentence"}
+    is_fine_tuned = set(map(names.head_scope, heads)) - {names.LANGUAGE_MODEL_HEAD, "next_sentence"}
     optional = [names.QUERY_START] if is_fine_tuned else []
     return Coverage.compare(shapes, expected, checkpoint.stripped, optional)
 
@@ -242,7 +242,7 @@ def _advice(coverage: Coverage) -> str:
     if not coverage.missing or coverage.missing.keys() - reasons:
         return "Give the checkpoint of such a model, or build the model with the checkpoint's architecture."
     lacking = " and ".join(f"{name}, {reasons[name]}" for name in coverage.missing)
-    heads = ", ".join(sorted({names.part(name) for name in coverage.unused}))
+    heads = ", ".join(sorted({names.head_scope(name) for name in coverage.unused}))
     return (
         f"The checkpoint is not a language model: it lacks {lacking}{f', but has {heads}' if heads else ''}. "
         "To pretrain, generate, score or fill masks, give pretrained weights; use fine-tuned weights with "

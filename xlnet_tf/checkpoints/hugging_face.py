@@ -197,7 +197,9 @@ def _pooled_head(values: dict[str, Any], entries: dict[str, Entry]) -> str:
 
 def _pooled_heads(arrays: Arrays) -> list[str]:
     """Returns the heads that could be logits_proj; when there are several, none is."""
-    heads = Arrays({name: entry for name, entry in arrays.entries.items() if names.part(name) != "encoder"})
+    heads = Arrays(
+        {name: entry for name, entry in arrays.entries.items() if names.head_scope(name) != "encoder"}
+    )
     theirs = names.from_canonical(heads, names.HUGGING_FACE)
     return sorted({name.partition(_POOLED_HEAD)[0] for name in theirs if _POOLED_HEAD in name})
 
@@ -226,7 +228,7 @@ def _summary_fields(arrays: Arrays) -> dict[str, Any]:
 def _head_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the fields of a config.json that tell which model class has the heads, and of their outputs."""
     arrays = checkpoint.arrays
-    parts, pooled = {names.part(name) for name in arrays}, _pooled_heads(arrays)
+    parts, pooled = {names.head_scope(name) for name in arrays}, _pooled_heads(arrays)
     if len(pooled) == 1 and task_registry.of_head(pooled[0]).hugging_face == _SEQUENCE_MODEL:
         kind, _, task = pooled[0].partition("_")
         classes = MULTI_LABEL if companions.is_multi_label(checkpoint) else SINGLE_LABEL

@@ -207,7 +207,7 @@ def known(name: str) -> bool:
     return _row(name) is not None
 
 
-def part(name: str) -> str:
+def head_scope(name: str) -> str:
     """Returns which part of a model a variable belongs to: "encoder", or the head, as "lm_bias" or "span"."""
     row = _row(name)
     if row and row not in _head_rows():
@@ -288,7 +288,7 @@ def from_canonical(arrays: Arrays, column: str) -> Arrays:
         row = _row(name)
         place = row and row.places[column]
         if not place:
-            if part(name) == "encoder":
+            if head_scope(name) == "encoder":
                 raise UserError(
                     f"the encoder has {name}, which {_FORMATS[column]} does not: its models would compute "
                     "something else. Write another format."
@@ -309,7 +309,7 @@ def from_canonical(arrays: Arrays, column: str) -> Arrays:
 
 def heads_without_name(arrays: Arrays, column: str) -> list[str]:
     """Returns the heads with variables that a format has no name for, so that its models leave them out."""
-    heads = {name: part(name) for name in arrays if known(name) and part(name) != "encoder"}
+    heads = {name: head_scope(name) for name in arrays if known(name) and head_scope(name) != "encoder"}
     return sorted({head for name, head in heads.items() if not _row(name).places[column]})
 
 

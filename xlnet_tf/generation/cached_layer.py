@@ -71,7 +71,7 @@ def put(cached: tf.Tensor, fresh: tf.Tensor, slot: tf.Tensor, xla: bool) -> tf.T
         cached: [B, N, S, H].
         fresh: [B, N, C, H].
         slot: the first of the C slots to take.
-        xla: whether XLA compiles the graph. It knows no strided update at a place that is not constant; and
+        xla: whether XLA compiles the graph. It knows no strided update at a slot that is not constant; and
             TensorFlow's scatter, which it does know, copies all of the cache where TensorFlow itself runs it.
     """
     batch, heads, candidates, _ = shape_of(fresh)

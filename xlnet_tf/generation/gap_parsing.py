@@ -95,8 +95,8 @@ def gaps(
     kept = ids[:, :longest]
     dense = kept.to_tensor(PAD_ID, shape=[-1, tf.maximum(kept.bounding_shape(axis=1), 1)])
     is_gap = dense == MASK_ID  # no text can spell it
-    places = tf.where(is_gap)
-    order = tf.RaggedTensor.from_value_rowids(tf.cast(places[:, 1], tf.int32), places[:, 0], parts.nrows())
+    found = tf.where(is_gap)
+    order = tf.RaggedTensor.from_value_rowids(tf.cast(found[:, 1], tf.int32), found[:, 0], parts.nrows())
     order = tf.concat([order.to_tensor(-1), tf.fill([parts.nrows(), 1], -1)], axis=1)  # one at least
     order = order[:, : tf.maximum(tf.shape(order)[1] - 1, 1)]
     layout = infilling(dense, ~is_gap & (dense != PAD_ID), order)
@@ -105,12 +105,12 @@ def gaps(
 
 def _without_symbol(ids: tf.RaggedTensor, has_symbol: tf.Tensor) -> tf.RaggedTensor:
     """Drops, where has_symbol [N], the first `<eop>` and what stands before it."""
-    places = tf.cast(tf.ragged.range(ids.row_lengths()).flat_values, tf.int64)
+    positions = tf.cast(tf.ragged.range(ids.row_lengths()).flat_values, tf.int64)
     rows, count = ids.value_rowids(), ids.nrows()
     symbol = tf.math.unsorted_segment_min(
-        tf.where(ids.values == EOP_ID, places, places.dtype.max), rows, count
+        tf.where(ids.values == EOP_ID, positions, positions.dtype.max), rows, count
     )
-    kept = ~tf.gather(has_symbol, rows) | (places > tf.gather(symbol, rows))
+    kept = ~tf.gather(has_symbol, rows) | (positions > tf.gather(symbol, rows))
     return tf.ragged.boolean_mask(ids, ids.with_values(kept))
 
 
@@ -122,8 +122,8 @@ def fill_in(layout: TextLayout, tokens: tf.Tensor) -> tf.RaggedTensor:
     """
     candidates = tf.shape(tokens)[1]
     ids, order = (tf.repeat(values, candidates, axis=0) for values in (layout.ids, layout.order))
-    places = tf.where(order >= 0)
-    rows = tf.stack([places[:, 0], tf.cast(tf.gather_nd(order, places), tf.int64)], axis=1)
+    positions = tf.where(order >= 0)
+    rows = tf.stack([positions[:, 0], tf.cast(tf.gather_nd(order, positions), tf.int64)], axis=1)
     flat = tf.reshape(tokens, tf.shape(order))
-    filled = tf.tensor_scatter_nd_update(ids, rows, tf.gather_nd(flat, places))
+    filled = tf.tensor_scatter_nd_update(ids, rows, tf.gather_nd(flat, positions))
     return tf.RaggedTensor.from_tensor(filled, padding=PAD_ID)

@@ -98,7 +98,7 @@ class XLNetLanguageModel:
             temperature: by which logits are divided; 0 takes the likeliest piece each time.
             top_k: how many of the likeliest pieces to draw from; 0: all.
             top_p: draws from the fewest likeliest pieces that have this much probability.
-            seed: a continuation depends on it and on the prompt's place in the list, not on other prompts.
+            seed: a continuation depends on it and on the prompt's position in the list, not on other prompts.
             stop: pieces, such as "." or "<eop>", that end a text, as its last one.
             batch_size: texts that are read together.
 
@@ -180,7 +180,7 @@ class XLNetLanguageModel:
             layout = self._gaps(texts, orders, rows)
             filled = self._run(_fill_jointly, layout.ids, layout.is_context, layout.order, top_k=top_k)
             wholes = self._decode(layout, filled.fills.tokens)
-            return [self._filled_text(_of(filled, place), whole) for place, whole in enumerate(wholes)]
+            return [self._filled_text(_of(filled, index), whole) for index, whole in enumerate(wholes)]
 
         return _in_batches(fill, [*map(len, ids)], batch_size)
 

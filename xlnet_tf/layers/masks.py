@@ -132,7 +132,7 @@ def target_flags(target_positions: tf.Tensor, length) -> tf.Tensor:
     """Marks the targets of each row.
 
     Args:
-        target_positions: [B, P] places in the segment; -1 is an empty slot.
+        target_positions: [B, P] positions in the segment; -1 is an empty slot.
         length: T.
 
     Returns:

@@ -60,7 +60,7 @@ def relative_distances(query_len, key_len, attention_type: str = "bi", clamp_len
         query_len: T, length of the segment.
         key_len: K, memory and segment together.
         attention_type: "bi" (keys on both sides) or "uni" (keys up to the query only).
-        clamp_len: largest distance that is told apart, in tokens; -1 for no limit.
+        clamp_len: largest distance that is distinguished, in tokens; -1 for no limit.
 
     Returns:
         [R] float32: K..-T+1 for "bi" (R = K + T), K..0 for "uni" (R = K + 1).

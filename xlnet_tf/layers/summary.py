@@ -10,7 +10,7 @@ from xlnet_tf.layers.kernels import dropout
 from xlnet_tf.layers.masks import MASKED_SCORE
 from xlnet_tf.layers.seeds import fold_in
 
-KINDS = ("last", "first", "mean", "attn")
+METHODS = ("last", "first", "mean", "attn")
 
 
 def last_position(input_mask: tf.Tensor) -> tf.Tensor:
@@ -32,12 +32,12 @@ class SequenceSummary(ConfiguredLayer):
 
     Args:
         config, initializer_range: see ConfiguredLayer.
-        kind: "last", the last token, CLS; "first", the first token; "mean", of all tokens; "attn", a learned
-            query attends to all tokens.
+        method: "last", the last token, CLS; "first", the first token; "mean", of all tokens; "attn", a
+            learned query attends to all tokens.
         projection: whether a dense layer with tanh follows.
         dropout: rate on the result.
-        attention_dropout: rate on the attention probabilities of kind "attn".
-        pool_padding: take padding for tokens, as the original does for all kinds but "attn".
+        attention_dropout: rate on the attention probabilities of method "attn".
+        pool_padding: take padding for tokens, as the original does for all methods but "attn".
 
     Call args:
         sequence_output: [B, T, D].
@@ -48,33 +48,33 @@ class SequenceSummary(ConfiguredLayer):
         [B, D].
 
     Raises:
-        UserError: there is no such kind.
+        UserError: there is no such method.
 
     Source: modeling.py summarize_sequence.
     """
 
-    OPTIONS = ("kind", "dropout", "attention_dropout", "pool_padding")
+    OPTIONS = ("method", "dropout", "attention_dropout", "pool_padding")
 
     def __init__(
         self,
         config: XLNetConfig,
         initializer_range: float = 0.02,
-        kind: str = "last",
+        method: str = "last",
         projection: bool = True,
         dropout: float = 0.1,
         attention_dropout: float = 0.1,
         pool_padding: bool = False,
         **kwargs,
     ):
-        if kind not in KINDS:
-            raise UserError(f"the summary is {kind!r}; expected one of {', '.join(KINDS)}.")
+        if method not in METHODS:
+            raise UserError(f"the summary is {method!r}; expected one of {', '.join(METHODS)}.")
         super().__init__(config, initializer_range, **kwargs)
-        self.kind = kind
+        self.method = method
         self.dropout = dropout
         self.attention_dropout = attention_dropout
         self.pool_padding = pool_padding
         self.pooling = self.projection = None
-        if kind == "attn":
+        if method == "attn":
             self.pooling = AttentionPooling(
                 config, initializer_range, dropout, attention_dropout, name="pooling"
             )
@@ -91,7 +91,7 @@ class SequenceSummary(ConfiguredLayer):
 
     def call(self, sequence_output, input_mask=None, seed=None):
         is_token = tf.ones(tf.shape(sequence_output)[:2], tf.bool)
-        if input_mask is not None and (self.kind == "attn" or not self.pool_padding):
+        if input_mask is not None and (self.method == "attn" or not self.pool_padding):
             is_token = tf.cast(input_mask, tf.bool)
         pooled = self._pool(sequence_output, is_token, seed)
         if self.projection:
@@ -99,14 +99,14 @@ class SequenceSummary(ConfiguredLayer):
         return dropout(pooled, self.dropout, fold_in(seed, 0))
 
     def _pool(self, tokens, is_token, seed) -> tf.Tensor:
-        if self.kind == "attn":
+        if self.method == "attn":
             return self.pooling(tokens, is_token, seed=fold_in(seed, 1))
-        if self.kind == "mean":
+        if self.method == "mean":
             weights = tf.cast(is_token, tf.float32)
             weights /= tf.maximum(tf.reduce_sum(weights, axis=1, keepdims=True), 1.0)
             mean = tf.einsum("btd,bt->bd", tf.cast(tokens, tf.float32), weights)
             return tf.cast(mean, tokens.dtype)
-        if self.kind == "last":
+        if self.method == "last":
             position = last_position(is_token)
         else:
             position = tf.argmax(tf.cast(is_token, tf.int32), axis=1, output_type=tf.int32)

@@ -33,7 +33,7 @@ class XLNetClassifier(PooledHead):
     Returns: logits [B, C] float32; their softmax (with multi_label, their sigmoid) are the probabilities.
 
     Raises:
-        UserError: head_name cannot be a part of a variable's name, or there are not num_labels labels.
+        UserError: head_name cannot be part of a variable's name, or there are not num_labels labels.
 
     Example:
         >>> model = XLNetClassifier.from_pretrained("xlnet_cased_L-12_H-768_A-12", labels=["no", "yes"])
@@ -54,7 +54,7 @@ class XLNetClassifier(PooledHead):
         name: str = "classifier",
         **kwargs,
     ):
-        super().__init__(encoder, _part("classification", head_name), num_labels, name=name, **kwargs)
+        super().__init__(encoder, _head_scope("classification", head_name), num_labels, name=name, **kwargs)
         self.num_labels = num_labels
         self.head_name = head_name
         self.multi_label = multi_label
@@ -84,8 +84,8 @@ class XLNetClassifier(PooledHead):
         """
         source = Pretrained(path)
         head = source.find_labeled_head("classification", labels, head_name)
-        told = {"labels": head.labels, "multi_label": source.is_multi_label(head)}
-        return cls.load(source, head, options, len(head.labels), head.task, **told)
+        from_checkpoint = {"labels": head.labels, "multi_label": source.is_multi_label(head)}
+        return cls.load(source, head, options, len(head.labels), head.task, **from_checkpoint)
 
     def call(self, features: Mapping[str, Any], training=None):
         return self.pooled_logits(features, training)
@@ -111,13 +111,13 @@ class XLNetRegressor(PooledHead):
     Returns: [B] float32.
 
     Raises:
-        UserError: head_name cannot be a part of a variable's name.
+        UserError: head_name cannot be part of a variable's name.
 
     Source: function_builder.py get_regression_loss.
     """
 
     def __init__(self, encoder: XLNetEncoder, head_name: str = "task", *, name: str = "regressor", **kwargs):
-        super().__init__(encoder, _part("regression", head_name), 1, name=name, **kwargs)
+        super().__init__(encoder, _head_scope("regression", head_name), 1, name=name, **kwargs)
         self.head_name = head_name
 
     @classmethod
@@ -166,10 +166,10 @@ def regression_losses(predictions: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
     return tf.math.squared_difference(predictions, tf.cast(targets, tf.float32))
 
 
-def _part(kind: str, head_name: str) -> str:
+def _head_scope(head_kind: str, head_name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_.\-]+", head_name):
         raise UserError(
             f"head_name is {head_name!r}; expected letters, digits, '_', '-' and '.', because variables are "
             "named after it."
         )
-    return f"{kind}_{head_name}"
+    return f"{head_kind}_{head_name}"

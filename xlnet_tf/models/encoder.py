@@ -35,14 +35,14 @@ class XLNetEncoder(ShapeFreeModel):
         attention_dropout: rate on the attention probabilities.
         attention_type: "bi", every token is visible unless a mask hides it, or "uni", left to right.
         same_length: with "uni", all queries see equally many keys.
-        clamp_len: largest distance told apart, in tokens; -1 for no limit.
+        clamp_len: largest distance that is distinguished, in tokens; -1 for no limit.
         memory_len: M, tokens of earlier segments kept in memory; 0 for none.
         reuse_len: how many tokens of a segment, from its start, go into the memory; None for all.
         initializer_range: standard deviation of the normal initializer.
         uniform_when_blind: what a target that may see nothing gets: False, no attention at all; True,
             the original's mean over all values, its own included.
-        recompute: in training, compute each block's activations again in the backward pass rather than keep
-            them: a third more time for a fraction of the memory.
+        recompute: gradient checkpointing: in training, compute each block's activations again in the backward
+            pass rather than keep them: a third more time for a fraction of the memory.
 
     Call args: a dict of
         input_word_ids: [B, T] integers.
@@ -57,7 +57,7 @@ class XLNetEncoder(ShapeFreeModel):
         permutation_rank: [B, T] integers, with targets (see layers.masks.permutation_visible), or
         permutation_mask: [B, T, T], 1 where token i may see token j.
       The query stream, if any, comes as one of
-        target_positions: [B, P] integers, places of the targets; -1 is an empty slot, or
+        target_positions: [B, P] integers, positions of the targets; -1 is an empty slot, or
         target_mask: [B, T], 1 for targets: the query stream then has the full length T.
     Call kwargs: training; query_only=True skips what only the content stream's output needs; in_blocks=True
         computes the scores of few queries at a time, so that memory grows with T and not with its square (not
@@ -343,7 +343,7 @@ class XLNetEncoder(ShapeFreeModel):
             else:
                 raise UserError(
                     "permutation_rank came without targets, on which its meaning depends; expected "
-                    "target_positions or target_mask as well, or permutation_mask in its place."
+                    "target_positions or target_mask as well, or permutation_mask instead."
                 )
             visible = masks.permutation_visible(features["permutation_rank"], is_target, queries)
         elif "permutation_mask" in features:

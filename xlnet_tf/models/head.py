@@ -16,7 +16,7 @@ from xlnet_tf.models.loading import Head, Pretrained
 from xlnet_tf.models.reading import encode_long
 from xlnet_tf.models.saving import ShapeFreeModel
 
-_HEAD = -7  # its place among those of the encoder's dropout
+_HEAD = -7  # its number among the seeds of the encoder's dropout
 
 
 class EncoderModel(ShapeFreeModel):
@@ -58,20 +58,20 @@ class XLNetHead(EncoderModel):
         self.segment_len = segment_len
 
     @classmethod
-    def load(cls, source: Pretrained, head: Head, options: Mapping[str, Any], *arguments, **told) -> Self:
+    def load(cls, source: Pretrained, head: Head, options: Mapping[str, Any], *arguments, **stored) -> Self:
         """Builds the model of a checkpoint, with its head or a new one, and loads its weights.
 
         Args:
             options: the user's: of this class and of XLNetEncoder.
             *arguments: of this class, after the encoder.
-            **told: options of this class that the checkpoint tells, for where the user gives none.
+            **stored: options of this class that the checkpoint has, where the user gives none.
 
         Raises:
             UserError: the checkpoint does not fit, or no such option exists.
         """
         encoder_options, own_options = source.options(options, XLNetEncoder, cls)
         encoder = XLNetEncoder(source.config, **encoder_options)
-        model = cls(encoder, *arguments, **{**told, **own_options})
+        model = cls(encoder, *arguments, **{**stored, **own_options})
         source.load_into(model, head)
         return model
 
@@ -131,7 +131,7 @@ class PooledHead(XLNetHead):
 
     Args:
         encoder: the body.
-        part: the name of the head's part, as checkpoints/names.py has it.
+        head_scope: the first scope of the head's variables, as checkpoints/names.py has it.
         outputs: C, the width of the dense layer.
         summary, projection, pool_padding: how the tokens become one vector (see SequenceSummary).
         segment_len: see XLNetHead.
@@ -140,7 +140,7 @@ class PooledHead(XLNetHead):
     def __init__(
         self,
         encoder: XLNetEncoder,
-        part: str,
+        head_scope: str,
         outputs: int,
         *,
         summary: str = "last",
@@ -150,11 +150,11 @@ class PooledHead(XLNetHead):
         **kwargs,
     ):
         super().__init__(encoder, segment_len, **kwargs)
-        self.part = part
+        self.head_scope = head_scope
         self.pooling = SequenceSummary(
             encoder.config,
             encoder.initializer_range,
-            kind=summary,
+            method=summary,
             projection=projection,
             dropout=encoder.dropout,
             attention_dropout=encoder.attention_dropout,
@@ -164,14 +164,14 @@ class PooledHead(XLNetHead):
         self.dense = logits_layer(outputs, encoder)
 
     @classmethod
-    def load(cls, source: Pretrained, head: Head, options: Mapping[str, Any], *arguments, **told) -> Self:
-        told = {**source.pooling_options(head), **told}
-        return super().load(source, head, options, *arguments, **told)
+    def load(cls, source: Pretrained, head: Head, options: Mapping[str, Any], *arguments, **stored) -> Self:
+        stored = {**source.pooling_options(head), **stored}
+        return super().load(source, head, options, *arguments, **stored)
 
     def build_head(self, d_model: int):
         with tf.name_scope(self.pooling.name):
             self.pooling.build([None, None, d_model])
-        build_layer(self.dense, [None, d_model], self.part)
+        build_layer(self.dense, [None, d_model], self.head_scope)
 
     def pooled_logits(self, features: Mapping[str, Any], training: bool | None) -> tf.Tensor:
         """Returns the dense layer's result, [B, C] float32."""
@@ -182,7 +182,7 @@ class PooledHead(XLNetHead):
     def get_config(self):
         return {
             **super().get_config(),
-            "summary": self.pooling.kind,
+            "summary": self.pooling.method,
             "projection": self.pooling.projection is not None,
             "pool_padding": self.pooling.pool_padding,
         }

@@ -1,4 +1,4 @@
-"""What a checkpoint, and the files beside it, tell about a model: settings, head and labels."""
+"""What a checkpoint, and the files next to it, show of a model: settings, head and labels."""
 
 import inspect
 import os
@@ -19,23 +19,23 @@ class Head(NamedTuple):
     """The head that a model is to have.
 
     Attributes:
-        part: its part of the model, as checkpoints/names.py has it.
+        scope: the first scope of its variables, as checkpoints/names.py has it.
         new: whether the checkpoint lacks it.
         labels: of its classes, in order; none for heads without classes.
     """
 
-    part: str
+    scope: str
     new: bool
     labels: tuple[str, ...] = ()
 
     @property
     def task(self) -> str:
         """What it was trained for, if its name tells."""
-        return self.part.partition("_")[2]
+        return self.scope.partition("_")[2]
 
 
 class Pretrained:
-    """An open checkpoint with what lies beside it.
+    """An open checkpoint with the files next to it.
 
     Args:
         path: as `checkpoints.open_checkpoint` takes it.
@@ -62,7 +62,7 @@ class Pretrained:
         self.settings = companions.read_settings(self.checkpoint)
 
     def options(self, given: Mapping[str, Any], *models: type[tf_keras.Model]) -> list[dict[str, Any]]:
-        """Deals options out to the parts of a model; where none is given, the checkpoint's setting counts.
+        """Deals options out to the classes of a model; where none is given, the checkpoint's setting counts.
 
         Args:
             given: the user's options.
@@ -92,20 +92,20 @@ class Pretrained:
         Raises:
             UserError: several heads could be meant.
         """
-        parts = set(map(names.part, self.checkpoint.arrays))
+        scopes = set(map(names.head_scope, self.checkpoint.arrays))
         template = next((t.head for t in task_registry.tasks().values() if t.head_kind == kind), kind)
         pattern = template.format(task=".+")
-        found = sorted(part for part in parts if re.fullmatch(pattern, part))
+        found = sorted(scope for scope in scopes if re.fullmatch(pattern, scope))
         if task:
-            part = template.format(task=task)
+            scope = template.format(task=task)
         elif len(found) > 1:
             tasks = ", ".join(name.partition("_")[2] for name in found)
             raise UserError(
                 f"{self.checkpoint.path} has several heads for {kind}: give head_name, one of {tasks}."
             )
         else:
-            part = next(iter(found), template.format(task="task"))
-        return Head(part, part not in found)
+            scope = next(iter(found), template.format(task="task"))
+        return Head(scope, scope not in found)
 
     def find_labeled_head(self, kind: str, labels: Iterable[str] | None, task: str | None = None) -> Head:
         """Finds out which head a model is to have, and checks its labels.
@@ -123,9 +123,9 @@ class Pretrained:
         given = None if labels is None else _check_labels(labels)
         if head.new:
             if not given:
-                raise UserError(f"{path} has no head {head.part}: give labels=[...], those of a new one.")
+                raise UserError(f"{path} has no head {head.scope}: give labels=[...], those of a new one.")
             return head._replace(labels=given)
-        bias = f"{head.part}/logits/bias"
+        bias = f"{head.scope}/logits/bias"
         shape = self.checkpoint.arrays.shapes.get(bias)
         if not shape or len(shape) > 1:
             raise UserError(
@@ -133,15 +133,15 @@ class Pretrained:
                 "damaged, or of another model: fetch or write it again."
             )
         [size] = shape
-        theirs = companions.read_labels(self.checkpoint, kind)
-        if given and (len(given) != size or theirs not in (None, given)):
-            found = f"{size} classes" if len(given) != size else f"the labels {', '.join(theirs or ())}"
+        stored = companions.read_labels(self.checkpoint, kind)
+        if given and (len(given) != size or stored not in (None, given)):
+            found = f"{size} classes" if len(given) != size else f"the labels {', '.join(stored or ())}"
             raise UserError(
-                f"the head {head.part} of {path} has {found}; the given labels are {', '.join(given)}. Leave "
-                "them out to take the head's, or begin a new head: from pretrained weights, or, for "
+                f"the head {head.scope} of {path} has {found}; the given labels are {', '.join(given)}. "
+                "Leave them out to take the head's, or begin a new head: from pretrained weights, or, for "
                 "classification, under another head_name."
             )
-        return head._replace(labels=given or theirs or tuple(map(str, range(size))))
+        return head._replace(labels=given or stored or tuple(map(str, range(size))))
 
     def pooling_options(self, head: Head) -> dict[str, bool]:
         """Returns what the checkpoint tells of the vector that a head reads, as options of the model.
@@ -167,7 +167,7 @@ class Pretrained:
         """
         new = head if head and head.new else None
         model.build()
-        coverage = load_into(model, self.checkpoint, new=(new.part, "summary", "pooling") if new else ())
+        coverage = load_into(model, self.checkpoint, new=(new.scope, "summary", "pooling") if new else ())
         if names.QUERY_START in coverage.new:
             logging.info(
                 "%s has no %s, as the original fine-tunes: only the query stream reads it, which starts with "
@@ -177,7 +177,7 @@ class Pretrained:
             )
         if new:
             logging.info(
-                "%s has no head %s: a new one begins with random weights", self.checkpoint.path, new.part
+                "%s has no head %s: a new one begins with random weights", self.checkpoint.path, new.scope
             )
 
 

@@ -135,7 +135,7 @@ XLNetSpan = XLNetQuestionAnswering  # its earlier name
 
 
 class _DenseOfPair(tf_keras.layers.Layer):
-    """A dense layer with tanh over two vectors beside each other, which are never put beside each other.
+    """A dense layer with tanh over two concatenated vectors, which are never concatenated.
 
     Args:
         d_model: D.

@@ -13,7 +13,7 @@ TOKEN_FEATURES = ("input_word_ids", "input_mask", "input_type_ids")
 
 
 def token_features(features: Mapping[str, Any]) -> dict[str, tf.Tensor]:
-    """Picks the features [B, T] that describe the tokens; a task's records hold others beside them."""
+    """Picks the features [B, T] that describe the tokens; a task's records hold others, too."""
     return {name: features[name] for name in TOKEN_FEATURES if name in features}
 
 

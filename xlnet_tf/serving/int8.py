@@ -24,25 +24,25 @@ class Int8Weights(tf.Module):
     def __init__(self, model: tf_keras.Model):
         super().__init__()
         self.tables: dict[str, _Table] = {}
-        places = []
+        locations = []
         for layer in model.submodules:
             for attribute, value in vars(layer).items():
                 if isinstance(value, tf.Variable) and _is_quantized(name := names.canonical(value.name)):
                     if name not in self.tables:
                         self.tables[name] = _Table(value.numpy(), _input_axes(name))
-                    places.append((layer, attribute, self.tables[name]))
-        self._places = lambda: places  # a function, so that the layers do not become part of this module
+                    locations.append((layer, attribute, self.tables[name]))
+        self._locations = lambda: locations  # a function: the layers are not to become part of this module
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
         """Lets the layers compute with the integers, while a graph is traced."""
-        own = [vars(layer)[attribute] for layer, attribute, _ in self._places()]
+        own = [vars(layer)[attribute] for layer, attribute, _ in self._locations()]
         try:
-            for layer, attribute, table in self._places():
+            for layer, attribute, table in self._locations():
                 vars(layer)[attribute] = table
             yield
         finally:
-            for (layer, attribute, _), value in zip(self._places(), own, strict=True):
+            for (layer, attribute, _), value in zip(self._locations(), own, strict=True):
                 vars(layer)[attribute] = value
 
 

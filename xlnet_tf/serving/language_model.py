@@ -178,10 +178,10 @@ class LanguageModelModule(ServingModule):
         lengths = contexts.row_lengths() + texts.row_lengths()
         features, is_scored = scoring.join_contexts(contexts, texts, self.padded_len(lengths))
         is_order = order[:, None] == list(scoring.ORDERS)  # [B, orders]
-        places = tf.stack([scoring.order_ranks(is_scored, name, seed) for name in scoring.ORDERS], axis=1)
-        places = tf.gather(places, tf.argmax(is_order, axis=1), batch_dims=1)
+        ranks = tf.stack([scoring.order_ranks(is_scored, name, seed) for name in scoring.ORDERS], axis=1)
+        ranks = tf.gather(ranks, tf.argmax(is_order, axis=1), batch_dims=1)
         found = self.use(
-            lambda model: scoring.token_log_probabilities(model, features, is_scored, places, self._in_blocks)
+            lambda model: scoring.token_log_probabilities(model, features, is_scored, ranks, self._in_blocks)
         )
         is_right = tf.reduce_any(is_order, axis=1)
         found = tf.where((is_right & is_short)[:, None], found, float("nan"))

@@ -306,7 +306,7 @@ def serialized_example(row: Mapping[str, str | Sequence[str]]) -> bytes:
 
 
 def check_room(name: str, most: int, seq_len: int):
-    """Raises UserError unless beside `most` pieces of one text, seq_len tokens have room for another."""
+    """Raises UserError unless seq_len tokens have room for `most` pieces of one text and for another."""
     room = seq_len - 3
     if not 0 < most < room:
         raise UserError(

@@ -34,7 +34,7 @@ class QuestionAnsweringModule(ServingModule):
         score [B] float32, the probability of its first token in its window times that of its last one given
             the first; 0: no answer.
         answers, starts, ends, scores [B, n_best], the best answers whether they are refused or not, best
-            first, filled up with empty ones. Equal words in two places are two answers.
+            first, filled up with empty ones. Equal words at two positions are two answers.
         null_odds [B] float32, if a question may have no answer: the logit of "no answer", the lowest of all
             windows. Where it is above the threshold, the answer is refused.
       tokens: the span head's outputs for packed windows [P SEP Q SEP CLS] (see models.question_answering).
@@ -143,8 +143,8 @@ class QuestionAnsweringModule(ServingModule):
             },
         )
         best = self._best(found, windows.row, rows)
-        places = characters(self.texts.valid(context)), *(best[name] for name in ("starts", "ends"))
-        answers = {**best, "answers": _texts(*places)}
+        offsets = characters(self.texts.valid(context)), *(best[name] for name in ("starts", "ends"))
+        answers = {**best, "answers": _texts(*offsets)}
         answered = answers["starts"][:, 0] != NOWHERE
         if self.threshold is not None:
             null_odds = tf.math.segment_min(found["no_answer_logits"], windows.row)
@@ -207,17 +207,17 @@ class QuestionAnsweringModule(ServingModule):
     def _top(self, found: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Returns the n_best of each row of log_probs, starts and ends [N, any]; of equals, the first."""
         log_probs, indices = tf.math.top_k(found["log_probs"], self.n_best)
-        places = {name: tf.gather(found[name], indices, batch_dims=1) for name in ("starts", "ends")}
-        return {"log_probs": log_probs, **places}
+        offsets = {name: tf.gather(found[name], indices, batch_dims=1) for name in ("starts", "ends")}
+        return {"log_probs": log_probs, **offsets}
 
 
-def _characters_at(offsets: tf.RaggedTensor, places: tf.Tensor) -> tf.Tensor:
+def _characters_at(offsets: tf.RaggedTensor, pieces: tf.Tensor) -> tf.Tensor:
     """Returns the offsets of pieces, counted through all contexts; NOWHERE for those below 0."""
-    return tf.gather(tf.concat([[NOWHERE], offsets.flat_values], 0), places + 1)
+    return tf.gather(tf.concat([[NOWHERE], offsets.flat_values], 0), pieces + 1)
 
 
 def _texts(codes: tf.RaggedTensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
     """Returns the texts from `starts` to `ends` [B, n] of each row, "" where they are NOWHERE."""
     first = tf.cast(codes.row_starts()[:, None], starts.dtype)
-    begins, ends = (tf.reshape(first + tf.maximum(places, 0), [-1]) for places in (starts, ends))
+    begins, ends = (tf.reshape(first + tf.maximum(offsets, 0), [-1]) for offsets in (starts, ends))
     return tf.reshape(substrings(codes.flat_values, begins, ends), tf.shape(starts))

@@ -14,7 +14,7 @@ class RankingModule(ServingModule):
     Signatures: serving_default (query [B], candidates [B, C]; C may differ between requests) and examples
         give
         scores [B, C] float32; the higher, the better;
-        order [B, C] int32, the places of the candidates, best first.
+        order [B, C] int32, the numbers of the candidates, best first.
         Of tf.Examples with fewer candidates than others, the rest has the lowest score there is, and the
         order ends with -1.
       tokens: sequences of single candidates; gives scores [B].

@@ -98,14 +98,14 @@ class TaggingModule(ServingModule):
 
     def _tags(self, pieces: tf.RaggedTensor, windows: WordWindows) -> dict[str, tf.Tensor]:
         """Returns the best tag of each word that the windows predict, and its probability: [words]."""
-        places = pieces.row_splits
-        begin, end = tf.gather(places, windows.start), tf.gather(places, windows.stop)
+        offsets = pieces.row_splits
+        begin, end = tf.gather(offsets, windows.start), tf.gather(offsets, windows.stop)
         features = self.pack(tf.gather(pieces.flat_values, tf.ragged.range(begin, end)))
         logits = self.run(features)  # [C, T, labels]
         words = tf.ragged.range(windows.predict_start, windows.predict_stop)
         window = words.value_rowids()
         first = tf.shape(logits, tf.int64)[1] - (self.seq_len - self.room) - end  # padding is on the left
-        tokens = tf.gather(first, window) + tf.gather(places, words.flat_values)
+        tokens = tf.gather(first, window) + tf.gather(offsets, words.flat_values)
         logits = tf.gather_nd(logits, tf.stack([window, tokens], 1))
         return {
             "tags": tf.argmax(logits, axis=-1, output_type=tf.int32),

@@ -109,7 +109,7 @@ def check_classes(checkpoint: Checkpoint, examples: ExampleSet, parts: Sequence[
     Args:
         checkpoint: the weights.
         examples: what the model is for.
-        parts: parts of the model (see checkpoints.names.part), the head among them.
+        parts: parts of the model (see checkpoints.names.head_scope), the head among them.
     """
     head = [part for part in parts if f"{part}/logits/kernel" in checkpoint.arrays]
     if not head:

@@ -190,7 +190,7 @@ class FinetuningTask(trainer_lib.Task):
 
     @abc.abstractmethod
     def new_parts(self) -> list[str]:
-        """Returns the parts of the model (see checkpoints.names.part) that a pretrained checkpoint lacks."""
+        """Returns the parts of the model (see names.head_scope) that a pretrained checkpoint lacks."""
 
     def counts(self, features):
         """Returns by how much the loss is divided: by default the examples."""

@@ -25,7 +25,7 @@ class Compiled:
         arguments: bytes in HBM of all parameters.
         outputs: bytes of all outputs, those that take over a parameter's memory included.
         aliased: bytes of outputs in a parameter's memory.
-        temporaries: bytes that the program needs beside them.
+        temporaries: bytes that the program needs in addition.
         code: bytes of the program itself.
         flops: floating-point operations, as the compiler counts them.
         bytes_accessed: bytes of operands read and results written, as the compiler counts them.

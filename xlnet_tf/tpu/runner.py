@@ -28,7 +28,7 @@ class Runner:
     Attributes:
         values: of the parameters, for the next run.
         compile_seconds: time that compiling took.
-        temporaries: bytes that the program needs beside parameters and outputs, as the compiler plans it.
+        temporaries: bytes that the program needs besides parameters and outputs, as the compiler plans it.
 
     Raises:
         UserError: JAX is not here, is another release than expected, has no such device, or too small a one.

@@ -21,7 +21,7 @@ _LOST = (
 
 
 class OnAnyHost:
-    """Tells whether something is so in any process of a run; all must ask at the same place."""
+    """Tells whether something is so in any process of a run; all must ask at the same point."""
 
     def __init__(self, strategy: tf.distribute.Strategy):
         self._strategy = strategy
@@ -76,7 +76,7 @@ class Preemption:
             print("\nCtrl-C: the run ends after the current steps; again: at once", file=sys.stderr)
 
     def happened(self) -> bool:
-        """Tells whether a process of the run was told to end; all must ask at the same place."""
+        """Tells whether a process of the run was told to end; all must ask at the same point."""
         return self._on_any_host(self._told is not None)
 
     def end_run(self, save: Callable[[], None], step: int, model_dir: str):

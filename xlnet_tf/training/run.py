@@ -244,7 +244,7 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ow
 
     with preemption, progress, profile, strategy.scope():
         progress.say(topology.describe(strategy))
-        for notice in filter(None, (trainer.other_parts(), trainer.lost_memory())):
+        for notice in filter(None, (trainer.changed_micro_batches(), trainer.lost_memory())):
             progress.say(notice)
         metrics = evaluation()
         step = int(trainer.global_step.numpy())  # the runner has restored the checkpoint
@@ -353,12 +353,12 @@ class _Runner(train_lib.OrbitExperimentRunner):
 
 def check_batch_sizes(params, replicas: int):
     """Raises UserError unless the batches split evenly over the replicas and their micro-batches."""
-    parts = params.trainer.accumulation_steps
+    micro_batches = params.trainer.accumulation_steps
     batch_size = params.task.train_data.global_batch_size
-    if parts < 1 or batch_size < 1 or batch_size % (replicas * parts):
+    if micro_batches < 1 or batch_size < 1 or batch_size % (replicas * micro_batches):
         raise UserError(
-            f"batch_size is {batch_size} with {replicas} replicas and accumulation_steps {parts}: expected a "
-            f"multiple of {replicas * max(parts, 1)}"
+            f"batch_size is {batch_size} with {replicas} replicas and accumulation_steps {micro_batches}: "
+            f"expected a multiple of {replicas * max(micro_batches, 1)}"
         )
     if params.task.validation_data.input_path and params.task.validation_data.global_batch_size % replicas:
         raise UserError(
@@ -392,7 +392,7 @@ def check_remote_paths(params, model_dir: str):
     if here:
         raise UserError(
             f"the hosts of the TPU {params.runtime.tpu} read and write by themselves, and do not see "
-            f"{', '.join(here)}: expected places that all machines reach, as gs://BUCKET/..."
+            f"{', '.join(here)}: expected paths that all machines reach, as gs://BUCKET/..."
         )
 
 

@@ -50,7 +50,7 @@ class Task(base_task.Task):
         """
 
     def read_in_graph(self, train_steps: int):
-        """Is told that hosts will read the data where no Python of ours runs: TensorFlow alone must do it."""
+        """Called where hosts will read the data where no Python of ours runs: TensorFlow alone must do it."""
 
     @abc.abstractmethod
     def counts(self, features: Features) -> dict[str, tf.Tensor]:
@@ -114,7 +114,7 @@ class Task(base_task.Task):
     def after_evaluation(
         self, model: tf_keras.Model, metrics: Mapping[str, float], step: int, model_dir: str
     ):
-        """Is told an evaluation's metrics, on the chief; the model has the weights they are of."""
+        """Called on the chief with an evaluation's metrics; the model has the weights they are of."""
 
     def name_rows(self, step: int, rows: Sequence[int]) -> list[str]:
         """Returns which records or examples these rows of a training step are, one line each.
@@ -172,7 +172,9 @@ class Trainer(base_trainer.Trainer):
         half = tf_keras.mixed_precision.global_policy().compute_dtype == "float16"
         self.guard = Guard(config.trainer.spike_factor, scale_loss=half)
         # Each micro-batch of each replica draws its own dropout masks.
-        self._parts = tf.Variable(self._parts_now(), trainable=False, dtype=tf.int64, name="parts")
+        self._micro_batches = tf.Variable(
+            self._micro_batches_now(), trainable=False, dtype=tf.int64, name="parts"
+        )
         state = {}
         if self._memory is not None:
             self._memory.saved = config.trainer.save_memory
@@ -182,7 +184,7 @@ class Trainer(base_trainer.Trainer):
             model=model,
             optimizer=optimizer,
             guard=self.guard,
-            parts=self._parts,
+            parts=self._micro_batches,
             **state,
         )
         self.on_eval_step: Callable[[], None] = lambda: None
@@ -195,22 +197,22 @@ class Trainer(base_trainer.Trainer):
             self.task.build_inputs, self.config.task.train_data, start_step=int(self.global_step.numpy())
         )
 
-    def _parts_now(self) -> int:
+    def _micro_batches_now(self) -> int:
         return self.strategy.num_replicas_in_sync * self.config.trainer.accumulation_steps
 
-    def other_parts(self) -> str:
-        """Returns what to tell of a restored run that continues in other parts; "" if it does not."""
-        before, now = int(self._parts.numpy()), self._parts_now()
-        self._parts.assign(now)
+    def changed_micro_batches(self) -> str:
+        """Returns a note on a restored run that continues with other micro-batches; "" if it does not."""
+        before, now = int(self._micro_batches.numpy()), self._micro_batches_now()
+        self._micro_batches.assign(now)
         if before == now:
             return ""
         return (
-            f"so far the batch was split into {before} parts (replicas x accumulation_steps), from now on "
-            f"into {now}: the same numbers but for dropout, whose masks are drawn by part"
+            f"so far the batch was split into {before} micro-batches (replicas x accumulation_steps), from "
+            f"now on into {now}: the same numbers but for dropout, whose masks differ by micro-batch"
         )
 
     def lost_memory(self) -> str:
-        """Returns what to tell of a run that resumes without its memory; "" if it does not."""
+        """Returns a note on a run that resumes without its memory; "" if it does not."""
         if self._memory is None or self._memory.restored or not self.global_step.numpy():
             return ""
         return "memory was not saved (trainer.save_memory is false, or was): it begins empty"
@@ -263,32 +265,35 @@ class Trainer(base_trainer.Trainer):
         micro_step = self._micro_step
         if self.config.runtime.enable_xla and not isinstance(self.strategy, tf.distribute.TPUStrategy):
             micro_step = tf.function(micro_step, jit_compile=True, autograph=False)
-        parts = self.config.trainer.accumulation_steps
-        first_seed = tf.distribute.get_replica_context().replica_id_in_sync_group * parts
-        if parts == 1:
+        micro_batches = self.config.trainer.accumulation_steps
+        first_seed = tf.distribute.get_replica_context().replica_id_in_sync_group * micro_batches
+        if micro_batches == 1:
             return micro_step(features, counts, self._dropout_seed(first_seed))
 
-        features = {name: _split(value, parts, _rows_axis(name)) for name, value in features.items()}
+        features = {name: _split(value, micro_batches, _rows_axis(name)) for name, value in features.items()}
         zeros = (
             [tf.zeros(v.shape, v.dtype) for v in self.model.trainable_variables],
             tf.zeros([]),
             {metric.name: (tf.zeros([]), tf.zeros([])) for metric in self.train_metrics},
         )
         memories = tuple(
-            tf.TensorArray(features[name].dtype, parts, element_shape=features[name].shape[1:])
+            tf.TensorArray(features[name].dtype, micro_batches, element_shape=features[name].shape[1:])
             for name in ("memory", "memory_mask")
             if name in features
         )
 
-        def body(part, totals, memories):
-            micro_features = {name: value[part] for name, value in features.items()}
-            *results, next_memory = micro_step(micro_features, counts, self._dropout_seed(first_seed + part))
+        def body(index, totals, memories):
+            micro_features = {name: value[index] for name, value in features.items()}
+            *results, next_memory = micro_step(micro_features, counts, self._dropout_seed(first_seed + index))
             totals = tf.nest.map_structure(tf.add, totals, tuple(results))
-            memories = tuple(array.write(part, value) for array, value in zip(memories, next_memory))
-            return part + 1, totals, memories
+            memories = tuple(array.write(index, value) for array, value in zip(memories, next_memory))
+            return index + 1, totals, memories
 
         _, totals, memories = tf.while_loop(
-            lambda part, *_: part < parts, body, (0, zeros, memories), maximum_iterations=parts
+            lambda index, *_: index < micro_batches,
+            body,
+            (0, zeros, memories),
+            maximum_iterations=micro_batches,
         )
         next_memory = tuple(
             _join(array.stack(), _rows_axis(name)) for array, name in zip(memories, ("memory", "memory_mask"))
@@ -316,8 +321,8 @@ class Trainer(base_trainer.Trainer):
     def _dropout_seed(self, micro_batch) -> tf.Tensor:
         """Returns the seed [2] of a micro-batch, counted over all replicas, in the current step."""
         seed = tf.constant([self.config.task.seed, 0])
-        for part in (tf.cast(self.global_step, tf.int32), micro_batch, 0):
-            seed = tf.random.experimental.stateless_fold_in(seed, part)
+        for number in (tf.cast(self.global_step, tf.int32), micro_batch, 0):
+            seed = tf.random.experimental.stateless_fold_in(seed, number)
         return seed
 
     def train_loop_end(self):
