@@ -145,6 +145,21 @@ def test_what_is_ignored_stays_ignored():
 
 
 @pytest.mark.parametrize("number", LINES)
+def test_a_signal_after_the_end_of_a_command_changes_nothing(number):
+    """When Python handles none any more."""
+    body = (
+        "import functools, os, sys\n"
+        f"    end = functools.partial(os.kill, os.getpid(), {int(number)})\n"
+        "    sys.late = type('Late', (), {'__del__': lambda _: end()})()\n"
+        f"    {READY}"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(body=body)], cwd=REPOSITORY, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ready\n", "")
+
+
+@pytest.mark.parametrize("number", LINES)
 @pytest.mark.parametrize("seconds", [0.2, 0.5, 1.0])
 @pytest.mark.parametrize("module", ["run_scripts.pretrain", "tfrecord_builders.pretraining.__main__"])
 def test_a_signal_ends_imports_with_one_line(module, seconds, number, tmp_path):

@@ -42,12 +42,15 @@ class Signals:
     told: int | None = None
 
     def __enter__(self) -> "Signals":
+        import atexit
         import threading
 
         self._handled = threading.Event()
         self._before: dict[int, object] = {
             number: signal.signal(number, self._notice) for number in _heeded()
         }
+        for number in self._before:  # at the very end, when the status is settled and no handler is called
+            atexit.register(signal.signal, number, signal.SIG_IGN)
         self._unraisable, sys.unraisablehook = sys.unraisablehook, self._raise_later
         reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
