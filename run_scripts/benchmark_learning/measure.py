@@ -172,12 +172,13 @@ def train_both(
         tqdm.tqdm.write("  ".join(f"{name} {value:.4g}" for name, value in curve[-1].items()))
 
     evaluate(0)
+    early_steps = [plan.eval_interval // part for part in (8, 4, 2)]  # where the loss falls fastest
     batches = pretraining_dataset(train, plan.batch_size, seed=plan.seed).as_numpy_iterator()
     with ProgressBar(itertools.islice(batches, plan.steps), total=plan.steps) as bar:
         for step, batch in enumerate(bar, start=1):
             for name, one in learners.items():
                 seconds[name].append(one.train(batch))
-            if step % plan.eval_interval == 0 or step == plan.steps:
+            if step % plan.eval_interval == 0 or step == plan.steps or step in early_steps:
                 evaluate(step)
     return {
         "config": config.to_dict(),
@@ -232,7 +233,7 @@ def draw(report: Mapping[str, Any], path: pathlib.Path) -> None:
     axes = figure.subplots()
     steps = [point["step"] for point in report["curve"]]
     for name in (name for name in LABELS if name in report["curve"][0]):
-        axes.plot(steps, [point[name] for point in report["curve"]], "o-", ms=4, label=LABELS[name])
+        axes.plot(steps, [point[name] for point in report["curve"]], "o", ms=4, label=LABELS[name])
     axes.axhline(report["unigram_entropy"], color="k", lw=1, ls=":", label="unigram entropy")
     axes.set(xlabel="step", ylabel="dev loss (nats per target)", title="The same records, steps and settings")
     axes.grid(alpha=0.3)

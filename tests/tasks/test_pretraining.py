@@ -74,6 +74,7 @@ def test_a_run_reports_its_losses(run):
     assert steps == [
         (0, "dev"),
         (2, "train"),
+        (2, "dev"),
         (4, "train"),
         (4, "dev"),
         (6, "train"),

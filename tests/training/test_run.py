@@ -73,7 +73,7 @@ def test_sigterm_saves_and_the_run_resumes(folder, monkeypatch, capsys):
     trained = [line["step"] for line in lines if line["kind"] == "train"]
     assert trained == [2, 3, 4, 5, 7, 8, 10, 12]
     evaluated = [line["step"] for line in lines if line["kind"] == "dev"]
-    assert evaluated == [0, 4, 7, 8, 12]  # a run that goes on begins with an evaluation
+    assert evaluated == [0, 2, 4, 7, 8, 12]  # a run that goes on begins with an evaluation
 
 
 def test_sigterm_before_the_first_step_promises_no_checkpoint(folder, monkeypatch):
@@ -172,6 +172,17 @@ def test_an_evaluation_that_is_too_large_comes_with_its_own_advice(folder, tmp_p
     monkeypatch.setattr(Trainer, "eval_step", too_large)
     with pytest.raises(UserError, match=r"a step of the evaluation .*8192.* Lower --dev_batch_size, 8 now$"):
         pretraining.pretrain(settings(folder), str(tmp_path))
+
+
+@pytest.mark.integration
+def test_the_curve_of_a_pretraining_has_early_points(folder, tmp_path):
+    params = settings(folder)
+    params.trainer.validation_interval = 8
+    assert (params.trainer.train_steps, params.trainer.steps_per_loop) == (12, 2)
+    pretraining.pretrain(params, str(tmp_path))
+    history = read_history(str(tmp_path / "history.jsonl"))
+    assert [line["step"] for line in history if line["kind"] == "dev"] == [0, 2, 4, 8, 12]
+    assert [line["step"] for line in history if line["kind"] == "train"] == [2, 4, 6, 8, 10, 12]
 
 
 def test_summaries_on_a_full_disk_are_one_error(tmp_path):

@@ -109,6 +109,8 @@ class PretrainingTask(trainer_lib.Task):
         FileNotFoundError: there are no records.
     """
 
+    early_evaluations = True  # where the loss falls fastest
+
     def __init__(self, params: PretrainingConfig, logging_dir: str | None = None, name: str | None = None):
         super().__init__(params, logging_dir=logging_dir, name=name)
         model = params.model

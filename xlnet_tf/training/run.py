@@ -58,6 +58,8 @@ SMALLER_STEP = (
 def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir: str) -> dict[str, float]:
     """Trains to `params.trainer.train_steps`, evaluating at the start, at intervals and at the end.
 
+    What falls fastest at the beginning has more evaluations there: see `Task.early_evaluations`.
+
     Args:
         params: the experiment's settings, complete and valid.
 
@@ -242,6 +244,9 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ow
             task.after_evaluation(trainer.model, metrics, step, model_dir)
         return metrics
 
+    # At the end of a loop, so that the steps run in the same loops as without.
+    loop = params.trainer.steps_per_loop
+    early_steps = [interval // part // loop * loop for part in (8, 4, 2) if task.early_evaluations]
     with preemption, progress, profile, strategy.scope():
         progress.say(topology.describe(strategy))
         for notice in filter(None, (trainer.changed_micro_batches(), trainer.lost_memory())):
@@ -250,7 +255,8 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ow
         step = int(trainer.global_step.numpy())  # the runner has restored the checkpoint
         while step < train_steps:
             # The next multiple of the interval, wherever a resumed run begins.
-            evaluated = min(train_steps, (step // interval + 1) * interval)
+            later = (step // interval + 1) * interval
+            evaluated = min(train_steps, *(early for early in early_steps if early > step), later)
             profile.at(step)
             step = profile.stop_before(step, evaluated)
             runner.controller.train(step, checkpoint_at_completion=step == train_steps)

@@ -33,9 +33,11 @@ class Task(base_task.Task):
             divided by the sum of `counts(...)[name]`, both over the global batch.
         n_layer: layers of the model, for learning rates per layer.
         shown_metric: the metric of an evaluation that a person wants to see next to the loss.
+        early_evaluations: whether to evaluate at an eighth, a quarter and a half of the first interval, too.
     """
 
     shown_metric = "accuracy"
+    early_evaluations = False
     loss_weights: Mapping[str, float]
     n_layer: int
 
