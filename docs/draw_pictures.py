@@ -72,22 +72,22 @@ class Order(NamedTuple):
 
     tokens: tuple[str, ...]
     is_target: np.ndarray
-    functional: np.ndarray
+    special: np.ndarray
     rank: np.ndarray
 
 
 def sample_order() -> Order:
     """Draws the factorization order of the example as the builder does."""
-    is_target, functional = np.isin(TOKENS, TARGETS), np.isin(TOKENS, ("SEP", "CLS"))
+    is_target, special = np.isin(TOKENS, TARGETS), np.isin(TOKENS, ("SEP", "CLS"))
     [rank] = ranks.sample_ranks(
         np.random.default_rng(ORDER_SEED),
         is_target[None],
-        functional[None],
+        special[None],
         objective="permutation",
         reuse_len=REUSE_LEN,
         perm_size=REUSE_LEN,
     )
-    return Order(TOKENS, is_target, functional, rank)
+    return Order(TOKENS, is_target, special, rank)
 
 
 def stream_masks(order: Order) -> tuple[np.ndarray, np.ndarray]:
@@ -159,11 +159,11 @@ def draw_order():
     order = sample_order()
     figure, axis = _figure(4.7)
     positions = np.arange(len(order.tokens))
-    context = ~order.is_target & ~order.functional
+    context = ~order.is_target & ~order.special
     kinds = (
         (context, "o", GREY, "context: visible from the start of its part"),
         (order.is_target, "s", ORANGE, "target: predicted at this point of the order"),
-        (order.functional, "D", BLUE, "SEP, CLS: in the order, never predicted"),
+        (order.special, "D", BLUE, "SEP, CLS: in the order, never predicted"),
     )
     for part in (positions < REUSE_LEN, positions >= REUSE_LEN):
         path = positions[part & ~context]

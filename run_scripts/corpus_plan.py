@@ -19,7 +19,7 @@ from xlnet_tf.flags import define_flags, from_flags, option
 from xlnet_tf.records import manifest as manifest_lib
 from xlnet_tf.records.manifest import Manifest
 
-UNITS_IN_FLIGHT = 2  # of each worker; the text of compressed files waits in the coordinator's memory
+JOBS_IN_FLIGHT = 2  # of each worker; the text of compressed files waits in the coordinator's memory
 FINGERPRINT_BYTES = 20  # of a document, while documents are compared
 
 
@@ -50,8 +50,8 @@ class CorpusPlan(estimates.Records):
     unpack_mb: float = option(
         "MB of text of compressed files that the coordinator unpacks in a second", 150.0, positive=True
     )
-    worker_gb: float = option("GB of memory of a worker, without that of its unit", 0.16, least=0)
-    unit_bytes: float = option("bytes of memory of a worker for each byte of a unit's text", 25.5, least=0)
+    worker_gb: float = option("GB of memory of a worker, without that of its job", 0.16, least=0)
+    unit_bytes: float = option("bytes of memory of a worker for each byte of a job's text", 25.5, least=0)
     network_mb: float = option("MB that a machine sends in a second", 1_250.0, positive=True)
     storage_mb: float = option(
         "MB that the storage takes in a second, from all machines", 5_000.0, positive=True
@@ -114,17 +114,17 @@ def plan(build: CorpusPlan) -> dict[str, dict[str, float]]:
     workers = build.machines * build.cores
     building = all_passes / (workers * build.scaling)
     unpacking = build.packed_share * text / (build.unpack_mb * 1e6)
-    planning = unpacking + (1 - build.packed_share) * build.units / build.planner_slices
+    planning = unpacking + (1 - build.packed_share) * build.jobs / build.planner_slices
     writing = stored / 1e6 / min(build.storage_mb, build.machines * build.network_mb)
     seconds = max(building, planning, writing)
-    unit = build.slice_mb * 1e6
-    worker = build.worker_gb * 1e9 + build.unit_bytes * unit
-    waiting = UNITS_IN_FLIGHT * workers * unit if build.packed_share else 0
+    job = build.slice_mb * 1e6
+    worker = build.worker_gb * 1e9 + build.unit_bytes * job
+    waiting = JOBS_IN_FLIGHT * workers * job if build.packed_share else 0
     return {
         "text": {
             "text, GB": text / 1e9,
             "files, GB": text / build.compression / 1e9,
-            "units of work": build.units,
+            "jobs": build.jobs,
         },
         "records": {
             "records of a pass, million": records / 1e6,
@@ -143,7 +143,7 @@ def plan(build: CorpusPlan) -> dict[str, dict[str, float]]:
             "planning by the coordinator, hours": planning / 3600,
             "writing to the storage, hours": writing / 3600,
             "all, by the slowest of them, hours": seconds / 3600,
-            "a unit, all passes, on a worker, s": all_passes / build.units / build.scaling,
+            "a job, all passes, on a worker, s": all_passes / build.jobs / build.scaling,
             "checking it afterwards, hours": build.num_passes
             * records
             / build.check_records

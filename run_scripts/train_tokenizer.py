@@ -89,9 +89,9 @@ def read_texts(sources: Sequence[corpus.Source]) -> Iterator[str]:
     """Yields the lines of a corpus, with a progress bar over its bytes."""
     total = sum(source.num_bytes for source in sources)
     with ProgressBar(total=total, unit="B", unit_scale=True, desc="reading") as progress:
-        for corpus_slice in corpus.plan_slices(sources, _SLICE_BYTES):
-            yield from corpus.read_lines(corpus_slice).lines
-            progress.update(corpus_slice.source_bytes)
+        for corpus_shard in corpus.plan_shards(sources, _SLICE_BYTES):
+            yield from corpus.read_lines(corpus_shard).lines
+            progress.update(corpus_shard.source_bytes)
 
 
 def save(tokenizer: XLNetTokenizer, model_path: epath.Path, vocab_path: epath.Path) -> None:

@@ -70,9 +70,9 @@ def test_a_corpus_of_1_gb(tmp_path, monkeypatch):
     (tmp_path / "spiece.model").write_bytes(tokenizer.model_proto)
     build = worker.build_slice
 
-    def build_and_forget(unit):
+    def build_and_forget(job):
         """The disk need not hold all records."""
-        result = build(unit)
+        result = build(job)
         for shard in result["shards"]:
             (tmp_path / "records" / shard["file"]).write_bytes(b"")
         return result

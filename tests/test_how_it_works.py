@@ -117,7 +117,7 @@ def test_the_order_is_as_the_page_describes_it():
     rank = dict(zip(order.tokens, order.rank))
     assert rank["York"] < rank["New"] and rank["sleeps"] < rank["hurry"]
     first = np.arange(len(order.tokens)) < draw_pictures.REUSE_LEN
-    context = ~order.is_target & ~order.functional
+    context = ~order.is_target & ~order.special
     for part in (first, ~first):
         assert (order.rank[part & context] == order.rank[part].min()).all()
         assert len(set(order.rank[part & ~context])) == (part & ~context).sum()
@@ -135,7 +135,7 @@ def test_masks_are_as_the_page_describes_them():
     assert content[0, 1] and not content[1, 0]  # New sees York
     reuse_len = draw_pictures.REUSE_LEN
     assert not content[:reuse_len, reuse_len:].any()
-    context = ~targets & ~order.functional
+    context = ~targets & ~order.special
     assert content[:reuse_len, :reuse_len][np.ix_(context[:reuse_len], context[:reuse_len])].all()
     # A position sees another only if that comes earlier in the order, or both are context.
     earlier = order.rank[None, :] < order.rank[:, None]

@@ -31,7 +31,7 @@ def make_batch(config: XLNetConfig, batch_size: int, seq_len: int, num_predict: 
     cut = segments.cut_segments(rng, tokens, ends, seq_len, reuse_len, np.ones(length, bool))
     is_target = spans.sample_segment_targets(rng, cut, reuse_len, num_predict, **spans.MASK)
     rank = ranks.sample_ranks(
-        rng, is_target, cut.functional, objective="permutation", reuse_len=reuse_len, perm_size=reuse_len
+        rng, is_target, cut.special, objective="permutation", reuse_len=reuse_len, perm_size=reuse_len
     )
     return {
         "input_word_ids": cut.ids[:batch_size],

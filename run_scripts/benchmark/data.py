@@ -56,7 +56,7 @@ def cut_text(path: str, megabytes: float, folder: pathlib.Path) -> pathlib.Path:
 
 
 def _slices(path: str, num_bytes: int) -> Iterator[corpus.Slice]:
-    return corpus.plan_slices(corpus.find_sources(corpus.CorpusOptions(input=[path])), num_bytes)
+    return corpus.plan_shards(corpus.find_sources(corpus.CorpusOptions(input=[path])), num_bytes)
 
 
 def build_records(

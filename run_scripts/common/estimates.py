@@ -19,7 +19,7 @@ class Records:
     seq_len: int = option("tokens of a segment", 512, positive=True)
     reuse_len: int = option("tokens that a segment shares with the next one", 256, positive=True)
     num_predict: int = option("targets of a segment", 85, positive=True)
-    slice_mb: float = option("MB of text in a unit of work", 32.0, positive=True)
+    slice_mb: float = option("MB of text in a job", 32.0, positive=True)
 
     def record_bytes(self, vocab_size: int) -> int:
         """Returns the bytes of a record with its frame.
@@ -31,18 +31,18 @@ class Records:
 
     @property
     def records_of_pass(self) -> float:
-        """Records of one pass, but for the ends of units."""
+        """Records of one pass, but for the ends of jobs."""
         return self.directions * self.pieces / (self.seq_len - self.reuse_len)
 
     @property
-    def units(self) -> float:
+    def jobs(self) -> float:
         """Units of work that the text is cut into."""
         return self.text_gb * 1e3 / self.slice_mb
 
     @property
     def shards(self) -> float:
         """Shards of all passes: a unit makes one of each."""
-        return self.units * self.num_passes
+        return self.jobs * self.num_passes
 
 
 def table(parts: Mapping[str, Mapping[str, float]]) -> str:

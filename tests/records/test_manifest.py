@@ -111,7 +111,7 @@ def set_field(*path_and_value):
         (set_field("statistics", {}), "statistics.tokens_in is None, expected int"),
         (set_field("statistics", "tokens_dropped", "x"), "statistics.tokens_dropped is 'x', expected dict"),
         (set_field("tokenizer", "file", "../spiece.model"), "tokenizer.file is '../spiece.model'"),
-        (set_field("shards", 0, "file", "/etc/passwd"), "'/etc/passwd' is listed twice or is no plain"),
+        (set_field("shards", 0, "file", "/etc/passwd"), "'/etc/passwd' is listed twice or is not a plain"),
         (set_field("shards", 1, "file", SHARD), "is listed twice"),
         (set_field("shards", 0, "forward_segments", 6), f"bytes of {SHARD} is .* for its 9 records"),
         (set_field("shards", 0, "forward_segments", -1), "bytes of"),

@@ -63,7 +63,7 @@ def test_words_are_those_of_the_builder(tmp_path, direction):
     word_starts, found = cut(300, 96, 32, direction)
     sampler = OnlineSampler(manifest, word_starts, 0)
     starts = sampler._segment_word_starts(
-        tf.constant(found.ids), tf.constant(found.functional), tf.fill([len(found)], direction)
+        tf.constant(found.ids), tf.constant(found.special), tf.fill([len(found)], direction)
     )
     np.testing.assert_array_equal(starts, found.word_start)
 
@@ -83,7 +83,7 @@ def test_counts_are_exact_and_ranks_are_orders(
     goals = spans.split_num_predict(num_predict, 96, reuse_len)
     np.testing.assert_array_equal(is_target[:, :reuse_len].sum(axis=1), goals[0])
     np.testing.assert_array_equal(is_target[:, reuse_len:].sum(axis=1), goals[1])
-    assert not (is_target & found.functional).any()
+    assert not (is_target & found.special).any()
     assert (np.diff(positions, axis=1) > 0).all() and positions.min() >= 0
     check_places(found, is_target, rank, reuse_len, perm_size)
     if span_mode == "words":  # in each part only the budget cuts a word, and it cuts it behind
@@ -97,7 +97,7 @@ def test_counts_are_exact_and_ranks_are_orders(
 
 def check_places(found, is_target, rank, reuse_len, perm_size):
     """Asserts that ranks are `permutation_ranks` of places that are one permutation in all blocks."""
-    hidden = is_target | found.functional
+    hidden = is_target | found.special
     for part, first in ((np.s_[:, :reuse_len], 0), (np.s_[:, reuse_len:], reuse_len + 1)):
         place = rank[part] - first - 1
         assert (place[~hidden[part]] == -1).all()
@@ -143,7 +143,7 @@ def test_orders_are_uniform_and_halves_independent(tmp_path):
     ids = [9, 10, 11, 12, 4, 4, 3, 3, 9, 10, 11, 12]
     found = dataclasses.replace(found, ids=np.tile(ids, (len(found), 1)))
     _, _, rank = draw(OnlineSampler(manifest, np.ones(VOCAB, bool), 0), found)
-    second = rank[:, 4:8] - 6  # all four are functional, so each has its place
+    second = rank[:, 4:8] - 6  # all four are special, so each has its place
     orders, counts = np.unique(second, axis=0, return_counts=True)
     assert len(orders) == 24
     np.testing.assert_allclose(counts, len(found) / 24, rtol=0.12)
@@ -157,7 +157,7 @@ def test_denoising_hides_targets_from_each_other(tmp_path):
     manifest = settings(tmp_path, objective="denoising")
     word_starts, found = cut(50, 96, 32)
     is_target, _, rank = draw(OnlineSampler(manifest, word_starts, 0), found)
-    np.testing.assert_array_equal(rank, ranks.denoising_ranks(is_target, found.functional))
+    np.testing.assert_array_equal(rank, ranks.denoising_ranks(is_target, found.special))
     manifest = dataclasses.replace(manifest, functional_tokens="context")
     is_target, _, rank = draw(OnlineSampler(manifest, word_starts, 0), found)
     np.testing.assert_array_equal(rank, is_target)
@@ -168,7 +168,7 @@ def test_denoising_hides_targets_from_each_other(tmp_path):
     [("words", "456fcef29a549bba"), ("pieces", "1e2ec6dc4c5c8bdc"), ("single", "19fdc2d12253fef0")],
 )
 def test_draws_of_a_seed_are_pinned(tmp_path, span_mode, digest):
-    """A run that goes on with a newer version trains on what it would have."""
+    """A run that resumes with a newer version trains on what it would have."""
     word_starts, found = cut(40, 96, 32)
     manifest = settings(tmp_path)
     manifest = dataclasses.replace(manifest, mask={**manifest.mask, "span_mode": span_mode})

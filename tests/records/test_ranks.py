@@ -12,11 +12,11 @@ from xlnet_tf.records import ranks
 
 
 def draw_segment(seed, seq_len, target_rate=0.3):
-    """Returns (rng, is_target, functional) of 3 random segments, [3, T]."""
+    """Returns (rng, is_target, special) of 3 random segments, [3, T]."""
     rng = np.random.default_rng(seed)
-    functional = rng.random((3, seq_len)) < 0.1
-    functional[:, -2:] = True
-    return rng, (rng.random((3, seq_len)) < target_rate) & ~functional, functional
+    special = rng.random((3, seq_len)) < 0.1
+    special[:, -2:] = True
+    return rng, (rng.random((3, seq_len)) < target_rate) & ~special, special
 
 
 @given(
@@ -29,14 +29,14 @@ def draw_segment(seed, seq_len, target_rate=0.3):
 def test_permutation_ranks_mean_the_factorization_order(blocks, perm_size, policy, seed):
     lengths = [count * perm_size for count in blocks]
     reuse_len, seq_len = lengths[0], sum(lengths)
-    rng, is_target, functional = draw_segment(seed, seq_len)
-    places = np.concatenate([ranks.sample_places(rng, 3, length, perm_size) for length in lengths], axis=1)
-    rank = ranks.permutation_ranks(is_target, functional, places, reuse_len, policy)
+    rng, is_target, special = draw_segment(seed, seq_len)
+    order = np.concatenate([ranks.sample_order(rng, 3, length, perm_size) for length in lengths], axis=1)
+    rank = ranks.permutation_ranks(is_target, special, order, reuse_len, policy)
     content, query = ranks.expand(rank, is_target)
     for s, i, j in np.ndindex(3, seq_len, seq_len):
         part_i, part_j = i >= reuse_len, j >= reuse_len
-        ordered_j = is_target[s, j] or (functional[s, j] and policy == "ordered")
-        ordered_i = is_target[s, i] or (functional[s, i] and policy == "ordered")
+        ordered_j = is_target[s, j] or (special[s, j] and policy == "ordered")
+        ordered_i = is_target[s, i] or (special[s, i] and policy == "ordered")
         if part_i != part_j:
             expected = bool(part_i)  # the second part sees the first, never the other way round
         elif not ordered_j:
@@ -46,7 +46,7 @@ def test_permutation_ranks_mean_the_factorization_order(blocks, perm_size, polic
         elif i == j:
             expected = not is_target[s, i]
         else:
-            expected = places[s, j] < places[s, i]
+            expected = order[s, j] < order[s, i]
         assert query[s, i, j] == expected
         assert content[s, i, j] == (expected or i == j)
     np.testing.assert_array_equal(masks.permutation_visible(rank, is_target), query)  # on the device
@@ -55,19 +55,19 @@ def test_permutation_ranks_mean_the_factorization_order(blocks, perm_size, polic
 @given(st.integers(1, 40), st.integers(1, 6), st.integers(0, 1000))
 @examples(40, 3000)
 def test_positions_are_one_permutation_repeated_in_every_block(perm_size, num_blocks, seed):
-    places = ranks.sample_places(np.random.default_rng(seed), 5, perm_size * num_blocks, perm_size)
-    blocks = places.reshape(5, num_blocks, perm_size)
+    order = ranks.sample_order(np.random.default_rng(seed), 5, perm_size * num_blocks, perm_size)
+    blocks = order.reshape(5, num_blocks, perm_size)
     np.testing.assert_array_equal(np.sort(blocks[:, 0], axis=1), np.tile(np.arange(perm_size), (5, 1)))
     shifts = np.arange(num_blocks)[None, :, None] * perm_size
     np.testing.assert_array_equal(blocks, np.broadcast_to(blocks[:, :1] + shifts, blocks.shape))
 
 
 def test_positions_are_uniform_and_repeatable():
-    places = ranks.sample_places(np.random.default_rng(1), 60_000, 3, 3)
-    _, counts = np.unique(places @ [9, 3, 1], return_counts=True)
+    order = ranks.sample_order(np.random.default_rng(1), 60_000, 3, 3)
+    _, counts = np.unique(order @ [9, 3, 1], return_counts=True)
     assert len(counts) == 6
     np.testing.assert_allclose(counts, 10_000, rtol=0.05)
-    np.testing.assert_array_equal(places, ranks.sample_places(np.random.default_rng(1), 60_000, 3, 3))
+    np.testing.assert_array_equal(order, ranks.sample_order(np.random.default_rng(1), 60_000, 3, 3))
 
 
 @pytest.mark.parametrize("perm_size", [0, 5, 16])
@@ -80,15 +80,13 @@ def test_a_perm_size_that_does_not_divide_is_refused(perm_size):
             np.random.default_rng(0), none, none, objective="permutation", reuse_len=24, perm_size=perm_size
         )
     with pytest.raises(UserError, match="must divide both parts"):
-        ranks.sample_places(np.random.default_rng(0), 2, 24, perm_size)
+        ranks.sample_order(np.random.default_rng(0), 2, 24, perm_size)
 
 
 def test_autoregressive_ranks_are_a_causal_mask():
-    rng, _, functional = draw_segment(0, 12)
-    is_target = ~functional
-    rank = ranks.sample_ranks(
-        rng, is_target, functional, objective="autoregressive", reuse_len=4, perm_size=4
-    )
+    rng, _, special = draw_segment(0, 12)
+    is_target = ~special
+    rank = ranks.sample_ranks(rng, is_target, special, objective="autoregressive", reuse_len=4, perm_size=4)
     content, query = ranks.expand(rank, is_target)
     causal = np.tril(np.ones((12, 12), bool))
     np.testing.assert_array_equal(content, np.broadcast_to(causal, content.shape))
@@ -98,11 +96,11 @@ def test_autoregressive_ranks_are_a_causal_mask():
 
 @pytest.mark.parametrize("policy", ranks.FUNCTIONAL_TOKENS)
 def test_denoising_targets_see_all_context_and_no_target(policy):
-    rng, is_target, functional = draw_segment(3, 20)
+    rng, is_target, special = draw_segment(3, 20)
     rank = ranks.sample_ranks(
         rng,
         is_target,
-        functional,
+        special,
         objective="denoising",
         reuse_len=10,
         perm_size=10,
@@ -110,7 +108,7 @@ def test_denoising_targets_see_all_context_and_no_target(policy):
     )
     assert len(np.unique(rank[is_target])) == 1
     content, query = ranks.expand(rank, is_target)
-    visible = ~is_target if policy == "context" else ~is_target & ~functional
+    visible = ~is_target if policy == "context" else ~is_target & ~special
     for s in range(3):
         for i in np.flatnonzero(visible[s] | is_target[s]):
             np.testing.assert_array_equal(query[s, i], visible[s])
@@ -118,21 +116,19 @@ def test_denoising_targets_see_all_context_and_no_target(policy):
 
 
 def test_unknown_settings_are_refused():
-    rng, is_target, functional = draw_segment(0, 8)
+    rng, is_target, special = draw_segment(0, 8)
     with pytest.raises(UserError, match="objective is 'bert'"):
-        ranks.sample_ranks(rng, is_target, functional, objective="bert", reuse_len=4, perm_size=4)
+        ranks.sample_ranks(rng, is_target, special, objective="bert", reuse_len=4, perm_size=4)
     with pytest.raises(UserError, match="functional_tokens is 'hidden'"):
-        ranks.denoising_ranks(is_target, functional, "hidden")
+        ranks.denoising_ranks(is_target, special, "hidden")
 
 
 def test_sampled_ranks_repeat_for_a_seed_and_fit_int16():
     draws = []
     for _ in range(2):
-        rng, is_target, functional = draw_segment(9, 512)
+        rng, is_target, special = draw_segment(9, 512)
         draws.append(
-            ranks.sample_ranks(
-                rng, is_target, functional, objective="permutation", reuse_len=256, perm_size=256
-            )
+            ranks.sample_ranks(rng, is_target, special, objective="permutation", reuse_len=256, perm_size=256)
         )
     np.testing.assert_array_equal(*draws)
     assert draws[0].dtype == np.int16 and draws[0].max() <= 513

@@ -119,7 +119,7 @@ def test_start_step_equals_skipping(records, batch_size, starts):
 @pytest.fixture
 def far(monkeypatch):
     """Lets the reader take the records' folder for one of another machine."""
-    monkeypatch.setattr(reader, "_is_far", lambda folder: True)
+    monkeypatch.setattr(reader, "_is_remote", lambda folder: True)
 
 
 def test_remote_records_come_in_the_same_order(records, request):
@@ -301,7 +301,7 @@ def test_the_records_of_a_step_are_found_again(records):
 
 
 def test_latency_of_remote_positions():
-    assert reader._is_far("gs://bucket/records") and not reader._is_far("/mnt/records")
+    assert reader._is_remote("gs://bucket/records") and not reader._is_remote("/mnt/records")
 
 
 def test_an_empty_set_is_evaluated_in_no_steps(tmp_path):

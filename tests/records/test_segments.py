@@ -39,10 +39,10 @@ def test_every_segment_is_laid_out_as_defined(num_tokens, longest_sentence, reus
         ids, positions = found.ids[s], found.source_positions[s]
         separator, last = np.flatnonzero(ids == SEP_ID)
         assert last == seq_len - 2 and ids[-1] == CLS_ID
-        functional = np.isin(np.arange(seq_len), (separator, last, seq_len - 1))
-        np.testing.assert_array_equal(found.functional[s], functional)
-        np.testing.assert_array_equal(positions == -1, functional)
-        np.testing.assert_array_equal(ids[~functional], tokens[positions[~functional]])
+        special = np.isin(np.arange(seq_len), (separator, last, seq_len - 1))
+        np.testing.assert_array_equal(found.special[s], special)
+        np.testing.assert_array_equal(positions == -1, special)
+        np.testing.assert_array_equal(ids[~special], tokens[positions[~special]])
         np.testing.assert_array_equal(positions[:separator], begin + np.arange(separator))
         b = positions[separator + 1 : last]
         assert separator > reuse_len and len(b) > 0
@@ -58,7 +58,7 @@ def test_every_segment_is_laid_out_as_defined(num_tokens, longest_sentence, reus
         expected_ids = np.zeros(seq_len)
         expected_ids[separator + 1 :], expected_ids[-1] = 1, 2
         np.testing.assert_array_equal(found.segment_ids[s], expected_ids)
-        word_starts = word_start[positions] | functional
+        word_starts = word_start[positions] | special
         word_starts[[0, reuse_len, separator + 1]] = True
         np.testing.assert_array_equal(found.word_start[s], word_starts)
 

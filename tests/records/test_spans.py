@@ -126,7 +126,7 @@ def test_segments_get_their_targets_in_both_parts():
     assert spans.split_num_predict(17, 64, 24) == (7, 10)
     np.testing.assert_array_equal(targets[:, :24].sum(axis=1), 7)
     np.testing.assert_array_equal(targets[:, 24:].sum(axis=1), 10)
-    assert not (targets & found.functional).any()
+    assert not (targets & found.special).any()
 
 
 def test_the_original_halves():

@@ -70,11 +70,11 @@ def _read(name: str, dataset: Dataset, options: ClassificationOptions, skip: tab
     """
     source, ragged = dataset.sources[name], 0
 
-    def leave_out(reason: str, place: str) -> None:
+    def leave_out(reason: str, location: str) -> None:
         nonlocal ragged
         ragged += name != "train"
         if skip:
-            skip(reason, place)
+            skip(reason, location)
 
     may_skip = options.skip_ragged
     for count, row in enumerate(
@@ -95,8 +95,8 @@ def _check_columns(row: Row, source: Source) -> None:
             else "without a header the columns are numbers"
         )
         raise UserError(
-            f"{row.place}: there is no column {missing[0]!r}, only {', '.join(row.values)} ({header}): name "
-            "the right one with --text_column or --text_pair_column"
+            f"{row.location}: there is no column {missing[0]!r}, only {', '.join(row.values)} ({header}): "
+            "name the right one with --text_column or --text_pair_column"
         )
 
 
@@ -110,15 +110,15 @@ def _without_missing_labels(dataset: Dataset, options: ClassificationOptions) ->
     for name, source in sources.items():
         if not name.startswith("test"):
             continue
-        places: dict[bool, str] = {}  # whether a row is labelled -> the first such row
+        locations: dict[bool, str] = {}  # whether a row is labelled -> the first such row
         for _, row in _read(name, dataset, options):
-            places.setdefault(labels_lib.is_labelled(row, source), row.place)
-        if True not in places:
+            locations.setdefault(labels_lib.is_labelled(row, source), row.location)
+        if True not in locations:
             sources[name] = dataclasses.replace(source, label=())
-        elif False in places and dataset.kind != "multi_label":
+        elif False in locations and dataset.kind != "multi_label":
             raise UserError(
-                f"{places[False]}: no label in column {source.label[0]!r}, but {places[True]} has one: give "
-                "all rows of a test split a label, or none"
+                f"{locations[False]}: no label in column {source.label[0]!r}, but {locations[True]} has one: "
+                "give all rows of a test split a label, or none"
             )
     return dataclasses.replace(dataset, sources=sources)
 
@@ -234,7 +234,7 @@ def _write(
             lengths.append(sum(map(len, ids)))
             if not all(map(len, ids)):
                 if split.name == "train":
-                    writer.skip("empty text", row.place)
+                    writer.skip("empty text", row.location)
                     continue
                 writer.count("empty texts (kept)")
             packed, dropped = _pack(ids, options)

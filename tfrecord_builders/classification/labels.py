@@ -29,7 +29,7 @@ def read_labels(row: Row, source: Source, dataset: Dataset) -> list[str]:
         label = row.text(source.label[0]).strip()
         if not label:
             raise UserError(
-                f"{row.place}: no label in column {source.label[0]!r}: label it or remove the row"
+                f"{row.location}: no label in column {source.label[0]!r}: label it or remove the row"
             )
         return [label]
     if len(source.label) == 1:
@@ -38,7 +38,7 @@ def read_labels(row: Row, source: Source, dataset: Dataset) -> list[str]:
         return [label for label in map(str.strip, values) if label]
     for column in source.label:
         if row.text(column) not in ("0", "1"):
-            raise UserError(f"{row.place}: column {column!r} has {row.text(column)!r}, expected 0 or 1")
+            raise UserError(f"{row.location}: column {column!r} has {row.text(column)!r}, expected 0 or 1")
     return [column for column in source.label if row.text(column) == "1"]
 
 
@@ -64,7 +64,7 @@ def encode(row: Row, source: Source, dataset: Dataset) -> int | float | np.ndarr
         given. Unlabelled: -1 (regression: NaN).
 
     Raises:
-        UserError: the label is unknown or no number; the message has file and line.
+        UserError: the label is unknown or not a number; the message has file and line.
     """
     size = len(dataset.labels)
     if not source.label:
@@ -91,7 +91,7 @@ def _number(label: str, row: Row) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise UserError(f"{row.place}: the label is {label!r}, expected a number")
+        raise UserError(f"{row.location}: the label is {label!r}, expected a number")
     return value
 
 
@@ -101,6 +101,6 @@ def _index(label: str, labels: Sequence[str], row: Row) -> int:
     except ValueError:
         known = ", ".join(labels[:_SHOWN]) + (", ..." if len(labels) > _SHOWN else "")
         raise UserError(
-            f"{row.place}: unknown label {label!r}; known are {known} (from the training data, --labels or "
-            "the preset): correct it, or give all labels with --labels"
+            f"{row.location}: unknown label {label!r}; known are {known} (from the training data, --labels "
+            "or the preset): correct it, or give all labels with --labels"
         ) from None

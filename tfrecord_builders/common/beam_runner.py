@@ -1,6 +1,6 @@
-"""Runs units of work on Apache Beam: in processes of this machine, on Dataflow, Flink or Spark.
+"""Runs jobs on Apache Beam: in processes of this machine, on Dataflow, Flink or Spark.
 
-The pipeline itself carries numbers only. Units and results are files in a scratch folder, which the workers
+The pipeline itself carries numbers only. Jobs and results are files in a scratch folder, which the workers
 of any runner reach, for they write records beside it; nothing depends on what a runner hands back.
 """
 
@@ -21,20 +21,20 @@ from etils import epath
 from xlnet_tf import errors, files
 from xlnet_tf.errors import UserError
 
-BLOCK_BYTES = 1 << 24  # of units in one file: thousands of small ones, or a few with their text
+BLOCK_BYTES = 1 << 24  # of jobs in one file: thousands of small ones, or a few with their text
 POLL_SECONDS = 5.0
 
-Unit = TypeVar("Unit")
+Job = TypeVar("Job")
 
 
-class Place(NamedTuple):
-    """Where a unit is in the scratch folder.
+class Location(NamedTuple):
+    """Where a job is in the scratch folder.
 
     Args:
-        number: of the unit, from 0.
+        number: of the job, from 0.
         block: number of the file.
         start: first byte.
-        num_bytes: length of the pickled unit.
+        num_bytes: length of the pickled job.
     """
 
     number: int
@@ -43,37 +43,37 @@ class Place(NamedTuple):
     num_bytes: int
 
 
-class RunUnit(beam.DoFn):
-    """Runs a function on a unit; leaves its result or its error in the scratch folder."""
+class RunJob(beam.DoFn):
+    """Runs a function on a job; leaves its result or its error in the scratch folder."""
 
     def __init__(self, function: Callable[[Any], Any], scratch: str):
         self._function = function
         self._scratch = scratch
 
-    def process(self, place: tuple[int, int, int, int]) -> None:
-        scratch, place = epath.Path(self._scratch), Place(*place)
+    def process(self, location: tuple[int, int, int, int]) -> None:
+        scratch, location = epath.Path(self._scratch), Location(*location)
         try:
             with errors.of_file_systems():
-                result = self._function(_read_unit(scratch, place))
+                result = self._function(_read_job(scratch, location))
         except (UserError, OSError) as error:
-            files.write(scratch / f"{place.number}.error", str(error))
+            files.write(scratch / f"{location.number}.error", str(error))
             raise
-        files.write(_result_path(scratch, place), json.dumps(result))
+        files.write(_result_path(scratch, location), json.dumps(result))
 
 
-def run_units(
-    function: Callable[[Unit], Any], units: Iterable[Unit], beam_options: str, scratch: epath.PathLike
-) -> Iterator[tuple[Unit, Any]]:
-    """Runs a function over units; see `runners.run_units`.
+def run_jobs(
+    function: Callable[[Job], Any], jobs: Iterable[Job], beam_options: str, scratch: epath.PathLike
+) -> Iterator[tuple[Job, Any]]:
+    """Runs a function over jobs; see `runners.run_jobs`.
 
     Args:
         function: importable by name on the workers; returns a value of json's types.
-        units: what to run it on, picklable.
+        jobs: what to run it on, picklable.
         beam_options: Beam's options, as on a command line.
         scratch: folder that this process and all workers reach; what is written there goes in the end.
 
     Yields:
-        (unit, result), in the order of the units; while the pipeline runs, if its runner does not block.
+        (job, result), in the order of the jobs; while the pipeline runs, if its runner does not block.
 
     Raises:
         UserError: the function raised an error, or the pipeline failed.
@@ -81,24 +81,24 @@ def run_units(
     pipeline = _new_pipeline(beam_options)
     folder = files.make_folder(epath.Path(scratch) / secrets.token_hex(8))
     try:
-        places = _write_units(folder, units)
+        locations = _write_jobs(folder, jobs)
         _ = (
             pipeline
-            | "Units" >> beam.Create([tuple(place) for place in places], reshuffle=False)
+            | "Jobs" >> beam.Create([tuple(location) for location in locations], reshuffle=False)
             | "Spread" >> beam.Reshuffle()
-            | "Run" >> beam.ParDo(RunUnit(function, str(folder)))
+            | "Run" >> beam.ParDo(RunJob(function, str(folder)))
         )
-        waiting = iter(places)
-        place = next(waiting, None)
+        waiting = iter(locations)
+        location = next(waiting, None)
         with contextlib.closing(_watch(pipeline, folder)) as looks:
             for there in looks:
-                while place is not None and _result_path(folder, place).name in there:
-                    result = json.loads(_result_path(folder, place).read_text())
-                    yield _read_unit(folder, place), result
-                    place = next(waiting, None)
-        if place is not None:
+                while location is not None and _result_path(folder, location).name in there:
+                    result = json.loads(_result_path(folder, location).read_text())
+                    yield _read_job(folder, location), result
+                    location = next(waiting, None)
+        if location is not None:
             raise UserError(
-                f"the Beam pipeline ended without the result of unit {place.number}. Do its workers reach "
+                f"the Beam pipeline ended without the result of job {location.number}. Do its workers reach "
                 f"{folder.parent}? Start again with the same flags, finished shards are kept"
             )
     finally:
@@ -120,7 +120,7 @@ def _watch(pipeline: beam.Pipeline, folder: epath.Path) -> Iterator[set[str]]:
     """Runs a pipeline; yields the names of the files in a folder now and then, and when it has ended.
 
     Raises:
-        UserError: the pipeline failed; says what the first unit with an error said.
+        UserError: the pipeline failed; says what the first job with an error said.
     """
     running: PipelineResult | None = None
     try:
@@ -144,33 +144,33 @@ def _watch(pipeline: beam.Pipeline, folder: epath.Path) -> Iterator[set[str]]:
     yield _names(folder)
 
 
-def _write_units(folder: epath.Path, units: Iterable[Any]) -> list[Place]:
-    """Writes units into blocks and says where they are."""
-    places: list[Place] = []
+def _write_jobs(folder: epath.Path, jobs: Iterable[Any]) -> list[Location]:
+    """Writes jobs into blocks and says where they are."""
+    locations: list[Location] = []
     blocks, block = 0, bytearray()
-    for number, unit in enumerate(units):
-        pickled = pickle.dumps(unit)
-        places.append(Place(number, blocks, len(block), len(pickled)))
+    for number, job in enumerate(jobs):
+        pickled = pickle.dumps(job)
+        locations.append(Location(number, blocks, len(block), len(pickled)))
         block += pickled
         if len(block) >= BLOCK_BYTES:
             files.write(_block_path(folder, blocks), bytes(block))
             blocks, block = blocks + 1, bytearray()
     files.write(_block_path(folder, blocks), bytes(block))
-    return places
+    return locations
 
 
-def _read_unit(folder: epath.Path, place: Place) -> Any:
-    with _block_path(folder, place.block).open("rb") as file:
-        file.seek(place.start)
-        return pickle.loads(file.read(place.num_bytes))
+def _read_job(folder: epath.Path, location: Location) -> Any:
+    with _block_path(folder, location.block).open("rb") as file:
+        file.seek(location.start)
+        return pickle.loads(file.read(location.num_bytes))
 
 
 def _block_path(folder: epath.Path, number: int) -> epath.Path:
-    return folder / f"{number}.units"
+    return folder / f"{number}.jobs"
 
 
-def _result_path(folder: epath.Path, place: Place) -> epath.Path:
-    return folder / f"{place.number}.result"
+def _result_path(folder: epath.Path, location: Location) -> epath.Path:
+    return folder / f"{location.number}.result"
 
 
 def _names(folder: epath.Path) -> set[str]:

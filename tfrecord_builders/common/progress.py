@@ -9,7 +9,7 @@ from xlnet_tf.progress_bar import ProgressBar
 class BuildProgress:
     """A bar with the part of the corpus that has been passed, the rate and the time left for all of it.
 
-    The rate is the mean over what this run has built: units end in bursts and out of order, and shards that
+    The rate is the mean over what this run has built: jobs end in bursts and out of order, and shards that
     an earlier run has left take hardly any time.
 
     Args:
@@ -32,7 +32,7 @@ class BuildProgress:
         self._bar.close()
 
     def add(self, source_bytes: int, text_bytes: int = 0, records: int = 0, kept: bool = False) -> None:
-        """Notes that a unit has ended.
+        """Notes that a job has ended.
 
         Args:
             source_bytes: bytes of the corpus' files (compressed or not) that belong to it.

@@ -1,6 +1,6 @@
-"""Runs a build's units of work, wherever they are to run.
+"""Runs a build's jobs, wherever they are to run.
 
-A unit is a value that says all that its function needs; its files are the same whoever runs it, and when.
+A job is a value that says all that its function needs; its files are the same whoever runs it, and when.
 """
 
 import collections
@@ -20,34 +20,34 @@ from xlnet_tf import errors, signals
 from xlnet_tf.errors import UserError
 
 RUNNERS = ("local", "beam")
-MAX_TRIES = 3  # of a unit whose worker dies
+MAX_TRIES = 3  # of a job whose worker dies
 
-Unit = TypeVar("Unit")
+Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 
-def run_units(
-    function: Callable[[Unit], Result],
-    units: Iterable[Unit],
+def run_jobs(
+    function: Callable[[Job], Result],
+    jobs: Iterable[Job],
     *,
     runner: str = "local",
     num_workers: int = 1,
     beam_options: str = "",
     scratch: epath.PathLike = "",
-) -> Iterator[tuple[Unit, Result]]:
-    """Runs a function over units, on this machine or where Apache Beam takes them.
+) -> Iterator[tuple[Job, Result]]:
+    """Runs a function over jobs, on this machine or where Apache Beam takes them.
 
     Args:
         function: importable by name, as other processes will import it; returns a value of json's types. It
-            may be run more than once on a unit, and at the same time.
-        units: what to run it on, picklable; taken as needed, so that memory holds a few of them only.
+            may be run more than once on a job, and at the same time.
+        jobs: what to run it on, picklable; taken as needed, so that memory holds a few of them only.
         runner: "local", or "beam".
-        num_workers: local processes; 1 runs all units in this one.
+        num_workers: local processes; 1 runs all jobs in this one.
         beam_options: Beam's own options, as on a command line.
         scratch: folder where Beam's workers leave results; this process and all of them reach it.
 
     Yields:
-        (unit, result), in the order in which they end.
+        (job, result), in the order in which they end.
 
     Raises:
         UserError: workers died, again and again, or Beam is not installed or failed. What the function raises
@@ -60,45 +60,45 @@ def run_units(
             raise UserError(
                 f"--runner=beam needs Apache Beam ({error}): pip install -r requirements-beam.txt"
             ) from None
-        yield from beam_runner.run_units(function, units, beam_options, scratch)
+        yield from beam_runner.run_jobs(function, jobs, beam_options, scratch)
     elif num_workers == 1:
-        for unit in units:
-            yield unit, run_unit(function, unit)
+        for job in jobs:
+            yield job, run_job(function, job)
     else:
-        yield from _run_in_processes(function, units, num_workers)
+        yield from _run_in_processes(function, jobs, num_workers)
 
 
-def run_unit(function: Callable[[Unit], Result], unit: Unit) -> Result:
-    """Runs a function on a unit; a remote file system's error is told where it is still known as one."""
+def run_job(function: Callable[[Job], Result], job: Job) -> Result:
+    """Runs a function on a job; an error of a remote file system becomes a UserError."""
     with errors.of_file_systems():
-        return function(unit)
+        return function(job)
 
 
 @dataclasses.dataclass(frozen=True)
-class _Try(Generic[Unit]):
-    """A unit that is run for the `number`-th time."""
+class _Try(Generic[Job]):
+    """A job that is run for the `number`-th time."""
 
-    unit: Unit
+    job: Job
     number: int = 1
 
 
 def _run_in_processes(
-    function: Callable[[Unit], Result], units: Iterable[Unit], num_workers: int
-) -> Iterator[tuple[Unit, Result]]:
-    """Runs units in processes; those that a dead process took with it are run again."""
-    new = (_Try(unit) for unit in units)
+    function: Callable[[Job], Result], jobs: Iterable[Job], num_workers: int
+) -> Iterator[tuple[Job, Result]]:
+    """Runs jobs in processes; those that a dead process took with it are run again."""
+    new = (_Try(job) for job in jobs)
     again: collections.deque[_Try] = collections.deque()
     running: dict[concurrent.futures.Future, _Try] = {}
     others = set(multiprocessing.active_children())
     pool = _new_pool(num_workers)
     try:
         while True:
-            # Memory holds this many units at most.
+            # Memory holds this many jobs at most.
             while len(running) <= 2 * num_workers:
                 one = again.popleft() if again else next(new, None)
                 if one is None:
                     break
-                running[signals.blocked(_submit, pool, function, one.unit)] = one
+                running[signals.blocked(_submit, pool, function, one.job)] = one
             if not running:
                 return
             lost = []
@@ -109,14 +109,14 @@ def _run_in_processes(
                 if isinstance(future.exception(), BrokenProcessPool):
                     lost.append(one)
                 else:
-                    yield one.unit, future.result()
+                    yield one.job, future.result()
             if lost:
-                # One dead process breaks the pool: the other units have ended, or never will.
+                # One dead process breaks the pool: the other jobs have ended, or never will.
                 concurrent.futures.wait(running)
                 broken = [f for f in running if isinstance(f.exception(), BrokenProcessPool)]
                 lost += [running.pop(future) for future in broken]
                 _check_tries(lost, num_workers)
-                again.extend(_Try(one.unit, one.number + 1) for one in lost)
+                again.extend(_Try(one.job, one.number + 1) for one in lost)
                 pool.shutdown()
                 pool = _new_pool(num_workers)
     except (KeyboardInterrupt, GeneratorExit):  # nobody waits for what runs now
@@ -147,10 +147,10 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _submit(pool, function, unit) -> concurrent.futures.Future:
-    """Hands a unit to the pool; if the pool is broken, its future says so as those before it do."""
+def _submit(pool, function, job) -> concurrent.futures.Future:
+    """Hands a job to the pool; if the pool is broken, its future says so as those before it do."""
     try:
-        return pool.submit(run_unit, function, unit)
+        return pool.submit(run_job, function, job)
     except BrokenProcessPool as error:
         future: concurrent.futures.Future = concurrent.futures.Future()
         future.set_exception(error)
@@ -158,11 +158,11 @@ def _submit(pool, function, unit) -> concurrent.futures.Future:
 
 
 def _check_tries(lost: list[_Try], num_workers: int) -> None:
-    """Warns of units that must be run again; raises UserError if one has been tried often enough."""
+    """Warns of jobs that must be run again; raises UserError if one has been tried often enough."""
     reason = "a worker process died (was memory short, or was it killed?)"
     if max(one.number for one in lost) >= MAX_TRIES:
         raise UserError(
-            f"{reason}, {MAX_TRIES} times with the same unit of work: start again with the same flags, "
+            f"{reason}, {MAX_TRIES} times with the same job: start again with the same flags, "
             f"finished shards are kept; less memory is needed with fewer --num_workers (now {num_workers})"
         )
-    logging.warning("%s: %d units of work are run again", reason, len(lost))
+    logging.warning("%s: %d jobs are run again", reason, len(lost))

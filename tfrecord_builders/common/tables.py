@@ -14,7 +14,7 @@ from etils import epath
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
-Skip = Callable[[str, str], None]  # hears of a row that is left out: reason and place
+Skip = Callable[[str, str], None]  # hears of a row that is left out: reason and location
 KINDS = ("csv", "tsv", "jsonl", "at", "folders")
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 MAX_TEXT_BYTES = 1 << 26  # of a line, or of a file that is one text
@@ -59,7 +59,7 @@ class Row:
     line: int
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """File and line, for messages."""
         return f"{self.file}:{self.line}" if self.line else self.file
 
@@ -69,7 +69,7 @@ class Row:
     def __getitem__(self, column: str) -> str | list[str]:
         if column not in self.values:
             raise UserError(
-                f"{self.place}: there is no column {column!r}, only {', '.join(self.values)}: "
+                f"{self.location}: there is no column {column!r}, only {', '.join(self.values)}: "
                 "name the right one"
             )
         return self.values[column]
@@ -82,7 +82,7 @@ class Row:
         """
         value = self[column]
         if isinstance(value, list):
-            raise UserError(f"{self.place}: column {column!r} is a list, expected a text")
+            raise UserError(f"{self.location}: column {column!r} is a list, expected a text")
         return value
 
 
@@ -103,7 +103,7 @@ def infer_format(path: epath.PathLike) -> TableFormat:
 
     Raises:
         FileNotFoundError: there is no such file or folder.
-        UserError: the name tells nothing.
+        UserError: the name does not show the format.
     """
     path = existing(path)
     if path.is_dir():
@@ -111,7 +111,7 @@ def infer_format(path: epath.PathLike) -> TableFormat:
     kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
     if kind not in ("csv", "tsv", "jsonl"):
         raise UserError(
-            f"{path}: the name does not tell the format: end it in .csv, .tsv or .jsonl, or, with the "
+            f"{path}: the name does not show the format: end it in .csv, .tsv or .jsonl, or, with the "
             f"classification builder, give --format (one of {', '.join(KINDS)})"
         )
     return TableFormat(kind, quoting=kind == "csv")
@@ -123,7 +123,7 @@ def read_table(path: epath.PathLike, table: TableFormat, skip: Skip | None = Non
     Args:
         path: a file, plain or .gz, local or remote, or a folder.
         table: how it is written.
-        skip: called with reason and place of each row that has too few or too many fields; None: an error.
+        skip: called with reason and location of each row that has too few or too many fields; None: an error.
 
     Yields:
         Its rows. Blank lines are none, except in tables of one column.
@@ -192,13 +192,13 @@ def _known_encoding(encoding: str) -> str:
     return "utf-8" if name == "utf-8-sig" else encoding
 
 
-def _decode(data: bytes, encoding: str, place: str) -> str:
+def _decode(data: bytes, encoding: str, location: str) -> str:
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
         found = data[error.start : error.end].hex(" ")
         raise UserError(
-            f"{place}: byte {error.start + 1} ({found}) is not {encoding}: convert the file to utf-8, or "
+            f"{location}: byte {error.start + 1} ({found}) is not {encoding}: convert the file to utf-8, or "
             "give its encoding (latin-1, gb18030, ...) to a builder that has the flag --encoding"
         ) from None
 
@@ -254,8 +254,8 @@ def _quoted_fields(path, lines, delimiter) -> Iterator[tuple[int, list[str]]]:
             begin = reader.line_num + 1
     except csv.Error as error:
         raise UserError(
-            f"{path}:{begin}: bad quoting ({error}): repair it, or, if quotes are text, tell the "
-            "classification builder so with --noquoting"
+            f"{path}:{begin}: bad quoting ({error}): repair it, or, if quotes are text, give the "
+            "classification builder --noquoting"
         ) from None
 
 

@@ -1,6 +1,6 @@
-"""Turns pretraining records of the original and of Model Garden into a set of ours.
+"""Turns pretraining records of the original and of Model Garden into a set in our format.
 
-A row of a file becomes a shard of one direction, so that memory goes on through it as it did there. Orders
+A row of a file becomes a shard of one direction, so that memory continues through it as it did there. Orders
 are drawn, for neither format has them; so are Model Garden's targets. Everything else is as it was.
 """
 
@@ -14,11 +14,11 @@ from etils import epath
 
 from tfrecord_builders.conversion import int64_records, model_garden_format, original_format
 from tfrecord_builders.conversion.direction_check import Sketch, contradiction
-from tfrecord_builders.conversion.int64_records import ForeignFile
+from tfrecord_builders.conversion.int64_records import ExternalFile
 from tfrecord_builders.conversion.options import ConversionOptions
 from tfrecord_builders.conversion.readers import ModelGardenReader, OriginalReader
 from tfrecord_builders.conversion.rows import Row
-from tfrecord_builders.conversion.source_set import ForeignSet
+from tfrecord_builders.conversion.source_set import ExternalSet
 from tfrecord_builders.pretraining import output_folder
 from tfrecord_builders.pretraining import report as pretraining_report
 from xlnet_tf import files
@@ -62,7 +62,7 @@ def convert(options: ConversionOptions, progress: bool = False) -> tuple[Manifes
 
 
 def _convert(
-    options: ConversionOptions, source: ForeignSet, tokenizer: XLNetTokenizer, progress: bool
+    options: ConversionOptions, source: ExternalSet, tokenizer: XLNetTokenizer, progress: bool
 ) -> tuple[Manifest, list[str]]:
     folder, original = epath.Path(options.output_dir), options.source_format == "original"
     for name in (manifest_lib.FILE_NAME, output_folder.BUILD_NAME):
@@ -96,7 +96,7 @@ def _convert(
 
 
 def _new_manifest(
-    options: ConversionOptions, source: ForeignSet, tokenizer: XLNetTokenizer, reader
+    options: ConversionOptions, source: ExternalSet, tokenizer: XLNetTokenizer, reader
 ) -> Manifest:
     """Returns the manifest of the set before its shards are known."""
     spec = RecordSpec(source.seq_len, source.reuse_len, reader.num_predict, tokenizer.vocab_size)
@@ -157,7 +157,7 @@ class _Conversion:
         self.has_eod = False
         self.notes: list[str] = []
 
-    def add(self, file: ForeignFile) -> None:
+    def add(self, file: ExternalFile) -> None:
         """Writes a file's rows as shards, one for each row that does not break off."""
         sketches: dict[int, Sketch] = {}
         breaks = 0
@@ -167,31 +167,31 @@ class _Conversion:
             _check_directions(file, sketches)
         if breaks:
             self.notes.append(
-                f"{file.path.name}: rows break off in {breaks:,} places, where a record is not the text that "
-                "follows the row's record before it: a new stream begins there"
+                f"{file.path.name}: rows break off at {breaks:,} positions, where a record is not the text "
+                "that follows the row's record before it: a new stream begins there"
             )
 
-    def _add_rows(self, file: ForeignFile, numbers: range, sketches: dict[int, Sketch]) -> int:
+    def _add_rows(self, file: ExternalFile, numbers: range, sketches: dict[int, Sketch]) -> int:
         """Writes some rows of a file; returns how often they break off."""
         before, breaks = None, 0
         with contextlib.ExitStack() as stack:
             rows = {number: self._open(stack, file, number) for number in numbers}
             for step, columns in self._reader.read(file):
-                goes_on = self._continues(before, columns)
-                if np.count_nonzero(~goes_on) > MAX_BREAKS * goes_on.size:
+                continues = self._continues(before, columns)
+                if np.count_nonzero(~continues) > MAX_BREAKS * continues.size:
                     int64_records.check(
                         file,
                         step,
-                        goes_on,
+                        continues,
                         "is not the text that follows the row's record before it, as many: is the batch "
                         "size right, and are all records there?",
                     )
                 for number in numbers:
                     sketch = sketches.setdefault(number, Sketch(len(self._word_starts)))
                     sketch.add(columns["input_ids"][:, number, : self._manifest.reuse_len].reshape(-1))
-                    borders = [0, *(np.flatnonzero(~goes_on[1:, number]) + 1), len(goes_on)]
+                    borders = [0, *(np.flatnonzero(~continues[1:, number]) + 1), len(continues)]
                     for begin, end in itertools.pairwise(borders):
-                        if not goes_on[begin, number]:
+                        if not continues[begin, number]:
                             self._close(rows[number])
                             rows[number] = self._open(stack, file, number)
                             breaks += 1
@@ -205,13 +205,13 @@ class _Conversion:
         return breaks
 
     def _continues(self, before, columns) -> np.ndarray:
-        """Returns bool [S, B]: which records go on where their row's record before them ended."""
+        """Returns bool [S, B]: which records continue where their row's record before them ended."""
         first = before or {name: columns[name][:1] for name in ("input_ids", "a_len")}
         ids, a_len = (np.concatenate([first[name], columns[name]]) for name in ("input_ids", "a_len"))
-        goes_on = int64_records.continues(ids[:-1], ids[1:], a_len[:-1], self._manifest.reuse_len)
-        return goes_on | ((before is None) & (np.arange(len(goes_on)) == 0)[:, None])
+        continues = int64_records.continues(ids[:-1], ids[1:], a_len[:-1], self._manifest.reuse_len)
+        return continues | ((before is None) & (np.arange(len(continues)) == 0)[:, None])
 
-    def _open(self, stack: contextlib.ExitStack, file: ForeignFile, number: int) -> Row:
+    def _open(self, stack: contextlib.ExitStack, file: ExternalFile, number: int) -> Row:
         row = Row(self._manifest, file, number, self._opened, self._stream_segments, self._word_starts)
         stack.enter_context(row)
         self._opened += 1
@@ -223,7 +223,7 @@ class _Conversion:
         self.has_eod |= row.has_eod
 
 
-def _check_directions(file: ForeignFile, sketches: dict[int, Sketch]) -> None:
+def _check_directions(file: ExternalFile, sketches: dict[int, Sketch]) -> None:
     """Raises UserError if rows are read in other directions than the number of cores says."""
     numbers = sorted(sketches)
     rows = contradiction([sketches[number] for number in numbers], file.backward[numbers])
@@ -238,8 +238,8 @@ def _check_directions(file: ForeignFile, sketches: dict[int, Sketch]) -> None:
         )
 
 
-def _lacking(manifest: Manifest, source: ForeignSet, original: bool, notes: Sequence[str]) -> list[str]:
-    """Returns what the records do not tell, and what was done about it."""
+def _lacking(manifest: Manifest, source: ExternalSet, original: bool, notes: Sequence[str]) -> list[str]:
+    """Returns what the records do not say, and what was done about it."""
     found = [
         "streams are not in the records: each row of a file became one, with empty memory where it begins",
         "checksums of files are not in the records: each record's own were checked, and the manifest has the "
@@ -280,7 +280,7 @@ def summary(manifest: Manifest) -> str:
         "targets": f"{statistics['targets'] / manifest.records:.1f} a record",
         "tokens": f"{statistics['tokens']:,} ({statistics['unknown_rate']:.2%} <unk>, "
         f"{statistics['word_start_rate']:.0%} start a word)",
-        "begin": f"{_begin(manifest)!r} (if that is no text, --tokenizer is not the records' own)",
+        "begin": f"{_begin(manifest)!r} (if that is not text, --tokenizer is not the records' own)",
         "files": f"{len(manifest.shards)} shards, {bytes_out / 1e6:,.1f} MB",
         "folder": str(manifest.folder),
     }

@@ -9,7 +9,7 @@ import numpy as np
 
 _LENGTH = 8  # tokens of a stretch
 _KEPT = 1024  # stretches of a row
-_FEWEST = 8  # in common, to tell anything
+_FEWEST = 8  # in common, to decide
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -30,9 +30,9 @@ class Sketch:
         mixed = self._mixed[text]
         count = max(0, len(text) - _LENGTH + 1)
         ahead, back = np.zeros(count, np.uint64), np.zeros(count, np.uint64)
-        for place in range(_LENGTH):
-            ahead = ahead * _FACTOR + mixed[place : place + count]
-            back = back * _FACTOR + mixed[_LENGTH - 1 - place : _LENGTH - 1 - place + count]
+        for offset in range(_LENGTH):
+            ahead = ahead * _FACTOR + mixed[offset : offset + count]
+            back = back * _FACTOR + mixed[_LENGTH - 1 - offset : _LENGTH - 1 - offset + count]
         ahead, back = (value ^ value >> np.uint64(29) for value in (ahead, back))
         differ = ahead != back
         keys = np.append(self.keys, np.minimum(ahead, back)[differ])

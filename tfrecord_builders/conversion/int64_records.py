@@ -1,6 +1,6 @@
 """Pretraining records of other programs: TFRecords of int64 features, whose rows are streams by position.
 
-Record k of a file is row k modulo B of step k // B; row b of step n + 1 goes on where row b of step n ended.
+Record k of a file is row k modulo B of step k // B; row b of step n + 1 continues row b of step n.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ CHUNK_RECORDS = 4096  # read at once
 
 
 @dataclasses.dataclass(frozen=True)
-class ForeignFile:
+class ExternalFile:
     """One file and how its rows lie in it.
 
     Args:
@@ -88,16 +88,16 @@ def read_frames(path: epath.Path) -> Iterator[bytes]:
 
 
 def read_steps(
-    file: ForeignFile,
+    file: ExternalFile,
     lengths: Mapping[str, int | None],
-    on_rest: Callable[[ForeignFile, int], None] | None = None,
+    on_rest: Callable[[ExternalFile, int], None] | None = None,
 ) -> Iterator[dict[str, np.ndarray]]:
     """Reads a file, many steps at a time.
 
     Args:
         file: the file.
         lengths: numbers in each feature; None: any number of them.
-        on_rest: is told how many records at the end are no complete step; None: they are an error.
+        on_rest: called with the number of records at the end that are not a complete step; None: an error.
 
     Yields:
         name -> int64 [S, B, length], of S consecutive steps; a feature of any length is filled up with -1.
@@ -132,7 +132,7 @@ def read_steps(
 
 
 def check_segments(
-    file: ForeignFile,
+    file: ExternalFile,
     first_step: int,
     ids: np.ndarray,
     segment_ids: np.ndarray,
@@ -150,17 +150,17 @@ def check_segments(
         vocab_size: V.
 
     Returns:
-        (functional: bool [S, B, T], SEP and CLS; a_len: int [S, B], tokens of A).
+        (special: bool [S, B, T], SEP and CLS; a_len: int [S, B], tokens of A).
 
     Raises:
         UserError: a record is something else.
     """
     seq_len = ids.shape[-1]
-    functional = (ids == SEP_ID) | (ids == CLS_ID)
+    special = (ids == SEP_ID) | (ids == CLS_ID)
     a_len = np.argmax(ids[..., reuse_len:] == SEP_ID, axis=-1)
     column, separator = np.arange(seq_len), reuse_len + a_len[..., None]
     expected = (column == separator) | (column >= seq_len - 2)
-    layout = (functional == expected).all(axis=-1) & (ids[..., -2] == SEP_ID) & (ids[..., -1] == CLS_ID)
+    layout = (special == expected).all(axis=-1) & (ids[..., -2] == SEP_ID) & (ids[..., -1] == CLS_ID)
     expected_segments = (column > separator).astype(np.int64) + (column == seq_len - 1)
     rules = {
         f"has ids from {ids.min()} to {ids.max()}, expected 0 to {vocab_size - 1}: give the tokenizer that "
@@ -172,10 +172,10 @@ def check_segments(
     }  # fmt: skip
     for what, holds in rules.items():
         check(file, first_step, holds, what)
-    return functional, a_len
+    return special, a_len
 
 
-def check(file: ForeignFile, first_step: int, holds: np.ndarray, what: str) -> None:
+def check(file: ExternalFile, first_step: int, holds: np.ndarray, what: str) -> None:
     """Raises UserError that names the first record for which `holds`, bool [S, B], is False."""
     if not holds.all():
         record = first_step * file.batch_size + int(np.argmin(holds.reshape(-1)))
@@ -183,7 +183,7 @@ def check(file: ForeignFile, first_step: int, holds: np.ndarray, what: str) -> N
 
 
 def continues(before: np.ndarray, ids: np.ndarray, a_len: np.ndarray, reuse_len: int) -> np.ndarray:
-    """Says which records go on where the ones of the step before end.
+    """Says which records continue where the ones of the step before end.
 
     Args:
         before: int [S, B, T], the steps before.
@@ -206,7 +206,7 @@ def glob(pattern: str) -> list[epath.Path]:
 
 
 def _parse(
-    file: ForeignFile, frames: Sequence[bytes], first: int, lengths: Mapping[str, int | None]
+    file: ExternalFile, frames: Sequence[bytes], first: int, lengths: Mapping[str, int | None]
 ) -> dict[str, np.ndarray]:
     """Parses records into name -> int64 [S, B, length]."""
     spec = {
@@ -231,7 +231,7 @@ def _check_features(where: str, frame: bytes, lengths: Mapping[str, int | None])
     try:
         features = tf.train.Example.FromString(frame).features.feature
     except Exception as error:  # protobuf's own, of which there are several
-        raise UserError(f"{where} is no tf.train.Example") from error
+        raise UserError(f"{where} is not a tf.train.Example") from error
     for name, length in lengths.items():
         if name not in features:
             raise UserError(f"{where} has no feature {name}; it has {', '.join(sorted(features)) or 'none'}")

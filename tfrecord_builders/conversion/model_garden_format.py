@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from etils import epath
 
-from tfrecord_builders.conversion.int64_records import ForeignFile, glob
-from tfrecord_builders.conversion.source_set import ForeignSet
+from tfrecord_builders.conversion.int64_records import ExternalFile, glob
+from tfrecord_builders.conversion.source_set import ExternalSet
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.tokenizer import START_PUNCTUATION, UNDERLINE
@@ -25,7 +25,7 @@ _FIELDS = {
 }
 
 
-def find(inputs: Sequence[str], num_cores: int | None = None) -> ForeignSet:
+def find(inputs: Sequence[str], num_cores: int | None = None) -> ExternalSet:
     """Finds record files by their meta files (*.tfrecord.json, *.tfrecord-I-of-N.json).
 
     Args:
@@ -33,7 +33,7 @@ def find(inputs: Sequence[str], num_cores: int | None = None) -> ForeignSet:
         num_cores: num_cores_per_host of the build; None: what the meta files say.
 
     Raises:
-        UserError: there are none, a meta file lacks a field, or they do not agree.
+        UserError: there are none, a meta file lacks a field, or they differ.
     """
     metas = []
     for name in inputs:
@@ -49,7 +49,7 @@ def find(inputs: Sequence[str], num_cores: int | None = None) -> ForeignSet:
     return sets[0].joined(sets[1:], tuple(file for one in sets for file in one.files))
 
 
-def _read(meta: epath.Path, num_cores: int | None) -> ForeignSet:
+def _read(meta: epath.Path, num_cores: int | None) -> ExternalSet:
     """Reads a meta file and finds the files of all tasks and passes."""
     try:
         values = json.loads(meta.read_text())
@@ -66,7 +66,7 @@ def _read(meta: epath.Path, num_cores: int | None) -> ForeignSet:
     base = re.sub(r"(-\d+-of-\d+)?\.json$", "", meta.name)
     paths = [p for p in meta.parent.iterdir() if re.fullmatch(re.escape(base) + r"(-\d+-of-\d+)?", p.name)]
     if not paths:
-        raise UserError(f"{meta}: there is no {base} beside it: copy the records along")
+        raise UserError(f"{meta}: there is no {base} next to it: copy the records along")
     expected = {int(match[1]) for p in paths if (match := re.search(r"-of-(\d+)$", p.name))}
     if expected and (len(expected) > 1 or len(paths) != max(expected)):
         raise UserError(
@@ -80,12 +80,12 @@ def _read(meta: epath.Path, num_cores: int | None) -> ForeignSet:
 
     cores = num_cores or values["num_cores_per_host"]
     files = tuple(
-        ForeignFile(
+        ExternalFile(
             path, values["per_host_batch_size"], cores if values["bi_data"] else 1, values["bi_data"], None
         )
         for path in sorted(paths, key=number)
     )
-    return ForeignSet(
+    return ExternalSet(
         files=files,
         seq_len=values["seq_length"],
         reuse_len=values["reuse_length"],

@@ -39,7 +39,7 @@ class ConversionOptions:
         choices=spans.SPAN_MODES,
     )
     functional_tokens: str | None = option(
-        "with --from: SEP and CLS take places in the "
+        "with --from: SEP and CLS have positions in the "
         "order, unseen by context (default for the original's), or are context (Model Garden's)",
         None,
         choices=ranks.FUNCTIONAL_TOKENS,

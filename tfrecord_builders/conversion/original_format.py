@@ -13,12 +13,12 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from tfrecord_builders.conversion.int64_records import ForeignFile, glob
-from tfrecord_builders.conversion.source_set import ForeignSet
+from tfrecord_builders.conversion.int64_records import ExternalFile, glob
+from tfrecord_builders.conversion.source_set import ExternalSet
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest, Shard
-from xlnet_tf.records.segments import NUM_FUNCTIONAL
+from xlnet_tf.records.segments import NUM_SPECIAL
 from xlnet_tf.records.shards import read_shard
 from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
 
@@ -32,7 +32,7 @@ _CORPUS_INFO = "corpus_info.json"
 _WRITE_RECORDS = 2048  # at once
 
 
-def find(inputs: Sequence[str], num_cores: int | None = None) -> ForeignSet:
+def find(inputs: Sequence[str], num_cores: int | None = None) -> ExternalSet:
     """Finds record files by their record_info-*.json.
 
     Args:
@@ -40,14 +40,14 @@ def find(inputs: Sequence[str], num_cores: int | None = None) -> ForeignSet:
         num_cores: num_core_per_host of the build; None: what corpus_info.json says.
 
     Raises:
-        UserError: there is no record_info, or it is wrong, or the files do not agree.
+        UserError: there is no record_info, or it is wrong, or the files differ.
     """
     infos = []
     for name in inputs:
         folder = epath.Path(name)
         if folder.is_dir():
-            places = (folder, folder / "tfrecords")
-            found = [path for place in places for path in files.files_in(place, ".json", "record_info-")]
+            folders = (folder, folder / "tfrecords")
+            found = [path for where in folders for path in files.files_in(where, ".json", "record_info-")]
         else:
             found = glob(name)
         if not found:
@@ -61,7 +61,7 @@ def find(inputs: Sequence[str], num_cores: int | None = None) -> ForeignSet:
     return sets[0][1].joined([one for _, one in sets[1:]], joined)
 
 
-def _read(info: epath.Path, num_cores: int | None) -> tuple[tuple[int, int], ForeignSet]:
+def _read(info: epath.Path, num_cores: int | None) -> tuple[tuple[int, int], ExternalSet]:
     """Reads a record_info file; returns ((pass, task), its set)."""
     match = _NAME.fullmatch(info.name)
     if not match:
@@ -86,8 +86,8 @@ def _read(info: epath.Path, num_cores: int | None) -> tuple[tuple[int, int], For
         num_cores = 1
     elif num_cores is None:
         num_cores = _num_cores(info, numbers)
-    one = ForeignSet(
-        files=(ForeignFile(path, numbers["batch_size"], num_cores, bidirectional, num_steps),),
+    one = ExternalSet(
+        files=(ExternalFile(path, numbers["batch_size"], num_cores, bidirectional, num_steps),),
         seq_len=numbers["seq_len"],
         reuse_len=numbers["reuse_len"],
         lower=match["uncased"] is not None,
@@ -149,9 +149,9 @@ def write(
     """Writes a set in the original's format, for its train.py and other readers of it.
 
     The records of a direction, in the set's order, are cut into as many equal rows as a batch has of it.
-    What is not needed to train is not there: is_masked has as many functional tokens as targets are missing
+    What is not needed to train is not there: is_masked has as many special tokens as targets are missing
     from num_predict (the original's reader drops them), and the next token behind A and B, which no target
-    uses, is CLS where the records do not tell it.
+    uses, is CLS where the records do not show it.
 
     Args:
         manifest: the set.
@@ -159,7 +159,7 @@ def write(
         batch_size: rows of a batch of a host, bsz_per_host.
         num_cores: that share them, num_core_per_host.
         num_tasks: files for each pass.
-        report: is told how many records have been written since it was last called.
+        report: called with the number of records written since the last call.
 
     Returns:
         What was written.
@@ -187,7 +187,7 @@ def write(
             first, last = (len(shards) * number // num_tasks for number in (task, task + 1))
             name = _name(manifest, fixed, batch_size, bidirectional, task, pass_index)
             path = folder / "tfrecords" / f"{name}tfrecords"
-            layout = ForeignFile(path, batch_size, num_cores, bidirectional, None)
+            layout = ExternalFile(path, batch_size, num_cores, bidirectional, None)
             rows = _Rows(manifest, shards[first:last], layout)
             _write_file(rows, path, fixed, report)
             info = {"filenames": [f"tfrecords/{path.name}"], "num_batch": rows.num_steps}
@@ -236,7 +236,7 @@ class _Rows:
         num_steps: of all rows.
     """
 
-    def __init__(self, manifest: Manifest, shards: Sequence[Shard], layout: ForeignFile):
+    def __init__(self, manifest: Manifest, shards: Sequence[Shard], layout: ExternalFile):
         self.manifest = manifest
         self._pieces = {  # by direction: (shard, its first record, number of records)
             False: [(shard, 0, shard.forward_segments) for shard in shards],
@@ -262,7 +262,7 @@ class _Rows:
 
     def _read_row(self, row: int, step: int, count: int) -> dict[str, np.ndarray]:
         begin = int(self._first[row]) + step
-        more = min(1, self.num_steps - step - count)  # the record behind tells what follows A
+        more = min(1, self.num_steps - step - count)  # the next record shows what follows A
         parts = list(self._records(bool(self._backward[row]), begin, begin + count + more))
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         columns["behind"] = _token_behind_a(columns, self.manifest.reuse_len)
@@ -279,12 +279,12 @@ class _Rows:
 
 
 def _token_behind_a(columns: dict[str, np.ndarray], reuse_len: int) -> np.ndarray:
-    """Returns int [S], the token that follows A in the text, CLS where no record tells it."""
+    """Returns int [S], the token that follows A in the text, CLS where no record shows it."""
     ids = columns["input_ids"].astype(np.int64)
     a_len = np.argmax(ids[:, reuse_len:] == SEP_ID, axis=1)
-    goes_on = (columns["segment"][1:] == columns["segment"][:-1] + 1) & (a_len[:-1] < reuse_len)
+    continues = (columns["segment"][1:] == columns["segment"][:-1] + 1) & (a_len[:-1] < reuse_len)
     behind = np.full(len(ids), CLS_ID)
-    rows = np.flatnonzero(goes_on)
+    rows = np.flatnonzero(continues)
     behind[rows] = ids[rows + 1, a_len[rows]]
     return behind
 
@@ -302,14 +302,14 @@ def _write_file(rows: _Rows, path: epath.Path, fixed: int | None, report: Callab
             is_masked = np.zeros((len(ids), seq_len + 1), np.int64)
             np.put_along_axis(is_masked, positions, 1, axis=1)  # -1, an empty slot, goes to the extra column
             is_masked = is_masked[:, :-1]
-            functional = (ids == SEP_ID) | (ids == CLS_ID)
+            special = (ids == SEP_ID) | (ids == CLS_ID)
             if fixed is not None:
                 missing = fixed - is_masked.sum(axis=1, keepdims=True)
-                if missing.max() > NUM_FUNCTIONAL:
+                if missing.max() > NUM_SPECIAL:
                     raise UserError(f"a record has {fixed - missing.max()} targets, expected {fixed}")
-                is_masked |= functional & (np.cumsum(functional, axis=1) <= missing)
+                is_masked |= special & (np.cumsum(special, axis=1) <= missing)
             target = np.append(ids[:, 1:], np.full((len(ids), 1), CLS_ID), axis=1)
-            a_end = np.argmax(functional, axis=1) - 1
+            a_end = np.argmax(special, axis=1) - 1
             target[np.arange(len(ids)), a_end] = flat["behind"]
             target[:, -3] = CLS_ID  # what follows B is not known
             features = (ids, target, flat["segment_ids"], is_masked, flat["next_sentence"][:, None])
@@ -334,7 +334,7 @@ def lost(manifest: Manifest, written: Written) -> list[str]:
         "backward by row",
     ]
     if manifest.functional_tokens != "ordered":
-        found.append("SEP and CLS are context in this set; the original gives them places in the order")
+        found.append("SEP and CLS are context in this set; the original gives them positions in the order")
     if written.dropped:
         found.append(
             f"{written.dropped:,} records of {manifest.records:,} fill no step of all rows: left out"

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from tfrecord_builders.conversion import int64_records, model_garden_format, original_format
-from tfrecord_builders.conversion.int64_records import ForeignFile
+from tfrecord_builders.conversion.int64_records import ExternalFile
 from tfrecord_builders.conversion.options import ConversionOptions
-from tfrecord_builders.conversion.source_set import ForeignSet
+from tfrecord_builders.conversion.source_set import ExternalSet
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import segments, spans
 from xlnet_tf.text import special_tokens
@@ -22,9 +22,9 @@ class OriginalReader:
         notes: what was noticed while reading.
     """
 
-    functional_tokens = "ordered"  # `_local_perm` gives SEP and CLS a place in the order
+    functional_tokens = "ordered"  # `_local_perm` gives SEP and CLS a position in the order
 
-    def __init__(self, options: ConversionOptions, source: ForeignSet, tokenizer: XLNetTokenizer):
+    def __init__(self, options: ConversionOptions, source: ExternalSet, tokenizer: XLNetTokenizer):
         self.notes: list[str] = []
         self._source = source
         self._vocab_size = tokenizer.vocab_size
@@ -46,13 +46,13 @@ class OriginalReader:
             )
         self.num_predict = options.num_predict or found
 
-    def _targets(self, file: ForeignFile):
-        """Yields bool [S, B, T]: the targets; functional tokens that were picked are none."""
+    def _targets(self, file: ExternalFile):
+        """Yields bool [S, B, T]: the targets; special tokens that were picked are none."""
         for columns in int64_records.read_steps(file, self._lengths):
-            functional = np.isin(columns["input"], (special_tokens.SEP_ID, special_tokens.CLS_ID))
-            yield (columns["is_masked"] == 1) & ~functional
+            special = np.isin(columns["input"], (special_tokens.SEP_ID, special_tokens.CLS_ID))
+            yield (columns["is_masked"] == 1) & ~special
 
-    def read(self, file: ForeignFile) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
+    def read(self, file: ExternalFile) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
         """Yields (step, the columns of `_segments` and is_target of [S, B, T])."""
         source, names = self._source, original_format.FEATURES
         chunks = int64_records.read_steps(file, self._lengths)
@@ -65,7 +65,7 @@ class OriginalReader:
                 int64_records.check(
                     file, step, picked, f"has not {source.num_predict} tokens picked in is_masked"
                 )
-            is_target = (is_masked == 1) & ~found["functional"]
+            is_target = (is_masked == 1) & ~found["special"]
             fits = is_target.sum(axis=-1) <= self.num_predict
             int64_records.check(
                 file, step, fits, f"has more than {self.num_predict} targets: give a larger --num_predict"
@@ -86,7 +86,7 @@ class ModelGardenReader:
 
     functional_tokens = "context"  # its reader lets everything see SEP and CLS
 
-    def __init__(self, options: ConversionOptions, source: ForeignSet, tokenizer: XLNetTokenizer):
+    def __init__(self, options: ConversionOptions, source: ExternalSet, tokenizer: XLNetTokenizer):
         self.notes: list[str] = []
         self._source, self._options = source, options
         self._word_starts = tokenizer.word_starts
@@ -94,7 +94,7 @@ class ModelGardenReader:
         self.num_predict = options.num_predict or round(source.seq_len * source.beta / source.alpha)
         spans.split_num_predict(self.num_predict, source.seq_len, source.reuse_len)
 
-    def read(self, file: ForeignFile) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
+    def read(self, file: ExternalFile) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
         names, source = model_garden_format.FEATURES, self._source
         lengths = {
             names["ids"]: source.seq_len,
@@ -112,21 +112,21 @@ class ModelGardenReader:
             )
             yield step, found
 
-    def _note_rest(self, file: ForeignFile, count: int) -> None:
-        note = f"{file.path.name}: its last {count} records are no step of all rows and are left out"
+    def _note_rest(self, file: ExternalFile, count: int) -> None:
+        note = f"{file.path.name}: its last {count} records are not a complete step and are left out"
         if note not in self.notes:
             self.notes.append(note)
 
     def draw_targets(self, rng, columns, backward: bool) -> np.ndarray:
-        ids, functional, reuse_len = columns["input_ids"], columns["functional"], self._source.reuse_len
+        ids, special, reuse_len = columns["input_ids"], columns["special"], self._source.reuse_len
         word_start = self._word_starts[ids]
         if backward:
             word_start = np.append(np.ones((len(ids), 1), bool), word_start[:, :-1], axis=1)
-        word_start |= functional
-        word_start[:, 1:] |= functional[:, :-1]
+        word_start |= special
+        word_start[:, 1:] |= special[:, :-1]
         word_start[:, [0, reuse_len]] = True
         found = segments.Segments(
-            ids, columns["segment_ids"], columns["next_sentence"], functional, word_start, np.zeros_like(ids)
+            ids, columns["segment_ids"], columns["next_sentence"], special, word_start, np.zeros_like(ids)
         )
         return spans.sample_segment_targets(
             rng,
@@ -140,24 +140,24 @@ class ModelGardenReader:
         )
 
 
-def _segments(file: ForeignFile, source: ForeignSet, names, chunks, vocab_size: int):
+def _segments(file: ExternalFile, source: ExternalSet, names, chunks, vocab_size: int):
     """Checks what the formats have in common.
 
     Args:
         file: the file.
         source: its set.
         names: ids, segment_ids, label -> the format's names of them.
-        chunks: of the file, as `foreign.read_steps` gives them.
+        chunks: of the file, as `int64_records.read_steps` gives them.
         vocab_size: V.
 
     Yields:
-        (number of the first step, the file's columns, input_ids, segment_ids, next_sentence, functional and
+        (number of the first step, the file's columns, input_ids, segment_ids, next_sentence, special and
         a_len of [S, B, ...]).
     """
     step = 0
     for columns in chunks:
         ids, segment_ids, label = (columns[names[name]] for name in ("ids", "segment_ids", "label"))
-        functional, a_len = int64_records.check_segments(
+        special, a_len = int64_records.check_segments(
             file, step, ids, segment_ids, source.reuse_len, vocab_size
         )
         label = label[..., 0]
@@ -166,7 +166,7 @@ def _segments(file: ForeignFile, source: ForeignSet, names, chunks, vocab_size: 
             "input_ids": ids,
             "segment_ids": segment_ids,
             "next_sentence": label,
-            "functional": functional,
+            "special": special,
             "a_len": a_len,
         }
         yield step, columns, found

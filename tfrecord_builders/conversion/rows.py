@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from tfrecord_builders.conversion.int64_records import ForeignFile
+from tfrecord_builders.conversion.int64_records import ExternalFile
 from xlnet_tf.records import ranks
 from xlnet_tf.records.manifest import Manifest, Shard, shard_name
 from xlnet_tf.records.shards import ShardWriter
@@ -14,7 +14,7 @@ from xlnet_tf.records.spans import MAX_RUN, run_histogram, target_positions
 from xlnet_tf.records.spec import BACKWARD, FORWARD, MAX_SLICES, stream_id
 from xlnet_tf.text.special_tokens import EOD_ID, UNK_ID
 
-# What the statistics of a shard say of the text and records do not tell.
+# Statistics of a shard about its text, which records do not contain.
 _UNKNOWN_TEXT = (
     "sentences",
     "characters",
@@ -43,7 +43,7 @@ class Row:
     def __init__(
         self,
         manifest: Manifest,
-        file: ForeignFile,
+        file: ExternalFile,
         number: int,
         slice_index: int,
         stream_segments: int | None,
@@ -84,7 +84,7 @@ class Row:
         rank = ranks.sample_ranks(
             self._rng,
             is_target,
-            columns["functional"],
+            columns["special"],
             objective=manifest.objective,
             reuse_len=manifest.reuse_len,
             perm_size=manifest.perm_size,

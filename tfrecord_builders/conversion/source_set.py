@@ -4,12 +4,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Self
 
-from tfrecord_builders.conversion.int64_records import ForeignFile
+from tfrecord_builders.conversion.int64_records import ExternalFile
 from xlnet_tf.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
-class ForeignSet:
+class ExternalSet:
     """Files that were made with the same settings.
 
     Args:
@@ -22,7 +22,7 @@ class ForeignSet:
         split: the set's name.
     """
 
-    files: tuple[ForeignFile, ...]
+    files: tuple[ExternalFile, ...]
     seq_len: int
     reuse_len: int
     lower: bool
@@ -31,7 +31,7 @@ class ForeignSet:
     beta: int
     split: str
 
-    def joined(self, others: Sequence[Self], files: tuple[ForeignFile, ...]) -> Self:
+    def joined(self, others: Sequence[Self], files: tuple[ExternalFile, ...]) -> Self:
         """Returns the set of all files.
 
         Raises:
@@ -39,10 +39,10 @@ class ForeignSet:
         """
         for other in others:
             for field in dataclasses.fields(self):
-                mine, theirs = getattr(self, field.name), getattr(other, field.name)
-                if field.name != "files" and mine != theirs:
+                one, another = getattr(self, field.name), getattr(other, field.name)
+                if field.name != "files" and one != another:
                     raise UserError(
-                        f"{field.name} is {mine} of {self.files[0].path} and {theirs} of "
+                        f"{field.name} is {one} of {self.files[0].path} and {another} of "
                         f"{other.files[0].path}: give --input one kind of records, by a glob if need be"
                     )
         return dataclasses.replace(self, files=files)

@@ -54,14 +54,16 @@ class DatasetPart:
             shuffle_files=False,
         )
         for number, example in enumerate(tfds.as_numpy(examples), self.start + 1):
-            place = f"{self.options.tfds_name}, example {number}, {field!r}"
+            location = f"{self.options.tfds_name}, example {number}, {field!r}"
             if len(text := example[field]) > MAX_DOCUMENT_BYTES:
-                raise UserError(f"{place} has {len(text):,} bytes, expected at most {MAX_DOCUMENT_BYTES:,}")
+                raise UserError(
+                    f"{location} has {len(text):,} bytes, expected at most {MAX_DOCUMENT_BYTES:,}"
+                )
             try:
                 yield text.decode()
             except UnicodeDecodeError as error:
                 found = f"byte 0x{text[error.start]:02x} at byte {error.start + 1} of its text"
-                raise UserError(f"{place} is not UTF-8 ({found}): prepare the data set again") from None
+                raise UserError(f"{location} is not UTF-8 ({found}): prepare the data set again") from None
 
 
 class DatasetSource:

@@ -1,4 +1,4 @@
-"""Finds the files of a corpus and tells their formats by their names."""
+"""Finds the files of a corpus; their names show their formats."""
 
 import dataclasses
 import os
@@ -14,8 +14,8 @@ COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 # such as those of languages: .pt and .so, and .ps, may be Portuguese, Somali and Pashto.
 UNREADABLE = {
     "unpack it": ".bz2 .xz .lz4 .z .zip .7z .rar .tar .tgz",
-    "its rows are no sentences: write its text as jsonl or parquet, a document in each row": ".csv .tsv .xls "
-    ".xlsx .ods .arrow .feather .avro .orc .db .sqlite",
+    "its rows are not sentences: write its text as jsonl or parquet, a document in each row": ".csv .tsv "
+    ".xls .xlsx .ods .arrow .feather .avro .orc .db .sqlite",
     "write its text as plain text": ".pdf .doc .docx .odt .rtf .epub .djvu .ppt .pptx",
     "it holds no text: leave it out of --input": ".png .jpg .jpeg .gif .bmp .webp .tif .tiff .svg .ico .mp3 "
     ".wav .flac .ogg .mp4 .mkv .avi .mov .npy .npz .pkl .pickle .h5 .safetensors .tfrecord .tfrecords .exe "
@@ -42,7 +42,7 @@ def file_format(path: epath.Path) -> FileFormat:
     """Returns the format of a file by its name's endings; unknown endings are text.
 
     Raises:
-        UserError: an archive, another compression, something that is no text, or a parquet file that is
+        UserError: an archive, another compression, something that is not text, or a parquet file that is
             compressed as a whole.
     """
     suffixes = [suffix.lower() for suffix in path.suffixes]
@@ -106,7 +106,7 @@ def is_part(file: epath.PathLike, pattern: str) -> bool:
     """Tells whether a file, there or not yet, would be found by one of `find_files`' patterns."""
     file, found = epath.Path(file).resolve(), epath.Path(pattern).resolve()
     is_glob = not found.exists()
-    return any(place == found or (is_glob and place.match(str(found))) for place in (file, *file.parents))
+    return any(path == found or (is_glob and path.match(str(found))) for path in (file, *file.parents))
 
 
 class Snapshot:

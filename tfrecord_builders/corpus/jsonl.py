@@ -4,7 +4,7 @@ import json
 
 
 class BadDocument(Exception):
-    """A line that is no document.
+    """A line that is not a document.
 
     Args:
         message: what was found, and what was expected.
@@ -24,7 +24,7 @@ def document_text(line: bytes, field: str) -> str:
         field: its field that holds the text.
 
     Raises:
-        BadDocument: it is no json object, or has no such field of text.
+        BadDocument: it is not a json object, or has no such field of text.
     """
     try:
         document = json.loads(line)

@@ -1,4 +1,4 @@
-"""Where a corpus is and how its documents are told apart: options and their checks."""
+"""Where a corpus is and how its documents are separated: options and their checks."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Parquet files with a document in each row.
 
-Memory holds a page of the column and a few rows; a slice has at most four times the text that was asked for.
+Memory holds a page of the column and a few rows; a corpus shard has at most four times the text asked for.
 """
 
 import contextlib
@@ -73,7 +73,7 @@ class ParquetPart:
             return value.as_py()
         except UnicodeDecodeError as error:
             raise UserError(
-                f"{_place(self.path, row)}, column {self.options.text_field!r} is not UTF-8 (byte "
+                f"{_location(self.path, row)}, column {self.options.text_field!r} is not UTF-8 (byte "
                 f"0x{error.object[error.start]:02x} at byte {error.start + 1} of its text): repair the file"
             ) from None
 
@@ -125,7 +125,7 @@ class ParquetSource:
             for row, length in enumerate(pyarrow.compute.binary_length(column).to_pylist(), first):
                 if (length or 0) > MAX_DOCUMENT_BYTES:
                     raise UserError(
-                        f"{_place(self.path, row)}: a text of {length:,} bytes, expected at most "
+                        f"{_location(self.path, row)}: a text of {length:,} bytes, expected at most "
                         f"{MAX_DOCUMENT_BYTES:,}: split it into documents"
                     )
                 yield length or 0
@@ -239,5 +239,5 @@ def _row_group_ends(file: pyarrow.parquet.ParquetFile) -> np.ndarray:
     return np.cumsum(rows, dtype=np.int64)
 
 
-def _place(path: epath.PathLike, row: int) -> str:
+def _location(path: epath.PathLike, row: int) -> str:
     return f"{path}, row {row + 1}"

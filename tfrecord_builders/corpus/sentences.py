@@ -20,14 +20,14 @@ LANGUAGES = frozenset(_CODES.split())
 
 # With marks that no space follows, sentencex takes time by the square of a text's length. So a long paragraph
 # is handed over in blocks, each cut behind such a mark and what closes a quotation or bracket; not before
-# ASCII, whose quotes may close, too, and with whose digits a sentence may go on.
+# ASCII, whose quotes may close, too, and with whose digits a sentence may continue.
 _BLOCK = 2000  # characters, and those of a sentence or two
 _CLOSING = "」』”’）】》〉"
 _BLOCKS = re.compile(rf".{{{_BLOCK}}}(?:[^。！？]*+[。！？])+?[{_CLOSING}]*(?![!-~。！？{_CLOSING}])|.+")
 
 
 def check_language(language: str) -> None:
-    """Raises UserError if the sentences of a language cannot be told.
+    """Raises UserError if the sentences of a language cannot be found.
 
     Args:
         language: ISO 639 code.

@@ -23,7 +23,7 @@ class Part(Protocol):
 
     Attributes:
         num_bytes: of text, uncompressed; an estimate where the format does not say.
-        ends_document: whether a document ends with it (else the next part goes on with that document).
+        ends_document: whether a document ends with it (else the next part continues it).
     """
 
     num_bytes: int
@@ -38,39 +38,39 @@ class Part(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """Which documents of a slice are taken.
+    """Which documents of a corpus shard are taken.
 
     Args:
         kept: a bit for each document, np.packbits.
-        documents: number of documents, with one that goes on from the slice before.
-        goes_on: whether the first one does.
+        documents: number of documents, with one that continues from the shard before.
+        continues: whether the first one does.
         duplicates: those that begin here and are left out as an equal document comes before.
         other_set: those that begin here and are left out as they belong to another set.
     """
 
     kept: bytes
     documents: int
-    goes_on: bool
+    continues: bool
     duplicates: int
     other_set: int
 
 
 @dataclasses.dataclass(frozen=True)
-class Slice:
+class CorpusShard:
     """Consecutive parts of a corpus.
 
     Args:
-        index: number of the slice.
+        index: its number.
         parts: its text.
         source_bytes: bytes of files (compressed or not) that were passed to make it, for progress.
-        goes_on: whether the slice before ends inside of a document.
+        continues: whether the shard before ends inside of a document.
         selection: which documents are taken; None: all.
     """
 
     index: int
     parts: tuple[Part, ...]
     source_bytes: int
-    goes_on: bool = False
+    continues: bool = False
     selection: Selection | None = None
 
     @property
@@ -78,8 +78,8 @@ class Slice:
         """Bytes of uncompressed text, documents that are not taken included."""
         return sum(part.num_bytes for part in self.parts)
 
-    def without_text(self) -> "Slice":
-        """Returns the slice as a reference to its files: small, but compressed files are unpacked again."""
+    def without_text(self) -> "CorpusShard":
+        """Returns a reference to the text: small, but compressed files are unpacked again."""
         return dataclasses.replace(self, parts=tuple(part.without_text() for part in self.parts))
 
 
@@ -93,8 +93,8 @@ class Lines:
         num_bytes: bytes of text.
         documents: documents that begin in the slice, with those that are not taken, but without empty ones.
         empty_documents: documents without text.
-        goes_on: whether the first line goes on with the document that the slice before ended in.
-        takes_rest: whether what goes on is taken, too: it is the first of `documents_text` then.
+        continues: whether the first line continues the document that the shard before ended in.
+        takes_rest: whether what continues is taken, too: it is the first of `documents_text` then.
         nul_bytes: file's name -> NUL bytes in its text, where there are any.
     """
 
@@ -103,7 +103,7 @@ class Lines:
     num_bytes: int
     documents: int
     empty_documents: int
-    goes_on: bool
+    continues: bool
     takes_rest: bool
     nul_bytes: dict[str, int]
 
@@ -113,16 +113,16 @@ class Lines:
         return text.split(b"\n\n") if text else []
 
 
-def plan_slices(sources: Iterable[Source], slice_bytes: int) -> Iterator[Slice]:
-    """Cuts a corpus into slices at document borders, reading only around the cuts of plain files.
+def plan_shards(sources: Iterable[Source], slice_bytes: int) -> Iterator[CorpusShard]:
+    """Cuts a corpus into shards at document borders, reading only around the cuts of plain files.
 
-    A slice takes at least `slice_bytes` of text and ends at the first document border after that. A document
-    that goes on for another `slice_bytes` is cut at a line's end. What is left at the end, if less than half
-    a slice, joins the slice before. Compressed and plain files with the same text give the same slices.
+    A shard takes at least `slice_bytes` of text and ends at the first document border after that. A document
+    that continues for another `slice_bytes` is cut at a line's end. What is left at the end, if less than
+    half a shard, joins the shard before. Compressed and plain files with the same text give the same shards.
 
     Args:
         sources: what `find_sources` gives.
-        slice_bytes: least bytes of uncompressed text in a slice.
+        slice_bytes: least bytes of uncompressed text in a corpus shard.
 
     Yields:
         The slices, in order.
@@ -130,10 +130,10 @@ def plan_slices(sources: Iterable[Source], slice_bytes: int) -> Iterator[Slice]:
     Raises:
         UserError: a line is longer than allowed, or a file is damaged.
     """
-    waiting: Slice | None = None
+    waiting: CorpusShard | None = None
     parts: list[Part] = []
     num_bytes = source_bytes = 0  # of these parts
-    index, goes_on = 0, False
+    index, continues = 0, False
     for source in sources:
         with source.open() as cutter:
             passed = 0
@@ -145,8 +145,8 @@ def plan_slices(sources: Iterable[Source], slice_bytes: int) -> Iterator[Slice]:
                 if num_bytes >= slice_bytes:
                     if waiting is not None:
                         yield waiting
-                    waiting = Slice(index, tuple(parts), source_bytes, goes_on)
-                    goes_on = not parts[-1].ends_document
+                    waiting = CorpusShard(index, tuple(parts), source_bytes, continues)
+                    continues = not parts[-1].ends_document
                     index, parts, num_bytes, source_bytes = index + 1, [], 0, 0
             source_bytes += cutter.source_position - passed
     if waiting is not None and num_bytes < slice_bytes / 2:
@@ -156,17 +156,17 @@ def plan_slices(sources: Iterable[Source], slice_bytes: int) -> Iterator[Slice]:
     else:
         if waiting is not None:
             yield waiting
-        yield Slice(index, tuple(parts), source_bytes, goes_on)
+        yield CorpusShard(index, tuple(parts), source_bytes, continues)
 
 
-def read_lines(corpus_slice: Slice) -> Lines:
-    """Reads the lines of a slice; memory holds one part and the documents that are taken.
+def read_lines(corpus_shard: CorpusShard) -> Lines:
+    """Reads the lines of a corpus shard; memory holds one part and the documents that are taken.
 
     Raises:
-        UserError: the text cannot be read (with file and place), or is not what the selection was made for.
+        UserError: the text cannot be read (with file and location), or is not what the selection is for.
     """
     digest = hashlib.sha256()
-    selection = corpus_slice.selection
+    selection = corpus_shard.selection
     kept = None
     if selection is not None:
         digest.update(selection.kept)
@@ -177,7 +177,7 @@ def read_lines(corpus_slice: Slice) -> Lines:
     ended = empty = num_bytes = 0
     nul_bytes = collections.Counter()
     with StreamCache() as cache:
-        for part in corpus_slice.parts:
+        for part in corpus_shard.parts:
             text = part.read(cache)
             digest.update(text.raw)
             empty += text.empty_documents
@@ -195,23 +195,22 @@ def read_lines(corpus_slice: Slice) -> Lines:
                 is_end = np.fromiter((not line for line in fresh), bool, len(fresh))
                 document = ended + np.cumsum(is_end) - is_end
                 if document.max(initial=-1) >= len(kept):
-                    raise _changed(corpus_slice)
+                    raise _changed(corpus_shard)
                 fresh = itertools.compress(fresh, kept[document].tolist())
                 ended += int(is_end.sum())
             lines += fresh
     if kept is None:
         documents = lines.count("") + bool(last)
-        goes_on = takes_rest = corpus_slice.goes_on and bool(first)
+        continues = takes_rest = corpus_shard.continues and bool(first)
     else:
         documents = ended + bool(last)
-        goes_on = selection.goes_on
-        takes_rest = goes_on and bool(kept[0])
+        continues = selection.continues
+        takes_rest = continues and bool(kept[0])
         num_bytes = sum(len(line.encode()) + 1 for line in lines)
         if documents != len(kept):
-            raise _changed(corpus_slice)
-    return Lines(
-        lines, digest.hexdigest(), num_bytes, documents - goes_on, empty, goes_on, takes_rest, dict(nul_bytes)
-    )
+            raise _changed(corpus_shard)
+    begun, sha256 = documents - continues, digest.hexdigest()
+    return Lines(lines, sha256, num_bytes, begun, empty, continues, takes_rest, dict(nul_bytes))
 
 
 def sample_lines(sources: Sequence[Source]) -> Iterator[str]:
@@ -221,12 +220,12 @@ def sample_lines(sources: Sequence[Source]) -> Iterator[str]:
         UserError: a line is longer than allowed, or a file is damaged.
     """
     for source in sources[:: -(-len(sources) // _SAMPLED_SOURCES) or 1]:
-        for first in itertools.islice(plan_slices([source], _SAMPLED_BYTES), 1):
+        for first in itertools.islice(plan_shards([source], _SAMPLED_BYTES), 1):
             yield from read_lines(first).lines
 
 
-def _changed(corpus_slice: Slice) -> UserError:
+def _changed(corpus_shard: CorpusShard) -> UserError:
     return UserError(
-        f"the text of slice {corpus_slice.index} has changed since its documents were compared: do not "
-        "change a corpus during a build; start again"
+        f"the text of corpus shard {corpus_shard.index} has changed since its documents were compared: do "
+        "not change a corpus during a build; start again"
     )

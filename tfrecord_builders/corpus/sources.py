@@ -1,4 +1,4 @@
-"""Sources of a corpus: what its slices are cut from."""
+"""Sources of a corpus: what its shards are cut from."""
 
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ class Cutter(Protocol):
     source_position: int
 
     def take(self, target: int, slack: int) -> Any:
-        """Takes a part (slices.Part) of at least `target` bytes, or what is left.
+        """Takes a part (shards.Part) of at least `target` bytes, or what is left.
 
         Args:
             target: bytes, uncompressed.

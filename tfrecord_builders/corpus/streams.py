@@ -64,7 +64,7 @@ class Stream:
     def seek(self, position: int) -> None:
         """Goes forward to a position; a compressed file is read up to there."""
         if not self.compression:
-            self._raw.seek(min(position, self._num_bytes))  # remote files have no place after their end
+            self._raw.seek(min(position, self._num_bytes))  # remote files have no position after their end
             self.position = position
             return
         while self.position < position and self.read(min(position - self.position, BLOCK_BYTES)):

@@ -32,7 +32,7 @@ class TextPart:
         path: the file.
         start: first byte, counted in the uncompressed text.
         num_bytes: length of the stretch, uncompressed.
-        ends_document: whether a document ends with it (else the next part goes on with that document).
+        ends_document: whether a document ends with it (else the next part continues it).
         options: of the corpus.
         text: its bytes, where the file is compressed; None: to be read from the file.
     """
@@ -60,7 +60,7 @@ class TextPart:
         if nul_bytes > MAX_NUL_SHARE * len(text):
             first = self.start + text.find(0)
             raise UserError(
-                f"{_place(self.path, first)} is a NUL byte, one of {nul_bytes:,} in {len(text):,}: this "
+                f"{_location(self.path, first)} is a NUL byte, one of {nul_bytes:,} in {len(text):,}: this "
                 "is UTF-16 or no text at all, expected UTF-8. Convert the file, for example with "
                 f"`iconv -f utf-16{'le' if first % 2 else 'be'} -t utf-8`, or leave it out of --input"
             )
@@ -71,7 +71,7 @@ class TextPart:
         except UnicodeDecodeError as error:
             encoding = "utf-16" if self.start == 0 and text.startswith(_UTF16_MARKS) else "latin1"
             raise UserError(
-                f"{_place(self.path, self.start + error.start)} is not UTF-8 "
+                f"{_location(self.path, self.start + error.start)} is not UTF-8 "
                 f"(byte 0x{text[error.start]:02x}): convert the file, for example with "
                 f"`iconv -f {encoding} -t utf-8`"
             ) from None
@@ -111,14 +111,14 @@ class TextPart:
             try:
                 yield document_text(line, self.options.text_field)
             except BadDocument as error:
-                raise UserError(f"{_place(self.path, begin + error.offset)}{error}") from None
+                raise UserError(f"{_location(self.path, begin + error.offset)}{error}") from None
 
     def _check_line_lengths(self, text: bytes) -> None:
         """Raises UserError if a line is too long."""
         offset = self.start
         for line in text.split(b"\n"):
             if len(line) > MAX_LINE_BYTES:
-                raise UserError(_long_line(_place(self.path, offset), len(line)))
+                raise UserError(_long_line(_location(self.path, offset), len(line)))
             offset += len(line) + 1
 
 
@@ -196,8 +196,8 @@ class _TextCutter:
             at_border, taken = None, found.find(b"\n", slack) + 1 if longest else 0
             if not taken and (block or not longest):
                 inside = self._position + target - 1 + slack
-                place = _place(self._path, inside)
-                raise UserError(_long_line(place, longest) if longest else _long_document(place))
+                location = _location(self._path, inside)
+                raise UserError(_long_line(location, longest) if longest else _long_document(location))
             taken = taken or len(found)
         ends_document = at_border is not None or (not block and taken == len(found))
         start = self._position
@@ -223,7 +223,7 @@ class _TextCutter:
         return block or self._stream.read(streams.BLOCK_BYTES)
 
 
-def _place(path: str, offset: int) -> str:
+def _location(path: str, offset: int) -> str:
     """Returns 'file, line n (byte m)' for a byte of a file; reads it again to count its lines."""
     line, left = 1, offset
     with Stream(epath.Path(path)) as stream:

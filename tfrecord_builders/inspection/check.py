@@ -10,7 +10,7 @@ import numpy as np
 
 from tfrecord_builders.common import runners
 from tfrecord_builders.inspection import invariants
-from tfrecord_builders.inspection.recovered_text import SliceText
+from tfrecord_builders.inspection.recovered_text import RecoveredText
 from tfrecord_builders.pretraining import report as pretraining_report
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
@@ -23,7 +23,7 @@ SHOWN = 3  # failures of each kind that are shown
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-    """One place where an invariant does not hold.
+    """One position where an invariant does not hold.
 
     Args:
         file: the file.
@@ -109,7 +109,7 @@ class Report:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Unit:
+class _Job:
     """The shards of one slice, all passes, with what is needed to check them."""
 
     manifest: Manifest
@@ -138,57 +138,57 @@ def check(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> R
     for shard in manifest.shards:
         by_slice[shard.slice_index].append(shard)
     _check_manifest(manifest, by_slice, report)
-    bare = dataclasses.replace(manifest, shards=(), statistics={})  # a unit is sent to its worker
-    units = (
-        _Unit(bare, tuple(sorted(by_slice[index], key=lambda shard: shard.pass_index)), tokenizer.word_starts)
+    bare = dataclasses.replace(manifest, shards=(), statistics={})  # a job is sent to its worker
+    jobs = (
+        _Job(bare, tuple(sorted(by_slice[index], key=lambda shard: shard.pass_index)), tokenizer.word_starts)
         for index in sorted(by_slice)
     )
     with ProgressBar(total=manifest.records, unit="record", unit_scale=True, disable=not progress) as bar:
-        for unit, part in runners.run_units(_check_slice, units, num_workers=num_workers):
+        for job, part in runners.run_jobs(_check_slice, jobs, num_workers=num_workers):
             report.merge(part)
             bar.set_postfix(failures=f"{report.counts.total():,}", refresh=False)
-            bar.update(sum(shard.records for shard in unit.shards))
+            bar.update(sum(shard.records for shard in job.shards))
     return report
 
 
 def _check_manifest(manifest: Manifest, by_slice: dict[int, list[Shard]], report: Report) -> None:
-    """Checks that the manifest agrees with itself."""
+    """Checks that the manifest is consistent."""
 
     def add(invariant, found, expected):
         report.add(invariant, [Failure("manifest.json", None, None, str(found), str(expected))])
 
     if sorted(by_slice) != list(range(len(by_slice))):
-        add("slices", f"numbers up to {max(by_slice)}", f"all numbers below {len(by_slice)}")
+        add("corpus shards", f"numbers up to {max(by_slice)}", f"all numbers below {len(by_slice)}")
     passes = list(range(manifest.num_passes))
     for index, shards in by_slice.items():
         if (there := sorted(shard.pass_index for shard in shards)) != passes:
-            add("passes", f"passes {there} of slice {index}", passes)
+            add("passes", f"passes {there} of corpus shard {index}", passes)
         if len({shard.text_sha256 for shard in shards}) > 1:
-            add("text_sha256", f"several for slice {index}", "one: all passes are of the same text")
+            add("text_sha256", f"several for corpus shard {index}", "one: all passes are of the same text")
     for name, value in pretraining_report.merge_statistics(manifest.shards).items():
         if (said := manifest.statistics.get(name)) != value:
             add(f"statistics.{name}", said, f"{value}, as the shards' statistics add up")
 
 
-def _check_slice(unit: _Unit) -> Report:
-    """Checks the shards of a slice."""
+def _check_slice(job: _Job) -> Report:
+    """Checks the record shards of a corpus shard."""
     report, text, counted = Report(), None, None
-    for shard in unit.shards:
+    for shard in job.shards:
         report.shards += 1
         report.records += shard.records
-        columns, usable = _read(unit.manifest, shard, report)
+        columns, usable = _read(job.manifest, shard, report)
         if columns is None:
             continue
-        text = text or SliceText(unit.manifest, shard, columns, usable)
+        text = text or RecoveredText(job.manifest, shard, columns, usable)
         before = report.counts.total()
-        for broken in invariants.broken_records(unit.manifest, shard, columns, text):
+        for broken in invariants.broken_records(job.manifest, shard, columns, text):
             records = broken.records[usable[broken.records]]
             if len(records):
-                failures = (_failure(unit.manifest, shard, r, *broken.explain(r)) for r in records.tolist())
+                failures = (_failure(job.manifest, shard, r, *broken.explain(r)) for r in records.tolist())
                 report.add(broken.invariant, failures, len(records))
         if usable.all() and report.counts.total() == before:
             for name, said, value in invariants.broken_statistics(
-                unit.manifest, shard, columns, text, unit.word_starts
+                job.manifest, shard, columns, text, job.word_starts
             ):
                 failure = Failure(
                     shard.file, None, None, f"{said} in the manifest", f"{value}, counted again"

@@ -21,8 +21,8 @@ ABSENT = "absent"
 def compare(first: Manifest, second: Manifest, progress: bool = False) -> dict[str, Any]:
     """Compares two sets.
 
-    Shards are paired by pass and slice. Where both were made of the same text and have as many records of the
-    same lengths, their records are compared one by one.
+    Shards are paired by pass and slice index. Where both were made of the same text and have as many records
+    of the same lengths, their records are compared one by one.
 
     Args:
         first: a set.
@@ -47,7 +47,7 @@ def compare(first: Manifest, second: Manifest, progress: bool = False) -> dict[s
         "settings": dict(_differences(first.settings(), second.settings())),
         "statistics": dict(_differences(first.statistics, second.statistics)),
     }
-    theirs = {(shard.pass_index, shard.slice_index): shard for shard in second.shards}
+    others = {(shard.pass_index, shard.slice_index): shard for shard in second.shards}
     shards, records = collections.Counter(), collections.Counter()
     columns = collections.defaultdict(lambda: {"records": 0, "values": 0, "of": 0})
     example = None
@@ -55,7 +55,7 @@ def compare(first: Manifest, second: Manifest, progress: bool = False) -> dict[s
     with ProgressBar(total=len(first.shards), unit="shard", disable=not progress) as bar:
         for shard in first.shards:
             bar.update()
-            other = theirs.pop((shard.pass_index, shard.slice_index), None)
+            other = others.pop((shard.pass_index, shard.slice_index), None)
             if other is None:
                 shards["only in the first"] += 1
             elif shard.sha256 == other.sha256:
@@ -69,7 +69,7 @@ def compare(first: Manifest, second: Manifest, progress: bool = False) -> dict[s
                 records.update(compared=len(differs), different=int(differs.sum()))
                 if example is None and differs.any():
                     example = _example((first, second), (shard, other), pair, int(differs.argmax()))
-    shards["only in the second"] += len(theirs)
+    shards["only in the second"] += len(others)
     result["shards"] = {name: count for name, count in shards.items() if count}
     result["records"] = {"compared": records["compared"], "different": records["different"]}
     result["columns"] = {

@@ -30,9 +30,9 @@ _WORDS = {
     # Columns.
     "input_ids": "tokens",
     "segment_ids": "which part a token is in",
-    "permutation_rank": "place in the order",
+    "permutation_rank": "position in the order",
     "next_sentence": "B follows A",
-    "segment": "place in the stream",
+    "segment": "position in the stream",
     "document_offset": "tokens of the document before",
 }
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tfrecord_builders.inspection.recovered_text import (
     UNKNOWN,
-    SliceText,
+    RecoveredText,
     a_lengths,
     chunks,
     contiguous,
@@ -29,7 +29,7 @@ from xlnet_tf.records.spec import FORWARD, stream_id, stream_name
 from xlnet_tf.text.special_tokens import CLS_ID, EOD_ID, MASK_ID, PAD_ID, SEP_ID, UNK_ID
 
 # What no text of a segment contains.
-_NEVER = (PAD_ID, MASK_ID)  # SEP and CLS have their places; <s> and </s> are the tokenizer's affair
+_NEVER = (PAD_ID, MASK_ID)  # SEP and CLS have their positions; <s> and </s> are the tokenizer's affair
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Broken:
 
 
 def broken_records(
-    manifest: Manifest, shard: Shard, columns: Mapping[str, np.ndarray], text: SliceText
+    manifest: Manifest, shard: Shard, columns: Mapping[str, np.ndarray], text: RecoveredText
 ) -> Iterator[Broken]:
     """Checks every record of a shard.
 
@@ -56,7 +56,7 @@ def broken_records(
         manifest: the set.
         shard: the shard.
         columns: its records, name -> [S, ...].
-        text: the slice's text, from this shard or from that of another pass.
+        text: the corpus shard's text, from this shard or from that of another pass.
 
     Yields:
         Every invariant that does not hold; large shards are checked part by part, so a name may come again.
@@ -97,7 +97,7 @@ class _Some:
         self.ids = columns["input_ids"].astype(np.int32)
         self.rank = columns["permutation_rank"].astype(np.int32)
         self.is_target = target_flags(columns)
-        self.functional = (self.ids == SEP_ID) | (self.ids == CLS_ID)
+        self.special = (self.ids == SEP_ID) | (self.ids == CLS_ID)
 
     def rows(
         self, invariant: str, wrong: np.ndarray, found: Callable[[int], Any], expected: Callable[[int], Any]
@@ -126,7 +126,7 @@ class _Some:
 
 
 def _broken_scalars(
-    manifest: Manifest, shard: Shard, columns: Mapping[str, np.ndarray], text: SliceText
+    manifest: Manifest, shard: Shard, columns: Mapping[str, np.ndarray], text: RecoveredText
 ) -> Iterator[Broken]:
     """Checks the columns that say which record it is; they follow from the manifest and the text."""
     streams = 0
@@ -186,7 +186,7 @@ def _broken_layout(some: _Some) -> Iterator[Broken]:
     column = np.arange(seq_len)
     expected = (column == separator[:, None]) | (column >= seq_len - 2)
     wrong = (
-        (some.functional != expected).any(axis=1)
+        (some.special != expected).any(axis=1)
         | (ids[:, -2] != SEP_ID)
         | (ids[:, -1] != CLS_ID)
         | (separator <= reuse_len)
@@ -226,8 +226,8 @@ def _broken_targets(some: _Some) -> Iterator[Broken]:
         lambda row: f"ascending positions below {manifest.seq_len}, then -1 in the empty slots",
     )
     yield some.cells(
-        "functional targets",
-        some.is_target & some.functional,
+        "special tokens as targets",
+        some.is_target & some.special,
         some.ids,
         "a piece of text (SEP is 4, CLS is 3)",
     )
@@ -242,8 +242,8 @@ def _broken_targets(some: _Some) -> Iterator[Broken]:
         wanted = (manifest.reuse_len, manifest.num_predict - manifest.reuse_len)
     else:
         wanted = spans.split_num_predict(manifest.num_predict, manifest.seq_len, manifest.reuse_len)
-    # The original picks up to three functional tokens, all in the second part, and drops them.
-    fewest = np.array([wanted[0], wanted[1] - segments.NUM_FUNCTIONAL * manifest.compat])
+    # The original picks up to three special tokens, all in the second part, and drops them.
+    fewest = np.array([wanted[0], wanted[1] - segments.NUM_SPECIAL * manifest.compat])
     if not manifest.has_fixed_targets:
         return
     yield some.rows(
@@ -264,7 +264,7 @@ def _broken_order(some: _Some) -> Iterator[Broken]:
         yield some.cells("order: the natural one", rank != natural, rank, natural)
         return
     ordered = manifest.functional_tokens == "ordered"
-    hidden = some.is_target | some.functional if ordered else some.is_target
+    hidden = some.is_target | some.special if ordered else some.is_target
     if manifest.objective == "denoising":
         yield some.cells("order: targets share the last rank", rank != hidden, rank, hidden.astype(int))
         return
@@ -283,24 +283,24 @@ def _broken_order(some: _Some) -> Iterator[Broken]:
 
 
 def _broken_part(some: _Some, hidden: np.ndarray, part: slice, base: int) -> Iterator[Broken]:
-    """Checks the order in one part of a segment; ranks are base for context, else base + 1 + place."""
+    """Checks the order in one part of a segment; ranks are base for context, else base + 1 + their order."""
     perm_size, rank = some.manifest.perm_size, some.rank
     context = np.zeros_like(hidden)
     context[:, part] = ~hidden[:, part] & (rank[:, part] != base)
     yield some.cells("order: context comes first and together", context, rank, f"rank {base}")
-    place = rank[:, part] - base - 1
-    block = np.arange(place.shape[1]) // perm_size * perm_size  # where each position's block begins
+    order = rank[:, part] - base - 1
+    block = np.arange(order.shape[1]) // perm_size * perm_size  # where each position's block begins
     outside = np.zeros_like(hidden)
-    outside[:, part] = hidden[:, part] & ((place < block) | (place >= block + perm_size))
+    outside[:, part] = hidden[:, part] & ((order < block) | (order >= block + perm_size))
     yield some.cells(
         f"order: blocks of {perm_size} keep their order",
         outside,
         rank,
         "a rank inside of its block",
     )
-    # All blocks share one permutation: the same place at the same offset, another at another offset.
-    blocks = (len(place), -1, perm_size)
-    inner, is_hidden = (place - block).reshape(blocks), hidden[:, part].reshape(blocks)
+    # All blocks share one permutation: the same index at the same offset, another at another offset.
+    blocks = (len(order), -1, perm_size)
+    inner, is_hidden = (order - block).reshape(blocks), hidden[:, part].reshape(blocks)
     least = np.where(is_hidden, inner, perm_size).min(axis=1)  # [S, perm_size]
     most = np.where(is_hidden, inner, -1).max(axis=1)
     free = most < 0
@@ -317,14 +317,14 @@ def _broken_part(some: _Some, hidden: np.ndarray, part: slice, base: int) -> Ite
     )
 
 
-def _broken_text(some: _Some, text: SliceText) -> Iterator[Broken]:
-    """Checks that records go on where the ones before ended, and that B comes from where its label says."""
+def _broken_text(some: _Some, text: RecoveredText) -> Iterator[Broken]:
+    """Checks that records continue the ones before, and that B comes from where its label says."""
     manifest, ids = some.manifest, some.ids
     b_follows = contiguous(manifest, some.columns)
     where = source_positions(ids, b_follows, some.number, manifest.reuse_len)
     there = text.expected(where, some.direction)
     wrong = (where >= 0) & (there != ids) & ((there != UNKNOWN) | (where >= len(text.tokens)))
-    yield some.cells("text that goes on from record to record", wrong, ids, there)
+    yield some.cells("text that continues from record to record", wrong, ids, there)
 
     begin = some.number * manifest.reuse_len
     a_len = a_lengths(ids, manifest.reuse_len)
@@ -345,8 +345,8 @@ def _broken_text(some: _Some, text: SliceText) -> Iterator[Broken]:
     yield some.rows(
         "B that next_sentence says is from elsewhere",
         lost,
-        lambda row: f"a B of {length[row]} tokens that the slice has nowhere outside of the segment",
-        lambda row: "tokens of the slice's text, or next_sentence 1",
+        lambda row: f"a B of {length[row]} tokens that the corpus shard has nowhere outside of the segment",
+        lambda row: "tokens of the corpus shard's text, or next_sentence 1",
     )
 
 
@@ -354,7 +354,7 @@ def broken_statistics(
     manifest: Manifest,
     shard: Shard,
     columns: Mapping[str, np.ndarray],
-    text: SliceText,
+    text: RecoveredText,
     word_starts: np.ndarray,
 ) -> Iterator[tuple[str, Any, Any]]:
     """Counts again what the manifest says of a shard.
@@ -363,7 +363,7 @@ def broken_statistics(
         manifest: the set.
         shard: the shard.
         columns: its records, all of them sound.
-        text: the slice's text.
+        text: the corpus shard's text.
         word_starts: bool [V], pieces that start a word.
 
     Yields:
@@ -406,8 +406,8 @@ def broken_statistics(
             yield f"{name}: written", entry["written"], f"{least} to {entry['in']}"
 
 
-def _count_text(manifest: Manifest, text: SliceText, word_starts: np.ndarray) -> dict[str, Any]:
-    """Returns what the records tell of their slice's text; nothing if they do not have all of it."""
+def _count_text(manifest: Manifest, text: RecoveredText, word_starts: np.ndarray) -> dict[str, Any]:
+    """Returns what the records show of their corpus shard's text; nothing if they do not have all of it."""
     tokens = text.tokens
     if not text.known or not len(tokens):
         return {}
@@ -421,7 +421,7 @@ def _count_text(manifest: Manifest, text: SliceText, word_starts: np.ndarray) ->
         powers = 1 << np.log2(lengths).astype(int)
         counts["documents"] = len(lengths)
         counts["document_lengths"] = {str(n): int((powers == n).sum()) for n in np.unique(powers)}
-        short = lengths < manifest.seq_len - segments.NUM_FUNCTIONAL
+        short = lengths < manifest.seq_len - segments.NUM_SPECIAL
         counts["short_documents"] = int(short.sum())
         counts["short_document_tokens"] = int(lengths[short].sum())
     return counts

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from xlnet_tf import files
-from xlnet_tf.records.segments import NUM_FUNCTIONAL
+from xlnet_tf.records.segments import NUM_SPECIAL
 
 BLUE, ORANGE, DARK = "#9ecae1", "#e6550d", "#222222"
 BINS = 32  # of the lengths of A and B
@@ -57,7 +57,7 @@ def _draw_documents(axis, statistics):
 
 
 def _draw_segments(axis, statistics):
-    room = statistics["set"]["seq_len"] - statistics["set"]["reuse_len"] - NUM_FUNCTIONAL
+    room = statistics["set"]["seq_len"] - statistics["set"]["reuse_len"] - NUM_SPECIAL
     edges = np.arange(0, room + 1, max(1, room // BINS))
     for name, color, label in (("a_lengths", BLUE, "A"), ("b_lengths", ORANGE, "B")):
         lengths = [int(length) for length in statistics[name]]

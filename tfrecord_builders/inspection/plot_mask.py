@@ -87,8 +87,8 @@ def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int 
             f"{seq_len - 1}: see --first and --count"
         )
     window = range(first, last)
-    functional = np.isin(record.ids, (SEP_ID, CLS_ID))
-    kind = np.where(functional, 3, np.where(record.is_target, _TARGET, 1))  # [T], what a visible key is
+    special = np.isin(record.ids, (SEP_ID, CLS_ID))
+    kind = np.where(special, 3, np.where(record.is_target, _TARGET, 1))  # [T], what a visible key is
     itself = np.eye(seq_len, dtype=bool)
     colors = np.array([to_rgb(color) for color in LEGEND.values()])
     families, labels = _labels(manifest, record, window)

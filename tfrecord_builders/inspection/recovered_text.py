@@ -1,4 +1,4 @@
-"""The text of a slice of the corpus, put together again from the records that were made of it."""
+"""The text of a corpus shard, put together again from the records that were made of it."""
 
 import functools
 from collections.abc import Iterator, Mapping
@@ -66,12 +66,12 @@ def source_positions(
     return positions
 
 
-class SliceText:
-    """The text of a slice.
+class RecoveredText:
+    """The text of a corpus shard.
 
     Args:
         manifest: the set.
-        shard: one of the slice's shards.
+        shard: one of the record shards made of it.
         columns: its records.
         usable: bool [S], the records that can be relied on.
 
@@ -154,8 +154,8 @@ class SliceText:
             length = int(lengths[query])
             if length not in self._short_windows:
                 self._short_windows[length] = self._windows(length)
-            places = np.flatnonzero(self._short_windows[length] == whole[query])
-            found[query] = fits(np.full(len(places), query), places).any()
+            positions = np.flatnonzero(self._short_windows[length] == whole[query])
+            found[query] = fits(np.full(len(positions), query), positions).any()
         query = np.flatnonzero(lengths >= _ANCHOR)
         order, keys = self._anchors
         anchor = hashed[query, :_ANCHOR].sum(axis=1, dtype=np.uint64)
@@ -181,7 +181,7 @@ class SliceText:
         there = self.tokens[begin[:, None] + np.arange(len(stretch))]
         return bool(((there == stretch) | (there == UNKNOWN)).all(axis=1).any())
 
-    # Windows are compared by their hash: sum of mixed(token) * factor ** place, modulo 2**64.
+    # Windows are compared by their hash: sum of mixed(token) * factor ** offset, modulo 2**64.
 
     @functools.cached_property
     def _mixed(self) -> np.ndarray:

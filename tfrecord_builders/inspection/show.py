@@ -34,7 +34,7 @@ class Record:
         self.content_visible, self.query_visible = ranks.expand(self.rank, self.is_target)  # [T, T]
 
     def parts(self, reuse_len: int) -> dict[str, slice]:
-        """Where the reused part, A and B lie, each with the functional tokens that end it."""
+        """Where the reused part, A and B lie, each with the special tokens that end it."""
         a_sep = reuse_len + int(np.argmax(self.ids[reuse_len:] == SEP_ID))
         return {
             "reused": slice(0, reuse_len),
@@ -77,7 +77,7 @@ def describe(manifest: Manifest, number: int, target: int | None = None, color: 
     Args:
         manifest: the set.
         number: of the record.
-        target: which target's view to show: its place in the order of prediction; None: the middle one.
+        target: which target's view to show: its position in the order of prediction; None: the middle one.
         color: whether to mark targets with a terminal's colours.
 
     Returns:
@@ -122,17 +122,17 @@ def describe(manifest: Manifest, number: int, target: int | None = None, color: 
     return "\n".join(lines)
 
 
-def _view(record: Record, pieces: list[str], position: int, place: int, reuse_len: int) -> list[str]:
+def _view(record: Record, pieces: list[str], position: int, number: int, reuse_len: int) -> list[str]:
     """Lines that show what one target sees, with ___ for hidden pieces: the text as the model has it."""
     query, content = record.query_visible[position], record.content_visible[position]
     visible_targets = int((query & record.is_target).sum())
-    functional = np.isin(record.ids, (SEP_ID, CLS_ID))
+    special = np.isin(record.ids, (SEP_ID, CLS_ID))
     lines = [
-        f"target {place} in the order: position {position}, piece {pieces[position]}, "
+        f"target {number} in the order: position {position}, piece {pieces[position]}, "
         f"rank {record.rank[position]}",
         f"  query stream sees {int(query.sum())} of {len(query)} positions (and the memory): "
-        f"{int((query & ~record.is_target & ~functional).sum())} context, {visible_targets} targets "
-        f"predicted before, {int((query & functional).sum())} of SEP SEP CLS; not itself",
+        f"{int((query & ~record.is_target & ~special).sum())} context, {visible_targets} targets "
+        f"predicted before, {int((query & special).sum())} of SEP SEP CLS; not itself",
         f"  content stream sees the same{' and itself' if content[position] else ''}: "
         f"{int(content.sum())} positions",
         "  as the query stream has it (<?> is to be predicted, ___ is hidden):",

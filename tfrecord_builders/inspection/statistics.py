@@ -1,4 +1,4 @@
-"""What a set of pretraining records holds: its manifest's statistics and what its records tell, as tables."""
+"""What a set of pretraining records holds: its manifest's statistics and what its records show, as tables."""
 
 import collections
 import dataclasses
@@ -13,7 +13,7 @@ from tfrecord_builders.inspection.recovered_text import a_lengths, chunks, halve
 from tfrecord_builders.pretraining import report as pretraining_report
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.manifest import Manifest, Shard
-from xlnet_tf.records.segments import NUM_FUNCTIONAL
+from xlnet_tf.records.segments import NUM_SPECIAL
 from xlnet_tf.records.shards import read_shard
 from xlnet_tf.records.spans import target_flags
 from xlnet_tf.records.spec import BACKWARD
@@ -38,7 +38,7 @@ _TEXT = (
 
 
 @dataclasses.dataclass(frozen=True)
-class _Unit:
+class _Job:
     """A shard to be counted."""
 
     manifest: Manifest
@@ -66,23 +66,23 @@ def count(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> d
     """
     manifest.check_files()
     tokenizer = XLNetTokenizer(model_file=manifest.tokenizer_path)
-    bare = dataclasses.replace(manifest, shards=(), statistics={})  # a unit is sent to its worker
-    units = (_Unit(bare, shard, tokenizer.word_starts) for shard in manifest.shards)
+    bare = dataclasses.replace(manifest, shards=(), statistics={})  # a job is sent to its worker
+    jobs = (_Job(bare, shard, tokenizer.word_starts) for shard in manifest.shards)
     readings = collections.defaultdict(collections.Counter)
     lengths = {"a_lengths": collections.Counter(), "b_lengths": collections.Counter()}
     fewest: dict[tuple[int, int], int] = {}
     spans, targets = collections.Counter(), np.zeros(manifest.seq_len, np.int64)
     with ProgressBar(total=manifest.records, unit="record", unit_scale=True, disable=not progress) as bar:
-        for unit, counted in runners.run_units(_count_shard, units, num_workers=num_workers):
+        for job, counted in runners.run_jobs(_count_shard, jobs, num_workers=num_workers):
             for direction, values in counted["readings"]:
-                key = unit.shard.pass_index, direction
+                key = job.shard.pass_index, direction
                 fewest[key] = min(fewest.get(key, manifest.num_predict), values.pop("fewest"))
                 readings[key].update(values)
             for name, counts in lengths.items():
                 counts.update(dict(counted[name]))
             spans.update(dict(counted["spans"]))
             targets += counted["targets"]
-            bar.update(unit.shard.records)
+            bar.update(job.shard.records)
     statistics = manifest.statistics
     return {
         "set": {
@@ -148,14 +148,14 @@ def _reading(manifest: Manifest, key: tuple[int, int], values: Mapping[str, int]
     }
 
 
-def _count_shard(unit: _Unit) -> dict[str, Any]:
+def _count_shard(job: _Job) -> dict[str, Any]:
     """Counts the records of a shard; the values are json's."""
-    manifest, shard = unit.manifest, unit.shard
+    manifest, shard = job.manifest, job.shard
     columns = read_shard(manifest.path(shard), manifest.spec)
     readings, targets = [], np.zeros(manifest.seq_len, np.int64)
     spans: list[np.ndarray] = [np.zeros(0, np.int64)]
     a_len = a_lengths(columns["input_ids"], manifest.reuse_len)
-    b_len = manifest.seq_len - manifest.reuse_len - NUM_FUNCTIONAL - a_len
+    b_len = manifest.seq_len - manifest.reuse_len - NUM_SPECIAL - a_len
     for direction, part in halves(shard):
         if not len(part):
             continue
@@ -175,7 +175,7 @@ def _count_shard(unit: _Unit) -> dict[str, Any]:
             values["first_part"] += int(is_target[:, : manifest.reuse_len].sum())
             values["seen"] += int(_seen(some["permutation_rank"], is_target).sum())
             fewest = min(fewest, int(is_target.sum(axis=1).min()))
-            spans.append(_span_lengths(manifest, unit.word_starts, some["input_ids"], is_target, direction))
+            spans.append(_span_lengths(manifest, job.word_starts, some["input_ids"], is_target, direction))
         values["fewest"] = fewest
         readings.append((direction, dict(values)))
     numbers, counts = np.unique(np.concatenate(spans), return_counts=True)

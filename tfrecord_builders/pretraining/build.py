@@ -25,7 +25,7 @@ from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.text.marks import warn_of_dropped_marks
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
-RunUnits = Callable[[Callable[[Any], Any], Iterator[Any]], Iterator[tuple[Any, Any]]]
+RunJobs = Callable[[Callable[[Any], Any], Iterator[Any]], Iterator[tuple[Any, Any]]]
 
 
 def build_pretraining_records(options: PretrainingOptions, progress: bool = False) -> Manifest:
@@ -72,10 +72,10 @@ def build_sets(options: PretrainingOptions, progress: bool = False) -> list[Mani
             for started in sets
         ]
 
-        def run_units(function, units):
-            for one in runners.run_units(
+        def run_jobs(function, jobs):
+            for one in runners.run_jobs(
                 function,
-                units,
+                jobs,
                 runner=options.runner,
                 num_workers=options.num_workers,
                 beam_options=options.beam_options,
@@ -93,16 +93,16 @@ def build_sets(options: PretrainingOptions, progress: bool = False) -> list[Mani
             _copy_tokenizer(tokenizer, started.tokenizer_path)
         choice = None
         if options.dedup or options.dev_fraction:
-            choice = _choose_documents(options, sources, run_units, progress)
+            choice = _choose_documents(options, sources, run_jobs, progress)
         done = [
-            whole is not None and _is_whole(options, sources, choice, whole, run_units, progress)
+            whole is not None and _is_whole(options, sources, choice, whole, run_jobs, progress)
             for whole in there
         ]
         todo = [started for started, is_done in zip(sets, done) if not is_done]
         writing = [owner for owner, is_done in zip(owners, done) if not is_done]
         built = {
             manifest.split: manifest
-            for manifest in _build(options, todo, sources, snapshot, choice, run_units, progress)
+            for manifest in _build(options, todo, sources, snapshot, choice, run_jobs, progress)
         }
         return [built.get(started.split, whole) for started, whole in zip(sets, there)]
 
@@ -114,13 +114,13 @@ def _copy_tokenizer(tokenizer: XLNetTokenizer, path: epath.Path) -> None:
 
 
 def _choose_documents(
-    options: PretrainingOptions, sources: Sequence[corpus.Source], run_units: RunUnits, progress: bool
+    options: PretrainingOptions, sources: Sequence[corpus.Source], run_jobs: RunJobs, progress: bool
 ) -> Choice:
     """Reads the corpus once to compare its documents."""
-    groups = dedup.group_slices(corpus.plan_slices(sources, options.slice_bytes))
+    groups = dedup.group_slices(corpus.plan_shards(sources, options.slice_bytes))
     found: dict[int, list[dict[str, Any]]] = {}
     with _progress_bar("comparing documents", sources, progress) as bar:
-        for group, of_slices in run_units(dedup.fingerprint_group, groups):
+        for group, of_slices in run_jobs(dedup.fingerprint_group, groups):
             for one in of_slices:
                 one["fingerprints"] = np.array(one["fingerprints"], np.uint64)  # a fifth of the list's memory
             found[group.slices[0].index] = of_slices
@@ -134,20 +134,20 @@ def _is_whole(
     sources: Sequence[corpus.Source],
     choice: Choice | None,
     manifest: Manifest,
-    run_units: RunUnits,
+    run_jobs: RunJobs,
     progress: bool,
 ) -> bool:
     """Says whether a set is what its manifest says and what its text would give; if not, reopens it."""
     earlier = output_folder.by_slice(manifest.shards)
-    units = pretraining_sets.plan_units(options, sources, choice, [(manifest, earlier)])
+    jobs = pretraining_sets.plan_jobs(options, sources, choice, [(manifest, earlier)])
     with (
-        contextlib.closing(run_units(worker.is_finished, units)) as checked,
+        contextlib.closing(run_jobs(worker.is_finished, jobs)) as checked,
         _progress_bar(f"checking {manifest.split}", sources, progress) as bar,
     ):
         slices = 0
-        for unit, is_finished in checked:
+        for job, is_finished in checked:
             slices += 1
-            bar.add(unit.corpus_slice.source_bytes)
+            bar.add(job.corpus_shard.source_bytes)
             if not is_finished:
                 slices = -1
                 break
@@ -166,7 +166,7 @@ def _build(
     sources: Sequence[corpus.Source],
     snapshot: corpus.Snapshot,
     choice: Choice | None,
-    run_units: RunUnits,
+    run_jobs: RunJobs,
     progress: bool,
 ) -> list[Manifest]:
     """Builds the shards that are not there, then writes the manifests."""
@@ -177,14 +177,14 @@ def _build(
     with_earlier = [(started, output_folder.earlier_shards(started.folder)) for started in sets]
     names = " and ".join(started.split for started in sets)
     with _progress_bar(f"building {names}", sources, progress) as bar:
-        units = pretraining_sets.plan_units(options, sources, choice, with_earlier)
-        for unit, built in run_units(worker.build_slice, units):
-            shards[unit.manifest.split] += [Shard(**values) for values in built["shards"]]
+        jobs = pretraining_sets.plan_jobs(options, sources, choice, with_earlier)
+        for job, built in run_jobs(worker.build_slice, jobs):
+            shards[job.manifest.split] += [Shard(**values) for values in built["shards"]]
             fingerprints.append(np.array(built["fingerprints"], np.uint64))
             bar.add(
-                unit.corpus_slice.source_bytes,
+                job.corpus_shard.source_bytes,
                 text_bytes=built["shards"][0]["statistics"]["text"]["bytes"],
-                records=sum(shard.records for shard in shards[unit.manifest.split][-options.num_passes :]),
+                records=sum(shard.records for shard in shards[job.manifest.split][-options.num_passes :]),
                 kept=not built["built"],
             )
     manifests = []
@@ -211,7 +211,7 @@ def _progress_bar(what: str, sources: Sequence[corpus.Source], progress: bool) -
 def _check_enough_text(manifest: Manifest) -> None:
     if not manifest.records:
         tokens = manifest.statistics["tokens"]
-        needed = manifest.seq_len - segments.NUM_FUNCTIONAL
+        needed = manifest.seq_len - segments.NUM_SPECIAL
         what, fix = "the corpus", "use more text"
         if manifest.documents["side"] == "dev":
             what, fix = "the held-out set", "use a larger --dev_fraction, more text"

@@ -22,7 +22,7 @@ class Cut(NamedTuple):
     b_begin: int
     b_end: int
     label: int  # 1 where B was drawn as A's continuation
-    next_begin: int  # where an objective without reuse would go on
+    next_begin: int  # where an objective without reuse would continue
 
 
 def split_a_and_b(
@@ -88,7 +88,7 @@ def sample_mask(
 
     Spans begin at a word's start but are n pieces long, not n words, because the original's search for the
     n-th word looks at the span's own start each time. What spans leave open is filled with single tokens,
-    functional ones included.
+    special ones included.
 
     Args:
         numbers: numpy's legacy generator.
@@ -215,7 +215,7 @@ def segments_and_targets(
         tokens, starts, begin, a_end - begin - reuse_len, b_begin, label == 1, seq_len, reuse_len
     )
     is_masked = np.array(masks, bool).reshape(-1, seq_len)
-    return segments, is_masked & ~segments.functional
+    return segments, is_masked & ~segments.special
 
 
 def _row(tokens, begin, cut):

@@ -13,28 +13,28 @@ from typing import Any
 import numpy as np
 
 from tfrecord_builders import corpus
-from tfrecord_builders.corpus import Selection, Slice
+from tfrecord_builders.corpus import CorpusShard, Selection
 from xlnet_tf.errors import UserError
 
-MAX_SLICES_TOGETHER = 256  # slices of the corpus in one of the held-out set
+MAX_SLICES_TOGETHER = 256  # corpus shards in one of the held-out set
 _DIGEST_BYTES = 8
 _BLOCK = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
 class SliceGroup:
-    """Slices that are read in one go, as a document goes on from each to the next; mostly a single one."""
+    """Slices that are read in one go, as a document continues from each to the next; mostly a single one."""
 
-    slices: tuple[Slice, ...]
+    slices: tuple[CorpusShard, ...]
 
     @property
     def source_bytes(self) -> int:
         return sum(one.source_bytes for one in self.slices)
 
 
-def group_slices(slices: Iterable[Slice]) -> Iterator[SliceGroup]:
-    """Groups the slices of a corpus, in order; slices of larger groups are references to their files."""
-    group: list[Slice] = []
+def group_slices(slices: Iterable[CorpusShard]) -> Iterator[SliceGroup]:
+    """Groups the shards of a corpus, in order; those of larger groups are references to their files."""
+    group: list[CorpusShard] = []
     for one in slices:
         if group and group[-1].parts[-1].ends_document:
             yield SliceGroup(tuple(group))
@@ -57,11 +57,11 @@ def fingerprints(documents: Sequence[bytes]) -> list[int]:
 
 
 def fingerprint_group(group: SliceGroup) -> list[dict[str, Any]]:
-    """Reads slices and returns the fingerprints of their documents, as json has them.
+    """Reads corpus shards and returns the fingerprints of their documents, as json has them.
 
     Returns:
         For each slice, fingerprints: one for each document of which it has a part, of the whole document; and
-        goes_on: whether the first of them goes on from the slice before.
+        continues: whether the first of them continues from the shard before.
     """
     digests: list[Any] = []  # of documents, the last one open
     found: list[dict[str, Any]] = []
@@ -69,16 +69,16 @@ def fingerprint_group(group: SliceGroup) -> list[dict[str, Any]]:
     for one in group.slices:
         lines = corpus.read_lines(one)
         documents = lines.documents_text()
-        goes_on = is_open and lines.goes_on and bool(documents)
-        if goes_on:
+        continues = is_open and lines.continues and bool(documents)
+        if continues:
             digests[-1].update(b"\n" + documents[0])
-        first = len(digests) - goes_on
-        digests += [hashlib.blake2b(document, digest_size=_DIGEST_BYTES) for document in documents[goes_on:]]
-        found.append({"range": range(first, len(digests)), "goes_on": goes_on})
+        first = len(digests) - continues
+        digests += [hashlib.blake2b(text, digest_size=_DIGEST_BYTES) for text in documents[continues:]]
+        found.append({"range": range(first, len(digests)), "continues": continues})
         is_open = bool(lines.lines) and bool(lines.lines[-1])
     values = [_value(digest) for digest in digests]
     return [
-        {"fingerprints": values[one["range"].start : one["range"].stop], "goes_on": one["goes_on"]}
+        {"fingerprints": values[one["range"].start : one["range"].stop], "continues": one["continues"]}
         for one in found
     ]
 
@@ -107,21 +107,21 @@ class Choice:
     """
 
     def __init__(self, slices: Iterable[dict[str, Any]], dedup: bool, dev_fraction: float):
-        arrays, goes_on = [], []
+        arrays, continues = [], []
         for one in slices:
             arrays.append(one["fingerprints"])
-            goes_on.append(one["goes_on"])
+            continues.append(one["continues"])
         self._ends = np.cumsum([len(array) for array in arrays])
         values = np.concatenate([np.zeros(0, np.uint64), *arrays])
         self._held_out = is_held_out(values, dev_fraction)
         self._repeated = _equal_to_earlier(values)
-        self._goes_on = np.zeros(len(values), bool)
+        self._continues = np.zeros(len(values), bool)
         begins = self._ends - np.diff(self._ends, prepend=0)
-        for place in begins[goes_on]:  # what is true of a document's first part is true of its others
-            self._goes_on[place] = True
-            self._repeated[place] = self._repeated[place - 1]
+        for index in begins[continues]:  # what is true of a document's first part is true of its others
+            self._continues[index] = True
+            self._repeated[index] = self._repeated[index - 1]
         self._dedup = dedup
-        first_parts = self._repeated & ~self._goes_on
+        first_parts = self._repeated & ~self._continues
         self.duplicates = {
             held_out: int(np.count_nonzero(first_parts & (self._held_out == held_out)))
             for held_out in (False, True)
@@ -131,40 +131,42 @@ class Choice:
         return len(self._ends)
 
     def selection(self, first: int, stop: int, held_out: bool) -> Selection:
-        """Returns which documents of slices `first` to `stop` - 1, read as one, are on a side."""
+        """Returns which documents of corpus shards `first` to `stop` - 1, read as one, are on a side."""
         begin, end = (int(self._ends[index - 1]) if index else 0 for index in (first, stop))
-        begins = ~self._goes_on[begin:end]
+        begins = ~self._continues[begin:end]
         is_one = begins.copy()
-        is_one[:1] = True  # what goes on from before these slices needs a bit of its own, too
+        is_one[:1] = True  # what continues from before these shards needs a bit of its own, too
         begins = begins[is_one]
         mine = (self._held_out[begin:end] == held_out)[is_one]
         dropped = self._repeated[begin:end][is_one] & self._dedup
         return Selection(
             kept=np.packbits(mine & ~dropped).tobytes(),
             documents=len(mine),
-            goes_on=not begins[:1].all(),
+            continues=not begins[:1].all(),
             duplicates=int(np.count_nonzero(begins & mine & dropped)),
             other_set=int(np.count_nonzero(begins & ~mine)),
         )
 
 
-def select(slices: Iterable[Slice], choice: Choice, dev_fraction: float) -> Iterator[tuple[bool, Slice]]:
-    """Lays the documents of a corpus out as the slices of one set, or of two.
+def select(
+    slices: Iterable[CorpusShard], choice: Choice, dev_fraction: float
+) -> Iterator[tuple[bool, CorpusShard]]:
+    """Lays the documents of a corpus out as the shards of one set, or of two.
 
     Args:
         slices: of the corpus, as they were when the choice was made.
         choice: which documents to take.
-        dev_fraction: 0: there is no held-out set. Else each slice of that set is made from 1 / dev_fraction
-            slices of the corpus (256 at most), so that it is about as large as the others.
+        dev_fraction: 0: there is no held-out set. Else each shard of that set is made from 1 / dev_fraction
+            corpus shards (256 at most), so that it is about as large as the others.
 
     Yields:
-        (whether it is one of the held-out set, the slice with its selection); numbered in each set.
+        (whether it is one of the held-out set, the corpus shard with its selection); numbered in each set.
 
     Raises:
         UserError: the corpus has changed since.
     """
     together = min(round(1 / dev_fraction), MAX_SLICES_TOGETHER) if dev_fraction else 0
-    waiting: list[Slice] = []  # for the held-out set
+    waiting: list[CorpusShard] = []  # for the held-out set
     dev_slices = 0
     count = 0
     for one in slices:
@@ -186,13 +188,13 @@ def select(slices: Iterable[Slice], choice: Choice, dev_fraction: float) -> Iter
         raise _changed()
 
 
-def _joined(index: int, slices: Sequence[Slice], choice: Choice) -> Slice:
-    """Returns the held-out documents of consecutive slices of the corpus as one slice."""
-    return Slice(
+def _joined(index: int, slices: Sequence[CorpusShard], choice: Choice) -> CorpusShard:
+    """Returns the held-out documents of consecutive corpus shards as one corpus shard."""
+    return CorpusShard(
         index=index,
         parts=tuple(part for one in slices for part in one.parts),
         source_bytes=sum(one.source_bytes for one in slices),
-        goes_on=slices[0].goes_on,
+        continues=slices[0].continues,
         selection=choice.selection(slices[0].index, slices[-1].index + 1, True),
     )
 
@@ -202,9 +204,9 @@ def _equal_to_earlier(values: np.ndarray) -> np.ndarray:
     repeated = np.zeros(len(values), bool)
     order = np.argsort(values, kind="stable")  # the first of equal ones stays first
     for begin in range(0, len(values) - 1, _BLOCK):  # a block at a time, to save memory
-        places = order[begin : begin + _BLOCK + 1]
-        block = values[places]
-        repeated[places[1:][block[1:] == block[:-1]]] = True
+        indices = order[begin : begin + _BLOCK + 1]
+        block = values[indices]
+        repeated[indices[1:][block[1:] == block[:-1]]] = True
     return repeated
 
 

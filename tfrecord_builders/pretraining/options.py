@@ -62,7 +62,7 @@ class PretrainingOptions(CorpusOptions):
         choices=ranks.OBJECTIVES,
     )
     functional_tokens: str = option(
-        "SEP and CLS take places in the order, unseen by context (the original), or are context",
+        "SEP and CLS have positions in the order, unseen by context (the original), or are context",
         "ordered",
         choices=ranks.FUNCTIONAL_TOKENS,
     )
@@ -97,12 +97,12 @@ class PretrainingOptions(CorpusOptions):
     stream_segments: int = option(
         "longest stream: segments whose memory follows one another", 64, least=1, most=1 << 20
     )
-    slice_mb: float = option("MB of text in a unit of work: one shard per pass", 4.0, least=0.001, most=32)
+    slice_mb: float = option("MB of text in a job: one shard per pass", 4.0, least=0.001, most=32)
     num_workers: int | None = option(
         "processes. Default: the cores of this machine", None, least=1, most=1024
     )
     runner: str = option(
-        "where the units of work run: processes of this machine, or Apache Beam (requirements-beam.txt)",
+        "where the jobs run: processes of this machine, or Apache Beam (requirements-beam.txt)",
         "local",
         choices=runners.RUNNERS,
     )
@@ -127,7 +127,7 @@ class PretrainingOptions(CorpusOptions):
         segments.check_lengths(self.seq_len, reuse_len)
         num_predict = self.num_predict
         if self.objective == "autoregressive":
-            everything = self.seq_len - segments.NUM_FUNCTIONAL
+            everything = self.seq_len - segments.NUM_SPECIAL
             if num_predict not in (None, everything):
                 raise UserError(
                     f"num_predict is {num_predict}, but objective=autoregressive predicts all {everything} "

@@ -1,7 +1,7 @@
 """The output folder of a pretraining build, made so that a build can be killed at any moment.
 
 build.json is the manifest of a build that has not ended; beside it, each finished shard has a note. In the
-end, manifest.json takes their place.
+end, manifest.json replaces them.
 """
 
 import collections
@@ -36,7 +36,7 @@ def prepare(started: Manifest, overwrite: bool) -> Manifest | None:
 
     Returns:
         The manifest if a whole set with these settings is there; nothing is written then. A build that has
-        not ended goes on, also where files of its corpus have other sizes now: a corpus that was corrected.
+        not ended resumes, also where files of its corpus have other sizes now: a corpus that was corrected.
 
     Raises:
         UserError: the folder holds another build.
@@ -45,19 +45,19 @@ def prepare(started: Manifest, overwrite: bool) -> Manifest | None:
     names = _names(folder)
     try:
         there = _what_is_there(folder, names)
-        goes_on = there is not None and _is_same_build(there, started, names)
+        continues = there is not None and _is_same_build(there, started, names)
     except UserError as error:
         if not overwrite:
             raise UserError(
                 f"{folder} holds another build: choose another --output_dir, or give --overwrite to "
                 f"replace it. {error}"
             ) from None
-        goes_on = False
+        continues = False
     _remove(folder, filter(_TEMPORARY.search, names))
     (folder / SCRATCH_NAME).rmtree(missing_ok=True)
-    if goes_on and manifest_lib.FILE_NAME in names:
+    if continues and manifest_lib.FILE_NAME in names:
         return there
-    if goes_on:
+    if continues:
         if there.corpus != started.corpus:
             dataclasses.replace(started, shards=there.shards).save(BUILD_NAME)
         return None
@@ -75,12 +75,12 @@ def reopen(folder: epath.Path) -> None:
 
 
 def earlier_shards(folder: epath.Path) -> dict[int, dict[int, Shard]]:
-    """Returns slice -> pass -> shard for those that build.json lists, from a set that was whole before."""
+    """Returns slice index -> pass -> shard of those in build.json, from a set that was whole before."""
     return by_slice(_load_build(folder).shards)
 
 
 def by_slice(shards: Iterable[Shard]) -> dict[int, dict[int, Shard]]:
-    """Returns slice -> pass -> shard."""
+    """Returns slice index -> pass -> shard."""
     found: dict[int, dict[int, Shard]] = collections.defaultdict(dict)
     for shard in shards:
         found[shard.slice_index][shard.pass_index] = shard
@@ -115,7 +115,7 @@ def held_out_set(folder: epath.Path) -> Manifest | None:
     """Returns the manifest of the held-out set in a folder, built or begun; None if it holds none."""
     try:
         there = _what_is_there(folder, _names(folder))
-    except UserError:  # what cannot be read is no such set
+    except UserError:  # what cannot be read is not such a set
         return None
     return there if there and there.documents["side"] else None
 
@@ -136,7 +136,7 @@ def _what_is_there(folder: epath.Path, names: set[str]) -> Manifest | None:
 
 
 def _is_same_build(there: Manifest, started: Manifest, names: set[str]) -> bool:
-    """Says whether to go on with a build; raises UserError if it is another one that has records."""
+    """Says whether to resume a build; raises UserError if it is another one that has records."""
     difference = manifest_lib.settings_difference(
         *({**one.settings(), "corpus": None} for one in (there, started))
     )

@@ -1,4 +1,4 @@
-"""What a pretraining build is made of: the manifests of its sets, and their units of work."""
+"""What a pretraining build is made of: the manifests of its sets, and their jobs."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ from tfrecord_builders import corpus
 from tfrecord_builders.pretraining import dedup, output_folder
 from tfrecord_builders.pretraining.dedup import Choice
 from tfrecord_builders.pretraining.options import DEV, PretrainingOptions
-from tfrecord_builders.pretraining.worker import Unit
+from tfrecord_builders.pretraining.worker import Job
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import manifest as manifest_lib
@@ -93,34 +93,34 @@ def _new_manifest(
     )
 
 
-def plan_units(
+def plan_jobs(
     options: PretrainingOptions,
     sources: Sequence[corpus.Source],
     choice: Choice | None,
     sets: Sequence[tuple[Manifest, Mapping[int, Mapping[int, Shard]]]],
-) -> Iterator[Unit]:
-    """Yields the units of work of sets, as the corpus is cut.
+) -> Iterator[Job]:
+    """Yields the jobs of sets, as the corpus is cut.
 
     Args:
         options: of the build.
         sources: the corpus.
         choice: which documents go where; None: all into the only set.
-        sets: of each set to be built, its manifest and slice -> pass -> shard of what was whole before.
+        sets: of each set to be built, its manifest and slice index -> pass -> shard of what was whole before.
     """
-    slices = corpus.plan_slices(sources, options.slice_bytes)
+    slices = corpus.plan_shards(sources, options.slice_bytes)
     if choice is None:
         of_sides = ((False, one) for one in slices)
     else:
         of_sides = dedup.select(slices, choice, options.dev_fraction)
     by_side = {started.documents["side"] == "dev": (_bare(started), earlier) for started, earlier in sets}
-    for is_dev, corpus_slice in of_sides:
-        if corpus_slice.index >= MAX_SLICES:
+    for is_dev, corpus_shard in of_sides:
+        if corpus_shard.index >= MAX_SLICES:
             raise UserError(f"more than {MAX_SLICES} slices: use a larger --slice_mb")
         if is_dev in by_side:
             started, earlier = by_side[is_dev]
-            yield Unit(started, corpus_slice, earlier.get(corpus_slice.index, {}))
+            yield Job(started, corpus_shard, earlier.get(corpus_shard.index, {}))
 
 
 def _bare(manifest: Manifest) -> Manifest:
-    """Returns a manifest without its lists, which may be long: one goes with each unit to its worker."""
+    """Returns a manifest without its lists, which may be long: one goes with each job to its worker."""
     return dataclasses.replace(manifest, corpus=[], shards=(), statistics={})

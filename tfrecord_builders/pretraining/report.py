@@ -1,4 +1,4 @@
-"""What the pretraining builder tells of a set: its statistics, what to be warned of, a table for a person."""
+"""What the pretraining builder reports of a set: its statistics, warnings, a table for a person."""
 
 import collections
 import itertools
@@ -22,7 +22,7 @@ SHOWN_FILES = 3
 def merge_statistics(shards: Sequence[Shard]) -> dict[str, Any]:
     """Adds up the statistics of all shards.
 
-    The text is counted once, whatever the number of passes, and so is a document that slices cut in parts;
+    The text is counted once, whatever the number of passes, and so is a document that lies in several shards;
     but these count one by one in `document_lengths` and among the short ones.
     """
     text: dict[str, Any] = collections.Counter()
@@ -96,7 +96,7 @@ def warnings(manifest: Manifest) -> list[str]:
         found.append(
             f"{sum(marks.values()) / statistics['characters']:.1%} of the characters lose a mark, as in the "
             f"released models' text, in scripts where it makes another letter ({_counts(marks)}): words that "
-            "differ become one. Use --keep_accents, unless a released model is to go on with this text"
+            "differ become one. Use --keep_accents, unless a released model is to learn from this text"
         )
     if nul_bytes := statistics["nul_bytes"]:
         files = ", ".join(f"{n:,} in {name}" for name, n in itertools.islice(nul_bytes.items(), SHOWN_FILES))
@@ -114,7 +114,7 @@ def warnings(manifest: Manifest) -> list[str]:
             "documents (are blank lines between paragraphs taken for the ends of documents?)"
         )
     sentence = statistics["tokens"] / max(statistics["sentences"], 1)
-    room = manifest.seq_len - manifest.reuse_len - segments.NUM_FUNCTIONAL
+    room = manifest.seq_len - manifest.reuse_len - segments.NUM_SPECIAL
     if sentence > 2 * room:
         found.append(
             f"sentences have {sentence:,.0f} tokens on average, A and B together {room}: most segments are "
@@ -137,7 +137,7 @@ def warnings(manifest: Manifest) -> list[str]:
     if dropped > MAX_DROPPED_SHARE * statistics["tokens_in"]:
         found.append(
             f"{dropped / statistics['tokens_in']:.1%} of the tokens are in no record "
-            f"({_counts(statistics['tokens_dropped'])}): each unit of work drops what fills no segment at "
+            f"({_counts(statistics['tokens_dropped'])}): each job drops what fills no segment at "
             f"its end. Use a larger --slice_mb (now {manifest.slice_bytes / 1e6:g})"
         )
     if (streams := manifest.num_streams) < FEW_STREAMS:

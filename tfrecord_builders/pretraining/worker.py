@@ -1,6 +1,6 @@
-"""The builder's unit of work: one slice of the corpus -> one shard of records per pass.
+"""The builder's job: one corpus shard -> one shard of records per pass.
 
-A unit depends on its slice, the settings and the tokenizer alone, so any process on any machine may do it and
+A job depends on its slice, the settings and the tokenizer alone, so any process on any machine may do it and
 the bytes are the same.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from etils import epath
 
-from tfrecord_builders.corpus import Lines, Slice, read_lines
+from tfrecord_builders.corpus import CorpusShard, Lines, read_lines
 from tfrecord_builders.pretraining import compat_sampling
 from tfrecord_builders.pretraining.dedup import fingerprints
 from tfrecord_builders.pretraining.token_stream import TokenStream, tokenize
@@ -31,17 +31,17 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 
 @dataclasses.dataclass(frozen=True)
-class Unit:
-    """One unit of work.
+class Job:
+    """One job.
 
     Args:
         manifest: of the set; its settings say how, its folder where to. Without shards and the corpus' files.
-        corpus_slice: the text.
+        corpus_shard: the text.
         earlier: pass -> shard of a set that was whole before. Notes in the folder count more.
     """
 
     manifest: Manifest
-    corpus_slice: Slice
+    corpus_shard: CorpusShard
     earlier: Mapping[int, Shard]
 
 
@@ -63,7 +63,7 @@ def read_note(path: epath.Path) -> Shard | None:
         return None
 
 
-def build_slice(unit: Unit) -> dict[str, Any]:
+def build_slice(job: Job) -> dict[str, Any]:
     """Writes the shards of a slice, one per pass; the text is tokenized once for all of them.
 
     Shards that are there, made of the same text, are kept.
@@ -75,20 +75,20 @@ def build_slice(unit: Unit) -> dict[str, Any]:
     Raises:
         UserError: the text cannot be used, or a file cannot be written.
     """
-    manifest, folder = unit.manifest, unit.manifest.folder
-    lines = read_lines(unit.corpus_slice)
-    shards = _finished_shards(unit, lines.text_sha256)
+    manifest, folder = job.manifest, job.manifest.folder
+    lines = read_lines(job.corpus_shard)
+    shards = _finished_shards(job, lines.text_sha256)
     missing = [index for index in range(manifest.num_passes) if index not in shards]
     if missing:
         tokenizer = _load_tokenizer(str(manifest.tokenizer_path), CleaningConfig(**manifest.cleaning))
         stream, text_statistics = tokenize(tokenizer, lines.lines, manifest.use_eod, manifest.sentence_split)
         text_statistics["bytes"] = lines.num_bytes
-        text_statistics |= _document_statistics(manifest, unit.corpus_slice, lines, stream)
+        text_statistics |= _document_statistics(manifest, job.corpus_shard, lines, stream)
         directions = {FORWARD: stream}
         if "backward" in manifest.directions:
             directions[BACKWARD] = stream.reversed()
         for index in missing:
-            shard = _build_shard(manifest, tokenizer, unit.corpus_slice.index, index, directions)
+            shard = _build_shard(manifest, tokenizer, job.corpus_shard.index, index, directions)
             shards[index] = dataclasses.replace(
                 shard,
                 text_sha256=lines.text_sha256,
@@ -99,31 +99,31 @@ def build_slice(unit: Unit) -> dict[str, Any]:
     return {
         "shards": [dataclasses.asdict(shards[index]) for index in range(manifest.num_passes)],
         "built": len(missing),
-        "fingerprints": [] if unit.corpus_slice.selection else fingerprints(lines.documents_text()),
+        "fingerprints": [] if job.corpus_shard.selection else fingerprints(lines.documents_text()),
     }
 
 
 def _document_statistics(
-    manifest: Manifest, corpus_slice: Slice, lines: Lines, stream: TokenStream
+    manifest: Manifest, corpus_shard: CorpusShard, lines: Lines, stream: TokenStream
 ) -> dict[str, Any]:
-    """Says what became of the documents; one that slices cut in parts counts where it begins.
+    """Says what became of the documents; one in several corpus shards counts where it begins.
 
     Returns:
-        documents_in: those that begin in the slice, with all that follow; documents_dropped: reason ->
+        documents_in: those that begin in the shard, with all that follow; documents_dropped: reason ->
         number: empty; duplicate (an equal one comes before); other_set; documents_continued: 1 if the first
-        of `documents` in the stream's statistics began in a slice before, so that documents_in = documents -
+        of `documents` in the stream's statistics began in a shard before, so that documents_in = documents -
         documents_continued + those dropped; short_documents, short_document_tokens: parts that do not fill a
         segment; dropped_marks: see `count_dropped_marks`; nul_bytes: file's name -> number.
     """
     lengths = np.diff(np.append(stream.document_starts, len(stream.tokens)))
     dropped = {"empty": 0, "duplicate": 0, "other_set": 0}
-    if corpus_slice.selection:
-        dropped["duplicate"] = corpus_slice.selection.duplicates
-        dropped["other_set"] = corpus_slice.selection.other_set
+    if corpus_shard.selection:
+        dropped["duplicate"] = corpus_shard.selection.duplicates
+        dropped["other_set"] = corpus_shard.selection.other_set
     documents_in = lines.documents + lines.empty_documents
     documents = len(lengths) - lines.takes_rest
     dropped["empty"] = documents_in - documents - sum(dropped.values())  # or without a token
-    short = lengths < manifest.seq_len - segments.NUM_FUNCTIONAL
+    short = lengths < manifest.seq_len - segments.NUM_SPECIAL
     return {
         "documents_in": documents_in,
         "documents_dropped": dropped,
@@ -135,18 +135,18 @@ def _document_statistics(
     }
 
 
-def is_finished(unit: Unit) -> bool:
-    """Says whether all shards of a slice are there, made of the same text; writes nothing."""
-    return len(_finished_shards(unit, read_lines(unit.corpus_slice).text_sha256)) == unit.manifest.num_passes
+def is_finished(job: Job) -> bool:
+    """Says whether all shards of a corpus shard are there, made of the same text; writes nothing."""
+    return len(_finished_shards(job, read_lines(job.corpus_shard).text_sha256)) == job.manifest.num_passes
 
 
-def _finished_shards(unit: Unit, text_sha256: str) -> dict[int, Shard]:
+def _finished_shards(job: Job, text_sha256: str) -> dict[int, Shard]:
     """Returns pass -> shard for those that are there and were made of this text."""
-    folder = unit.manifest.folder
+    folder = job.manifest.folder
     shards = {}
-    for index in range(unit.manifest.num_passes):
-        name = shard_name(unit.manifest.split, index, unit.corpus_slice.index)
-        shard = read_note(folder / done_name(name)) or unit.earlier.get(index)
+    for index in range(job.manifest.num_passes):
+        name = shard_name(job.manifest.split, index, job.corpus_shard.index)
+        shard = read_note(folder / done_name(name)) or job.earlier.get(index)
         is_it = shard and (shard.file, shard.text_sha256) == (name, text_sha256)
         if is_it and _is_intact(folder / name, shard):
             shards[index] = shard
@@ -160,7 +160,7 @@ def _build_shard(
     pass_index: int,
     directions: Mapping[int, TokenStream],
 ) -> Shard:
-    """Writes the records of a slice for one pass: its forward streams, then its backward streams."""
+    """Writes the records of a corpus shard for one pass: its forward streams, then its backward streams."""
     name = shard_name(manifest.split, pass_index, slice_index)
     counts = {FORWARD: 0, BACKWARD: 0}
     streams = 0
@@ -177,8 +177,8 @@ def _build_shard(
             streams += -(-len(cut) // manifest.stream_segments)
             if streams > MAX_STREAMS_PER_SHARD:
                 raise UserError(
-                    f"slice {slice_index} has {streams} streams, expected at most {MAX_STREAMS_PER_SHARD}: "
-                    "use a smaller --slice_mb or a larger --stream_segments"
+                    f"corpus shard {slice_index} has {streams} streams, expected at most "
+                    f"{MAX_STREAMS_PER_SHARD}: use a smaller --slice_mb or a larger --stream_segments"
                 )
             tokens.append({"pass": pass_index, "direction": direction, **_account(stream, cut)})
             runs += run_histogram(is_target)
@@ -220,7 +220,7 @@ def _cut(manifest, tokenizer, stream, direction, seeds):
         rng, stream.tokens, stream.sentence_ends, spec.seq_len, spec.reuse_len, stream.word_start
     )
     if manifest.objective == "autoregressive":
-        return cut, ~cut.functional
+        return cut, ~cut.special
     return cut, spans.sample_segment_targets(
         rng,
         cut,
@@ -246,7 +246,7 @@ def _columns(manifest, rng, stream, cut, is_target, direction) -> dict[str, np.n
         "permutation_rank": ranks.sample_ranks(
             rng,
             is_target,
-            cut.functional,
+            cut.special,
             objective=manifest.objective,
             reuse_len=spec.reuse_len,
             perm_size=manifest.perm_size,
@@ -265,7 +265,7 @@ def _account(stream: TokenStream, cut: segments.Segments) -> dict[str, Any]:
     """Counts which tokens of a stream are in some record and why the others are not."""
     total = len(stream.tokens)
     written = np.zeros(total + 1, bool)
-    written[cut.source_positions] = True  # -1, the functional tokens, goes to the extra place
+    written[cut.source_positions] = True  # -1, the special tokens, goes to the extra slot
     count = int(np.count_nonzero(written[:total]))
     reason = "after_last_segment" if len(cut) else "slice_shorter_than_a_segment"
     return {"in": total, "written": count, "dropped": {reason: total - count}}

@@ -3,7 +3,7 @@ r"""Builds examples of multiple choice, RACE's or your own: one record holds a s
     python -m tfrecord_builders.race --train=RACE/train --dev=RACE/dev --test=RACE/test \
         --tokenizer=spiece.model --output_dir=records/race
 
-A sequence is [context SEP question and option SEP CLS]. The option takes the place of the blank `_` in the
+A sequence is [context SEP question and option SEP CLS]. The option replaces the blank `_` in the
 question, or follows the question. --train, --dev and --test are folders of RACE's .txt files, or jsonl files
 (see race/questions.py), several with commas between them.
 """

@@ -80,8 +80,8 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
             },
             sequences=num_choices,
         ) as writer:
-            for reason, place in skipped:
-                writer.skip(reason, place)
+            for reason, location in skipped:
+                writer.skip(reason, location)
             with ProgressBar(questions, split, unit=" questions", disable=not progress) as bar:
                 pieces = [_write(writer, question, tokenizer, options) for question in bar]
             writer.count_lengths("pieces of a text and an option", pieces)
@@ -90,11 +90,11 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
 
 
 def _read(paths: Sequence[str]) -> tuple[list[Question], list[tuple[str, str]]]:
-    """Returns the questions of a split, and reason and place of those skipped."""
+    """Returns the questions of a split, and reason and location of those skipped."""
     skipped: list[tuple[str, str]] = []
 
-    def skip(reason: str, place: str) -> None:
-        skipped.append((reason, place))
+    def skip(reason: str, location: str) -> None:
+        skipped.append((reason, location))
 
     questions = [question for path in paths for question in read_questions(path, skip)]
     if not questions:
@@ -108,8 +108,8 @@ def _num_choices(questions: Sequence[Question]) -> int:
     for question in questions:
         if len(question.options) != expected:
             raise UserError(
-                f"{question.place}: {len(question.options)} options, expected {expected} as in "
-                f"{questions[0].place}: all questions need as many options"
+                f"{question.location}: {len(question.options)} options, expected {expected} as in "
+                f"{questions[0].location}: all questions need as many options"
             )
     return expected
 

@@ -25,7 +25,7 @@ class Question(NamedTuple):
         options: C texts.
         answer: index of the right option; -1 if it is not known.
         level: a name for the kind of question, RACE's middle or high for instance; may be empty.
-        place: file and line.
+        location: file and line.
     """
 
     id: str
@@ -34,7 +34,7 @@ class Question(NamedTuple):
     options: list[str]
     answer: int
     level: str
-    place: str
+    location: str
 
 
 def read_questions(path: epath.PathLike, skip: Callable[[str, str], None]) -> Iterator[Question]:
@@ -45,7 +45,7 @@ def read_questions(path: epath.PathLike, skip: Callable[[str, str], None]) -> It
             with RACE's objects {id, article, questions, options, answers}, or one question a line:
             {context, question, options, answer} and, if you like, id and level. An answer is a letter (A is
             the first option) or a number (0 is the first option); it is left out where it is not known.
-        skip: called with reason and place of each question that is left out.
+        skip: called with reason and location of each question that is left out.
 
     Yields:
         The questions, in the order of the files.
@@ -65,7 +65,7 @@ def read_questions(path: epath.PathLike, skip: Callable[[str, str], None]) -> It
             for question in _race_questions(row) if "article" in row else [_own_question(row)]:
                 reason = _reason_to_skip(question)
                 if reason:
-                    skip(reason, question.place)
+                    skip(reason, question.location)
                 else:
                     yield question
 
@@ -78,20 +78,20 @@ def _race_questions(row: Row) -> Iterator[Question]:
     lists.append(_list(row, "answers") if "answers" in row else [""] * len(lists[0]))
     if len({len(values) for values in lists}) > 1:
         raise UserError(
-            f"{row.place}: {len(lists[0])} questions, {len(lists[1])} lists of options and {len(lists[2])} "
-            "answers, expected as many of each"
+            f"{row.location}: {len(lists[0])} questions, {len(lists[1])} lists of options and "
+            f"{len(lists[2])} answers, expected as many of each"
         )
     for number, (question, options, answer) in enumerate(zip(*lists)):
-        place = f"{row.place} question {number + 1}"
-        options = _nested_list(options, place)
+        location = f"{row.location} question {number + 1}"
+        options = _nested_list(options, location)
         yield Question(
             f"{name}-{number}",
             row.text("article"),
             question,
             options,
-            _answer_index(answer, len(options), place),
+            _answer_index(answer, len(options), location),
             level,
-            place,
+            location,
         )
 
 
@@ -99,44 +99,44 @@ def _own_question(row: Row) -> Question:
     options = _list(row, "options")
     answer = row.text("answer") if "answer" in row else ""
     return Question(
-        row.text("id") if "id" in row else row.place,
+        row.text("id") if "id" in row else row.location,
         row.text("context"),
         row.text("question"),
         options,
-        _answer_index(answer, len(options), row.place),
+        _answer_index(answer, len(options), row.location),
         row.text("level") if "level" in row else "",
-        row.place,
+        row.location,
     )
 
 
 def _list(row: Row, column: str) -> list[str]:
     values = row[column]
     if not isinstance(values, list):
-        raise UserError(f"{row.place}: {column} is {values!r}, expected a list")
+        raise UserError(f"{row.location}: {column} is {values!r}, expected a list")
     return values
 
 
-def _nested_list(value: str, place: str) -> list[str]:
+def _nested_list(value: str, location: str) -> list[str]:
     """Returns the texts of a list within a list, which a table gives as json."""
     try:
         values = json.loads(value)
     except ValueError:
         values = value
     if not isinstance(values, list) or not all(isinstance(item, str) for item in values):
-        raise UserError(f"{place}: options are {value}, expected a list of texts")
+        raise UserError(f"{location}: options are {value}, expected a list of texts")
     return values
 
 
-def _answer_index(answer: str, count: int, place: str) -> int:
+def _answer_index(answer: str, count: int, location: str) -> int:
     """Returns the index of the option that a letter or a number names; -1 for an empty answer."""
     if not answer:
         return UNKNOWN
     if not count:
-        raise UserError(f"{place}: there are no options")
+        raise UserError(f"{location}: there are no options")
     index = int(answer) if answer.isdecimal() else ord(answer) - ord("A") if len(answer) == 1 else -1
     if not 0 <= index < count:
         last = chr(ord("A") + count - 1)
-        raise UserError(f"{place}: the answer is {answer!r}, expected A to {last} or 0 to {count - 1}")
+        raise UserError(f"{location}: the answer is {answer!r}, expected A to {last} or 0 to {count - 1}")
     return index
 
 

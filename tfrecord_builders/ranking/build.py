@@ -41,7 +41,7 @@ class RankingOptions(ExampleOptions):
 
     format: str = option(
         "table (csv, tsv or jsonl: a query, a passage and its relevance a line), wikiqa (.tsv, or .txt with "
-        ".ref beside it) or trec",
+        ".ref next to it) or trec",
         "table",
         choices=FORMATS,
     )
@@ -92,7 +92,7 @@ class RankingOptions(ExampleOptions):
         return [getattr(self, split), *(name.replace("{split}", split) for name in names)]
 
     def read(self, split: str, skip: Skip) -> list[Query]:
-        """Returns the queries of a split; calls skip with reason and place of what is left out."""
+        """Returns the queries of a split; calls skip with reason and location of what is left out."""
         path, *parts = self.files(split)
         labelled = split != "test"
         if self.format == "wikiqa":
@@ -119,7 +119,7 @@ def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, 
     Returns:
         split -> its set of examples. Columns: `relevance` int32 [K], -1 where it is not known and in slots
         without a candidate. Each line of examples.jsonl has query_id, query, passages (id and text of the
-        candidates) and missing (the relevance of relevant passages that are no candidates).
+        candidates) and missing (the relevance of relevant passages that are not candidates).
 
     Raises:
         FileNotFoundError: an input is not there.
@@ -137,7 +137,7 @@ def _build_split(
     split: str, options: RankingOptions, tokenizer: XLNetTokenizer, marks: DroppedMarks, progress: bool
 ) -> ExampleSet:
     skipped: list[tuple[str, str]] = []
-    queries = options.read(split, lambda reason, place: skipped.append((reason, place)))
+    queries = options.read(split, lambda reason, location: skipped.append((reason, location)))
     for query in queries:
         marks.add(query.text, *(passage.text for passage in query.passages))
     marks.warn()
@@ -152,8 +152,8 @@ def _build_split(
         settings=settings,
         sequences=options.candidates,
     ) as writer:
-        for reason, place in skipped:
-            writer.skip(reason, place)
+        for reason, location in skipped:
+            writer.skip(reason, location)
         if split == "train":
             rng = np.random.default_rng(options.seed)
             group = functools.partial(training_groups, options=options, rng=rng, skip=writer.skip)
@@ -210,20 +210,20 @@ def training_groups(
     """Yields the candidates of each of a query's training records.
 
     Each relevant passage gets a record, `num_passes` times over, with others drawn from the less relevant;
-    their order is drawn, too. Relevant passages that are no candidates are trained on if their text is known.
+    their order is drawn, too. Relevant passages that are not candidates count if their text is known.
 
     Args:
         query: with its judged passages.
         options: candidates, relevant_from and num_passes count.
         rng: draws.
-        skip: called with reason and place if the query gives nothing to learn from.
+        skip: called with reason and location if the query gives nothing to learn from.
     """
     known = query.passages + [passage for passage in query.missing if passage.text]
     relevant = [passage for passage in known if passage.relevance >= options.relevant_from]
     if not relevant:
-        skip("query without a relevant passage", query.place)
+        skip("query without a relevant passage", query.location)
     elif min(passage.relevance for passage in known) == max(passage.relevance for passage in known):
-        skip("query whose passages are all alike relevant", query.place)
+        skip("query whose passages are all alike relevant", query.location)
     for _ in range(options.num_passes):
         for passage in relevant:
             others = [other for other in known if other.relevance < passage.relevance]

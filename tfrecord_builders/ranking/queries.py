@@ -34,14 +34,14 @@ class Query:
     Attributes:
         id: unique in the split.
         text: of the query.
-        place: file and line.
+        location: file and line.
         passages: the candidates, in the order of the input.
-        missing: known relevant passages that are no candidates.
+        missing: known relevant passages that are not candidates.
     """
 
     id: str
     text: str
-    place: str
+    location: str
     passages: list[Passage] = dataclasses.field(default_factory=list)
     missing: list[Passage] = dataclasses.field(default_factory=list)
 
@@ -66,12 +66,12 @@ def read_pairs(path: epath.PathLike, columns: PairColumns, skip: Skip, labelled:
     Args:
         path: a csv, tsv or jsonl file, plain or .gz.
         columns: the names of its columns.
-        skip: called with reason and place of each row that is left out.
+        skip: called with reason and location of each row that is left out.
         labelled: whether the relevance must be known; if not, it may be empty, or have no column.
 
     Raises:
         FileNotFoundError: there is no such file.
-        UserError: a column is missing, a relevance is no number of 0 or more, or two texts have the same id.
+        UserError: a column is missing, a relevance is not a number from 0 up, or two texts have the same id.
     """
     pairs = _Pairs(skip)
     for row in read_table(path, infer_format(path)):
@@ -80,8 +80,8 @@ def read_pairs(path: epath.PathLike, columns: PairColumns, skip: Skip, labelled:
         passage_id = row.text(columns.passage_id) if columns.passage_id in row else None
         grade = UNKNOWN
         if labelled or (columns.relevance in row and row.text(columns.relevance)):
-            grade = parse_relevance(row.text(columns.relevance), row.place)
-        pairs.add(query_id, text, passage_id, row.text(columns.passage), grade, row.place)
+            grade = parse_relevance(row.text(columns.relevance), row.location)
+        pairs.add(query_id, text, passage_id, row.text(columns.passage), grade, row.location)
     return pairs.queries()
 
 
@@ -91,7 +91,7 @@ def read_wikiqa(path: epath.PathLike, skip: Skip, labelled: bool = True) -> list
     Args:
         path: WikiQA-train.tsv, with named columns, or WikiQA-train.txt (question, sentence, label), plain or
             .gz, with WikiQA-train.ref (question id, 0, sentence id, label) line by line beside it.
-        skip: called with reason and place of each row that is left out.
+        skip: called with reason and location of each row that is left out.
         labelled: whether the relevance must be known.
 
     Raises:
@@ -107,14 +107,14 @@ def read_wikiqa(path: epath.PathLike, skip: Skip, labelled: bool = True) -> list
     judgements = read_judgements(path.parent / f"{name.removesuffix('.txt')}.ref")
     for row in rows:
         if (judgement := next(judgements, None)) is None:
-            raise UserError(f"{row.place} has no line in the .ref file: the two belong to each other")
-        query_id, passage_id, grade, place = judgement
+            raise UserError(f"{row.location} has no line in the .ref file: the two belong to each other")
+        query_id, passage_id, grade, location = judgement
         if row.text("2") != str(grade):
             raise UserError(
-                f"{row.place}: the label is {row.text('2')}, but {grade} in {place}: the files do not belong "
-                "to each other"
+                f"{row.location}: the label is {row.text('2')}, but {grade} in {location}: the files do not "
+                "belong to each other"
             )
-        pairs.add(query_id, row.text("0"), passage_id, row.text("1"), grade, row.place)
+        pairs.add(query_id, row.text("0"), passage_id, row.text("1"), grade, row.location)
     if (judgement := next(judgements, None)) is not None:
         raise UserError(f"{judgement[-1]} has no line in {path}: the two belong to each other")
     return pairs.queries()
@@ -124,34 +124,34 @@ def read_judgements(path: epath.PathLike) -> Iterator[tuple[str, str, int, str]]
     """Reads relevance judgements (TREC's qrels): query id, unused, passage id, relevance.
 
     Yields:
-        (query id, passage id, relevance, place). TREC's negative grades (spam) become 0.
+        (query id, passage id, relevance, location). TREC's negative grades (spam) become 0.
 
     Raises:
         UserError: a line has other fields.
     """
-    for fields, place in read_words(path):
+    for fields, location in read_words(path):
         if len(fields) != 4 or not fields[3].removeprefix("-").isdecimal():
             raise UserError(
-                f"{place}: {' '.join(fields)!r}, expected 'query-id 0 passage-id relevance', with spaces "
+                f"{location}: {' '.join(fields)!r}, expected 'query-id 0 passage-id relevance', with spaces "
                 "or tabs between them"
             )
-        yield fields[0], fields[2], max(int(fields[3]), 0), place
+        yield fields[0], fields[2], max(int(fields[3]), 0), location
 
 
 def read_words(path: epath.PathLike) -> Iterator[tuple[list[str], str]]:
-    """Yields (fields, place) of each line: what tabs separate or, in a file without tabs, spaces."""
+    """Yields (fields, location) of each line: what tabs separate or, in a file without tabs, spaces."""
     for row in read_table(path, TableFormat("tsv", header=False)):
         fields = [row.text(column) for column in row.values]
         fields = fields[0].split() if len(fields) == 1 else fields
         if fields:
-            yield fields, row.place
+            yield fields, row.location
 
 
-def parse_relevance(text: str, place: str) -> int:
+def parse_relevance(text: str, location: str) -> int:
     """Returns the relevance that a text spells."""
     if not text.isdecimal() or int(text) > MAX_RELEVANCE:
         raise UserError(
-            f"{place}: the relevance is {text!r}, expected a whole number: 0 for irrelevant, 1 to "
+            f"{location}: the relevance is {text!r}, expected a whole number: 0 for irrelevant, 1 to "
             f"{MAX_RELEVANCE} for relevant"
         )
     return int(text)
@@ -166,26 +166,32 @@ class _Pairs:
         self._passages: dict[str, dict[str, Passage]] = {}  # query -> its passages
 
     def add(
-        self, query_id: str | None, query: str, passage_id: str | None, passage: str, grade: int, place: str
+        self,
+        query_id: str | None,
+        query: str,
+        passage_id: str | None,
+        passage: str,
+        grade: int,
+        location: str,
     ) -> None:
         """Adds a pair; without its id, a query is known by its text, and every passage is another one."""
         if not query.strip() or not passage.strip():
-            self._skip(f"empty {'passage' if query.strip() else 'query'}", place)
+            self._skip(f"empty {'passage' if query.strip() else 'query'}", location)
             return
         key = query if query_id is None else query_id
         if key not in self._queries:
             name = str(len(self._queries) + 1) if query_id is None else query_id
-            self._queries[key] = Query(name, query, place)
+            self._queries[key] = Query(name, query, location)
             self._passages[key] = {}
         known, passages = self._queries[key], self._passages[key]
         if known.text != query:
             raise UserError(
-                f"{place}: query {query_id} is {query!r}, but {known.text!r} in {known.place}: give another "
-                "id to another query"
+                f"{location}: query {query_id} is {query!r}, but {known.text!r} in {known.location}: give "
+                "another id to another query"
             )
         name = str(len(passages) + 1) if passage_id is None else passage_id
         if name in passages:
-            self._skip("passage given twice for a query", place)
+            self._skip("passage given twice for a query", location)
             return
         passages[name] = Passage(name, passage, grade)
 

@@ -40,8 +40,8 @@ def read_trec(files: TrecFiles, skip: Skip) -> list[Query]:
 
     Args:
         files: where everything is.
-        skip: called with reason and place of what is left out: empty texts, ids that are not known, queries
-            without candidates.
+        skip: called with reason and location of what is left out: empty texts, unknown ids, queries without
+            candidates.
 
     Raises:
         FileNotFoundError: a file is not there.
@@ -55,8 +55,8 @@ def read_trec(files: TrecFiles, skip: Skip) -> list[Query]:
     collection = _read_texts(files.collection, "passage", skip, needed)
 
     found = []
-    for query_id, (text, place) in queries.items():
-        query = Query(query_id, text, place)
+    for query_id, (text, location) in queries.items():
+        query = Query(query_id, text, location)
         judged = grades.get(query_id, {})
         for name, candidate_place in run.get(query_id, {}).items():
             if name in collection:
@@ -71,7 +71,7 @@ def read_trec(files: TrecFiles, skip: Skip) -> list[Query]:
         if query.passages:
             found.append(query)
         else:
-            skip("query without candidates", place)
+            skip("query without candidates", location)
     return found
 
 
@@ -85,37 +85,37 @@ def read_run(
             with tabs (MS MARCO's top1000), or `query-id passage-id` with or without a rank.
         queries: the known ids.
         depth: how many candidates to keep of each query; 0: all.
-        skip: called with reason and place of lines that are left out.
+        skip: called with reason and location of lines that are left out.
 
     Returns:
-        query id -> {passage id: place}, in the order of the file.
+        query id -> {passage id: location}, in the order of the file.
 
     Raises:
         UserError: a line has another number of fields.
     """
     candidates: dict[str, dict[str, str]] = defaultdict(dict)
-    for fields, place in read_words(path):
+    for fields, location in read_words(path):
         if len(fields) not in _PASSAGE_FIELD:
             raise UserError(
-                f"{place}: {len(fields)} fields, expected 6 (query-id Q0 passage-id rank score tag), or 2 to "
-                "4 that begin with query-id and passage-id"
+                f"{location}: {len(fields)} fields, expected 6 (query-id Q0 passage-id rank score tag), or 2 "
+                "to 4 that begin with query-id and passage-id"
             )
         query_id, name = fields[0], fields[_PASSAGE_FIELD[len(fields)]]
         if query_id not in queries:
-            skip("candidate of a query that is not in the split", place)
+            skip("candidate of a query that is not in the split", location)
         elif name in candidates[query_id]:
-            skip("passage given twice for a query", place)
+            skip("passage given twice for a query", location)
         elif not depth or len(candidates[query_id]) < depth:
-            candidates[query_id][name] = place
+            candidates[query_id][name] = location
     return candidates
 
 
 def _read_qrels(path: str, queries: Mapping[str, object], skip: Skip) -> dict[str, dict[str, int]]:
     """Returns query id -> {passage id: relevance}."""
     grades: dict[str, dict[str, int]] = defaultdict(dict)
-    for query_id, name, grade, place in read_judgements(path):
+    for query_id, name, grade, location in read_judgements(path):
         if query_id not in queries:
-            skip("judgement for a query that is not in the split", place)
+            skip("judgement for a query that is not in the split", location)
         else:
             grades[query_id][name] = grade
     return grades
@@ -124,18 +124,18 @@ def _read_qrels(path: str, queries: Mapping[str, object], skip: Skip) -> dict[st
 def _read_texts(
     path: epath.PathLike, kind: str, skip: Skip, needed: set[str] | None = None
 ) -> dict[str, tuple[str, str]]:
-    """Returns id -> (text, place) of a file of ids and texts; only those of `needed`, if it is given."""
+    """Returns id -> (text, location) of a file of ids and texts; only those of `needed`, if it is given."""
     texts: dict[str, tuple[str, str]] = {}
     for row in read_table(path, TableFormat("tsv", header=False)):
         if len(row.values) != 2:
-            raise UserError(f"{row.place}: {len(row.values)} columns, expected an id, a tab and a {kind}")
+            raise UserError(f"{row.location}: {len(row.values)} columns, expected an id, a tab and a {kind}")
         name, text = row.text("0"), row.text("1")
         if needed is not None and name not in needed:
             continue
         if not text.strip():
-            skip(f"empty {kind}", row.place)
+            skip(f"empty {kind}", row.location)
         elif name in texts:
-            raise UserError(f"{row.place}: id {name!r} again, after {texts[name][1]}: ids must be unique")
+            raise UserError(f"{row.location}: id {name!r} again, after {texts[name][1]}: ids must be unique")
         else:
-            texts[name] = (text, row.place)
+            texts[name] = (text, row.location)
     return texts

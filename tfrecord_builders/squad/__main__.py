@@ -4,8 +4,8 @@ r"""Builds examples of extractive question answering from SQuAD 1.1 or 2.0, or y
         --output_dir=records/squad
 
 An example is a window of a passage with the question, [passage SEP question SEP CLS], padded on the right.
-A passage that is too long gives several windows that overlap. Beside the examples of a split lie
-passages.jsonl, the passages with the place of each token, from which answers are read, and skipped.jsonl,
+A passage that is too long gives several windows that overlap. Next to the examples of a split lie
+passages.jsonl, the passages with the offsets of each token, from which answers are read, and skipped.jsonl,
 every question that is not among the examples, with the reason.
 """
 

@@ -62,8 +62,8 @@ class Unusable(Exception):
 def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, ExampleSet]:
     """Builds the splits that are asked for.
 
-    "train" has the columns answer_mask uint8 [T], answer_first and answer_last int32, the places of the
-    answer's tokens, and is_impossible uint8. A window without the whole answer has both places on CLS and
+    "train" has the columns answer_mask uint8 [T], answer_first and answer_last int32, the positions of the
+    answer's tokens, and is_impossible uint8. A window without the whole answer has both positions on CLS and
     is_impossible 1, as in the original; in 1.1 too, where it teaches to compare windows. Questions that
     cannot be used are skipped. The other splits have answer_mask alone and leave no question out.
 
@@ -124,8 +124,8 @@ def _build_split(
         lengths = []
         for number, passage in enumerate(file.passages):
             encoded = encode_with_offsets(tokenizer, passage.text)
-            places = encoded.begins.tolist(), encoded.ends.tolist()
-            EncodedPassage(passage.text, *places).write(passages_file)
+            offsets = encoded.begins.tolist(), encoded.ends.tolist()
+            EncodedPassage(passage.text, *offsets).write(passages_file)
             for question in passage.questions:
                 builder.add(question, passage, number, encoded)
             lengths.append(len(encoded.ids))
@@ -173,7 +173,7 @@ class _SplitBuilder:
             if answer and not any(inside(answer, window) for window in windows):
                 raise Unusable("answer in no window")
         except Unusable as reason:
-            self.writer.skip(str(reason), f"{question.place} ({question.id})")
+            self.writer.skip(str(reason), f"{question.location} ({question.id})")
             _write_line(self.skipped_file, {"reason": str(reason), **described})
             return
         self.writer.count("questions without an answer", int(question.answers == []))
@@ -237,7 +237,7 @@ def training_columns(answer: Span | None, window: Window, cls: int) -> dict[str,
     Args:
         answer: in the tokens of the passage; None for no answer.
         window: the part of the passage.
-        cls: place of CLS in the packed window.
+        cls: position of CLS in the packed window.
     """
     if answer is None or not inside(answer, window):
         return {"answer_first": cls, "answer_last": cls, "is_impossible": 1}

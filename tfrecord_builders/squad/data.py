@@ -34,14 +34,14 @@ class Question(NamedTuple):
         text: the question.
         answers: all that were given; None if they are not known (a test set).
         impossible: what the data says about it; None if it says nothing, as in 1.1.
-        place: file and number of the question, for messages.
+        location: file and number of the question, for messages.
     """
 
     id: str
     text: str
     answers: list[Answer] | None
     impossible: bool | None
-    place: str
+    location: str
 
 
 class Passage(NamedTuple):
@@ -76,7 +76,7 @@ def read_squad(path: epath.PathLike) -> SquadFile:
 
     Raises:
         FileNotFoundError: there is no such file.
-        UserError: it is no such json; the message says where, as in data[3].paragraphs[0].qas[2].
+        UserError: it is not such json; the message says where, as in data[3].paragraphs[0].qas[2].
     """
     path = epath.Path(path)
     try:
@@ -94,12 +94,12 @@ def read_squad(path: epath.PathLike) -> SquadFile:
     passages = []
     ids: dict[str, str] = {}
     for a, article in enumerate(_field(data, "data", list, f"{path}")):
-        place = f"{path}: data[{a}]"
-        for p, paragraph in enumerate(_field(article, "paragraphs", list, place)):
-            passage = _passage(paragraph, f"{place}.paragraphs[{p}]")
+        location = f"{path}: data[{a}]"
+        for p, paragraph in enumerate(_field(article, "paragraphs", list, location)):
+            passage = _passage(paragraph, f"{location}.paragraphs[{p}]")
             for question in passage.questions:
-                if (first := ids.setdefault(question.id, question.place)) != question.place:
-                    raise UserError(f"{question.place}: id {question.id!r} is that of {first}, too")
+                if (first := ids.setdefault(question.id, question.location)) != question.location:
+                    raise UserError(f"{question.location}: id {question.id!r} is that of {first}, too")
             passages.append(passage)
     if not ids:
         raise UserError(f"{path} has no questions")
@@ -115,48 +115,48 @@ def locate(passage: str, answer: Answer) -> int | None:
         answer: what to find.
 
     Returns:
-        Its place that is nearest to where it was said to be; None if it is nowhere, or empty.
+        Its offset that is nearest to where it was said to be; None if it is nowhere, or empty.
     """
     if not answer.text:
         return None
     if answer.begin >= 0 and passage.startswith(answer.text, answer.begin):
         return answer.begin
-    places = [match.start() for match in re.finditer(f"(?={re.escape(answer.text)})", passage)]
-    return min(places, key=lambda place: abs(place - answer.begin)) if places else None
+    begins = [match.start() for match in re.finditer(f"(?={re.escape(answer.text)})", passage)]
+    return min(begins, key=lambda begin: abs(begin - answer.begin)) if begins else None
 
 
-def _passage(paragraph: Any, place: str) -> Passage:
-    text = _field(paragraph, "context", str, place)
-    questions = _field(paragraph, "qas", list, place)
-    return Passage(text, [_question(entry, f"{place}.qas[{q}]") for q, entry in enumerate(questions)])
+def _passage(paragraph: Any, location: str) -> Passage:
+    text = _field(paragraph, "context", str, location)
+    questions = _field(paragraph, "qas", list, location)
+    return Passage(text, [_question(entry, f"{location}.qas[{q}]") for q, entry in enumerate(questions)])
 
 
-def _question(entry: Any, place: str) -> Question:
+def _question(entry: Any, location: str) -> Question:
     answers = None
     if isinstance(entry, dict) and "answers" in entry:
-        answers = [_answer(answer, place) for answer in _field(entry, "answers", list, place)]
+        answers = [_answer(answer, location) for answer in _field(entry, "answers", list, location)]
     return Question(
-        id=_field(entry, "id", str, place),
-        text=_field(entry, "question", str, place),
+        id=_field(entry, "id", str, location),
+        text=_field(entry, "question", str, location),
         answers=answers,
-        impossible=_field(entry, "is_impossible", bool, place) if "is_impossible" in entry else None,
-        place=place,
+        impossible=_field(entry, "is_impossible", bool, location) if "is_impossible" in entry else None,
+        location=location,
     )
 
 
-def _answer(entry: Any, place: str) -> Answer:
+def _answer(entry: Any, location: str) -> Answer:
     """Reads an answer; whitespace at its ends is no part of it."""
-    text = _field(entry, "text", str, f"{place}.answers")
-    begin = _field(entry, "answer_start", int, f"{place}.answers")
+    text = _field(entry, "text", str, f"{location}.answers")
+    begin = _field(entry, "answer_start", int, f"{location}.answers")
     return Answer(text.strip(), begin + len(text) - len(text.lstrip()))
 
 
-def _field(entry: Any, name: str, kind: type, place: str) -> Any:
+def _field(entry: Any, name: str, kind: type, location: str) -> Any:
     """Returns entry[name]; raises UserError if it is missing or of another kind."""
     value = entry.get(name) if isinstance(entry, dict) else None
     if not isinstance(value, kind):
         found = f"{name} is {value!r}"[:80] if isinstance(entry, dict) else f"found {entry!r}"[:80]
-        raise UserError(f"{place}: {found}, expected an object with {name}, a {kind.__name__}")
+        raise UserError(f"{location}: {found}, expected an object with {name}, a {kind.__name__}")
     if kind is str and (half := half_character(value)):
-        raise UserError(f"{place}: {name} has {half}, half a character (a lone surrogate): repair it")
+        raise UserError(f"{location}: {name} has {half}, half a character (a lone surrogate): repair it")
     return value

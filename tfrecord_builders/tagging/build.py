@@ -111,9 +111,9 @@ def _rows(split: str, options: TaggingOptions) -> Iterator[TaggedWords | Annotat
     for row in itertools.chain([first], rows):
         if (row.types is not None) != tagged:
             raise UserError(
-                f"{row.place}: {'no tags' if tagged else 'tags, but none before'}. Training and dev data "
+                f"{row.location}: {'no tags' if tagged else 'tags, but none before'}. Training and dev data "
                 "have tags, test data everywhere or nowhere: in columns, column "
-                f"{options.tag_column} (--tag_column) beside the words in {options.word_column} "
+                f"{options.tag_column} (--tag_column) next to the words in {options.word_column} "
                 '(--word_column); in jsonl, "tags" or "entities"'
             )
         yield row
@@ -188,12 +188,12 @@ def _sentences(
     for row in rows:
         sentence = encoder.encode(row, writer)
         if not sentence.pieces:
-            writer.skip("no words", row.place)
+            writer.skip("no words", row.location)
             continue
         for word, tag in enumerate(sentence.tags or ()):
             if tag not in labels:
                 raise UserError(
-                    f"{row.place_of(word)}: unknown type {tag[2:]!r}; known are "
+                    f"{row.location_of(word)}: unknown type {tag[2:]!r}; known are "
                     f"{', '.join(label[2:] for label in labels[1::2])} (from the training data or --types): "
                     "correct it, or give all types with --types"
                 )

@@ -39,11 +39,11 @@ class TaggedWords:
     tags: list[str] | None
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """File and line, for messages."""
-        return self.place_of(0)
+        return self.location_of(0)
 
-    def place_of(self, word: int) -> str:
+    def location_of(self, word: int) -> str:
         """File and line of a word."""
         return f"{self.file}:{self.line + word * self.line_step}"
 
@@ -68,20 +68,20 @@ class AnnotatedText:
     Attributes:
         id: the data's own, or file and line.
         document: texts of one document follow one another and have the same.
-        place: file and line, for messages.
+        location: file and line, for messages.
         text: any.
         entities: in the text's order, of those that begin together the longest first; None: not known.
     """
 
     id: str
     document: str
-    place: str
+    location: str
     text: str
     entities: list[Entity] | None
 
-    def place_of(self, word: int) -> str:
+    def location_of(self, word: int) -> str:
         """File and line of a word."""
-        return self.place
+        return self.location
 
     @property
     def types(self) -> set[str] | None:
@@ -172,27 +172,27 @@ class _Columns(NamedTuple):
     tabs: bool
 
     @classmethod
-    def of(cls, line: str, word_column: int, tag_column: int, place: str) -> "_Columns":
+    def of(cls, line: str, word_column: int, tag_column: int, location: str) -> "_Columns":
         tabs = "\t" in line.strip(" \t")
         count = len(_fields(line, tabs))
         if not -count <= word_column < count:
             raise UserError(
-                f"{place}: {count} columns, but --word_column is {word_column}: columns are counted from 0, "
-                "or from the last one with -1"
+                f"{location}: {count} columns, but --word_column is {word_column}: columns are counted from "
+                "0, or from the last one with -1"
             )
         word = word_column % count
         tag = tag_column % count if -count <= tag_column < count else None
         return cls(count, word, None if tag == word else tag, tabs)
 
-    def split(self, line: str, place: str) -> list[str]:
+    def split(self, line: str, location: str) -> list[str]:
         fields = _fields(line, self.tabs)
         if len(fields) != self.count:
             raise UserError(
-                f"{place}: {len(fields)} columns, but {self.count} in the lines before: {line!r}. Expected "
-                f"as many in all lines, with {'tabs' if self.tabs else 'spaces'} between them"
+                f"{location}: {len(fields)} columns, but {self.count} in the lines before: {line!r}. "
+                f"Expected as many in all lines, with {'tabs' if self.tabs else 'spaces'} between them"
             )
         if not fields[self.word]:
-            raise UserError(f"{place}: no word in column {self.word}: {line!r}")
+            raise UserError(f"{location}: no word in column {self.word}: {line!r}")
         return fields
 
 
@@ -209,42 +209,46 @@ def _from_json(row: Row) -> TaggedWords | AnnotatedText:
         words = _texts(row, "tokens")
         tags = _texts(row, "tags") if "tags" in row else None
         if "" in words:
-            raise UserError(f"{row.place}: token {words.index('')} is empty: leave it out, and its tag")
+            raise UserError(f"{row.location}: token {words.index('')} is empty: leave it out, and its tag")
         if tags is not None and len(tags) != len(words):
-            raise UserError(f"{row.place}: {len(words)} tokens but {len(tags)} tags: expected one for each")
+            raise UserError(
+                f"{row.location}: {len(words)} tokens but {len(tags)} tags: expected one for each"
+            )
         return TaggedWords(sentence_id, document, row.file, row.line, 0, words, tags)
     if "text" in row:
         text = row.text("text")
         entities = None
         if "entities" in row:
             entities = sorted(_entities(row, text), key=lambda entity: (entity.start, -entity.end))
-        return AnnotatedText(sentence_id, document, row.place, text, entities)
+        return AnnotatedText(sentence_id, document, row.location, text, entities)
     raise UserError(
-        f'{row.place}: found {", ".join(row.values) or "nothing"}, expected "tokens" (and "tags"), or "text" '
-        '(and "entities")'
+        f'{row.location}: found {", ".join(row.values) or "nothing"}, expected "tokens" (and "tags"), or '
+        '"text" (and "entities")'
     )
 
 
 def _texts(row: Row, column: str) -> list[str]:
     if not isinstance(row[column], list):
-        raise UserError(f'{row.place}: "{column}" is {row[column]!r}, expected a list of texts')
+        raise UserError(f'{row.location}: "{column}" is {row[column]!r}, expected a list of texts')
     return row[column]
 
 
 def _entities(row: Row, text: str) -> Iterator[Entity]:
     for number, value in enumerate(_texts(row, "entities")):
-        place = f"{row.place}: entity {number}"
+        location = f"{row.location}: entity {number}"
         try:
             entity = Entity(**json.loads(value))
         except (TypeError, ValueError):
-            raise UserError(f"{place} is {value}, expected exactly start, end and label") from None
+            raise UserError(f"{location} is {value}, expected exactly start, end and label") from None
         if type(entity.start) is not int or type(entity.end) is not int:
-            raise UserError(f"{place}: start is {entity.start!r}, end {entity.end!r}, expected whole numbers")
+            raise UserError(
+                f"{location}: start is {entity.start!r}, end {entity.end!r}, expected whole numbers"
+            )
         if not 0 <= entity.start < entity.end <= len(text):
             raise UserError(
-                f"{place} is characters {entity.start} to {entity.end} of a text of {len(text)}: expected "
+                f"{location} is characters {entity.start} to {entity.end} of a text of {len(text)}: expected "
                 "0 <= start < end <= its length; end is the character after the last"
             )
         if not isinstance(entity.label, str) or not entity.label.strip():
-            raise UserError(f"{place}: label is {entity.label!r}, expected a name")
+            raise UserError(f"{location}: label is {entity.label!r}, expected a name")
         yield entity

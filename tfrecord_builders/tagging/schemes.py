@@ -1,6 +1,6 @@
 """Tags of words: the schemes in which entities are written down, all turned into BIO.
 
-B-X begins an entity of type X, I-X goes on with it, O is no entity. The other schemes:
+B-X begins an entity of type X, I-X continues it, O is outside of entities. The other schemes:
 
     IOB1   B-X only where an entity follows another of its type at once; else entities begin with I-X
     IOBES  E-X ends an entity of several words, S-X is an entity of one word
@@ -24,7 +24,7 @@ def to_bio(tags: Sequence[str], scheme: str) -> tuple[list[str], list[int]]:
 
     Returns:
         (bio, broken): the tags, and the indices of those that the scheme does not allow where they are, such
-        as I-X after O in BIO. They are read so: a tag that cannot go on with an entity begins one, and one
+        as I-X after O in BIO. They are read so: a tag that cannot continue an entity begins one, and one
         that lacks its end ends before the next tag that is not its own.
 
     Raises:
@@ -35,18 +35,18 @@ def to_bio(tags: Sequence[str], scheme: str) -> tuple[list[str], list[int]]:
     must_end = scheme in ("iobes", "bilou")
     for index, tag in enumerate(tags):
         prefix, kind = _parse(tag, scheme, index)
-        goes_on = prefix in ("I", *_END) and kind == open_type
+        continues = prefix in ("I", *_END) and kind == open_type
         if prefix == OUTSIDE:
             allowed = not (must_end and open_type)
         elif scheme == "iob1":
             allowed = prefix == "I" or kind == open_type
-        elif goes_on:
+        elif continues:
             allowed = True
         else:
             allowed = prefix in ("B", *_SINGLE) and not (must_end and open_type)
         if not allowed:
             broken.append(index)
-        bio.append(OUTSIDE if prefix == OUTSIDE else f"{'I' if goes_on else 'B'}-{kind}")
+        bio.append(OUTSIDE if prefix == OUTSIDE else f"{'I' if continues else 'B'}-{kind}")
         open_type = None if prefix in (OUTSIDE, *_SINGLE, *_END) else kind
     if must_end and open_type:
         broken.append(len(tags) - 1)

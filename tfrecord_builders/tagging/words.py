@@ -91,11 +91,11 @@ class SentenceEncoder:
             tags, broken = to_bio(row.tags, self._scheme)
         except ValueError as error:
             word, reason = error.args
-            raise UserError(f"{row.place_of(word)}: {reason}") from None
+            raise UserError(f"{row.location_of(word)}: {reason}") from None
         if broken and not self._repair:
             word = broken[0]
             raise UserError(
-                f"{row.place_of(word)}: {row.tags[word]} is not allowed here by --scheme={self._scheme} "
+                f"{row.location_of(word)}: {row.tags[word]} is not allowed here by --scheme={self._scheme} "
                 f"(before it: {row.tags[word - 1] if word else 'nothing'}): correct it, or give another "
                 "--scheme or --repair"
             )
@@ -108,7 +108,7 @@ class SentenceEncoder:
         pieces: list[list[int]] = []
         before = -1
         for ids, begin, end in self._pieces(row.text, borders):
-            # A piece of whitespace alone lies where the next one begins, which then goes on with its word.
+            # A piece of whitespace alone lies where the next one begins, which then continues its word.
             if not pieces or (begin in borders and begin > before):
                 offsets.append((begin, end))
                 pieces.append([])
@@ -139,13 +139,13 @@ def _tag(row: AnnotatedText, offsets: Sequence[tuple[int, int]], writer: Example
     tags = [OUTSIDE] * len(offsets)
     begins, ends = np.array(offsets).reshape(-1, 2).T
     for entity in row.entities:
-        place = f"{row.place} characters {entity.start}-{entity.end}"
+        location = f"{row.location} characters {entity.start}-{entity.end}"
         first = int(np.searchsorted(ends, entity.start, side="right"))
         stop = int(np.searchsorted(begins, entity.end))
         if first >= stop:
-            writer.skip("entity without a word", place)
+            writer.skip("entity without a word", location)
         elif set(tags[first:stop]) != {OUTSIDE}:
-            writer.skip("entity that overlaps the one before", place)
+            writer.skip("entity that overlaps the one before", location)
         else:
             tags[first:stop] = [f"B-{entity.label}"] + [f"I-{entity.label}"] * (stop - first - 1)
             if row.text[begins[first] : ends[stop - 1]] != row.text[entity.start : entity.end].strip():

@@ -2,7 +2,7 @@
 
 Which examples make step n follows from (set, batch size, seed, n) alone: each epoch is a permutation of the
 whole set, one epoch follows the other without a gap, and a run resumes exactly by giving the step. Examples
-have a fixed size, so each is read from its place in its shard; shards that are not local are read into
+have a fixed size, so each is read from its position in its shard; shards that are not local are read into
 memory.
 """
 
@@ -115,12 +115,14 @@ def _numbers(records: int, batch_size: int, start_step: int, seed: int, repeat: 
     """Yields the numbers of the examples of each step [batch_size]; FILLER where there are none left."""
     step = start_step
     while repeat or step * batch_size < records:
-        places = np.arange(step * batch_size, (step + 1) * batch_size)
+        positions = np.arange(step * batch_size, (step + 1) * batch_size)
         if repeat:
-            epochs = [(epoch, places[places // records == epoch]) for epoch in np.unique(places // records)]
+            epochs = [
+                (epoch, positions[positions // records == epoch]) for epoch in np.unique(positions // records)
+            ]
             yield np.concatenate([_order(records, seed, int(e))[part % records] for e, part in epochs])
         else:
-            yield np.where(places < records, places, FILLER)
+            yield np.where(positions < records, positions, FILLER)
         step += 1
 
 
@@ -145,9 +147,9 @@ class _ShardFiles:
         columns: dict[str, np.ndarray] = {}
         for shard in np.unique(shards):
             rows = np.flatnonzero(shards == shard)
-            places = np.maximum(numbers[rows], 0) - self._first[shard]
-            framed = self._framed(self._paths[shard], places)
-            found = shards_lib.unframe(framed, self._layout, self._paths[shard], places)
+            positions = np.maximum(numbers[rows], 0) - self._first[shard]
+            framed = self._framed(self._paths[shard], positions)
+            found = shards_lib.unframe(framed, self._layout, self._paths[shard], positions)
             self._check(found["index"], np.maximum(numbers[rows], 0), shard)
             for name, values in found.items():
                 column = columns.setdefault(name, np.zeros((len(numbers), *values.shape[1:]), values.dtype))
@@ -173,18 +175,19 @@ class _ShardFiles:
                 "again"
             )
 
-    def _framed(self, path: epath.Path, places: np.ndarray) -> np.ndarray:
-        """Returns the framed records at some places of a shard: uint8 [N, framed_bytes]."""
-        offsets = [int(place) * self._size for place in places]
+    def _framed(self, path: epath.Path, positions: np.ndarray) -> np.ndarray:
+        """Returns the framed records at some positions of a shard: uint8 [N, framed_bytes]."""
+        offsets = [int(position) * self._size for position in positions]
         if path in self._remote:
             records = [self._remote[path][offset : offset + self._size] for offset in offsets]
         else:  # no memory map: of a file that is cut off meanwhile, that would end the process
             with path.open("rb") as file:
                 records = [os.pread(file.fileno(), self._size, offset) for offset in offsets]
-        for place, record in zip(places, records):
+        for position, record in zip(positions, records):
             if len(record) < self._size:
                 raise UserError(
-                    f"{path} ends inside record {place}, at byte {int(place) * self._size + len(record)}: "
+                    f"{path} ends inside record {position}, at byte "
+                    f"{int(position) * self._size + len(record)}: "
                     "build the examples again"
                 )
         return np.frombuffer(b"".join(records), np.uint8).reshape(-1, self._size)

@@ -24,7 +24,7 @@ def warnings(examples: ExampleSet) -> list[str]:
     only = f", and {alone:,} of {texts:,} texts have no other" if alone else ""
     return [
         f"{unknown / pieces:.1%} of the pieces of {examples.split} are <unk>{only}: the tokenizer cannot "
-        "write this text, and the model cannot tell such words from each other. Take a tokenizer and weights "
+        "write this text, and the model cannot distinguish such words. Take a tokenizer and weights "
         "of the text's language, script and case (--lower), or train them (run_scripts.train_tokenizer)"
     ]
 

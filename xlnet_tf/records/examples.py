@@ -40,7 +40,7 @@ _SHARD_RECORDS = 50_000
 _FIX = "build the examples again"
 _CHUNK_RECORDS = 256  # examples encoded at once
 _DTYPES = ["uint8", "int8", "uint16", "int16", "int32", "int64", "float32"]
-_PLACES_KEPT = 20  # of the examples skipped for one reason
+_LOCATIONS_KEPT = 20  # of the examples skipped for one reason
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +80,7 @@ class ExampleSet:
         shards: file, records, bytes and sha256 of each shard.
         statistics: counts for a person: truncated examples, ...
         skipped: reason -> {"count", "places"}: what of the input is not in the set.
-        sidecar_sha256: of examples.jsonl; "" for sets of earlier builds, which do not tell.
+        sidecar_sha256: of examples.jsonl; "" for sets of earlier builds, which lack it.
         folder: where it is.
     """
 
@@ -391,17 +391,17 @@ class ExampleWriter:
         if len(self._chunk) == _CHUNK_RECORDS:
             self._flush()
 
-    def skip(self, reason: str, place: str) -> None:
+    def skip(self, reason: str, location: str) -> None:
         """Counts an example of the input that is not written.
 
         Args:
             reason: in few words, the same for all alike.
-            place: file and line.
+            location: file and line.
         """
         skipped = self._set.skipped.setdefault(reason, {"count": 0, "places": []})
         skipped["count"] += 1
-        if len(skipped["places"]) < _PLACES_KEPT:
-            skipped["places"].append(place)
+        if len(skipped["places"]) < _LOCATIONS_KEPT:
+            skipped["places"].append(location)
 
     def count(self, name: str, number: int = 1) -> None:
         """Adds to one of the set's statistics."""

@@ -48,16 +48,16 @@ class Layout:
     @functools.cached_property
     def _template(self) -> tuple[np.ndarray, dict[str, slice]]:
         """Returns a record with all values zero (uint8 [record_bytes]) and where each value's bytes lie."""
-        features, places = b"", {}
+        features, offsets = b"", {}
         for column in self.columns:
             value = _field(1, _field(1, bytes(column.num_bytes)))  # Feature{bytes_list: BytesList{value}}
             features += _field(
                 1, _field(1, column.name.encode()) + _field(2, value)
             )  # map entry {key, value}
-            places[column.name] = len(features)
+            offsets[column.name] = len(features)
         example = _field(1, features)
         header = len(example) - len(features)
-        ends = {name: header + end for name, end in places.items()}
+        ends = {name: header + end for name, end in offsets.items()}
         return np.frombuffer(example, np.uint8), {
             column.name: slice(ends[column.name] - column.num_bytes, ends[column.name])
             for column in self.columns
@@ -77,7 +77,7 @@ class Layout:
         """
         if set(columns) != set(self.dtypes):
             raise ValueError(f"columns are {sorted(columns)}, expected {sorted(self.dtypes)}")
-        template, places = self._template
+        template, offsets = self._template
         count = len(columns[self.columns[0].name])
         rows = np.tile(template, (count, 1))
         for column in self.columns:
@@ -90,15 +90,15 @@ class Layout:
                 if values.size and (values.min() < limits.min or values.max() > limits.max):
                     raise ValueError(f"{column.name} has values outside of {column.dtype}")
             values = np.ascontiguousarray(values, np.dtype(column.dtype).newbyteorder("<"))
-            rows[:, places[column.name]] = values.reshape(count, column.length or 1).view(np.uint8)
+            rows[:, offsets[column.name]] = values.reshape(count, column.length or 1).view(np.uint8)
         return rows
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
         """Tells which rows of uint8 [S, record_bytes] are records of this layout: bool [S]."""
-        template, places = self._template
+        template, offsets = self._template
         fixed = np.ones(len(template), bool)
-        for place in places.values():
-            fixed[place] = False
+        for offset in offsets.values():
+            fixed[offset] = False
         return (rows[:, fixed] == template[fixed]).all(axis=1)
 
     def decode(self, rows: np.ndarray) -> dict[str, np.ndarray]:
@@ -113,14 +113,14 @@ class Layout:
         Raises:
             UserError: the bytes are not records of this layout.
         """
-        _, places = self._template
+        _, offsets = self._template
         if rows.shape[1] != self.record_bytes:
             raise UserError(f"records have {rows.shape[1]} bytes, expected {self.record_bytes}")
         if not self.fits(rows).all():
             raise UserError(f"not records of this layout: {self}")
         columns = {}
         for column in self.columns:
-            values = np.ascontiguousarray(rows[:, places[column.name]]).view(
+            values = np.ascontiguousarray(rows[:, offsets[column.name]]).view(
                 np.dtype(column.dtype).newbyteorder("<")
             )
             columns[column.name] = values[:, 0] if column.length is None else values

@@ -21,7 +21,7 @@ from xlnet_tf.text.tokenizer import MODEL_FILE
 FILE_NAME = "manifest.json"
 SCHEMA_VERSION = 1
 KIND = "pretraining"
-# How documents are told apart and chosen, where a manifest does not say; see the builder's flags. The side is
+# How documents are separated and chosen, where a manifest does not say; see the builder's flags. The side is
 # that of a split by documents: "train" or "dev".
 DOCUMENTS = {
     "borders": "blank_lines",
@@ -204,8 +204,8 @@ class Manifest:
         if not path.exists():
             raise FileNotFoundError(
                 f"{path} does not exist: expected a folder of finished pretraining records. "
-                "Build them with `python -m tfrecord_builders.pretraining` (an interrupted build goes on "
-                "where it was when started again)"
+                "Build them with `python -m tfrecord_builders.pretraining` (run the same command again to "
+                "resume an interrupted build)"
             )
         try:
             values = json.loads(path.read_text())
@@ -276,11 +276,11 @@ class Manifest:
         for number, source in enumerate(self.corpus):
             if not isinstance(source, dict):
                 raise UserError(f"{where}: corpus[{number}] is {source!r}, expected an object with fields")
-        seen, places = set(), set()
+        seen, indices = set(), set()
         for shard in self.shards:
             expected = shard.records * shards_lib.framed_bytes(self.spec)
             if not shards_lib.is_plain_name(shard.file) or shard.file in seen:
-                raise UserError(f"{where}: shard {shard.file!r} is listed twice or is no plain file name")
+                raise UserError(f"{where}: shard {shard.file!r} is listed twice or is not a plain file name")
             if min(shard.forward_segments, shard.backward_segments) < 0 or shard.bytes != expected:
                 raise UserError(
                     f"{where}: bytes of {shard.file} is {shard.bytes}, expected {expected} "
@@ -291,14 +291,14 @@ class Manifest:
                     f"{where}: pass_index of {shard.file} is {shard.pass_index}, expected 0 to "
                     f"{self.num_passes - 1} (num_passes)"
                 )
-            place = shard.pass_index, shard.slice_index
-            if not 0 <= shard.slice_index < MAX_SLICES or place in places:
+            index = shard.pass_index, shard.slice_index
+            if not 0 <= shard.slice_index < MAX_SLICES or index in indices:
                 raise UserError(
                     f"{where}: slice_index of {shard.file} is {shard.slice_index}, expected 0 to "
                     f"{MAX_SLICES - 1}, and another for each shard of a pass"
                 )
             seen.add(shard.file)
-            places.add(place)
+            indices.add(index)
 
     def check_model(self, vocab_size: int) -> None:
         """Raises UserError if a model with another vocabulary is to be trained on these records."""
@@ -349,10 +349,10 @@ class Manifest:
         """Does `check_files`, and nothing when called again: a storage takes its time for many shards."""
         if not vars(self).get("_checked"):
             self.check_files()
-            object.__setattr__(self, "_checked", True)  # no field: it is no part of what a manifest says
+            object.__setattr__(self, "_checked", True)  # not a field: it is not part of what a manifest says
 
     def identity(self, shard: Shard) -> dict[str, np.ndarray]:
-        """Returns what tells each record of a shard from all others of the set: stream and segment, [S]."""
+        """Returns what identifies each record of a shard in the set: stream and segment, [S]."""
         streams, segments, first = [], [], 0
         for count in (shard.forward_segments, shard.backward_segments):
             stream, segment = np.divmod(np.arange(count), self.stream_segments)

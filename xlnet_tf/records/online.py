@@ -68,39 +68,39 @@ class OnlineSampler:
             (target_positions int16 [B, P], ascending; permutation_rank int16 [B, T]).
         """
         manifest = self._manifest
-        functional = (ids == SEP_ID) | (ids == CLS_ID)
-        starts = self._segment_word_starts(ids, functional, direction)
+        special = (ids == SEP_ID) | (ids == CLS_ID)
+        starts = self._segment_word_starts(ids, special, direction)
         keys = hashed_all(np.uint64(_PURPOSE), np.uint64(self._seed), epoch, stream, segment)
 
-        is_target, places = [], []
-        parts = zip(tf.split(starts, self._lengths, 1), tf.split(functional, self._lengths, 1), self._goals)
-        for number, (part_starts, part_functional, goal) in enumerate(parts):
+        is_target, order = [], []
+        parts = zip(tf.split(starts, self._lengths, 1), tf.split(special, self._lengths, 1), self._goals)
+        for number, (part_starts, part_special, goal) in enumerate(parts):
             part_keys = hashed_all(keys, number)
-            is_target.append(self._targets(part_keys, part_starts, part_functional, goal))
+            is_target.append(self._targets(part_keys, part_starts, part_special, goal))
             if manifest.objective == "permutation":
-                places.append(self._places(hashed_all(part_keys, number), part_starts.shape[1]))
+                order.append(self._order(hashed_all(part_keys, number), part_starts.shape[1]))
         is_target = tf.concat(is_target, 1)
         positions = tf.reshape(tf.where(is_target)[:, 1], [ids.shape[0], manifest.num_predict])
 
-        hidden = is_target | functional if manifest.functional_tokens == "ordered" else is_target
+        hidden = is_target | special if manifest.functional_tokens == "ordered" else is_target
         rank = tf.cast(hidden, tf.int32)
         if manifest.objective == "permutation":
             second = tf.repeat([0, self._lengths[0] + 1], self._lengths)
-            rank = (tf.concat(places, 1) + 1) * rank + second
+            rank = (tf.concat(order, 1) + 1) * rank + second
         return tf.cast(positions, tf.int16), tf.cast(rank, tf.int16)
 
-    def _segment_word_starts(self, ids, functional, direction):
+    def _segment_word_starts(self, ids, special, direction):
         """Returns bool [B, T]: `Segments.word_start`, which records do not keep."""
         if self._manifest.mask["span_mode"] != "words":
-            return tf.ones_like(functional)
+            return tf.ones_like(special)
         begin = np.zeros(self._manifest.seq_len, bool)
         begin[[0, self._manifest.reuse_len]] = True
         in_text = tf.gather(self._word_starts, ids)
         # Read backward, a word begins behind the token that begins the word before.
         starts = tf.where(direction[:, None] > 0, in_text, _shifted(in_text))
-        return starts | functional | _shifted(functional) | begin
+        return starts | special | _shifted(special) | begin
 
-    def _targets(self, keys, starts, functional, goal: int):
+    def _targets(self, keys, starts, special, goal: int):
         """Chooses exactly `goal` targets in each row of a part, as `spans.sample_targets` does.
 
         A token's key is that of its span or, behind all spans, of its word; the position breaks ties. The
@@ -109,14 +109,14 @@ class OnlineSampler:
         Args:
             keys: uint64 [B].
             starts: bool [B, L], where words start; the first column is True.
-            functional: bool [B, L], never targets.
+            special: bool [B, L], never targets.
             goal: targets of a row.
 
         Returns:
             bool [B, L].
         """
         if not goal:
-            return tf.zeros_like(functional)
+            return tf.zeros_like(special)
         length = starts.shape[1]
         max_words, context_per_word = self._manifest.mask["max_words"], self._words_per_span_word
         num_contexts = math.ceil(length / context_per_word) + max_words + 1
@@ -131,12 +131,12 @@ class OnlineSampler:
             keys = _picked(keys, word)  # by token
         position_bits = (length - 1).bit_length()
         keys = keys & ~((1 << position_bits) - 1) | tf.range(length)
-        keys = tf.where(functional, tf.int32.max, keys)
+        keys = tf.where(special, tf.int32.max, keys)
         last = -tf.reduce_min(tf.math.top_k(-keys, goal, sorted=False).values, axis=1, keepdims=True)
         return keys <= last
 
-    def _places(self, keys, length: int):
-        """Draws places in the order, int32 [B, length], as `ranks.sample_places` does."""
+    def _order(self, keys, length: int):
+        """Draws indices in the order, int32 [B, length], as `ranks.sample_order` does."""
         perm_size = self._manifest.perm_size
         ranks.check_perm_size(perm_size, length, 0)
         permutation = tf.math.top_k(random_bits(keys, perm_size, 31), perm_size).indices
@@ -194,5 +194,5 @@ def _picked(values, columns):
 
 
 def _shifted(flags):
-    """Moves each row of bool [B, T] one place on; what comes in is True."""
+    """Moves each row of bool [B, T] one position on; what comes in is True."""
     return tf.concat([tf.ones_like(flags[:, :1]), flags[:, :-1]], 1)

@@ -15,7 +15,7 @@ PASSAGES_FILE = "passages.jsonl"
 
 
 class Passage(NamedTuple):
-    """A passage and the places of its tokens in it.
+    """A passage and the offsets of its tokens in it.
 
     Attributes:
         text: the raw text.

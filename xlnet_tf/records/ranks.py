@@ -36,8 +36,8 @@ def random_bits(rng: np.random.Generator, count: int) -> np.ndarray:
     return rng.integers(0, 1 << 64, (count + 1) // 2, dtype=np.uint64).view(np.uint32)[:count]
 
 
-def sample_places(rng: np.random.Generator, num_segments: int, length: int, perm_size: int) -> np.ndarray:
-    """Draws factorization orders: each position's place in the order.
+def sample_order(rng: np.random.Generator, num_segments: int, length: int, perm_size: int) -> np.ndarray:
+    """Draws factorization orders: each position's index in the order.
 
     Blocks of perm_size positions keep their order from left to right; inside, all blocks of a segment share
     one permutation (the original's `_local_perm`).
@@ -68,11 +68,11 @@ def tile_permutation(permutation: np.ndarray, length: int) -> np.ndarray:
     """Repeats a block's permutation over all blocks, which keep their order from left to right.
 
     Args:
-        permutation: int [S, perm_size], places inside a block.
+        permutation: int [S, perm_size], indices inside a block.
         length: positions of the permuted part, a multiple of perm_size.
 
     Returns:
-        int [S, length], places in the part.
+        int [S, length], indices in the part.
     """
     num_segments, perm_size = permutation.shape
     blocks = np.arange(0, length, perm_size, dtype=permutation.dtype)
@@ -81,22 +81,24 @@ def tile_permutation(permutation: np.ndarray, length: int) -> np.ndarray:
 
 def permutation_ranks(
     is_target: np.ndarray,
-    functional: np.ndarray,
-    places: np.ndarray,
+    special: np.ndarray,
+    order: np.ndarray,
     reuse_len: int,
     functional_tokens: str = "ordered",
 ) -> np.ndarray:
     """Turns factorization orders into ranks.
 
-    In each part of a segment context tokens share the smallest rank, targets get 1 + their place. The second
-    part's ranks lie above the first's: the first part, the next segment's memory, never sees the second.
+    In each part of a segment context tokens share the smallest rank, targets get 1 + their index in the
+    order. The second part's ranks lie above the first's: the first part, the next segment's memory, never
+    sees the second.
 
     Args:
         is_target: bool [S, T].
-        functional: bool [S, T], SEP and CLS, never targets.
-        places: int [S, T], places in the order: a permutation of 0 .. R - 1, then of 0 .. T - R - 1.
+        special: bool [S, T], SEP and CLS, never targets.
+        order: int [S, T], index of each position in the order: a permutation of 0 .. R - 1, then of
+            0 .. T - R - 1.
         reuse_len: tokens R of the first part.
-        functional_tokens: "ordered" gives SEP and CLS a place in the order like targets, so that context
+        functional_tokens: "ordered" gives SEP and CLS an index in the order like targets, so that context
             never sees them (the original); "context" lets all of the second part see them (Model Garden).
 
     Returns:
@@ -107,8 +109,8 @@ def permutation_ranks(
     Raises:
         UserError: functional_tokens is neither.
     """
-    hidden = _hidden_from_context(is_target, functional, functional_tokens)
-    ranks = (places + 1).astype(np.int16, copy=False) * hidden
+    hidden = _hidden_from_context(is_target, special, functional_tokens)
+    ranks = (order + 1).astype(np.int16, copy=False) * hidden
     ranks[:, reuse_len:] += np.int16(reuse_len + 1)
     return ranks
 
@@ -127,7 +129,7 @@ def autoregressive_ranks(num_segments: int, seq_len: int) -> np.ndarray:
 
 
 def denoising_ranks(
-    is_target: np.ndarray, functional: np.ndarray, functional_tokens: str = "ordered"
+    is_target: np.ndarray, special: np.ndarray, functional_tokens: str = "ordered"
 ) -> np.ndarray:
     """Ranks of BERT's objective: all see all context, and no target, for all targets share one rank.
 
@@ -136,7 +138,7 @@ def denoising_ranks(
 
     Args:
         is_target: bool [S, T].
-        functional: bool [S, T], SEP and CLS, never targets.
+        special: bool [S, T], SEP and CLS, never targets.
         functional_tokens: "ordered" hides SEP and CLS from all others, "context" lets everything see them.
 
     Returns:
@@ -145,13 +147,13 @@ def denoising_ranks(
     Raises:
         UserError: functional_tokens is neither.
     """
-    return _hidden_from_context(is_target, functional, functional_tokens).astype(np.int16)
+    return _hidden_from_context(is_target, special, functional_tokens).astype(np.int16)
 
 
 def sample_ranks(
     rng: np.random.Generator,
     is_target: np.ndarray,
-    functional: np.ndarray,
+    special: np.ndarray,
     *,
     objective: str,
     reuse_len: int,
@@ -162,8 +164,8 @@ def sample_ranks(
 
     Args:
         rng: where factorization orders come from; only "permutation" draws from it.
-        is_target: bool [S, T]; for "autoregressive" usually every token that is not functional.
-        functional: bool [S, T], SEP and CLS.
+        is_target: bool [S, T]; for "autoregressive" usually every token that is not special.
+        special: bool [S, T], SEP and CLS.
         objective: "permutation" (XLNet), "autoregressive" (a language model) or "denoising" (BERT).
         reuse_len: tokens R of the first part.
         perm_size: tokens in a block that is permuted by itself.
@@ -179,16 +181,14 @@ def sample_ranks(
     if objective == "autoregressive":
         return autoregressive_ranks(num_segments, seq_len)
     if objective == "denoising":
-        return denoising_ranks(is_target, functional, functional_tokens)
+        return denoising_ranks(is_target, special, functional_tokens)
     if objective != "permutation":
         raise UserError(f"objective is {objective!r}; expected one of {', '.join(OBJECTIVES)}")
     check_perm_size(perm_size, seq_len, reuse_len)
     parts = [
-        sample_places(rng, num_segments, length, perm_size) for length in (reuse_len, seq_len - reuse_len)
+        sample_order(rng, num_segments, length, perm_size) for length in (reuse_len, seq_len - reuse_len)
     ]
-    return permutation_ranks(
-        is_target, functional, np.concatenate(parts, axis=1), reuse_len, functional_tokens
-    )
+    return permutation_ranks(is_target, special, np.concatenate(parts, axis=1), reuse_len, functional_tokens)
 
 
 def expand(rank: np.ndarray, is_target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -208,10 +208,10 @@ def expand(rank: np.ndarray, is_target: np.ndarray) -> tuple[np.ndarray, np.ndar
     return query_visible | np.eye(rank.shape[-1], dtype=bool), query_visible
 
 
-def _hidden_from_context(is_target, functional, functional_tokens):
+def _hidden_from_context(is_target, special, functional_tokens):
     """Returns bool [S, T]: the positions that context tokens do not see."""
     if functional_tokens not in FUNCTIONAL_TOKENS:
         raise UserError(
             f"functional_tokens is {functional_tokens!r}; expected one of {', '.join(FUNCTIONAL_TOKENS)}"
         )
-    return is_target | functional if functional_tokens == "ordered" else is_target
+    return is_target | special if functional_tokens == "ordered" else is_target

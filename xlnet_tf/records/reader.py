@@ -54,7 +54,7 @@ def pretraining_dataset(
             rows_per_batch consecutive elements, one a replica. None: all rows of the host.
         start_step: steps that have already been read.
         seed: of the order of streams.
-        repeat: whether to go on for ever (training) or to end after every record once (evaluation).
+        repeat: whether to continue for ever (training) or to end after every record once (evaluation).
         permutation: "precomputed" gives the records' targets and orders; "online" draws them anew in every
             epoch, by the same rules (needs `repeat`).
 
@@ -147,9 +147,9 @@ def records_of_step(manifest: Manifest, batch_size: int, step: int, seed: int) -
         seed: of the order of streams.
     """
     streams = _Streams(manifest)
-    places = _row_positions(streams, range(batch_size), batch_size, step, seed)
+    starts = _row_positions(streams, range(batch_size), batch_size, step, seed)
     found = []
-    for epoch, position, segment in zip(*places):
+    for epoch, position, segment in zip(*starts):
         number = streams.at(tf.constant(epoch, tf.int64), tf.constant([position], tf.int64), seed)
         shard, first, _, _ = (int(value[0]) for value in streams.locate(number))
         found.append((streams.shards[shard].file, first + int(segment)))
@@ -207,8 +207,10 @@ class _Streams:
     def at(self, epoch, position, seed: int):
         """Returns the numbers of the streams at int64 [N] `position` in the shuffled order of an epoch."""
         index = epoch % self.num_passes
-        place = shuffled(position, tf.gather(self.pass_counts, index), tf.constant(seed, tf.int64), epoch)
-        return place + tf.gather(self.pass_starts, index)
+        shuffled_position = shuffled(
+            position, tf.gather(self.pass_counts, index), tf.constant(seed, tf.int64), epoch
+        )
+        return shuffled_position + tf.gather(self.pass_starts, index)
 
     def read(self, number, skip, epoch) -> tf.data.Dataset:
         """Reads a stream's records from segment `skip` on.
@@ -231,7 +233,7 @@ class _Streams:
             byte_offsets=[(record + skip) * shards_lib.framed_bytes(self.spec)],
         )
         records = tf.data.experimental.from_variant(records, tf.TensorSpec([], tf.string))
-        # A shard that ends too early gives what is no record, and thereby an error; not a shorter stream.
+        # A shard that ends too early gives what is not a record, and thereby an error; not a shorter stream.
         records = records.concatenate(tf.data.Dataset.from_tensors(b"").repeat())
         segments = tf.data.Dataset.range(skip, length)  # the shorter one: it ends the stream
         where = tf.data.Dataset.from_tensors((stream, shard, epoch)).repeat()
@@ -319,12 +321,12 @@ def _rows_once(streams: _Streams, rows: range, batch_size: int, start_step: int)
 def _interleaved(dataset: tf.data.Dataset, row_dataset, rows: int, folder) -> tf.data.Dataset:
     """Takes a record of each row in turn, in the same order whether rows are read at once or not."""
     options = {}
-    if _is_far(folder):  # threads would cost local files more than they gain
+    if _is_remote(folder):  # threads would cost local files more than they gain
         options = {"num_parallel_calls": min(_REQUESTS_AT_ONCE, rows), "deterministic": True}
     return dataset.interleave(row_dataset, cycle_length=rows, block_length=1, **options)
 
 
-def _is_far(folder) -> bool:
+def _is_remote(folder) -> bool:
     return "://" in str(folder)
 
 
@@ -363,7 +365,7 @@ def shuffled(position, size, seed, epoch):
 
     A generalised Feistel network on a grid of a x b >= size cells: each round shifts one coordinate by a hash
     of the other, which can be undone, so cells map one to one; results outside of the range go round again.
-    (tf.random.experimental.index_shuffle is no permutation for some sizes, 65537 among them.)
+    (tf.random.experimental.index_shuffle is not a permutation for some sizes, 65537 among them.)
 
     Args:
         position: int64 [N], 0 <= position < size.

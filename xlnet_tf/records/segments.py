@@ -8,7 +8,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.records.spec import MAX_SEQ_LEN
 from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
 
-NUM_FUNCTIONAL = 3  # SEP, SEP, CLS
+NUM_SPECIAL = 3  # SEP, SEP, CLS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Segments:
         ids: int32 [S, T].
         segment_ids: uint8 [S, T]: reused part, A and its SEP 0, B and its SEP 1, CLS 2.
         next_sentence: int8 [S]: 1 where B continues A in the text, 0 where it comes from elsewhere.
-        functional: bool [S, T], True at SEP and CLS.
+        special: bool [S, T], True at SEP and CLS.
         word_start: bool [S, T], True where a word starts. A word that a border cuts starts anew behind it:
             at the first token of the segment, of A and of B; SEP and CLS are words of their own.
         source_positions: int32 [S, T], where each token stands in the token stream, -1 for SEP and CLS.
@@ -28,7 +28,7 @@ class Segments:
     ids: np.ndarray
     segment_ids: np.ndarray
     next_sentence: np.ndarray
-    functional: np.ndarray
+    special: np.ndarray
     word_start: np.ndarray
     source_positions: np.ndarray
 
@@ -37,7 +37,7 @@ class Segments:
 
 
 def check_lengths(seq_len: int, reuse_len: int) -> None:
-    """Checks that a segment has room for a reused part, A, B and the functional tokens.
+    """Checks that a segment has room for a reused part, A, B and the special tokens.
 
     Args:
         seq_len: tokens T of a segment.
@@ -48,7 +48,7 @@ def check_lengths(seq_len: int, reuse_len: int) -> None:
     """
     if seq_len > MAX_SEQ_LEN:
         raise UserError(f"seq_len {seq_len} is too long; records hold at most {MAX_SEQ_LEN} tokens")
-    if not 0 < reuse_len <= seq_len - NUM_FUNCTIONAL - 2:
+    if not 0 < reuse_len <= seq_len - NUM_SPECIAL - 2:
         raise UserError(
             f"seq_len {seq_len} with reuse_len {reuse_len} leaves no room: at least 5 tokens must follow the "
             f"reused part (A, SEP, B, SEP, CLS). Expected 1 <= reuse_len <= {seq_len - 5}."
@@ -70,7 +70,7 @@ def num_segments(num_tokens: int, seq_len: int, reuse_len: int) -> int:
         UserError: seq_len and reuse_len do not fit together.
     """
     check_lengths(seq_len, reuse_len)
-    return max(0, (num_tokens - (seq_len - NUM_FUNCTIONAL)) // reuse_len + 1)
+    return max(0, (num_tokens - (seq_len - NUM_SPECIAL)) // reuse_len + 1)
 
 
 def mirror_ends(ends: np.ndarray, num_tokens: int) -> np.ndarray:
@@ -135,7 +135,7 @@ def cut_segments(
     """
     num_tokens = len(tokens)
     total = num_segments(num_tokens, seq_len, reuse_len)
-    text_len = seq_len - reuse_len - NUM_FUNCTIONAL  # tokens of A and B together
+    text_len = seq_len - reuse_len - NUM_SPECIAL  # tokens of A and B together
     begin = np.arange(total, dtype=np.int64) * reuse_len  # [S]
     a_begin = begin + reuse_len
 
@@ -200,7 +200,7 @@ def assemble(
     tail[rows, a_len] = -1
     tail[:, -2:] = -1
 
-    functional = positions < 0
+    special = positions < 0
     ids = tokens.astype(np.int32, copy=False)[positions]
     ids[rows, reuse_len + a_len] = SEP_ID
     ids[:, -2] = SEP_ID
@@ -208,7 +208,7 @@ def assemble(
     segment_ids = np.zeros((len(begin), seq_len), np.uint8)
     segment_ids[:, reuse_len:] = in_b
     segment_ids[:, -1] = 2
-    starts = word_start[positions] | functional
+    starts = word_start[positions] | special
     starts[:, [0, reuse_len]] = True
     starts[rows, reuse_len + a_len + 1] = True
-    return Segments(ids, segment_ids, contiguous.astype(np.int8), functional, starts, positions)
+    return Segments(ids, segment_ids, contiguous.astype(np.int8), special, starts, positions)

@@ -145,20 +145,20 @@ def check_shard(
     identity: Callable[[], Mapping[str, np.ndarray]],
     fix: str,
 ) -> None:
-    """Compares a shard with what its set's manifest tells of it.
+    """Compares a shard with its set's manifest.
 
     Args:
         path: the shard.
         layout: of its records.
         num_bytes: size of the file.
         sha256: hex digest of the file, which is read for it; None: the size is enough.
-        identity: gives the columns, name -> [records], that tell which records they are; to find the first
+        identity: gives the columns, name -> [records], that identify the records; to find the first
             that is wrong.
         fix: what to do, for the error.
 
     Raises:
         FileNotFoundError: there is no such file.
-        UserError: it has another size or content; the message has the place, where there is one.
+        UserError: it has another size or content; the message has the position, where there is one.
     """
     path = epath.Path(path)
     try:

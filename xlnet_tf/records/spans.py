@@ -10,12 +10,12 @@ import numpy as np
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.ranks import random_bits
-from xlnet_tf.records.segments import NUM_FUNCTIONAL, Segments
+from xlnet_tf.records.segments import NUM_SPECIAL, Segments
 
 SPAN_MODES = ("words", "pieces", "single")
 # How targets are drawn by default, as in the paper: of each `alpha` tokens, `beta`.
 MASK = {"alpha": 6, "beta": 1, "span_mode": "words", "max_words": 5}
-MAX_RUN = 32  # longest run of adjacent targets that statistics tell apart
+MAX_RUN = 32  # longest run of adjacent targets that statistics count separately
 
 _NO_SPAN = 1 << 30
 _INELIGIBLE = 1 << 31
@@ -41,7 +41,7 @@ def split_num_predict(num_predict: int, seq_len: int, reuse_len: int) -> tuple[i
         UserError: a part cannot hold its targets.
     """
     parts = _split(num_predict, seq_len, reuse_len)
-    room = (reuse_len, seq_len - reuse_len - NUM_FUNCTIONAL)
+    room = (reuse_len, seq_len - reuse_len - NUM_SPECIAL)
 
     def fits(count):
         return all(part <= space for part, space in zip(_split(count, seq_len, reuse_len), room))
@@ -89,7 +89,7 @@ def sample_segment_targets(
         is_target[part] = sample_targets(
             rng,
             segments.word_start[part],
-            ~segments.functional[part],
+            ~segments.special[part],
             goal,
             alpha,
             beta,

@@ -62,7 +62,7 @@ class CleaningConfig:
 
     def to_hugging_face(self) -> dict[str, bool]:
         """Returns the settings that Hugging Face's tokenizer_config.json has, by its names."""
-        return {theirs: getattr(self, ours) for theirs, ours in _HUGGING_FACE.items()}
+        return {external: getattr(self, own) for external, own in _HUGGING_FACE.items()}
 
 
 DEFAULT_CLEANING = CleaningConfig()
@@ -91,9 +91,9 @@ def read_cleaning(folder: str | os.PathLike) -> CleaningConfig:
         settings = fields["cleaning"]
         if not isinstance(settings, dict):
             raise UserError(f"{card}: cleaning is {settings!r}; expected an object with fields.")
-    elif (theirs := folder / "tokenizer_config.json").exists():
-        values = _read_object(theirs)
-        settings = {ours: values[name] for name, ours in _HUGGING_FACE.items() if name in values}
+    elif (config := folder / "tokenizer_config.json").exists():
+        values = _read_object(config)
+        settings = {own: values[name] for name, own in _HUGGING_FACE.items() if name in values}
     else:
         return DEFAULT_CLEANING
     try:
@@ -180,7 +180,7 @@ def _changed_characters(data: bytes, config: CleaningConfig) -> np.ndarray:
     begins = np.flatnonzero(code >= 0xC0)
     first = code[begins]
     spelled = np.zeros((len(begins), 4), np.uint8)
-    for offset, least in enumerate((0xC0, 0xC0, 0xE0, 0xF0)):  # a character's first byte tells its length
+    for offset, least in enumerate((0xC0, 0xC0, 0xE0, 0xF0)):  # a character's first byte gives its length
         longer = first >= least
         spelled[longer, offset] = code[begins[longer] + offset]
     distinct, which = np.unique(spelled.view(np.uint32)[:, 0], return_inverse=True)
@@ -190,7 +190,7 @@ def _changed_characters(data: bytes, config: CleaningConfig) -> np.ndarray:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _changes(character: str, config: CleaningConfig) -> bool:
-    """Whether cleaning changes a character that is not ASCII; what stands beside it makes no difference."""
+    """Whether cleaning changes a character that is not ASCII; its neighbours make no difference."""
     return clean_text(f"a{character}a", config) != f"a{character}a"
 
 

@@ -106,7 +106,7 @@ class FragmentEncoder:
         self._forget()
 
     def encode(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Encodes the texts that can be told from their fragments.
+        """Encodes the texts that their fragments determine.
 
         Args:
             texts: at least one string.

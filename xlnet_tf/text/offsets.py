@@ -1,6 +1,6 @@
 """Which characters of a raw text each piece stands for, through cleaning and SentencePiece's normalisation.
 
-Every step maps each of its output characters to the place in the raw text where it begins. A character ends
+Every step maps each of its output characters to the offset in the raw text where it begins. A character ends
 where the next one that begins elsewhere does, so that what one raw character becomes (a fraction, a ligature)
 is never cut, and what a step drops (accents, control characters) belongs to the character before it.
 """
@@ -22,7 +22,7 @@ _NON_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 class Encoded(NamedTuple):
-    """The pieces of a text and their places in it.
+    """The pieces of a text and their offsets in it.
 
     Attributes:
         ids: piece ids, as `XLNetTokenizer.encode` gives them; T of them.
@@ -51,8 +51,8 @@ def encode_with_offsets(tokenizer: XLNetTokenizer, text: str) -> Encoded:
         UserError: the tokenizer's pieces do not spell the text (a model with byte fallback).
     """
     cleaned, cleaned_begins = clean_with_offsets(text, tokenizer.cleaning)
-    normalized, places = tokenizer.normalize(cleaned)
-    begins = cleaned_begins[places]  # [len(normalized) + 1]
+    normalized, offsets = tokenizer.normalize(cleaned)
+    begins = cleaned_begins[offsets]  # [len(normalized) + 1]
     later = np.searchsorted(begins, begins[:-1], side="right")
     ends = np.append(begins, begins[-1])[later]
     visible = np.array([character != UNDERLINE for character in normalized], bool)
@@ -80,7 +80,7 @@ def clean_with_offsets(text: str, config: CleaningConfig) -> tuple[str, np.ndarr
         config: which rules apply.
 
     Returns:
-        The cleaned text and int64 [its length + 1], the place in `text` where each of its characters, and
+        The cleaned text and int64 [its length + 1], the offset in `text` where each of its characters, and
         what comes after the last, begins.
     """
     if config.collapse_whitespace:
@@ -105,13 +105,13 @@ def _substitute(
     pattern: re.Pattern, replace: Callable[[re.Match], str], text: str, begins: np.ndarray
 ) -> tuple[str, np.ndarray]:
     """`pattern.sub(replace, text)`, with `begins`: what replaces a match begins where the match does."""
-    parts, places, done = [], [], 0
+    parts, offsets, done = [], [], 0
     for match in pattern.finditer(text):
         replacement = replace(match)
         parts += [text[done : match.start()], replacement]
-        places += [begins[done : match.start()], np.repeat(begins[match.start()], len(replacement))]
+        offsets += [begins[done : match.start()], np.repeat(begins[match.start()], len(replacement))]
         done = match.end()
-    return "".join([*parts, text[done:]]), np.concatenate([*places, begins[done:]])
+    return "".join([*parts, text[done:]]), np.concatenate([*offsets, begins[done:]])
 
 
 def _strip_accents(match: re.Match) -> str:

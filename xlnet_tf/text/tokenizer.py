@@ -54,8 +54,8 @@ class XLNetTokenizer:
         cleaning: how texts are cleaned first.
 
     Raises:
-        UserError: the model is no SentencePiece model, lacks XLNet's special symbols, or is not the file that
-            SHA256SUMS beside it lists.
+        UserError: the model is not a SentencePiece model, lacks XLNet's special symbols, or differs from the
+            file in SHA256SUMS next to it.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class XLNetTokenizer:
 
         Args:
             path: a folder with spiece.model: of a run, of records, of the original's or Hugging Face's files;
-                or such a file. Files beside it tell how texts are cleaned (see cleaning.read_cleaning).
+                or such a file. Files next to it say how texts are cleaned (see cleaning.read_cleaning).
 
         Raises:
             UserError: the folder has no tokenizer, or a file of it is wrong.
@@ -124,7 +124,7 @@ class XLNetTokenizer:
             input_word_ids int32 [N, T], input_mask uint8 [N, T] (1: a token), input_type_ids uint8 [N, T].
 
         Raises:
-            UserError: the texts are no lists of strings, or differ in number, or seq_len is too small.
+            UserError: the texts are not lists of strings, or differ in number, or seq_len is too small.
 
         Example:
             >>> model.predict(tokenizer(["A fine film.", "A waste of time."]))
@@ -190,7 +190,7 @@ class XLNetTokenizer:
         """Bool [V]: pieces that start a word: the original's rule, and all pieces of unspaced scripts.
 
         Where a script puts no spaces between words (Chinese, Japanese, Thai, ...), SentencePiece's own pieces
-        are the best guess of words at hand: each one starts a word.
+        are the best available guess of words: each one starts a word.
         """
         unspaced = [unicodedata.name(piece[0], "").split(" ")[0] in UNSPACED_SCRIPTS for piece in self.pieces]
         return self.original_word_starts | np.array(unspaced)
@@ -219,7 +219,7 @@ class XLNetTokenizer:
         """Applies SentencePiece's own normalisation, which precedes its splitting, to a cleaned text.
 
         Returns:
-            The normalized text, spaces written as underlines, and the place in `cleaned` where each of its
+            The normalized text, spaces written as underlines, and the position in `cleaned` where each of its
             characters, and what comes after the last, begins.
         """
         return self._processor.normalize(cleaned, with_offsets=True)
@@ -311,7 +311,7 @@ class XLNetTokenizer:
         """Splits a piece such as '5,' in two: the number, encoded anew, and the comma.
 
         The original's rule, its side effects included: a number that needs no space before it loses the
-        underline of its first piece, even if what is left is no piece of the vocabulary.
+        underline of its first piece, even if what is left is not a piece of the vocabulary.
         """
         number = self._encode_raw(piece[:-1].replace(UNDERLINE, ""))
         first = number[0][0]

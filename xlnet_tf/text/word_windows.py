@@ -42,7 +42,7 @@ def windows(lengths: Sequence[int], room: int, stride: int) -> list[Window]:
         spans.append((first, last))
         first = min(max(int(np.searchsorted(starts, starts[first] + stride)), first + 1), last)
     # Words before the middle of two windows' overlap have more text after them in the first window than
-    # before them in the second one, and belong to the first. A word's place is the mean of start and stop.
+    # before them in the second one, and belong to the first. A word's position is the mean of start and stop.
     borders = [0]
     for (_, stop), (start, _) in zip(spans, spans[1:]):
         borders.append(int(np.searchsorted(starts + stops, starts[start] + stops[stop - 1], side="right")))

@@ -116,7 +116,7 @@ def make_text_set(
 def _text(rng, tokenizer, manifest, count, direction):
     """Returns columns of `count` segments of random tokens, read in a direction."""
     spec, reuse_len = manifest.spec, manifest.reuse_len
-    length = (count - 1) * reuse_len + spec.seq_len - segments.NUM_FUNCTIONAL if count else 0
+    length = (count - 1) * reuse_len + spec.seq_len - segments.NUM_SPECIAL if count else 0
     tokens = rng.integers(9, spec.vocab_size, length)
     starts, ends = tokenizer.word_starts[tokens], np.append(np.arange(7, length, 7), length)
     if direction < 0 and count:
@@ -126,7 +126,7 @@ def _text(rng, tokenizer, manifest, count, direction):
     rank = ranks.sample_ranks(
         rng,
         is_target,
-        cut.functional,
+        cut.special,
         objective=manifest.objective,
         reuse_len=reuse_len,
         perm_size=manifest.perm_size,

@@ -178,7 +178,7 @@ def test_more_labels_than_the_table_shows_are_counted(build, files, tmp_path, ca
 
 def test_errors_of_other_table_formats_name_the_flags(build, files, tmp_path):
     (tmp_path / "train.txt").write_text("ka@good\nmi@bad\n")
-    with pytest.raises(UserError, match=r"train\.txt: the name does not tell .*--format \(one of csv,"):
+    with pytest.raises(UserError, match=r"train\.txt: the name does not show .*--format \(one of csv,"):
         build(train=str(tmp_path / "train.txt"))
     assert build(train=str(tmp_path / "train.txt"), format="at")["train"].records == 2
     (tmp_path / "bare.csv").write_text("ka mi,good\ndu,bad\n")

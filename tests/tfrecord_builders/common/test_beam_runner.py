@@ -1,4 +1,4 @@
-"""Units of work on Apache Beam, with real worker processes."""
+"""Jobs on Apache Beam, with real worker processes."""
 
 import sys
 
@@ -38,8 +38,8 @@ def test_a_runner_that_works_in_the_background(job_service, tmp_path, monkeypatc
     monkeypatch.setattr("tfrecord_builders.common.beam_runner.POLL_SECONDS", 0.2)
     settings = {"runner": "beam", "beam_options": job_service, "scratch": tmp_path / "scratch"}
     assert squares(5, **settings) == squares(5)
-    with pytest.raises(UserError, match="^unit 7 is bad$"):
-        list(runners.run_units(refuse, [7], **settings))
+    with pytest.raises(UserError, match="^job 7 is bad$"):
+        list(runners.run_jobs(refuse, [7], **settings))
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
@@ -60,7 +60,7 @@ def test_a_pipeline_that_nobody_waits_for_is_cancelled(tmp_path, monkeypatch):
 
     monkeypatch.setattr(beam_runner, "POLL_SECONDS", 0)
     monkeypatch.setattr(beam_runner.beam.Pipeline, "run", run)
-    results = runners.run_units(square, [5, 6], runner="beam", beam_options=ONE_THREAD, scratch=tmp_path)
+    results = runners.run_jobs(square, [5, 6], runner="beam", beam_options=ONE_THREAD, scratch=tmp_path)
     assert next(results) == (5, 25)
     results.close()
     assert len(cancelled) == 1 and list(tmp_path.iterdir()) == []
@@ -68,9 +68,9 @@ def test_a_pipeline_that_nobody_waits_for_is_cancelled(tmp_path, monkeypatch):
 
 def test_an_error_keeps_its_message(tmp_path):
     pytest.importorskip("apache_beam", reason="requirements-beam.txt")
-    units = runners.run_units(refuse, [7], runner="beam", beam_options=ONE_THREAD, scratch=tmp_path)
-    with pytest.raises(UserError, match="^unit 7 is bad$"):
-        list(units)
+    jobs = runners.run_jobs(refuse, [7], runner="beam", beam_options=ONE_THREAD, scratch=tmp_path)
+    with pytest.raises(UserError, match="^job 7 is bad$"):
+        list(jobs)
     for wrong in ("--runner=NoSuchRunner", "--direct_num_workers=many"):
         with pytest.raises(UserError, match=f"Beam does not take --beam_options='{wrong}': .*"):
             squares(3, runner="beam", beam_options=wrong, scratch=tmp_path)
@@ -82,7 +82,7 @@ def test_without_beam(monkeypatch):
     monkeypatch.delattr(tfrecord_builders.common, "beam_runner", raising=False)
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     with pytest.raises(UserError, match="needs Apache Beam .*pip install -r requirements-beam.txt"):
-        list(runners.run_units(square, [1], runner="beam"))
+        list(runners.run_jobs(square, [1], runner="beam"))
 
 
 @pytest.mark.integration

@@ -1,4 +1,4 @@
-"""Units of work in local processes: all results come back, whatever happens to a worker."""
+"""Jobs in local processes: all results come back, whatever happens to a worker."""
 
 import os
 import pathlib
@@ -15,25 +15,25 @@ from xlnet_tf.errors import UserError
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 
 
-def square(unit):
-    return unit * unit
+def square(job):
+    return job * job
 
 
 def squares(count, **settings):
-    return sorted(runners.run_units(square, iter(range(count)), **settings))
+    return sorted(runners.run_jobs(square, iter(range(count)), **settings))
 
 
-def square_unless_killed(unit):
-    """The worker of unit 3 is killed as often as its folder says."""
-    folder, number = unit
+def square_unless_killed(job):
+    """The worker of job 3 is killed as often as its folder says."""
+    folder, number = job
     if number == 3 and len(os.listdir(folder)) < int(folder.name):
         (folder / str(os.getpid())).touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return number * number
 
 
-def refuse(unit):
-    raise UserError(f"unit {unit} is bad")
+def refuse(job):
+    raise UserError(f"job {job} is bad")
 
 
 def test_all_results_come_back():
@@ -45,8 +45,8 @@ def test_all_results_come_back():
 
 def test_units_are_taken_as_needed():
     taken = []
-    units = (taken.append(n) or n for n in range(1000))
-    results = runners.run_units(square, units, num_workers=2)
+    jobs = (taken.append(n) or n for n in range(1000))
+    results = runners.run_jobs(square, jobs, num_workers=2)
     next(results)
     results.close()
     assert len(taken) < 20
@@ -57,8 +57,8 @@ def test_units_are_taken_as_needed():
 def test_units_of_a_dead_worker_are_run_again(tmp_path, deaths, caplog):
     folder = tmp_path / str(deaths)
     folder.mkdir()
-    units = [(folder, number) for number in range(12)]
-    results = runners.run_units(square_unless_killed, units, num_workers=2)
+    jobs = [(folder, number) for number in range(12)]
+    results = runners.run_jobs(square_unless_killed, jobs, num_workers=2)
     if deaths < runners.MAX_TRIES:
         assert sorted(results) == [((folder, n), n * n) for n in range(12)]
     else:
@@ -69,12 +69,12 @@ def test_units_of_a_dead_worker_are_run_again(tmp_path, deaths, caplog):
 
 def test_errors_of_a_unit_are_not_tried_again():
     for workers in (1, 2):
-        with pytest.raises(UserError, match="unit 0 is bad"):
-            list(runners.run_units(refuse, [0], num_workers=workers))
+        with pytest.raises(UserError, match="job 0 is bad"):
+            list(runners.run_jobs(refuse, [0], num_workers=workers))
 
 
-def sleep(unit):
-    folder, number = unit
+def sleep(job):
+    folder, number = job
     (folder / f"{os.getpid()}.{number}").touch()
     time.sleep(60)
 
@@ -91,8 +91,8 @@ def test_workers_end_with_a_killed_parent(tmp_path):
         "import pathlib, sys\n"
         "from tests.tfrecord_builders.common import test_runners\n"
         "if __name__ == '__main__':\n"
-        f"    units = [(pathlib.Path({str(tmp_path)!r}), n) for n in range(2)]\n"
-        "    list(test_runners.runners.run_units(test_runners.sleep, units, num_workers=2))\n"
+        f"    jobs = [(pathlib.Path({str(tmp_path)!r}), n) for n in range(2)]\n"
+        "    list(test_runners.runners.run_jobs(test_runners.sleep, jobs, num_workers=2))\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", program], cwd=REPOSITORY)
     deadline = time.monotonic() + 60

@@ -51,7 +51,7 @@ def test_each_format_gives_the_same_rows(tmp_path):
     folders = list(read_table(tmp_path / "folders", infer_format(tmp_path / "folders")))
     assert [{k: row.values[k] for k in ("text", "label")} for row in folders] == expected[::-1]
     assert [row["id"] for row in folders] == ["0/1", "1/0"]
-    assert folders[0].place == str(tmp_path / "folders" / "0" / "1.txt")
+    assert folders[0].location == str(tmp_path / "folders" / "0" / "1.txt")
 
 
 @settings(deadline=None, max_examples=50)

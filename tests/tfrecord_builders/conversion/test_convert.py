@@ -36,8 +36,8 @@ def test_rows_of_the_original_become_streams(tmp_path, small_tokenizer, layout):
     manifest, lacking = convert(options(tmp_path))
     assert len(manifest.shards) == ROWS and manifest.records == len(records["input"])
     assert manifest.corpus[0]["converted_from"] == "original" and manifest.compat
-    functional = np.isin(records["input"], (SEP_ID, CLS_ID))
-    expected = records["is_masked"].astype(bool) & ~functional
+    special = np.isin(records["input"], (SEP_ID, CLS_ID))
+    expected = records["is_masked"].astype(bool) & ~special
     cores, bidirectional = layout.get("num_cores", 2), layout.get("bidirectional", True)
     for row, columns in enumerate(columns_of(manifest)):
         mine = slice(row, None, ROWS)
@@ -168,7 +168,7 @@ def test_wrong_rows_and_options_are_refused(tmp_path, small_tokenizer):
     ]:
         with pytest.raises(UserError, match=message):
             convert(options(tmp_path, **changes))
-    # Rows of another batch size: nearly no record goes on where the one before it ended.
+    # Rows of another batch size: nearly no record continues the one before it.
     for path in (tmp_path / "tfrecords").iterdir():
         path.rename(path.with_name(path.name.replace("bsz-8", "bsz-4")))
     (info,) = (tmp_path / "tfrecords").glob("record_info*")
@@ -199,7 +199,7 @@ def test_rows_that_break_off_become_several_streams(tmp_path, small_tokenizer):
     original_format.write(manifest, tmp_path, 2)
     again, notes = convert(options(tmp_path))
     assert again.records == 2 * 71 and len(again.shards) == 4
-    assert any("rows break off in 2 places" in note for note in notes)
+    assert any("rows break off at 2 positions" in note for note in notes)
     report = check(again)
     assert report.sound, str(report)
     found = np.concatenate([columns["input_ids"] for columns in columns_of(again)])

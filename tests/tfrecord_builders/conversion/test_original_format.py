@@ -23,16 +23,16 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 def unused(records):
     """Bool [N, T] of the original's records: what its reader never uses: next tokens behind A and B."""
-    functional = np.isin(records["input"], (SEP_ID, CLS_ID))
-    return np.append(functional[:, 1:], functional[:, :1], axis=1)
+    special = np.isin(records["input"], (SEP_ID, CLS_ID))
+    return np.append(special[:, 1:], special[:, :1], axis=1)
 
 
 def assert_same_records(found, expected):
     """Asserts that records are the same but for what the original's reader drops."""
-    functional = np.isin(expected["input"], (SEP_ID, CLS_ID))
+    special = np.isin(expected["input"], (SEP_ID, CLS_ID))
     for name in ("input", "seg_id", "label"):
         np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
-    for name, dropped in (("is_masked", functional), ("target", unused(expected))):
+    for name, dropped in (("is_masked", special), ("target", unused(expected))):
         np.testing.assert_array_equal(
             np.where(dropped, 0, found[name]), np.where(dropped, 0, expected[name]), err_msg=name
         )

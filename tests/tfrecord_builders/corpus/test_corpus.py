@@ -11,7 +11,7 @@ from xlnet_tf.errors import UserError
 
 def plan(patterns, slice_bytes, **options):
     sources = corpus.find_sources(corpus.CorpusOptions(input=patterns, **options))
-    return list(corpus.plan_slices(sources, slice_bytes))
+    return list(corpus.plan_shards(sources, slice_bytes))
 
 
 def cut(paths, slice_bytes):

@@ -23,7 +23,7 @@ DOCUMENTS = TEXT.strip().split("\n\n")
 
 def plan(path, slice_bytes, **options):
     sources = corpus.find_sources(corpus.CorpusOptions(input=[str(path)], **options))
-    return list(corpus.plan_slices(sources, slice_bytes))
+    return list(corpus.plan_shards(sources, slice_bytes))
 
 
 def read(path, slice_bytes=10**6, **options):
@@ -202,7 +202,7 @@ def peak_growth(program, *arguments):
 READ_SLICES = """
 try:
     sources = corpus.find_sources(corpus.CorpusOptions(input=sys.argv[1:]))
-    print(sum(corpus.read_lines(one).num_bytes for one in corpus.plan_slices(sources, 4_000_000)))
+    print(sum(corpus.read_lines(one).num_bytes for one in corpus.plan_shards(sources, 4_000_000)))
 except UserError as error:
     print(error)
 """
@@ -377,7 +377,7 @@ def dataset(tmp_path_factory):
 def test_a_prepared_data_set(dataset):
     sources = corpus.find_sources(dataclasses.replace(dataset, input=[]))  # as flags have it
     assert sources[0].name == "tiny_texts/1.0.0:train"
-    slices = list(corpus.plan_slices(sources, 300))
+    slices = list(corpus.plan_shards(sources, 300))
     assert len(slices) > 2 and sum(one.source_bytes for one in slices) == sources[0].num_bytes
     lines = [line for one in slices for line in corpus.read_lines(one).lines]
     assert lines == [line for i in range(40) for line in (f"Text {i}.<eop>", "More.", "")]
@@ -391,7 +391,7 @@ def test_bad_texts_of_a_data_set(tmp_path, monkeypatch):
     ]:
         options = prepare_dataset(tmp_path / name, ["Fine.", text])
         with pytest.raises(UserError, match=message):
-            [corpus.read_lines(one) for one in corpus.plan_slices(corpus.find_sources(options), 300)]
+            [corpus.read_lines(one) for one in corpus.plan_shards(corpus.find_sources(options), 300)]
 
 
 @pytest.mark.parametrize(
@@ -411,7 +411,7 @@ def test_a_data_set_that_is_not_there(dataset, wrong, message):
 def test_planning_a_data_set_loads_no_tensorflow(dataset):
     program = (
         "import sys\nfrom tfrecord_builders import corpus\n"
-        f"slices = list(corpus.plan_slices(corpus.find_sources(corpus.{dataset!r}), 300))\n"
+        f"slices = list(corpus.plan_shards(corpus.find_sources(corpus.{dataset!r}), 300))\n"
         "sys.exit('tensorflow' in sys.modules or len(slices) < 3)"
     )
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

@@ -8,7 +8,7 @@ import pytest
 
 from tfrecord_builders.inspection import check as inspect_check
 from tfrecord_builders.inspection import invariants
-from tfrecord_builders.inspection.recovered_text import UNKNOWN, SliceText
+from tfrecord_builders.inspection.recovered_text import UNKNOWN, RecoveredText
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import ranks
 from xlnet_tf.records.shards import ShardWriter, framed_bytes, read_shard
@@ -100,13 +100,13 @@ def flip_label(columns):
     [
         (swap_order, "order: a permutation", 9, "ranks ", "distinct ranks"),
         (unhide_target, "order: blocks of 16 keep their order", 9, "0 at position", "inside of its block"),
-        (value("target_positions", (9, -1), 31), "functional targets", 9, "3 at position 31", "piece"),
+        (value("target_positions", (9, -1), 31), "special tokens as targets", 9, "3 at position 31", "piece"),
         (value("target_positions", (9, -1), -1), "number of targets", 9, "and 1 in the second", "3 and 2"),
         (value("target_positions", (9, -1), 0), "target_positions", 9, " 0", "ascending"),
         (value("target_positions", (9, -1), 32), "target_positions", 9, " 32", "below 32"),
         (repeat_target, "target_positions", 9, " ", "ascending"),
         (value("target_positions", (9, 0), -2), "target_positions", 9, "-2 ", "ascending"),
-        (value("input_ids", (4, 0), 199), "text that goes on from record to record", 4, "199 at", ""),
+        (value("input_ids", (4, 0), 199), "text that continues from record to record", 4, "199 at", ""),
         (value("input_ids", (4, 31), 9), "segment layout", 4, "CLS at []", "CLS at 31"),
         (leave_no_second_part, "segment layout", 4, "SEP at [29, 30]", "SEP between 17 and 28"),
         (leave_no_first_part, "segment layout", 4, "SEP at [16, 30]", "SEP between 17 and 28"),
@@ -229,7 +229,7 @@ def test_the_manifest_agrees_with_itself(small_records):
     assert list(report.counts) == ["statistics.tokens_written"]
     shards = [shard for shard in small_records.shards if (shard.pass_index, shard.slice_index) != (1, 0)]
     report = inspect_check.check(dataclasses.replace(small_records, shards=tuple(shards)))
-    assert "passes [0] of slice 0" in report.failures["passes"][0].found
+    assert "passes [0] of corpus shard 0" in report.failures["passes"][0].found
 
 
 def test_legal_orders_are_those_of_the_definition(small_records):
@@ -252,7 +252,7 @@ def test_legal_orders_are_those_of_the_definition(small_records):
 def test_nothing_is_expected_beyond_the_text(small_records, direction):
     shard = small_records.shards[0]
     columns = read_shard(small_records.path(shard), small_records.spec)
-    text = SliceText(small_records, shard, columns, np.ones(shard.records, bool))
+    text = RecoveredText(small_records, shard, columns, np.ones(shard.records, bool))
     end = len(text.tokens)
     inside, outside = np.array([0, 7, end - 1]), np.array([-1, -9, end, end + 5])
     order = text.tokens[::direction]
@@ -277,7 +277,7 @@ def test_faults_of_the_order_are_reported_for_their_records_only(build, tmp_path
     second = first + 2
     position = np.flatnonzero(rank[second, :8] > 0)[0]
     rank[second, position] += 4 if position < 4 else -4
-    text = SliceText(manifest, shard, columns, np.ones(shard.records, bool))
+    text = RecoveredText(manifest, shard, columns, np.ones(shard.records, bool))
     assert {
         b.invariant: b.records.tolist() for b in invariants.broken_records(manifest, shard, columns, text)
     } == {
@@ -311,7 +311,7 @@ def test_mutations_are_found(small_records):
     for _ in range(MUTATIONS):
         changed = {name: values.copy() for name, values in columns.items()}
         name, (record, *_), old, new = mutate(rng, changed, manifest.spec)
-        text = SliceText(manifest, shard, changed, np.ones(shard.records, bool))
+        text = RecoveredText(manifest, shard, changed, np.ones(shard.records, bool))
         broken = [b.records for b in invariants.broken_records(manifest, shard, changed, text)]
         if name == "permutation_rank" and not broken:
             assert is_legal(changed["permutation_rank"][record], old, new, manifest.reuse_len)

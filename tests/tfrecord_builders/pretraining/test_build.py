@@ -91,8 +91,8 @@ def test_every_record_keeps_the_rules(records):
         assert (is_target[:, : spec.reuse_len].sum(axis=1) == spec.num_predict - spec.num_predict // 2).all()
         assert (is_target.sum(axis=1) == spec.num_predict).all()
         assert (np.diff(columns["target_positions"].astype(int), axis=1) > 0).all()
-        functional = np.isin(ids, (SEP_ID, CLS_ID))
-        assert not (is_target & functional).any() and (functional.sum(axis=1) == 3).all()
+        special = np.isin(ids, (SEP_ID, CLS_ID))
+        assert not (is_target & special).any() and (special.sum(axis=1) == 3).all()
         assert (ids[:, -2:] == [SEP_ID, CLS_ID]).all()
         content, query = ranks.expand(columns["permutation_rank"], is_target)
         assert not (query & np.eye(spec.seq_len, dtype=bool))[is_target].any()
@@ -190,10 +190,10 @@ def test_bytes_do_not_depend_on_workers_or_runs_or_compression(records, options,
 def test_an_interrupted_build_resumes(records, options, tmp_path, monkeypatch):
     real, calls = worker.build_slice, []
 
-    def interrupted(unit):
-        if unit.corpus_slice.index == 2:
+    def interrupted(job):
+        if job.corpus_shard.index == 2:
             raise KeyboardInterrupt
-        return real(unit)
+        return real(job)
 
     monkeypatch.setattr(worker, "build_slice", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -377,7 +377,7 @@ def test_a_folder_that_cannot_be_made(options, tmp_path):
             build_pretraining_records(options(folder))
 
 
-def die(*unit):
+def die(*job):
     os._exit(9)
 
 

@@ -123,11 +123,11 @@ def test_records(golden, shared, run):
 @pytest.mark.parametrize("name", ["p32", "p32_tail", "p16"])
 def test_ranks_expand_to_the_masks_of_local_perm(golden, name):
     arrays, _ = load(golden(f"data_local_perm_{name}.npz"))
-    functional = np.isin(arrays["inputs"], (SEP_ID, CLS_ID))
-    is_target = arrays["is_masked"] & ~functional
-    places = ranks.tile_permutation(arrays["perm"][None], len(functional))
-    np.testing.assert_array_equal(places[0], arrays["index"])
-    rank = ranks.permutation_ranks(is_target[None], functional[None], places, len(functional))[0]
+    special = np.isin(arrays["inputs"], (SEP_ID, CLS_ID))
+    is_target = arrays["is_masked"] & ~special
+    order = ranks.tile_permutation(arrays["perm"][None], len(special))
+    np.testing.assert_array_equal(order[0], arrays["index"])
+    rank = ranks.permutation_ranks(is_target[None], special[None], order, len(special))[0]
     _, query_visible = ranks.expand(rank, is_target)
     np.testing.assert_array_equal(query_visible, 1 - arrays["perm_mask"])
     np.testing.assert_array_equal(is_target, arrays["target_mask"])
@@ -140,13 +140,13 @@ def test_ranks_expand_to_the_masks_of_training(golden, name):
     perm_mask = arrays["perm_mask"].reshape(-1, *arrays["perm_mask"].shape[2:])
     count, seq_len, _ = perm_mask.shape
     ids, is_masked = records["input"][:count], records["is_masked"][:count].astype(bool)
-    functional = np.isin(ids, (SEP_ID, CLS_ID))
-    is_target = is_masked & ~functional
+    special = np.isin(ids, (SEP_ID, CLS_ID))
+    is_target = is_masked & ~special
     halves = [
         np.tile(ranks.tile_permutation(arrays[part][None], seq_len // 2), (count, 1))
         for part in ("perm0", "perm1")
     ]
-    rank = ranks.permutation_ranks(is_target, functional, np.concatenate(halves, axis=1), seq_len // 2)
+    rank = ranks.permutation_ranks(is_target, special, np.concatenate(halves, axis=1), seq_len // 2)
     _, query_visible = ranks.expand(rank, is_target)
     np.testing.assert_array_equal(query_visible, 1 - perm_mask)
     np.testing.assert_array_equal(is_target, arrays["input_q"].reshape(count, seq_len))
@@ -185,12 +185,12 @@ def test_a_slice_equals_one_row_of_the_original(golden, tokenizer, reverse):
         masks = [compat_sampling.sample_mask(numbers, starts[half], 5, reverse=reverse) for half in halves]
         text = [tokens[row * 32 : cut.a_end], [SEP_ID], tokens[cut.b_begin : cut.b_end], [SEP_ID, CLS_ID]]
         np.testing.assert_array_equal(found.ids[row], np.concatenate(text))
-        np.testing.assert_array_equal(is_target[row], np.concatenate(masks) & ~found.functional[row])
+        np.testing.assert_array_equal(is_target[row], np.concatenate(masks) & ~found.special[row])
         assert found.next_sentence[row] == cut.label
     assert len(found) == (len(tokens) - 64) // 32 + 1
     in_text = found.source_positions >= 0
     np.testing.assert_array_equal(found.ids[in_text], tokens[found.source_positions[in_text]])
-    np.testing.assert_array_equal(in_text, ~found.functional)
+    np.testing.assert_array_equal(in_text, ~found.special)
 
 
 def test_one_row_of_batches_is_the_forward_slice(golden, tokenizer):
@@ -216,7 +216,7 @@ def test_one_row_of_batches_is_the_forward_slice(golden, tokenizer):
     np.testing.assert_array_equal(found.ids, np.concatenate([row["input"] for row in rows]))
     np.testing.assert_array_equal(found.segment_ids, np.concatenate([row["seg_id"] for row in rows]))
     masked = np.concatenate([row["is_masked"] for row in rows]).astype(bool)
-    np.testing.assert_array_equal(is_target, masked & ~found.functional)
+    np.testing.assert_array_equal(is_target, masked & ~found.special)
 
 
 @pytest.mark.parametrize("num_tokens", [20, 61, 63])

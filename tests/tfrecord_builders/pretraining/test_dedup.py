@@ -20,7 +20,7 @@ def write(folder, documents, name="a.txt"):
 
 
 def choose(sources, slice_bytes, dedup, dev_fraction):
-    groups = document_selection.group_slices(corpus.plan_slices(sources, slice_bytes))
+    groups = document_selection.group_slices(corpus.plan_shards(sources, slice_bytes))
     found = [one for group in groups for one in document_selection.fingerprint_group(group)]
     found = [one | {"fingerprints": np.array(one["fingerprints"], np.uint64)} for one in found]
     return document_selection.Choice(found, dedup, dev_fraction)
@@ -31,7 +31,7 @@ def select(sources, slice_bytes, dedup, dev_fraction):
     choice = choose(sources, slice_bytes, dedup, dev_fraction)
     sets = ([], [])
     for is_dev, one in document_selection.select(
-        corpus.plan_slices(sources, slice_bytes), choice, dev_fraction
+        corpus.plan_shards(sources, slice_bytes), choice, dev_fraction
     ):
         assert one.index == len(sets[is_dev])
         sets[is_dev].append((one, corpus.read_lines(one)))
@@ -114,12 +114,12 @@ def test_a_compressed_file_is_read_once_for_a_slice_of_many_parts(tmp_path, monk
 def test_a_document_without_an_end_is_one(tmp_path):
     """A file without blank lines, of many slices: compared in one go, by references to the file."""
     sources = write(tmp_path, ["\n".join(f"Line {i}." for i in range(2000))])
-    slices = list(corpus.plan_slices(sources, 1000))
+    slices = list(corpus.plan_shards(sources, 1000))
     (group,) = document_selection.group_slices(slices)
     assert len(group.slices) == len(slices) > 5
     found = document_selection.fingerprint_group(group)
     assert len({value for one in found for value in one["fingerprints"]}) == 1
-    assert [one["goes_on"] for one in found] == [False] + [True] * (len(slices) - 1)
+    assert [one["continues"] for one in found] == [False] + [True] * (len(slices) - 1)
     choice, train, _ = select(sources, 1000, True, 0.0)
     assert choice.duplicates == {False: 0, True: 0}
     assert documents_of(train)[0].count("\n") == 1999
@@ -133,7 +133,7 @@ def test_a_corpus_that_changes_is_noticed(tmp_path):
         documents * 2,
         [*documents[:3], "New."] + documents[4:9] + documents[10:],
     ):
-        slices = corpus.plan_slices(write(tmp_path, changed), 1000)
+        slices = corpus.plan_shards(write(tmp_path, changed), 1000)
         with pytest.raises(UserError, match="changed since its documents were compared"):
             [corpus.read_lines(one) for _, one in document_selection.select(slices, choice, 0.1)]
 

@@ -132,11 +132,11 @@ def test_bytes_do_not_depend_on_workers(sets, options, tmp_path):
 def test_each_set_resumes_after_an_interruption(sets, options, tmp_path, monkeypatch):
     real, calls = worker.build_slice, []
 
-    def interrupted(unit):
-        calls.append((unit.manifest.split, unit.corpus_slice.index))
+    def interrupted(job):
+        calls.append((job.manifest.split, job.corpus_shard.index))
         if len(calls) == 8:
             raise KeyboardInterrupt
-        return real(unit)
+        return real(job)
 
     monkeypatch.setattr(worker, "build_slice", interrupted)
     with pytest.raises(KeyboardInterrupt):

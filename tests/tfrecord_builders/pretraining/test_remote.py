@@ -56,7 +56,7 @@ def test_records_in_a_bucket_are_those_of_a_disk(build, bucket, corpus_file, tok
 
 def test_errors_of_remote_file_systems_are_one_line(bucket, monkeypatch, capsys):
     with pytest.raises(UserError, match=r"ram://bucket/none.* \(NotFoundError of the file system\)"):
-        list(runners.run_units(tf.io.gfile.listdir, ["ram://bucket/none"]))
+        list(runners.run_jobs(tf.io.gfile.listdir, ["ram://bucket/none"]))
     monkeypatch.setattr(errors.app, "run", lambda guarded, **_: guarded(["script"]))
     with pytest.raises(SystemExit) as ended:
         errors.run(lambda _: tf.io.gfile.listdir("ram://bucket/none"))

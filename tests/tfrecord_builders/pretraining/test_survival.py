@@ -86,13 +86,13 @@ def test_a_corpus_that_changes(build, tmp_path, monkeypatch, when):
     path.write_text(make_text(100))
     real, calls = worker.build_slice, []
 
-    def change_and_build(unit):
-        calls.append(unit)
+    def change_and_build(job):
+        calls.append(job)
         if len(calls) == 2 and when == "before the manifest":
             path.write_text(path.read_text().swapcase())
         if len(calls) == 2 and when == "before the last slice":
             path.write_text(path.read_text()[:-5000])
-        return real(unit)
+        return real(job)
 
     monkeypatch.setattr(worker, "build_slice", change_and_build)
     with pytest.raises(UserError, match=f"{path} (was changed|became shorter)"):
@@ -135,8 +135,8 @@ def test_a_build_resumes_with_a_corrected_corpus(build, tmp_path, monkeypatch):
 def test_a_shard_that_is_removed_during_the_build(build, tmp_path, monkeypatch):
     real = worker.build_slice
 
-    def build_and_remove(unit):
-        result = real(unit)
+    def build_and_remove(job):
+        result = real(job)
         min(tmp_path.glob("*.tfrecord")).unlink()
         return result
 
@@ -147,7 +147,7 @@ def test_a_shard_that_is_removed_during_the_build(build, tmp_path, monkeypatch):
 
 
 def test_a_full_disk(build, tmp_path):
-    """A real one, in memory: what fits is kept, and goes on when there is room."""
+    """A real one, in memory: what fits is kept, and resumes when there is room."""
     expected = build(tmp_path / "elsewhere")
     size = sum(shard.bytes for shard in expected.shards) // 2
     size += expected.tokenizer_path.stat().length

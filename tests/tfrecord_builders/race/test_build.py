@@ -112,8 +112,8 @@ def test_folders_of_the_original_equal_jsonl(tmp_path):
     packed = tmp_path / "race.jsonl.gz"
     packed.write_bytes(gzip.compress("\n".join(json.dumps(each) for each in (ARTICLE, middle)).encode()))
 
-    found = [q._replace(place="") for q in read_questions(tmp_path / "RACE [1]/dev", pytest.fail)]
-    assert found == [q._replace(place="") for q in read_questions(packed, pytest.fail)]
+    found = [q._replace(location="") for q in read_questions(tmp_path / "RACE [1]/dev", pytest.fail)]
+    assert found == [q._replace(location="") for q in read_questions(packed, pytest.fail)]
     assert [(q.id, q.level, q.answer) for q in found] == [
         ("high7-0", "high", 1),
         ("high7-1", "high", 3),

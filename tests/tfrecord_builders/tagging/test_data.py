@@ -30,7 +30,7 @@ def test_columns(tmp_path, name, newline):
     assert [s.tags for s in sentences] == [["B-PER", "I-PER"], ["O"], ["O"]]
     assert [s.id for s in sentences] == [f"{name}:3", f"{name}:7", f"{name}:10"]
     assert [s.document for s in sentences] == [f"{name}#1", f"{name}#1", f"{name}#2"]
-    assert sentences[0].place_of(1) == f"{tmp_path / name}:4"
+    assert sentences[0].location_of(1) == f"{tmp_path / name}:4"
     assert sentences[0].types == {"PER"} and sentences[1].types == set()
 
 
@@ -59,7 +59,7 @@ def test_json_lines(tmp_path):
     )
     words, unknown, text, none, blank = read_sentences(path)
     assert (words.id, words.document, words.words, words.tags) == ("7", "d", ["Ka", "to mi"], ["B-PER", "O"])
-    assert words.place_of(1) == f"{path}:1"
+    assert words.location_of(1) == f"{path}:1"
     assert unknown.types is None and unknown.id == "rows.jsonl:2"
     assert isinstance(text, AnnotatedText) and text.entities == [(3, 7, "LOC")] and text.types == {"LOC"}
     assert none.entities == [] and none.types == set()

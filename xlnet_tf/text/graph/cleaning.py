@@ -29,12 +29,12 @@ class Cleaned(NamedTuple):
 
     Attributes:
         codes: ragged int32 [N, (characters)], code points.
-        places: ragged int32 [N, (characters)], the place in the raw text of what each character was made of.
-        ends: int32 [N], the place in the raw text where what comes after the last character begins.
+        offsets: ragged int32 [N, (characters)], offset in the raw text of what each character was made of.
+        ends: int32 [N], the offset in the raw text where what comes after the last character begins.
     """
 
     codes: tf.RaggedTensor
-    places: tf.RaggedTensor
+    offsets: tf.RaggedTensor
     ends: tf.Tensor
 
 
@@ -59,36 +59,36 @@ class GraphCleaner:
             raw: ragged int32 [N, (characters)], the code points of N texts.
 
         Returns:
-            What `cleaning.clean_text` makes of them, and the places that `offsets.clean_with_offsets` gives.
+            What `cleaning.clean_text` makes of them, and the offsets that `offsets.clean_with_offsets` gives.
         """
         codes = raw.flat_values
         rows = tf.cast(raw.value_rowids(), tf.int32)
         lengths = tf.cast(raw.row_lengths(), tf.int32)
-        places = tf.range(tf.size(codes)) - tf.gather(tf.cumsum(lengths, exclusive=True), rows)
+        offsets = tf.range(tf.size(codes)) - tf.gather(tf.cumsum(lengths, exclusive=True), rows)
         keep, ends = tf.ones_like(codes, tf.bool), lengths
         if self._config.collapse_whitespace:
-            codes, keep, ends = self._collapse_whitespace(codes, rows, places, raw.nrows())
+            codes, keep, ends = self._collapse_whitespace(codes, rows, offsets, raw.nrows())
         if self._config.normalize_quotes:
-            codes, second = _join_quotes(codes, places)
+            codes, second = _join_quotes(codes, offsets)
             keep &= ~second
         if self._characters is None:
             sources = tf.cast(tf.where(keep)[:, 0], tf.int32)
             codes = tf.gather(codes, sources)
         else:
             codes, sources, _ = self._characters.apply(codes, keep)
-        rows, places = tf.gather(rows, sources), tf.gather(places, sources)
+        rows, offsets = tf.gather(rows, sources), tf.gather(offsets, sources)
         if self._config.lower:
             codes = self._lower_sigmas(codes, rows)
         codes = tf.RaggedTensor.from_value_rowids(codes, tf.cast(rows, tf.int64), raw.nrows(), validate=False)
-        return Cleaned(codes, codes.with_values(places), ends)
+        return Cleaned(codes, codes.with_values(offsets), ends)
 
-    def _collapse_whitespace(self, codes, rows, places, count):
+    def _collapse_whitespace(self, codes, rows, offsets, count):
         """Returns code points, which of them stay (the first of each run), and where each text ends."""
         space = tf.gather(self._spaces, tf.minimum(codes, len(self._spaces) - 1))
-        leading = (places == 0) | tf.roll(space, 1, axis=0)
-        ends = tf.math.unsorted_segment_max(tf.where(space, 0, places + 1), rows, count)
+        leading = (offsets == 0) | tf.roll(space, 1, axis=0)
+        ends = tf.math.unsorted_segment_max(tf.where(space, 0, offsets + 1), rows, count)
         ends = tf.maximum(ends, 0)  # of a text without characters
-        keep = ~space | (~leading & (places < tf.gather(ends, rows)))
+        keep = ~space | (~leading & (offsets < tf.gather(ends, rows)))
         return tf.where(space, _SPACE, codes), keep, ends
 
     def _lower_sigmas(self, codes, rows):
@@ -110,10 +110,10 @@ class GraphCleaner:
         return tf.tensor_scatter_nd_update(codes, counted, near)
 
 
-def _join_quotes(codes, places):
+def _join_quotes(codes, offsets):
     """Makes one double quote of two backticks or apostrophes; returns codes and which are the second."""
     quote = (codes == _BACKTICK) | (codes == _APOSTROPHE)
-    same = quote & (codes == tf.roll(codes, 1, axis=0)) & (places > 0)
+    same = quote & (codes == tf.roll(codes, 1, axis=0)) & (offsets > 0)
     # In a run of equal quotes, every other one is the second of a pair.
     starts = tf.where(~same)[:, 0]
     start = tf.gather(starts, tf.cumsum(tf.cast(~same, tf.int32)) - 1)

@@ -1,7 +1,7 @@
 """Which characters of raw texts pieces stand for, as TensorFlow operations: `offsets.encode_with_offsets`.
 
-SentencePiece tells which bytes a piece was made of, which is not enough where its normalisation makes several
-characters of one, and a piece ends between them. A second model tells it for each character: it normalizes as
+SentencePiece says which bytes a piece was made of, which is not enough where its normalisation makes several
+characters of one, and a piece ends between them. A second model says it for each character: it normalizes as
 the first does, and its pieces are single bytes.
 """
 
@@ -59,7 +59,7 @@ class Aligner(tf.Module):
         Returns:
             Begins and ends of the pieces, each ragged int32 [N, (pieces)], as in `offsets.Encoded`.
         """
-        # All texts lie in one line: each has a place for every character and one for its end.
+        # All texts lie in one line: each has a position for every character and one for its end.
         origins = tf.cumsum(tf.cast(raw.row_lengths(), tf.int32) + 1, exclusive=True)
         begins, ends = self._visible_characters(texts, *_byte_places(cleaned, origins))
 
@@ -105,18 +105,18 @@ def _byte_places(cleaned: Cleaned, origins: tf.Tensor) -> tuple[tf.Tensor, tf.Te
 
     Args:
         cleaned: N texts.
-        origins: int32 [N], the place of each raw text.
+        origins: int32 [N], the position of each raw text.
 
     Returns:
-        int32 [K], the place of each byte, the end of a text taken for one more, and int32 [N], which of them
+        int32 [K], position of each byte, the end of a text taken for one more, and int32 [N], which of them
         is the first of each text.
     """
     codes = cleaned.codes.values
     sizes = 1 + sum(tf.cast(codes >= first, tf.int32) for first in (0x80, 0x800, 0x10000))
     sizes = _append(cleaned.codes.with_values(sizes), tf.ones_like(origins))
-    places = _append(cleaned.places, cleaned.ends).values + tf.gather(origins, sizes.value_rowids())
+    offsets = _append(cleaned.offsets, cleaned.ends).values + tf.gather(origins, sizes.value_rowids())
     first = tf.gather(tf.cumsum(sizes.values, exclusive=True), sizes.row_starts())
-    return tf.repeat(places, sizes.values), first
+    return tf.repeat(offsets, sizes.values), first
 
 
 def _append(rows: tf.RaggedTensor, last: tf.Tensor) -> tf.RaggedTensor:

@@ -40,13 +40,15 @@ def pack(
 
     lengths = _lengths(tokens)[:, None]
     columns = tf.range(seq_len)[None, :]
-    places = columns if padding == "right" else columns - (seq_len - lengths)  # [N, T], in the row's tokens
-    real = (places >= 0) & (places < lengths)
+    positions = (
+        columns if padding == "right" else columns - (seq_len - lengths)
+    )  # [N, T], in the row's tokens
+    real = (positions >= 0) & (positions < lengths)
     starts = tf.cast(tokens.row_starts(), tf.int32)[:, None]
-    word_ids = tf.gather(tokens.values, tf.where(real, starts + places, 0))
-    second = places > _lengths(ids_a)[:, None]
+    word_ids = tf.gather(tokens.values, tf.where(real, starts + positions, 0))
+    second = positions > _lengths(ids_a)[:, None]
     segments = tf.where(second, SEGMENT_B, SEGMENT_A)
-    segments = tf.where(places == lengths - 1, CLS_SEGMENT, segments)
+    segments = tf.where(positions == lengths - 1, CLS_SEGMENT, segments)
     return {
         "input_word_ids": tf.where(real, word_ids, PAD_ID),
         "input_mask": tf.cast(real, tf.int32),
@@ -98,10 +100,10 @@ def bucket(lengths: tf.Tensor, buckets: Sequence[int]) -> tf.Tensor:
 
 def _first(ids: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
     """Keeps the first int32 [N] `lengths` values of each row."""
-    places = tf.range(tf.size(ids.values)) - tf.gather(
+    positions = tf.range(tf.size(ids.values)) - tf.gather(
         tf.cast(ids.row_starts(), tf.int32), ids.value_rowids()
     )
-    kept = tf.boolean_mask(ids.values, places < tf.gather(lengths, ids.value_rowids()))
+    kept = tf.boolean_mask(ids.values, positions < tf.gather(lengths, ids.value_rowids()))
     return tf.RaggedTensor.from_row_lengths(kept, tf.cast(lengths, ids.row_splits.dtype), validate=False)
 
 

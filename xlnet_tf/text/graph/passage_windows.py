@@ -61,12 +61,12 @@ def split_windows(tokens: tf.Tensor, room: tf.Tensor, stride: int) -> PassageWin
     )
 
 
-def shows_best(windows: PassageWindows, places: tf.Tensor, most_room: int, stride: int) -> tf.Tensor:
+def shows_best(windows: PassageWindows, positions: tf.Tensor, most_room: int, stride: int) -> tf.Tensor:
     """Tells which tokens a window shows best, as text.windows.best_windows chooses among a passage's.
 
     Args:
         windows: W of them.
-        places: int32 [W, K], tokens of each window, counted in it.
+        positions: int32 [W, K], tokens of each window, counted in it.
         most_room: the largest room of a window.
         stride: as the windows were split.
 
@@ -81,7 +81,7 @@ def shows_best(windows: PassageWindows, places: tf.Tensor, most_room: int, strid
     number += tf.range(-reach, reach + 1)  # [W, 1, 2 * reach + 1]
     first = number * step
     length = tf.minimum(room, tokens - first)
-    left = (windows.first[:, None] + places)[:, :, None] - first
+    left = (windows.first[:, None] + positions)[:, :, None] - first
     right = length - 1 - left
     held = (number >= 0) & (number < count) & (left >= 0) & (right >= 0)
     # In float64, as there, so that ties are the same ones.

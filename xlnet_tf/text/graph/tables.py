@@ -40,12 +40,12 @@ class Replaced(NamedTuple):
     Attributes:
         values: int32 [R], what stands for the values, one after another.
         sources: int32 [R], which of the K values each stands for.
-        places: int32 [R], where in `Replacements.flat` each is from; -1 for a value that stands for itself.
+        positions: int32 [R], where in `Replacements.flat` each is from; -1: a value that stands for itself.
     """
 
     values: tf.Tensor
     sources: tf.Tensor
-    places: tf.Tensor
+    positions: tf.Tensor
 
 
 class Replacements:
@@ -78,6 +78,6 @@ class Replacements:
         entries = tf.gather(entries, sources)
         # The first of a list comes after all that stands for the values before.
         ordinals = tf.range(tf.size(sources)) - tf.gather(tf.cumsum(counts, exclusive=True), sources)
-        places = tf.where(entries > 0, tf.gather(self._starts, entries) + ordinals, -1)
-        replaced = tf.gather(np.append(self.flat, np.int32(0)), places % (len(self.flat) + 1))
-        return Replaced(tf.where(places < 0, tf.gather(values, sources), replaced), sources, places)
+        positions = tf.where(entries > 0, tf.gather(self._starts, entries) + ordinals, -1)
+        replaced = tf.gather(np.append(self.flat, np.int32(0)), positions % (len(self.flat) + 1))
+        return Replaced(tf.where(positions < 0, tf.gather(values, sources), replaced), sources, positions)

@@ -16,7 +16,7 @@ _TEXTS = (tf.TensorSpec([None], tf.string),)
 
 
 class GraphEncoded(NamedTuple):
-    """The pieces of N texts and their places in them, as `offsets.Encoded` has them for one.
+    """The pieces of N texts and their offsets in them, as `offsets.Encoded` has them for one.
 
     Attributes:
         ids: ragged int32 [N, (pieces)].
@@ -32,7 +32,7 @@ class GraphEncoded(NamedTuple):
 class GraphTokenizer(tf.Module):
     """`XLNetTokenizer` as TensorFlow operations on the CPU: the same ids, whatever the bytes.
 
-    Bytes that are no UTF-8 become U+FFFD, as `bytes.decode(errors="replace")` has it.
+    Bytes that are not UTF-8 become U+FFFD, as `bytes.decode(errors="replace")` has it.
 
     Args:
         tokenizer: whose pieces and cleaning it has.
@@ -82,7 +82,7 @@ class GraphTokenizer(tf.Module):
             texts: string [N], any bytes.
 
         Returns:
-            For each text what `offsets.encode_with_offsets` gives; places count the characters of `valid`.
+            For each text what `offsets.encode_with_offsets` gives; offsets count the characters of `valid`.
 
         Raises:
             UserError: the tokenizer's pieces do not spell the text (a model with byte fallback).
@@ -92,7 +92,7 @@ class GraphTokenizer(tf.Module):
         return self._encode_with_offsets(tf.convert_to_tensor(texts, tf.string))
 
     def valid(self, texts) -> tf.Tensor:
-        """Returns string [N]: string [N] texts, with U+FFFD for what is no UTF-8."""
+        """Returns string [N]: string [N] texts, with U+FFFD for what is not UTF-8."""
         with tf.device(CPU):
             return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="replace")
 
@@ -128,8 +128,8 @@ class GraphTokenizer(tf.Module):
             ids = self._model.ids(cleaned_texts)
             split = self._commas.apply(ids.values)
             lengths = tf.gather(visible_lengths(self._model.pieces(cleaned_texts).values), split.sources)
-            comma_lengths = tf.gather(self._comma_lengths, tf.maximum(split.places, 0))
-            lengths = tf.where(split.places < 0, lengths, comma_lengths)
+            comma_lengths = tf.gather(self._comma_lengths, tf.maximum(split.positions, 0))
+            lengths = tf.where(split.positions < 0, lengths, comma_lengths)
             ids = _regroup(ids, split.values, split.sources)
             begins, ends = self._aligner.align(raw, cleaned, cleaned_texts, ids.with_values(lengths))
             return GraphEncoded(ids, begins, ends)

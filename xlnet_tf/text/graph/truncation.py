@@ -11,13 +11,13 @@ def first_pieces(ids: tf.RaggedTensor, most: int | tf.Tensor) -> tf.RaggedTensor
         most: of each text [N], or of all.
     """
     most = tf.broadcast_to(tf.cast(most, tf.int64), [ids.nrows()])
-    return _keep(ids, lambda places, lengths: places < tf.gather(most, ids.value_rowids()))
+    return _keep(ids, lambda positions, lengths: positions < tf.gather(most, ids.value_rowids()))
 
 
 def last_pieces(ids: tf.RaggedTensor, most: int | tf.Tensor) -> tf.RaggedTensor:
     """Returns the last pieces of each text; arguments as in first_pieces."""
     most = tf.broadcast_to(tf.cast(most, tf.int64), [ids.nrows()])
-    return _keep(ids, lambda places, lengths: places >= lengths - tf.gather(most, ids.value_rowids()))
+    return _keep(ids, lambda positions, lengths: positions >= lengths - tf.gather(most, ids.value_rowids()))
 
 
 def without_middle(ids: tf.RaggedTensor, room: int) -> tf.RaggedTensor:
@@ -30,12 +30,14 @@ def without_middle(ids: tf.RaggedTensor, room: int) -> tf.RaggedTensor:
     head = room // 4
     return _keep(
         ids,
-        lambda places, lengths: (lengths <= room) | (places < head) | (places >= lengths - (room - head)),
+        lambda positions, lengths: (
+            (lengths <= room) | (positions < head) | (positions >= lengths - (room - head))
+        ),
     )
 
 
 def _keep(ids: tf.RaggedTensor, rule) -> tf.RaggedTensor:
-    """Keeps the pieces for which the rule holds, given the place of each and the length of its text."""
-    places = tf.ragged.range(ids.row_lengths()).flat_values
+    """Keeps the pieces for which the rule holds, given the position of each and the length of its text."""
+    positions = tf.ragged.range(ids.row_lengths()).flat_values
     lengths = tf.gather(ids.row_lengths(), ids.value_rowids())
-    return tf.ragged.boolean_mask(ids, ids.with_flat_values(rule(places, lengths)))
+    return tf.ragged.boolean_mask(ids, ids.with_flat_values(rule(positions, lengths)))

@@ -35,7 +35,7 @@ def word_windows(lengths: tf.Tensor, row: tf.Tensor, room: int, stride: int) -> 
     Returns:
         The windows; none for a text without words.
     """
-    # Places are counted through all texts: searches go on into the next text, and are cut at its begin.
+    # Positions are counted through all texts: searches continue into the next text, and are cut at its begin.
     stops = tf.cumsum(lengths)
     starts = stops - lengths
     limits = tf.searchsorted(row, row, side="right", out_type=tf.int64)  # [W], the end of each word's text
@@ -47,7 +47,7 @@ def word_windows(lengths: tf.Tensor, row: tf.Tensor, room: int, stride: int) -> 
     firsts = _chains(tf.where(is_head)[:, 0], limits, lasts, tf.minimum(after, lasts))
 
     last, limit, head = (tf.gather(values, firsts) for values in (lasts, limits, is_head))
-    # Words before the middle of two windows' overlap belong to the first; their place is start plus stop.
+    # Words before the middle of two windows' overlap belong to the first; their position is start plus stop.
     stops_before = tf.concat([[0], tf.gather(stops, last - 1)], 0)[:-1]
     middle = tf.gather(starts, firsts) + stops_before
     border = tf.minimum(tf.searchsorted(starts + stops, middle, side="right", out_type=tf.int64), limit)

@@ -55,13 +55,13 @@ class WordFinder(tf.Module):
         borders, unspaced = word_borders(codes)
         row = encoded.ids.value_rowids()
         first = tf.gather(codes.row_starts(), row)
-        # From here on, places are counted in the characters of all texts.
+        # From here on, offsets are counted in the characters of all texts.
         begins, ends = (first + tf.cast(o.flat_values, first.dtype) for o in (encoded.begins, encoded.ends))
         parts = _split(begins, ends, borders & unspaced)
         ids = self._ids(encoded.ids.flat_values, parts, codes.flat_values)
 
         row, first, begins = tf.gather(row, parts.piece), tf.gather(first, parts.piece), parts.begins
-        # A piece of whitespace alone lies where the next one begins, which then goes on with its word.
+        # A piece of whitespace alone lies where the next one begins, which then continues its word.
         opens = (tf.gather(borders, begins) & (begins > _before(begins))) | (row != _before(row))
         word = tf.cumsum(tf.cast(opens, tf.int64)) - 1
         opening = tf.where(opens)[:, 0]
@@ -133,9 +133,9 @@ def _split(begins: tf.Tensor, ends: tf.Tensor, cuts: tf.Tensor) -> _Parts:
     numbers = tf.ragged.range(count)
     piece, number = numbers.value_rowids(), numbers.flat_values
     first, count, begins, ends = (tf.gather(values, piece) for values in (first, count, begins, ends))
-    places = tf.concat([[0], tf.where(cuts)[:, 0], [0]], 0)
-    starts = tf.where(number == 0, begins, tf.gather(places, first + number))
-    stops = tf.where(number == count - 1, ends, tf.gather(places, first + number + 1))
+    offsets = tf.concat([[0], tf.where(cuts)[:, 0], [0]], 0)
+    starts = tf.where(number == 0, begins, tf.gather(offsets, first + number))
+    stops = tf.where(number == count - 1, ends, tf.gather(offsets, first + number + 1))
     return _Parts(piece, number, count, starts, stops)
 
 
@@ -151,13 +151,13 @@ def word_borders(codes: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
     """
     firsts, kinds = _kind_runs()
     kinds = tf.gather(kinds, tf.searchsorted(firsts, codes.flat_values, side="right") - 1)
-    places = tf.where(kinds != KINDS.index(MARK))  # [N, 1]
-    kind, row = tf.gather_nd(kinds, places), tf.gather_nd(codes.value_rowids(), places)
+    offsets = tf.where(kinds != KINDS.index(MARK))  # [N, 1]
+    kind, row = tf.gather_nd(kinds, offsets), tf.gather_nd(codes.value_rowids(), offsets)
     before = tf.where(row == _before(row), _before(kind), KINDS.index(SPACE))
     borders = (kind != KINDS.index(SPACE)) & ((kind != before) | (kind != KINDS.index(LETTER)))
     unspaced = (kind == KINDS.index(UNSPACED)) | (before == KINDS.index(UNSPACED))
     shape = tf.shape(kinds, tf.int64)
-    return tf.scatter_nd(places, borders, shape), tf.scatter_nd(places, unspaced, shape)
+    return tf.scatter_nd(offsets, borders, shape), tf.scatter_nd(offsets, unspaced, shape)
 
 
 def _before(values: tf.Tensor) -> tf.Tensor:
