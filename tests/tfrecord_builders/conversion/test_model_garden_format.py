@@ -78,7 +78,7 @@ def test_incomplete_last_steps_are_reported(tmp_path, model_garden):
         for record in records[:-1]:
             writer.write(record)
     manifest, lacking = convert(options(tmp_path, source_format="model_garden"))
-    assert any(f"{path.name}: its last {ROWS - 1} records are not a complete step" in line for line in lacking)
+    assert any(f"{path.name}: its last {ROWS - 1} records are not a complete" in line for line in lacking)
     assert [shard.records for shard in manifest.shards[:ROWS]] == [len(records) // ROWS - 1] * ROWS
 
 

@@ -73,8 +73,8 @@ def _chains(heads: tf.Tensor, limits: tf.Tensor, lasts: tf.Tensor, after: tf.Ten
     found = tf.TensorArray(tf.int64, size=0, dynamic_size=True, element_shape=[None], infer_shape=False)
 
     def step(index, firsts, found):
-        goes_on = tf.where(tf.gather(lasts, firsts) < tf.gather(limits, firsts))[:, 0]
-        return index + 1, tf.gather(after, tf.gather(firsts, goes_on)), found.write(index, firsts)
+        continues = tf.where(tf.gather(lasts, firsts) < tf.gather(limits, firsts))[:, 0]
+        return index + 1, tf.gather(after, tf.gather(firsts, continues)), found.write(index, firsts)
 
     _, _, found = tf.while_loop(
         lambda index, firsts, found: tf.size(firsts) > 0,
