@@ -41,9 +41,9 @@ def main(_: Sequence[str]):
         raise errors.UserError(f"{values.data} has no answers: expected examples to score; use predict")
     paths = [run.checkpoint(values.checkpoint)] if values.checkpoint else run.checkpoints()
     strategy = runtime.prepare(run.params.runtime)
-    with ProgressBar(unit="step", dynamic_ncols=True) as bar:
+    with ProgressBar(unit="text", dynamic_ncols=True) as bar:
         predictor = Predictor(run, strategy, values.batch_size, on_step=bar.update)
-        bar.reset(total=predictor.steps * len(paths))
+        bar.reset(total=examples.records * len(paths))
         results, best_predictions = {}, None
         for path in paths:
             name = path.rpartition("/")[2]

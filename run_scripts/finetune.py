@@ -32,6 +32,11 @@ SETTINGS = (
     Setting("train_steps", "trainer.train_steps", "integer", "Steps in all; 0: as --epochs says.", 0),
     Setting("warmup_fraction", "task.warmup_fraction", "float",
             "Part of all steps until the peak learning rate, if warmup_steps is 0.", 0, 1),
+    Setting("batching", "task.batching", ("length", "fixed"),
+            "length puts examples of like length into a batch and cuts its rows to it (the default); fixed "
+            "takes whole rows in random order."),
+    Setting("sort_window", "task.sort_window", "integer",
+            "Batches within which examples are sorted by length.", 1),
     Setting("checkpoint_interval", "trainer.checkpoint_interval", "integer",
             "Steps between checkpoints; 0: those between evaluations.", 0),
     Setting("eval_interval", "trainer.validation_interval", "integer",
@@ -71,7 +76,7 @@ def main(_: Sequence[str]):
     if values.dry_run:
         from run_scripts.common import dry_run
 
-        task = finetuning.build_task(params, task_class)
+        task = finetuning.build_task(params, task_class, values.model_dir)
         dry_run.check_and_print(params, task, values.topology, values.model_dir)
         return
     results = seeds.finetune_seeds(

@@ -60,9 +60,9 @@ def main(_: Sequence[str]):
     folder = files.make_folder(values.output_dir)
     pieces = str(folder / "unfinished_predictions")
     with ownership.owning(folder, "predicting", "--output_dir") as owner:
-        with ProgressBar(desc="predict", unit="step", dynamic_ncols=True) as bar:
+        with ProgressBar(desc="predict", unit="text", dynamic_ncols=True) as bar:
             predictor = Predictor(run, strategy, values.batch_size, on_step=bar.update)
-            bar.reset(total=predictor.steps)
+            bar.reset(total=examples.records)
             predictions = predictor.predict(checkpoint, pieces)
         owner.check()
         print(f"weights: {checkpoint}")

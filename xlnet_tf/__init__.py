@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # editors and type checkers see the names; tests/test_api.py 
     from xlnet_tf.models.question_answering import XLNetSpan as XLNetSpan
     from xlnet_tf.models.token_classifier import XLNetTagger as XLNetTagger
     from xlnet_tf.models.token_classifier import XLNetTokenClassifier as XLNetTokenClassifier
+    from xlnet_tf.records.example_reader import batches_by_length as batches_by_length
     from xlnet_tf.text.tokenizer import XLNetTokenizer as XLNetTokenizer
 
 _MODULES = {
@@ -54,6 +55,7 @@ _MODULES = {
     "XLNetTagger": "models.token_classifier",  # the earlier name of XLNetTokenClassifier
     "XLNetTokenClassifier": "models.token_classifier",
     "XLNetTokenizer": "text.tokenizer",
+    "batches_by_length": "records.example_reader",
 }
 __all__ = sorted(_MODULES)
 

@@ -18,6 +18,7 @@ from xlnet_tf.training.topology import TpuSlice
 from xlnet_tf.training.trainer import Task
 
 _ROW = "{:>22}  {}"
+_MOST_STEPS = 10_000  # that are looked at for what cutting saves
 _ADAM_SLOTS = 2  # a mean and a variance for each weight
 
 
@@ -123,24 +124,28 @@ def compiled(params, task: Task, where: Machines) -> str:
     rows = params.task.train_data.global_batch_size // where.replicas
     alone.task.train_data.global_batch_size = rows
     alone.task.validation_data.input_path = ""
-    program = steps.training_step(alone)
     topology = topologies.find(where.slice.generation)
-    outcome = compilation.compile_program(program.hlo, topology)
-    if isinstance(outcome, compilation.Refused):
-        raise UserError(_refusal(outcome, where.slice.name, rows, params.trainer.accumulation_steps))
-    table = report.table([report.CompiledBatch(topology, rows, outcome)], program.loops_with_products())
+    batches, loops = [], 0
+    for length in reversed(task.lengths()):  # the longest is the largest
+        program = steps.training_step(alone, length=length)
+        outcome = compilation.compile_program(program.hlo, topology)
+        if isinstance(outcome, compilation.Refused):
+            raise UserError(_refusal(outcome, where.slice.name, rows, params.trainer.accumulation_steps))
+        batches.append(report.CompiledBatch(topology, rows, outcome, length=length))
+        loops = program.loops_with_products()
+    table, largest = report.table(batches, loops), max(batch.outcome.hbm for batch in batches)
     data = params.task.validation_data
     held = _memory_bytes(params, task, data.global_batch_size // where.replicas) if data.input_path else 0
     if not held:
         return table
     # The trainer keeps it along with that of training, from the run's beginning to its end.
-    if outcome.hbm + held > topology.hbm_bytes:
+    if largest + held > topology.hbm_bytes:
         raise UserError(
-            f"the step takes {_gigabytes(outcome.hbm)} of the {_gigabytes(topology.hbm_bytes)} of a core of "
+            f"the step takes {_gigabytes(largest)} of the {_gigabytes(topology.hbm_bytes)} of a core of "
             f"{where.slice.name}, and the memory of the evaluation's rows {_gigabytes(held)} more: lower "
             f"--dev_batch_size, {data.global_batch_size} now, or batch_size, or raise --accumulation_steps"
         )
-    filled = (outcome.hbm + held) / topology.hbm_bytes
+    filled = (largest + held) / topology.hbm_bytes
     more = f"{_gigabytes(held)} more, {filled:.0%} of the core in all"
     return f"{table}\nThe memory of the evaluation's rows takes {more}."
 
@@ -181,11 +186,22 @@ def _rows(params, task: Task, where: Machines, model: tf_keras.Model) -> dict[st
         f"{trainer.accumulation_steps} micro-batch(es), {data.global_batch_size // where.hosts} a host",
         "memory": f"{_memory_len(task)} tokens a row" if _memory_len(task) else "none",
         "steps": f"{steps:,}, {trainer.steps_per_loop} in a loop",
+        **_cut_rows(task, steps),
         "tokens": f"{steps * tokens:,}: the data {steps * data.global_batch_size / _records(task):.2f} times",
         "a checkpoint": f"{_gigabytes(saved)}, after each {trainer.checkpoint_interval:,} steps",
         "disk for checkpoints": f"{_gigabytes(saved * (trainer.max_to_keep + 1))} (the newest "
         f"{trainer.max_to_keep}, and one being written)",
     }
+
+
+def _cut_rows(task: Task, steps: int) -> dict[str, str]:
+    """Returns a row about the lengths that rows are cut to; none where they are not."""
+    lengths = task.lengths()
+    if lengths == [None]:
+        return {}
+    epoch = task.step_lengths(0, min(steps, _MOST_STEPS), training=True)
+    part = sum(map(task.tokens_per_step, epoch)) / (len(epoch) * task.tokens_per_step())
+    return {"rows are cut to": f"{', '.join(map(str, lengths))} tokens; {part:.1%} of all positions remain"}
 
 
 def checkpoint_bytes(params, task: Task, weights: int) -> int:

@@ -46,6 +46,9 @@ def define_flags():
     flags.DEFINE_list(
         "buckets", None, "Lengths to pad to, so that short texts cost less. Default: 32, 64, 128, ..."
     )
+    flags.DEFINE_string(
+        "bucket_data", None, "Folder of examples as long as the texts to come: chooses --buckets for them."
+    )
     flags.DEFINE_list(
         "warmup_batches", ["1", "8"], "Batch sizes that the server warms up with, and fills batches up to."
     )
@@ -114,7 +117,7 @@ def check_weights(values: flags.FlagValues):
 
 
 def main(_: Sequence[str]):
-    from xlnet_tf.serving import config_files, models
+    from xlnet_tf.serving import config_files, models, module
     from xlnet_tf.serving.export import export
 
     values = flags.FLAGS
@@ -123,20 +126,23 @@ def main(_: Sequence[str]):
         options["seq_len"] = values.seq_len
     if values.buckets is not None:
         options["buckets"] = numbers("buckets", values.buckets)
+    elif values.bucket_data:
+        options["buckets"] = module.buckets_for(values.bucket_data, values.seq_len)
+        print(f"buckets for texts as in {values.bucket_data}: {', '.join(map(str, options['buckets']))}")
     warmup_batches = numbers("warmup_batches", values.warmup_batches)
     check_flags(values)
     if is_run(values.model_dir):
         if values.check_data:
             check_weights(values)
-        module = models.module_of_run(
+        served = models.module_of_run(
             values.model_dir, checkpoint=values.checkpoint, weights=values.weights, **options
         )
     else:
         options |= head_options(values)
-        module = models.module_of_checkpoint(
+        served = models.module_of_checkpoint(
             values.model_dir, head=values.head, weights=values.weights, **options
         )
-    path = export(module, values.output_dir, version=values.version, warmup_batches=warmup_batches)
+    path = export(served, values.output_dir, version=values.version, warmup_batches=warmup_batches)
     print(describe(path))
     print(f"\nTo serve it:\n\n{config_files.docker_command(values.output_dir)}")
 

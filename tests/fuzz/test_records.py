@@ -25,6 +25,7 @@ from tests.helpers.training import toy, toy_finetuning
 from tests.helpers.training.worker import settings
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
+from xlnet_tf.records.batching import Batches
 from xlnet_tf.records.example_reader import example_dataset
 from xlnet_tf.records.examples import ExampleWriter
 from xlnet_tf.records.layout import Column
@@ -327,7 +328,8 @@ def example_set(tmp_path_factory, small_tokenizer):
 @mutations.counts(120, 5000)
 def test_examples(example_set, count):
     examples, records = example_set
-    datasets = [example_dataset(examples, 4, repeat=False), example_dataset(examples, 4).take(5)]
+    batches = [Batches(examples, 4, repeat=False).cut(), Batches(examples, 4).cut(), Batches(examples, 4)]
+    datasets = [example_dataset(order).take(5) for order in batches]
     seen = fuzz(
         count,
         records,

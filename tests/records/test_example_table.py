@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 from tests.conftest import REPOSITORY
-from xlnet_tf.records.example_reader import ExampleTable, example_dataset, num_eval_steps
+from xlnet_tf.records.batching import Batches
+from xlnet_tf.records.example_reader import ExampleTable, example_dataset
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
 from xlnet_tf.text.packing import pack
@@ -41,19 +42,19 @@ def batches(dataset) -> list[dict[str, np.ndarray]]:
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("order", "options"),
     [
-        {"seed": 3},
-        {"start_step": 5, "num_hosts": 2, "host": 1, "rows_per_batch": 1},
-        {"repeat": False},
-        {"repeat": False, "start_step": 1, "num_hosts": 2, "host": 1},
+        ({"seed": 3}, {}),
+        ({"by_length": True}, {"start_step": 5, "num_hosts": 2, "host": 1, "rows_per_batch": 1}),
+        ({"repeat": False}, {}),
+        ({"repeat": False, "by_length": True}, {"start_step": 1, "num_hosts": 2, "host": 1}),
     ],
 )
-def test_batches_are_the_readers(folder, options):
+def test_batches_are_the_readers(folder, order, options):
     examples = ExampleSet.load(folder)
-    reader = example_dataset(examples, BATCH, **options)
-    steps = STEPS if options.get("repeat", True) else num_eval_steps(examples, BATCH)
-    table = example_dataset(ExampleTable(examples), BATCH, steps=steps, **options)
+    order = Batches(examples, BATCH, **order)
+    reader = example_dataset(order, **options)
+    table = example_dataset(order, ExampleTable(examples), steps=STEPS, **options)
     assert table.element_spec == reader.element_spec
     found = batches(table)
     expected = batches(reader.take(len(found)))
@@ -64,7 +65,8 @@ def test_batches_are_the_readers(folder, options):
 
 
 def test_only_tensorflow_makes_them(folder):
-    table = example_dataset(ExampleTable(ExampleSet.load(folder)), BATCH, steps=STEPS)
+    examples = ExampleSet.load(folder)
+    table = example_dataset(Batches(examples, BATCH), ExampleTable(examples), steps=STEPS)
     graph = table._as_serialized_graph().numpy()
     graph = tf.compat.v1.GraphDef.FromString(graph)
     nodes = [*graph.node, *(node for called in graph.library.function for node in called.node_def)]
@@ -85,5 +87,5 @@ def test_another_process_makes_them(folder):
     assert result.returncode == 0, result.stderr[-3000:]
     place, *indices = result.stdout.splitlines()[-1].split()
     assert place == "/job:worker/replica:0/task:0/device:CPU:0"
-    expected = example_dataset(ExampleSet.load(folder), BATCH).take(3)
+    expected = example_dataset(Batches(ExampleSet.load(folder), BATCH)).take(3)
     assert list(map(int, indices)) == np.concatenate([batch["index"] for batch in expected]).tolist()

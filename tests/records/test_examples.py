@@ -8,7 +8,8 @@ import pytest
 from tests.helpers.full_disk import files_of_at_most
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import examples as examples_lib
-from xlnet_tf.records.example_reader import FILLER, example_dataset, num_eval_steps
+from xlnet_tf.records.batching import FILLER, Batches
+from xlnet_tf.records.example_reader import example_dataset
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
@@ -65,7 +66,7 @@ def test_examples_round_trip(write, monkeypatch):
 
 
 def test_the_reader_gives_what_models_read(write):
-    (batch,) = example_dataset(write(3), 3, repeat=False)
+    (batch,) = example_dataset(Batches(write(3), 3, repeat=False))
     for number in range(3):
         row = rows_of(number)
         assert batch["input_word_ids"][number].numpy().tolist() == row["input_ids"]
@@ -76,34 +77,38 @@ def test_the_reader_gives_what_models_read(write):
 
 def test_an_evaluation_reads_each_example_once_and_fills_up(write):
     examples = write(7)
-    rows = indices(example_dataset(examples, 3, repeat=False), 10)
+    rows = indices(example_dataset(Batches(examples, 3, repeat=False)), 10)
     assert rows == [[0, 1, 2], [3, 4, 5], [6, FILLER, FILLER]]
-    assert len(rows) == num_eval_steps(examples, 3)
-    *_, last = example_dataset(examples, 3, repeat=False)
+    assert len(rows) == Batches(examples, 3).steps
+    *_, last = example_dataset(Batches(examples, 3, repeat=False))
     assert not last["input_mask"][1:].numpy().any()
 
 
 def test_every_epoch_is_another_order_of_the_whole_set(write):
     examples = write(10)
-    stream = np.concatenate(indices(example_dataset(examples, 4, seed=3), 10))
+    stream = np.concatenate(indices(example_dataset(Batches(examples, 4, seed=3)), 10))
     epochs = [stream[begin : begin + 10].tolist() for begin in range(0, 40, 10)]
     assert all(sorted(epoch) == list(range(10)) for epoch in epochs)
     assert len({tuple(epoch) for epoch in epochs}) == 4
-    assert stream.tolist() != np.concatenate(indices(example_dataset(examples, 4, seed=4), 10)).tolist()
+    assert (
+        stream.tolist() != np.concatenate(indices(example_dataset(Batches(examples, 4, seed=4)), 10)).tolist()
+    )
 
 
 @pytest.mark.parametrize("start", [1, 3, 7])
 def test_a_step_does_not_depend_on_where_reading_began(write, start):
     examples = write(10)
-    whole = indices(example_dataset(examples, 4, seed=1), 9)
-    assert indices(example_dataset(examples, 4, seed=1, start_step=start), 9 - start) == whole[start:]
+    whole = indices(example_dataset(Batches(examples, 4, seed=1)), 9)
+    assert (
+        indices(example_dataset(Batches(examples, 4, seed=1), start_step=start), 9 - start) == whole[start:]
+    )
 
 
 def test_hosts_and_replicas_share_the_steps_of_one(write):
     examples = write(24)
-    whole = indices(example_dataset(examples, 8, seed=1), 4)
+    whole = indices(example_dataset(Batches(examples, 8, seed=1)), 4)
     parts = [
-        indices(example_dataset(examples, 8, seed=1, num_hosts=2, host=host, rows_per_batch=2), 8)
+        indices(example_dataset(Batches(examples, 8, seed=1), num_hosts=2, host=host, rows_per_batch=2), 8)
         for host in (0, 1)
     ]
     joined = [sum((parts[host][2 * step + r] for host in (0, 1) for r in (0, 1)), []) for step in range(4)]
@@ -123,7 +128,7 @@ def test_skipped_inputs_are_counted_with_their_locations(tmp_path, small_tokeniz
     assert "skipped: empty text" in examples.table() and "truncated" in examples.table()
     assert examples.arrays()["index"].shape == (0,) and examples.arrays()["input_ids"].shape == (0, T)
     with pytest.raises(UserError, match="holds no examples"):
-        example_dataset(examples, 2)
+        Batches(examples, 2)
 
 
 @pytest.mark.parametrize(("sequences", "length"), [(1, "8"), (2, "2 x 8")])

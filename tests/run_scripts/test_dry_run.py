@@ -88,7 +88,7 @@ def test_the_evaluations_memory_takes_its_part_of_a_core(folder, monkeypatch, le
         return compilation.Compiled(topology.hbm_bytes - held - left, 0, 0, 0, 0, 1e12, 1e9, 0.5, 1.0)
 
     monkeypatch.setattr(compilation, "compile_program", compile_program)
-    monkeypatch.setattr(steps, "training_step", lambda params: Program(b""))
+    monkeypatch.setattr(steps, "training_step", lambda params, length: Program(b""))
     monkeypatch.setattr(Program, "loops_with_products", lambda program: 0)
     params, task = pretraining_run(folder, task={"validation_data": {"global_batch_size": 32}})
     where = dry_run.machines(params.runtime, "v3-8")
@@ -113,7 +113,7 @@ def test_the_evaluations_memory_takes_its_part_of_a_core(folder, monkeypatch, le
 )
 def test_a_refused_step_is_distinguished_from_one_that_is_too_large(folder, monkeypatch, error, said):
     monkeypatch.setattr(compilation, "compile_program", lambda hlo, topology: compilation.Refused(error))
-    monkeypatch.setattr(steps, "training_step", lambda params: Program(b""))
+    monkeypatch.setattr(steps, "training_step", lambda params, length: Program(b""))
     sizes = {"train_data": {"global_batch_size": 32}}
     params, task = pretraining_run(folder, task=sizes, trainer={"accumulation_steps": 2})
     with pytest.raises(UserError, match=f"(?is){said}"):

@@ -9,7 +9,10 @@ from tests.helpers.serving.toys import HOSTILE, built
 from tfrecord_builders.classification.build import _pack
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
+from xlnet_tf.records.examples import ExampleWriter
 from xlnet_tf.serving.classification import Alert, ClassificationModule, RegressionModule
+from xlnet_tf.serving.module import buckets_for
+from xlnet_tf.text.packing import pack
 
 LABELS = ["bad", "fair", "good"]
 SEQ_LEN = 48
@@ -43,6 +46,15 @@ def test_a_row_does_not_know_the_others(module):
     for row, text in enumerate(TEXTS):
         alone = module.serve(text=tf.constant([text]))
         np.testing.assert_allclose(alone["probabilities"][0], together["probabilities"][row], atol=1e-5)
+
+
+def test_buckets_for_a_sets_texts_leave_least_padding(tmp_path, small_tokenizer):
+    settings = {"task": "toy", "split": "dev", "seq_len": 128, "columns": [], "settings": {}}
+    with ExampleWriter(tmp_path, tokenizer=small_tokenizer, **settings) as writer:
+        for number in range(300):
+            writer.write(pack([30] * (10 if number % 3 else 60), seq_len=128)._asdict(), {})
+    assert buckets_for(str(tmp_path)) == [16, 64]
+    assert buckets_for(str(tmp_path), seq_len=40) == [16, 40]
 
 
 def test_buckets_change_nothing_but_the_work(model, module, small_tokenizer):

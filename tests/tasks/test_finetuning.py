@@ -394,8 +394,8 @@ def test_an_interrupted_prediction_resumes(run, registered, data, tmp_path, monk
     opened = prediction.Run.open(str(run[0]), str(data / "dev"))
     done, limit = [], 5
 
-    def on_step():
-        done.append(1)
+    def on_step(examples):
+        done.append(examples)
         if len(done) == limit:
             raise KeyboardInterrupt
 
@@ -405,7 +405,7 @@ def test_an_interrupted_prediction_resumes(run, registered, data, tmp_path, monk
         predictor.predict(opened.checkpoint("last"), str(tmp_path / "pieces"))
     done, limit = [], 99
     resumed = predictor.predict(opened.checkpoint("last"), str(tmp_path / "pieces"))
-    assert len(done) == 3  # 4 of 7 were kept
+    assert done == [12, 3, 3, 3]  # 4 of 7 steps were kept
     whole = predictor.predict(opened.checkpoint("last"))
     np.testing.assert_array_equal(resumed["logits"], whole["logits"])
     done = []
@@ -434,7 +434,7 @@ def test_nan_outputs_are_not_written_as_predictions(run, registered, data, monke
 def test_damaged_stored_predictions_are_recomputed(run, registered, data, tmp_path, monkeypatch):
     monkeypatch.setattr(prediction, "_STEPS_KEPT", 2)
     opened, done = prediction.Run.open(str(run[0]), str(data / "dev")), []
-    predictor = prediction.Predictor(opened, STRATEGY, 3, lambda: done.append(1))
+    predictor = prediction.Predictor(opened, STRATEGY, 3, done.append)
     whole = predictor.predict(opened.checkpoint("best"), str(tmp_path))
     piece = tmp_path / "rows-00000002.npz"
     content = piece.read_bytes()
@@ -442,7 +442,7 @@ def test_damaged_stored_predictions_are_recomputed(run, registered, data, tmp_pa
         piece.write_bytes(damaged)
         done.clear()
         again = predictor.predict(opened.checkpoint("best"), str(tmp_path))
-        assert len(done) == 5  # the first two steps were kept
+        assert done == [6, 3, 3, 3, 3, 3]  # the first two steps were kept
         np.testing.assert_array_equal(again["logits"], whole["logits"])
 
 

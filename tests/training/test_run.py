@@ -166,7 +166,7 @@ def test_a_step_that_is_too_large_comes_with_advice(text):
 
 
 def test_an_evaluation_that_is_too_large_comes_with_its_own_advice(folder, tmp_path, monkeypatch):
-    def too_large(trainer, iterator):
+    def too_large(trainer, iterator, length):
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor with shape[8,8192]")
 
     monkeypatch.setattr(Trainer, "eval_step", too_large)

@@ -95,7 +95,7 @@ def faults(found) -> list[str]:
 def test_the_whole_loop_has_fixed_shapes_and_stays_on_the_device(tmp_path, task, trainer_settings, model):
     trainer = build_trainer(tmp_path, task, trainer_settings, model)
     with trainer.strategy.scope():
-        loop = trainer.create_train_loop_fn()
+        loop = trainer.steps_of_length(trainer.task.lengths()[0])
         iterator = iter(trainer.train_dataset)
         traced = loop.get_concrete_function(iterator, tf.constant(3))
     found = nodes(traced)

@@ -1,15 +1,13 @@
-"""Reads fine-tuning examples as batches.
+"""Reads fine-tuning examples as batches; which examples make a batch says `batching.py`.
 
-Which examples make step n follows from (set, batch size, seed, n) alone: each epoch is a permutation of the
-whole set, one epoch follows the other without a gap, and a run resumes exactly by giving the step. Examples
-have a fixed size, so each is read from its position in its shard; shards that are not local are read into
-memory.
+Examples have a fixed size, so each is read from its position in its shard; shards that are not local are read
+into memory.
 """
 
-import functools
+import dataclasses
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -17,124 +15,166 @@ from etils import epath
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import shards as shards_lib
+from xlnet_tf.records.batching import FILLER, FIX, LENGTHS_FILE, Batches, row_lengths
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.reader import prefetched
 from xlnet_tf.text.special_tokens import PAD_ID
 
-FILLER = -1  # index of the rows that fill up the last batch of an evaluation
+
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """Examples in memory, as far as `Batches` asks for them."""
+
+    ids: np.ndarray
+    seq_len: int
+    folder: str = "features"
+
+    @property
+    def records(self) -> int:
+        return len(self.ids)
+
+    def lengths(self) -> np.ndarray:
+        return row_lengths(self.ids, self.seq_len)
+
+
+def batches_by_length(
+    features: Mapping[str, np.ndarray],
+    labels: np.ndarray | Sequence | None = None,
+    batch_size: int = 32,
+    *,
+    shuffle: bool = True,
+    seed: int = 0,
+    sequences: int = 1,
+    token_labels: bool = False,
+) -> tf.data.Dataset:
+    """Makes batches of texts of like length, cut to one of a few lengths, for `fit`, `evaluate`, `predict`.
+
+    Args:
+        features: what a tokenizer returns, [N, sequences * T].
+        labels: N of them; None: none, for `predict`.
+        batch_size: B; the last batch of an epoch may have fewer rows.
+        shuffle: for training: another order in each epoch. Without, the texts keep their order, so that
+            predictions are in it, and each batch is cut to the length of its longest.
+        seed: of the order.
+        sequences: of a row: the choices of a question, the candidates of a query.
+        token_labels: whether labels [N, T] has one for each token, to be cut as well.
+
+    Returns:
+        An epoch: the features, or pairs of features and labels.
+
+    Raises:
+        UserError: there are no texts, or features and labels differ in number.
+
+    Example:
+        >>> model.fit(batches_by_length(tokenizer(texts, seq_len=512), labels), epochs=3)
+    """
+    arrays = {name: np.asarray(values) for name, values in features.items()}
+    ids = arrays["input_word_ids"]
+    if labels is not None:
+        arrays[""] = np.asarray(labels)
+    if wrong := {name or "labels": len(values) for name, values in arrays.items() if len(values) != len(ids)}:
+        raise UserError(f"there are {len(ids)} texts and {wrong}; expected as many of each.")
+    rows = _Rows(ids, ids.shape[1] // sequences)
+    order = Batches(rows, batch_size, repeat=shuffle)
+    cut_to = order.cut().cut_to
+    order = dataclasses.replace(order, by_length=shuffle, cut_to=cut_to)
+    epochs = itertools.count()
+    tokens = {name for name in arrays if name or token_labels}
+
+    def elements():
+        epoch = dataclasses.replace(order, seed=seed + next(epochs))
+        for step in range(order.steps):
+            numbers = epoch.numbers(step)[: rows.records - step * batch_size]
+            length = order.cut_to[
+                int(np.searchsorted(order.cut_to, row_lengths(ids[numbers], rows.seq_len).max()))
+            ]
+            found = {name: values[numbers] for name, values in arrays.items()}
+            for name in tokens:
+                per_sequence = found[name].reshape(len(numbers), -1, rows.seq_len)
+                found[name] = per_sequence[:, :, rows.seq_len - length :].reshape(len(numbers), -1)
+            answers = found.pop("", None)
+            yield found if answers is None else (found, answers)
+
+    specs = {
+        name: tf.TensorSpec([None, None] if name in tokens else [None, *values.shape[1:]], values.dtype)
+        for name, values in arrays.items()
+    }
+    answers = specs.pop("", None)
+    signature = specs if answers is None else (specs, answers)
+    dataset = tf.data.Dataset.from_generator(elements, output_signature=signature)
+    return prefetched(dataset.apply(tf.data.experimental.assert_cardinality(order.steps)))
 
 
 @tf.autograph.experimental.do_not_convert
 def example_dataset(
-    source: "ExampleSet | ExampleTable",
-    batch_size: int,
+    batches: Batches,
+    table: "ExampleTable | None" = None,
     *,
     num_hosts: int = 1,
     host: int = 0,
     rows_per_batch: int | None = None,
     start_step: int = 0,
-    seed: int = 0,
-    repeat: bool = True,
     steps: int | None = None,
 ) -> tf.data.Dataset:
-    """Reads a set in batches.
+    """Reads batches.
 
     Args:
-        source: the set, or a table of it.
-        batch_size: rows of a step over all hosts.
+        batches: which.
+        table: of the same set, to read from instead of its files.
         num_hosts: hosts that read; each gets batch_size / num_hosts consecutive rows.
         host: index of this one.
         rows_per_batch: rows of one element of the dataset. A step of a host is (batch_size / num_hosts) /
             rows_per_batch consecutive elements, one a replica. None: all rows of the host.
         start_step: steps that have already been read.
-        seed: of the order.
-        repeat: training: for ever, in random order. Without, every example once, in the set's order; rows
-            without text, of index -1, fill up the last batch.
         steps: the step to end at, counted from 0 whatever start_step is; to repeat a table needs one.
 
     Returns:
         A dataset of dicts, B = rows_per_batch, T = all tokens of an example: input_word_ids int32 [B, T],
         input_mask uint8 [B, T] (1 = token, 0 = padding), input_type_ids uint8 [B, T], index int64 [B], and
-        the set's other columns under their names.
+        the set's other columns under their names. Rows are whole: the model's step cuts them.
 
     Raises:
-        UserError: sizes do not divide, the set is empty, or a shard has another size.
+        UserError: sizes do not divide, or a shard has another size.
         FileNotFoundError: a shard is missing.
     """
-    rows = batch_size // num_hosts
+    rows = batches.batch_size // num_hosts
     rows_per_batch = rows_per_batch or rows
-    if batch_size % num_hosts or rows % rows_per_batch:
+    if batches.batch_size % num_hosts or rows % rows_per_batch:
         raise UserError(
-            f"batch_size is {batch_size}: expected a multiple of {num_hosts} hosts x {rows_per_batch} rows"
+            f"batch_size is {batches.batch_size}: expected a multiple of {num_hosts} hosts x "
+            f"{rows_per_batch} rows"
         )
-    examples = source.examples if isinstance(source, ExampleTable) else source
-    if not examples.records:
-        raise UserError(f"{examples.folder} holds no examples: expected at least one")
+    last = steps if batches.repeat else batches.steps
 
     def own_numbers() -> Iterator[np.ndarray]:
-        last = None if steps is None else max(0, steps - start_step)
-        of_steps = _numbers(examples.records, batch_size, start_step, seed, repeat)
-        for numbers in itertools.islice(of_steps, last):
-            yield from numbers[host * rows : (host + 1) * rows].reshape(-1, rows_per_batch)
+        for step in itertools.count(start_step) if last is None else range(start_step, last):
+            yield from batches.numbers(step)[host * rows : (host + 1) * rows].reshape(-1, rows_per_batch)
 
-    if isinstance(source, ExampleTable):
+    lengths = batches.examples.lengths() if batches.cut_to else None
+    if table:
+        table.check_lengths(lengths)
         return prefetched(
-            source.batches(np.reshape(np.array([*own_numbers()], np.int64), (-1, rows_per_batch)))
+            table.batches(np.reshape(np.array([*own_numbers()], np.int64), (-1, rows_per_batch)))
         )
-    examples.check_files()
-    shard_files = _ShardFiles(examples)
+    batches.examples.check_files()
+    shard_files = _ShardFiles(batches.examples, lengths)
 
-    def batches() -> Iterator[dict[str, np.ndarray]]:
+    def elements() -> Iterator[dict[str, np.ndarray]]:
         return map(shard_files.read, own_numbers())
 
     signature = {
         name: tf.TensorSpec([rows_per_batch, *array.shape[1:]], array.dtype)
         for name, array in shard_files.read(np.array([0])).items()
     }
-    return prefetched(tf.data.Dataset.from_generator(batches, output_signature=signature))
-
-
-def examples_of_step(examples: ExampleSet, batch_size: int, step: int, seed: int) -> np.ndarray:
-    """Returns the numbers of the examples that a training step reads: int64 [batch_size].
-
-    Args:
-        examples: the set.
-        batch_size: rows of a step over all hosts.
-        step: counted from 0.
-        seed: of the order.
-    """
-    return next(_numbers(examples.records, batch_size, step, seed, repeat=True))
-
-
-def num_eval_steps(examples: ExampleSet, batch_size: int) -> int:
-    """Returns the steps of `example_dataset(..., repeat=False)`."""
-    return -(-examples.records // batch_size)
-
-
-def _numbers(records: int, batch_size: int, start_step: int, seed: int, repeat: bool) -> Iterator[np.ndarray]:
-    """Yields the numbers of the examples of each step [batch_size]; FILLER where there are none left."""
-    step = start_step
-    while repeat or step * batch_size < records:
-        positions = np.arange(step * batch_size, (step + 1) * batch_size)
-        if repeat:
-            epochs = [
-                (epoch, positions[positions // records == epoch]) for epoch in np.unique(positions // records)
-            ]
-            yield np.concatenate([_order(records, seed, int(e))[part % records] for e, part in epochs])
-        else:
-            yield np.where(positions < records, positions, FILLER)
-        step += 1
-
-
-@functools.lru_cache(maxsize=2)  # at the seam of two epochs a batch needs both
-def _order(records: int, seed: int, epoch: int) -> np.ndarray:
-    return np.random.default_rng([seed, epoch]).permutation(records)
+    return prefetched(tf.data.Dataset.from_generator(elements, output_signature=signature))
 
 
 class _ShardFiles:
-    """Random access to the examples of a set."""
+    """Random access to the examples of a set; `lengths`, if given, are those that they must have."""
 
-    def __init__(self, examples: ExampleSet):
+    def __init__(self, examples: ExampleSet, lengths: np.ndarray | None):
+        self._examples = examples
+        self._lengths = lengths
         self._layout = examples.layout
         self._paths = [examples.folder / shard["file"] for shard in examples.shards]
         self._first = np.cumsum([0] + [shard["records"] for shard in examples.shards])
@@ -154,6 +194,8 @@ class _ShardFiles:
             for name, values in found.items():
                 column = columns.setdefault(name, np.zeros((len(numbers), *values.shape[1:]), values.dtype))
                 column[rows] = values
+        if self._lengths is not None:
+            _check_lengths(self._examples, columns["input_ids"], self._lengths[np.maximum(numbers, 0)])
         columns["input_ids"][numbers == FILLER] = PAD_ID
         columns["index"][numbers == FILLER] = FILLER
         word_ids = columns.pop("input_ids").astype(np.int32)
@@ -206,8 +248,13 @@ class ExampleTable:
     """
 
     def __init__(self, examples: ExampleSet):
-        self.examples = examples
+        self._examples = examples
         self._columns = examples.arrays()
+
+    def check_lengths(self, lengths: np.ndarray | None) -> None:
+        """Raises UserError unless the examples are as long as the set's index says."""
+        if lengths is not None:
+            _check_lengths(self._examples, self._columns["input_ids"], lengths)
 
     def batches(self, numbers: np.ndarray) -> tf.data.Dataset:
         """Returns the batches of `example_dataset` of the examples `numbers`, int64 [batches, B]."""
@@ -228,3 +275,14 @@ class ExampleTable:
 
         batches = tf.data.Dataset.from_tensor_slices(numbers)
         return batches.map(read, tf.data.AUTOTUNE, deterministic=True)
+
+
+def _check_lengths(examples: ExampleSet, input_ids: np.ndarray, expected: np.ndarray) -> None:
+    """Raises UserError unless examples are as long as the set's index says: more would be cut off."""
+    found = row_lengths(input_ids, examples.seq_len)
+    if (wrong := found != expected).any():
+        row = int(wrong.argmax())
+        raise UserError(
+            f"{examples.folder / LENGTHS_FILE} says {expected[row]} tokens of an example that has "
+            f"{found[row]}: {FIX}"
+        )

@@ -4,6 +4,7 @@ A set is a folder, one for each split of the data:
 
     shard-00000.tfrecord, ...   examples of fixed size
     examples.jsonl              line i: what predictions of example i need besides its tensors, as its id
+    lengths.npz                 tokens of each example; where it is missing, it is made when the set is read
     spiece.model                the tokenizer
     manifest.json               all about the set; written last: a set without one is not finished
 
@@ -12,17 +13,20 @@ Padding is not stored: it is where the piece id is that of `<pad>`, which no tex
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
+from absl import logging
 from etils import epath
 
 from xlnet_tf import files, manifest_checksum, task_registry
 from xlnet_tf.errors import UserError
 from xlnet_tf.ownership import owning
 from xlnet_tf.records import shards as shards_lib
+from xlnet_tf.records.batching import LENGTHS_FILE, read_lengths, row_lengths, write_lengths
 from xlnet_tf.records.input_counts import InputCounts
 from xlnet_tf.records.layout import Column, Layout, ids_dtype
 from xlnet_tf.records.spec import MAX_VOCAB_SIZE
@@ -266,6 +270,32 @@ class ExampleSet:
             parts = [layout.decode(np.zeros((0, layout.record_bytes), np.uint8))]
         return {name: np.concatenate([part[name] for part in parts]) for name in layout.dtypes}
 
+    @property
+    def digest(self) -> str:
+        """Digest of the examples, wherever they lie."""
+        return hashlib.sha256("\n".join(shard["sha256"] for shard in self.shards).encode()).hexdigest()
+
+    def lengths(self) -> np.ndarray:
+        """Returns the tokens of each example, of the longest of its sequences: int32 [records].
+
+        Of a set without `lengths.npz` they are counted, and kept where its folder can be written to.
+
+        Raises:
+            UserError: the file is damaged or of other examples.
+            FileNotFoundError: a shard is missing.
+        """
+        lengths = read_lengths(self.folder, self.digest, self.records, self.seq_len)
+        if lengths is None:
+            layout, lengths = self.layout, np.zeros(0, np.int32)
+            for shard in self.shards:
+                columns = shards_lib.read_shard(self.folder / shard["file"], layout, count=shard["records"])
+                lengths = np.concatenate([lengths, row_lengths(columns["input_ids"], self.seq_len)])
+            try:
+                write_lengths(self.folder, lengths, self.digest)
+            except UserError as error:
+                logging.info("the lengths of examples are counted at each start: %s", error)
+        return lengths
+
     def check_files(self, checksums: bool = False) -> None:
         """Raises an error that names the first file that is not as it was written.
 
@@ -360,6 +390,7 @@ class ExampleWriter:
             folder=epath.Path(folder),
         )
         self._counts = InputCounts(tokenizer, seq_len)
+        self._lengths: list[np.ndarray] = []
         self._layout = self._set.layout
         self._chunk: list[Mapping[str, Any]] = []
         self._shard: shards_lib.ShardWriter | None = None
@@ -369,7 +400,8 @@ class ExampleWriter:
         folder = files.make_folder(self._set.folder)
         self._owned = contextlib.ExitStack()
         self._owner = self._owned.enter_context(owning(folder, "building examples", "--output_dir"))
-        (folder / MANIFEST_FILE).unlink(missing_ok=True)
+        for name in (MANIFEST_FILE, LENGTHS_FILE):
+            (folder / name).unlink(missing_ok=True)
         for shard in files.files_in(folder, ".tfrecord", "shard-"):
             shard.unlink()
         files.write(folder / TOKENIZER_FILE, self._tokenizer.model_proto)
@@ -423,6 +455,8 @@ class ExampleWriter:
             self._set = dataclasses.replace(self._set, sidecar_sha256=digest)
             self._set.statistics.update(self._counts.statistics)
             self._owner.check()
+            lengths = np.concatenate([np.zeros(0, np.int32), *self._lengths])
+            write_lengths(self._set.folder, lengths, self._set.digest)
             self._set.save()
 
     @property
@@ -438,6 +472,7 @@ class ExampleWriter:
             self._shard = shards_lib.ShardWriter(self._set.folder / name, self._layout).__enter__()
         columns = {name: np.asarray([c[name] for c in self._chunk]) for name in self._chunk[0]}
         self._counts.add(columns["input_ids"])
+        self._lengths.append(row_lengths(columns["input_ids"], self._set.seq_len))
         self._shard.write(columns)
         self._chunk = []
         if self._shard.records >= _SHARD_RECORDS:

@@ -9,6 +9,8 @@ import tf_keras
 
 from xlnet_tf.checkpoints import names
 from xlnet_tf.errors import UserError
+from xlnet_tf.records.batching import choose_lengths
+from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.serving.int8 import Int8Weights
 from xlnet_tf.text.graph import packing as graph_packing
 from xlnet_tf.text.graph.tokenizer import GraphTokenizer
@@ -313,6 +315,25 @@ def check_room(name: str, most: int, seq_len: int):
             f"{name} is {most}; expected 1 to {room - 1}, so that sequences of {seq_len} tokens have room "
             "for another text"
         )
+
+
+def buckets_for(data: str, seq_len: int | None = None) -> list[int]:
+    """Returns the buckets that leave least padding for requests as long as the texts of a set.
+
+    Args:
+        data: folder of a set of examples.
+        seq_len: most tokens of a sequence; None: those of the set's.
+
+    Raises:
+        UserError: the set is empty or damaged.
+        FileNotFoundError: there is none.
+    """
+    examples = ExampleSet.load(data)
+    if not examples.records:
+        raise UserError(f"{data} holds no examples: expected some whose lengths tell which buckets to make")
+    seq_len = seq_len or examples.seq_len
+    lengths = np.clip(examples.lengths(), 4, seq_len)
+    return choose_lengths(lengths, seq_len)
 
 
 def _check_buckets(seq_len: int, buckets: Sequence[int] | None, segment_len: int) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ what its loss is, what it predicts for each example, and how predictions are sco
 
 import abc
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -27,13 +28,8 @@ from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.records import example_report
-from xlnet_tf.records.example_reader import (
-    FILLER,
-    ExampleTable,
-    example_dataset,
-    examples_of_step,
-    num_eval_steps,
-)
+from xlnet_tf.records.batching import FILLER, MULTIPLE, WINDOW, Batches
+from xlnet_tf.records.example_reader import ExampleTable, example_dataset
 from xlnet_tf.records.examples import MANIFEST_FILE, TOKENIZER_FILE, ExampleSet
 from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.model_config import READING, EncoderModelConfig, architecture_difference
@@ -42,6 +38,8 @@ from xlnet_tf.training import trainer as trainer_lib
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
 from xlnet_tf.training.run import run_training
 
+BATCHING = ("length", "fixed")
+TOKENS = ("input_word_ids", "input_mask", "input_type_ids")
 _ALIKE = 1e-4  # outputs that differ by less than this come from a model that has collapsed
 _DEV_SET = "dev_set"  # beside the metrics: what they are of
 
@@ -54,10 +52,12 @@ class ExamplesConfig(base_config.Config):
         input_path: folder of a set of examples.
         global_batch_size: examples of a step over all devices; 0 for validation: of a part of a training
             step (see trainer.accumulation_steps).
+        lengths: the tokens, ascending, that rows may be cut to; none: a few are chosen for the set.
     """
 
     input_path: str = ""
     global_batch_size: int = 0
+    lengths: list[int] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass
@@ -71,6 +71,10 @@ class FinetuningConfig(cfg.TaskConfig):
         epochs: how often to see every training example, where trainer.train_steps is 0.
         warmup_fraction: part of the steps until the peak learning rate, where warmup_steps is 0.
         seed: of the head's initial weights, dropout and the order of the examples.
+        batching: "length" puts examples of like length into a batch, whose rows are cut to it; "fixed" takes
+            whole rows in random order. Runs of versions that had no such setting have fixed batches; "" is
+            length for new runs.
+        sort_window: batches within which examples are sorted by length.
     """
 
     model: EncoderModelConfig = dataclasses.field(default_factory=EncoderModelConfig)
@@ -81,6 +85,8 @@ class FinetuningConfig(cfg.TaskConfig):
     epochs: float = 3.0
     warmup_fraction: float = 0.1
     seed: int = 0
+    batching: str = "fixed"
+    sort_window: int = WINDOW
 
 
 def finetuning_experiment(task: FinetuningConfig) -> cfg.ExperimentConfig:
@@ -93,6 +99,7 @@ def finetuning_experiment(task: FinetuningConfig) -> cfg.ExperimentConfig:
     trainer.optimizer_config.learning_rate = 2e-5
     trainer.optimizer_config.warmup_steps = 0
     task.model.override(dict.fromkeys(READING))  # not given: see FinetuningTask
+    task.batching = ""
     return cfg.ExperimentConfig(task=task, trainer=trainer, runtime=RuntimeConfig())
 
 
@@ -112,6 +119,8 @@ class FinetuningTask(trainer_lib.Task):
         IN_PERCENT: whether it goes to 100 instead of 1.
         SETTINGS: settings of a set that the task reads, and their types (see agreement.check_settings).
         ALIKE: settings of the sets in which training and validation must agree.
+        TOKEN_COLUMNS, POSITION_COLUMNS: columns that have a value for each token, or are the position of one.
+        TOKEN_PREDICTIONS, POSITION_PREDICTIONS: predictions likewise.
         example_set: the set that says what the model is for: its labels and sizes.
 
     Raises:
@@ -124,6 +133,10 @@ class FinetuningTask(trainer_lib.Task):
     IN_PERCENT: ClassVar[bool] = False
     SETTINGS: ClassVar[Mapping[str, Any]] = {}
     ALIKE: ClassVar[tuple[str, ...]] = ()
+    TOKEN_COLUMNS: ClassVar[tuple[str, ...]] = ()
+    POSITION_COLUMNS: ClassVar[tuple[str, ...]] = ()
+    TOKEN_PREDICTIONS: ClassVar[tuple[str, ...]] = ()
+    POSITION_PREDICTIONS: ClassVar[tuple[str, ...]] = ()
     loss_weights: Mapping[str, float] = {"loss": 1.0}
 
     def __init__(
@@ -150,8 +163,7 @@ class FinetuningTask(trainer_lib.Task):
             compatibility.check_alike(self.example_set, self.validation_set, self.ALIKE)
         self.xlnet_config = self._architecture()
         self.n_layer = self.xlnet_config.n_layer
-        self._train_source, self._validation_source = self.example_set, self.validation_set
-        self._train_steps = None
+        self._train_table = self._validation_table = self._train_steps = None
 
     def _architecture(self) -> XLNetConfig:
         """Returns that of init_checkpoint, if there is one, with the changes of the settings."""
@@ -285,35 +297,101 @@ class FinetuningTask(trainer_lib.Task):
         training = params is self.task_config.train_data
         context = input_context or tf.distribute.InputContext()
         return example_dataset(
-            self._train_source if training else self._validation_source,
-            params.global_batch_size,
+            self.batches(training),
+            self._train_table if training else self._validation_table,
             num_hosts=context.num_input_pipelines,
             host=context.input_pipeline_id,
             rows_per_batch=context.get_per_replica_batch_size(params.global_batch_size),
             start_step=start_step,
-            seed=self.task_config.seed,
-            repeat=training,
             steps=self._train_steps if training else None,
         )
 
+    def batches(self, training: bool) -> Batches:
+        """Returns which examples make each step; those of an evaluation are always sorted by length.
+
+        Args:
+            training: whether to train on them; else to evaluate.
+
+        Raises:
+            UserError: the settings' lengths fit neither the set nor the model.
+        """
+        data = self.task_config.train_data if training else self.task_config.validation_data
+        return self._batches(training, data.global_batch_size, tuple(data.lengths))
+
+    @functools.cache  # noqa: B019 (a task lives as long as its run)
+    def _batches(self, training: bool, batch_size: int, lengths: tuple[int, ...]) -> Batches:
+        config = self.task_config
+        if training:
+            batches = Batches(self.example_set, batch_size, config.seed, window=config.sort_window)
+        else:
+            batches = Batches(self.validation_set, batch_size, repeat=False)
+        if training and config.batching == "fixed":
+            return batches
+        return batches.cut(lengths, self.length_multiple, self.least_length)
+
+    @property
+    def length_multiple(self) -> int:
+        """What the lengths of cut rows must be multiples of."""
+        return getattr(self.task_config.model, "segment_len", 0) or MULTIPLE
+
+    @property
+    def least_length(self) -> int:
+        """The least length that the model takes."""
+        return 1
+
+    def lengths(self):
+        return [*self.batches(training=True).cut_to] or [None]
+
+    def step_lengths(self, first, steps, training):
+        batches = self.batches(training)
+        return [batches.length(step) for step in range(first, first + steps)]
+
+    def cut(self, features, length, training):
+        examples = self.example_set if training else self.validation_set
+        if length in (None, examples.seq_len):
+            return features
+        padding = examples.seq_len - length
+
+        def cut_tokens(values: tf.Tensor) -> tf.Tensor:
+            sequences = tf.reshape(values, [-1, examples.sequences, examples.seq_len])
+            return tf.reshape(sequences[:, :, padding:], [-1, examples.sequences * length])
+
+        tokens = {
+            name: cut_tokens(features[name]) for name in (*TOKENS, *self.TOKEN_COLUMNS) if name in features
+        }
+        positions = {name: features[name] - padding for name in self.POSITION_COLUMNS if name in features}
+        return {**features, **tokens, **positions}
+
     def read_in_graph(self, train_steps: int):
         self._train_steps = train_steps
-        self._train_source = ExampleTable(self.example_set)
-        self._validation_source = self.validation_set and ExampleTable(self.validation_set)
+        self._train_table = ExampleTable(self.example_set)
+        self._validation_table = self.validation_set and ExampleTable(self.validation_set)
 
     def validation_steps(self) -> int:
-        return num_eval_steps(self.validation_set, self.task_config.validation_data.global_batch_size)
+        return self.batches(training=False).steps
 
-    def tokens_per_step(self) -> int:
+    def tokens_per_step(self, length=None):
         examples = self.example_set
-        return self.task_config.train_data.global_batch_size * examples.sequences * examples.seq_len
+        return (
+            self.task_config.train_data.global_batch_size * examples.sequences * (length or examples.seq_len)
+        )
 
     def evaluation_rows(self, features, outputs) -> dict[str, tf.Tensor]:
-        return {
+        rows = {
             "index": features["index"],
             "finite": _finite_rows(outputs),
             **self.predictions(features, outputs),
         }
+        for name in self.TOKEN_PREDICTIONS:
+            rows[name] = tf.pad(rows[name], [[0, 0], [self._cut_off(features), 0]])
+        for name in self.POSITION_PREDICTIONS:
+            rows[name] += self._cut_off(features)
+        return rows
+
+    def _cut_off(self, features) -> int:
+        """Returns how many tokens of padding the rows of an evaluation lack."""
+        examples = self.validation_set
+        return examples.seq_len - features["input_word_ids"].shape[1] // examples.sequences
 
     def report(self, rows: dict[str, np.ndarray]) -> dict[str, float]:
         predictions = in_order(rows, self.validation_set.records)
@@ -383,8 +461,7 @@ class FinetuningTask(trainer_lib.Task):
             examples.check_files(checksums=True)
 
     def name_rows(self, step: int, rows: Sequence[int]) -> list[str]:
-        data = self.task_config.train_data
-        numbers = examples_of_step(self.example_set, data.global_batch_size, step, self.task_config.seed)
+        numbers = self.batches(training=True).numbers(step)
         return [f"row {row}: example {numbers[row]} of {self.example_set.folder}" for row in rows]
 
     def data_difference(self, model_dir: str) -> list[str]:
@@ -470,23 +547,35 @@ def finetune(
         FileNotFoundError: there are no examples.
         Diverged: too many steps one after another had to be skipped.
     """
-    return run_training(params, build_task(params, task_class), strategy, model_dir)
+    return run_training(params, build_task(params, task_class, model_dir), strategy, model_dir)
 
 
-def build_task(params: cfg.ExperimentConfig, task_class: type[FinetuningTask]) -> FinetuningTask:
+def build_task(
+    params: cfg.ExperimentConfig, task_class: type[FinetuningTask], model_dir: str = ""
+) -> FinetuningTask:
     """Returns the task and fills in what depends on its examples.
 
     Args:
         params: the settings; changed.
         task_class: what to train.
+        model_dir: folder of the run; one that is there already keeps its batches.
 
     Raises:
         UserError: settings, examples and checkpoint do not fit together.
         FileNotFoundError: there are no examples.
     """
+    data, settings = params.task.train_data, f"{model_dir}/params.yaml"
+    if tf.io.gfile.exists(settings):
+        before = files.read_yaml(settings).get("task", {})
+        params.task.batching = params.task.batching or before.get("batching", "fixed")
+        data.lengths = data.lengths or before.get("train_data", {}).get("lengths", [])
+    params.task.batching = params.task.batching or "length"
+    if params.task.batching not in BATCHING:
+        raise UserError(f"task.batching is {params.task.batching!r}: expected one of {', '.join(BATCHING)}")
     task = task_class(params.task)
     complete(params, task.example_set.records)
     for examples in filter(None, (task.example_set, task.validation_set)):
         if not task.has_answers(examples):
             raise UserError(f"{examples.folder} has examples without answers: it can only be predicted")
+    data.lengths = [*task.batches(training=True).cut_to]
     return task

@@ -23,7 +23,8 @@ from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.checkpoints.of_runs import newest_first
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.records.example_reader import ExampleTable, example_dataset, num_eval_steps
+from xlnet_tf.records.batching import FILLER
+from xlnet_tf.records.example_reader import ExampleTable, example_dataset
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks.finetuning import BEST, BEST_METRICS, FinetuningTask, in_order, without_numbers
 from xlnet_tf.training.config import check_types, override
@@ -130,7 +131,7 @@ class Predictor:
         run: the run.
         strategy: the devices, from `training.runtime.prepare`.
         batch_size: examples of a step over all devices.
-        on_step: called after each step.
+        on_step: called after each step, with the number of examples that it was of.
 
     Raises:
         UserError: the batch does not split over the devices, or a file of the set is damaged.
@@ -141,7 +142,7 @@ class Predictor:
         run: Run,
         strategy: tf.distribute.Strategy,
         batch_size: int,
-        on_step: Callable[[], None] = lambda: None,
+        on_step: Callable[[int], object] = lambda examples: None,
     ):
         if batch_size < 1 or batch_size % strategy.num_replicas_in_sync:
             raise UserError(
@@ -152,14 +153,19 @@ class Predictor:
         with strategy.scope():
             self.model: tf_keras.Model = run.task.build_model()
 
+        run.task.task_config.validation_data.global_batch_size = batch_size
+        self._batches = run.task.batches(training=False)
+        self.steps = self._batches.steps
+
         @tf.function(autograph=False)
-        def step(features):
-            return strategy.run(
-                lambda rows: run.task.evaluation_rows(rows, self.model(rows, training=False)), (features,)
-            )
+        def step(features, length):
+            def replica_step(features):
+                rows = run.task.cut(features, length, training=False)
+                return run.task.evaluation_rows(rows, self.model(rows, training=False))
+
+            return strategy.run(replica_step, (features,))
 
         self._step = step
-        self.steps = num_eval_steps(run.task.validation_set, batch_size)
         self._run = run
 
     def __repr__(self) -> str:
@@ -182,12 +188,15 @@ class Predictor:
         load_into(self.model, checkpoint)
         kept = _Pieces(pieces, self._fingerprint(checkpoint)) if pieces else None
         rows, fresh = kept.read() if kept else [], []
-        for number, features in enumerate(self._batches(start_step=len(rows)), start=len(rows) + 1):
-            fresh.append(all_rows(self._strategy, self._step(features)))
-            if kept and (len(fresh) == _STEPS_KEPT or number == self.steps):
+        if rows:
+            self._on_step(min(len(rows) * self._batch_size, self._task.validation_set.records))
+        for number, features in enumerate(self._features(start_step=len(rows)), start=len(rows)):
+            fresh.append(all_rows(self._strategy, self._step(features, self._batches.length(number))))
+            done = int((fresh[-1]["index"] != FILLER).sum())
+            if kept and (len(fresh) == _STEPS_KEPT or number == self.steps - 1):
                 kept.write(fresh, first=len(rows))
                 rows, fresh = rows + fresh, []
-            self._on_step()
+            self._on_step(done)
         rows += fresh
         joined = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
         predictions = in_order(joined, self._task.validation_set.records)
@@ -201,19 +210,17 @@ class Predictor:
         self._task.warn_if_alike(self._task.validation_set, predictions)
         return predictions
 
-    def _batches(self, start_step: int):
-        examples = self._task.validation_set
-        source = ExampleTable(examples) if has_remote_hosts(self._strategy) else examples
+    def _features(self, start_step: int):
+        table = ExampleTable(self._task.validation_set) if has_remote_hosts(self._strategy) else None
 
         def build(context: tf.distribute.InputContext) -> tf.data.Dataset:
             return example_dataset(
-                source,
-                self._batch_size,
+                self._batches,
+                table,
                 num_hosts=context.num_input_pipelines,
                 host=context.input_pipeline_id,
                 rows_per_batch=context.get_per_replica_batch_size(self._batch_size),
                 start_step=start_step,
-                repeat=False,
             )
 
         return self._strategy.distribute_datasets_from_function(build)
@@ -228,6 +235,7 @@ class Predictor:
             "written": max(tf.io.gfile.stat(file).mtime_nsec for file in parts),
             "shards": self._task.validation_set.shards,
             "batch_size": self._batch_size,
+            "lengths": self._batches.cut_to,
             "dtype": self.model.dtype_policy.name,
         }
 

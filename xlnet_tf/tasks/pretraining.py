@@ -198,7 +198,7 @@ class PretrainingTask(trainer_lib.Task):
         """Returns the steps that evaluate every record once."""
         return num_eval_steps(self.validation_manifest, self.task_config.validation_data.global_batch_size)
 
-    def tokens_per_step(self) -> int:
+    def tokens_per_step(self, length=None):
         return self.task_config.train_data.global_batch_size * self.train_manifest.seq_len
 
     def build_memory(self, rows: int) -> Memory | None:

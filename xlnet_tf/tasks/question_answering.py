@@ -75,6 +75,9 @@ class QuestionAnsweringTask(FinetuningTask):
     TASK = "question_answering"
     BEST_METRIC = "best_f1"
     IN_PERCENT = True
+    TOKEN_COLUMNS = ("answer_mask",)
+    POSITION_COLUMNS = ("start_position", "end_position")
+    POSITION_PREDICTIONS = ("start_top_index", "end_top_index")
     SETTINGS = {"unanswerable": bool, "max_question_len": int, "stride": int, "answered": bool}
 
     def __init__(self, params: QuestionAnsweringConfig, *args, **kwargs):
@@ -97,6 +100,10 @@ class QuestionAnsweringTask(FinetuningTask):
 
     def new_parts(self):
         return ["span"]
+
+    @property
+    def least_length(self):
+        return max(self.task_config.model.start_top, self.task_config.model.end_top)
 
     def build_inputs(self, params, input_context=None, start_step: int = 0):
         """Returns batches; only in training does the model read where the answer begins."""

@@ -58,6 +58,7 @@ class TaggingTask(FinetuningTask):
     BEST_METRIC = "f1"
     SETTINGS = {"labels": list[str], "tagged": bool, "stride": int}
     ALIKE = ("labels",)
+    TOKEN_COLUMNS = TOKEN_PREDICTIONS = ("tags",)
 
     def check_settings(self, examples):
         super().check_settings(examples)

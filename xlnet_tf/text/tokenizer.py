@@ -110,7 +110,11 @@ class XLNetTokenizer:
         return cls(file, cleaning=read_cleaning(file.parent))
 
     def __call__(
-        self, texts: Sequence[str], text_pairs: Sequence[str] | None = None, seq_len: int = 128
+        self,
+        texts: Sequence[str],
+        text_pairs: Sequence[str] | None = None,
+        seq_len: int = 128,
+        padding: str = "max_length",
     ) -> dict[str, np.ndarray]:
         """Turns texts, or pairs of texts, into what the models read.
 
@@ -119,16 +123,20 @@ class XLNetTokenizer:
             text_pairs: the second texts, N strings; None if there are none.
             seq_len: T; longer texts are cut (see packing.truncated), which is logged, and shorter ones are
                 padded on the left.
+            padding: "max_length" pads to seq_len, "longest" to the longest of these texts.
 
         Returns:
             input_word_ids int32 [N, T], input_mask uint8 [N, T] (1: a token), input_type_ids uint8 [N, T].
 
         Raises:
-            UserError: the texts are not lists of strings, or differ in number, or seq_len is too small.
+            UserError: the texts are not lists of strings, or differ in number, seq_len is too small, or there
+                is no such padding.
 
         Example:
             >>> model.predict(tokenizer(["A fine film.", "A waste of time."]))
         """
+        if padding not in ("max_length", "longest"):
+            raise UserError(f"padding is {padding!r}; expected 'max_length' or 'longest'.")
         ids_a = self.encode_rows(texts, "texts")
         ids_b = None if text_pairs is None else self.encode_rows(text_pairs, "text_pairs")
         if ids_b is not None and len(ids_b) != len(ids_a):
@@ -139,6 +147,9 @@ class XLNetTokenizer:
             logging.info("%d of %d texts were cut to seq_len=%d", cut, len(rows), seq_len)
         input_ids = np.array([row.input_ids for row in packed], np.int32).reshape(-1, seq_len)
         segment_ids = np.array([row.segment_ids for row in packed], np.uint8).reshape(-1, seq_len)
+        if padding == "longest" and len(rows):
+            longest = int((input_ids != PAD_ID).sum(axis=1).max())
+            input_ids, segment_ids = input_ids[:, -longest:], segment_ids[:, -longest:]
         return {
             "input_word_ids": input_ids,
             "input_mask": (input_ids != PAD_ID).astype(np.uint8),

@@ -29,6 +29,7 @@ class CompiledBatch:
         outcome: what it came to.
         largest: whether it is the largest batch that fits, as a search found.
         ends_search: whether a search ended with it and found no largest batch.
+        length: that its rows are cut to; None: they are not.
     """
 
     topology: Topology
@@ -36,12 +37,14 @@ class CompiledBatch:
     outcome: Outcome
     largest: bool = False
     ends_search: bool = False
+    length: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the row as json has it; sizes in bytes."""
         values = {
             "topology": self.topology.name,
             "batch_per_core": self.batch_per_core,
+            **({"length": self.length} if self.length else {}),
             "hbm_bytes_of_core": self.topology.hbm_bytes,
             # Of a program whose memory alone was planned nobody knows.
             **({} if isinstance(self.outcome, Planned) else {"compiles": isinstance(self.outcome, Compiled)}),
@@ -76,7 +79,7 @@ def _cells(row: CompiledBatch) -> tuple[str, ...]:
     made = row.outcome
     memory = (
         row.topology.name,
-        f"{row.batch_per_core}{' (largest)' * row.largest}",
+        f"{row.batch_per_core}{f' x {row.length}' if row.length else ''}{' (largest)' * row.largest}",
         _gigabytes(made.hbm),
         f"{made.hbm / row.topology.hbm_bytes:.0%}",
     )

@@ -1,6 +1,7 @@
 """The programs that a TPU's core runs: the trainer's own step, and what is served."""
 
 import copy
+import functools
 import re
 from collections.abc import Callable
 
@@ -20,7 +21,7 @@ _TOO_MANY_TOKENS = 1 << 20
 
 
 def training_step(
-    params: cfg.ExperimentConfig, gradient_only: bool = False, hardware: str = "tpu"
+    params: cfg.ExperimentConfig, gradient_only: bool = False, hardware: str = "tpu", length: int | None = None
 ) -> Program:
     """Lowers one core's whole step of a training: forward, backward, clipping, update, memory, metrics.
 
@@ -29,6 +30,7 @@ def training_step(
             few its records are.
         gradient_only: leave out update and metrics; the gradients and the next memory are outputs then.
         hardware: of layers.kernels.device, that the program is for.
+        length: that rows are cut to; None: they are not.
 
     Raises:
         UserError: settings and data do not fit together.
@@ -54,7 +56,7 @@ def training_step(
             for name, spec in task.build_inputs(one_row.train_data).element_spec.items()
         }
         step = trainer.replica_gradients if gradient_only else trainer.replica_step
-        return lower(step, inputs, _lengths(task))
+        return lower(functools.partial(step, length=length), inputs, _lengths(task))
 
 
 def _lengths(task: Task) -> dict[str, int]:

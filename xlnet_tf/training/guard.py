@@ -51,26 +51,29 @@ class Guard(tf.Module):
         # A power of two: nothing is rounded.
         return [gradient / self.loss_scale for gradient in gradients]
 
-    def judge(self, loss: tf.Tensor, gradient_norm: tf.Tensor, step: tf.Tensor) -> tf.Tensor:
+    def judge(
+        self, loss: tf.Tensor, gradient_norm: tf.Tensor, step: tf.Tensor, live: tf.Tensor | bool = True
+    ) -> tf.Tensor:
         """Tells whether to take a step, and counts; in replica context, the same numbers on all replicas.
 
         Args:
             loss: float32 scalar, of the global batch.
             gradient_norm: float32 scalar, of the gradient that would be applied, loss_scale taken out.
             step: int64 scalar, steps before this one.
+            live: bool scalar; False: the step is taken to compile it alone, and changes nothing.
 
         Returns:
             bool scalar.
         """
         finite_loss, finite = tf.math.is_finite(loss), tf.math.is_finite(gradient_norm)
-        keep = finite_loss & finite
+        keep = finite_loss & finite & live
         usual, good = self.usual_loss.read_value(), self._good.read_value()
         if self._spike_factor:
             keep &= ~((good >= SPIKE_MEMORY) & (loss > self._spike_factor * usual))
-        fault = ~keep
+        fault = ~keep & live
         if self._scale_loss:
             scale = self.loss_scale.read_value()
-            overflow = finite_loss & ~finite & (scale > 1)
+            overflow = finite_loss & ~finite & (scale > 1) & live
             fault &= ~overflow
             grows = keep & (good % GROWTH_STEPS == GROWTH_STEPS - 1)
             self.loss_scale.assign(tf.where(overflow, scale / 2, tf.where(grows, scale * 2, scale)))

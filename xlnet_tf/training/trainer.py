@@ -9,10 +9,13 @@ of the loop over micro-batches, where tf.distribute forbids them.
 """
 
 import abc
+import functools
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+import orbit
 import tensorflow as tf
 import tf_keras
 from official.core import base_task, base_trainer
@@ -85,8 +88,36 @@ class Task(base_task.Task):
         return memory.read(features["stream_start"])
 
     @abc.abstractmethod
-    def tokens_per_step(self) -> int:
-        """Returns how many tokens one training step reads, for the throughput."""
+    def tokens_per_step(self, length: int | None = None) -> int:
+        """Returns how many tokens one training step reads, for the throughput.
+
+        Args:
+            length: that its rows are cut to; None: they are not.
+        """
+
+    def lengths(self) -> Sequence[int | None]:
+        """Returns all lengths that rows of a training are cut to; None stands for whole rows."""
+        return [None]
+
+    def step_lengths(self, first: int, steps: int, training: bool) -> list[int | None]:
+        """Returns to how many tokens the rows of each step are cut; None: they are not.
+
+        Args:
+            first: step, counted from 0.
+            steps: how many.
+            training: whether they are of a training; else of an evaluation.
+        """
+        return [None] * steps
+
+    def cut(self, features: Features, length: int | None, training: bool) -> Features:
+        """Returns the features of rows that are cut to a length.
+
+        Args:
+            features: of whole rows.
+            length: of `step_lengths`.
+            training: whether they are of a training; else of an evaluation.
+        """
+        return features
 
     def save_assets(self, model_dir: str):
         """Writes into the run's folder what its checkpoints need to be used later."""
@@ -177,6 +208,8 @@ class Trainer(base_trainer.Trainer):
         self._micro_batches = tf.Variable(
             self._micro_batches_now(), trainable=False, dtype=tf.int64, name="parts"
         )
+        # Whether steps count; see compile_all.
+        self._live = tf.Variable(True, trainable=False, name="live") if len(task.lengths()) > 1 else None
         state = {}
         if self._memory is not None:
             self._memory.saved = config.trainer.save_memory
@@ -222,20 +255,55 @@ class Trainer(base_trainer.Trainer):
     def train_loop_begin(self):
         self._loop_start = time.perf_counter(), int(self.global_step.numpy()), int(self.guard.skipped.numpy())
 
+    def create_train_loop_fn(self):
+        """Returns a loop over steps, with a graph for each length that rows are cut to."""
+        # Elsewhere a step is compiled when its length first comes; on TPUs that would stop the whole slice.
+        if isinstance(self.strategy, tf.distribute.TPUStrategy) and self._live is not None:
+            self.compile_all()
+
+        def loop(iterator, num_steps):
+            lengths = self.task.step_lengths(int(self.global_step.numpy()), int(num_steps), training=True)
+            for length, steps in itertools.groupby(lengths):
+                self.steps_of_length(length)(iterator, tf.constant(len([*steps]), tf.int32))
+
+        return loop
+
+    @functools.cache  # noqa: B019 (a trainer lives as long as its run)
+    def steps_of_length(self, length: int | None) -> Callable:
+        """Returns a tf.function of an iterator and the number of steps to take.
+
+        Args:
+            length: that rows are cut to.
+        """
+        step = functools.partial(self.train_step, length=length)
+        return tf.function(orbit.utils.create_tf_while_loop_fn(step))
+
+    def compile_all(self):
+        """Compiles the steps of all lengths, by a step of each that changes nothing."""
+        self._live.assign(False)
+        iterator, updates = iter(self.train_dataset), self.optimizer.iterations.numpy()
+        for length in self.task.lengths():
+            self.steps_of_length(length)(iterator, tf.constant(1, tf.int32))
+        self.optimizer.iterations.assign(updates)
+        self._live.assign(True)
+
     @tf.autograph.experimental.do_not_convert
-    def train_step(self, iterator):
+    def train_step(self, iterator, length: int | None = None):
         self.strategy.run(
-            self.replica_step, args=(self.next_train_inputs(iterator),), options=self._runtime_options
+            functools.partial(self.replica_step, length=length),
+            args=(self.next_train_inputs(iterator),),
+            options=self._runtime_options,
         )
 
-    def replica_step(self, features: Features):
-        """Takes one replica's part of a training step; in replica context."""
+    def replica_step(self, features: Features, length: int | None = None):
+        """Takes one replica's part of a training step, of rows cut to a length; in replica context."""
         replica = tf.distribute.get_replica_context()
-        gradients, loss, sums, next_memory = self.replica_gradients(features)
+        gradients, loss, sums, next_memory = self.replica_gradients(features, length)
         *gradients, loss = replica.all_reduce(tf.distribute.ReduceOp.SUM, [*gradients, loss])
         gradients = self.guard.unscaled(gradients)
         norm = tf.linalg.global_norm(gradients)
-        keep = self.guard.judge(loss, norm, self.global_step)
+        live = tf.constant(True) if self._live is None else self._live.read_value()
+        keep = self.guard.judge(loss, norm, self.global_step, live)
         self.optimizer.apply_gradients(
             zip(gradients, self.model.trainable_variables), skip_gradients_aggregation=True, keep=keep
         )
@@ -247,16 +315,21 @@ class Trainer(base_trainer.Trainer):
         self._train_loss.update_state(tf.where(keep, loss, 0), kept)
         self._gradient_norm.update_state(tf.where(keep, norm, 0), kept)
         self._update(self.train_metrics, tf.nest.map_structure(lambda value: tf.where(keep, value, 0), sums))
-        self.global_step.assign_add(1)
+        self.global_step.assign_add(tf.cast(live, tf.int64))
 
-    def replica_gradients(self, features: Features):
+    def replica_gradients(self, features: Features, length: int | None = None):
         """Computes one replica's part of the gradients and changes nothing; in replica context.
+
+        Args:
+            features: a batch of the replica's rows.
+            length: that they are cut to.
 
         Returns:
             gradients (of the guard's scaled loss), loss (this replica's part of it), sums, next memory: () or
             ([L, B, M, D], [B, M])
         """
         replica = tf.distribute.get_replica_context()
+        features = self.task.cut(features, length, training=True)
         if self._memory is not None:
             features = {**features, **self.task.read_memory(self._memory, features)}
         counts = replica.all_reduce(tf.distribute.ReduceOp.SUM, self.task.counts(features))
@@ -343,7 +416,8 @@ class Trainer(base_trainer.Trainer):
         seconds = time.perf_counter() - start_time
         if skipped := int(self.guard.skipped.numpy()) - start_skipped:
             logs["skipped_steps"] = tf.constant(skipped)
-        logs["tokens_per_second"] = tf.constant(steps * self.task.tokens_per_step() / seconds)
+        lengths = self.task.step_lengths(start_step, steps, training=True)
+        logs["tokens_per_second"] = tf.constant(sum(map(self.task.tokens_per_step, lengths)) / seconds)
         return logs
 
     def bad_rows(self, step: int) -> list[int]:
@@ -376,9 +450,24 @@ class Trainer(base_trainer.Trainer):
             self._eval_memory.reset()
         self._eval_rows = []
 
+    def create_eval_loop_fn(self, has_state: bool):
+        """Returns a loop over steps, with a graph for each length that rows are cut to."""
+
+        @functools.cache
+        def step_of_length(length):
+            return tf.function(functools.partial(self.eval_step, length=length))
+
+        def loop(iterator, num_steps, state=None, reduce_fn=None):
+            for length in self.task.step_lengths(0, int(num_steps), training=False):
+                state = reduce_fn(state, step_of_length(length)(iterator))
+            return state
+
+        return loop
+
     @tf.autograph.experimental.do_not_convert
-    def eval_step(self, iterator):
+    def eval_step(self, iterator, length: int | None = None):
         def replica_step(features):
+            features = self.task.cut(features, length, training=False)
             if self._eval_memory is not None:
                 features = {**features, **self.task.read_memory(self._eval_memory, features)}
             outputs = self.model(features, training=False)

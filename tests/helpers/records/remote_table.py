@@ -12,6 +12,7 @@ import sys
 import tensorflow as tf
 
 from tests.records import test_example_table as test
+from xlnet_tf.records.batching import Batches
 from xlnet_tf.records.example_reader import ExampleTable, example_dataset
 from xlnet_tf.records.examples import ExampleSet
 
@@ -28,7 +29,8 @@ def main(folder: str):
     server.start()
     tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec({"worker": [address]}))
     with tf.device("/job:worker/replica:0/task:0/device:CPU:0"):
-        dataset = example_dataset(ExampleTable(ExampleSet.load(folder)), test.BATCH, steps=test.STEPS)
+        examples = ExampleSet.load(folder)
+        dataset = example_dataset(Batches(examples, test.BATCH), ExampleTable(examples), steps=test.STEPS)
         iterator = iter(dataset)
         batches = [next(iterator) for _ in range(3)]
     (place,) = {value.backing_device for batch in batches for value in batch.values()}

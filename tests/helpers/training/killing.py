@@ -57,6 +57,7 @@ def train(folder: pathlib.Path, layout: str, model_dir: pathlib.Path):
     params = toy_finetuning.experiment() if layout == "finetuning" else settings(folder)
     if layout == "finetuning":
         params.task.train_data.input_path = str(folder / "records")
+        params.task.train_data.lengths = [8, toy_finetuning.T]  # steps of both
         params.task.validation_data.input_path = str(folder / "dev")
     for changes in (COMMON, LAYOUTS[layout]):
         params.override(changes)

@@ -55,18 +55,18 @@ def settings(folder, strategy: str = "one_device", **trainer):
     return params
 
 
-def finetune(folder, model_dir, strategy: str) -> dict[str, float]:
+def finetune(folder, model_dir, strategy: str, **runtime_settings) -> dict[str, float]:
     """Fine-tunes for three epochs on FOLDER/records, evaluating on FOLDER/dev; returns the last metrics."""
     params = toy_finetuning.experiment()
     params.override(
         {
             "task": {
-                "train_data": {"input_path": str(folder / "records")},
+                "train_data": {"input_path": str(folder / "records"), "lengths": [8, toy_finetuning.T]},
                 "validation_data": {"input_path": str(folder / "dev")},
                 "model": {"dropout": 0.0, "attention_dropout": 0.0},
                 "epochs": 3.0,
             },
-            "runtime": {"distribution_strategy": strategy},
+            "runtime": {"distribution_strategy": strategy, **runtime_settings},
         }
     )
     (result,) = seeds.finetune_seeds(

@@ -1,0 +1,308 @@
+"""Measures fine-tuning and prediction on the CPU beside the peers'; every figure comes from this one run."""
+
+import contextlib
+import dataclasses
+import functools
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from run_scripts.benchmark import peers
+from run_scripts.benchmark.timing import heading
+from xlnet_tf.config import XLNetConfig
+from xlnet_tf.errors import UserError
+from xlnet_tf.flags import option
+from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.records.examples import ExampleSet, ExampleWriter
+from xlnet_tf.text.special_tokens import PAD_ID
+
+OURS, HUGGING_FACE, MODEL_GARDEN = ("length", "fixed"), ("hf dynamic", "hf grouped"), "model_garden"
+_PARTS = 5  # of an epoch: how often all take turns
+
+# Answers to a request with the rows by beginning an epoch, or by predicting; to {"steps": N} by N steps more.
+PEER_PROGRAM = """
+import json, random, sys, torch, transformers
+from transformers.trainer_pt_utils import get_length_grouped_indices
+folder, threads = sys.argv[1:]
+torch.set_num_threads(int(threads))
+torch.manual_seed(0)
+model = rows = labels = None
+
+def batch(numbers):
+    width = max(len(rows[n]) for n in numbers)
+    ids = torch.full([len(numbers), width], 5)
+    for row, n in enumerate(numbers):
+        ids[row, width - len(rows[n]):] = torch.tensor(rows[n])
+    return {"input_ids": ids, "attention_mask": (ids != 5).long()}
+
+for line in sys.stdin:
+    request = json.loads(line)
+    if "rows" in request:
+        rows, labels, size = request["rows"], torch.tensor(request["labels"]), request["batch_size"]
+        config = transformers.XLNetConfig.from_pretrained(folder, num_labels=request["num_labels"])
+        config.dropout = config.summary_last_dropout = request["dropout"]
+        base = transformers.XLNetForSequenceClassification.from_pretrained(folder, config=config)
+        runs = {}
+        answer = 0.0
+    elif "steps" in request:
+        mode = request["mode"]
+        if mode not in runs:
+            model = base if not runs else transformers.XLNetForSequenceClassification.from_pretrained(
+                folder, config=config)
+            order = list(range(len(rows)))
+            random.Random(0).shuffle(order)
+            if mode == "hf grouped":
+                lengths = [len(row) for row in rows]
+                order = get_length_grouped_indices(lengths, size, generator=torch.Generator().manual_seed(0))
+            adam = torch.optim.AdamW(model.parameters(), **request["adam"])
+            runs[mode] = model.train(), adam, iter([order[i:i + size] for i in range(0, len(order), size)])
+        model, adam, batches = runs[mode]
+        for _ in range(request["steps"]):
+            numbers = next(batches)
+            adam.zero_grad()
+            loss = model(**batch(numbers), labels=labels[numbers]).loss
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), request["clip_norm"])
+            adam.step()
+        answer = float(loss)
+    else:
+        order = sorted(range(len(rows)), key=lambda n: -len(rows[n]))
+        with torch.inference_mode():
+            for first in range(0, len(rows), size):
+                model.eval()(**batch(order[first:first + size])).logits.argmax(-1).tolist()
+        answer = 0.0
+    print("ANSWER", json.dumps(answer), flush=True)
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is measured; each field is a flag."""
+
+    data: str = option("folder of a classification set, such as records/sst-2/train")
+    examples: int = option("examples of it, drawn at random", 2000, least=1)
+    batch_size: int = option("rows of a step", 32, least=1)
+    dropout: float = option("rate of all dropouts", 0.1, least=0, most=1)
+    peer_steps: int = option("steps of Model Garden's; 0: none", 3, least=0)
+    seed: int = option("random seed for the sample, initial weights and order", 0, least=0)
+
+
+def sample(plan: Plan, folder: str) -> ExampleSet:
+    """Writes the examples to measure with.
+
+    Raises:
+        UserError: the set is none of classes.
+    """
+    source = ExampleSet.load(plan.data)
+    if source.task != "classification" or source.settings.get("kind") != "classification":
+        raise UserError(f"{plan.data} has examples for {source.task}: expected texts with one label each")
+    chosen = np.random.default_rng(plan.seed).permutation(source.records)[: plan.examples]
+    arrays = source.arrays()
+    arrays.pop("index")
+    with ExampleWriter(
+        folder,
+        task=source.task,
+        split=source.split,
+        tokenizer=source.load_tokenizer(),
+        seq_len=source.seq_len,
+        columns=source.layout.columns[3:],
+        settings=source.settings,
+    ) as writer:
+        for number in chosen:
+            writer.write({name: values[number] for name, values in arrays.items()}, {})
+    return ExampleSet.load(folder)
+
+
+class Ours:
+    """Our trainer on a set.
+
+    Args:
+        config: the architecture.
+        plan: what is measured.
+        data: folder of the sample.
+        batching: of the task's settings.
+    """
+
+    def __init__(self, config: XLNetConfig, plan: Plan, data: str, batching: str):
+        import tensorflow as tf
+        import tf_keras
+        from official.core import exp_factory
+
+        from xlnet_tf.tasks import classification, finetuning
+        from xlnet_tf.training.optimizer import build_optimizer
+        from xlnet_tf.training.trainer import Trainer
+
+        tf_keras.utils.set_random_seed(plan.seed)
+        params = exp_factory.get_exp_config(classification.EXPERIMENT)
+        model = config.to_dict() | {"dropout": plan.dropout, "attention_dropout": plan.dropout}
+        fields = {name: value for name, value in model.items() if hasattr(params.task.model, name)}
+        rows = {"input_path": data, "global_batch_size": plan.batch_size}
+        params.override({"task": {"model": fields, "train_data": rows, "batching": batching, "epochs": 1.0}})
+        task = finetuning.build_task(params, classification.ClassificationTask)
+        optimizer = build_optimizer(params.trainer.optimizer_config, params.trainer.train_steps, task.n_layer)
+        self.trainer = Trainer(params, task, task.build_model(), optimizer, evaluate=False)
+        self._number = tf.constant
+        self.positions = sum(
+            map(task.tokens_per_step, task.step_lengths(0, params.trainer.train_steps, training=True))
+        )
+
+    def run(self, steps: int) -> None:
+        """Takes steps."""
+        self.trainer.train(self._number(steps))
+
+
+def our_predictions(ours: Ours) -> None:
+    """Predicts the sample's labels, sorted by length, as `Predictor` does."""
+    import tensorflow as tf
+
+    from xlnet_tf.records.batching import Batches
+    from xlnet_tf.records.example_reader import example_dataset
+
+    task, model = ours.trainer.task, ours.trainer.model
+    batches = Batches(task.example_set, task.task_config.train_data.global_batch_size, repeat=False).cut()
+
+    @functools.partial(tf.function, autograph=False)
+    def step(features, length):
+        return tf.argmax(model(task.cut(features, length, training=True), training=False), axis=-1)
+
+    for number, features in enumerate(example_dataset(batches)):
+        step(features, batches.length(number)).numpy()
+
+
+def model_garden_step(config: XLNetConfig, plan: Plan, examples: ExampleSet) -> Callable[[], Any]:
+    """Returns a training step of Model Garden's classifier on whole rows."""
+    import tensorflow as tf
+    from official.nlp.modeling.models import xlnet
+
+    arrays = examples.arrays()
+    ids = tf.constant(arrays["input_ids"][: plan.batch_size].astype(np.int32))
+    features = {
+        "input_word_ids": ids,
+        "input_mask": tf.cast(ids == PAD_ID, tf.float32),  # Model Garden's marks the padding
+        "input_type_ids": tf.constant(arrays["segment_ids"][: plan.batch_size].astype(np.int32)),
+    }
+    labels = tf.constant(arrays["label"][: plan.batch_size].astype(np.int32))
+    network = peers.model_garden_network(config, plan.dropout, two_stream=False)
+    classes = len(examples.settings["labels"])
+    model = xlnet.XLNetClassifier(network, classes, dropout_rate=plan.dropout, summary_type="last")
+    model(features)
+    optimizer = peers.keras_adamw()
+    optimizer.build(model.trainable_variables)
+
+    @tf.function(autograph=False)
+    def step():
+        with tf.GradientTape() as tape:
+            logits = model(features, training=True)
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+        variables = model.trainable_variables
+        gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
+        optimizer.apply_gradients(zip(gradients, variables))
+        return loss
+
+    return lambda: step().numpy()
+
+
+@contextlib.contextmanager
+def hugging_face(
+    config: XLNetConfig, plan: Plan, examples: ExampleSet, python: str | None
+) -> Iterator[peers.HuggingFace | None]:
+    """Starts Hugging Face's process and gives it the sample; None without a Python."""
+    from run_scripts.benchmark.timing import our_model
+
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        if python:
+            peers.save_for_hugging_face(our_model(config, plan.dropout), folder)
+        peer = stack.enter_context(peers.hugging_face(python, PEER_PROGRAM, folder))
+        if peer:
+            arrays, lengths = examples.arrays(), examples.lengths()
+            rows = [ids[-length:].tolist() for ids, length in zip(arrays["input_ids"], lengths)]
+            classes = len(examples.settings["labels"])
+            sizes = {"num_labels": classes, "batch_size": plan.batch_size, "dropout": plan.dropout}
+            peer.ask({"rows": rows, "labels": arrays["label"].tolist(), **sizes})
+        yield peer
+
+
+def measure(config: XLNetConfig, plan: Plan, peer_python: str | None = None) -> dict[str, Any]:
+    """Runs an epoch of each in turn, and predicts.
+
+    Args:
+        config: the architecture, but for the vocabulary.
+        plan: what is measured.
+        peer_python: for Hugging Face, or None.
+
+    Raises:
+        UserError: the set has no classes, or peer_python does not answer.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    from xlnet_tf.training.optimizer import OptimizerConfig
+
+    settings = OptimizerConfig()
+    adam = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay, "eps": settings.epsilon}
+    seconds: dict[str, float] = {}
+
+    def timed(name: str, function: Callable[[], Any]) -> None:
+        begin = time.perf_counter()
+        function()
+        seconds[name] = seconds.get(name, 0) + time.perf_counter() - begin
+
+    with contextlib.ExitStack() as stack:
+        data = stack.enter_context(tempfile.TemporaryDirectory())
+        examples = sample(plan, data)
+        config = dataclasses.replace(config, n_token=examples.tokenizer["vocab_size"])
+        ours = {batching: Ours(config, plan, data, batching) for batching in OURS}
+        runs: dict[str, Callable[[int], Any]] = {name: trainer.run for name, trainer in ours.items()}
+        if peer := stack.enter_context(hugging_face(config, plan, examples, peer_python)):
+            request = {"adam": adam, "clip_norm": settings.clip_norm}
+            for mode in HUGGING_FACE:
+                runs[mode] = lambda steps, mode=mode: peer.ask({"steps": steps, "mode": mode, **request})
+        steps = -(-examples.records // plan.batch_size)
+        ends = [steps * part // _PARTS for part in range(_PARTS + 1)]
+        with ProgressBar(total=steps * len(runs), desc="epoch", unit="step") as bar:
+            for begin, end in zip(ends, ends[1:]):
+                for name, run in runs.items():
+                    bar.set_postfix_str(name)
+                    timed(name, functools.partial(run, end - begin))
+                    bar.update(end - begin)
+        predictions = {"length": lambda: our_predictions(ours["length"])}
+        if peer:
+            predictions["hf sorted"] = lambda: peer.ask({})
+        for name, predict in predictions.items():
+            timed(f"predict {name}", predict)
+        found = {name: seconds[name] / examples.records for name in seconds}
+        if plan.peer_steps:
+            step = model_garden_step(config, plan, examples)
+            step()
+            for _ in range(plan.peer_steps):
+                timed(MODEL_GARDEN, step)
+            found[MODEL_GARDEN] = seconds[MODEL_GARDEN] / plan.peer_steps / plan.batch_size
+        return {
+            "plan": dataclasses.asdict(plan),
+            "layers": config.n_layer,
+            "seq_len": examples.seq_len,
+            "lengths": ours["length"].trainer.task.lengths(),
+            "text": float(examples.lengths().mean() / examples.seq_len),
+            "positions": ours["length"].positions / ours["fixed"].positions,
+            "seconds_per_example": found,
+        }
+
+
+def table(report: Mapping[str, Any]) -> str:
+    """Returns a report for a person."""
+    found, plan = report["seconds_per_example"], report["plan"]
+    lines = [
+        heading(report["machine"]),
+        f"{plan['examples']:,} examples of {plan['data']}, {report['layers']} layers, batches of "
+        f"{plan['batch_size']} x {report['seq_len']}; text fills {report['text']:.1%}",
+        f"lengths {', '.join(map(str, report['lengths']))}: {report['positions']:.1%} of positions remain",
+        "",
+        f"{'':<16}{'ms an example':>14}{'of it, length takes':>22}",
+    ]
+    for name, value in found.items():
+        ours = found["predict length" if name.startswith("predict") else "length"]
+        lines.append(f"{name:<16}{1e3 * value:>14.2f}{ours / value:>22.2f}")
+    return "\n".join(lines)

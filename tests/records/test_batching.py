@@ -1,0 +1,197 @@
+"""Batches by length: every example once an epoch, little padding, an index that is verified."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.records import examples as examples_lib
+from xlnet_tf.records.batching import FILLER, LENGTHS_FILE, Batches, choose_lengths, row_lengths
+from xlnet_tf.records.example_reader import ExampleTable, batches_by_length, example_dataset
+from xlnet_tf.records.examples import ExampleSet, ExampleWriter
+from xlnet_tf.text.packing import pack
+from xlnet_tf.text.special_tokens import PAD_ID
+
+T = 64
+
+
+class Lengths:
+    """Stands for a set of examples of these lengths."""
+
+    def __init__(self, lengths, seq_len=T):
+        self._lengths, self.seq_len, self.folder = np.array(lengths, np.int32), seq_len, "set"
+        self.records = len(self._lengths)
+
+    def lengths(self):
+        return self._lengths
+
+
+random_sets = st.lists(st.integers(3, T), min_size=1, max_size=60).map(Lengths)
+
+
+@given(random_sets, st.integers(1, 12), st.integers(1, 4), st.integers(0, 3))
+def test_every_example_comes_once_an_epoch(examples, size, window, seed):
+    batches = Batches(examples, size, seed, by_length=True, window=window)
+    stream = np.concatenate([batches.numbers(step) for step in range(8 + 3 * examples.records)])
+    for begin in range(0, len(stream) - examples.records + 1, examples.records):
+        assert sorted(stream[begin : begin + examples.records]) == list(range(examples.records))
+    again = Batches(examples, size, seed, by_length=True, window=window)
+    for step in (7, 2, 0):  # a step does not depend on those before it
+        np.testing.assert_array_equal(again.numbers(step), stream[step * size : (step + 1) * size])
+
+
+@given(random_sets, st.integers(1, 12))
+def test_an_evaluation_has_the_longest_first_and_each_once(examples, size):
+    batches = Batches(examples, size, repeat=False).cut()
+    rows = np.concatenate([batches.numbers(step) for step in range(batches.steps)])
+    real = rows[rows != FILLER]
+    assert sorted(real) == list(range(examples.records)) and (rows[len(real) :] == FILLER).all()
+    assert (np.diff(examples.lengths()[real]) <= 0).all()
+
+
+@given(random_sets, st.integers(1, 12), st.sampled_from([1, 4, 8]), st.integers(1, 20))
+def test_each_step_is_cut_to_the_least_length_that_holds_its_rows(examples, size, multiple, least):
+    batches = Batches(examples, size).cut(multiple=multiple, least=least)
+    assert 1 <= len(batches.cut_to) <= 8
+    assert all(least <= length and (length % multiple == 0 or length == T) for length in batches.cut_to)
+    for step in range(2 * batches.steps):
+        longest = examples.lengths()[batches.numbers(step)].max()
+        assert batches.length(step) == min(length for length in batches.cut_to if length >= longest)
+
+
+@given(st.lists(st.integers(1, 80), min_size=1, max_size=30))
+def test_no_other_lengths_leave_less_padding(longest):
+    chosen = choose_lengths(longest, 80, 8)
+    possible = sorted({-(-length // 8) * 8 for length in longest})
+
+    def positions(lengths):
+        return sum(min(length for length in lengths if length >= rows) for rows in longest)
+
+    others = itertools.combinations(possible[:-1], len(chosen) - 1)
+    assert positions(chosen) == min(positions((*other, possible[-1])) for other in others)
+
+
+def test_sorting_saves_most_of_the_padding():
+    lengths = np.clip(np.random.default_rng(0).lognormal(2.5, 0.6, 4000), 4, T).astype(int)
+    batches = Batches(Lengths(lengths), 16).cut()
+    computed = np.mean([batches.length(step) for step in range(batches.steps)])
+    assert lengths.mean() < computed < 1.35 * lengths.mean() < 0.4 * T
+
+
+def test_padding_is_before_the_text():
+    ids = [[PAD_ID, PAD_ID, 7, 8], [7, 7, 7, 7], [PAD_ID] * 4]
+    assert row_lengths(np.array(ids), 4).tolist() == [2, 4, 0]
+    assert row_lengths(np.array([ids[0] + ids[2], ids[2] + ids[1]]), 4).tolist() == [
+        2,
+        4,
+    ]  # two sequences each
+
+
+@pytest.mark.parametrize(
+    ("lengths", "message"),
+    [
+        ([16, 8], "ascending"),
+        ([8, 8, 64], "ascending"),
+        ([2, 64], "from 4 to 64"),
+        ([8, 128], "from 4 to 64"),
+        ([8, 20, 64], "multiples of 8"),
+        ([8, 16, 32], "at least 40, the tokens of its longest example"),
+    ],
+)
+def test_lengths_that_do_not_fit_are_refused(lengths, message):
+    with pytest.raises(UserError, match=message):
+        Batches(Lengths([5, 40, 17]), 2).cut(lengths, least=4)
+    assert Batches(Lengths([5, 40, 17], seq_len=60), 2).cut([8, 60]).cut_to == (8, 60)
+
+
+@pytest.fixture
+def examples(tmp_path, small_tokenizer):
+    folder = tmp_path / "set"
+    with ExampleWriter(
+        folder, task="toy", split="train", tokenizer=small_tokenizer, seq_len=T, columns=[], settings={}
+    ) as writer:
+        for number in range(20):
+            writer.write(pack([20 + number] * (1 + 2 * number), seq_len=T)._asdict(), {})
+    return ExampleSet.load(folder)
+
+
+def test_the_index_is_made_when_it_is_missing(examples, monkeypatch):
+    path = examples.folder / LENGTHS_FILE
+    built, expected = path.read_bytes(), [3 + 2 * number for number in range(20)]
+    assert examples.lengths().tolist() == expected
+    path.unlink()  # a set of an earlier version
+    assert examples.lengths().tolist() == expected and path.read_bytes() == built
+    path.unlink()
+
+    def refuse(*_):
+        raise UserError("read-only")
+
+    monkeypatch.setattr(examples_lib, "write_lengths", refuse)
+    assert examples.lengths().tolist() == expected and not path.exists()
+
+
+def test_another_index_is_refused(examples):
+    path = examples.folder / LENGTHS_FILE
+    whole = path.read_bytes()
+    for damaged in (b"", whole[:100], whole[:-40], whole.replace(b"\x07\0\0\0", b"\x08\0\0\0", 1)):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match=f"{LENGTHS_FILE} is damaged.*remove it"):
+            Batches(examples, 4).cut()
+    with path.open("wb") as file:
+        np.savez(file, lengths=np.zeros(3, np.int32), digest=examples.digest)
+    with pytest.raises(UserError, match=r"damaged \(int32 \[3\], expected int32 \[20\]"):
+        Batches(examples, 4).cut()
+    with path.open("wb") as file:
+        np.savez(file, lengths=examples_of_another(), digest="another")
+    with pytest.raises(UserError, match="is of other examples"):
+        Batches(examples, 4).cut()
+    with path.open("wb") as file:  # of the right set, and wrong
+        np.savez(file, lengths=examples_of_another(), digest=examples.digest)
+    batches = Batches(examples, 4).cut()
+    for read in (example_dataset, lambda order: example_dataset(order, ExampleTable(examples), steps=5)):
+        with pytest.raises(Exception, match="tokens of an example that has .*remove it"):
+            list(read(batches).take(5))
+
+
+def examples_of_another():
+    return np.full(20, 9, np.int32)
+
+
+def random_features(rng, rows, sequences=1):
+    texts = [rng.integers(20, 60, rng.integers(1, 40)).tolist() for _ in range(rows * sequences)]
+    packed = [pack(ids, seq_len=T) for ids in texts]
+    ids = np.array([text.input_ids for text in packed], np.int32).reshape(rows, -1)
+    return {"input_word_ids": ids, "input_mask": (ids != PAD_ID).astype(np.uint8)}
+
+
+@pytest.mark.parametrize("sequences", [1, 3])
+def test_batches_for_fit_hold_each_text_once_and_cut(sequences):
+    features = random_features(np.random.default_rng(0), 50, sequences)
+    dataset = batches_by_length(features, np.arange(50), batch_size=8, seed=3, sequences=sequences)
+    orders = []
+    for _ in range(2):
+        order = []
+        for batch, numbers in dataset:
+            ids = batch["input_word_ids"].numpy().reshape(len(numbers), sequences, -1)
+            whole = features["input_word_ids"][numbers].reshape(len(numbers), sequences, T)
+            np.testing.assert_array_equal(ids, whole[:, :, T - ids.shape[2] :])
+            assert row_lengths(whole.reshape(len(ids), -1), T).max() <= ids.shape[2] <= 48
+            order += numbers.numpy().tolist()
+        assert sorted(order) == list(range(50))
+        orders.append(order)
+    assert len(dataset) == 7 and orders[0] != orders[1]
+    unshuffled = batches_by_length(features, np.arange(50), batch_size=8, shuffle=False, sequences=sequences)
+    assert np.concatenate([numbers for _, numbers in unshuffled]).tolist() == list(range(50))
+
+
+def test_labels_of_tokens_are_cut_with_them():
+    features = random_features(np.random.default_rng(1), 20)
+    labels = features["input_word_ids"] * 2
+    for batch, tags in batches_by_length(features, labels, batch_size=6, token_labels=True):
+        np.testing.assert_array_equal(tags, batch["input_word_ids"] * 2)
+    assert isinstance(next(iter(batches_by_length(features))), dict)
+    with pytest.raises(UserError, match="there are 20 texts and {'labels': 3}"):
+        batches_by_length(features, [1, 2, 3])

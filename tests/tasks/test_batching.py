@@ -1,0 +1,231 @@
+"""Batches by length change no number: losses, gradients and predictions are those of whole rows."""
+
+import functools
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import yaml
+from official.core import exp_factory, task_factory
+
+from tests.conftest import REPOSITORY
+from tests.helpers.training import toy_finetuning
+from xlnet_tf import task_registry
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.examples import ExampleSet, ExampleWriter
+from xlnet_tf.tasks import finetuning
+from xlnet_tf.text.packing import pack
+from xlnet_tf.tpu import synthetic
+from xlnet_tf.training.optimizer import build_optimizer
+from xlnet_tf.training.progress import read_history
+from xlnet_tf.training.trainer import Trainer
+
+T, ROWS, SEQUENCES = 32, 24, 3
+MODEL = {"n_layer": 2, "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 32}
+STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")
+
+
+def values(rng, columns, length: int) -> dict:
+    """Returns what an example has besides its text, which are the last `length` tokens."""
+    first = int(rng.integers(T - length, T - 2))
+    inside = np.arange(T) >= T - length
+    found = {
+        "tags": np.where(inside, rng.integers(-1, 3, T), -1),
+        "answer_mask": inside & (np.arange(T) < T - 1),
+        "answer_first": first,
+        "answer_last": int(rng.integers(first, T - 2)),
+        "is_impossible": int(rng.integers(2)),
+        "relevance": rng.permutation([1, 0, 0]),
+        "label": int(rng.integers(3)),
+    }
+    return {column.name: found[column.name] for column in columns}
+
+
+def write_examples(folder, task: str, tokenizer, seed: int) -> ExampleSet:
+    """Writes examples of random texts of 3 to 20 tokens."""
+    rng = np.random.default_rng(seed)
+    shape = folder.parent / f"shape of {folder.name}"
+    synthetic.examples(
+        str(shape), task, seq_len=T, vocab_size=tokenizer.vocab_size, num_labels=3, sequences=SEQUENCES
+    )
+    like = ExampleSet.load(shape)
+    with ExampleWriter(
+        folder,
+        task=like.task,
+        split=folder.name,
+        tokenizer=tokenizer,
+        seq_len=T,
+        sequences=like.sequences,
+        columns=like.layout.columns[3:],
+        settings=like.settings,
+    ) as writer:
+        for number in range(ROWS):
+            texts = [rng.integers(20, 60, rng.integers(3, 19)).tolist() for _ in range(like.sequences)]
+            packed = [pack(ids, seq_len=T)._asdict() for ids in texts]
+            tokens = {name: np.concatenate([text[name] for text in packed]) for name in packed[0]}
+            writer.write(
+                {**tokens, **values(rng, like.layout.columns[3:], len(texts[0]) + 2)}, {"id": str(number)}
+            )
+    return ExampleSet.load(folder)
+
+
+def settings(folder, task: str, **changes):
+    params = exp_factory.get_exp_config(task_registry.find(task).experiment)
+    model = MODEL | {"dropout": 0.0, "attention_dropout": 0.0} | changes.pop("model", {})
+    data = {
+        f"{name}_data": {"input_path": str(folder / split), "global_batch_size": 8}
+        | changes.pop(f"{name}_data", {})
+        for name, split in (("train", "train"), ("validation", "dev"))
+    }
+    params.override({"task": {"model": model, **data, **changes}, "trainer": {"train_steps": 6}})
+    return params
+
+
+def build_trainer(params) -> Trainer:
+    task_class = task_factory.get_task_cls(type(params.task))
+    with STRATEGY.scope():
+        task = finetuning.build_task(params, task_class)
+        optimizer = build_optimizer(params.trainer.optimizer_config, 6, task.n_layer)
+        return Trainer(params, task, task.build_model(), optimizer)
+
+
+def assert_close(found, expected):
+    for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
+        largest = np.abs(other).max(initial=1e-3)
+        np.testing.assert_allclose(np.asarray(one) / largest, np.asarray(other) / largest, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("task", "model"),
+    [
+        ("question_answering", {}),
+        *(
+            pytest.param(task.name, {}, marks=pytest.mark.integration)
+            for task in task_registry.tasks().values()
+            if task.name != "question_answering"
+        ),
+        pytest.param("classification", {"segment_len": 8}, marks=pytest.mark.integration),
+        pytest.param("tagging", {"segment_len": 8}, marks=pytest.mark.integration),
+    ],
+)
+def test_cut_rows_give_the_numbers_of_whole_ones(tmp_path, small_tokenizer, task, model):
+    for seed, split in enumerate(("train", "dev")):
+        write_examples(tmp_path / split, task, small_tokenizer, seed)
+    lengths = {"lengths": [16, 24]}
+    trainer = build_trainer(
+        settings(tmp_path, task, train_data=lengths, validation_data=lengths, model=model)
+    )
+    task, model = trainer.task, trainer.model
+    assert task.lengths() == [16, 24]
+
+    @functools.partial(tf.function, autograph=False)
+    def gradients(features, length):
+        return STRATEGY.run(lambda rows: trainer.replica_gradients(rows, length)[:3], (features,))
+
+    @functools.partial(tf.function, autograph=False)
+    def predictions(features, length):
+        cut = task.cut(features, length, training=False)
+        return task.evaluation_rows(cut, model(cut, training=False))
+
+    for data, compute in (
+        (task.task_config.train_data, gradients),
+        (task.task_config.validation_data, predictions),
+    ):
+        batches = task.batches(compute is gradients)
+        for step, features in enumerate(task.build_inputs(data).take(3)):
+            length = batches.length(step)
+            found, whole = compute(features, length), compute(features, None)
+            if compute is predictions and "start_top_index" in whole:  # of those that can be an answer
+                for rows in (found, whole):
+                    likely = rows["start_top_log_probs"] > -30
+                    rows["start_top_index"] = tf.where(likely, rows["start_top_index"], 0)
+                    likely = likely[..., None] & (rows["end_top_log_probs"] > -30)
+                    rows["end_top_index"] = tf.where(likely, rows["end_top_index"], 0)
+                    for name in ("start_top_log_probs", "end_top_log_probs"):
+                        rows[name] = tf.exp(rows[name])
+            if compute is predictions and "tags" in whole:
+                keep = features["input_mask"] > 0
+                found["tags"], whole["tags"] = (tf.where(keep, rows["tags"], 0) for rows in (found, whole))
+            assert_close(found, whole)
+
+
+@pytest.fixture
+def folder(tmp_path, small_tokenizer):
+    for seed, split in enumerate(("train", "dev")):
+        write_examples(tmp_path / split, "classification", small_tokenizer, seed)
+    return tmp_path
+
+
+def finetune(params, folder) -> dict[str, float]:
+    return finetuning.finetune(params, task_factory.get_task_cls(type(params.task)), STRATEGY, str(folder))
+
+
+def test_new_runs_are_by_length_and_earlier_ones_keep_their_batches(folder):
+    new, begun = settings(folder, "classification"), settings(folder, "classification", batching="fixed")
+    for name, params in (("new", new), ("begun", begun)):
+        finetune(params, folder / name)
+    assert new.task.batching == "length" and new.task.train_data.lengths
+    assert begun.task.batching == "fixed" and not begun.task.train_data.lengths
+    path = folder / "begun" / "params.yaml"  # as earlier versions wrote it
+    earlier = yaml.safe_load(path.read_text())
+    for name in ("batching", "sort_window"):
+        del earlier["task"][name]
+    del earlier["task"]["train_data"]["lengths"]
+    path.write_text(yaml.dump(earlier))
+    for name, batching in (("new", "length"), ("begun", "fixed")):
+        again = settings(folder, "classification")
+        finetune(again, folder / name)
+        assert again.task.batching == batching
+    with pytest.raises(UserError, match="task.batching: length there, fixed now"):
+        finetune(settings(folder, "classification", batching="fixed"), folder / "new")
+
+
+def test_steps_that_only_compile_change_nothing(folder):
+    data = {"lengths": [16, 32]}
+    trainer = build_trainer(settings(folder, "classification", train_data=data))
+    with STRATEGY.scope():
+        trainer.train(tf.constant(2))
+        variables = [*trainer.model.variables, *trainer.optimizer.variables, *trainer.guard.variables]
+        metrics = [trainer.train_loss, *trainer.train_metrics]
+        variables += [trainer.global_step, *(v for metric in metrics for v in metric.variables)]
+        before = [variable.numpy() for variable in variables]
+        trainer.compile_all()
+    changed = [v.name for v, value in zip(variables, before) if not np.array_equal(v.numpy(), value)]
+    assert set(changed) <= {"keep:0", "bias_correction:0"}  # of a step alone
+    assert all(trainer.steps_of_length(n).experimental_get_tracing_count() == 1 for n in (16, 32))
+
+
+@pytest.mark.integration
+def test_devices_agree(tmp_path, small_tokenizer):
+    for split, count in (("records", 40), ("dev", 21)):
+        toy_finetuning.make_examples(tmp_path / split, small_tokenizer, count)
+    program = (
+        "import pathlib, sys; from tests.helpers.training.worker import finetune; "
+        "folder, run, devices = sys.argv[1:]; "
+        "finetune(pathlib.Path(folder), run, 'mirrored', virtual_devices=int(devices))"
+    )
+    losses = {}
+    for devices in (1, 2, 4):
+        run = tmp_path / str(devices)
+        command = [sys.executable, "-c", program, str(tmp_path), str(run), str(devices)]
+        subprocess.run(command, check=True, cwd=REPOSITORY)
+        losses[devices] = [line.get("training_loss") for line in read_history(str(run / "history.jsonl"))]
+    for devices in (2, 4):
+        np.testing.assert_allclose(np.array(losses[devices], float), np.array(losses[1], float), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"batching": "short"}, "batching is 'short': expected one of length, fixed"),
+        ({"train_data": {"lengths": [12, 32]}}, r"\[12, 32\]: expected multiples of 8"),
+        ({"model": {"segment_len": 16}, "train_data": {"lengths": [8, 32]}}, "expected multiples of 16"),
+        ({"train_data": {"lengths": [8]}}, "the tokens of its longest example"),
+    ],
+)
+def test_batches_that_cannot_be_are_refused(folder, changes, message):
+    with pytest.raises(UserError, match=message):
+        finetune(settings(folder, "classification", **changes), folder / "run")
+    assert not (folder / "run").exists()

@@ -1,0 +1,241 @@
+"""Which examples of a set make each step, and to how many tokens its rows are cut.
+
+Which make step n follows from (set, batch size, seed, n) alone: each epoch is a permutation of the whole set,
+one epoch follows the other without a gap, and a run resumes exactly by giving the step. Texts are mostly much
+shorter than the rows they are stored in, and padding costs as much as text. So examples of like length come
+together, and each step has one of a few lengths, the same on all hosts, that its rows are cut to:
+
+    shuffle the epoch's examples -> sort by length within windows of many batches -> shuffle the batches
+
+The lengths of a set's examples are counted once and kept beside them, in `lengths.npz`.
+"""
+
+import dataclasses
+import functools
+import io
+import zipfile
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from etils import epath
+
+from xlnet_tf import files
+from xlnet_tf.errors import UserError
+from xlnet_tf.text.special_tokens import PAD_ID
+
+if TYPE_CHECKING:  # it writes the lengths of its examples
+    from xlnet_tf.records.examples import ExampleSet
+
+FILLER = -1  # index of the rows that fill up the last batch of an evaluation
+WINDOW = 50  # batches that are sorted together
+LENGTHS_FILE = "lengths.npz"
+FIX = "remove it, and it will be made again from the examples"
+MULTIPLE = 8  # of tokens, that chosen lengths are of
+_MOST_LENGTHS = 8
+_WORTH = 0.02  # part of all positions that one more length must save, and at least a batch of whole rows:
+# its graph takes about as long to make as such a batch to compute
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Batches:
+    """The batches of a set of examples.
+
+    Attributes:
+        examples: the set.
+        batch_size: rows of a step over all hosts.
+        seed: of the order.
+        repeat: training: for ever, in random order. Without, every example once, the longest first, or, not
+            by length, in the set's order; FILLER stands for the rows that the last batch lacks.
+        by_length: whether examples of like length come together.
+        cut_to: the lengths, ascending, that rows are cut to; none: they are not.
+        window: batches within which training sorts by length.
+
+    Raises:
+        UserError: the set is empty.
+    """
+
+    examples: "ExampleSet"
+    batch_size: int
+    seed: int = 0
+    repeat: bool = True
+    by_length: bool = False
+    cut_to: Sequence[int] = ()
+    window: int = WINDOW
+
+    def __post_init__(self):
+        if not self.examples.records:
+            raise UserError(f"{self.examples.folder} holds no examples: expected at least one")
+
+    def cut(self, cut_to: Sequence[int] = (), multiple: int = MULTIPLE, least: int = 1) -> "Batches":
+        """Returns the batches by length, with rows that are cut.
+
+        Args:
+            cut_to: the lengths, ascending; none: a few are chosen for the set.
+            multiple: of tokens, that a length is, unless it is that of the set's rows.
+            least: that a length may be.
+
+        Raises:
+            UserError: they do not fit the set or the model, or the set's index of lengths is damaged.
+        """
+        batches = dataclasses.replace(self, by_length=True)
+        longest, most = int(batches._lengths.max()), self.examples.seq_len
+        if not cut_to:
+            of_epoch = [batches._longest(step) for step in range(self.steps)]
+            cut_to = choose_lengths([*of_epoch, longest], most, multiple, least)
+        problem = ""
+        if list(cut_to) != sorted({*cut_to}) or cut_to[0] < least or cut_to[-1] > most:
+            problem = f"ascending numbers from {least} to {most}, the tokens of its rows"
+        elif any(length % multiple and length != most for length in cut_to):
+            problem = f"multiples of {multiple}, as the model needs, or {most}, the tokens of its rows"
+        elif cut_to[-1] < longest:
+            problem = f"the last to be at least {longest}, the tokens of its longest example"
+        if problem:
+            raise UserError(f"lengths for {self.examples.folder} are {list(cut_to)}: expected {problem}")
+        return dataclasses.replace(batches, cut_to=tuple(cut_to))
+
+    @property
+    def steps(self) -> int:
+        """Steps that read every example once; in training, the last may read some of the next epoch."""
+        return -(-self.examples.records // self.batch_size)
+
+    def numbers(self, step: int) -> np.ndarray:
+        """Returns the numbers of the examples of a step, counted from 0: int64 [batch_size]."""
+        records = self.examples.records
+        places = np.arange(step * self.batch_size, (step + 1) * self.batch_size)
+        if not self.repeat:
+            return np.where(places < records, self._sorted[np.minimum(places, records - 1)], FILLER)
+        parts = [(int(epoch), places[places // records == epoch]) for epoch in np.unique(places // records)]
+        return np.concatenate([self._of_epoch(epoch)[part % records] for epoch, part in parts])
+
+    def length(self, step: int) -> int | None:
+        """Returns the length that a step's rows are cut to; None: they are not."""
+        if not self.cut_to:
+            return None
+        return self.cut_to[int(np.searchsorted(self.cut_to, self._longest(step)))]
+
+    def _longest(self, step: int) -> int:
+        numbers = self.numbers(step)
+        return int(self._lengths[numbers[numbers != FILLER]].max())
+
+    @functools.cached_property
+    def _lengths(self) -> np.ndarray:
+        return self.examples.lengths()
+
+    @functools.cached_property
+    def _sorted(self) -> np.ndarray:
+        if self.by_length:  # the longest first: what does not fit into memory ends at once
+            return np.argsort(-self._lengths, kind="stable")
+        return np.arange(self.examples.records)
+
+    @functools.cached_property
+    def _of_epoch(self):
+        return functools.lru_cache(maxsize=2)(self._shuffled)  # at the seam of two epochs a batch needs both
+
+    def _shuffled(self, epoch: int) -> np.ndarray:
+        """Returns the order of an epoch; the examples that share a batch with other epochs are not sorted."""
+        rng = np.random.default_rng([self.seed, epoch])
+        records, size = self.examples.records, self.batch_size
+        order = rng.permutation(records)
+        if not self.by_length:
+            return order
+        begin = min(records, -epoch * records % size)
+        end = begin + (records - begin) // size * size
+        for first in range(begin, end, self.window * size):
+            window = order[first : min(end, first + self.window * size)]  # a view
+            window[:] = window[np.argsort(self._lengths[window], kind="stable")]
+        order[begin:end] = rng.permutation(order[begin:end].reshape(-1, size)).ravel()
+        return order
+
+
+def row_lengths(input_ids: np.ndarray, seq_len: int) -> np.ndarray:
+    """Returns the tokens of examples, of the longest of their sequences: int32 [n].
+
+    Args:
+        input_ids: [n, sequences * T], padded on the left.
+        seq_len: T.
+    """
+    is_token = np.asarray(input_ids).reshape(len(input_ids), -1, seq_len) != PAD_ID
+    return np.where(is_token.any(-1), seq_len - is_token.argmax(-1), 0).max(-1, initial=0).astype(np.int32)
+
+
+def choose_lengths(longest: Sequence[int], most: int, multiple: int = MULTIPLE, least: int = 1) -> list[int]:
+    """Chooses the few lengths that leave least padding.
+
+    Args:
+        longest: tokens of the longest row of each batch.
+        most: tokens of a row as it is stored.
+        multiple: that each length is of, but for `most`.
+        least: that a length may be.
+
+    Returns:
+        At most 8 lengths, ascending; the last holds the longest row. Each saves 2 % of the positions or more.
+    """
+    needed = np.clip(np.maximum(longest, least), 1, most)
+    rounded = np.minimum(-(-needed // multiple) * multiple, most)
+    lengths, counts = np.unique(rounded if len(rounded) else [most], return_counts=True)
+    batches = np.concatenate([[0], np.cumsum(counts)])  # that the first i lengths hold
+    positions = (batches[None, 1:] - batches[:-1, None]) * lengths.astype(float)  # [i, j]: of those after i
+    positions[np.tril_indices(len(lengths), -1)] = np.inf
+    # The fewest positions of the batches that the first j lengths hold, with one length more each time, and
+    # after how many of them the last one begins.
+    fewest, begins = [positions[0]], [np.zeros(len(lengths), int)]
+    while len(fewest) < min(_MOST_LENGTHS, len(lengths)):
+        ways = positions + np.concatenate([[0.0], fewest[-1][:-1]])[:, None]
+        before, after = fewest[-1][-1], ways.min(axis=0)[-1]
+        if before - after < max(_WORTH * before, most):
+            break
+        fewest.append(ways.min(axis=0))
+        begins.append(ways.argmin(axis=0))
+    chosen, end = [], len(lengths)
+    while end:
+        chosen.append(int(lengths[end - 1]))
+        end = int(begins.pop()[end - 1])
+    return chosen[::-1]
+
+
+def write_lengths(folder: epath.Path, lengths: np.ndarray, digest: str) -> None:
+    """Writes `lengths.npz`.
+
+    Args:
+        folder: of the set.
+        lengths: int32 [records].
+        digest: of the examples.
+    """
+    buffer = io.BytesIO()
+    np.savez(buffer, lengths=lengths, digest=digest)
+    files.write(folder / LENGTHS_FILE, buffer.getvalue())
+
+
+def read_lengths(folder: epath.Path, digest: str, records: int, seq_len: int) -> np.ndarray | None:
+    """Reads `lengths.npz`: int32 [records]; None if there is none.
+
+    Args:
+        folder: of the set.
+        digest: of the examples.
+        records: examples of the set.
+        seq_len: the most tokens that one may have.
+
+    Raises:
+        UserError: it is damaged or of other examples.
+    """
+    path = folder / LENGTHS_FILE
+    if not path.exists():
+        return None
+    try:
+        with np.load(io.BytesIO(path.read_bytes())) as arrays:
+            lengths, found = arrays["lengths"], str(arrays["digest"])
+    except (ValueError, EOFError, KeyError, OSError, zipfile.BadZipFile) as error:
+        raise UserError(f"{path} is damaged ({error}): {FIX}") from None
+    if found != digest:
+        raise UserError(f"{path} is of other examples than those beside it: {FIX}")
+    if lengths.shape != (records,) or lengths.dtype != np.int32 or not _within(lengths, seq_len):
+        raise UserError(
+            f"{path} is damaged ({lengths.dtype} {list(lengths.shape)}, expected int32 [{records}] up to "
+            f"{seq_len}): {FIX}"
+        )
+    return lengths
+
+
+def _within(lengths: np.ndarray, most: int) -> bool:
+    return not lengths.size or 0 <= lengths.min() <= lengths.max() <= most
