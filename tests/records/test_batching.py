@@ -115,7 +115,10 @@ def examples(tmp_path, small_tokenizer):
     ) as writer:
         for number in range(20):
             writer.write(pack([20 + number] * (1 + 2 * number), seq_len=T)._asdict(), {})
-    return ExampleSet.load(folder)
+    examples = ExampleSet.load(folder)
+    assert not (folder / LENGTHS_FILE).exists()
+    examples.lengths()
+    return examples
 
 
 def test_the_index_is_made_when_it_is_missing(examples, monkeypatch):

@@ -324,7 +324,7 @@ def test_training_and_dev_have_losses_and_metrics_of_their_own(data, tmp_path):
             margins = tf.abs(outputs[:, 0] - outputs[:, 1])
             return {"margin": (tf.reduce_sum(weights * margins), tf.reduce_sum(weights))}
 
-    short = settings(data, task={"epochs": 0.25}, trainer={"steps_per_loop": 1})
+    short = settings(data, task={"epochs": 0.25, "batching": "fixed"}, trainer={"steps_per_loop": 1})
     metrics = finetune(short, Apart, STRATEGY, str(tmp_path / "run"))
     assert metrics.keys() == {"margin", "accuracy"} and metrics["margin"] > 0
     assert len(seen) == 1  # traced for training only

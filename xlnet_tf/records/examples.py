@@ -4,7 +4,7 @@ A set is a folder, one for each split of the data:
 
     shard-00000.tfrecord, ...   examples of fixed size
     examples.jsonl              line i: what predictions of example i need besides its tensors, as its id
-    lengths.npz                 tokens of each example; where it is missing, it is made when the set is read
+    lengths.npz                 tokens of each example; made when the set is first trained on
     spiece.model                the tokenizer
     manifest.json               all about the set; written last: a set without one is not finished
 
@@ -390,7 +390,6 @@ class ExampleWriter:
             folder=epath.Path(folder),
         )
         self._counts = InputCounts(tokenizer, seq_len)
-        self._lengths: list[np.ndarray] = []
         self._layout = self._set.layout
         self._chunk: list[Mapping[str, Any]] = []
         self._shard: shards_lib.ShardWriter | None = None
@@ -455,8 +454,6 @@ class ExampleWriter:
             self._set = dataclasses.replace(self._set, sidecar_sha256=digest)
             self._set.statistics.update(self._counts.statistics)
             self._owner.check()
-            lengths = np.concatenate([np.zeros(0, np.int32), *self._lengths])
-            write_lengths(self._set.folder, lengths, self._set.digest)
             self._set.save()
 
     @property
@@ -472,7 +469,6 @@ class ExampleWriter:
             self._shard = shards_lib.ShardWriter(self._set.folder / name, self._layout).__enter__()
         columns = {name: np.asarray([c[name] for c in self._chunk]) for name in self._chunk[0]}
         self._counts.add(columns["input_ids"])
-        self._lengths.append(row_lengths(columns["input_ids"], self._set.seq_len))
         self._shard.write(columns)
         self._chunk = []
         if self._shard.records >= _SHARD_RECORDS:

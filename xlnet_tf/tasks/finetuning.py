@@ -72,8 +72,8 @@ class FinetuningConfig(cfg.TaskConfig):
         warmup_fraction: part of the steps until the peak learning rate, where warmup_steps is 0.
         seed: of the head's initial weights, dropout and the order of the examples.
         batching: "length" puts examples of like length into a batch, whose rows are cut to it; "fixed" takes
-            whole rows in random order. Runs of versions that had no such setting have fixed batches; "" is
-            length for new runs.
+            whole rows in random order. Runs of versions that had no such setting have fixed batches; not
+            given, it is length for new runs.
         sort_window: batches within which examples are sorted by length.
     """
 
@@ -85,7 +85,7 @@ class FinetuningConfig(cfg.TaskConfig):
     epochs: float = 3.0
     warmup_fraction: float = 0.1
     seed: int = 0
-    batching: str = "fixed"
+    batching: str | None = "fixed"
     sort_window: int = WINDOW
 
 
@@ -99,7 +99,7 @@ def finetuning_experiment(task: FinetuningConfig) -> cfg.ExperimentConfig:
     trainer.optimizer_config.learning_rate = 2e-5
     trainer.optimizer_config.warmup_steps = 0
     task.model.override(dict.fromkeys(READING))  # not given: see FinetuningTask
-    task.batching = ""
+    task.batching = None
     return cfg.ExperimentConfig(task=task, trainer=trainer, runtime=RuntimeConfig())
 
 

@@ -21,7 +21,10 @@ _TOO_MANY_TOKENS = 1 << 20
 
 
 def training_step(
-    params: cfg.ExperimentConfig, gradient_only: bool = False, hardware: str = "tpu", length: int | None = None
+    params: cfg.ExperimentConfig,
+    gradient_only: bool = False,
+    hardware: str = "tpu",
+    length: int | None = None,
 ) -> Program:
     """Lowers one core's whole step of a training: forward, backward, clipping, update, memory, metrics.
 
