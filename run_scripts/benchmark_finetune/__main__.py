@@ -4,8 +4,8 @@ python -m run_scripts.benchmark_finetune --data=records/sst-2/train --layers=6 -
 
 Each trains one epoch on the same sample of a classification set: forward, backward, clipping, AdamW.
 
-  length        ours, --batching=length: examples of like length in a batch, rows cut to it.
-  fixed         ours, --batching=fixed: whole rows.
+  length        ours, batching by length: examples of like length in a batch, rows cut to it.
+  fixed         ours, fixed batching: whole rows.
   hf dynamic    Hugging Face's XLNetForSequenceClassification in PyTorch, with our weights, in a process of
                 --peer_python: random batches, padded to the longest row, the default of its Trainer.
   hf grouped    the same with group_by_length, also the Trainer's: like lengths come together.
