@@ -50,6 +50,7 @@ class _OneVector(ServingModule):
     """
 
     SERVING_OUTPUTS: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    OF_EXAMPLES = ("pair", "truncation")
 
     def __init__(
         self,
@@ -65,11 +66,6 @@ class _OneVector(ServingModule):
         super().__init__(model, tokenizer, **options)
         self.pair = pair
         self.truncation = truncation
-
-    @classmethod
-    def options_of_run(cls, task):
-        settings = task.example_set.settings
-        return super().options_of_run(task) | {name: settings[name] for name in ("pair", "truncation")}
 
     def input_specs(self):
         names = ("text_a", "text_b") if self.pair else ("text",)

@@ -45,6 +45,7 @@ class ServingModule(tf.Module):
         METHODS: of TensorFlow Serving's, for the signatures that do not `predict`.
         LENGTHS: options that are lengths of texts which go with a longer one, as the builders have them;
             short sequences have room for half as many.
+        OF_EXAMPLES: options that are settings of the examples that a run was fine-tuned on.
         texts: the tokenizer in graph.
         answer: `serve`, as one graph that checks that all inputs have as many rows.
 
@@ -54,6 +55,7 @@ class ServingModule(tf.Module):
 
     METHODS: ClassVar[Mapping[str, str]] = {}
     LENGTHS: ClassVar[Mapping[str, int]] = {}
+    OF_EXAMPLES: ClassVar[Sequence[str]] = ()
 
     def __init__(
         self,
@@ -96,12 +98,9 @@ class ServingModule(tf.Module):
 
     @classmethod
     def options_of_run(cls, task) -> dict[str, Any]:
-        """Returns the options that a fine-tuned run is served with.
-
-        Args:
-            task: its FinetuningTask.
-        """
-        return {"seq_len": task.example_set.seq_len}
+        """Returns the options that a fine-tuned run is served with, given its FinetuningTask."""
+        examples = task.example_set
+        return {"seq_len": examples.seq_len, **{name: examples.settings[name] for name in cls.OF_EXAMPLES}}
 
     def input_specs(self) -> dict[str, tf.TensorSpec]:
         """Returns the inputs of serving_default: [B] or [B, C] strings."""
@@ -222,6 +221,22 @@ class ServingModule(tf.Module):
         ]
         with tf.control_dependencies(checks):
             return {name: tf.identity(value) for name, value in features.items()}
+
+
+class CandidatesModule(ServingModule):
+    """Base of what scores several texts of a row, each read by itself together with another text.
+
+    Attributes:
+        SCORES: name of the scores, an output.
+    """
+
+    SCORES: ClassVar[str]
+
+    def forward(self, model, features):
+        return model.pooled_logits(features, training=False)  # [B, 1]: each candidate is a text of its own
+
+    def serve_tokens(self, features):
+        return {self.SCORES: tf.squeeze(self.run(features), axis=-1)}
 
 
 def signature(function, **specs: tf.TensorSpec) -> Signature:

@@ -3,14 +3,14 @@
 import tensorflow as tf
 import tf_keras
 
-from xlnet_tf.serving.module import LOWEST, ServingModule, check_room, lists
+from xlnet_tf.serving.module import LOWEST, CandidatesModule, check_room, lists
 from xlnet_tf.text.graph.truncation import first_pieces, last_pieces
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 _BLANK = "_+"
 
 
-class MultipleChoiceModule(ServingModule):
+class MultipleChoiceModule(CandidatesModule):
     """Probabilities of the options of a question.
 
     Signatures: serving_default (context [B], question [B], options [B, C]; C may differ between requests) and
@@ -28,16 +28,14 @@ class MultipleChoiceModule(ServingModule):
         **options: of ServingModule.
     """
 
+    SCORES = "logits"
     LENGTHS = {"max_qa_len": 128}
+    OF_EXAMPLES = ("max_qa_len",)
 
     def __init__(self, model: tf_keras.Model, tokenizer: XLNetTokenizer, *, max_qa_len: int, **options):
         super().__init__(model, tokenizer, **options)
         check_room("max_qa_len", max_qa_len, self.seq_len)
         self.max_qa_len = max_qa_len
-
-    @classmethod
-    def options_of_run(cls, task):
-        return {**super().options_of_run(task), "max_qa_len": task.example_set.settings["max_qa_len"]}
 
     def input_specs(self):
         return {
@@ -52,9 +50,6 @@ class MultipleChoiceModule(ServingModule):
             "question": "The ship left _ .",
             "options": ["at night", "at dawn", "at noon", "in winter"],
         }
-
-    def forward(self, model, features):
-        return model.pooled_logits(features, training=False)  # [B, 1]: each option is a text of its own
 
     def serve(self, context, question, options):
         options, is_option = lists(options)
@@ -76,9 +71,6 @@ class MultipleChoiceModule(ServingModule):
             "probabilities": tf.where(is_option, tf.nn.softmax(logits), 0.0),  # those without any option, too
             "logits": logits,
         }
-
-    def serve_tokens(self, features):
-        return {"logits": tf.squeeze(self.run(features), axis=-1)}
 
 
 def join_options(question: tf.Tensor, options: tf.Tensor) -> tf.Tensor:

@@ -58,6 +58,7 @@ class QuestionAnsweringModule(ServingModule):
     """
 
     LENGTHS = {"max_question_len": 64}
+    OF_EXAMPLES = ("max_question_len", "stride")
 
     def __init__(
         self,
@@ -101,8 +102,6 @@ class QuestionAnsweringModule(ServingModule):
                 threshold = squad_answers.UNDECIDED
         return {
             **super().options_of_run(task),
-            "max_question_len": task.example_set.settings["max_question_len"],
-            "stride": task.example_set.settings["stride"],
             "threshold": threshold,
             "n_best": task.task_config.n_best,
             "max_answer_len": task.task_config.max_answer_len,

@@ -3,12 +3,12 @@
 import tensorflow as tf
 import tf_keras
 
-from xlnet_tf.serving.module import LOWEST, ServingModule, check_room, lists
+from xlnet_tf.serving.module import LOWEST, CandidatesModule, check_room, lists
 from xlnet_tf.text.graph.truncation import first_pieces
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 
-class RankingModule(ServingModule):
+class RankingModule(CandidatesModule):
     """Scores of the candidates for a query.
 
     Signatures: serving_default (query [B], candidates [B, C]; C may differ between requests) and examples
@@ -26,16 +26,14 @@ class RankingModule(ServingModule):
         **options: of ServingModule.
     """
 
+    SCORES = "scores"
     LENGTHS = {"max_query_len": 32}
+    OF_EXAMPLES = ("max_query_len",)
 
     def __init__(self, model: tf_keras.Model, tokenizer: XLNetTokenizer, *, max_query_len: int, **options):
         super().__init__(model, tokenizer, **options)
         check_room("max_query_len", max_query_len, self.seq_len)
         self.max_query_len = max_query_len
-
-    @classmethod
-    def options_of_run(cls, task):
-        return {**super().options_of_run(task), "max_query_len": task.example_set.settings["max_query_len"]}
 
     def input_specs(self):
         return {
@@ -49,9 +47,6 @@ class RankingModule(ServingModule):
             "candidates": ["It left at dawn.", "It is a fine ship.", "The harbour is old.", "Nobody knows."],
         }
 
-    def forward(self, model, features):
-        return model.pooled_logits(features, training=False)  # [B, 1]: each candidate is a text of its own
-
     def serve(self, query, candidates):
         candidates, is_candidate = lists(candidates)
         rows, count = tf.unstack(tf.shape(candidates))
@@ -63,6 +58,3 @@ class RankingModule(ServingModule):
         scores = tf.where(is_candidate, scores, LOWEST)
         order = tf.argsort(scores, direction="DESCENDING", stable=True)
         return {"scores": scores, "order": tf.where(is_candidate, order, -1)}  # the others come last
-
-    def serve_tokens(self, features):
-        return {"scores": tf.squeeze(self.run(features), axis=-1)}

@@ -46,6 +46,8 @@ class TaggingModule(ServingModule):
         >>> module.serve(text=tf.constant(["Ada met Charles in London."]))["entity"]
     """
 
+    OF_EXAMPLES = ("stride",)
+
     def __init__(
         self, model: tf_keras.Model, tokenizer: XLNetTokenizer, *, stride: int | None = None, **options
     ):
@@ -63,10 +65,6 @@ class TaggingModule(ServingModule):
                 f"the model has the labels {', '.join(wrong)}; expected O, B-TYPE and I-TYPE only"
             )
         self.find_words = WordFinder(tokenizer, self.texts)
-
-    @classmethod
-    def options_of_run(cls, task):
-        return {**super().options_of_run(task), "stride": task.example_set.settings["stride"]}
 
     def input_specs(self):
         return {"text": tf.TensorSpec([None], tf.string)}

@@ -71,11 +71,9 @@ def describe(strategy: tf.distribute.Strategy) -> str:
     else:
         # Outside of any strategy TensorFlow chooses, and the default strategy does not tell.
         chosen = isinstance(strategy, (tf.distribute.OneDeviceStrategy, tf.distribute.MirroredStrategy))
-        devices = strategy.extended.worker_devices
-        if not chosen:
-            devices = [
-                (tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU"))[0].name
-            ]
+        gpus = tf.config.list_logical_devices("GPU")
+        default = [(gpus or tf.config.list_logical_devices("CPU"))[0].name]
+        devices = strategy.extended.worker_devices if chosen else default
         specs = map(tf.DeviceSpec.from_string, devices)
         where = ", ".join(f"{spec.device_type}:{spec.device_index}" for spec in specs)
     return f"{replicas} {'replica' if replicas == 1 else 'replicas'} on {where}"
