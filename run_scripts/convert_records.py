@@ -74,12 +74,7 @@ def to_original(values: flags.FlagValues):
 
 
 def run(values: flags.FlagValues):
-    """Converts what the flags say.
-
-    Raises:
-        UserError: flags, files or records are wrong.
-        FileNotFoundError: the tokenizer or the set is missing.
-    """
+    """Converts what the flags say."""
     if (values["from"].value is None) == (values.to is None):
         raise UserError("give either --from, the format of records to be converted to ours, or --to")
     if values.to:

@@ -58,10 +58,6 @@ def run(values: flags.FlagValues) -> int:
 
     Returns:
         The exit status.
-
-    Raises:
-        UserError: flags, files or records are wrong.
-        FileNotFoundError: there is no such set.
     """
     manifest = Manifest.load(values.records)
     chosen = [name for name in ("stats", "check", "diff") if getattr(values, name)]

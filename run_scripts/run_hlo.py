@@ -49,9 +49,6 @@ def measure(path: str, platform: str, steps: int, peak_flops: float | None = Non
     Returns:
         what `save` wrote; platform, steps; seconds: the median of a step; fastest; compile_seconds;
         temporaries in bytes; tokens_per_second; flops_per_second; utilisation: of peak_flops, if given.
-
-    Raises:
-        UserError: there is no such program, or nothing to run it on.
     """
     for file in (pathlib.Path(path), _sizes_file(path)):
         if not file.exists():

@@ -117,11 +117,7 @@ def our_model(
 
 
 def existing(path: str | None, default: str, flag: str) -> str:
-    """Returns the path that a flag gives, or its default.
-
-    Raises:
-        UserError: there is no such file.
-    """
+    """Returns the path that a flag gives, or its default."""
     if not os.path.exists(path or default):
         raise UserError(
             f"{path or default} does not exist: give --{flag} a file of yours, or run `make demo`, which "

@@ -83,9 +83,6 @@ def measure(
         config, new_tokens; cases: for each length and number of prompts prompt_len, rows, seconds and
         tokens_per_second by name, and, with Hugging Face, of each of ours by name speed_up: its time over
         ours, and same_first, same: the shares of first tokens, and of all, that are equal to its.
-
-    Raises:
-        UserError: peer_python does not answer.
     """
     report = {"config": config.to_dict(), "new_tokens": new_tokens, "cases": []}
     with contextlib.ExitStack() as stack:

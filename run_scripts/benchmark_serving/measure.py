@@ -165,9 +165,6 @@ def measure(
         config, seq_len; batches: B -> name -> median and fastest, in seconds, examples_per_second, and ratio:
         the median over that of ours in float32; differences: name -> of probabilities from ours in float32,
         for bfloat16 and Hugging Face.
-
-    Raises:
-        UserError: peer_python does not answer.
     """
     config = XLNetConfig.from_dict(config.to_dict() | {"n_token": tokenizer.vocab_size})
     report = {"config": config.to_dict(), "seq_len": seq_len, "batches": {}, "differences": {}}

@@ -44,9 +44,6 @@ def machines(config: runtime.RuntimeConfig, topology: str | None) -> Machines:
 
     Args:
         topology: name of a TPU slice; needed for the strategy `tpu`.
-
-    Raises:
-        UserError: the settings do not say, or are wrong.
     """
     if topology or config.distribution_strategy == "tpu":
         if not topology:
@@ -69,12 +66,7 @@ def machines(config: runtime.RuntimeConfig, topology: str | None) -> Machines:
 
 
 def check_and_print(params, task: Task, topology: str | None, model_dir: str):
-    """Does what --dry_run promises.
-
-    Raises:
-        UserError: something does not fit.
-        FileNotFoundError: data are missing.
-    """
+    """Does what --dry_run promises."""
     where = machines(params.runtime, topology)
     print(check(params, task, where, model_dir))
     if where.slice:
@@ -99,10 +91,6 @@ def check(params, task: Task, where: Machines, model_dir: str) -> str:
 
     Returns:
         A table for a person.
-
-    Raises:
-        UserError: something does not fit.
-        FileNotFoundError: data are missing.
     """
     run.check_batch_sizes(params, where.replicas)
     run.check_remote_paths(params, model_dir)

@@ -70,11 +70,7 @@ def load(name: str, settings: Sequence[Setting], values: flags.FlagValues):
 
 
 def override_by_flags(params, settings: Sequence[Setting], values: flags.FlagValues):
-    """Puts the settings whose flags are given over those of an experiment.
-
-    Raises:
-        UserError: a value is out of its limits.
-    """
+    """Puts the settings whose flags are given over those of an experiment."""
     from xlnet_tf.training.config import override
 
     for setting in settings:

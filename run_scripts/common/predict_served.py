@@ -33,11 +33,7 @@ def define_flags():
 
 
 def main(values: flags.FlagValues):
-    """Asks the server; prints the answers or writes them to --output_dir.
-
-    Raises:
-        UserError: a flag or an input is wrong, or the server does not answer.
-    """
+    """Asks the server; prints the answers or writes them to --output_dir."""
     if not values.model or bool(values.input) == bool(values.data):
         raise UserError(
             "--server asks for --model=NAME, and for either --input=NAME=VALUE or --data=FILE of JSON lines"

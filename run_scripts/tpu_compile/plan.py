@@ -98,11 +98,7 @@ def define_flags() -> None:
 
 
 def check_flags(values: flags.FlagValues) -> None:
-    """Refuses flags that were given and have no effect.
-
-    Raises:
-        UserError: there are such, and which.
-    """
+    """Refuses flags that were given and have no effect."""
     asked = [name for name in ("save_hlo", "export", "peer", "data", "model_config") if values[name].value]
     asked += ["nofind_max_batch"] * (not values.find_max_batch)
     without_effect = {mode: WITHOUT_EFFECT[mode] for mode in asked}
@@ -122,11 +118,7 @@ def without_effect_on(task: str) -> Sequence[str]:
 
 
 def load_params(values: flags.FlagValues):
-    """Returns the experiment that the flags ask for; its data are still to be given.
-
-    Raises:
-        UserError: a setting is unknown or wrong.
-    """
+    """Returns the experiment that the flags ask for; its data are still to be given."""
     if values.task == PRETRAINING:
         from xlnet_tf.tasks import pretraining
 
@@ -187,11 +179,7 @@ def lower_step(params, values: flags.FlagValues, rows: int):
 
 
 def program_of_rows(values: flags.FlagValues) -> Callable:
-    """Returns the function from a batch's rows to its lowering.Program that the flags ask for.
-
-    Raises:
-        UserError: flags do not go together.
-    """
+    """Returns the function from a batch's rows to its lowering.Program that the flags ask for."""
     if values.export:
         from xlnet_tf.tpu import steps
 
@@ -218,11 +206,7 @@ def program_of_rows(values: flags.FlagValues) -> Callable:
 
 
 def save_hlo(values: flags.FlagValues) -> None:
-    """Writes the pretraining step that the flags ask for, with what run_scripts.run_hlo wants to know of it.
-
-    Raises:
-        UserError: they ask for something else.
-    """
+    """Writes the pretraining step that the flags ask for, with what run_hlo wants to know of it."""
     if values.task != PRETRAINING:
         raise UserError(f"--save_hlo is for a pretraining step: leave out --task={values.task}")
     row_multiple(values)
@@ -350,9 +334,6 @@ def run(values: flags.FlagValues, arguments: Sequence[str]) -> Iterator[Results]
 
     Yields:
         What came of all compilations so far, after each topology.
-
-    Raises:
-        UserError: flags do not go together, or the compiler is not here.
     """
     if values.hardware != "tpu":
         raise UserError(f"--hardware={values.hardware} is for --save_hlo: the compiler here is that of TPUs")
