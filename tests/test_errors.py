@@ -111,3 +111,12 @@ errors.run(main)
     assert "what went wrong" in done.stderr and "a warning of ours" in done.stderr
     assert "noise" not in done.stderr
     assert "XLA" not in done.stderr
+
+
+def test_a_log_has_no_traceback_of_ctrl_c():
+    body = """
+    import logging
+    try: raise KeyboardInterrupt
+    except KeyboardInterrupt: logging.exception("lost")
+    logging.error("kept")"""
+    assert run(body).stderr.endswith(b"] kept\n") and b"lost" not in run(body).stderr

@@ -99,6 +99,7 @@ def quiet() -> None:
         log.addHandler(LogAboveBars(handler))
     absl_logging.set_verbosity(absl_logging.WARNING)
     absl_logging.get_absl_logger().addFilter(_is_no_note_of_tensorflow)
+    handler.addFilter(_is_no_interruption)  # Beam's log has a traceback of Ctrl-C
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
 
 
@@ -108,6 +109,10 @@ def quiet_abseil() -> None:
     if level in ("1", "2", "3"):
         with contextlib.suppress(OSError, AttributeError):  # of another TensorFlow: its log is no error
             ctypes.CDLL("libtensorflow_cc.so.2")[_SET_MIN_LOG_LEVEL](int(level))
+
+
+def _is_no_interruption(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
 
 
 def _is_no_note_of_tensorflow(record: logging.LogRecord) -> bool:
