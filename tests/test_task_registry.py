@@ -77,7 +77,7 @@ def test_another_task_must_have_a_new_name(monkeypatch):
             return task_registry.TASKS[0]
 
     monkeypatch.setattr(task_registry.metadata, "entry_points", lambda group: [Point()])
-    message = "package.module:TASK, which a package installs, is .* expected a Task of a new name"
+    message = "package.module:TASK, which a package installs, is .* expected a TaskEntry of a new name"
     with tasks.registered(), pytest.raises(UserError, match=message):
         task_registry.tasks()
 

@@ -3,7 +3,7 @@
 An entry says where the parts of a task are, and what tools must know of it before they load any of them. It
 names modules and imports none, so that code on any floor may read it. Begin with TASKS.
 
-A task of your own changes nothing here: an installed package names its Task as an entry point,
+A task of your own changes nothing here: an installed package names its TaskEntry as an entry point,
 
     [project.entry-points."xlnet_tf.tasks"]
     preference = "my_package.entry:TASK"
@@ -42,7 +42,7 @@ class Sizes(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
+class TaskEntry:
     """A task that models are fine-tuned for. Classes and functions are given as "module:name".
 
     Attributes:
@@ -158,7 +158,7 @@ def _dense(outputs: str, original: str | None, hugging_face: str | None) -> tupl
 
 
 TASKS = (
-    Task(
+    TaskEntry(
         name="classification",
         task="xlnet_tf.tasks.classification:ClassificationTask",
         model="xlnet_tf.models.classifier:XLNetClassifier",
@@ -172,7 +172,7 @@ TASKS = (
         settings=(*_OF_TEXTS, *_ALERTS),
         export_settings=_EXPORT_OF_TEXTS,
     ),
-    Task(
+    TaskEntry(
         name="regression",
         task="xlnet_tf.tasks.classification:ClassificationTask",
         model="xlnet_tf.models.classifier:XLNetRegressor",
@@ -186,7 +186,7 @@ TASKS = (
         settings=_OF_TEXTS,
         export_settings=_EXPORT_OF_TEXTS,
     ),
-    Task(
+    TaskEntry(
         name="question_answering",
         aliases=("squad",),
         task="xlnet_tf.tasks.question_answering:QuestionAnsweringTask",
@@ -200,7 +200,7 @@ TASKS = (
         settings=_ANSWERS,
         export_settings=(_THRESHOLD,),
     ),
-    Task(
+    TaskEntry(
         name="multiple_choice",
         aliases=("choice", "race"),
         task="xlnet_tf.tasks.multiple_choice:MultipleChoiceTask",
@@ -215,7 +215,7 @@ TASKS = (
         settings=(_SUMMARY,),
         model_options={"num_choices": 1},
     ),
-    Task(
+    TaskEntry(
         name="tagging",
         task="xlnet_tf.tasks.tagging:TaggingTask",
         model="xlnet_tf.models.token_classifier:XLNetTokenClassifier",
@@ -228,7 +228,7 @@ TASKS = (
         labels=True,
         settings=_IN_SEGMENTS,
     ),
-    Task(
+    TaskEntry(
         name="ranking",
         task="xlnet_tf.tasks.ranking:RankingTask",
         model="xlnet_tf.models.multiple_choice:XLNetRanker",
@@ -248,7 +248,7 @@ TASKS = (
 
 
 @functools.cache
-def tasks() -> dict[str, Task]:
+def tasks() -> dict[str, TaskEntry]:
     """Returns all tasks by name: those of TASKS, then those of installed packages.
 
     Raises:
@@ -261,9 +261,9 @@ def tasks() -> dict[str, Task]:
         except Exception as error:  # whatever the package's code raises
             raise UserError(f"the task {point.value}, which a package installs, fails: {error!r}") from error
         taken = {name for other in found.values() for name in (other.name, *other.aliases)}
-        if not isinstance(task, Task) or not taken.isdisjoint((task.name, *task.aliases)):
+        if not isinstance(task, TaskEntry) or not taken.isdisjoint((task.name, *task.aliases)):
             raise UserError(
-                f"{point.value}, which a package installs, is {task!r}: expected a Task of a new name"
+                f"{point.value}, which a package installs, is {task!r}: expected a TaskEntry of a new name"
             )
         found[task.name] = task
     return found
@@ -279,7 +279,7 @@ def names() -> list[str]:
     return [*tasks(), *(alias for task in tasks().values() for alias in task.aliases)]
 
 
-def find(name: str) -> Task:
+def find(name: str) -> TaskEntry:
     """Returns the task of a name, which may be an earlier one.
 
     Raises:
@@ -290,7 +290,7 @@ def find(name: str) -> Task:
     return tasks()[name]
 
 
-def of_examples(examples) -> Task:
+def of_examples(examples) -> TaskEntry:
     """Returns the task of an ExampleSet.
 
     Raises:
@@ -305,7 +305,7 @@ def of_examples(examples) -> Task:
     return next((task for task in variants if task.name == kind), tasks()[name])
 
 
-def of_head(scope: str) -> Task | None:
+def of_head(scope: str) -> TaskEntry | None:
     """Returns the task with a head's scope, such as "span" or "classification_imdb"; None if none has it."""
     kinds = (scope, f"{scope.partition('_')[0]}_{{task}}")
     return next((task for task in tasks().values() if task.head in kinds), None)

@@ -8,7 +8,7 @@ from xlnet_tf.checkpoints import names
 
 
 @contextlib.contextmanager
-def registered(*tasks: task_registry.Task) -> Iterator[None]:
+def registered(*tasks: task_registry.TaskEntry) -> Iterator[None]:
     """Adds tasks to the registry."""
     before = task_registry.TASKS
     task_registry.TASKS = (*before, *tasks)

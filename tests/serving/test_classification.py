@@ -10,7 +10,7 @@ from tfrecord_builders.classification.build import _pack
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.records.examples import ExampleWriter
-from xlnet_tf.serving.classification import Alert, ClassificationModule, RegressionModule
+from xlnet_tf.serving.classification import AlertRule, ClassificationModule, RegressionModule
 from xlnet_tf.serving.module import buckets_for
 from xlnet_tf.text.packing import pack
 
@@ -26,7 +26,7 @@ def model(small_tokenizer):
 
 @pytest.fixture(scope="module")
 def module(model, small_tokenizer):
-    return ClassificationModule(model, small_tokenizer, seq_len=SEQ_LEN, alert=Alert("bad", 0.4))
+    return ClassificationModule(model, small_tokenizer, seq_len=SEQ_LEN, alert=AlertRule("bad", 0.4))
 
 
 def test_answers_are_the_models(model, module, small_tokenizer):

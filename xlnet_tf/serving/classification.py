@@ -25,7 +25,7 @@ CLASSIFY_NAME, REGRESS_NAME = "classify", "regress"
 _ASSIGNED = 0.5  # the probability from which a label of several is assigned
 
 
-class Alert(NamedTuple):
+class AlertRule(NamedTuple):
     """When a text is an alert: from a probability of a label on.
 
     Attributes:
@@ -120,7 +120,7 @@ class ClassificationModule(_OneVector):
         model: tf_keras.Model,
         tokenizer: XLNetTokenizer,
         *,
-        alert: Alert | None = None,
+        alert: AlertRule | None = None,
         **options,
     ):
         super().__init__(model, tokenizer, **options)
@@ -130,7 +130,7 @@ class ClassificationModule(_OneVector):
     @classmethod
     def options_of_run(cls, task):
         label = task.task_config.alert.label
-        alert = Alert(label, task.alert_threshold()) if label else None
+        alert = AlertRule(label, task.alert_threshold()) if label else None
         return {**super().options_of_run(task), "alert": alert}
 
     def serve_tokens(self, features):

@@ -1,9 +1,9 @@
 """The task's entry for the registry."""
 
 from xlnet_tf.flags import Setting
-from xlnet_tf.task_registry import Task
+from xlnet_tf.task_registry import TaskEntry
 
-TASK = Task(
+TASK = TaskEntry(
     name="preference",
     aliases=("comparison",),
     task="tests.helpers.preference.task:PreferenceTask",

@@ -15,7 +15,7 @@ from xlnet_tf.models.multiple_choice import XLNetMultipleChoice, XLNetRanker
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering
 from xlnet_tf.models.token_classifier import XLNetTokenClassifier
-from xlnet_tf.serving.classification import Alert, ClassificationModule, RegressionModule
+from xlnet_tf.serving.classification import AlertRule, ClassificationModule, RegressionModule
 from xlnet_tf.serving.language_model import LanguageModelModule
 from xlnet_tf.serving.module import ServingModule
 from xlnet_tf.serving.multiple_choice import MultipleChoiceModule
@@ -56,7 +56,7 @@ def _span_answer(model, features):
 KINDS = {
     "classification": Kind(
         lambda tokenizer: built(XLNetClassifier, tokenizer, 3, labels=LABELS),
-        lambda *parts: ClassificationModule(*parts, alert=Alert("bad", 0.4), **LENGTHS),
+        lambda *parts: ClassificationModule(*parts, alert=AlertRule("bad", 0.4), **LENGTHS),
         {"text": TEXTS},
         lambda model, features: {"probabilities": tf.nn.softmax(model(features))},
     ),

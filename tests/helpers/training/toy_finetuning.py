@@ -9,14 +9,14 @@ from official.core import exp_factory, task_factory
 from xlnet_tf.models.classifier import XLNetClassifier, classification_losses
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.layout import Column
-from xlnet_tf.task_registry import Task
+from xlnet_tf.task_registry import TaskEntry
 from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, finetuning_experiment, row_weights
 from xlnet_tf.text.packing import pack
 from xlnet_tf.training.metrics import Ratio
 
 EXPERIMENT = "toy/finetuning"
 T = 10
-ENTRY = Task(
+ENTRY = TaskEntry(
     name="toy",
     task=f"{__name__}:ToyTask",
     model="xlnet_tf.models.classifier:XLNetClassifier",
