@@ -183,7 +183,7 @@ def test_a_full_disk_names_the_file_and_leaves_no_half(tmp_path, small_tokenizer
 
 def test_a_folder_of_splits_is_pointed_out(write, tmp_path):
     write(2, folder="records/train")
-    with pytest.raises(FileNotFoundError, match="dev_matched/.* does not exist.*; beside it are train"):
+    with pytest.raises(FileNotFoundError, match="dev_matched/.* does not exist.*; next to it are train"):
         ExampleSet.load(tmp_path / "records/dev_matched")
     (tmp_path / "my.csv").touch()
     with pytest.raises(UserError, match=r"my.csv is a file; expected a folder .* tfrecord_builders\.class"):

@@ -21,7 +21,7 @@ class Source:
     """Where the rows of one split are.
 
     Attributes:
-        file: path; in presets relative to the data's folder; may have .gz behind it.
+        file: path; in presets relative to the data's folder; may have .gz after it.
         table: how the file is written.
         text: column of the text; several are joined by a space.
         text_pair: the same for the second text; (): there is none.

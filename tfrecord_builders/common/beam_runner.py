@@ -1,7 +1,7 @@
 """Runs jobs on Apache Beam: in processes of this machine, on Dataflow, Flink or Spark.
 
 The pipeline itself carries numbers only. Jobs and results are files in a scratch folder, which the workers
-of any runner reach, for they write records beside it; nothing depends on what a runner hands back.
+of any runner reach, for they write records there, too; nothing depends on what a runner hands back.
 """
 
 import contextlib
@@ -130,9 +130,9 @@ def _watch(pipeline: beam.Pipeline, folder: epath.Path) -> Iterator[set[str]]:
             yield _names(folder)
         running.wait_until_finish()
     except Exception as error:
-        told = sorted(name for name in _names(folder) if name.endswith(".error"))
-        if told:
-            raise UserError((folder / told[0]).read_text()) from None
+        failed = sorted(name for name in _names(folder) if name.endswith(".error"))
+        if failed:
+            raise UserError((folder / failed[0]).read_text()) from None
         raise UserError(
             f"the Beam pipeline failed: {error}. Start again with the same flags, finished shards are kept"
         ) from error

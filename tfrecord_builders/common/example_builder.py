@@ -71,7 +71,7 @@ def run(options: type[Options], build: Callable[[Options, bool], Mapping[str, Ex
 
     Args:
         options: the builder's options.
-        build: the builder; its second argument tells it to draw progress bars.
+        build: the builder; its second argument is whether to draw progress bars.
     """
     define_flags(options)
     command_line.require_one_of(*SPLITS)

@@ -244,7 +244,7 @@ def _lacking(manifest: Manifest, source: ExternalSet, original: bool, notes: Seq
         "streams are not in the records: each row of a file became one, with empty memory where it begins",
         "checksums of files are not in the records: each record's own were checked, and the manifest has the "
         "files' sha256",
-        "where rows end is not in the records: less than a segment of text behind each row's last is lost",
+        "where rows end is not in the records: less than a segment of text after each row's last is lost",
     ]
     if manifest.use_eod:
         found.append("document borders are not in the records: <eod> tokens were taken for them")

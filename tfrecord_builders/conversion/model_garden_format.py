@@ -106,7 +106,7 @@ def borders_agree(borders: np.ndarray, ids: np.ndarray, is_border: np.ndarray) -
     """Says in which records the borders of words are where the tokenizer has them.
 
     Args:
-        borders: int64 [S, B, any], positions, the last of them T; -1 behind.
+        borders: int64 [S, B, any], positions, the last of them T; -1 after.
         ids: int64 [S, B, T].
         is_border: bool [V].
 

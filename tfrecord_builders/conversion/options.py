@@ -45,7 +45,7 @@ class ConversionOptions:
         choices=ranks.FUNCTIONAL_TOKENS,
     )
     stream_segments: int | None = option(
-        "with --from: cut rows into streams of so many segments, for batches of "
+        "with --from: cut rows into streams of this many segments, for batches of "
         "more rows. Default: a row is a stream",
         None,
         least=1,

@@ -1,6 +1,6 @@
 """Pretraining records as the original's data_utils.py writes and reads them.
 
-Its files say by their names how they were made, and a record_info json beside each how many steps it has.
+Its files say by their names how they were made, and a record_info json next to each how many steps it has.
 """
 
 import dataclasses
@@ -53,7 +53,7 @@ def find(inputs: Sequence[str], num_cores: int | None = None) -> ExternalSet:
         if not found:
             raise UserError(
                 f"{name}: no record_info-*.json, which says which TFRecord files there are, of how many "
-                "steps. The original's data_utils.py writes one beside each: copy it along"
+                "steps. The original's data_utils.py writes one next to each: copy it along"
             )
         infos += found
     sets = sorted((_read(info, num_cores) for info in dict.fromkeys(infos)), key=lambda found: found[0])
@@ -150,7 +150,7 @@ def write(
 
     The records of a direction, in the set's order, are cut into as many equal rows as a batch has of it.
     What is not needed to train is not there: is_masked has as many special tokens as targets are missing
-    from num_predict (the original's reader drops them), and the next token behind A and B, which no target
+    from num_predict (the original's reader drops them), and the next token after A and B, which no target
     uses, is CLS where the records do not show it.
 
     Args:
@@ -256,7 +256,7 @@ class _Rows:
         self._first = order * self.num_steps
 
     def read(self, step: int, count: int) -> dict[str, np.ndarray]:
-        """Returns the columns of `count` steps: name -> [S, B, ...], and `behind` (the token after A)."""
+        """Returns the columns of `count` steps: name -> [S, B, ...], and `after` (the token after A)."""
         rows = [self._read_row(row, step, count) for row in range(len(self._first))]
         return {name: np.stack([row[name] for row in rows], 1) for name in rows[0]}
 
@@ -265,7 +265,7 @@ class _Rows:
         more = min(1, self.num_steps - step - count)  # the next record shows what follows A
         parts = list(self._records(bool(self._backward[row]), begin, begin + count + more))
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        columns["behind"] = _token_behind_a(columns, self.manifest.reuse_len)
+        columns["after"] = _token_after_a(columns, self.manifest.reuse_len)
         return {name: values[:count] for name, values in columns.items()}
 
     def _records(self, backward: bool, begin: int, end: int) -> Iterator[dict[str, np.ndarray]]:
@@ -278,15 +278,15 @@ class _Rows:
             begin, end = begin - count, end - count
 
 
-def _token_behind_a(columns: dict[str, np.ndarray], reuse_len: int) -> np.ndarray:
+def _token_after_a(columns: dict[str, np.ndarray], reuse_len: int) -> np.ndarray:
     """Returns int [S], the token that follows A in the text, CLS where no record shows it."""
     ids = columns["input_ids"].astype(np.int64)
     a_len = np.argmax(ids[:, reuse_len:] == SEP_ID, axis=1)
     continues = (columns["segment"][1:] == columns["segment"][:-1] + 1) & (a_len[:-1] < reuse_len)
-    behind = np.full(len(ids), CLS_ID)
+    after = np.full(len(ids), CLS_ID)
     rows = np.flatnonzero(continues)
-    behind[rows] = ids[rows + 1, a_len[rows]]
-    return behind
+    after[rows] = ids[rows + 1, a_len[rows]]
+    return after
 
 
 def _write_file(rows: _Rows, path: epath.Path, fixed: int | None, report: Callable[[int], None]) -> None:
@@ -310,7 +310,7 @@ def _write_file(rows: _Rows, path: epath.Path, fixed: int | None, report: Callab
                 is_masked |= special & (np.cumsum(special, axis=1) <= missing)
             target = np.append(ids[:, 1:], np.full((len(ids), 1), CLS_ID), axis=1)
             a_end = np.argmax(special, axis=1) - 1
-            target[np.arange(len(ids)), a_end] = flat["behind"]
+            target[np.arange(len(ids)), a_end] = flat["after"]
             target[:, -3] = CLS_ID  # what follows B is not known
             features = (ids, target, flat["segment_ids"], is_masked, flat["next_sentence"][:, None])
             names = ("input", "target", "seg_id", "is_masked", "label")

@@ -119,7 +119,7 @@ class Row:
             self._text["unknown"] += int((text == UNK_ID).sum())
             self._text["word_starts"] += int(self._word_starts[text].sum())
             self._text["documents"] += int((text == EOD_ID).sum())
-        # Read backward, a document begins with its <eod>; read forward, behind that of the one before.
+        # Read backward, a document begins with its <eod>; read forward, after that of the one before.
         begins = np.flatnonzero(text == EOD_ID) + (not self._backward) + number[0] * reuse_len
         begins = np.append(self._document, begins)
         begin = number * reuse_len

@@ -110,7 +110,7 @@ def is_part(file: epath.PathLike, pattern: str) -> bool:
 
 
 class Snapshot:
-    """What the files of a corpus are like now, to tell whether they have changed during a build."""
+    """What the files of a corpus are like now, to see whether they have changed during a build."""
 
     def __init__(self, patterns: Sequence[str]):
         self._states = {file: _state(file) for file in find_files(patterns)}

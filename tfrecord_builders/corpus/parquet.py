@@ -135,7 +135,7 @@ class ParquetSource:
         return int(np.interp(row, np.append(0, self.row_ends), np.append(0, self.byte_ends)))
 
     def row_at(self, num_bytes: int) -> int:
-        """Returns the first row before which so many bytes of text lie."""
+        """Returns the first row before which this many bytes of text lie."""
         return int(np.ceil(np.interp(num_bytes, np.append(0, self.byte_ends), np.append(0, self.row_ends))))
 
 

@@ -19,7 +19,7 @@ vec vls wa wo xal
 LANGUAGES = frozenset(_CODES.split())
 
 # With marks that no space follows, sentencex takes time by the square of a text's length. So a long paragraph
-# is handed over in blocks, each cut behind such a mark and what closes a quotation or bracket; not before
+# is handed over in blocks, each cut after such a mark and what closes a quotation or bracket; not before
 # ASCII, whose quotes may close, too, and with whose digits a sentence may continue.
 _BLOCK = 2000  # characters, and those of a sentence or two
 _CLOSING = "」』”’）】》〉"

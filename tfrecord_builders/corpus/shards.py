@@ -41,14 +41,14 @@ class Selection:
     """Which documents of a corpus shard are taken.
 
     Args:
-        kept: a bit for each document, np.packbits.
+        keep_mask: a bit for each document, np.packbits.
         documents: number of documents, with one that continues from the shard before.
         continues: whether the first one does.
         duplicates: those that begin here and are left out as an equal document comes before.
         other_set: those that begin here and are left out as they belong to another set.
     """
 
-    kept: bytes
+    keep_mask: bytes
     documents: int
     continues: bool
     duplicates: int
@@ -169,8 +169,8 @@ def read_lines(corpus_shard: CorpusShard) -> Lines:
     selection = corpus_shard.selection
     kept = None
     if selection is not None:
-        digest.update(selection.kept)
-        packed = np.frombuffer(selection.kept, np.uint8)
+        digest.update(selection.keep_mask)
+        packed = np.frombuffer(selection.keep_mask, np.uint8)
         kept = np.unpackbits(packed, count=selection.documents).astype(bool)
     lines: list[str] = []
     first, last = None, ""

@@ -334,11 +334,11 @@ def _broken_text(some: _Some, text: RecoveredText) -> Iterator[Broken]:
     if not len(elsewhere):
         return
     column = np.minimum(b_begin[elsewhere, None] + np.arange(length[elsewhere].max()), manifest.seq_len - 1)
-    before, behind = (begin - length)[elsewhere], (begin + manifest.seq_len)[elsewhere]
+    before, after = (begin - length)[elsewhere], (begin + manifest.seq_len)[elsewhere]
     if manifest.compat:  # B comes from anywhere
-        before, behind = np.full_like(before, len(text.tokens)), np.zeros_like(behind)
+        before, after = np.full_like(before, len(text.tokens)), np.zeros_like(after)
     found = text.contains(
-        np.take_along_axis(ids[elsewhere], column, axis=1), length[elsewhere], before, behind, some.direction
+        np.take_along_axis(ids[elsewhere], column, axis=1), length[elsewhere], before, after, some.direction
     )
     lost = np.zeros(len(ids), bool)
     lost[elsewhere[~found]] = True

@@ -116,16 +116,16 @@ class RecoveredText:
         stretches: np.ndarray,
         lengths: np.ndarray,
         before: np.ndarray,
-        behind: np.ndarray,
+        after: np.ndarray,
         direction: int,
     ) -> np.ndarray:
         """Says which stretches of tokens occur in the text, outside of a window of each.
 
         Args:
-            stretches: int [Q, L], each filled up behind its own length with anything.
+            stretches: int [Q, L], each filled up after its own length with anything.
             lengths: int [Q].
             before: int [Q], the last position where a stretch may begin before its window.
-            behind: int [Q], the first position where it may begin behind it.
+            after: int [Q], the first position where it may begin after it.
             direction: of the stretches and positions.
 
         Returns:
@@ -137,7 +137,7 @@ class RecoveredText:
             source = np.where(valid, lengths[:, None] - 1 - column, 0)
             stretches = np.take_along_axis(stretches, source, axis=1)
             count = len(self.tokens) - lengths
-            before, behind = count - behind, count - before
+            before, after = count - after, count - before
         hashed = self._mixed[stretches] * self._powers[: len(column)] * valid  # [Q, L]
         whole = hashed.sum(axis=1, dtype=np.uint64)
         found = np.zeros(len(stretches), bool)
@@ -145,7 +145,7 @@ class RecoveredText:
         def fits(query, position):
             """Whether stretches [...] lie at positions [...]."""
             end = position + lengths[query]
-            ok = (end <= len(self.tokens)) & ((position <= before[query]) | (position >= behind[query]))
+            ok = (end <= len(self.tokens)) & ((position <= before[query]) | (position >= after[query]))
             position, end = position[ok], end[ok]
             ok[ok] = (self._sums[end] - self._sums[position]) * self._inverses[position] == whole[query][ok]
             return ok
@@ -169,15 +169,15 @@ class RecoveredText:
         if not self.known:
             for query in np.flatnonzero(~found):
                 stretch = stretches[query, : lengths[query]]
-                found[query] = self._may_contain(stretch, before[query], behind[query])
+                found[query] = self._may_contain(stretch, before[query], after[query])
         return found
 
-    def _may_contain(self, stretch: np.ndarray, before: int, behind: int) -> bool:
+    def _may_contain(self, stretch: np.ndarray, before: int, after: int) -> bool:
         """Whether a stretch may lie where the text is not known."""
         gaps = np.append(0, np.cumsum(self.tokens == UNKNOWN))
         begin = np.arange(max(0, len(self.tokens) - len(stretch) + 1))
         begin = begin[gaps[len(stretch) :][: len(begin)] > gaps[: len(begin)]]
-        begin = begin[(begin <= before) | (begin >= behind)]
+        begin = begin[(begin <= before) | (begin >= after)]
         there = self.tokens[begin[:, None] + np.arange(len(stretch))]
         return bool(((there == stretch) | (there == UNKNOWN)).all(axis=1).any())
 

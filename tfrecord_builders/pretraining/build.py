@@ -108,7 +108,7 @@ def build_sets(options: PretrainingOptions, progress: bool = False) -> list[Mani
 
 
 def _copy_tokenizer(tokenizer: XLNetTokenizer, path: epath.Path) -> None:
-    """Writes the tokenizer beside the records, unless it is there."""
+    """Writes the tokenizer next to the records, unless it is there."""
     if not path.exists() or path.read_bytes() != tokenizer.model_proto:
         files.write(path, tokenizer.model_proto)
 

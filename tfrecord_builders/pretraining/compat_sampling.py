@@ -57,8 +57,8 @@ def split_a_and_b(
         # B grows to whole sentences, but never takes the row's last token: that is needed as its next token.
         before = np.searchsorted(borders, b_begin, side="right")
         b_begin = int(borders[before - 1]) if before else 0
-        behind = np.searchsorted(borders, b_end, side="left")
-        b_end = min(int(borders[behind]) if behind < len(borders) else num_tokens, num_tokens - 1)
+        after = np.searchsorted(borders, b_end, side="left")
+        b_end = min(int(borders[after]) if after < len(borders) else num_tokens, num_tokens - 1)
         next_begin = a_end
     else:
         label = 1

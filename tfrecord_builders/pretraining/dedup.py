@@ -140,7 +140,7 @@ class Choice:
         mine = (self._held_out[begin:end] == held_out)[is_one]
         dropped = self._repeated[begin:end][is_one] & self._dedup
         return Selection(
-            kept=np.packbits(mine & ~dropped).tobytes(),
+            keep_mask=np.packbits(mine & ~dropped).tobytes(),
             documents=len(mine),
             continues=not begins[:1].all(),
             duplicates=int(np.count_nonzero(begins & mine & dropped)),

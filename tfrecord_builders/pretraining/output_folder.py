@@ -1,6 +1,6 @@
 """The output folder of a pretraining build, made so that a build can be killed at any moment.
 
-build.json is the manifest of a build that has not ended; beside it, each finished shard has a note. In the
+build.json is the manifest of a build that has not ended; next to it, each finished shard has a note. In the
 end, manifest.json replaces them.
 """
 

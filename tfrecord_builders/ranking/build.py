@@ -64,7 +64,7 @@ class RankingOptions(ExampleOptions):
         "smallest relevance that counts as relevant (TREC Deep Learning's passages: 2)", 1, least=1
     )
     num_passes: int = option(
-        "training records for each relevant passage, each with others drawn beside it", 1, least=1
+        "training records for each relevant passage, each with others drawn for it", 1, least=1
     )
     max_query_len: int = option("most tokens of a query", 32, least=1)
     seed: int = option("random seed for the candidates drawn for training", 0, least=0)

@@ -90,7 +90,7 @@ def read_wikiqa(path: epath.PathLike, skip: Skip, labelled: bool = True) -> list
 
     Args:
         path: WikiQA-train.tsv, with named columns, or WikiQA-train.txt (question, sentence, label), plain or
-            .gz, with WikiQA-train.ref (question id, 0, sentence id, label) line by line beside it.
+            .gz, with WikiQA-train.ref (question id, 0, sentence id, label) line by line next to it.
         skip: called with reason and location of each row that is left out.
         labelled: whether the relevance must be known.
 

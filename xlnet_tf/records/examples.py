@@ -132,11 +132,11 @@ class ExampleSet:
                 )
             path = path / MANIFEST_FILE
         if not path.exists():
-            inside, beside = (
+            inside, nearby = (
                 ", ".join(p.name for p in files.entries(folder) if (p / MANIFEST_FILE).exists())
                 for folder in (path.parent, path.parent.parent)
             )
-            hint = f"; it has sets in {inside}" if inside else f"; beside it are {beside}" if beside else ""
+            hint = f"; it has sets in {inside}" if inside else f"; next to it are {nearby}" if nearby else ""
             raise FileNotFoundError(
                 f"{path} does not exist: expected a folder of finished fine-tuning examples{hint}. "
                 "Build them with one of tfrecord_builders/"
@@ -234,14 +234,14 @@ class ExampleSet:
 
     @property
     def tokenizer_path(self) -> epath.Path:
-        """The SentencePiece model that lies beside the examples."""
+        """The SentencePiece model next to the examples."""
         return self.folder / TOKENIZER_FILE
 
     def load_tokenizer(self) -> XLNetTokenizer:
         """Returns the tokenizer that the examples were made with.
 
         Raises:
-            UserError: another lies beside them.
+            UserError: another lies next to them.
         """
         shards_lib.check_tokenizer_file(self.tokenizer_path, self.tokenizer["sha256"])
         return XLNetTokenizer(self.tokenizer_path, cleaning=CleaningConfig.from_dict(self.cleaning))
@@ -343,7 +343,7 @@ class ExampleWriter:
         folder: of the set; what an earlier build left there is replaced.
         task, split, seq_len, sequences, settings: see ExampleSet.
         tokenizer: that the examples are made with.
-        columns: beside those of `sequence_columns`.
+        columns: in addition to `sequence_columns`.
 
     Example:
         >>> with ExampleWriter("sst2/train", task="classification", split="train", tokenizer=tokenizer,

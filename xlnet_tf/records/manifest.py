@@ -112,7 +112,7 @@ class Manifest:
 
         Args:
             spec: the layout of its records; seq_len and all else that follows from it is filled in.
-            tokenizer_sha256: of the tokenizer's model, which is to lie beside the records.
+            tokenizer_sha256: of the tokenizer's model, which is to lie next to the records.
             bidirectional: whether there are backward streams, too.
             **fields: the other fields, where they are not the defaults; perm_size by default is reuse_len.
         """
@@ -170,7 +170,7 @@ class Manifest:
 
     @property
     def tokenizer_path(self) -> epath.Path:
-        """The tokenizer model that lies beside the records."""
+        """The tokenizer model next to the records."""
         return self.folder / self.tokenizer["file"]
 
     def path(self, shard: Shard) -> epath.Path:

@@ -96,14 +96,14 @@ class OnlineSampler:
         begin = np.zeros(self._manifest.seq_len, bool)
         begin[[0, self._manifest.reuse_len]] = True
         in_text = tf.gather(self._word_starts, ids)
-        # Read backward, a word begins behind the token that begins the word before.
+        # Read backward, a word begins after the token that begins the word before.
         starts = tf.where(direction[:, None] > 0, in_text, _shifted(in_text))
         return starts | special | _shifted(special) | begin
 
     def _targets(self, keys, starts, special, goal: int):
         """Chooses exactly `goal` targets in each row of a part, as `spans.sample_targets` does.
 
-        A token's key is that of its span or, behind all spans, of its word; the position breaks ties. The
+        A token's key is that of its span or, after all spans, of its word; the position breaks ties. The
         smallest keys are the targets.
 
         Args:

@@ -1,6 +1,6 @@
 """The passages of a set of questions: their texts, and where in them each token is.
 
-They lie beside the examples, one a line, so that answers can be read from the raw text.
+They lie next to the examples, one a line, so that answers can be read from the raw text.
 """
 
 import json

@@ -207,10 +207,8 @@ class _Streams:
     def at(self, epoch, position, seed: int):
         """Returns the numbers of the streams at int64 [N] `position` in the shuffled order of an epoch."""
         index = epoch % self.num_passes
-        shuffled_position = shuffled(
-            position, tf.gather(self.pass_counts, index), tf.constant(seed, tf.int64), epoch
-        )
-        return shuffled_position + tf.gather(self.pass_starts, index)
+        number = shuffled(position, tf.gather(self.pass_counts, index), tf.constant(seed, tf.int64), epoch)
+        return number + tf.gather(self.pass_starts, index)
 
     def read(self, number, skip, epoch) -> tf.data.Dataset:
         """Reads a stream's records from segment `skip` on.

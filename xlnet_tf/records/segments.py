@@ -13,14 +13,14 @@ NUM_SPECIAL = 3  # SEP, SEP, CLS
 
 @dataclasses.dataclass(frozen=True)
 class Segments:
-    """S segments of T tokens, in the order of the text, each reuse_len tokens behind the one before.
+    """S segments of T tokens, in the order of the text, each reuse_len tokens after the one before.
 
     Attributes:
         ids: int32 [S, T].
         segment_ids: uint8 [S, T]: reused part, A and its SEP 0, B and its SEP 1, CLS 2.
         next_sentence: int8 [S]: 1 where B continues A in the text, 0 where it comes from elsewhere.
         special: bool [S, T], True at SEP and CLS.
-        word_start: bool [S, T], True where a word starts. A word that a border cuts starts anew behind it:
+        word_start: bool [S, T], True where a word starts. A word that a border cuts starts anew after it:
             at the first token of the segment, of A and of B; SEP and CLS are words of their own.
         source_positions: int32 [S, T], where each token stands in the token stream, -1 for SEP and CLS.
     """
@@ -146,7 +146,7 @@ def cut_segments(
     a_end = np.where(num_ends > 0, sentence_ends[chosen], a_begin + text_len // 2)
     b_len = a_begin + text_len - a_end
 
-    # Sentence starts that leave room for B before the window, then those behind it.
+    # Sentence starts that leave room for B before the window, then those after it.
     starts = np.append(0, sentence_ends[:-1])
     num_before = np.searchsorted(starts, begin - b_len, side="right")
     first_behind = np.searchsorted(starts, begin + seq_len, side="left")
@@ -187,7 +187,7 @@ def assemble(
     """
     tail_len = seq_len - reuse_len
     rows = np.arange(len(begin))
-    columns = np.arange(tail_len, dtype=np.int32)  # positions behind the reused part
+    columns = np.arange(tail_len, dtype=np.int32)  # positions after the reused part
     a_sep = a_len[:, None].astype(np.int32)  # [S, 1]
     in_b = columns > a_sep  # B, its SEP and CLS
     b_shift = (b_begin - (begin + reuse_len) - a_len - 1).astype(np.int32)

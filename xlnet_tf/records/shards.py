@@ -201,7 +201,7 @@ def _first_fault(path: epath.Path, layout: Layout, identity: Mapping[str, np.nda
 
 
 def check_tokenizer_file(path: epath.PathLike, sha256: str) -> None:
-    """Raises UserError unless the tokenizer beside records is the one that they were made with."""
+    """Raises UserError unless the tokenizer next to records is the one that they were made with."""
     if (found := files.sha256(path)) != sha256:
         raise UserError(
             f"{path} has the sha256 {found}, the data were made with {sha256}: put the tokenizer back that "

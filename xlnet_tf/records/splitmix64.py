@@ -24,7 +24,7 @@ def hashed_all(*values: tf.Tensor) -> tf.Tensor:
 
 
 def random_bits(keys: tf.Tensor, count: int, bits: int) -> tf.Tensor:
-    """Draws numbers of so many bits for each key: SplitMix64 from the key on.
+    """Draws numbers of a given number of bits for each key: SplitMix64 from the key on.
 
     Args:
         keys: uint64 [B].

@@ -14,7 +14,7 @@ from etils import epath
 
 from xlnet_tf.errors import UserError
 
-CARD_FILE = "model.json"  # what checkpoints.save_model writes beside weights
+CARD_FILE = "model.json"  # what checkpoints.save_model writes next to weights
 _NON_ASCII = re.compile(r"[^\x00-\x7f]+")
 # Hugging Face's names in tokenizer_config.json. Its tokenizer always normalizes quotes.
 _HUGGING_FACE = {

@@ -216,7 +216,7 @@ def _ragged(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def _flags_of_pairs(pieces: Sequence[str]) -> np.ndarray:
-    """Returns uint8 [65536], flags by 256 * byte + the byte behind it."""
+    """Returns uint8 [65536], flags by 256 * byte + the byte after it."""
     flags = np.full((256, 256), _BORDER, np.uint8)
     newline, space = ord("\n"), ord(" ")
     spelled = np.frombuffer("\n".join(pieces).replace(_SPACE, " ").encode(), np.uint8)

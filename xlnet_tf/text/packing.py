@@ -88,7 +88,7 @@ def truncated(ids_a: Ids, ids_b: Ids | None, seq_len: int) -> tuple[Ids, Ids | N
     lengths = [len(ids_a), 0 if ids_b is None else len(ids_b)]
     room = seq_len - (2 if ids_b is None else 3)
     if room < 1:
-        raise UserError(f"seq_len is {seq_len}, which leaves no room for text beside SEP and CLS.")
+        raise UserError(f"seq_len is {seq_len}, which leaves no room for text in addition to SEP and CLS.")
     excess = max(0, sum(lengths) - room)
     if not excess:
         return ids_a, ids_b, 0

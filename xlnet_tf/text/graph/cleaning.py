@@ -20,7 +20,7 @@ _CODE_POINTS = sys.maxunicode + 1
 _BLOCK = 256
 _SPACE, _APOSTROPHE, _BACKTICK, _QUOTE = map(ord, " '`\"")
 _CAPITAL_SIGMA, _SIGMA, _FINAL_SIGMA = map(ord, "\u03a3\u03c3\u03c2")
-# How a character counts when a sigma looks for the letters beside it; one that is ignored is skipped.
+# How a character counts when a sigma looks for the letters next to it; one that is ignored is skipped.
 _CASED, _IGNORED = 1, 2
 
 

@@ -31,7 +31,7 @@ def pack(
         raise UserError(f"padding is {padding!r}; expected one of {', '.join(PADDING_SIDES)}.")
     special = 2 if ids_b is None else 3
     if isinstance(seq_len, int) and seq_len <= special:
-        raise UserError(f"seq_len is {seq_len}, which leaves no room for text beside SEP and CLS.")
+        raise UserError(f"seq_len is {seq_len}, which leaves no room for text in addition to SEP and CLS.")
     ids_a, ids_b = truncate(ids_a, ids_b, seq_len - special)
     rows = ids_a.nrows(out_type=tf.int32)
     separators, classes = tf.fill([rows, 1], SEP_ID), tf.fill([rows, 1], CLS_ID)
