@@ -79,6 +79,9 @@ def module_of_checkpoint(
         model_class, module_class = XLNetPretrainer, LanguageModelModule
         model_options = {"uniform_when_blind": False}  # see XLNetLanguageModel.from_pretrained
     else:
+        if task_registry.canonical(head) not in task_registry.tasks():
+            known = ", ".join((LANGUAGE_MODEL, *task_registry.names()))
+            raise UserError(f"the head is {head!r}; expected one of {known}")
         task, source = task_registry.find(head), Pretrained(path)
         model_class, module_class = task.load("model"), task.load("serving")
         model_options = {**task.model_options, **({"head_name": head_name} if head_name else {})}
