@@ -41,7 +41,7 @@ def commands():
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             path = REPOSITORY.joinpath(*module.name.split("."))
             source = (path / "__init__.py" if module.ispkg else path.with_suffix(".py")).read_text()
-            if "errors.run(" in source:
+            if 'if __name__ == "__main__":' in source:
                 sources[module.name.removesuffix(".__main__")] = source
     return sources
 
@@ -94,6 +94,9 @@ def test_help_has_the_flags_that_its_text_mentions(command):
     known = set().union(*(help_of(other)[1] for other in [command, *named]))
     mentioned = re.findall(r"(?<=[\s(`])--(\w+)", text)
     assert {name if name in known else name.removeprefix("no") for name in mentioned} <= known
+    prose = [part for part in text.split("\n\n") if not re.search("^ ", part, re.MULTILINE)]
+    assert all(len(line) <= 80 for part in prose for line in part.splitlines())
+    assert not re.search("^python -m", text, re.MULTILINE)
     # Lines are broken between words only, and those of examples stay as they are.
     assert not re.search(r"-$", paragraphs, re.MULTILINE) and not re.search(r"\S {4,}--", text)
 

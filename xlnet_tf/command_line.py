@@ -113,7 +113,8 @@ def _help(values: flags.FlagValues, required: Sequence[Sequence[str]]) -> str:
     for names in required:
         for name in names:
             marks[name] = " (required)" if len(names) == 1 else f" (required: {_one_of(names)})"
-    text = [(sys.modules["__main__"].__doc__ or "").rstrip(), "", "flags:"]
+    paragraphs = (sys.modules["__main__"].__doc__ or "").rstrip().split("\n\n")
+    text = ["\n\n".join(map(_wrapped, paragraphs)), "", "flags:"]
     for name in sorted(ours, key=lambda name: (not marks[name], marks[name], name)):
         text += textwrap.wrap(
             f"--{'[no]' * ours[name].boolean}{name}{marks[name]}: {_describe(ours[name])}",
@@ -124,6 +125,13 @@ def _help(values: flags.FlagValues, required: Sequence[Sequence[str]]) -> str:
             break_long_words=False,
         )
     return "\n".join([*text, "", "--helpfull also shows absl's own flags."])
+
+
+def _wrapped(paragraph: str) -> str:
+    """Returns a paragraph in lines that fit the terminal; one with commands or a table stays as it is."""
+    if re.search("^ ", paragraph, re.MULTILINE):
+        return paragraph
+    return textwrap.fill(paragraph, flags.get_help_width(), break_on_hyphens=False, break_long_words=False)
 
 
 def _describe(flag: flags.Flag) -> str:

@@ -1,6 +1,6 @@
 """Measures this machine and what XLNet makes of it; every figure comes from this one run.
 
-python -m run_scripts.benchmark --peer_python=PYTHON --output=runs/benchmark.json
+    python -m run_scripts.benchmark --peer_python=PYTHON --output=runs/benchmark.json
 
   gemm     the rate of matrix products: the ceiling of what a training step can reach.
   builder  pretraining records from text, one process, next to SentencePiece's encode alone on the same text.

@@ -55,7 +55,7 @@ def cut_text(path: str, megabytes: float, folder: pathlib.Path) -> pathlib.Path:
     return text
 
 
-def _slices(path: str, num_bytes: int) -> Iterator[corpus.Slice]:
+def _slices(path: str, num_bytes: int) -> Iterator[corpus.CorpusShard]:
     return corpus.plan_shards(corpus.find_sources(corpus.CorpusOptions(input=[path])), num_bytes)
 
 

@@ -1,6 +1,6 @@
 """Measures fine-tuning and prediction on the CPU beside the peers'; every figure comes from this one run.
 
-python -m run_scripts.benchmark_finetune --data=records/sst-2/train --layers=6 --peer_python=PYTHON
+    python -m run_scripts.benchmark_finetune --data=records/sst-2/train --layers=6 --peer_python=PYTHON
 
 Each trains one epoch on the same sample of a classification set: forward, backward, clipping, AdamW.
 

@@ -1,6 +1,6 @@
 """Measures generation on the CPU next to Hugging Face's; every figure comes from this one run.
 
-python -m run_scripts.benchmark_generation --peer_python=PYTHON --output=runs/benchmark_generation.json
+    python -m run_scripts.benchmark_generation --peer_python=PYTHON --output=runs/benchmark_generation.json
 
   ours           prompts continued by the likeliest piece, with cached content states, as a TensorFlow graph.
   ours bfloat16  the same model with activations in bfloat16, where the processor computes with it.

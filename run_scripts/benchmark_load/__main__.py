@@ -1,6 +1,6 @@
 """Keeps an exported model under load: clients all at once, texts of all lengths, for minutes.
 
-python -m run_scripts.benchmark_load --model=exports/sst2/1 --texts=reviews.txt --seconds=600 --clients=8
+    python -m run_scripts.benchmark_load --model=exports/sst2/1 --texts=reviews.txt --seconds=600 --clients=8
 
 Each client asks the signature again and again: one row or several, pieces of the texts, from a letter to
 --longest characters. Now and then it asks what was asked before the load, alone, and compares the answers.

@@ -1,6 +1,6 @@
 """Measures a served classifier on the CPU next to its peers; every figure comes from this one run.
 
-python -m run_scripts.benchmark_serving --peer_python=PYTHON --output=runs/benchmark_serving.json
+    python -m run_scripts.benchmark_serving --peer_python=PYTHON --output=runs/benchmark_serving.json
 
   ours           SavedModels as run_scripts.export writes them, with float32 and bfloat16 weights.
   model_garden   Model Garden's XLNetClassifier as a SavedModel.
