@@ -38,7 +38,7 @@ def convert(
     import tensorflow as tf  # which --help need not wait for
 
     from xlnet_tf import checkpoints
-    from xlnet_tf.checkpoints.companions import BEST
+    from xlnet_tf.checkpoints.model_card import BEST
 
     checkpoint = checkpoints.open_checkpoint(source, config_file)
     if output is None:

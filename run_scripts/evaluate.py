@@ -61,7 +61,7 @@ def main(_: Sequence[str]):
 
 def best(results: dict[str, dict[str, float]], metric: str) -> str:
     """Returns the checkpoint with the highest metric; of several, the weights kept as best, or the first."""
-    from xlnet_tf.checkpoints.companions import BEST
+    from xlnet_tf.checkpoints.model_card import BEST
 
     return max(results, key=lambda name: (np.nan_to_num(results[name][metric], nan=-np.inf), name == BEST))
 

@@ -4,6 +4,7 @@ Our tools write one with the weights that they write. Files from elsewhere have 
 or somebody has made it (`sha256sum * > SHA256SUMS`).
 """
 
+import hashlib
 import re
 from collections.abc import Iterable
 
@@ -34,11 +35,12 @@ def remove(folder: epath.PathLike) -> None:
     (epath.Path(folder) / FILE_NAME).unlink(missing_ok=True)
 
 
-def check(path: epath.PathLike) -> None:
+def check(path: epath.PathLike, content: bytes | None = None) -> None:
     """Compares a file with its checksum, if there is one.
 
     Args:
         path: of the file, local or gs://.
+        content: of the file, if it has been read.
 
     Raises:
         UserError: the file is another, or the list of checksums is damaged.
@@ -47,7 +49,8 @@ def check(path: epath.PathLike) -> None:
     listed = path.parent / FILE_NAME
     if not listed.exists() or (expected := _read(listed).get(path.name)) is None:
         return
-    if (found := files.sha256(path)) != expected:
+    found = files.sha256(path) if content is None else hashlib.sha256(content).hexdigest()
+    if found != expected:
         raise UserError(
             f"{path} has the sha256 {found}, {FILE_NAME} beside it says {expected}: it is damaged or another "
             f"file. Get it again; if you have changed it on purpose, remove its line from {FILE_NAME}"

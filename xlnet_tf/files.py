@@ -5,6 +5,7 @@ at once and stay small.
 """
 
 import contextlib
+import functools
 import hashlib
 import io
 import json
@@ -12,7 +13,7 @@ import os
 import secrets
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any
 
 import yaml
@@ -21,6 +22,7 @@ from etils import epath
 from xlnet_tf.errors import UserError, reason
 
 _BLOCK_BYTES = 1 << 16
+FieldsReader = Callable[[str], dict[str, Any] | None]
 _TRANSIENT = ("UnavailableError", "AbortedError", "CancelledError")
 
 
@@ -119,15 +121,15 @@ def copy(source: epath.PathLike, path: epath.PathLike) -> None:
             file.write(block)
 
 
-def read_text(path: epath.PathLike) -> str:
-    """Reads a text file in UTF-8.
+def read_text(path: epath.PathLike, content: bytes | None = None) -> str:
+    """Reads a text file in UTF-8; `content` is that of the file, if it has been read.
 
     Raises:
         FileNotFoundError: there is none.
         UserError: it is no text file.
     """
     try:
-        return epath.Path(path).read_text(encoding="utf-8")
+        return epath.Path(path).read_text(encoding="utf-8") if content is None else content.decode()
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(f"{path} does not exist") from None
     except (UnicodeDecodeError, IsADirectoryError, *_of_tensorflow("FailedPreconditionError")) as error:
@@ -149,19 +151,42 @@ def read_yaml(path: epath.PathLike) -> dict[str, Any]:
     return _mapping(values, path, "settings")
 
 
-def read_json(path: epath.PathLike) -> dict[str, Any]:
-    """Reads a json file that holds an object.
+def read_json(path: epath.PathLike, content: bytes | None = None) -> dict[str, Any]:
+    """Reads a json file that holds an object; `content` is that of the file, if it has been read.
 
     Raises:
         FileNotFoundError: there is none.
         UserError: it is no such file.
     """
-    text = read_text(path)
+    text = read_text(path, content)
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON ({error}).") from None
     return _mapping(values, path, "an object with fields")
+
+
+def fields_reader(folder: epath.PathLike, known: Mapping[str, Any] | None = None) -> FieldsReader:
+    """Returns a function that reads files of a folder, json and yaml; it opens each once.
+
+    Args:
+        folder: of the files.
+        known: fields of files that need not be opened, by the file's name; None: as if it were not there.
+
+    Returns:
+        From a file's name to its fields, None if there is no such file; it raises what read_json raises.
+    """
+
+    @functools.cache
+    def read(name: str) -> dict[str, Any] | None:
+        if known and name in known:
+            return known[name]
+        path = epath.Path(folder) / name
+        if not path.exists():
+            return None
+        return read_yaml(path) if name.endswith(".yaml") else read_json(path)
+
+    return read
 
 
 def sha256(path: epath.PathLike) -> str:

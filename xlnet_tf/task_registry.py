@@ -300,9 +300,13 @@ def of_examples(examples) -> TaskEntry:
         raise UserError(
             f"{examples.folder} has examples for {examples.task!r}: expected one of {', '.join(tasks())}"
         )
-    variants = (task for task in tasks().values() if task.examples == name)
-    kind = examples.settings.get("kind")
-    return next((task for task in variants if task.name == kind), tasks()[name])
+    return tasks()[name_of(name, examples.settings.get("kind"))]
+
+
+def name_of(name: str, kind: Any) -> str:
+    """Returns the task of examples for `name`, which may be an earlier name, with this settings.kind."""
+    name = canonical(name)
+    return next((task.name for task in tasks().values() if (task.examples, task.name) == (name, kind)), name)
 
 
 def of_head(scope: str) -> TaskEntry | None:

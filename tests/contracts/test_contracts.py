@@ -15,6 +15,7 @@ import tensorflow as tf
 from tests.contracts import make
 from tests.helpers.commands import run_command
 from xlnet_tf.checkpoints import open_checkpoint
+from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.serving import models
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -101,6 +102,22 @@ def test_a_run_resumes_with_the_same_losses(artefacts, tmp_path, task):
     assert len(found) >= 2 * make.STEPS
     assert_alike({name: found[name] for name in expected}, expected)
     assert (tmp_path / "run" / f"ckpt-{2 * make.STEPS}.index").exists()
+    assert_card_tells_all(tmp_path / "run", task)
+
+
+def assert_card_tells_all(folder: pathlib.Path, task: str):
+    """A run that goes on gets a model card, which says what the files of the earlier code say."""
+    written = json.loads((folder / "model.json").read_text())
+    card = ModelCard.read(str(folder))
+    for name in ("params.yaml", "manifest.json", "metrics.json", "best/metrics.json"):
+        if (folder / name).exists():
+            (folder / name).rename(folder / f"{name}.aside")
+    assert ModelCard.read(str(folder)) == card
+    assert written["task"] == ("language_model" if task == "pretraining" else task)
+    if task == "classification":
+        assert written["labels"] == ["bad", "good"] and written["settings"]["clamp_len"] == 5
+        assert written["origin"] == {"init_checkpoint": "runs/pretraining"}
+        assert list(written["thresholds"]) == ["alert_threshold"] and written["metrics"]["step"] > 0
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -159,6 +176,9 @@ def test_a_saved_model_answers_as_it_did(artefacts):
 @pytest.mark.integration
 def test_an_export_by_todays_code_answers_the_same(artefacts, tmp_path):
     run_command("run_scripts.export", "--model_dir=runs/classification", f"--output_dir={tmp_path}/model")
+    card = json.loads((tmp_path / "model/1/model.json").read_text())
+    assert card["labels"] == ["bad", "good"] and card["settings"]["summary"] == "mean"
+    assert card["origin"]["exported_from"] == "runs/classification/best/weights.safetensors"
     served = tf.saved_model.load(f"{tmp_path}/model/1").signatures["serving_default"]
     assert_same_answers(answer(served, make.REQUESTS["classification"]), artefacts, "classification")
 

@@ -47,7 +47,7 @@ def folders(tmp_path_factory, small_tokenizer):
 @mutations.counts(40, 2000)
 def test_settings_files_next_to_weights(folders, count):
     files = sorted(path for path in folders.rglob("*") if path.suffix in (".json", ".yaml"))
-    assert len(files) == 4
+    assert len(files) == 6
     seen = collections.Counter()
     for rng in mutations.generators(count):
         path = rng.choice(files)

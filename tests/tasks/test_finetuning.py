@@ -97,6 +97,17 @@ def test_the_best_weights_are_kept_and_score_as_they_did(run, registered, data):
     assert prediction.Run.open(best, str(data / "dev")).checkpoint("") == best
 
 
+def test_a_run_and_its_best_weights_have_a_model_card(run):
+    model_dir, _ = run
+    kept = read_metrics(str(model_dir / BEST))
+    for folder in (model_dir, model_dir / BEST):
+        card = json.loads((folder / "model.json").read_text())
+        assert card["task"] == "toy" and card["labels"] == ["no", "yes"]
+        assert card["settings"]["attention_type"] == "bi" and card["settings"]["dropout"] == 0.1
+        assert card["cleaning"]["lower"] is False and card["metrics"] == kept
+        assert card["metrics"].keys() > {"accuracy", "step"}
+
+
 def test_a_run_is_used_in_a_bucket(run, registered, data, tmp_path, bucket):
     model_dir = f"{bucket}/run"
     for path, _, names_there in tf.io.gfile.walk(str(run[0])):

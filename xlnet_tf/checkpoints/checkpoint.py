@@ -1,16 +1,15 @@
 """A checkpoint as the rest of the project sees it, whatever format it comes from."""
 
 import dataclasses
+import functools
 import os
+from collections.abc import Mapping
 from typing import Any
 
-import tensorflow as tf
-
-from xlnet_tf import files, manifest_checksum
+from xlnet_tf.checkpoints import hugging_face_config
 from xlnet_tf.checkpoints.arrays import Arrays
+from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.config import XLNetConfig
-from xlnet_tf.errors import UserError
-from xlnet_tf.records.manifest import FILE_NAME as MANIFEST_FILE
 
 CONFIG_FILE = "xlnet_config.json"
 
@@ -26,6 +25,8 @@ class Checkpoint:
             name it has in the file.
         config: the architecture; None if no file told it.
         stripped: names of what the file also holds but no model needs: optimizer slots, counters.
+        config_fields: all fields of Hugging Face's config.json, if the architecture comes from one beside the
+            weights.
     """
 
     path: str
@@ -33,23 +34,18 @@ class Checkpoint:
     arrays: Arrays
     config: XLNetConfig | None
     stripped: tuple[str, ...] = ()
+    config_fields: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
 
     def beside(self, name: str) -> str:
         """Returns the path of a file in the folder of the weights, whether it is there or not."""
         return os.path.join(os.path.dirname(self.path), name)
 
-    def manifest(self) -> dict[str, Any]:
-        """Returns the manifest of what the weights were trained on; empty if none lies beside them.
+    @functools.cached_property
+    def card(self) -> ModelCard:
+        """What the files beside the weights tell of the model.
 
         Raises:
-            UserError: it is damaged.
+            UserError: a file is damaged.
         """
-        path = self.beside(MANIFEST_FILE)
-        if not tf.io.gfile.exists(path):
-            return {}
-        values = files.read_json(path)
-        if not manifest_checksum.take_seal(values):
-            raise manifest_checksum.broken(path)
-        if not isinstance(values.setdefault("settings", {}), dict):
-            raise UserError(f"{path}: settings is {values['settings']!r}; expected an object with fields.")
-        return values
+        known = {hugging_face_config.CONFIG_FILE: self.config_fields} if self.config_fields else None
+        return ModelCard.read(os.path.dirname(self.path), known)

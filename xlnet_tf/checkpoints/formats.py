@@ -1,20 +1,20 @@
 """Opens, loads and writes checkpoints of every format."""
 
 import dataclasses
-import json
 import os
 from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 import tf_keras
+from etils import epath
 
 from xlnet_tf import checksums, files
 from xlnet_tf.checkpoints import hugging_face, hugging_face_config, names, tensorflow_files
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, Checkpoint
-from xlnet_tf.checkpoints.companions import CARD_FILE, COMPANIONS, TOKENIZER_FILE, describe
 from xlnet_tf.checkpoints.coverage import Coverage
+from xlnet_tf.checkpoints.model_card import CARD_FILE, COMPANIONS, TOKENIZER_FILE, ModelCard, task_of
 from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safetensors
 from xlnet_tf.config import XLNetConfig
@@ -53,6 +53,12 @@ def open_checkpoint(path: str | os.PathLike, config_file: str | None = None) -> 
     """
     weights = _find_weights(os.fspath(path).removesuffix(".index"))
     config, values = _read_config([config_file] if config_file else _configs_beside(weights))
+    beside = {} if config_file or not hugging_face_config.is_config(values) else values
+    return dataclasses.replace(_open(weights, config, values), config_fields=beside)
+
+
+def _open(weights: str, config: XLNetConfig | None, values: dict[str, Any]) -> Checkpoint:
+    """Opens weights of an architecture, which was read from these fields of a config."""
     if tensorflow_files.is_tensorflow(weights):
         return tensorflow_files.read_tensorflow(weights, config)
     if weights.endswith(".safetensors"):
@@ -110,7 +116,10 @@ def load_into(
 
 
 def save_model(
-    model: tf_keras.Model, folder: str | os.PathLike, tokenizer: XLNetTokenizer | None = None
+    model: tf_keras.Model,
+    folder: str | os.PathLike,
+    tokenizer: XLNetTokenizer | None = None,
+    card: ModelCard | None = None,
 ) -> None:
     """Writes a model in our format, as `from_pretrained`, `export` and `open_checkpoint` read it.
 
@@ -120,6 +129,7 @@ def save_model(
         model: as `load_into` takes it.
         folder: to write to; made if it is not there.
         tokenizer: the model's, which is then written as well; without it, copy spiece.model to the folder.
+        card: its card; None: what the model itself tells.
 
     Example:
         >>> save_model(model, "sentiment", tokenizer)
@@ -131,8 +141,7 @@ def save_model(
     tf.io.gfile.makedirs(folder)
     checksums.remove(folder)
     files.write(f"{folder}/{CONFIG_FILE}", getattr(model, "encoder", model).config.to_json())
-    fields = describe(model, tokenizer)
-    files.write(f"{folder}/{CARD_FILE}", json.dumps(fields, indent=1, ensure_ascii=False) + "\n")
+    (card or ModelCard.of_model(model, tokenizer)).write(folder)
     written = [CONFIG_FILE, CARD_FILE, OUR_FILE]
     if tokenizer:
         files.write(f"{folder}/{TOKENIZER_FILE}", tokenizer.model_proto)
@@ -187,10 +196,16 @@ def _write(checkpoint: Checkpoint, folder: str, format: str):
         write_safetensors(arrays, f"{folder}/{OUR_FILE}")
     for beside in map(checkpoint.beside, COMPANIONS):
         name = os.path.basename(beside)
-        told = format == "hugging_face" and name == CARD_FILE  # by config.json, which its users may change
-        if name not in written and not told and tf.io.gfile.exists(beside):
+        if name not in written and tf.io.gfile.exists(beside):
             files.copy(beside, f"{folder}/{name}")
             written.append(name)
+    card = checkpoint.card
+    # Hugging Face's config.json has rates for training, too; its users may change them.
+    settings = card.reading if format == "hugging_face" else card.settings
+    task = card.task or task_of(arrays)
+    card = card.with_origin("converted_from", checkpoint.path, task=task, format=format, settings=settings)
+    card.write(folder)
+    written.append(CARD_FILE)
     checksums.write(folder, written)
 
 
@@ -322,7 +337,8 @@ def _read_config(paths: Sequence[str]) -> tuple[XLNetConfig | None, dict[str, An
     """Reads the first config of a list: the architecture, and all fields of the file."""
     if not paths:
         return None, {}
-    checksums.check(paths[0])
-    values = files.read_json(paths[0])
+    content = epath.Path(paths[0]).read_bytes()
+    checksums.check(paths[0], content)
+    values = files.read_json(paths[0], content)
     read = hugging_face_config.read_config if hugging_face_config.is_config(values) else XLNetConfig.from_dict
     return read(values, paths[0]), values

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from xlnet_tf import checksums, files, task_registry
-from xlnet_tf.checkpoints import companions, hugging_face_config, names
+from xlnet_tf.checkpoints import hugging_face_config, names
 from xlnet_tf.checkpoints.arrays import Arrays, Entry
 from xlnet_tf.checkpoints.checkpoint import Checkpoint
 from xlnet_tf.checkpoints.hugging_face_config import CONFIG_FILE, MULTI_LABEL, SINGLE_LABEL
@@ -29,6 +29,7 @@ from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safete
 from xlnet_tf.checkpoints.torch_file import read_torch_file
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.text.cleaning import TOKENIZER_CONFIG_FILE
 
 # In the order of preference; an index lists the files of weights that are split.
 WEIGHT_FILES = (
@@ -113,10 +114,10 @@ def write_hugging_face(checkpoint: Checkpoint, folder: str) -> list[str]:
     }
     write_safetensors(Arrays(theirs), f"{folder}/{WEIGHT_FILES[0]}")
     contents = {CONFIG_FILE: _config_fields(checkpoint)}
-    if cleaning := companions.read_cleaning(checkpoint):
-        contents[companions.TOKENIZER_CONFIG_FILE] = {
+    if cleaning := checkpoint.card.cleaning:
+        contents[TOKENIZER_CONFIG_FILE] = {
             "tokenizer_class": "XLNetTokenizer",
-            **companions.read_fields(checkpoint, companions.TOKENIZER_CONFIG_FILE),
+            **checkpoint.card.external[TOKENIZER_CONFIG_FILE],
             **cleaning.to_hugging_face(),
         }
     for name, values in contents.items():
@@ -130,8 +131,8 @@ def differences(checkpoint: Checkpoint) -> list[str]:
     Raises:
         UserError: a file beside the weights does not say it as it should.
     """
-    settings = companions.read_settings(checkpoint) | companions.read_training_settings(checkpoint)
-    cleaning, summary = companions.read_cleaning(checkpoint), settings.get("summary")
+    settings, cleaning = checkpoint.card.settings, checkpoint.card.cleaning
+    summary = settings.get("summary")
     heads = _pooled_heads(checkpoint.arrays)
     unread = set(names.heads_without_name(checkpoint.arrays, names.HUGGING_FACE))
     unread |= set(heads) if len(heads) > 1 else set()
@@ -206,14 +207,14 @@ def _pooled_heads(arrays: Arrays) -> list[str]:
 
 def _config_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the fields of a config.json: those of one beside the weights, and all that is known of them."""
-    inherited = companions.read_fields(checkpoint)
-    settings = companions.read_settings(checkpoint) | companions.read_training_settings(checkpoint)
+    card = checkpoint.card
+    inherited = card.external[CONFIG_FILE]
     return {
         **_DEFAULT_FIELDS,
         **_summary_fields(checkpoint.arrays),
         **{name: inherited[name] for name in inherited.keys() - _FIELDS_OF_WEIGHTS - _FIELDS_OF_HEAD},
         **hugging_face_config.write_config(checkpoint.config),
-        **hugging_face_config.write_settings(settings),
+        **hugging_face_config.write_settings(card.settings),
         **_head_fields(checkpoint),
     }
 
@@ -231,7 +232,7 @@ def _head_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     parts, pooled = {names.head_scope(name) for name in arrays}, _pooled_heads(arrays)
     if len(pooled) == 1 and task_registry.of_head(pooled[0]).hugging_face == _SEQUENCE_MODEL:
         kind, _, task = pooled[0].partition("_")
-        classes = MULTI_LABEL if companions.is_multi_label(checkpoint) else SINGLE_LABEL
+        classes = MULTI_LABEL if checkpoint.card.multi_label else SINGLE_LABEL
         return {
             "architectures": [_SEQUENCE_MODEL],
             "problem_type": "regression" if kind == "regression" else classes,
@@ -249,7 +250,7 @@ def _head_fields(checkpoint: Checkpoint) -> dict[str, Any]:
 def _label_fields(checkpoint: Checkpoint, head: str) -> dict[str, Any]:
     """Returns the fields of a config.json that tell how many classes a head has, and their labels."""
     size = checkpoint.arrays.shapes[f"{head}/logits/bias"][0]
-    labels = companions.read_labels(checkpoint, head.partition("_")[0]) or ()
+    labels = checkpoint.card.labels_of(head.partition("_")[0]) or ()
     named = hugging_face_config.write_labels(labels) if len(labels) == size else {}
     return {"num_labels": size, **named}
 

@@ -78,7 +78,7 @@ def read_settings(values: dict[str, Any]) -> dict[str, Any]:
     return found | ({"pool_padding": True} if found.get("summary") in ("first", "mean") else {})
 
 
-def check_summary(values: dict[str, Any], projection: bool, path: str) -> None:
+def check_summary(values: Mapping[str, Any], projection: bool, path: str) -> None:
     """Raises UserError unless the pooled vector is followed by what follows it here.
 
     Args:

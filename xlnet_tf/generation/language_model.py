@@ -22,6 +22,7 @@ from xlnet_tf.generation.layout import (
 )
 from xlnet_tf.generation.results import Continuation, FilledText, Filling, Guess
 from xlnet_tf.generation.sampling import check_range, is_whole, same_for_all
+from xlnet_tf.models.loading import Pretrained
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.text.graph.tokenizer import GraphTokenizer
 from xlnet_tf.text.special_tokens import EOP_ID, PAD_ID
@@ -75,8 +76,9 @@ class XLNetLanguageModel:
             UserError: model or tokenizer are not all there, or do not go together.
             FileNotFoundError: there is nothing at the path.
         """
+        source = Pretrained(path)
         options = {"uniform_when_blind": False, **options}
-        return cls(XLNetPretrainer.from_pretrained(path, **options), XLNetTokenizer.from_pretrained(path))
+        return cls(XLNetPretrainer.from_pretrained(source, **options), source.load_tokenizer())
 
     def generate(
         self,

@@ -1,6 +1,5 @@
 """Heads that tell a text's class or its value on a scale."""
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -11,7 +10,7 @@ import tf_keras
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import PooledHead, class_names
-from xlnet_tf.models.loading import Pretrained
+from xlnet_tf.models.loading import Pretrained, Source
 
 
 @tf_keras.utils.register_keras_serializable("xlnet_tf")
@@ -63,7 +62,7 @@ class XLNetClassifier(PooledHead):
     @classmethod
     def from_pretrained(
         cls,
-        path: str | os.PathLike,
+        path: Source,
         labels: Sequence[str] | None = None,
         *,
         head_name: str | None = None,
@@ -82,7 +81,7 @@ class XLNetClassifier(PooledHead):
             UserError: the checkpoint does not fit, labels or head are unclear, or no such option exists.
             FileNotFoundError: there is nothing at the path.
         """
-        source = Pretrained(path)
+        source = Pretrained.open(path)
         head = source.find_labeled_head("classification", labels, head_name)
         from_checkpoint = {"labels": head.labels, "multi_label": source.is_multi_label(head)}
         return cls.load(source, head, options, len(head.labels), head.task, **from_checkpoint)
@@ -121,7 +120,7 @@ class XLNetRegressor(PooledHead):
         self.head_name = head_name
 
     @classmethod
-    def from_pretrained(cls, path: str | os.PathLike, *, head_name: str | None = None, **options) -> Self:
+    def from_pretrained(cls, path: Source, *, head_name: str | None = None, **options) -> Self:
         """Builds the regressor of a checkpoint: with its head, or with a new one on pretrained weights.
 
         Args:
@@ -131,7 +130,7 @@ class XLNetRegressor(PooledHead):
             UserError: the checkpoint does not fit, the head is unclear, or no such option exists.
             FileNotFoundError: there is nothing at the path.
         """
-        source = Pretrained(path)
+        source = Pretrained.open(path)
         head = source.find_head("regression", head_name)
         return cls.load(source, head, options, head.task)
 

@@ -1,7 +1,6 @@
 """XLNet's body: token ids in, contextual vectors and the memory for the next segment out."""
 
 import functools
-import os
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
@@ -19,7 +18,7 @@ from xlnet_tf.layers.block import TransformerBlock
 from xlnet_tf.layers.masks import AttentionContext, BlockedContext
 from xlnet_tf.layers.positions import RelativePositions
 from xlnet_tf.layers.seeds import fold_in, step_seed
-from xlnet_tf.models.loading import Pretrained
+from xlnet_tf.models.loading import Pretrained, Source
 from xlnet_tf.models.saving import ShapeFreeModel
 
 _SCORES_OF_BLOCK = 1 << 23  # of queries and keys that are read in blocks: 32 MB for each term of the sum
@@ -133,7 +132,7 @@ class XLNetEncoder(ShapeFreeModel):
         ]
 
     @classmethod
-    def from_pretrained(cls, path: str | os.PathLike, **options) -> Self:
+    def from_pretrained(cls, path: Source, **options) -> Self:
         """Builds the encoder of a checkpoint, whatever heads that has, and loads its weights.
 
         Args:
@@ -144,7 +143,7 @@ class XLNetEncoder(ShapeFreeModel):
             UserError: there is no whole encoder, or no such option.
             FileNotFoundError: there is nothing at the path.
         """
-        source = Pretrained(path)
+        source = Pretrained.open(path)
         [settings] = source.options(options, cls)
         encoder = cls(source.config, **settings)
         source.load_into(encoder)

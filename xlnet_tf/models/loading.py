@@ -10,9 +10,11 @@ import tf_keras
 from absl import logging
 
 from xlnet_tf import task_registry
-from xlnet_tf.checkpoints import companions, load_into, names, open_checkpoint
+from xlnet_tf.checkpoints import hugging_face_config, load_into, names, open_checkpoint
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.errors import UserError
+from xlnet_tf.text.cleaning import DEFAULT_CLEANING
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 
 class Head(NamedTuple):
@@ -43,8 +45,7 @@ class Pretrained:
     Attributes:
         checkpoint: the weights.
         config: their architecture.
-        settings: how the model reads its texts, by the names of the models' options; empty if no file tells,
-            as for the original's checkpoints.
+        card: what the files beside the weights tell of the model.
 
     Raises:
         UserError: there is no checkpoint, or its architecture is unknown.
@@ -59,7 +60,22 @@ class Pretrained:
                 f"{self.checkpoint.path}: copy it there."
             )
         self.config = self.checkpoint.config
-        self.settings = companions.read_settings(self.checkpoint)
+        self.card = self.checkpoint.card
+
+    @classmethod
+    def open(cls, path: "Source") -> "Pretrained":
+        """Opens a checkpoint, unless it is open already: so each of its files is opened once."""
+        return path if isinstance(path, Pretrained) else cls(path)
+
+    def load_tokenizer(self) -> XLNetTokenizer:
+        """Returns the tokenizer that lies beside the weights.
+
+        Raises:
+            UserError: there is none.
+        """
+        return XLNetTokenizer.from_pretrained(
+            self.checkpoint.beside(""), self.card.cleaning or DEFAULT_CLEANING
+        )
 
     def options(self, given: Mapping[str, Any], *models: type[tf_keras.Model]) -> list[dict[str, Any]]:
         """Deals options out to the classes of a model; where none is given, the checkpoint's setting counts.
@@ -78,7 +94,7 @@ class Pretrained:
         if unknown := sorted(set(given).difference(*accepted)):
             known = ", ".join(sorted(set().union(*accepted)))
             raise UserError(f"unknown option {', '.join(unknown)}; expected some of {known}.")
-        options = {**self.settings, **given}
+        options = {**self.card.reading, **given}
         return [{name: options[name] for name in names if name in options} for names in accepted]
 
     def find_head(self, kind: str, task: str | None = None) -> Head:
@@ -133,7 +149,7 @@ class Pretrained:
                 "damaged, or of another model: fetch or write it again."
             )
         [size] = shape
-        stored = companions.read_labels(self.checkpoint, kind)
+        stored = self.card.labels_of(kind)
         if given and (len(given) != size or stored not in (None, given)):
             found = f"{size} classes" if len(given) != size else f"the labels {', '.join(stored or ())}"
             raise UserError(
@@ -152,12 +168,13 @@ class Pretrained:
         if head.new:
             return {}
         projection = names.PROJECTION in self.checkpoint.arrays
-        companions.check_summary(self.checkpoint, projection)
+        file = hugging_face_config.CONFIG_FILE
+        hugging_face_config.check_summary(self.card.external[file], projection, self.checkpoint.beside(file))
         return {"projection": projection}
 
     def is_multi_label(self, head: Head) -> bool:
         """Tells whether the checkpoint's classifier gives a text any number of its classes."""
-        return not head.new and companions.is_multi_label(self.checkpoint)
+        return not head.new and self.card.multi_label
 
     def load_into(self, model: tf_keras.Model, head: Head | None = None) -> None:
         """Builds a model and loads the checkpoint into it, all of it but a new head.
@@ -179,6 +196,9 @@ class Pretrained:
             logging.info(
                 "%s has no head %s: a new one begins with random weights", self.checkpoint.path, new.scope
             )
+
+
+Source = str | os.PathLike | Pretrained  # what from_pretrained takes
 
 
 def _option_names(model: type[tf_keras.Model]) -> set[str]:

@@ -1,6 +1,5 @@
 """Heads that score several texts against each other: the options of a question, passages for a query."""
 
-import os
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -10,7 +9,7 @@ import tf_keras
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import PooledHead
-from xlnet_tf.models.loading import Pretrained
+from xlnet_tf.models.loading import Pretrained, Source
 from xlnet_tf.models.reading import token_features
 
 
@@ -41,7 +40,7 @@ class XLNetMultipleChoice(PooledHead):
         self.num_choices = num_choices
 
     @classmethod
-    def from_pretrained(cls, path: str | os.PathLike, num_choices: int, **options) -> Self:
+    def from_pretrained(cls, path: Source, num_choices: int, **options) -> Self:
         """Builds the model of a checkpoint: with its head, or with a new one on pretrained weights.
 
         Args:
@@ -53,7 +52,7 @@ class XLNetMultipleChoice(PooledHead):
             UserError: the checkpoint does not fit, or no such option exists.
             FileNotFoundError: there is nothing at the path.
         """
-        source = Pretrained(path)
+        source = Pretrained.open(path)
         return cls.load(source, source.find_head(cls.PART), options, num_choices)
 
     def call(self, features: Mapping[str, Any], training=None):

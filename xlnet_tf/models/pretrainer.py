@@ -1,6 +1,5 @@
 """Permutation language modelling: predict each target from what precedes it in the factorization order."""
 
-import os
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -11,7 +10,7 @@ from xlnet_tf.layers import kernels
 from xlnet_tf.layers.base import normal
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import EncoderModel
-from xlnet_tf.models.loading import Pretrained
+from xlnet_tf.models.loading import Pretrained, Source
 
 
 @tf_keras.utils.register_keras_serializable("xlnet_tf")
@@ -49,7 +48,7 @@ class XLNetPretrainer(EncoderModel):
             )
 
     @classmethod
-    def from_pretrained(cls, path: str | os.PathLike, **options) -> Self:
+    def from_pretrained(cls, path: Source, **options) -> Self:
         """Builds the model of a pretrained checkpoint and loads its weights.
 
         Args:
@@ -60,7 +59,7 @@ class XLNetPretrainer(EncoderModel):
             UserError: the checkpoint lacks the encoder or the language-model head, or no such option exists.
             FileNotFoundError: there is nothing at the path.
         """
-        source = Pretrained(path)
+        source = Pretrained.open(path)
         [settings] = source.options(options, XLNetEncoder)
         model = cls(XLNetEncoder(source.config, **settings))
         source.load_into(model)

@@ -1,6 +1,5 @@
 """The head of extractive question answering: where in the text the answer is, and whether it is there."""
 
-import os
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -13,7 +12,7 @@ from xlnet_tf.layers.masks import MASKED_SCORE
 from xlnet_tf.layers.summary import last_position
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import XLNetHead, build_layer, logits_layer
-from xlnet_tf.models.loading import Pretrained
+from xlnet_tf.models.loading import Pretrained, Source
 
 
 @tf_keras.utils.register_keras_serializable("xlnet_tf", "XLNetSpan")  # the name in saved files
@@ -65,7 +64,7 @@ class XLNetQuestionAnswering(XLNetHead):
         self.answerable_logits = logits_layer(1, encoder, use_bias=False)
 
     @classmethod
-    def from_pretrained(cls, path: str | os.PathLike, **options) -> Self:
+    def from_pretrained(cls, path: Source, **options) -> Self:
         """Builds the model of a checkpoint: with its head, or with a new one on pretrained weights.
 
         Args:
@@ -76,7 +75,7 @@ class XLNetQuestionAnswering(XLNetHead):
             UserError: the checkpoint does not fit, or no such option exists.
             FileNotFoundError: there is nothing at the path.
         """
-        source = Pretrained(path)
+        source = Pretrained.open(path)
         return cls.load(source, source.find_head("span"), options)
 
     def build_head(self, d_model: int):

@@ -1,6 +1,5 @@
 """The head that labels each token."""
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -9,7 +8,7 @@ import tf_keras
 
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import XLNetHead, build_layer, class_names, logits_layer
-from xlnet_tf.models.loading import Pretrained
+from xlnet_tf.models.loading import Pretrained, Source
 
 
 @tf_keras.utils.register_keras_serializable("xlnet_tf", "XLNetTagger")  # the name in saved files
@@ -43,7 +42,7 @@ class XLNetTokenClassifier(XLNetHead):
         self.labels = class_names(labels, num_labels)
 
     @classmethod
-    def from_pretrained(cls, path: str | os.PathLike, labels: Sequence[str] | None = None, **options) -> Self:
+    def from_pretrained(cls, path: Source, labels: Sequence[str] | None = None, **options) -> Self:
         """Builds the tagger of a checkpoint: with its head, or with a new one on pretrained weights.
 
         Args:
@@ -55,7 +54,7 @@ class XLNetTokenClassifier(XLNetHead):
             UserError: the checkpoint does not fit, labels are unclear, or no such option exists.
             FileNotFoundError: there is nothing at the path.
         """
-        source = Pretrained(path)
+        source = Pretrained.open(path)
         head = source.find_labeled_head("tagging", labels)
         return cls.load(source, head, options, len(head.labels), labels=head.labels)
 

@@ -28,6 +28,7 @@ def export(
     """Writes a version of a served model.
 
         FOLDER/VERSION/saved_model.pb, variables/   the graph and its weights
+        FOLDER/VERSION/model.json                   the model card
         FOLDER/VERSION/assets/spiece.model          the tokenizer; the graph holds its own copy
         FOLDER/VERSION/assets.extra/                requests that the server warms up with
         FOLDER/models.config, batching.config       settings of the server
@@ -66,6 +67,7 @@ def _export(
         tf.io.gfile.rmtree(unfinished)
     try:
         _save(module, unfinished)
+        module.card.write(unfinished)
         write_warmup(unfinished, module.example_inputs(), module.METHODS, warmup_batches)
         # Requests with different numbers of options or candidates cannot be put together.
         one_number = all(spec.shape.rank == 1 for spec in module.input_specs().values())

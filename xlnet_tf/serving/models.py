@@ -8,7 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from xlnet_tf import task_registry
-from xlnet_tf.checkpoints import load_into
+from xlnet_tf.checkpoints import load_into, open_checkpoint
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.loading import Pretrained
 from xlnet_tf.models.pretrainer import XLNetPretrainer
@@ -17,7 +17,6 @@ from xlnet_tf.serving.language_model import LanguageModelModule
 from xlnet_tf.serving.module import ServingModule
 from xlnet_tf.task_registry import LANGUAGE_MODEL
 from xlnet_tf.tasks.prediction import Predictor, Run
-from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.windows import NUM_SPECIAL
 from xlnet_tf.training.runtime import policy_restored
 
@@ -47,11 +46,14 @@ def module_of_run(
     checkpoint = run.checkpoint(checkpoint)
     with policy(weights):
         model = run.task.build_model()
-    load_into(model, checkpoint)
+    source = open_checkpoint(checkpoint)
+    load_into(model, source)
     tokenizer = run.task.example_set.load_tokenizer()
     module_class = task_registry.of_examples(run.task.example_set).load("serving")
     options = {**module_class.options_of_run(run.task), **options}
-    return module_class(model, tokenizer, int8=weights == INT8, **options)
+    module = module_class(model, tokenizer, int8=weights == INT8, **options)
+    module.card = source.card.with_origin("exported_from", source.path)
+    return module
 
 
 def module_of_checkpoint(
@@ -75,6 +77,7 @@ def module_of_checkpoint(
         UserError: weights, tokenizer, architecture and head are not all there or do not fit together.
         FileNotFoundError: there is nothing at the path.
     """
+    source = Pretrained(path)
     if head == LANGUAGE_MODEL:
         model_class, module_class = XLNetPretrainer, LanguageModelModule
         model_options = {"uniform_when_blind": False}  # see XLNetLanguageModel.from_pretrained
@@ -82,19 +85,21 @@ def module_of_checkpoint(
         if task_registry.canonical(head) not in task_registry.tasks():
             known = ", ".join((LANGUAGE_MODEL, *task_registry.names()))
             raise UserError(f"the head is {head!r}; expected one of {known}")
-        task, source = task_registry.find(head), Pretrained(path)
+        task = task_registry.find(head)
         model_class, module_class = task.load("model"), task.load("serving")
         model_options = {**task.model_options, **({"head_name": head_name} if head_name else {})}
         if source.find_head(task.head_kind, head_name).new:
             name = f"{task.name} called {head_name}" if head_name else task.name
             raise UserError(f"{path} has no head for {name}; expected weights that were fine-tuned for it")
-    tokenizer = XLNetTokenizer.from_pretrained(path)
+    tokenizer = source.load_tokenizer()
     with policy(weights):
-        model = model_class.from_pretrained(path, **model_options)
+        model = model_class.from_pretrained(source, **model_options)
     options = {"seq_len": _SEQ_LEN, **options}
     half = max(1, (options["seq_len"] - NUM_SPECIAL) // 2)
     lengths = {name: min(length, half) for name, length in module_class.LENGTHS.items()}
-    return module_class(model, tokenizer, int8=weights == INT8, **lengths | options)
+    module = module_class(model, tokenizer, int8=weights == INT8, **lengths | options)
+    module.card = source.card.with_origin("exported_from", source.checkpoint.path)
+    return module
 
 
 @contextlib.contextmanager

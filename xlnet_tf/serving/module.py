@@ -8,6 +8,7 @@ import tensorflow as tf
 import tf_keras
 
 from xlnet_tf.checkpoints import names
+from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.batching import choose_lengths
 from xlnet_tf.records.examples import ExampleSet
@@ -46,6 +47,7 @@ class ServingModule(tf.Module):
         LENGTHS: options that are lengths of texts which go with a longer one, as the builders have them;
             short sequences have room for half as many.
         OF_EXAMPLES: options that are settings of the examples that a run was fine-tuned on.
+        card: of the model, for model.json.
         texts: the tokenizer in graph.
         answer: `serve`, as one graph that checks that all inputs have as many rows.
 
@@ -74,6 +76,7 @@ class ServingModule(tf.Module):
                 "model with the tokenizer that it was trained with"
             )
         self.tokenizer = tokenizer
+        self.card = ModelCard.of_model(model, tokenizer)
         self.texts = GraphTokenizer(tokenizer)
         self.seq_len = seq_len
         segment_len = getattr(model, "segment_len", 0)

@@ -7,12 +7,10 @@ from typing import Any
 import tensorflow as tf
 
 from xlnet_tf import task_registry
-from xlnet_tf.checkpoints import Checkpoint, companions
+from xlnet_tf.checkpoints import Checkpoint
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import MANIFEST_FILE, MAX_SEQ_LEN, TOKENIZER_FILE, ExampleSet
 from xlnet_tf.text.tokenizer import XLNetTokenizer
-
-_CLASSES = ("kind", "labels")  # settings that say what the outputs of a head mean
 
 _EXPECTED = {
     bool: "true or false",
@@ -93,7 +91,7 @@ def check_texts(checkpoint: Checkpoint, examples: ExampleSet):
             f"the examples in {examples.folder} were made with another tokenizer than that of the "
             f"checkpoint, {path}: build them with it"
         )
-    told = companions.read_cleaning(checkpoint)
+    told = checkpoint.card.cleaning
     cleaning = told.to_dict() if told else examples.cleaning
     if cleaning != examples.cleaning:
         raise UserError(
@@ -114,11 +112,15 @@ def check_classes(checkpoint: Checkpoint, examples: ExampleSet, parts: Sequence[
     head = [part for part in parts if f"{part}/logits/kernel" in checkpoint.arrays]
     if not head:
         return
-    manifest, told = checkpoint.manifest(), {}
-    if task_registry.canonical(manifest.get("task", "")) == task_registry.canonical(examples.task):
-        told = {name: manifest["settings"].get(name) for name in _CLASSES}
-    elif not manifest and (labels := companions.read_labels(checkpoint, examples.task)):
-        told = {"labels": list(labels)}
+    card, told = checkpoint.card, {}
+    known = task_registry.tasks().get(card.task or "")
+    task = known.examples or known.name if known else card.task
+    if task not in (None, task_registry.canonical(examples.task)):
+        return
+    if task and "kind" in examples.settings:
+        told["kind"] = "multi_label" if card.multi_label else card.task
+    if card.labels is not None:
+        told["labels"] = list(card.labels)
     for name, theirs in told.items():
         ours = examples.settings.get(name)
         if theirs != ours:

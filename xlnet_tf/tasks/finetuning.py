@@ -20,10 +20,10 @@ from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config
 
 from xlnet_tf import files, task_registry
-from xlnet_tf.checkpoints import companions, load_into, open_checkpoint, save_model
+from xlnet_tf.checkpoints import Checkpoint, load_into, open_checkpoint, save_model
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
-from xlnet_tf.checkpoints.companions import BEST
-from xlnet_tf.checkpoints.companions import METRICS_FILE as BEST_METRICS
+from xlnet_tf.checkpoints.model_card import BEST, CARD_FILE, PARAMS_FILE, ModelCard
+from xlnet_tf.checkpoints.model_card import METRICS_FILE as BEST_METRICS
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
@@ -169,10 +169,11 @@ class FinetuningTask(trainer_lib.Task):
         """Returns that of init_checkpoint, if there is one, with the changes of the settings."""
         vocab_size = self.example_set.tokenizer["vocab_size"]
         base, reading = None, {}
+        self._init_checkpoint: Checkpoint | None = None
         if path := self.task_config.init_checkpoint:
             try:
-                checkpoint = open_checkpoint(path)
-                reading = companions.read_settings(checkpoint)
+                self._init_checkpoint = checkpoint = open_checkpoint(path)
+                reading = checkpoint.card.reading
             except (UserError, FileNotFoundError) as error:
                 raise UserError(f"init_checkpoint: {error}") from error
             compatibility.check_texts(checkpoint, self.example_set)
@@ -284,12 +285,10 @@ class FinetuningTask(trainer_lib.Task):
 
     def initialize(self, model: tf_keras.Model):
         """Loads `init_checkpoint`, of any format, into a new run's model; the head may be new."""
-        path = self.task_config.init_checkpoint
-        if path:
-            checkpoint = open_checkpoint(path)
+        if checkpoint := self._init_checkpoint:
             compatibility.check_classes(checkpoint, self.example_set, self.new_parts())
             coverage = load_into(model, checkpoint, new=self.new_parts())
-            logging.info("init_checkpoint %s:\n%s", path, coverage.table())
+            logging.info("init_checkpoint %s:\n%s", checkpoint.path, coverage.table())
 
     def build_inputs(
         self, params: ExamplesConfig, input_context=None, start_step: int = 0
@@ -424,11 +423,13 @@ class FinetuningTask(trainer_lib.Task):
             return
         if best:  # they are of the weights that are replaced now; a killed process leaves none of both
             tf.io.gfile.remove(f"{folder}/{BEST_METRICS}")
-        save_model(model, folder)
         self.save_assets(folder)
-        files.copy(f"{model_dir}/params.yaml", f"{folder}/params.yaml")
+        files.copy(f"{model_dir}/{PARAMS_FILE}", f"{folder}/{PARAMS_FILE}")
         values = {"step": step, _DEV_SET: dev_set, **metrics}
+        card = ModelCard.read(folder, {CARD_FILE: None, BEST_METRICS: values})
+        save_model(model, folder, card=card)
         files.write(f"{folder}/{BEST_METRICS}", json.dumps(values, indent=1) + "\n")
+        card.write(model_dir)
 
     def save_assets(self, model_dir: str):
         """Writes beside the weights what later tools need: architecture, tokenizer, the set's settings."""

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import json
 import os
 import re
 import unicodedata
@@ -10,11 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from etils import epath
 
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
-CARD_FILE = "model.json"  # what checkpoints.save_model writes next to weights
+CARD_FILE = "model.json"  # see checkpoints/model_card.py
+MANIFEST_FILE = "manifest.json"
+TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
 _NON_ASCII = re.compile(r"[^\x00-\x7f]+")
 # Hugging Face's names in tokenizer_config.json. Its tokenizer always normalizes quotes.
 _HUGGING_FACE = {
@@ -69,47 +70,55 @@ DEFAULT_CLEANING = CleaningConfig()
 
 
 def read_cleaning(folder: str | os.PathLike) -> CleaningConfig:
-    """Finds out how the texts of a model or of records were cleaned.
-
-    Args:
-        folder: holds the manifest.json of our runs and records, the model.json of save_model, or Hugging
-            Face's tokenizer_config.json.
+    """Finds out how the texts of a model or of records were cleaned; see `find`.
 
     Returns:
-        The settings; those of the released cased models if the folder has no such file.
+        The settings; those of the released cased models if no file of the folder has them.
 
     Raises:
         UserError: a file does not say it as it should.
     """
-    folder = epath.Path(folder)
-    card = folder / CARD_FILE
-    if (manifest := folder / "manifest.json").exists():
-        settings = _read_object(manifest).get("cleaning")
-        if not isinstance(settings, dict):
-            raise UserError(f"{manifest} has no 'cleaning'; expected the manifest of a run or of records.")
-    elif card.exists() and "cleaning" in (fields := _read_object(card)):
-        settings = fields["cleaning"]
-        if not isinstance(settings, dict):
-            raise UserError(f"{card}: cleaning is {settings!r}; expected an object with fields.")
-    elif (config := folder / "tokenizer_config.json").exists():
-        values = _read_object(config)
-        settings = {own: values[name] for name, own in _HUGGING_FACE.items() if name in values}
+    read = files.fields_reader(folder)
+    if (manifest := read(MANIFEST_FILE)) is not None and "cleaning" not in manifest:
+        raise UserError(
+            f"{folder}/{MANIFEST_FILE} has no 'cleaning'; expected the manifest of a run or of records."
+        )
+    return find(read, folder) or DEFAULT_CLEANING
+
+
+def find(read: files.FieldsReader, folder: str | os.PathLike) -> CleaningConfig | None:
+    """Finds out how texts were cleaned.
+
+    Args:
+        read: reads the manifest.json of our runs and records, model.json, and Hugging Face's
+            tokenizer_config.json.
+        folder: of these files, for errors.
+
+    Returns:
+        The settings; None if no file has them.
+
+    Raises:
+        UserError: a file does not say it as it should.
+    """
+    external: dict[str, bool] = {}
+    if "cleaning" in (fields := read(MANIFEST_FILE) or {}):
+        file, settings = MANIFEST_FILE, fields["cleaning"]
     else:
-        return DEFAULT_CLEANING
+        fields = read(CARD_FILE) or {}
+        file, settings = CARD_FILE, fields.get("cleaning", {})
+        values = None
+        if "cleaning" not in fields or fields.get("format") == "hugging_face":
+            values = read(TOKENIZER_CONFIG_FILE)
+        if values is not None:
+            external = {own: values[name] for name, own in _HUGGING_FACE.items() if name in values}
+        elif "cleaning" not in fields:
+            return None
+    if not isinstance(settings, dict):
+        raise UserError(f"{folder}/{file}: cleaning is {settings!r}; expected an object with fields.")
     try:
-        return CleaningConfig.from_dict(settings)
+        return CleaningConfig.from_dict(settings | external)
     except UserError as error:
         raise UserError(f"the tokenizer's settings in {folder}: {error}") from None
-
-
-def _read_object(path: epath.Path) -> dict[str, Any]:
-    try:
-        values = json.loads(path.read_text())
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is not JSON ({error}).") from None
-    if not isinstance(values, dict):
-        raise UserError(f"{path} holds a {type(values).__name__}; expected an object with fields.")
-    return values
 
 
 def clean_text(text: str, config: CleaningConfig = DEFAULT_CLEANING) -> str:

@@ -84,12 +84,13 @@ class XLNetTokenizer:
         return f"XLNetTokenizer(vocab_size={self.vocab_size}, cleaning={self.cleaning})"
 
     @classmethod
-    def from_pretrained(cls, path: str | os.PathLike) -> Self:
+    def from_pretrained(cls, path: str | os.PathLike, cleaning: CleaningConfig | None = None) -> Self:
         """Loads the tokenizer of a model.
 
         Args:
             path: a folder with spiece.model: of a run, of records, of the original's or Hugging Face's files;
-                or such a file. Files next to it say how texts are cleaned (see cleaning.read_cleaning).
+                or such a file.
+            cleaning: of texts; None: as files next to the tokenizer say (see cleaning.read_cleaning).
 
         Raises:
             UserError: the folder has no tokenizer, or a file of it is wrong.
@@ -107,7 +108,7 @@ class XLNetTokenizer:
             file = file / MODEL_FILE
             if not file.exists():
                 raise UserError(f"{file.parent} has no {MODEL_FILE}: copy the model's tokenizer there.")
-        return cls(file, cleaning=read_cleaning(file.parent))
+        return cls(file, cleaning=cleaning or read_cleaning(file.parent))
 
     def __call__(
         self,

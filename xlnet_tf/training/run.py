@@ -1,11 +1,12 @@
 """Runs a training from its settings to its last evaluation, or resumes it where it stopped.
 
-A run lives in its model_dir: params.yaml (all settings), what the task needs to be used later, checkpoints,
-history.jsonl and TensorBoard summaries. Told to end (SIGTERM), it saves a checkpoint. Started again with the
-same model_dir it resumes from the newest one. Then all that decides about the numbers must be as it was
-(`FIXED`), the batch size included, or the run is refused. The machine may change: number and kind of
-devices, micro-batches, intervals, validation records; but with dropout another product of replicas and
-micro-batches draws other masks. So may which steps are skipped, and whether memory is saved; the run says so.
+A run lives in its model_dir: params.yaml (all settings), model.json (the model card), what the task needs to
+be used later, checkpoints, history.jsonl and TensorBoard summaries. Told to end (SIGTERM), it saves a
+checkpoint. Started again with the same model_dir it resumes from the newest one. Then all that decides about
+the numbers must be as it was (`FIXED`), the batch size included, or the run is refused. The machine may
+change: number and kind of devices, micro-batches, intervals, validation records; but with dropout another
+product of replicas and micro-batches draws other masks. So may which steps are skipped, and whether memory is
+saved; the run says so.
 """
 
 import collections
@@ -21,6 +22,7 @@ from absl import logging
 from official.core import train_lib, train_utils
 
 from xlnet_tf import files
+from xlnet_tf.checkpoints.model_card import CARD_FILE, ModelCard
 from xlnet_tf.checkpoints.of_runs import check_name, newest
 from xlnet_tf.errors import UserError, of_file_systems
 from xlnet_tf.ownership import Ownership, owning
@@ -85,6 +87,7 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
             task.save_assets(model_dir)
             # Last: what it is compared with in a later start is there then.
             files.write(f"{model_dir}/params.yaml", yaml.dump(params.as_dict(), default_flow_style=False))
+            ModelCard.read(model_dir, {CARD_FILE: None}).write(model_dir)
         try:
             return _run_owned(params, task, strategy, model_dir, owner)
         except UserError:

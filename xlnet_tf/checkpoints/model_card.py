@@ -1,0 +1,264 @@
+"""model.json, the model card: what the weights of a model do not tell.
+
+Runs, conversions, exports and `save_model` write it. Other files beside weights are read into the same card:
+params.yaml, manifest.json and metrics.json of our runs, which earlier versions wrote instead of it, and
+Hugging Face's config.json and tokenizer_config.json. So a model is the same in each format.
+"""
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+import tf_keras
+
+from xlnet_tf import files, manifest_checksum, task_registry
+from xlnet_tf.checkpoints import hugging_face_config, names
+from xlnet_tf.errors import UserError
+from xlnet_tf.task_registry import LANGUAGE_MODEL
+from xlnet_tf.text import cleaning
+from xlnet_tf.text.cleaning import CARD_FILE, MANIFEST_FILE, TOKENIZER_CONFIG_FILE, CleaningConfig
+from xlnet_tf.text.tokenizer import MODEL_FILE as TOKENIZER_FILE
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+FORMAT_VERSION = 1
+PARAMS_FILE = "params.yaml"
+METRICS_FILE = "metrics.json"  # of a run's best evaluation
+BEST = "best"  # folder of a run that has its best weights
+# What goes along when weights are converted, besides the card.
+COMPANIONS = (
+    TOKENIZER_FILE,
+    MANIFEST_FILE,
+    PARAMS_FILE,
+    hugging_face_config.CONFIG_FILE,
+    TOKENIZER_CONFIG_FILE,
+    METRICS_FILE,
+    f"{BEST}/{METRICS_FILE}",
+)
+
+# How a model reads and answers, by the names of the models' options, then what it was trained with.
+_TYPES = {
+    "attention_type": str,
+    "same_length": bool,
+    "clamp_len": int,
+    "uniform_when_blind": bool,
+    "summary": str,
+    "pool_padding": bool,
+    "segment_len": int,
+    "memory_len": int,
+    "start_top": int,
+    "end_top": int,
+    "dropout": float,
+    "attention_dropout": float,
+    "initializer_range": float,
+}
+_EXPECTED = {dict: "an object with fields", list: "strings", str: "a string", bool: "true or false"}
+_FIELDS = {  # of model.json
+    "task": str, "labels": list, "multi_label": bool, "settings": dict, "cleaning": dict, "thresholds": dict,
+    "metrics": dict, "origin": dict, "format": str,
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelCard:
+    """What is known of a model besides its weights and their architecture.
+
+    Attributes:
+        task: what it was trained for: a name of task_registry or LANGUAGE_MODEL; None if no file tells.
+        labels: of the classes of its head, in order; None if nobody named them.
+        multi_label: whether a text may have any number of the classes.
+        settings: how it reads texts and answers, and what it was trained with, by the names of the models'
+            options.
+        cleaning: of its texts; None if no file tells.
+        thresholds: of alerts and of answers, by the names of the metrics that found them.
+        metrics: of the evaluation that the weights were kept for, or of the run's best.
+        origin: where the weights came from: init_checkpoint, converted_from, exported_from.
+        format: of the weights beside it; where it is "hugging_face", its files go before the card, because
+            their users may change them.
+        external: fields of Hugging Face's files, by the file's name; not part of model.json.
+    """
+
+    task: str | None = None
+    labels: tuple[str, ...] | None = None
+    multi_label: bool = False
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    cleaning: CleaningConfig | None = None
+    thresholds: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    metrics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    origin: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    format: str = "ours"
+    external: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict, repr=False)
+
+    @classmethod
+    def read(cls, folder: str, known: Mapping[str, Mapping[str, Any] | None] | None = None) -> Self:
+        """Reads the card of a folder; each file is opened once.
+
+        Args:
+            folder: of the weights.
+            known: see files.fields_reader.
+
+        Raises:
+            UserError: a file is damaged, or does not say what it should.
+        """
+        read = files.fields_reader(folder, known)
+        card, hugging_face, run = (of(read, folder) for of in (_of_card, _of_hugging_face, _of_run))
+        external_first = card.get("format") == "hugging_face"
+        if "settings" in run or ("settings" in card and not external_first):
+            hugging_face.pop("settings", None)  # what its files leave open has another default there
+        fields: dict[str, Any] = {}
+        for source in (card, hugging_face, run) if external_first else (hugging_face, card, run):
+            both = {name: {**fields.get(name, {}), **source.get(name, {})} for name in ("settings", "origin")}
+            fields |= source | both
+        external = {
+            name: read(name) or {} for name in (hugging_face_config.CONFIG_FILE, TOKENIZER_CONFIG_FILE)
+        }
+        return cls(**fields | {"cleaning": cleaning.find(read, folder), "external": external})
+
+    @classmethod
+    def of_model(cls, model: tf_keras.Model, tokenizer: XLNetTokenizer | None = None) -> Self:
+        """Returns the card of a model.
+
+        Args:
+            model: an encoder, or a model with one in its attribute `encoder`.
+            tokenizer: that of the model; None if it is not known.
+        """
+        values = getattr(model, "encoder", model).get_config()
+        with contextlib.suppress(NotImplementedError):  # a model of the user's own
+            values |= model.get_config()
+        labels = tuple(values.get("labels") or ())
+        unnamed = labels == tuple(map(str, range(len(labels))))
+        return cls(
+            task=task_of(names.canonical(variable.name) for variable in model.variables),
+            labels=None if unnamed else labels,
+            multi_label=bool(values.get("multi_label")),
+            settings={name: values[name] for name in _TYPES if values.get(name) is not None},
+            cleaning=tokenizer and tokenizer.cleaning,
+        )
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How the model reads and answers, by the names of the models' options."""
+        settings = {name: value for name, value in self.settings.items() if _TYPES[name] is not float}
+        # A model that reads at once has no use for the memory that it was trained with.
+        memory_len = settings.pop("memory_len", None)
+        if segment_len := settings.get("segment_len"):
+            settings["memory_len"] = memory_len or segment_len
+        return settings
+
+    def labels_of(self, task: str) -> tuple[str, ...] | None:
+        """Returns the labels of a task's head, None if no file tells them."""
+        return self.labels if self.task in (None, task) else None
+
+    def with_origin(self, how: str, path: str, **changes: Any) -> Self:
+        """Returns the card of what was made of the weights at a path; `how` is such as "converted_from"."""
+        return dataclasses.replace(self, origin={**self.origin, how: path}, **changes)
+
+    def write(self, folder: str) -> None:
+        """Writes model.json; what is not known is left out."""
+        values = {name: getattr(self, name) for name in _FIELDS}
+        values["cleaning"] = self.cleaning and self.cleaning.to_dict()
+        known = {name: value for name, value in values.items() if value or name == "settings"}
+        text = json.dumps({"format_version": FORMAT_VERSION, **known}, indent=1, ensure_ascii=False)
+        files.write(f"{folder}/{CARD_FILE}", text + "\n")
+
+
+def task_of(variables: Iterable[str]) -> str | None:
+    """Returns the task that variables, by our names, have the only head of; None if there is no such."""
+    scopes = set(map(names.head_scope, variables))
+    tasks = {task.name for scope in scopes if (task := task_registry.of_head(scope))}
+    if not tasks and names.LANGUAGE_MODEL_HEAD in scopes:
+        return LANGUAGE_MODEL
+    return tasks.pop() if len(tasks) == 1 else None
+
+
+def _of_card(read: files.FieldsReader, folder: str) -> dict[str, Any]:
+    """Returns the fields of model.json."""
+    path, values = f"{folder}/{CARD_FILE}", read(CARD_FILE)
+    if values is None:
+        return {}
+    version = values.get("format_version", FORMAT_VERSION)
+    if type(version) is not int or version > FORMAT_VERSION:
+        raise UserError(
+            f"{path} has the format_version {version!r}; this version of xlnet_tf reads those up to "
+            f"{FORMAT_VERSION}: update it."
+        )
+    fields = {name: values[name] for name in _FIELDS if name in values}
+    for name, value in fields.items():
+        if type(value) is not _FIELDS[name] or (name == "labels" and not _are_strings(value)):
+            raise UserError(f"{path}: {name} is {value!r}; expected {_EXPECTED[_FIELDS[name]]}.")
+    if "labels" in fields:
+        fields["labels"] = tuple(fields["labels"])
+    return fields | {"settings": _checked(fields.get("settings", {}), path)}
+
+
+def _of_hugging_face(read: files.FieldsReader, folder: str) -> dict[str, Any]:
+    """Returns what Hugging Face's config.json tells."""
+    config = read(hugging_face_config.CONFIG_FILE)
+    if config is None:
+        return {}
+    path = f"{folder}/{hugging_face_config.CONFIG_FILE}"
+    fields: dict[str, Any] = {"settings": _checked(hugging_face_config.read_settings(config), path)}
+    if "id2label" in config:
+        fields["labels"] = hugging_face_config.read_labels(config, path)
+    if config.get("problem_type") is not None:
+        fields["multi_label"] = config["problem_type"] == hugging_face_config.MULTI_LABEL
+    return fields
+
+
+def _of_run(read: files.FieldsReader, folder: str) -> dict[str, Any]:
+    """Returns what the files of a run tell: manifest.json, params.yaml and metrics.json."""
+    fields: dict[str, Any] = {}
+    if (manifest := read(MANIFEST_FILE)) is not None:
+        fields |= _of_manifest(manifest, f"{folder}/{MANIFEST_FILE}")
+    if (params := read(PARAMS_FILE)) is not None:
+        task = params.get("task")
+        model = task.get("model") if isinstance(task, dict) else None
+        if not isinstance(model, dict):
+            raise UserError(f"{folder}/{PARAMS_FILE} has no task.model; expected the settings of a run.")
+        fields["settings"] = _checked(model, f"{folder}/{PARAMS_FILE}")
+        if isinstance(path := task.get("init_checkpoint"), str) and path:
+            fields["origin"] = {"init_checkpoint": path}
+    if metrics := read(METRICS_FILE) or read(f"{BEST}/{METRICS_FILE}"):
+        fields |= split_metrics(metrics)
+    return fields
+
+
+def split_metrics(metrics: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Returns the thresholds among the metrics of an evaluation, and the others, as fields of a card."""
+    thresholds = {name: value for name, value in metrics.items() if name.endswith("threshold")}
+    others = {name: value for name, value in metrics.items() if name not in thresholds}
+    return {"thresholds": thresholds, "metrics": others}
+
+
+def _of_manifest(manifest: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Returns what the manifest of the data tells that a model was trained on."""
+    if not manifest_checksum.take_seal(dict(manifest)):
+        raise manifest_checksum.broken(path)
+    settings = manifest.get("settings", {})
+    if not isinstance(settings, dict):
+        raise UserError(f"{path}: settings is {settings!r}; expected an object with fields.")
+    if not isinstance(manifest.get("task"), str):
+        return {"task": LANGUAGE_MODEL} if manifest.get("kind") == "pretraining" else {}
+    kind, known = settings.get("kind"), task_registry.tasks()
+    task = task_registry.name_of(manifest["task"], kind)
+    fields: dict[str, Any] = {"task": task, "multi_label": kind == "multi_label"}
+    if "labels" in settings or (task in known and known[task].labels):
+        if not _are_strings(labels := settings.get("labels")):
+            raise UserError(f"{path}: labels is {labels!r}; expected strings.")
+        fields["labels"] = tuple(labels)
+    return fields
+
+
+def _are_strings(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)
+
+
+def _checked(settings: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """Returns the settings of models that a file tells; one of a wrong type is an error."""
+    given = {name: value for name, value in settings.items() if name in _TYPES and value is not None}
+    for name, value in given.items():
+        is_whole_float = _TYPES[name] is float and type(value) is int
+        if type(value) is not _TYPES[name] and not is_whole_float:
+            raise UserError(f"{path}: {name} is {value!r}; expected a {_TYPES[name].__name__}.")
+    return given
