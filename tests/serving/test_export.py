@@ -56,8 +56,10 @@ def test_versions_are_counted_up_and_never_replaced(served, module):
     assert versions(str(served)) == [1, 2]
     with pytest.raises(UserError, match="which has 1, 2: give another number"):
         export(module, str(served), version=2)
-    with pytest.raises(UserError, match="ascending numbers from 1 on"):
+    with pytest.raises(UserError, match="ascending numbers from 1 to 65536"):
         export(module, str(served), warmup_batches=[8, 1])
+    with pytest.raises(UserError, match="from 1 to 65536"):
+        export(module, str(served), warmup_batches=[1, 10**14])
     with pytest.raises(UserError, match="max_batch_size 32, but the model warms up with 64 rows"):
         export(module, str(served), warmup_batches=[64])
     with pytest.raises(UserError, match="models.config is a file; expected a folder"):

@@ -16,6 +16,7 @@ from xlnet_tf.serving.warmup import write_warmup
 from xlnet_tf.text.tokenizer import MODEL_FILE
 
 WARMUP_BATCHES = (1, 8)
+MAX_BATCH = 1 << 16  # rows of a request, which is made as a whole
 
 
 def export(
@@ -92,8 +93,9 @@ def _check_folder(folder: str):
 
 def _check(folder: str, version: int, warmup_batches: Sequence[int]):
     """Raises UserError for what would fail once the work is done."""
-    if not warmup_batches or list(warmup_batches) != sorted(set(warmup_batches)) or warmup_batches[0] < 1:
-        raise UserError(f"warm-up batches are {list(warmup_batches)}; expected ascending numbers from 1 on")
+    batches = list(warmup_batches)
+    if not batches or batches != sorted(set(batches)) or not 1 <= batches[0] <= batches[-1] <= MAX_BATCH:
+        raise UserError(f"warm-up batches are {batches}; expected ascending numbers from 1 to {MAX_BATCH}")
     config_files.check_limit(folder, max(warmup_batches))
     if version < 1 or version in versions(folder):
         raise UserError(
