@@ -89,6 +89,14 @@ def test_cards_of_later_versions_and_damaged_ones_are_refused(tmp_path):
             ModelCard.read(tmp_path)
 
 
+def test_a_damaged_card_is_refused_before_anything_is_written(tmp_path, small_tokenizer):
+    save_model(built(XLNetClassifier, small_tokenizer, 3), tmp_path / "source")
+    (tmp_path / "source" / "model.json").write_text("{")
+    with pytest.raises(UserError, match=r"model.json is not JSON"):
+        save_checkpoint(open_checkpoint(tmp_path / "source"), str(tmp_path / "other"), "ours")
+    assert not (tmp_path / "other").exists()
+
+
 def test_files_of_earlier_runs_are_read_into_the_card(tmp_path, small_tokenizer):
     run_folder(tmp_path, small_tokenizer, clamp_len=3, summary="mean", dropout=0.3, memory_len=9)
     card = ModelCard.read(tmp_path)

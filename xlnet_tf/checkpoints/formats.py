@@ -176,13 +176,24 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
     source = os.path.dirname(checkpoint.path)
     if os.path.realpath(folder) == os.path.realpath(source):
         raise UserError(f"{folder} is the folder of the checkpoint itself; expected another one to write to.")
+    checkpoint = dataclasses.replace(checkpoint, arrays=arrays)
+    card = _converted_card(checkpoint, format)  # first: a file that it is read from may be damaged
     tf.io.gfile.makedirs(folder)
     with owning(folder, "converting weights", "--output"):
-        _write(dataclasses.replace(checkpoint, arrays=arrays), folder, format)
+        _write(checkpoint, card, folder, format)
     return coverage
 
 
-def _write(checkpoint: Checkpoint, folder: str, format: str):
+def _converted_card(checkpoint: Checkpoint, format: str) -> ModelCard:
+    """Returns the card that goes with weights in a format."""
+    card = checkpoint.card
+    # Hugging Face's config.json has rates for training, too; its users may change them.
+    settings = card.reading if format == "hugging_face" else card.settings
+    task = card.task or task_of(checkpoint.arrays)
+    return card.with_origin("converted_from", checkpoint.path, task=task, format=format, settings=settings)
+
+
+def _write(checkpoint: Checkpoint, card: ModelCard, folder: str, format: str):
     """Writes weights and what lies beside them; their checksums come last."""
     arrays = checkpoint.arrays
     checksums.remove(folder)
@@ -199,11 +210,6 @@ def _write(checkpoint: Checkpoint, folder: str, format: str):
         if name not in written and tf.io.gfile.exists(beside):
             files.copy(beside, f"{folder}/{name}")
             written.append(name)
-    card = checkpoint.card
-    # Hugging Face's config.json has rates for training, too; its users may change them.
-    settings = card.reading if format == "hugging_face" else card.settings
-    task = card.task or task_of(arrays)
-    card = card.with_origin("converted_from", checkpoint.path, task=task, format=format, settings=settings)
     card.write(folder)
     written.append(CARD_FILE)
     checksums.write(folder, written)
