@@ -17,7 +17,7 @@ class XLNetPreference(PooledHead):
 
     @classmethod
     def from_pretrained(cls, path, **options):
-        source = Pretrained(path)
+        source = Pretrained.open(path)
         return cls.load(source, source.find_head("preference"), options)
 
     def call(self, features, training=None):
