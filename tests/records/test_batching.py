@@ -170,9 +170,11 @@ def random_features(rng, rows, sequences=1):
     return {"input_word_ids": ids, "input_mask": (ids != PAD_ID).astype(np.uint8)}
 
 
-@pytest.mark.parametrize("sequences", [1, 3])
-def test_batches_for_fit_hold_each_text_once_and_cut(sequences):
+@pytest.mark.parametrize(("sequences", "padding"), [(1, "left"), (3, "left"), (1, "right")])
+def test_batches_for_fit_hold_each_text_once_and_cut(sequences, padding):
     features = random_features(np.random.default_rng(0), 50, sequences)
+    if padding == "right":
+        features = {name: values[:, ::-1] for name, values in features.items()}
     dataset = batches_by_length(features, np.arange(50), batch_size=8, seed=3, sequences=sequences)
     orders = []
     for _ in range(2):
@@ -180,8 +182,10 @@ def test_batches_for_fit_hold_each_text_once_and_cut(sequences):
         for batch, numbers in dataset:
             ids = batch["input_word_ids"].numpy().reshape(len(numbers), sequences, -1)
             whole = features["input_word_ids"][numbers].reshape(len(numbers), sequences, T)
-            np.testing.assert_array_equal(ids, whole[:, :, T - ids.shape[2] :])
-            assert row_lengths(whole.reshape(len(ids), -1), T).max() <= ids.shape[2] <= 48
+            length = ids.shape[2]
+            kept = whole[:, :, T - length :] if padding == "left" else whole[:, :, :length]
+            np.testing.assert_array_equal(ids, kept)
+            assert row_lengths(whole.reshape(len(ids), -1), T).max() <= length <= 48
             order += numbers.numpy().tolist()
         assert sorted(order) == list(range(50))
         orders.append(order)

@@ -17,6 +17,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.tasks import finetuning
 from xlnet_tf.text.packing import pack
+from xlnet_tf.text.special_tokens import PAD_ID
 from xlnet_tf.tpu import synthetic
 from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.progress import read_history
@@ -27,15 +28,14 @@ MODEL = {"n_layer": 2, "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 32}
 STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")
 
 
-def values(rng, columns, length: int) -> dict:
-    """Returns what an example has besides its text, which are the last `length` tokens."""
-    first = int(rng.integers(T - length, T - 2))
-    inside = np.arange(T) >= T - length
+def values(rng, columns, inside: np.ndarray) -> dict:
+    """Returns what an example has besides its text, which is `inside` its row."""
+    first, last = np.sort(rng.choice(np.flatnonzero(inside)[:-2], 2))
     found = {
         "tags": np.where(inside, rng.integers(-1, 3, T), -1),
-        "answer_mask": inside & (np.arange(T) < T - 1),
-        "answer_first": first,
-        "answer_last": int(rng.integers(first, T - 2)),
+        "answer_mask": inside & np.roll(inside, -1),
+        "answer_first": int(first),
+        "answer_last": int(last),
         "is_impossible": int(rng.integers(2)),
         "relevance": rng.permutation([1, 0, 0]),
         "label": int(rng.integers(3)),
@@ -44,7 +44,8 @@ def values(rng, columns, length: int) -> dict:
 
 
 def write_examples(folder, task: str, tokenizer, seed: int) -> ExampleSet:
-    """Writes examples of random texts of 3 to 20 tokens."""
+    """Writes examples of random texts of 3 to 20 tokens, padded on the side that the task's builder pads."""
+    padding = "right" if task == "question_answering" else "left"
     rng = np.random.default_rng(seed)
     shape = folder.parent / f"shape of {folder.name}"
     synthetic.examples(
@@ -63,11 +64,10 @@ def write_examples(folder, task: str, tokenizer, seed: int) -> ExampleSet:
     ) as writer:
         for number in range(ROWS):
             texts = [rng.integers(20, 60, rng.integers(3, 19)).tolist() for _ in range(like.sequences)]
-            packed = [pack(ids, seq_len=T)._asdict() for ids in texts]
+            packed = [pack(ids, seq_len=T, padding=padding)._asdict() for ids in texts]
             tokens = {name: np.concatenate([text[name] for text in packed]) for name in packed[0]}
-            writer.write(
-                {**tokens, **values(rng, like.layout.columns[3:], len(texts[0]) + 2)}, {"id": str(number)}
-            )
+            inside = np.array(packed[0]["input_ids"]) != PAD_ID
+            writer.write({**tokens, **values(rng, like.layout.columns[3:], inside)}, {"id": str(number)})
     return ExampleSet.load(folder)
 
 

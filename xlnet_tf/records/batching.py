@@ -152,11 +152,11 @@ def row_lengths(input_ids: np.ndarray, seq_len: int) -> np.ndarray:
     """Returns the tokens of examples, of the longest of their sequences: int32 [n].
 
     Args:
-        input_ids: [n, sequences * T], padded on the left.
+        input_ids: [n, sequences * T], padded on either side.
         seq_len: T.
     """
     is_token = np.asarray(input_ids).reshape(len(input_ids), -1, seq_len) != PAD_ID
-    return np.where(is_token.any(-1), seq_len - is_token.argmax(-1), 0).max(-1, initial=0).astype(np.int32)
+    return is_token.sum(-1).max(-1, initial=0).astype(np.int32)
 
 
 def choose_lengths(longest: Sequence[int], most: int, multiple: int = MULTIPLE, least: int = 1) -> list[int]:

@@ -89,9 +89,11 @@ def batches_by_length(
                 int(np.searchsorted(order.cut_to, row_lengths(ids[numbers], rows.seq_len).max()))
             ]
             found = {name: values[numbers] for name, values in arrays.items()}
-            for name in tokens:
-                per_sequence = found[name].reshape(len(numbers), -1, rows.seq_len)
-                found[name] = per_sequence[:, :, rows.seq_len - length :].reshape(len(numbers), -1)
+            by_sequence = {name: found[name].reshape(len(numbers), -1, rows.seq_len) for name in tokens}
+            padded_left = by_sequence["input_word_ids"][:, :, :1] == PAD_ID
+            for name, values in by_sequence.items():
+                cut = np.where(padded_left, values[:, :, rows.seq_len - length :], values[:, :, :length])
+                found[name] = cut.reshape(len(numbers), -1)
             answers = found.pop("", None)
             yield found if answers is None else (found, answers)
 

@@ -34,6 +34,7 @@ from xlnet_tf.records.examples import MANIFEST_FILE, TOKENIZER_FILE, ExampleSet
 from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.model_config import READING, EncoderModelConfig, architecture_difference
 from xlnet_tf.tasks.schedule_defaults import complete
+from xlnet_tf.text.special_tokens import PAD_ID
 from xlnet_tf.training import trainer as trainer_lib
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
 from xlnet_tf.training.run import run_training
@@ -349,17 +350,22 @@ class FinetuningTask(trainer_lib.Task):
         examples = self.example_set if training else self.validation_set
         if length in (None, examples.seq_len):
             return features
-        padding = examples.seq_len - length
+        shape, cut_off = [-1, examples.sequences, examples.seq_len], examples.seq_len - length
+        padded_left = tf.reshape(features["input_word_ids"], shape)[:, :, 0] == PAD_ID  # [B, sequences]
+        offset = tf.where(padded_left, cut_off, 0)
 
         def cut_tokens(values: tf.Tensor) -> tf.Tensor:
-            sequences = tf.reshape(values, [-1, examples.sequences, examples.seq_len])
-            return tf.reshape(sequences[:, :, padding:], [-1, examples.sequences * length])
+            values = tf.reshape(values, shape)
+            values = tf.where(padded_left[:, :, None], values[:, :, cut_off:], values[:, :, :length])
+            return tf.reshape(values, [-1, examples.sequences * length])
 
         tokens = {
             name: cut_tokens(features[name]) for name in (*TOKENS, *self.TOKEN_COLUMNS) if name in features
         }
-        positions = {name: features[name] - padding for name in self.POSITION_COLUMNS if name in features}
-        return {**features, **tokens, **positions}
+        positions = {
+            name: features[name] - offset[:, 0] for name in self.POSITION_COLUMNS if name in features
+        }
+        return {**features, **tokens, **positions, "offset": offset}
 
     def read_in_graph(self, train_steps: int):
         self._train_steps = train_steps
@@ -381,16 +387,19 @@ class FinetuningTask(trainer_lib.Task):
             "finite": _finite_rows(outputs),
             **self.predictions(features, outputs),
         }
-        for name in self.TOKEN_PREDICTIONS:
-            rows[name] = tf.pad(rows[name], [[0, 0], [self._cut_off(features), 0]])
-        for name in self.POSITION_PREDICTIONS:
-            rows[name] += self._cut_off(features)
+        if "offset" in features:
+            self._undo_cut(rows, features)
         return rows
 
-    def _cut_off(self, features) -> int:
-        """Returns how many tokens of padding the rows of an evaluation lack."""
-        examples = self.validation_set
-        return examples.seq_len - features["input_word_ids"].shape[1] // examples.sequences
+    def _undo_cut(self, rows: dict[str, tf.Tensor], features: Mapping[str, tf.Tensor]):
+        """Gives predictions for the tokens of cut rows the positions that they have in whole rows."""
+        examples, offset = self.validation_set, features["offset"][:, 0]
+        cut_off = examples.seq_len - features["input_word_ids"].shape[1] // examples.sequences
+        for name in self.TOKEN_PREDICTIONS:
+            left, right = (tf.pad(rows[name], [[0, 0], side]) for side in ([cut_off, 0], [0, cut_off]))
+            rows[name] = tf.where(offset[:, None] > 0, left, right)
+        for name in self.POSITION_PREDICTIONS:
+            rows[name] += tf.reshape(offset, [-1] + [1] * (rows[name].shape.rank - 1))
 
     def report(self, rows: dict[str, np.ndarray]) -> dict[str, float]:
         predictions = in_order(rows, self.validation_set.records)
