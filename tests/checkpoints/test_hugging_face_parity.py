@@ -7,6 +7,7 @@ import tensorflow as tf
 torch = pytest.importorskip("torch", reason="torch is not installed: no comparison with Hugging Face's XLNet")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
+from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import load_into, open_checkpoint, save_checkpoint
 from xlnet_tf.checkpoints.torch_file import read_torch_file
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
@@ -174,6 +175,11 @@ HEADS = {  # their class, their options, our model
     ),
     "independent_span": ("XLNetForQuestionAnsweringSimple", {}, IndependentSpan),
 }
+
+
+def test_every_task_that_hugging_face_has_is_compared():
+    theirs = {task.hugging_face for task in task_registry.tasks().values()} - {""}
+    assert theirs <= {kind for kind, *_ in HEADS.values()}
 
 
 @pytest.mark.parametrize("name", HEADS)

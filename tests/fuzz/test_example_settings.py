@@ -13,32 +13,24 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.tasks.predictions.classification import write_files
 
-# As the builders write them.
-SETTINGS = {
-    "classification": {
-        "name": "sst-2", "kind": "classification", "labels": ["no", "yes"], "metrics": ["accuracy", "f1"],
-        "submissions": {"dev": "SST-2.tsv"}, "truncation": "end", "pair": False, "labelled": True,
-    },
-    "choice": {"num_choices": 2, "max_qa_len": 8, "answered": True},
-    "ranking": {
-        "candidates": 2, "relevant_from": 1, "max_query_len": 8, "num_passes": 1, "seed": 0, "judged": True,
-    },
-    "squad": {"unanswerable": True, "max_question_len": 8, "stride": 4, "answered": True},
-    "tagging": {"labels": ["O", "B-X", "I-X"], "tagged": True, "stride": 4, "document": False},
-}  # fmt: skip
+
+def settings_of(task: str) -> dict:
+    """Settings as the task's builder writes them, as far as the task reads them."""
+    return task_registry.find(task).load("synthetic")(task_registry.Sizes(8, 2, 2))[1]
 
 
 def write_set(folder, tokenizer, task):
     """Writes a set of one example."""
+    entry = task_registry.find(task)
     with ExampleWriter(
         folder,
-        task=task,
+        task=entry.examples or task,
         split="dev",
         tokenizer=tokenizer,
         seq_len=8,
         columns=[],
-        settings=SETTINGS[task],
-        sequences=2 if task in ("choice", "ranking") else 1,
+        settings=settings_of(task),
+        sequences=entry.sequences or 2,
     ) as writer:
         ids = [9] * 8 * writer.example_set.sequences
         writer.write({"input_ids": ids, "segment_ids": ids}, {"id": "0"})
@@ -54,7 +46,7 @@ def build(folder):
     task.build_head(task.build_encoder())
 
 
-@pytest.mark.parametrize("task", SETTINGS)
+@pytest.mark.parametrize("task", task_registry.names())
 @mutations.counts(60, 3000)
 def test_settings_of_examples(tmp_path, small_tokenizer, task, count):
     path = write_set(tmp_path, small_tokenizer, task).folder / "manifest.json"
@@ -63,7 +55,7 @@ def test_settings_of_examples(tmp_path, small_tokenizer, task, count):
     build(tmp_path)
     seen = collections.Counter()
     for rng in mutations.generators(count):
-        changed = {**values, "settings": mutations.mutated(rng, SETTINGS[task])}
+        changed = {**values, "settings": mutations.mutated(rng, settings_of(task))}
         path.write_text(json.dumps(manifest_checksum.sealed(changed)))
         try:
             build(tmp_path)
@@ -96,7 +88,7 @@ def test_settings_of_examples(tmp_path, small_tokenizer, task, count):
 )
 def test_wrong_settings_are_named(tmp_path, small_tokenizer, task, change, message):
     examples = write_set(tmp_path, small_tokenizer, task)
-    settings = SETTINGS[task] | change if change else {}
+    settings = settings_of(task) | change if change else {}
     examples.settings.clear()
     examples.settings.update(settings)
     examples.save()

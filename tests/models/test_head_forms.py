@@ -7,6 +7,7 @@ import tf_keras
 
 from tests.helpers.models import heads, original
 from tests.helpers.models.heads import arrays, assert_equal, by_token
+from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import names
 
 KINDS = list(heads.HEADS)
@@ -23,6 +24,12 @@ PARTS = {
     "tagger": {"tagging"},
     "tagger_long": {"tagging"},
 }
+
+
+@pytest.mark.parametrize("task", task_registry.tasks())
+def test_every_task_has_its_head_here(task):
+    model = task_registry.find(task).load("model")
+    assert any(type(heads.random_head(kind)) is model for kind in KINDS), f"{task}: add it to heads.HEADS"
 
 
 @pytest.mark.parametrize("kind", KINDS)
