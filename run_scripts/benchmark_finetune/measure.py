@@ -21,6 +21,7 @@ from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.text.special_tokens import PAD_ID
 
 OURS, HUGGING_FACE, MODEL_GARDEN = ("length", "fixed"), ("hf dynamic", "hf grouped"), "model_garden"
+KINDS = ("classification", "regression")
 _PARTS = 5  # of an epoch: how often all take turns
 
 # Answers to a request with the rows by beginning an epoch, or by predicting; to {"steps": N} by N steps more.
@@ -73,7 +74,7 @@ for line in sys.stdin:
         order = sorted(range(len(rows)), key=lambda n: -len(rows[n]))
         with torch.inference_mode():
             for first in range(0, len(rows), size):
-                model.eval()(**batch(order[first:first + size])).logits.argmax(-1).tolist()
+                model.eval()(**batch(order[first:first + size])).logits.tolist()
         answer = 0.0
     print("ANSWER", json.dumps(answer), flush=True)
 """
@@ -95,10 +96,10 @@ def sample(plan: Plan, folder: str) -> ExampleSet:
     """Writes the examples to measure with.
 
     Raises:
-        UserError: the set is none of classes.
+        UserError: its texts have no single label each.
     """
     source = ExampleSet.load(plan.data)
-    if source.task != "classification" or source.settings.get("kind") != "classification":
+    if source.task != "classification" or source.settings.get("kind") not in KINDS:
         raise UserError(f"{plan.data} has examples for {source.task}: expected texts with one label each")
     chosen = np.random.default_rng(plan.seed).permutation(source.records)[: plan.examples]
     arrays = source.arrays()
@@ -115,6 +116,11 @@ def sample(plan: Plan, folder: str) -> ExampleSet:
         for number in chosen:
             writer.write({name: values[number] for name, values in arrays.items()}, {})
     return ExampleSet.load(folder)
+
+
+def _outputs(examples: ExampleSet) -> int:
+    """Returns the logits of an example: one for a regression."""
+    return len(examples.settings["labels"]) or 1
 
 
 class Ours:
@@ -167,7 +173,7 @@ def our_predictions(ours: Ours) -> None:
 
     @functools.partial(tf.function, autograph=False)
     def step(features, length):
-        return tf.argmax(model(task.cut(features, length, training=True), training=False), axis=-1)
+        return model(task.cut(features, length, training=True), training=False)
 
     for number, features in enumerate(example_dataset(batches)):
         step(features, batches.length(number)).numpy()
@@ -185,9 +191,9 @@ def model_garden_step(config: XLNetConfig, plan: Plan, examples: ExampleSet) -> 
         "input_mask": tf.cast(ids == PAD_ID, tf.float32),  # Model Garden's marks the padding
         "input_type_ids": tf.constant(arrays["segment_ids"][: plan.batch_size].astype(np.int32)),
     }
-    labels = tf.constant(arrays["label"][: plan.batch_size].astype(np.int32))
+    labels = tf.constant(arrays["label"][: plan.batch_size])
     network = peers.model_garden_network(config, plan.dropout, two_stream=False)
-    classes = len(examples.settings["labels"])
+    classes = _outputs(examples)
     model = xlnet.XLNetClassifier(network, classes, dropout_rate=plan.dropout, summary_type="last")
     model(features)
     optimizer = peers.keras_adamw()
@@ -197,7 +203,10 @@ def model_garden_step(config: XLNetConfig, plan: Plan, examples: ExampleSet) -> 
     def step():
         with tf.GradientTape() as tape:
             logits = model(features, training=True)
-            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+            if classes == 1:
+                loss = tf.reduce_mean(tf.square(logits[:, 0] - labels))
+            else:
+                loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
         variables = model.trainable_variables
         gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         optimizer.apply_gradients(zip(gradients, variables))
@@ -221,8 +230,7 @@ def hugging_face(
         if peer:
             arrays, lengths = examples.arrays(), examples.lengths()
             rows = [ids[-length:].tolist() for ids, length in zip(arrays["input_ids"], lengths)]
-            classes = len(examples.settings["labels"])
-            sizes = {"num_labels": classes, "batch_size": plan.batch_size, "dropout": plan.dropout}
+            sizes = {"num_labels": _outputs(examples), "batch_size": plan.batch_size, "dropout": plan.dropout}
             peer.ask({"rows": rows, "labels": arrays["label"].tolist(), **sizes})
         yield peer
 
@@ -236,7 +244,7 @@ def measure(config: XLNetConfig, plan: Plan, peer_python: str | None = None) -> 
         peer_python: for Hugging Face, or None.
 
     Raises:
-        UserError: the set has no classes, or peer_python does not answer.
+        UserError: texts have no single label each, or peer_python does not answer.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     from xlnet_tf.training.optimizer import OptimizerConfig
@@ -261,7 +269,7 @@ def measure(config: XLNetConfig, plan: Plan, peer_python: str | None = None) -> 
             for mode in HUGGING_FACE:
                 runs[mode] = lambda steps, mode=mode: peer.ask({"steps": steps, "mode": mode, **request})
         steps = -(-examples.records // plan.batch_size)
-        ends = [steps * part // _PARTS for part in range(_PARTS + 1)]
+        ends = sorted({steps * part // _PARTS for part in range(_PARTS + 1)})
         with ProgressBar(total=steps * len(runs), desc="epoch", unit="step") as bar:
             for begin, end in zip(ends, ends[1:]):
                 for name, run in runs.items():

@@ -102,7 +102,7 @@ def test_a_skipped_step_leaves_all_as_it_was(folder, monkeypatch):
     monkeypatch.setattr(trainer.task, "sums", poisoned)
     train(trainer, 3)
     trainer.checkpoint.parts.assign(4)
-    assert "into 4 parts" in trainer.changed_micro_batches() and not trainer.changed_micro_batches()
+    assert "into 4 micro-batches" in trainer.changed_micro_batches() and not trainer.changed_micro_batches()
     before = state(trainer)
     with trainer.strategy.scope():
         logs = trainer.train(tf.constant(1))

@@ -340,7 +340,7 @@ def test_a_second_ctrl_c_is_not_waited_for():
 
 @pytest.mark.integration
 def test_a_run_that_failed_at_once_does_not_forbid_other_settings(folder, tmp_path, monkeypatch):
-    def too_large(trainer, iterator):
+    def too_large(trainer, iterator, length):
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor with shape[8,8192]")
 
     with monkeypatch.context() as patch, pytest.raises(UserError, match="does not fit into the memory"):

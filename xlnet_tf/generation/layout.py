@@ -10,10 +10,12 @@ import numpy as np
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.text.special_tokens import PAD_ID
 
 LONGEST = 32_768  # tokens of a text, those that are written included
 AT_ONCE = 1024  # tokens; longer texts are read in blocks
+_UNSEEN = 3  # seconds without a progress bar
 _TOGETHER = 8 * AT_ONCE  # tokens of texts that are read together
 
 
@@ -31,16 +33,20 @@ def check_text_lengths(name: str, lengths: Sequence[int], new_tokens: int = 0):
 def by_length(lengths: Sequence[int], batch_size: int) -> Iterator[np.ndarray]:
     """Deals rows into batches of rows of about the same length; of long ones fewer are read together.
 
+    What takes more than a few seconds shows its progress.
+
     Raises:
         UserError: batch_size is not positive.
     """
     if batch_size < 1:
         raise UserError(f"batch_size is {batch_size}; expected at least 1.")
     rows = np.argsort(lengths, kind="stable")[::-1]
-    while len(rows):
-        count = min(batch_size, max(1, _TOGETHER // max(1, lengths[rows[0]])))
-        yield rows[:count][::-1]
-        rows = rows[count:]
+    with ProgressBar(total=len(rows), unit="text", delay=_UNSEEN, leave=False) as bar:
+        while len(rows):
+            count = min(batch_size, max(1, _TOGETHER // max(1, lengths[rows[0]])))
+            yield rows[:count][::-1]
+            bar.update(count)
+            rows = rows[count:]
 
 
 class TextLayout(NamedTuple):
