@@ -1,26 +1,30 @@
 r"""Predicts with a fine-tuned run and writes the task's files: tsv, json, submission or run files.
 
     python -m run_scripts.predict --model_dir=runs/sst-2 --data=records/sst-2/test --output_dir=predictions
+    python -m run_scripts.predict --model_dir=runs/sst-2 --input=text="A fine film."
+    python -m run_scripts.predict --model_dir=runs/sst-2 --data=reviews.csv --output_dir=predictions
     python -m run_scripts.predict --server=localhost:8501 --model=sst-2 --input=text="A fine film."
 
 Takes the weights that did best on the dev examples, unless --checkpoint names others. Where the examples have
 answers, the scores are printed too. An interrupted prediction resumes where it was. Devices are those of the
 training, unless flags say else.
 
-With --server, asks a model that TensorFlow Serving serves instead: --input gives one row, --data a file of
-JSON lines with the inputs by name; the answers are printed, or written to --output_dir.
+Texts need no set of examples: --input gives one row, a file as --data (csv, tsv or JSON lines, with the
+model's inputs by name) any number of rows. The answers are those of the exported model; they are printed, or
+written to --output_dir, with the rows, as JSON lines. With --server, a model in TensorFlow Serving is asked.
 """
 
 from collections.abc import Sequence
 
 from absl import flags
+from etils import epath
 
-from run_scripts.common import experiment, predict_served, training_flags
+from run_scripts.common import experiment, predict_served, predict_texts, training_flags
 from xlnet_tf import errors, files, ownership
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
 
-REQUIRED = ("model_dir", "data", "output_dir")  # without --server
+REQUIRED = ("model_dir", "data", "output_dir")  # for a set of examples
 
 
 def define_flags():
@@ -29,16 +33,20 @@ def define_flags():
     flags.DEFINE_string(
         "data",
         None,
-        "Folder of a set of examples that a builder of tfrecord_builders wrote, needed without --server; for "
-        "a server, a file of JSON lines.",
+        "Folder of a set of examples that a builder of tfrecord_builders wrote, or a file of texts: csv, tsv "
+        "or JSON lines, with the model's inputs by name.",
     )
-    flags.DEFINE_string("output_dir", None, "Folder for the files; needed without --server.")
+    flags.DEFINE_multi_string(
+        "input", [], "NAME=VALUE: a text for the model, a list as JSON; repeat it for other inputs and rows."
+    )
+    flags.DEFINE_string("output_dir", None, "Folder for the files; needed for a set of examples.")
     flags.DEFINE_string(
         "checkpoint", "", "Weights: best, last, or as ckpt-100; empty: best if kept, else last."
     )
     flags.DEFINE_integer("batch_size", 32, "Examples per step, all devices.", 1, training_flags.ROWS - 1)
     for setting in training_flags.DEVICES:
         setting.define()
+    predict_texts.define_flags()
     predict_served.define_flags()
 
 
@@ -47,9 +55,18 @@ def main(_: Sequence[str]):
     if values.server:
         predict_served.main(values)
         return
+    if values.model_dir and (values.input or (values.data and epath.Path(values.data).is_file())):
+        if values.input and values.data:
+            raise UserError("--input and --data are both given: expected one of them")
+        predict_texts.main(values)
+        return
     if missing := [f"--{name}" for name in REQUIRED if not values[name].value]:
-        raise UserError(f"{', '.join(missing)} missing: predict with a run, or give --server to ask a server")
-    from xlnet_tf.tasks.prediction import Predictor, Run, remove_pieces
+        raise UserError(
+            f"{', '.join(missing)} missing: predict for a set of examples, give texts (--input=text=..., or "
+            "a file as --data), or give --server to ask a server"
+        )
+    from xlnet_tf.tasks.pieces import remove_pieces
+    from xlnet_tf.tasks.prediction import Predictor, Run
     from xlnet_tf.training import runtime
 
     run = Run.open(values.model_dir, values.data)

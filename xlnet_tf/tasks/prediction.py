@@ -4,16 +4,11 @@ Predictions are kept as they are made, in pieces; a run that was interrupted goe
 """
 
 import dataclasses
-import io
-import json
-import zipfile
 from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
-from absl import logging
-from etils import epath
 from official.core import config_definitions as cfg
 from official.core import exp_factory, task_factory
 
@@ -27,12 +22,12 @@ from xlnet_tf.records.batching import FILLER
 from xlnet_tf.records.example_reader import ExampleTable, example_dataset
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks.finetuning import BEST, BEST_METRICS, FinetuningTask, in_order, without_numbers
+from xlnet_tf.tasks.pieces import Pieces, weights_fingerprint
 from xlnet_tf.training.config import check_types, override
 from xlnet_tf.training.topology import has_remote_hosts
 from xlnet_tf.training.trainer import all_rows
 
 _STEPS_KEPT = 100  # steps of predictions in a piece
-_STATE = "state.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,15 +181,15 @@ class Predictor:
             UserError: outputs are no numbers.
         """
         load_into(self.model, checkpoint)
-        kept = _Pieces(pieces, self._fingerprint(checkpoint)) if pieces else None
-        rows, fresh = kept.read() if kept else [], []
+        kept = Pieces(pieces, self._fingerprint(checkpoint)) if pieces else None
+        rows, fresh = kept.read_steps() if kept else [], []
         if rows:
             self._on_step(min(len(rows) * self._batch_size, self._task.validation_set.records))
         for number, features in enumerate(self._features(start_step=len(rows)), start=len(rows)):
             fresh.append(all_rows(self._strategy, self._step(features, self._batches.length(number))))
             done = int((fresh[-1]["index"] != FILLER).sum())
             if kept and (len(fresh) == _STEPS_KEPT or number == self.steps - 1):
-                kept.write(fresh, first=len(rows))
+                kept.write_steps(fresh, first=len(rows))
                 rows, fresh = rows + fresh, []
             self._on_step(done)
         rows += fresh
@@ -227,54 +222,10 @@ class Predictor:
 
     def _fingerprint(self, checkpoint: str) -> dict:
         """Returns what the predictions depend on."""
-        weights = open_checkpoint(checkpoint).path
-        parts = [weights] if tf.io.gfile.exists(weights) else files.beginning_with(f"{weights}.")
         return {
-            "checkpoint": checkpoint,
-            # A run that trains on replaces its best weights.
-            "written": max(tf.io.gfile.stat(file).mtime_nsec for file in parts),
+            **weights_fingerprint(checkpoint),
             "shards": self._task.validation_set.shards,
             "batch_size": self._batch_size,
             "lengths": self._batches.cut_to,
             "dtype": self.model.dtype_policy.name,
         }
-
-
-class _Pieces:
-    """Predictions on disk: one file for every so many steps."""
-
-    def __init__(self, folder: str, fingerprint: dict):
-        self._folder = files.make_folder(folder)
-        state = self._folder / _STATE
-        text = json.dumps(fingerprint, sort_keys=True)
-        if not state.exists() or state.read_text() != text:
-            remove_pieces(folder)
-            files.write(files.make_folder(folder) / _STATE, text)
-
-    def read(self) -> list[dict[str, np.ndarray]]:
-        """Returns the rows of each step that is there, from the first on."""
-        steps: list[dict[str, np.ndarray]] = []
-        while (path := self._path(len(steps))).exists():
-            try:
-                with path.open("rb") as file, np.load(file) as arrays:
-                    columns = {name: arrays[name] for name in arrays.files}
-            except (ValueError, EOFError, zipfile.BadZipFile):
-                logging.warning("%s is damaged: what it had is predicted again", path)
-                return steps
-            count = len(next(iter(columns.values())))
-            steps += [{name: values[step] for name, values in columns.items()} for step in range(count)]
-        return steps
-
-    def write(self, steps: list[dict[str, np.ndarray]], first: int):
-        """Keeps the rows of consecutive steps."""
-        buffer = io.BytesIO()
-        np.savez(buffer, **{name: np.stack([step[name] for step in steps]) for name in steps[0]})
-        files.write(self._path(first), buffer.getvalue())
-
-    def _path(self, first: int) -> epath.Path:
-        return self._folder / f"rows-{first:08d}.npz"
-
-
-def remove_pieces(folder: str):
-    """Removes the predictions that `Predictor.predict` has kept, once they are written elsewhere."""
-    epath.Path(folder).rmtree(missing_ok=True)

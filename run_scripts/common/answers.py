@@ -1,0 +1,118 @@
+"""Rows for a model, from flags and files, and its answers for people and files: for run_scripts.predict."""
+
+import itertools
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tfrecord_builders.common import tables
+from xlnet_tf.errors import UserError, shown
+from xlnet_tf.serving.signatures import TensorInfo, printable
+
+LINES_FILE = "predictions.jsonl"
+_SHOWN = 8  # values of a list
+_CONTROLS = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}  # those that JSON leaves as they are
+
+
+def rows_of_flags(pairs: Sequence[str], columns: Mapping[str, TensorInfo]) -> list[dict[str, Any]]:
+    """Reads rows from flags.
+
+    Args:
+        pairs: NAME=VALUE; the second VALUE of a NAME is for the second row.
+        columns: the inputs of the model; single strings stand for themselves, the rest is JSON.
+
+    Raises:
+        UserError: a pair is malformed, names no input or is not JSON, or rows have different inputs.
+    """
+    values: dict[str, list[Any]] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or name not in columns:
+            raise UserError(
+                f"--input={pair}: expected NAME=VALUE with the names {', '.join(sorted(columns))}"
+            )
+        if columns[name].dtype != object or columns[name].rank > 1:
+            try:
+                value = json.loads(value)
+            except (ValueError, RecursionError):
+                raise UserError(f'--input={pair}: expected JSON, such as {name}=["a", "b"]') from None
+        values.setdefault(name, []).append(value)
+    if len({len(column) for column in values.values()}) > 1:
+        counts = ", ".join(f"{len(column)} of {name}" for name, column in values.items())
+        raise UserError(f"--input is given for {counts}: expected as many of each, one a row")
+    return [dict(zip(values, row)) for row in zip(*values.values())]
+
+
+def rows_of_file(path: str) -> Iterator[dict[str, Any]]:
+    """Yields rows from a .csv or .tsv file with named columns, or from a file of JSON objects, one a line.
+
+    Raises:
+        UserError: it is a folder, or a row is damaged; the message has its number.
+        FileNotFoundError: it is not there.
+    """
+    file = tables.existing(path)
+    if file.is_dir():
+        raise UserError(
+            f"--data={path} is a folder; with --server expected a file (csv, tsv or JSON lines) with the "
+            "model's inputs by name. A set of examples is for --model_dir, without --server"
+        )
+    if file.name.lower().removesuffix(".gz").endswith((".csv", ".tsv")):
+        yield from (dict(row.values) for row in tables.read_table(file, tables.infer_format(file)))
+        return
+    for number, line in tables.decoded_lines(file, "utf-8"):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            row = None
+        if not isinstance(row, dict):
+            raise UserError(
+                f"{path}, line {number}: expected a JSON object with the model's inputs by name, such as "
+                f'{{"text": "A fine film."}}; found {shown(line.rstrip())}'
+            )
+        if half := tables.half_character(row):
+            raise UserError(f"{path}, line {number}: {half} is half a character: repair it")
+        yield row
+
+
+def answered_lines(
+    path: str,
+    answer: Callable[[Iterator[dict[str, Any]]], Iterable[Mapping[str, Any]]],
+    inputs: Collection[str],
+    first: int = 0,
+) -> Iterator[str]:
+    """Yields the rows of a file with their answers, as JSON lines.
+
+    Args:
+        path: of the file.
+        answer: rows -> the answer to each, in their order.
+        inputs: names of the model's inputs, which an answer may repeat.
+        first: number of the row to begin with, counted from 0.
+
+    Raises:
+        UserError: an answer would replace what a row holds, such as the label to compare with.
+    """
+    rows, copies = itertools.tee(itertools.islice(rows_of_file(path), first, None))
+    for number, (row, answered) in enumerate(zip(rows, answer(copies)), first + 1):
+        if taken := sorted(set(row) & set(answered) - set(inputs)):
+            raise UserError(
+                f"{path}, row {number}: {', '.join(taken)} would be replaced by the model's answer of that "
+                "name. Rename the field"
+            )
+        yield json.dumps(row | answered, ensure_ascii=False).translate(_CONTROLS) + "\n"
+
+
+def describe(answer: Mapping[str, Any]) -> str:
+    """Returns an answer as a table, one output a line."""
+    width = max(map(len, answer))
+    return "\n".join(f"{printable(name):<{width}}  {_show(value)}" for name, value in answer.items())
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    if not isinstance(value, list):
+        return printable(value, limit=10_000)
+    if any(isinstance(item, list) for item in value):
+        return printable(json.dumps(value, ensure_ascii=False), limit=10_000)
+    more = f"  ... {len(value)} in all" if len(value) > _SHOWN else ""
+    return "  ".join(map(_show, value[:_SHOWN])) + more

@@ -1,0 +1,88 @@
+"""Streams of texts are answered as rows one by one, in their order, in bounded memory."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.helpers.serving.exports import KINDS
+from xlnet_tf import task_registry
+from xlnet_tf.serving import text_answers
+from xlnet_tf.serving.text_answers import answer_texts, plain
+
+PADDING = ("", 0, -1, False)
+
+
+def rows_of(kind) -> list[dict]:
+    def text(value):
+        return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+    columns = {
+        name: [[*map(text, value)] if isinstance(value, list) else text(value) for value in values]
+        for name, values in kind.columns.items()
+    }
+    return [dict(zip(columns, row)) for row in zip(*columns.values())]
+
+
+def assert_same(found, expected, name):
+    if not isinstance(expected, list):
+        if isinstance(expected, float):
+            assert found == pytest.approx(expected, abs=1e-5), name
+        else:
+            assert found == expected, name
+        return
+    for one, other in itertools.zip_longest(found, expected):  # a batch's lists are as long as its longest
+        if one is None or other is None:
+            rest = np.ravel(other if one is None else one).tolist()
+            assert all(value in PADDING or value < -1e30 for value in rest), name
+        else:
+            assert_same(one, other, name)
+
+
+@pytest.mark.parametrize("task", task_registry.tasks())
+def test_answers_are_those_of_each_row_alone(small_tokenizer, monkeypatch, task):
+    kind = KINDS[task]
+    module = kind.module(kind.model(small_tokenizer), small_tokenizer)
+    rows = rows_of(kind)
+    if "options" in rows[0]:
+        rows[1]["options"] = rows[1]["options"][:2]
+    monkeypatch.setattr(text_answers, "_WINDOW", 1)
+    found = list(answer_texts(module, iter(rows), batch_size=2))
+    for row, answer in zip(rows, found, strict=True):
+        inputs = {name: tf.constant([value]) for name, value in row.items()}
+        expected = {name: plain(values.numpy())[0] for name, values in module.answer(**inputs).items()}
+        assert answer.keys() == expected.keys()
+        for name in expected:
+            assert_same(answer[name], expected[name], f"{row}: {name}")
+
+
+@pytest.fixture(scope="module")
+def classifier(small_tokenizer):
+    kind = KINDS["classification"]
+    return kind.module(kind.model(small_tokenizer), small_tokenizer)
+
+
+def test_two_windows_are_in_memory_at_most(classifier, monkeypatch):
+    monkeypatch.setattr(text_answers, "_WINDOW", 2)
+    read = 0
+
+    def rows():
+        nonlocal read
+        for read in range(1, 41):
+            yield {"text": "ba " * (read % 7)}
+
+    for answered, _ in enumerate(answer_texts(classifier, rows(), batch_size=3), 1):
+        assert read <= answered + 2 * 2 * 3
+    assert answered == read == 40
+
+
+def test_a_window_of_long_texts_ends_early(classifier, monkeypatch):
+    monkeypatch.setattr(text_answers, "_WINDOW_BYTES", 100)
+    windows = text_answers._windows(iter([{"text": "é" * 30}] * 5), 64)
+    assert [(len(rows), sizes) for rows, sizes in windows] == [(2, [60, 60]), (2, [60, 60]), (1, [60])]
+    assert not list(answer_texts(classifier, iter([]), batch_size=2))
+
+
+def test_padding_follows_the_text():
+    assert text_answers.padding_buckets(40) == [8, 16, 24, 32]
