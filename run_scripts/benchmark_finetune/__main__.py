@@ -12,8 +12,7 @@ Each trains one epoch on the same sample of a classification set: forward, backw
   model_garden  Model Garden's XLNetClassifier on whole rows; --peer_steps steps of it, not the epoch.
 
 They run in turn, a part of the epoch each, so that a disturbance hits all alike. Fixed costs are included:
-the graphs that TensorFlow traces when a length first comes. Then all predict the labels of the sample, sorted
-by length.
+the graphs that TensorFlow traces. Then all predict the labels of the sample, sorted by length.
 """
 
 from collections.abc import Sequence

@@ -138,6 +138,7 @@ class Ours:
         import tf_keras
         from official.core import exp_factory
 
+        from xlnet_tf.layers.kernels import device
         from xlnet_tf.tasks import classification, finetuning
         from xlnet_tf.training.optimizer import build_optimizer
         from xlnet_tf.training.trainer import Trainer
@@ -152,9 +153,8 @@ class Ours:
         optimizer = build_optimizer(params.trainer.optimizer_config, params.trainer.train_steps, task.n_layer)
         self.trainer = Trainer(params, task, task.build_model(), optimizer, evaluate=False)
         self._number = tf.constant
-        self.positions = sum(
-            map(task.tokens_per_step, task.step_lengths(0, params.trainer.train_steps, training=True))
-        )
+        lengths = task.step_lengths(0, params.trainer.train_steps, True, device.length_multiple())
+        self.positions = sum(map(task.tokens_per_step, lengths))
 
     def run(self, steps: int) -> None:
         """Takes steps."""
@@ -169,14 +169,15 @@ def our_predictions(ours: Ours) -> None:
     from xlnet_tf.records.example_reader import example_dataset
 
     task, model = ours.trainer.task, ours.trainer.model
-    batches = Batches(task.example_set, task.task_config.train_data.global_batch_size, repeat=False).cut()
+    rows = task.task_config.train_data.global_batch_size
+    batches = Batches(task.example_set, rows, repeat=False, by_length=True)
 
     @functools.partial(tf.function, autograph=False)
     def step(features, length):
         return model(task.cut(features, length, training=True), training=False)
 
     for number, features in enumerate(example_dataset(batches)):
-        step(features, batches.length(number)).numpy()
+        step(features, tf.constant(batches.longest(number))).numpy()
 
 
 def model_garden_step(config: XLNetConfig, plan: Plan, examples: ExampleSet) -> Callable[[], Any]:
@@ -292,7 +293,6 @@ def measure(config: XLNetConfig, plan: Plan, peer_python: str | None = None) -> 
             "plan": dataclasses.asdict(plan),
             "layers": config.n_layer,
             "seq_len": examples.seq_len,
-            "lengths": ours["length"].trainer.task.lengths(),
             "text": float(examples.lengths().mean() / examples.seq_len),
             "positions": ours["length"].positions / ours["fixed"].positions,
             "seconds_per_example": found,
@@ -306,7 +306,7 @@ def table(report: Mapping[str, Any]) -> str:
         heading(report["machine"]),
         f"{plan['examples']:,} examples of {plan['data']}, {report['layers']} layers, batches of "
         f"{plan['batch_size']} x {report['seq_len']}; text fills {report['text']:.1%}",
-        f"lengths {', '.join(map(str, report['lengths']))}: {report['positions']:.1%} of positions remain",
+        f"of the positions of whole rows, length computes {report['positions']:.1%}",
         "",
         f"{'':<16}{'ms an example':>14}{'of it, length takes':>22}",
     ]

@@ -12,6 +12,7 @@ import tensorflow as tf
 import tf_keras
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.layers.kernels import device
 from xlnet_tf.tpu import compilation, report, steps, topologies
 from xlnet_tf.training import run, runtime
 from xlnet_tf.training.topology import TpuSlice
@@ -174,7 +175,9 @@ def _rows(params, task: Task, where: Machines, model: tf_keras.Model) -> dict[st
         f"{trainer.accumulation_steps} micro-batch(es), {data.global_batch_size // where.hosts} a host",
         "memory": f"{_memory_len(task)} tokens a row" if _memory_len(task) else "none",
         "steps": f"{steps:,}, {trainer.steps_per_loop} in a loop",
-        **_cut_rows(task, steps),
+        **_cut_rows(
+            task, steps, None if where.slice or params.runtime.enable_xla else device.length_multiple()
+        ),
         "tokens": f"{steps * tokens:,}: the data {steps * data.global_batch_size / _records(task):.2f} times",
         "a checkpoint": f"{_gigabytes(saved)}, after each {trainer.checkpoint_interval:,} steps",
         "disk for checkpoints": f"{_gigabytes(saved * (trainer.max_to_keep + 1))} (the newest "
@@ -182,14 +185,15 @@ def _rows(params, task: Task, where: Machines, model: tf_keras.Model) -> dict[st
     }
 
 
-def _cut_rows(task: Task, steps: int) -> dict[str, str]:
+def _cut_rows(task: Task, steps: int, multiple: int | None) -> dict[str, str]:
     """Returns a row about the lengths that rows are cut to; none where they are not."""
-    lengths = task.lengths()
-    if lengths == [None]:
+    if task.lengths() == [None]:
         return {}
-    epoch = task.step_lengths(0, min(steps, _MOST_STEPS), training=True)
+    epoch = task.step_lengths(0, min(steps, _MOST_STEPS), training=True, multiple=multiple)
     part = sum(map(task.tokens_per_step, epoch)) / (len(epoch) * task.tokens_per_step())
-    return {"rows are cut to": f"{', '.join(map(str, lengths))} tokens; {part:.1%} of all positions remain"}
+    any_length = multiple is not None and task.any_length(training=True)
+    to = "the longest of each batch" if any_length else f"{', '.join(map(str, task.lengths()))} tokens"
+    return {"rows are cut to": f"{to}; {part:.1%} of all positions remain"}
 
 
 def checkpoint_bytes(params, task: Task, weights: int) -> int:

@@ -14,6 +14,7 @@ from tests.conftest import REPOSITORY
 from tests.helpers.training import toy_finetuning
 from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError
+from xlnet_tf.layers.kernels import device
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.tasks import finetuning
 from xlnet_tf.text.packing import pack
@@ -93,7 +94,7 @@ def build_trainer(params) -> Trainer:
 
 def assert_close(found, expected):
     for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(expected), strict=True):
-        largest = np.abs(other).max(initial=1e-3)
+        largest = np.abs(other).max(initial=1e-2)  # some gradients are zero but for rounding
         np.testing.assert_allclose(np.asarray(one) / largest, np.asarray(other) / largest, atol=2e-6)
 
 
@@ -135,20 +136,29 @@ def test_cut_rows_give_the_numbers_of_whole_ones(tmp_path, small_tokenizer, task
     ):
         batches = task.batches(compute is gradients)
         for step, features in enumerate(task.build_inputs(data).take(3)):
-            length = batches.length(step)
-            found, whole = compute(features, length), compute(features, None)
-            if compute is predictions and "start_top_index" in whole:  # of those that can be an answer
-                for rows in (found, whole):
-                    likely = rows["start_top_log_probs"] > -30
-                    rows["start_top_index"] = tf.where(likely, rows["start_top_index"], 0)
-                    likely = likely[..., None] & (rows["end_top_log_probs"] > -30)
-                    rows["end_top_index"] = tf.where(likely, rows["end_top_index"], 0)
-                    for name in ("start_top_log_probs", "end_top_log_probs"):
-                        rows[name] = tf.exp(rows[name])
-            if compute is predictions and "tags" in whole:
-                keep = features["input_mask"] > 0
-                found["tags"], whole["tags"] = (tf.where(keep, rows["tags"], 0) for rows in (found, whole))
-            assert_close(found, whole)
+            lengths = [batches.length(step)]
+            if task.any_length(compute is gradients):  # one graph for all lengths
+                lengths.append(tf.constant(batches.longest(step)))
+            whole = comparable(compute(features, None), features)
+            for length in lengths:
+                assert_close(comparable(compute(features, length), features), whole)
+
+
+def comparable(rows, features):
+    """Leaves out of predictions what cannot be an answer, and the tags of padding."""
+    if not isinstance(rows, dict):
+        return rows
+    if "start_top_index" in rows:
+        likely = rows["start_top_log_probs"] > -30
+        rows["start_top_index"] = tf.where(likely, rows["start_top_index"], 0)
+        likely = likely[..., None] & (rows["end_top_log_probs"] > -30)
+        rows["end_top_index"] = tf.where(likely, rows["end_top_index"], 0)
+        for part in ("start", "end"):
+            rows[f"{part}_top_log_probs"] = tf.exp(rows[f"{part}_top_log_probs"])
+            rows[f"{part}_top_index"] = tf.sort(rows[f"{part}_top_index"])  # of near ties either is first
+    if "tags" in rows:
+        rows["tags"] = tf.where(features["input_mask"] > 0, rows["tags"], 0)
+    return rows
 
 
 @pytest.fixture
@@ -166,8 +176,7 @@ def test_new_runs_are_by_length_and_earlier_ones_keep_their_batches(folder):
     new, begun = settings(folder, "classification"), settings(folder, "classification", batching="fixed")
     for name, params in (("new", new), ("begun", begun)):
         finetune(params, folder / name)
-    assert new.task.batching == "length" and new.task.train_data.lengths
-    assert begun.task.batching == "fixed" and not begun.task.train_data.lengths
+    assert new.task.batching == "length" and begun.task.batching == "fixed"
     path = folder / "begun" / "params.yaml"  # as earlier versions wrote it
     earlier = yaml.safe_load(path.read_text())
     for name in ("batching", "sort_window"):
@@ -184,7 +193,8 @@ def test_new_runs_are_by_length_and_earlier_ones_keep_their_batches(folder):
 
 def test_steps_that_only_compile_change_nothing(folder):
     data = {"lengths": [16, 32]}
-    trainer = build_trainer(settings(folder, "classification", train_data=data))
+    with device.assume("tpu"):
+        trainer = build_trainer(settings(folder, "classification", train_data=data))
     with STRATEGY.scope():
         trainer.train(tf.constant(2))
         variables = [*trainer.model.variables, *trainer.optimizer.variables, *trainer.guard.variables]

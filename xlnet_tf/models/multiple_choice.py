@@ -56,14 +56,15 @@ class XLNetMultipleChoice(PooledHead):
         return cls.load(source, source.find_head(cls.PART), options, num_choices)
 
     def call(self, features: Mapping[str, Any], training=None):
-        width = features["input_word_ids"].shape[1]
-        if width % self.num_choices:
+        ids = features["input_word_ids"]
+        width = ids.shape[1]
+        if width is not None and width % self.num_choices:
             raise UserError(
                 f"rows are {width} tokens wide; expected a multiple of {self.num_choices}, the number of "
                 "choices."
             )
         texts = {
-            name: tf.reshape(value, [-1, width // self.num_choices])  # [B * C, T]
+            name: tf.reshape(value, [-1, (width or tf.shape(ids)[1]) // self.num_choices])  # [B * C, T]
             for name, value in token_features(features).items()
         }
         scores = self.pooled_logits({**features, **texts}, training)

@@ -81,7 +81,7 @@ class Batches:
         batches = dataclasses.replace(self, by_length=True)
         longest, most = int(batches._lengths.max()), self.examples.seq_len
         if not cut_to:
-            of_epoch = [batches._longest(step) for step in range(self.steps)]
+            of_epoch = [batches.longest(step) for step in range(self.steps)]
             cut_to = choose_lengths([*of_epoch, longest], most, multiple, least)
         problem = ""
         if list(cut_to) != sorted({*cut_to}) or cut_to[0] < least or cut_to[-1] > most:
@@ -112,9 +112,10 @@ class Batches:
         """Returns the length that a step's rows are cut to; None: they are not."""
         if not self.cut_to:
             return None
-        return self.cut_to[int(np.searchsorted(self.cut_to, self._longest(step)))]
+        return self.cut_to[int(np.searchsorted(self.cut_to, self.longest(step)))]
 
-    def _longest(self, step: int) -> int:
+    def longest(self, step: int) -> int:
+        """Returns the tokens of a step's longest example."""
         numbers = self.numbers(step)
         return int(self._lengths[numbers[numbers != FILLER]].max())
 

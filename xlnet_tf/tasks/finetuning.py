@@ -53,7 +53,8 @@ class ExamplesConfig(base_config.Config):
         input_path: folder of a set of examples.
         global_batch_size: examples of a step over all devices; 0 for validation: of a part of a training
             step (see trainer.accumulation_steps).
-        lengths: the tokens, ascending, that rows may be cut to; none: a few are chosen for the set.
+        lengths: the tokens, ascending, that rows may be cut to; none: any, where one graph computes rows of
+            any length, and else, on TPUs and with XLA, a few that are chosen for the set.
     """
 
     input_path: str = ""
@@ -339,16 +340,25 @@ class FinetuningTask(trainer_lib.Task):
         """The least length that the model takes."""
         return 1
 
+    def any_length(self, training):
+        # Texts that are read in segments are as many in a graph as there are.
+        is_cut = not training or self.task_config.batching == "length"
+        return is_cut and not getattr(self.task_config.model, "segment_len", 0)
+
     def lengths(self):
         return [*self.batches(training=True).cut_to] or [None]
 
-    def step_lengths(self, first, steps, training):
-        batches = self.batches(training)
-        return [batches.length(step) for step in range(first, first + steps)]
+    def step_lengths(self, first, steps, training, multiple=None):
+        batches, steps = self.batches(training), range(first, first + steps)
+        data = self.task_config.train_data if training else self.task_config.validation_data
+        if data.lengths or multiple is None or not self.any_length(training):
+            return [batches.length(step) for step in steps]
+        longest = [max(batches.longest(step), self.least_length) for step in steps]
+        return [min(-(-length // multiple) * multiple, batches.examples.seq_len) for length in longest]
 
     def cut(self, features, length, training):
         examples = self.example_set if training else self.validation_set
-        if length in (None, examples.seq_len):
+        if length is None or (isinstance(length, int) and length == examples.seq_len):
             return features
         shape, cut_off = [-1, examples.sequences, examples.seq_len], examples.seq_len - length
         padded_left = tf.reshape(features["input_word_ids"], shape)[:, :, 0] == PAD_ID  # [B, sequences]
@@ -394,7 +404,7 @@ class FinetuningTask(trainer_lib.Task):
     def _undo_cut(self, rows: dict[str, tf.Tensor], features: Mapping[str, tf.Tensor]):
         """Gives predictions for the tokens of cut rows the positions that they have in whole rows."""
         examples, offset = self.validation_set, features["offset"][:, 0]
-        cut_off = examples.seq_len - features["input_word_ids"].shape[1] // examples.sequences
+        cut_off = examples.seq_len - tf.shape(features["input_word_ids"])[1] // examples.sequences
         for name in self.TOKEN_PREDICTIONS:
             left, right = (tf.pad(rows[name], [[0, 0], side]) for side in ([cut_off, 0], [0, cut_off]))
             rows[name] = tf.where(offset[:, None] > 0, left, right)
@@ -587,5 +597,5 @@ def build_task(
     for examples in filter(None, (task.example_set, task.validation_set)):
         if not task.has_answers(examples):
             raise UserError(f"{examples.folder} has examples without answers: it can only be predicted")
-    data.lengths = [*task.batches(training=True).cut_to]
+    task.batches(training=True)  # refuses lengths that do not fit
     return task

@@ -18,6 +18,7 @@ from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.checkpoints.of_runs import newest_first
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.layers.kernels import device
 from xlnet_tf.records.batching import FILLER
 from xlnet_tf.records.example_reader import ExampleTable, example_dataset
 from xlnet_tf.records.examples import ExampleSet
@@ -25,7 +26,7 @@ from xlnet_tf.tasks.finetuning import BEST, BEST_METRICS, FinetuningTask, in_ord
 from xlnet_tf.tasks.pieces import Pieces, weights_fingerprint
 from xlnet_tf.training.config import check_types, override
 from xlnet_tf.training.topology import has_remote_hosts
-from xlnet_tf.training.trainer import all_rows
+from xlnet_tf.training.trainer import all_rows, lengths_for_graph
 
 _STEPS_KEPT = 100  # steps of predictions in a piece
 
@@ -147,6 +148,7 @@ class Predictor:
         self._task, self._strategy, self._batch_size, self._on_step = run.task, strategy, batch_size, on_step
         with strategy.scope():
             self.model: tf_keras.Model = run.task.build_model()
+            self._multiple = device.length_multiple()
 
         run.task.task_config.validation_data.global_batch_size = batch_size
         self._batches = run.task.batches(training=False)
@@ -185,8 +187,9 @@ class Predictor:
         rows, fresh = kept.read_steps() if kept else [], []
         if rows:
             self._on_step(min(len(rows) * self._batch_size, self._task.validation_set.records))
+        lengths = lengths_for_graph(self._task, 0, self.steps, self._multiple)
         for number, features in enumerate(self._features(start_step=len(rows)), start=len(rows)):
-            fresh.append(all_rows(self._strategy, self._step(features, self._batches.length(number))))
+            fresh.append(all_rows(self._strategy, self._step(features, lengths[number])))
             done = int((fresh[-1]["index"] != FILLER).sum())
             if kept and (len(fresh) == _STEPS_KEPT or number == self.steps - 1):
                 kept.write_steps(fresh, first=len(rows))
@@ -226,6 +229,6 @@ class Predictor:
             **weights_fingerprint(checkpoint),
             "shards": self._task.validation_set.shards,
             "batch_size": self._batch_size,
-            "lengths": self._batches.cut_to,
+            "multiple": self._multiple,
             "dtype": self.model.dtype_policy.name,
         }

@@ -20,6 +20,7 @@ import tensorflow as tf
 import tf_keras
 from official.core import base_task, base_trainer
 
+from xlnet_tf.layers.kernels import device
 from xlnet_tf.training.guard import Guard
 from xlnet_tf.training.memory import Memory
 from xlnet_tf.training.metrics import Ratio
@@ -95,26 +96,36 @@ class Task(base_task.Task):
             length: that its rows are cut to; None: they are not.
         """
 
+    def any_length(self, training: bool) -> bool:
+        """Returns whether one graph can compute the rows of all steps, cut to whatever length fits them."""
+        return False
+
     def lengths(self) -> Sequence[int | None]:
-        """Returns all lengths that rows of a training are cut to; None stands for whole rows."""
+        """Returns the few lengths that rows of a training are cut to where each needs a graph of its own.
+
+        None stands for whole rows.
+        """
         return [None]
 
-    def step_lengths(self, first: int, steps: int, training: bool) -> list[int | None]:
+    def step_lengths(
+        self, first: int, steps: int, training: bool, multiple: int | None = None
+    ) -> list[int | None]:
         """Returns to how many tokens the rows of each step are cut; None: they are not.
 
         Args:
             first: step, counted from 0.
             steps: how many.
             training: whether they are of a training; else of an evaluation.
+            multiple: for rows of any length: what it is a multiple of; None: it is one of `lengths`.
         """
         return [None] * steps
 
-    def cut(self, features: Features, length: int | None, training: bool) -> Features:
+    def cut(self, features: Features, length: int | tf.Tensor | None, training: bool) -> Features:
         """Returns the features of rows that are cut to a length.
 
         Args:
             features: of whole rows.
-            length: of `step_lengths`.
+            length: of `step_lengths`; a tensor where the graph does not know it.
             training: whether they are of a training; else of an evaluation.
         """
         return features
@@ -208,8 +219,12 @@ class Trainer(base_trainer.Trainer):
         self._micro_batches = tf.Variable(
             self._micro_batches_now(), trainable=False, dtype=tf.int64, name="parts"
         )
+        needs_static = config.runtime.enable_xla or device.length_multiple() is None
+        self._multiple = None if needs_static else device.length_multiple()
         # Whether steps count; see compile_all.
-        self._live = tf.Variable(True, trainable=False, name="live") if len(task.lengths()) > 1 else None
+        self._live = None
+        if device.length_multiple() is None and len(task.lengths()) > 1:
+            self._live = tf.Variable(True, trainable=False, name="live")
         state = {}
         if self._memory is not None:
             self._memory.saved = config.trainer.save_memory
@@ -256,17 +271,28 @@ class Trainer(base_trainer.Trainer):
         self._loop_start = time.perf_counter(), int(self.global_step.numpy()), int(self.guard.skipped.numpy())
 
     def create_train_loop_fn(self):
-        """Returns a loop over steps, with a graph for each length that rows are cut to."""
+        """Returns a loop over steps: one graph for all lengths, or one for each."""
         # Elsewhere a step is compiled when its length first comes; on TPUs that would stop the whole slice.
-        if isinstance(self.strategy, tf.distribute.TPUStrategy) and self._live is not None:
+        if self._live is not None:
             self.compile_all()
 
+        traced = None
+
         def loop(iterator, num_steps):
-            lengths = self.task.step_lengths(int(self.global_step.numpy()), int(num_steps), training=True)
+            nonlocal traced
+            lengths = self._step_lengths(int(self.global_step.numpy()), int(num_steps))
+            if self._multiple is not None and self.task.any_length(training=True):
+                spec = tf.TensorSpec([None], tf.int32)
+                traced = traced or self.steps_of_any_length.get_concrete_function(iterator, spec)
+                traced(iterator, tf.constant(lengths))
+                return
             for length, steps in itertools.groupby(lengths):
                 self.steps_of_length(length)(iterator, tf.constant(len([*steps]), tf.int32))
 
         return loop
+
+    def _step_lengths(self, first: int, steps: int) -> list[int | None]:
+        return self.task.step_lengths(first, steps, training=True, multiple=self._multiple)
 
     @functools.cache  # noqa: B019 (a trainer lives as long as its run)
     def steps_of_length(self, length: int | None) -> Callable:
@@ -278,6 +304,13 @@ class Trainer(base_trainer.Trainer):
         step = functools.partial(self.train_step, length=length)
         return tf.function(orbit.utils.create_tf_while_loop_fn(step))
 
+    @tf.function
+    def steps_of_any_length(self, iterator, lengths: tf.Tensor):
+        """Takes steps, one for each of the lengths [steps] that rows are cut to."""
+        for length in lengths:  # AutoGraph makes it a loop in the graph
+            with tf.name_scope(""):  # or names would tell of the loop
+                self.train_step(iterator, length)
+
     def compile_all(self):
         """Compiles the steps of all lengths, by a step of each that changes nothing."""
         self._live.assign(False)
@@ -288,14 +321,14 @@ class Trainer(base_trainer.Trainer):
         self._live.assign(True)
 
     @tf.autograph.experimental.do_not_convert
-    def train_step(self, iterator, length: int | None = None):
+    def train_step(self, iterator, length: int | tf.Tensor | None = None):
         self.strategy.run(
             functools.partial(self.replica_step, length=length),
             args=(self.next_train_inputs(iterator),),
             options=self._runtime_options,
         )
 
-    def replica_step(self, features: Features, length: int | None = None):
+    def replica_step(self, features: Features, length: int | tf.Tensor | None = None):
         """Takes one replica's part of a training step, of rows cut to a length; in replica context."""
         replica = tf.distribute.get_replica_context()
         gradients, loss, sums, next_memory = self.replica_gradients(features, length)
@@ -317,7 +350,7 @@ class Trainer(base_trainer.Trainer):
         self._update(self.train_metrics, tf.nest.map_structure(lambda value: tf.where(keep, value, 0), sums))
         self.global_step.assign_add(tf.cast(live, tf.int64))
 
-    def replica_gradients(self, features: Features, length: int | None = None):
+    def replica_gradients(self, features: Features, length: int | tf.Tensor | None = None):
         """Computes one replica's part of the gradients and changes nothing; in replica context.
 
         Args:
@@ -416,7 +449,7 @@ class Trainer(base_trainer.Trainer):
         seconds = time.perf_counter() - start_time
         if skipped := int(self.guard.skipped.numpy()) - start_skipped:
             logs["skipped_steps"] = tf.constant(skipped)
-        lengths = self.task.step_lengths(start_step, steps, training=True)
+        lengths = self._step_lengths(start_step, steps)
         logs["tokens_per_second"] = tf.constant(sum(map(self.task.tokens_per_step, lengths)) / seconds)
         return logs
 
@@ -451,21 +484,18 @@ class Trainer(base_trainer.Trainer):
         self._eval_rows = []
 
     def create_eval_loop_fn(self, has_state: bool):
-        """Returns a loop over steps, with a graph for each length that rows are cut to."""
-
-        @functools.cache
-        def step_of_length(length):
-            return tf.function(functools.partial(self.eval_step, length=length))
+        """Returns a loop over steps: one graph for all lengths, or one for each."""
+        step = tf.function(self.eval_step)  # has a graph for each length that is no tensor
 
         def loop(iterator, num_steps, state=None, reduce_fn=None):
-            for length in self.task.step_lengths(0, int(num_steps), training=False):
-                state = reduce_fn(state, step_of_length(length)(iterator))
+            for length in lengths_for_graph(self.task, 0, int(num_steps), self._multiple):
+                state = reduce_fn(state, step(iterator, length))
             return state
 
         return loop
 
     @tf.autograph.experimental.do_not_convert
-    def eval_step(self, iterator, length: int | None = None):
+    def eval_step(self, iterator, length: int | tf.Tensor | None = None):
         def replica_step(features):
             features = self.task.cut(features, length, training=False)
             if self._eval_memory is not None:
@@ -495,6 +525,15 @@ class Trainer(base_trainer.Trainer):
     def _update(metrics, sums: Sums):
         for metric in metrics:
             metric.update_state(*sums[metric.name])
+
+
+def lengths_for_graph(
+    task: Task, first: int, steps: int, multiple: int | None
+) -> list[int | tf.Tensor | None]:
+    """Returns the step_lengths of an evaluation, as tensors where one graph is for all of them."""
+    lengths = task.step_lengths(first, steps, training=False, multiple=multiple)
+    is_for_all = multiple is not None and task.any_length(training=False)
+    return [*map(tf.constant, lengths)] if is_for_all else lengths
 
 
 def all_rows(strategy: tf.distribute.Strategy, outputs) -> dict[str, np.ndarray]:

@@ -21,6 +21,6 @@ class XLNetPreference(PooledHead):
         return cls.load(source, source.find_head("preference"), options)
 
     def call(self, features, training=None):
-        length = features["input_word_ids"].shape[1] // 2
+        length = tf.shape(features["input_word_ids"])[1] // 2
         texts = {name: tf.reshape(value, [-1, length]) for name, value in token_features(features).items()}
         return tf.reshape(self.pooled_logits({**features, **texts}, training), [-1, 2])

@@ -20,6 +20,11 @@ def hardware() -> str:
     return "gpu" if tf.config.list_logical_devices("GPU") else "cpu"
 
 
+def length_multiple() -> int | None:
+    """Returns what rows of any length are padded to a multiple of; None: a graph must know their length."""
+    return {"cpu": 1, "gpu": 8, "tpu": None}[hardware()]
+
+
 @contextlib.contextmanager
 def assume(hardware: str | None) -> Iterator[None]:
     """Traces what is inside for another kind of device than this machine has, to compile it ahead.
