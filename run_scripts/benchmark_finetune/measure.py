@@ -140,6 +140,7 @@ class Ours:
 
         from xlnet_tf.layers.kernels import device
         from xlnet_tf.tasks import classification, finetuning
+        from xlnet_tf.training import runtime
         from xlnet_tf.training.optimizer import build_optimizer
         from xlnet_tf.training.trainer import Trainer
 
@@ -149,6 +150,7 @@ class Ours:
         fields = {name: value for name, value in model.items() if hasattr(params.task.model, name)}
         rows = {"input_path": data, "global_batch_size": plan.batch_size}
         params.override({"task": {"model": fields, "train_data": rows, "batching": batching, "epochs": 1.0}})
+        runtime.prepare(params.runtime)
         task = finetuning.build_task(params, classification.ClassificationTask)
         optimizer = build_optimizer(params.trainer.optimizer_config, params.trainer.train_steps, task.n_layer)
         self.trainer = Trainer(params, task, task.build_model(), optimizer, evaluate=False)

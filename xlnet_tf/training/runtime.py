@@ -33,6 +33,9 @@ def prepare(runtime: RuntimeConfig) -> tf.distribute.Strategy:
     strategy = _strategy(runtime)
     if runtime.distribution_strategy == "multi_worker_mirrored" and handler is not None:
         signal.signal(signal.SIGTERM, handler)  # TensorFlow has set its own, which only takes notice
+    if all("CPU" in device for device in strategy.extended.worker_devices):
+        # Rewriting the graph of a step takes seconds, and makes no step on a CPU faster.
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     if runtime.deterministic:
         tf.config.experimental.enable_op_determinism()
     return strategy
