@@ -13,7 +13,7 @@ from run_scripts.common.answers import LINES_FILE, answered_lines, describe, row
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.client import Client, connect
-from xlnet_tf.serving.text_answers import plain
+from xlnet_tf.serving.signatures import plain
 
 
 def define_flags():

@@ -106,7 +106,7 @@ def test_an_interrupted_prediction_resumes(run, table, tmp_path, monkeypatch):
         (["--input=text=a", "--data={table}"], "--input and --data are both given"),
         (["--input=review=a"], "--input=review=a: expected NAME=VALUE with the names text"),
         (["--data={table}", "--strategy=mirrored"], "--strategy: texts are answered on one CPU or GPU"),
-        (["--data={lines}"], r"rows.jsonl, row 2: text is 5; expected a text"),
+        (["--data={lines}"], r"rows.jsonl, row 2: text is '5'; expected a text"),
         (["--data={lines}x"], "rows.jsonlx/manifest.json does not exist|output_dir missing"),
     ],
 )

@@ -1,5 +1,6 @@
 """`run_scripts.predict --server` asks a server for rows from flags and files."""
 
+import functools
 import json
 import subprocess
 import sys
@@ -7,7 +8,7 @@ import sys
 import pytest
 import tensorflow as tf
 
-from run_scripts.common import predict_served
+from run_scripts.common import answers, predict_served
 from tests.conftest import REPOSITORY
 from tests.helpers.serving.fake_server import grpc_server, rest_server
 from xlnet_tf.errors import UserError
@@ -71,7 +72,8 @@ def test_answers_do_not_overwrite_fields_of_a_row(client, tmp_path):
     data = tmp_path / "rows.jsonl"
     row = {"query": "q", "passages": ["a"]}
     data.write_text(json.dumps(row) + "\n" + json.dumps(row | {"scores": [1]}) + "\n")
-    lines = predict_served.answered_lines(client, str(data), batch_size=2)
+    ask = functools.partial(predict_served.ask, client, batch_size=2)
+    lines = answers.answered_lines(str(data), ask, client.signature.inputs)
     assert json.loads(next(lines))["scores"] == pytest.approx([0.1])
     with pytest.raises(UserError, match="rows.jsonl, row 2: scores would be replaced"):
         next(lines)
@@ -115,22 +117,28 @@ def test_lines_go_to_the_terminal_without_a_folder(address, tmp_path):
 )
 def test_flags_that_make_no_rows(client, pairs, message):
     with pytest.raises(UserError, match=message):
-        predict_served.rows_of_flags(pairs, client.signature.inputs)
+        answers.rows_of_flags(pairs, client.signature.inputs)
 
 
 @pytest.mark.parametrize("line", ["text", '["a"]', ""])
 def test_lines_that_are_not_rows_are_refused(tmp_path, line):
     (tmp_path / "rows.jsonl").write_text(f'{{"query": "a"}}\n{line}\n')
     with pytest.raises(UserError, match="line 2: expected a JSON object"):
-        list(predict_served.rows_of_file(str(tmp_path / "rows.jsonl")))
+        list(answers.rows_of_file(str(tmp_path / "rows.jsonl")))
 
 
 def test_data_of_another_kind(tmp_path):
     (tmp_path / "my.csv").write_bytes(b"text,label\n\xff,1\n")
+    with pytest.raises(UserError, match=r"my.csv:2: byte 1 \(ff\) is not utf-8"):
+        list(answers.rows_of_file(str(tmp_path / "my.csv")))
+    (tmp_path / "my.txt").write_text("text,label\n")
     with pytest.raises(UserError, match=r"line 1: expected a JSON object .*; found 'text,label'"):
-        list(predict_served.rows_of_file(str(tmp_path / "my.csv")))
-    with pytest.raises(UserError, match="is a folder; with --server expected a file of JSON lines"):
-        list(predict_served.rows_of_file(str(tmp_path)))
+        list(answers.rows_of_file(str(tmp_path / "my.txt")))
+    (tmp_path / "half.jsonl").write_text('{"text": "\\ud800"}\n')
+    with pytest.raises(UserError, match=r"half.jsonl, line 1: '\\ud800' is half a character"):
+        list(answers.rows_of_file(str(tmp_path / "half.jsonl")))
+    with pytest.raises(UserError, match="is a folder; with --server expected a file"):
+        list(answers.rows_of_file(str(tmp_path)))
 
 
 def test_an_error_keeps_the_answers_of_before(client, address, tmp_path):
@@ -163,5 +171,5 @@ def test_flags_that_do_not_suffice(flags, message):
 
 
 def test_long_lists_are_shown_by_their_beginning():
-    table = predict_served.describe({"vector": [0.5] * 20, "words": ["a", "b"], "pairs": [["\u00e9", 1]]})
+    table = answers.describe({"vector": [0.5] * 20, "words": ["a", "b"], "pairs": [["\u00e9", 1]]})
     assert table == f'vector  {"0.5000  " * 8}... 20 in all\nwords   a  b\npairs   [["\u00e9", 1]]'

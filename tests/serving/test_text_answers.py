@@ -9,7 +9,8 @@ import tensorflow as tf
 from tests.helpers.serving.exports import KINDS
 from xlnet_tf import task_registry
 from xlnet_tf.serving import text_answers
-from xlnet_tf.serving.text_answers import answer_texts, plain
+from xlnet_tf.serving.signatures import plain
+from xlnet_tf.serving.text_answers import answer_texts
 
 PADDING = ("", 0, -1, False)
 

@@ -1,6 +1,6 @@
 """SavedModels of pretrained models: texts as vectors, their likelihood, gaps filled, prompts continued."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +13,6 @@ from xlnet_tf.generation.infilling import fill_jointly
 from xlnet_tf.generation.layout import AT_ONCE, TextLayout, continuation
 from xlnet_tf.generation.sampling import COLDEST, HOTTEST, Sampling
 from xlnet_tf.serving.module import ServingModule, check_rows, signature
-from xlnet_tf.serving.rows import dense, empty_oversized_texts, first_fault
 from xlnet_tf.text.graph.truncation import last_pieces
 from xlnet_tf.text.special_tokens import PAD_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -40,6 +39,7 @@ _ROWS = {
     SEARCH: {"prompt": _PROMPT, "max_new_tokens": 8},
 }
 _NEW_TOKENS = 64
+_MOST_BYTES = 1 << 19  # of a text in a request; no model reads as much
 _OF_ROWS = ("truncated", "error")  # what all continuations of a prompt have in common
 
 
@@ -52,7 +52,7 @@ class LanguageModelModule(ServingModule):
         num_tokens [B] int32, SEP and CLS included.
         truncated [B] bool, whether the text was cut to seq_len (not of tokens).
         error [B] string, "" or what is wrong with a row, whose vectors are NaN then (not of tokens): a text
-            of more than rows.MOST_BYTES, in all signatures.
+            of more than 512 KiB, in all signatures.
       embed (text): these, and of each token
         tokens [B, T, D], its vector; zeros from num_tokens on.
         pieces [B, T] string; "" from num_tokens on.
@@ -151,7 +151,7 @@ class LanguageModelModule(ServingModule):
 
     def embed(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers the signature `embed`."""
-        texts, (is_right, fault) = empty_oversized_texts(text=text)
+        texts, (is_right, fault) = _empty_oversized_texts(text=text)
         ids = self.texts.encode(texts["text"])
         features = self.pack(ids, padding="right")
         vectors = self.run(features)._asdict()
@@ -164,14 +164,14 @@ class LanguageModelModule(ServingModule):
             "pieces": tf.where(tf.cast(features["input_mask"], tf.bool), pieces, ""),
             "num_tokens": _num_tokens(features),
             "truncated": ids.row_lengths() > self.seq_len - 2,
-            "error": first_fault([(is_right, fault)]),
+            "error": _first_fault([(is_right, fault)]),
         }
 
     def score(
         self, text: tf.Tensor, context: tf.Tensor, order: tf.Tensor, seed: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """Answers the signature `score`."""
-        readable, (is_short, too_long) = empty_oversized_texts(text=text, context=context)
+        readable, (is_short, too_long) = _empty_oversized_texts(text=text, context=context)
         whole_texts, whole_contexts = (self.texts.encode(readable[name]) for name in ("text", "context"))
         texts = whole_texts[:, : self.seq_len]
         contexts = last_pieces(whole_contexts, self.seq_len - texts.row_lengths())
@@ -190,11 +190,11 @@ class LanguageModelModule(ServingModule):
             "log_probability": tf.where(
                 is_short, tf.reduce_sum(tf.where(is_scored, found, 0.0), axis=1), float("nan")
             ),
-            "log_probabilities": dense(tf.ragged.boolean_mask(found, is_scored), 0.0),
-            "pieces": dense(self.texts.pieces(texts), ""),
+            "log_probabilities": _dense(tf.ragged.boolean_mask(found, is_scored), 0.0),
+            "pieces": _dense(self.texts.pieces(texts), ""),
             "num_tokens": tf.cast(texts.row_lengths(), tf.int32),
             "truncated": lengths < whole_contexts.row_lengths() + whole_texts.row_lengths(),
-            "error": first_fault(
+            "error": _first_fault(
                 [
                     (is_short, too_long),
                     (is_right, tf.strings.join(["order is '", self.texts.valid(order), expected])),
@@ -204,7 +204,7 @@ class LanguageModelModule(ServingModule):
 
     def fill_mask(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers the signature `fill_mask`."""
-        texts, (is_short, too_long) = empty_oversized_texts(text=text)
+        texts, (is_short, too_long) = _empty_oversized_texts(text=text)
         text = texts["text"]
         layout, truncated = gap_parsing.gaps(self.texts, text, self.seq_len)
         counts = tf.reduce_sum(tf.cast(layout.order >= 0, tf.int32), axis=1)
@@ -231,7 +231,7 @@ class LanguageModelModule(ServingModule):
             "alone_guesses": self._pieces(alone.tokens),
             "alone_guess_probabilities": _probabilities(alone.tokens, alone.log_probs),
             "truncated": truncated,
-            "error": first_fault([(is_short, too_long), (is_right, wrong)]),
+            "error": _first_fault([(is_short, too_long), (is_right, wrong)]),
         }
 
     def generate(
@@ -245,7 +245,7 @@ class LanguageModelModule(ServingModule):
     ) -> dict[str, tf.Tensor]:
         """Answers the signature `generate`."""
         checks = [
-            empty_oversized_texts(prompt=prompt)[1],
+            _empty_oversized_texts(prompt=prompt)[1],
             self._length_check(max_new_tokens),
             (
                 (temperature >= 0) & (temperature <= HOTTEST),
@@ -254,7 +254,7 @@ class LanguageModelModule(ServingModule):
             (top_k >= 0, _fault("top_k", top_k, "0, for all pieces, or more")),
             ((top_p > 0) & (top_p <= 1), _fault("top_p", top_p, "more than 0, to 1")),
         ]
-        error = first_fault(checks)
+        error = _first_fault(checks)
         options = Sampling(
             seeds=seed,
             temperature=tf.where((error == "") & (temperature >= COLDEST), temperature, 0.0),
@@ -268,7 +268,7 @@ class LanguageModelModule(ServingModule):
 
     def search(self, prompt: tf.Tensor, max_new_tokens: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers the signature `search`."""
-        error = first_fault([empty_oversized_texts(prompt=prompt)[1], self._length_check(max_new_tokens)])
+        error = _first_fault([_empty_oversized_texts(prompt=prompt)[1], self._length_check(max_new_tokens)])
         return self._continue(
             prompt,
             max_new_tokens,
@@ -290,7 +290,7 @@ class LanguageModelModule(ServingModule):
         """Continues prompts [B] by at most `max_new_tokens` [B] pieces, those without an `error` [B]."""
         new_tokens = tf.where(error == "", max_new_tokens, 0)
         most = tf.maximum(tf.cast(tf.reduce_max(new_tokens), tf.int32), 1)
-        whole = self.texts.encode(empty_oversized_texts(prompt=prompt)[0]["prompt"])
+        whole = self.texts.encode(_empty_oversized_texts(prompt=prompt)[0]["prompt"])
         kept = last_pieces(whole, self.seq_len - new_tokens)
         lengths = tf.cast(kept.row_lengths(), tf.int32)
         layout = continuation(kept.to_tensor(PAD_ID), lengths, tf.cast(new_tokens, tf.int32), most)
@@ -356,3 +356,39 @@ def _probabilities(tokens: tf.Tensor, log_probs: tf.Tensor) -> tf.Tensor:
 def _fault(name: str, values: tf.Tensor, expected: str) -> tf.Tensor:
     """Returns what to say of values [B] that are wrong."""
     return tf.strings.join([f"{name} is ", tf.strings.as_string(values), f"; expected {expected}"])
+
+
+def _dense(values: tf.RaggedTensor, default) -> tf.Tensor:
+    """Pads rows to the longest, to at least 1: not every client copes with empty lists."""
+    return values.to_tensor(default, shape=[-1, tf.maximum(values.bounding_shape(axis=1), 1)])
+
+
+def _empty_oversized_texts(**texts: tf.Tensor) -> tuple[dict[str, tf.Tensor], tuple[tf.Tensor, tf.Tensor]]:
+    """Empties texts of more than _MOST_BYTES, which would take the server's memory from other requests.
+
+    Args:
+        **texts: [B] string, by the names of the inputs.
+
+    Returns:
+        The texts, and what _first_fault takes: which rows are right, and what is wrong with the others.
+    """
+    sizes = {name: tf.strings.length(values) for name, values in texts.items()}
+    is_right = tf.reduce_all([size <= _MOST_BYTES for size in sizes.values()], axis=0)
+    named = [tf.strings.join([f"{name} has ", tf.strings.as_string(size)]) for name, size in sizes.items()]
+    message = tf.strings.join(named, " bytes, ")
+    message = tf.strings.join([message, f" bytes; expected at most {_MOST_BYTES}"])
+    return {name: tf.where(is_right, values, "") for name, values in texts.items()}, (is_right, message)
+
+
+def _first_fault(checks: Sequence[tuple[tf.Tensor, tf.Tensor | str]]) -> tf.Tensor:
+    """Returns what is wrong with each row, [B] string, "" if nothing is.
+
+    An error would take all requests with it that the server put into the batch.
+
+    Args:
+        checks: [B] bool, whether a row is right, and what to say, string or [B] string, if it is not.
+    """
+    fault = tf.fill(tf.shape(checks[0][0]), "")
+    for is_right, message in reversed(checks):
+        fault = tf.where(is_right, fault, message)
+    return fault

@@ -151,3 +151,12 @@ def no_model(address: str, model: str, message: Any) -> UserError:
 def refusal(address: str, message: Any) -> UserError:
     """Returns the error of a request that the server refuses."""
     return UserError(f"the server at {address} refuses the request: {printable(message)}")
+
+
+def plain(values: np.ndarray) -> list[Any]:
+    """Returns an array as lists of str, float, int or bool."""
+    if values.dtype == object:
+        return np.frompyfunc(lambda text: text.decode(errors="replace"), 1, 1)(values).tolist()
+    if values.dtype.kind == "f":
+        values = values.astype(str).astype(float)  # 0.1 as float32 is to be 0.1, not 0.10000000149011612
+    return values.tolist()

@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from xlnet_tf.serving.module import ServingModule, Signature
+from xlnet_tf.serving.signatures import plain
 
 _WINDOW = 64  # batches that are sorted together
 _WINDOW_BYTES = 1 << 24  # of text, after which a window ends early
@@ -53,15 +54,6 @@ def answer_texts(module: ServingModule, rows: Iterable[Row], batch_size: int) ->
             yield from answers
     finally:  # an interrupted caller does not wait for what it will not read
         pool.shutdown(cancel_futures=True)
-
-
-def plain(values: np.ndarray) -> list[Any]:
-    """Returns an array as lists of str, float, int or bool."""
-    if values.dtype == object:
-        return np.frompyfunc(lambda text: text.decode(errors="replace"), 1, 1)(values).tolist()
-    if values.dtype.kind == "f":
-        values = values.astype(str).astype(float)  # 0.1 as float32 is to be 0.1, not 0.10000000149011612
-    return values.tolist()
 
 
 def _windows(rows: Iterator[Row], count: int) -> Iterator[tuple[list[Row], list[int]]]:

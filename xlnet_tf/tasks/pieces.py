@@ -36,7 +36,7 @@ class Pieces:
 
     def path(self, first: int) -> epath.Path:
         """Returns the file of the results from number `first` on."""
-        return self.folder / f"rows-{first:012d}{self._suffix}"
+        return self.folder / f"rows-{first:08d}{self._suffix}"
 
     def read_steps(self) -> list[dict[str, np.ndarray]]:
         """Returns the arrays of each step that `write_steps` has kept, from the first on."""
