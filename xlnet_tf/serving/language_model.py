@@ -1,6 +1,6 @@
 """SavedModels of pretrained models: texts as vectors, their likelihood, gaps filled, prompts continued."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
