@@ -17,14 +17,12 @@ written to --output_dir, with the rows, as JSON lines. With --server, a model in
 from collections.abc import Sequence
 
 from absl import flags
-from etils import epath
 
 from run_scripts.common import experiment, predict_served, predict_texts, training_flags
+from tfrecord_builders.common import tables
 from xlnet_tf import errors, files, ownership
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
-
-REQUIRED = ("model_dir", "data", "output_dir")  # for a set of examples
 
 
 def define_flags():
@@ -55,16 +53,18 @@ def main(_: Sequence[str]):
     if values.server:
         predict_served.main(values)
         return
-    if values.model_dir and (values.input or (values.data and epath.Path(values.data).is_file())):
-        if values.input and values.data:
-            raise UserError("--input and --data are both given: expected one of them")
-        predict_texts.main(values)
-        return
-    if missing := [f"--{name}" for name in REQUIRED if not values[name].value]:
+    if values.input and values.data:
+        raise UserError("--input and --data are both given: expected one of them")
+    texts = values.input or (values.data and tables.existing(values.data).is_file())
+    required = ("model_dir",) if texts else ("model_dir", "data", "output_dir")
+    if missing := [f"--{name}" for name in required if not values[name].value]:
         raise UserError(
             f"{', '.join(missing)} missing: predict for a set of examples, give texts (--input=text=..., or "
             "a file as --data), or give --server to ask a server"
         )
+    if texts:
+        predict_texts.main(values)
+        return
     from xlnet_tf.tasks.pieces import remove_pieces
     from xlnet_tf.tasks.prediction import Predictor, Run
     from xlnet_tf.training import runtime

@@ -107,7 +107,8 @@ def test_an_interrupted_prediction_resumes(run, table, tmp_path, monkeypatch):
         (["--input=review=a"], "--input=review=a: expected NAME=VALUE with the names text"),
         (["--data={table}", "--strategy=mirrored"], "--strategy: texts are answered on one CPU or GPU"),
         (["--data={lines}"], r"rows.jsonl, row 2: text is '5'; expected a text"),
-        (["--data={lines}x"], "rows.jsonlx/manifest.json does not exist|output_dir missing"),
+        (["--data={lines}x"], "rows.jsonlx does not exist: check its name"),
+        (["--data={lines}", "--model_dir="], "^--model_dir missing: .* or give --server"),
     ],
 )
 def test_what_cannot_be_answered_is_named(run, table, tmp_path, flags, message):
