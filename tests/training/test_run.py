@@ -338,6 +338,12 @@ def test_a_second_ctrl_c_is_not_waited_for():
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_ctrl_c_after_the_last_step_ends_the_command():
+    """As of several seeds, of which the next would begin."""
+    with pytest.raises(KeyboardInterrupt), Preemption(tf.distribute.get_strategy()):
+        os.kill(os.getpid(), signal.SIGINT)
+
+
 @pytest.mark.integration
 def test_a_run_that_failed_at_once_does_not_forbid_other_settings(folder, tmp_path, monkeypatch):
     def too_large(trainer, iterator, length):

@@ -136,6 +136,11 @@ class PretrainingOptions(CorpusOptions):
             num_predict = everything
         elif num_predict is None:
             num_predict = round(self.seq_len * self.mask_beta / self.mask_alpha)
+            if not num_predict:
+                raise UserError(
+                    f"mask_alpha is {self.mask_alpha}, so that segments of {self.seq_len} tokens have no "
+                    f"target: expected at most {2 * self.seq_len * self.mask_beta - 1}"
+                )
         resolved = dataclasses.replace(
             self,
             reuse_len=reuse_len,

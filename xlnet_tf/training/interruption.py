@@ -44,7 +44,8 @@ class Preemption:
     """Notices, inside of a `with` block, that the process was told to end: by SIGTERM or Ctrl-C.
 
     SIGTERM ends machines that are taken away: preemptible and maintained ones, and pods of Kubernetes. A
-    second Ctrl-C is not waited for: it is handled as outside of the block.
+    second Ctrl-C is not waited for: it is handled as outside of the block. So is a signal that comes too late
+    to end the run, as others may follow it.
 
     Args:
         strategy: of the run. Of several processes each may be told at another time, or one alone; all end
@@ -67,6 +68,8 @@ class Preemption:
         signal.set_wakeup_fd(self._wakeup)
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if self._told and error == (None, None, None):
+            signal.raise_signal(self._told)
 
     def _notice(self, number, frame):
         if number == self._told == signal.SIGINT and callable(self._before[number]):

@@ -282,6 +282,7 @@ def test_an_interrupted_rebuild_is_not_taken_for_complete(options, tmp_path, mon
         ({"objective": "autoregressive", "num_predict": 5}, "num_predict is 5, but objective=autoregressive"),
         ({"mask_beta": 7}, "mask_beta is 7, expected 1 to 6"),
         ({"mask_alpha": 2**31}, "mask_alpha is 2147483648, expected 1 to 2147483647"),
+        ({"mask_alpha": 64}, "mask_alpha is 64, so that segments of 32 tokens .* expected at most 63"),
         ({"perm_size": 2**31}, "perm_size is 2147483648, expected 1 to 16384"),
         ({"perm_size": 2**31, "objective": "denoising"}, "perm_size is 2147483648, expected 1 to 16384"),
         ({"seed": 2**63}, "seed is 9223372036854775808, expected 0 to 9223372036854775807"),
