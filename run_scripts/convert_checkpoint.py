@@ -1,4 +1,4 @@
-"""Converts checkpoints of XLNet between the original's format, Hugging Face's and ours.
+"""Converts checkpoints: between the original's format, Hugging Face's and ours.
 
     python -m run_scripts.convert_checkpoint --input=xlnet_cased_L-12_H-768_A-12 --output=xlnet-base
     python -m run_scripts.convert_checkpoint --input=runs/demo/model --output=hf --format=hugging_face

@@ -1,4 +1,4 @@
-r"""Plans the building of pretraining records past one machine; the defaults are the paper's corpus.
+r"""Plans building records on many machines: of pretraining; the defaults are the paper's corpus.
 
     python -m run_scripts.corpus_plan --machines=8 --cores=16
     python -m run_scripts.corpus_plan --records=records --text_gb=158 --builder_mb=6.8

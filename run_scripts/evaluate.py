@@ -1,4 +1,4 @@
-r"""Evaluates all checkpoints of a fine-tuned run and says which is best.
+r"""Evaluates all checkpoints of a fine-tuned run: says which is best.
 
     python -m run_scripts.evaluate --model_dir=runs/sst-2 --data=records/sst-2/dev
 

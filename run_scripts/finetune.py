@@ -1,4 +1,4 @@
-r"""Fine-tunes XLNet on examples that a builder of tfrecord_builders/ made for a task.
+r"""Fine-tunes XLNet on examples: those that a builder of tfrecord_builders/ made for a task.
 
     python -m run_scripts.finetune --data=records/sst-2 --init_checkpoint=xlnet_cased_L-12_H-768_A-12 \
         --config_file=run_scripts/recipes/glue_base.yaml --model_dir=runs/sst-2

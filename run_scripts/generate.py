@@ -1,4 +1,4 @@
-r"""Continues texts, by sampling or by beam search with a pretrained model.
+r"""Continues texts with a pretrained model: by sampling or by beam search.
 
     python -m run_scripts.generate --model_dir=runs/demo/model --prompt="My fellow citizens" --top_p=0.9
     python -m run_scripts.generate --model_dir=runs/demo/model --prompt="My fellow citizens" --beams=4

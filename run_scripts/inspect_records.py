@@ -1,4 +1,4 @@
-"""Shows pretraining records to a person, tells what a set holds, checks it, compares it with another.
+"""Shows, counts, checks and compares pretraining records.
 
     python -m run_scripts.inspect_records --records=records --record=0 --target=3
     python -m run_scripts.inspect_records --records=records --record=0 --png=mask.png

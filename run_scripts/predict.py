@@ -1,4 +1,4 @@
-r"""Predicts with a fine-tuned run and writes the task's files: tsv, json, submission or run files.
+r"""Predicts with a fine-tuned run: writes the task's files, tsv, json, submission or run files.
 
     python -m run_scripts.predict --model_dir=runs/sst-2 --data=records/sst-2/test --output_dir=predictions
     python -m run_scripts.predict --model_dir=runs/sst-2 --input=text="A fine film."

@@ -1,4 +1,4 @@
-r"""Times a training step that tpu_compile --save_hlo has written, where there is no TensorFlow.
+r"""Times a saved training step: of tpu_compile --save_hlo, where there is no TensorFlow.
 
     python -m run_scripts.tpu_compile --preset=large --dtype=bfloat16 --batch_per_core=8 --memory_len=0 \
         --hardware=gpu --save_hlo=step.hlo

@@ -1,4 +1,4 @@
-r"""Scores the likelihood of texts by a pretrained model, piece by piece, in any factorization order.
+r"""Scores the likelihood of texts: by a pretrained model, piece by piece, in any factorization order.
 
     python -m run_scripts.score --model_dir=runs/demo/model --text="A fine film ." --text="Fine a film ."
 

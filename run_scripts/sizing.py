@@ -1,4 +1,4 @@
-r"""What a pretraining run needs of records, storage, hosts and input; the defaults are the paper's run.
+r"""Estimates what a pretraining run needs: records, storage, hosts and input; the defaults are the paper's.
 
     python -m run_scripts.sizing --step_seconds=1.2
     python -m run_scripts.sizing --preset=base --text_gb=13 --pieces=3.9e9 --batch_size=256 --cores=8

@@ -1,4 +1,4 @@
-r"""Trains a SentencePiece tokenizer with XLNet's special symbols.
+r"""Trains a tokenizer: SentencePiece's, with XLNet's special symbols.
 
     python -m run_scripts.train_tokenizer --input='corpus/*.txt' --output_prefix=runs/spiece --vocab_size=8000
 

@@ -1,4 +1,4 @@
-r"""Tutorial: the sentiment of Chinese reviews, from texts and labels to accuracy on a test set.
+r"""Classifies Chinese reviews by sentiment: a tutorial, from texts and labels to accuracy on a test set.
 
     python -m run_scripts.tutorial_chinese_classification --train=train.tsv --test=test.tsv \
         --checkpoint=chinese_xlnet_base

@@ -35,13 +35,13 @@ print(json.dumps(report), file=sys.stderr)
 
 
 def commands():
-    """Returns the modules that can be run, by name."""
+    """Returns the sources of the commands by name; all but xlnet-tf, which has none of its own flags."""
     sources = {}
     for package in (run_scripts, tfrecord_builders):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             path = REPOSITORY.joinpath(*module.name.split("."))
             source = (path / "__init__.py" if module.ispkg else path.with_suffix(".py")).read_text()
-            if 'if __name__ == "__main__":' in source:
+            if 'if __name__ == "__main__":' in source and module.name != "run_scripts.__main__":
                 sources[module.name.removesuffix(".__main__")] = source
     return sources
 

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from absl import flags
 
+from xlnet_tf import shell_completion
+
 
 def parse(argv: Sequence[str]) -> list[str]:
     """Parses the flags of a command; the `flags_parser` of `absl.app.run`.
@@ -27,6 +29,8 @@ def parse(argv: Sequence[str]) -> list[str]:
     for name, short_name in (("help", "?"), ("helpshort", None)):
         flags.DEFINE_boolean(name, False, "show this help", short_name=short_name, allow_override=True)
     required = _required(values)
+    if shell_completion.typed_words():
+        shell_completion.complete_flags(_flags_of_command(values))
     values.set_gnu_getopt()  # else no flag counts after an argument that is none
     try:
         rest = values(list(argv))
@@ -60,9 +64,14 @@ def _absurd(flag: flags.Flag) -> str:
     return ""
 
 
+def closest(name: str, known: Iterable[str]) -> str:
+    """Returns the known name that a misspelt one means, most likely; "" if it is like none."""
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.7)), "")
+
+
 def _did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
-    return "".join(f": did you mean {prefix}{match}?" for match in close)
+    match = closest(name, known)
+    return f": did you mean {prefix}{match}?" if match else ""
 
 
 def _required(values: flags.FlagValues) -> list[list[str]]:
@@ -103,17 +112,14 @@ def _one_of(names: Sequence[str]) -> str:
 
 def _help(values: flags.FlagValues, required: Sequence[Sequence[str]]) -> str:
     """Returns the command's docstring and a paragraph for each flag, the required ones first."""
-    ours = {
-        flag.name: flag
-        for module, defined in values.flags_by_module_dict().items()
-        if not module.startswith("absl.") and module != __name__
-        for flag in defined
-    }
+    ours = {flag.name: flag for flag in _flags_of_command(values)}
     marks = dict.fromkeys(ours, "")
     for names in required:
         for name in names:
             marks[name] = " (required)" if len(names) == 1 else f" (required: {_one_of(names)})"
-    paragraphs = (sys.modules["__main__"].__doc__ or "").rstrip().split("\n\n")
+    program = sys.modules["__main__"]
+    spelled = getattr(program, "spelled", str)  # how a program of several commands calls them
+    paragraphs = spelled(program.__doc__ or "").rstrip().split("\n\n")
     text = ["\n\n".join(map(_wrapped, paragraphs)), "", "flags:"]
     for name in sorted(ours, key=lambda name: (not marks[name], marks[name], name)):
         text += textwrap.wrap(
@@ -125,6 +131,17 @@ def _help(values: flags.FlagValues, required: Sequence[Sequence[str]]) -> str:
             break_long_words=False,
         )
     return "\n".join([*text, "", "--helpfull also shows absl's own flags."])
+
+
+def _flags_of_command(values: flags.FlagValues) -> list[flags.Flag]:
+    """Returns the flags that are neither absl's nor those for help."""
+    defined = values.flags_by_module_dict().items()
+    return [
+        flag
+        for module, of_module in defined
+        if not module.startswith("absl.") and module != __name__
+        for flag in of_module
+    ]
 
 
 def _wrapped(paragraph: str) -> str:

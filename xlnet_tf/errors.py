@@ -146,20 +146,26 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
             sys.exit(reason.EXIT_STATUS)
 
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # also of worker processes
+    with of_output(), Signals() as signals:
+        try:
+            app.run(guarded, flags_parser=command_line.parse)
+        except SystemExit:
+            raise
+        except BaseException:
+            if not signals.told:
+                raise
+            signals.exit()
+        finally:
+            print(end="", flush=True)
+
+
+@contextlib.contextmanager
+def of_output() -> Iterator[None]:
+    """Exits if nobody reads the output, or if it cannot be written; escapes what the terminal cannot show."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # None if whoever started us has closed it
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        with Signals() as signals:
-            try:
-                app.run(guarded, flags_parser=command_line.parse)
-            except SystemExit:
-                raise
-            except BaseException:
-                if not signals.told:
-                    raise
-                signals.exit()
-            finally:
-                print(end="", flush=True)
+        yield
     except OSError as error:  # of stdout or stderr
         # What is left in the buffers goes nowhere; else the interpreter would complain at its end.
         nowhere = os.open(os.devnull, os.O_WRONLY)

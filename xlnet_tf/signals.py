@@ -22,11 +22,11 @@ _STDERR = 2
 
 
 def end_while_importing() -> None:
-    """Lets a command (`python -m PACKAGE.X`) that is told to end while it imports do so at once.
+    """Lets a command (`python -m PACKAGE.X`, xlnet-tf) that is told to end while it imports do so at once.
 
     To be called by the package, which is imported first; in any other program it does nothing.
     """
-    if sys.argv[0] == "-m":  # only then: later it is the command's path
+    if sys.argv[0] == "-m" or sys.argv[0].endswith("/xlnet-tf"):  # only then: later it is the command's path
         for number in _heeded():
             signal.signal(number, _end_at_once)
 

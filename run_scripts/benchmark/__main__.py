@@ -1,4 +1,4 @@
-"""Measures this machine and what XLNet makes of it; every figure comes from this one run.
+"""Measures training on this machine: every figure comes from this one run.
 
     python -m run_scripts.benchmark --peer_python=PYTHON --output=runs/benchmark.json
 

@@ -1,4 +1,4 @@
-"""Measures fine-tuning and prediction on the CPU beside the peers'; every figure comes from this one run.
+"""Measures fine-tuning and prediction on the CPU: next to the peers', every figure from this one run.
 
     python -m run_scripts.benchmark_finetune --data=records/sst-2/train --layers=6 --peer_python=PYTHON
 

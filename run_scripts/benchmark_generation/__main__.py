@@ -1,4 +1,4 @@
-"""Measures generation on the CPU next to Hugging Face's; every figure comes from this one run.
+"""Measures generation on the CPU: next to Hugging Face's; every figure comes from this one run.
 
     python -m run_scripts.benchmark_generation --peer_python=PYTHON --output=runs/benchmark_generation.json
 

@@ -1,4 +1,4 @@
-r"""Trains our model and Model Garden's XLNetPretrainer alike, and compares what they learn.
+r"""Compares what our model and Model Garden's learn: both train alike.
 
     python -m run_scripts.benchmark_learning --train_data=records/train --dev_data=records/dev \
         --output_dir=runs/benchmark_learning

@@ -1,4 +1,4 @@
-"""Measures a served classifier on the CPU next to its peers; every figure comes from this one run.
+"""Measures a served classifier on the CPU: next to its peers; every figure comes from this one run.
 
     python -m run_scripts.benchmark_serving --peer_python=PYTHON --output=runs/benchmark_serving.json
 

@@ -1,4 +1,4 @@
-r"""Compiles a training step or a served model for one TPU core, on a machine that has no TPU.
+r"""Compiles a training step or a served model for a TPU: for one core, on a machine that has none.
 
     python -m run_scripts.tpu_compile --preset=large --dtype=bfloat16 --topology=v3 --batch_per_core=4
     python -m run_scripts.tpu_compile --config_file=run_scripts/recipes/squad_large.yaml \

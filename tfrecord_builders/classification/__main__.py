@@ -1,4 +1,4 @@
-r"""Builds examples for classification, regression and multi-label classification of texts and pairs of texts.
+r"""Builds examples of classification and regression: texts or pairs of texts with labels or values.
 
     python -m tfrecord_builders.classification --train=train.csv --dev=dev.csv --text_column=text \
         --label_column=label --tokenizer=spiece.model --output_dir=records/mine

@@ -1,4 +1,4 @@
-r"""Builds examples of extractive question answering from SQuAD 1.1 or 2.0, or your own data in their format.
+r"""Builds examples of question answering: SQuAD 1.1 or 2.0, or your own data in their format.
 
     python -m tfrecord_builders.squad --train=train-v2.0.json --dev=dev-v2.0.json --tokenizer=spiece.model \
         --output_dir=records/squad

@@ -1,4 +1,4 @@
-r"""Builds examples for tagging words: entities in CoNLL-2003's column files, or in your own texts.
+r"""Builds examples of tagging words: entities in CoNLL-2003's column files, or in your own texts.
 
     python -m tfrecord_builders.tagging --train=train.txt --dev=dev.txt --test=test.txt \
         --tokenizer=spiece.model --output_dir=records/conll2003

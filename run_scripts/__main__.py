@@ -1,0 +1,138 @@
+"""XLNet on TensorFlow 2: every command of the project in one program.
+
+    xlnet-tf COMMAND --flag=value ...
+    xlnet-tf COMMAND --help
+
+`python -m run_scripts COMMAND` is the same, and so is `python -m run_scripts.COMMAND`.
+"""
+
+import fnmatch
+import pathlib
+import re
+import runpy
+import sys
+from collections.abc import Sequence
+
+import run_scripts
+import tfrecord_builders
+import xlnet_tf
+from xlnet_tf import command_line, errors, shell_completion
+
+PROGRAM, BUILD, COMPLETION = "xlnet-tf", "build", "completion"
+ALIASES = {"inspect": "inspect-records", "tutorial": "tutorial-chinese-classification"}
+GROUPS = {
+    "Text to records": ("train-tokenizer", f"{BUILD} *", "inspect", "convert-records", "corpus-plan"),
+    "Training": ("pretrain", "finetune", "evaluate", "predict"),
+    "Trained models": ("convert-checkpoint", "fill-mask", "score", "generate", "export"),
+    "Machines": ("doctor", "sizing", "tpu-compile", "run-hlo"),
+    "Examples and benchmarks": ("demo", "tutorial", "*"),
+}
+
+
+def commands() -> dict[str, str]:
+    """Returns the module of each command; a command is one word, or `build` and another."""
+    found = {}
+    for package, before in ((run_scripts, ""), (tfrecord_builders, f"{BUILD} ")):
+        folder = pathlib.Path(package.__path__[0])
+        names = [path.stem for path in folder.glob("[!_]*.py")]
+        names += [path.parent.name for path in folder.glob("*/__main__.py")]
+        found |= {before + name.replace("_", "-"): f"{package.__name__}.{name}" for name in sorted(names)}
+    aliases = {full: alias for alias, full in ALIASES.items()}
+    return {aliases.get(name, name): module for name, module in found.items()}
+
+
+def summary(module: str) -> str:
+    """Returns the first line of a command's docstring, up to a colon, without importing the module."""
+    package, name = module.split(".")
+    folder = pathlib.Path(sys.modules[package].__path__[0])
+    files = (folder / f"{name}.py", folder / name / "__main__.py")
+    text = next(file for file in files if file.exists()).read_text(encoding="utf-8")
+    return re.match(r'r?"""([^:;\n]*?)\.?[:;"\n]', text)[1]
+
+
+def listing() -> str:
+    """Returns what `xlnet-tf --help` prints: the commands by group, a line each."""
+    left, text = commands(), [__doc__.rstrip()]
+    for title, patterns in GROUPS.items():
+        text += ["", f"{title}:"]
+        for name in [name for pattern in patterns for name in fnmatch.filter(left, pattern)]:
+            if name in left:
+                text.append(f"  {name:<20}  {summary(left.pop(name))}")
+    shells = "|".join(shell_completion.SHELLS)
+    text += ["", f"`{PROGRAM} {COMPLETION} {shells}` prints what makes Tab complete commands and flags."]
+    return "\n".join([*text, f"`{PROGRAM} --version` prints the version."])
+
+
+def find(words: Sequence[str]) -> str:
+    """Returns the command that words begin with, as it is listed; "" if they begin with none."""
+    known = commands()
+    names = (" ".join(words[:count]).replace("_", "-") for count in (1, 2))
+    aliases = {full: alias for alias, full in ALIASES.items()}
+    return next((name for name in (aliases.get(name, name) for name in names) if name in known), "")
+
+
+def spelled(text: str) -> str:
+    """Returns a text in which the commands of this project are those of this program."""
+
+    def command(match: re.Match[str]) -> str:
+        before = f"{BUILD} " if match[1] == "tfrecord_builders" else ""
+        return f"{PROGRAM} {before}{match[2].replace('_', '-')}"
+
+    return re.sub(r"python -m (run_scripts|tfrecord_builders)\.(\w+)", command, text)
+
+
+def next_words(words: Sequence[str]) -> dict[str, str]:
+    """Returns the words that may follow those that a command begins with, and what they mean."""
+    known = {name: summary(module) for name, module in commands().items()}
+    known |= {f"{COMPLETION} {shell}": f"Completes in {shell}" for shell in shell_completion.SHELLS}
+    known |= {BUILD: "Builds records", COMPLETION: "Completes commands in a shell"}
+    begin = " ".join([*words, ""])
+    return {
+        name.removeprefix(begin).split()[0]: meaning
+        for name, meaning in known.items()
+        if name.startswith(begin)
+    }
+
+
+def answer(words: Sequence[str]) -> str:
+    """Returns what to print for words that begin with no command; exits with an error if they are wrong."""
+    match words:
+        case [] | ["--help" | "-h" | "-?" | "help"]:
+            return listing()
+        case ["--version"]:
+            return f"{PROGRAM} {xlnet_tf.__version__}"
+        case [first, shell] if first == COMPLETION and shell in shell_completion.SHELLS:
+            return shell_completion.script(PROGRAM, shell)
+        case [first] | [first, "--help"] if first in (BUILD, COMPLETION):
+            known = next_words([first])
+            return "\n".join(f"{PROGRAM} {first} {word:<16}{meaning}" for word, meaning in known.items())
+        case [first, given, *_] if first in (BUILD, COMPLETION):
+            known = {word: f"{first} {word}" for word in next_words([first])}
+        case [given, *_]:
+            known = {name.removeprefix(f"{BUILD} "): name for name in commands()} | {COMPLETION: COMPLETION}
+    closest = command_line.closest(given.replace("_", "-"), known)
+    tip = f": did you mean {known[closest]}?" if closest else ""
+    if not tip and words[0] in (BUILD, COMPLETION):
+        tip = f": expected {words[0]} {'|'.join(known)}"
+    sys.exit(f"ERROR: there is no command {given!r}{tip} ({PROGRAM} --help lists all)")
+
+
+def main() -> None:
+    """Runs the command that the program's arguments name."""
+    typed = shell_completion.typed_words()
+    words = typed[1:] if typed else sys.argv[1:]
+    if not (name := find(words)):
+        with errors.of_output():
+            if typed:
+                shell_completion.complete_word(next_words(words))
+            print(answer(words), flush=True)
+        return
+    count = len(name.split())
+    if typed:
+        shell_completion.set_command(1 + count)
+    sys.argv[1:] = words[count:]
+    runpy.run_module(commands()[name], {"spelled": spelled}, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""xlnet-tf: every command in one program, found, explained and completed as it is typed."""
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from run_scripts import __main__ as console
+from tests.conftest import REPOSITORY
+from tests.test_command_line import COMMANDS
+
+
+def xlnet_tf(*arguments, **options):
+    """Runs xlnet-tf and returns it, ended, with its stdout and stderr."""
+    command = [sys.executable, "-m", "run_scripts", *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, **options)
+
+
+def test_every_command_is_listed_once_in_one_line_with_what_it_does():
+    assert set(console.commands().values()) == set(COMMANDS)
+    lines = [line for line in console.listing().splitlines() if re.match(r"  [a-z]", line)]
+    listed = dict(re.split(r" {2,}", line.strip(), maxsplit=1) for line in lines)
+    assert len(lines) == len(listed) and set(listed) == set(console.commands())
+    for name, module in console.commands().items():
+        first = (ast.get_docstring(ast.parse(COMMANDS[module])) or "").partition("\n")[0]
+        assert first.startswith(listed[name]) and re.match(r"[.:;]|$", first[len(listed[name]) :]), name
+        assert len(listed[name]) > 15
+
+
+@pytest.mark.parametrize(
+    "words, found",
+    [
+        (["fill-mask", "--text=a"], "fill-mask"),
+        (["fill_mask"], "fill-mask"),
+        (["inspect", "--stats"], "inspect"),
+        (["inspect_records"], "inspect"),
+        (["inspect-records"], "inspect"),
+        (["build", "squad", "--dev=a"], "build squad"),
+        (["build"], ""),
+        (["squad"], ""),
+        (["__main__"], ""),
+        (["common"], ""),
+        ([], ""),
+    ],
+)
+def test_commands_are_found_with_hyphens_and_underscores(words, found):
+    assert console.find(words) == found
+
+
+def test_help_is_that_of_the_command_and_names_this_program():
+    alone = subprocess.run(
+        [sys.executable, "-m", "run_scripts.fill_mask", "--help"],
+        cwd=REPOSITORY, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    assert "    python -m run_scripts.fill_mask --model_dir" in alone
+    expected = alone.replace("python -m run_scripts.fill_mask", "xlnet-tf fill-mask")
+    assert xlnet_tf("fill-mask", "--help").stdout == expected
+    assert "    xlnet-tf build squad --" in xlnet_tf("build", "squad", "--help").stdout
+
+
+def test_version_and_help():
+    assert xlnet_tf("--version").stdout == "xlnet-tf 0.1.0\n"
+    assert xlnet_tf().stdout == xlnet_tf("--help").stdout == console.listing() + "\n"
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["pretrian", "--seed=1"], "there is no command 'pretrian': did you mean pretrain?"),
+        (["fil_mask"], "there is no command 'fil_mask': did you mean fill-mask?"),
+        (["squad"], "there is no command 'squad': did you mean build squad?"),
+        (["build", "sqad"], "there is no command 'sqad': did you mean build squad?"),
+        (["build", "x"], "there is no command 'x': expected build classification|pretraining|race|"),
+        (["completion", "tcsh"], "there is no command 'tcsh': expected completion bash|zsh|fish"),
+        (["--model_dir=a"], "there is no command '--model_dir=a' (xlnet-tf --help lists all)"),
+    ],
+)
+def test_wrong_commands_are_one_line(words, message):
+    with pytest.raises(SystemExit, match=re.escape(f"ERROR: {message}")) as ended:
+        console.answer(words)
+    assert "\n" not in ended.value.code
+
+
+def test_wrong_flags_are_the_commands_own_error():
+    done = xlnet_tf("fill-mask", "--topk")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("ERROR: there is no flag --topk: did you mean --top_k?")
+    assert xlnet_tf("fil-mask").returncode == 1
+
+
+def test_nothing_heavy_is_loaded_before_the_command():
+    code = "import run_scripts.__main__ as c, sys; c.listing(); print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {"tensorflow", "numpy", "argcomplete", "yaml"} & set(loaded)
+
+
+def test_a_reader_that_ends_early_is_no_error():
+    read, write = os.pipe()
+    os.close(read)
+    for arguments in ([], ["sizing"]):
+        command = [sys.executable, "-m", "run_scripts", *arguments]
+        done = subprocess.run(command, cwd=REPOSITORY, stdout=write, stderr=subprocess.PIPE)
+        assert (done.returncode, done.stderr) == (141, b"")
+    os.close(write)
+
+
+def completions(line):
+    """Returns what bash completes a line to, by the script for it."""
+    pytest.importorskip("argcomplete")
+    script = f"""
+        xlnet-tf() {{ {sys.executable} -m run_scripts "$@"; }}
+        eval "$(xlnet-tf completion bash)"
+        COMP_LINE={line!r} COMP_POINT={len(line)} COMP_TYPE=9
+        _python_argcomplete xlnet-tf
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(["bash", "-c", script], cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return [word.strip() for word in done.stdout.splitlines()]
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash")
+@pytest.mark.parametrize(
+    "line, expected",
+    [
+        ("xlnet-tf pre", ["predict", "pretrain"]),
+        ("xlnet-tf build ", ["classification", "pretraining", "race", "ranking", "squad", "tagging"]),
+        ("xlnet-tf build sq", ["squad"]),
+        ("xlnet-tf completion ", ["bash", "zsh", "fish"]),
+        ("xlnet-tf fill-mask --m", ["--model_dir"]),
+        ("xlnet-tf build squad --seq", ["--seq_len"]),
+        ("xlnet-tf inspect_records --no", ["--nocheck", "--nojson", "--nostats"]),
+        ("xlnet-tf pretrain --model_dir=a --dec", ["--decay"]),
+        ("xlnet-tf pretrain --decay ", ["linear", "cosine"]),
+        ("xlnet-tf pretrain --decay=c", ["cosine"]),
+        ("xlnet-tf pretrain --model_dir=xlnet_", ["xlnet_tf/"]),
+        ("xlnet-tf pretrain --train_steps ", [""]),
+    ],
+)
+def test_bash_completes_commands_flags_and_values(line, expected):
+    assert sorted(completions(line)) == sorted(expected)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_has_its_script(shell):
+    pytest.importorskip("argcomplete")
+    script = console.answer(["completion", shell])
+    assert {"bash": "complete -o", "zsh": "#compdef xlnet-tf", "fish": "complete --command"}[shell] in script
