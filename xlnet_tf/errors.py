@@ -101,6 +101,7 @@ def quiet() -> None:
     absl_logging.get_absl_logger().addFilter(_is_no_note_of_tensorflow)
     handler.addFilter(_is_no_interruption)  # Beam's log has a traceback of Ctrl-C
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    logging.getLogger("grpc").setLevel(logging.CRITICAL)  # it logs what it raises, with a traceback
 
 
 def quiet_abseil() -> None:

@@ -132,6 +132,17 @@ def test_a_language_model_needs_more_than_a_fine_tuned_checkpoint(tmp_path, bias
         assert "but has choice, classification_imdb, " in str(error.value)
 
 
+def test_the_encoder_alone_needs_no_query_stream(tmp_path):
+    saved = [
+        name for name, _ in tf.train.list_variables(original.GOLDEN / "tiny_ckpt_heads/xlnet_model.ckpt")
+    ]
+    dropped = [name for name in saved if not name.startswith("model/transformer") or "mask_emb" in name]
+    source = original.write_fine_tuned(tmp_path / "source", dropped)
+    convert(str(source), str(tmp_path / "there"), "original", None, strict=True)
+    assert_equal(open_checkpoint(tmp_path / "there"), open_checkpoint(source))
+    XLNetEncoder.from_pretrained(tmp_path / "there")
+
+
 def test_pretrained_weights_without_the_query_stream_are_damaged(tmp_path):
     base = random_checkpoint(CONFIGS["micro"])
     arrays = {name: base.arrays[name] for name in base.arrays if name != "mask_embedding"}

@@ -191,6 +191,16 @@ def test_a_signature_that_is_not_asked_for_disables_nothing(rest):
         connect(rest.address, "toy", "odd").predict({})
 
 
+def test_names_of_tensors_cannot_control_the_terminal(rest):
+    odd = definition(label=("DT_STRING", 1))
+    for which in ("inputs", "outputs"):
+        spoiled = {**odd, which: {"\x1b[31m": odd[which].popitem()[1]}}
+        with pytest.raises(UserError, match=rf"its {which} is called \\x1b\[31m") as error:
+            ask(rest, metadata(serving_default=spoiled), GOOD)
+        assert str(error.value).isprintable()
+        odd = definition(label=("DT_STRING", 1))
+
+
 @pytest.mark.parametrize(("dtype", "value"), [
     ("DT_HALF", 0.5), ("DT_BFLOAT16", 0.5), ("DT_DOUBLE", 1e300), ("DT_UINT8", 255), ("DT_INT8", -128),
     ("DT_UINT64", 2**64 - 1), ("DT_INT64", -(2**63)), ("DT_BOOL", True),

@@ -19,6 +19,10 @@ from xlnet_tf.text.marks import SCRIPTS_WITH_MARKS, count_dropped_marks, warn_of
         ("\u304c\u3093\u3070\u3063\u3066", "HIRAGANA", 2),
         ("\u30d6\u30ed\u30b0", "KATAKANA", 2),
         ("\u0639\u064e\u0631", "ARABIC", 1),
+        ("\u07d2\u07de\u07cf\u07eb", "NKO", 1),
+        ("\uabc3\uabe8\uabed", "MEETEI", 1),
+        ("\uff76\uff9e\uff8a\uff9f", "HALFWIDTH", 2),  # katakana
+        ("\U0001e922\U0001e944\U0001f600", "ADLAM", 1),
     ],
 )
 def test_marks_are_counted_by_script(text, script, count):

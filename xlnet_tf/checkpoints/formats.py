@@ -249,8 +249,9 @@ def check(checkpoint: Checkpoint) -> Coverage:
     encoder = names.encoder_shapes(config)
     heads = {name for name in shapes if names.known(name) and names.head_scope(name) != "encoder"}
     expected = encoder | {name: names.head_shape(name, config) for name in heads}
-    is_fine_tuned = set(map(names.head_scope, heads)) - {names.LANGUAGE_MODEL_HEAD, "next_sentence"}
-    optional = [names.QUERY_START] if is_fine_tuned else []
+    scopes = set(map(names.head_scope, heads))
+    is_pretrained = bool(scopes) and scopes <= {names.LANGUAGE_MODEL_HEAD, "next_sentence"}
+    optional = [] if is_pretrained else [names.QUERY_START]
     return Coverage.compare(shapes, expected, checkpoint.stripped, optional)
 
 

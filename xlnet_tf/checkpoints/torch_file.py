@@ -196,10 +196,7 @@ def _open_legacy(file: BinaryIO):
     file.seek(0)
     if _Unpickler(file).load() != _LEGACY_MAGIC or _Unpickler(file).load() != _LEGACY_PROTOCOL:
         raise pickle.UnpicklingError("it does not begin as a PyTorch file does")
-    is_little = _Unpickler(file).load()["little_endian"]
-    if not isinstance(is_little, bool):
-        raise pickle.UnpicklingError(f"its little_endian is {shown(is_little)}; PyTorch writes True or False")
-    byteorder = "little" if is_little else "big"
+    _Unpickler(file).load()  # what wrote it; its byte order, too, but PyTorch stores little-endian anywhere
     seen: dict[str, _Storage] = {}
 
     class Unpickler(_Unpickler):
@@ -221,10 +218,10 @@ def _open_legacy(file: BinaryIO):
 
     def read(storage: _Storage) -> np.ndarray:
         file.seek(places[storage.key] - 8)
-        size = int.from_bytes(file.read(8), byteorder)
+        size = int.from_bytes(file.read(8), "little")
         if size != storage.size:
             raise ValueError(f"{size} numbers, not {storage.size}")
-        return _in_order(np.fromfile(file, storage.dtype, storage.size), byteorder)
+        return _in_order(np.fromfile(file, storage.dtype, storage.size), "little")
 
     return table, read
 

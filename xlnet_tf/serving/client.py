@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, reason
 from xlnet_tf.serving.signatures import (
     MOST_BYTES,
     Signature,
@@ -104,9 +104,8 @@ class Client:
         if missing or unknown:
             wrong = [f"{', '.join(missing)} missing"] * bool(missing)
             wrong += [f"{', '.join(unknown)} unknown"] * bool(unknown)
-            raise UserError(
-                f"inputs of {self._name}: {'; '.join(wrong)}. Expected {', '.join(sorted(expected))}"
-            )
+            known = ", ".join(sorted(expected)) or "none"
+            raise UserError(f"inputs of {self._name}: {'; '.join(wrong)}. Expected {known}")
         columns = {name: _as_column(name, inputs[name], column) for name, column in expected.items()}
         if len({len(values) for values in columns.values()}) > 1:
             rows = ", ".join(f"{name} {len(values)}" for name, values in columns.items())
@@ -217,7 +216,7 @@ class RestTransport:
         except TimeoutError as error:
             raise no_answer(self._url, f"no whole answer within {self._timeout:g} s") from error
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise no_answer(self._url, error or type(error).__name__) from error
+            raise no_answer(self._url, reason(error)) from error
         if len(answer) > MOST_BYTES:
             raise bad_answer(f"it is longer than {MOST_BYTES >> 20} MB")
         try:

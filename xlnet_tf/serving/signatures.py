@@ -79,6 +79,8 @@ def _columns(definition: Any, which: str) -> dict[str, TensorInfo]:
     tensors = definition.get(which, {}) if isinstance(definition, Mapping) else None
     if not isinstance(tensors, Mapping):
         raise ValueError(f"its {which} are not an object")
+    if odd := [name for name in tensors if not name.isprintable()]:
+        raise ValueError(f"one of its {which} is called {printable(odd[0], 80)}")
     return {name: _column(name, tensor) for name, tensor in sorted(tensors.items())}
 
 

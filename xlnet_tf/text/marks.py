@@ -15,32 +15,12 @@ from xlnet_tf.text.cleaning import CleaningConfig, clean_text
 # scripts, vowels and conjuncts of India's, the voiced kana, short i in Cyrillic. Hebrew is read without them.
 SCRIPTS_WITH_MARKS = frozenset(
     [
-        "ARABIC",
-        "BENGALI",
-        "BALINESE",
-        "CYRILLIC",
-        "DEVANAGARI",
-        "GREEK",
-        "GUJARATI",
-        "GURMUKHI",
-        "HANGUL",
-        "HIRAGANA",
-        "JAVANESE",
-        "KANNADA",
-        "KATAKANA",
-        "KATAKANA-HIRAGANA",
-        "KHMER",
-        "LAO",
-        "LATIN",
-        "MALAYALAM",
-        "MYANMAR",
-        "ORIYA",
-        "SINHALA",
-        "SYRIAC",
-        "TAMIL",
-        "TELUGU",
-        "THAI",
-        "TIBETAN",
+        *("ADLAM", "ARABIC", "BALINESE", "BATAK", "BENGALI", "BUGINESE", "CHAKMA", "CYRILLIC"),
+        *("DEVANAGARI", "GREEK", "GUJARATI", "GURMUKHI", "HALFWIDTH", "HANGUL", "HANIFI", "HIRAGANA"),
+        *("JAVANESE", "KANNADA", "KATAKANA", "KATAKANA-HIRAGANA", "KAYAH", "KHMER", "LAO", "LATIN"),
+        *("LEPCHA", "LIMBU", "MALAYALAM", "MEETEI", "MONGOLIAN", "MYANMAR", "NKO", "ORIYA"),
+        *("SAURASHTRA", "SINHALA", "SUNDANESE", "SYLOTI", "SYRIAC", "TAGALOG", "TAI", "TAMIL", "TELUGU"),
+        *("THAI", "TIBETAN"),
     ]
 )
 MAX_DROPPED_SHARE = 0.001  # of the characters; some foreign names are in every text
@@ -48,7 +28,7 @@ _BLOCK_CHARACTERS = 1 << 16  # counted at once
 _SHOWN_WORDS = 3
 _SHOWN_CHARACTERS = 20  # of a word; some scripts have no spaces
 _WORD = re.compile(r"[^\W\d_](?:[^\W\d_]|[\u0300-\u036f])*|\S+")
-_PLANE = 0x10000  # characters above are not looked at
+_CODES = 0x20000  # characters above lose nothing
 _OTHER = "OTHER"
 
 
@@ -66,7 +46,8 @@ def count_dropped_marks(texts: Sequence[str]) -> dict[str, int]:
     if not text:
         return {}
     script_of, names = _scripts()
-    found = script_of[np.frombuffer(text.encode("utf-16-le", "surrogatepass"), np.uint16)]
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    found = script_of[np.minimum(codes, _CODES - 1)]
     counts = np.bincount(found[found > 0], minlength=len(names))
     return {name: int(count) for name, count in zip(names[1:], counts[1:]) if count}
 
@@ -160,9 +141,9 @@ def letters_lost(counts: Mapping[str, int], characters: int) -> dict[str, int]:
 @functools.cache
 def _scripts() -> tuple[np.ndarray, list[str]]:
     """Returns uint8 [code points] and the scripts' names: 0 for characters that lose nothing."""
-    script_of = np.zeros(_PLANE, np.uint8)
+    script_of = np.zeros(_CODES, np.uint8)
     names = [""]
-    for code in range(0x80, _PLANE):
+    for code in range(0x80, _CODES):
         character = chr(code)
         if not any(map(unicodedata.combining, unicodedata.normalize("NFKD", character))):
             continue

@@ -57,11 +57,13 @@ class _Pickler(pickle.Pickler):
 
 
 def write(path, arrays: dict[str, np.ndarray], legacy: bool, byteorder: str | None = "little") -> None:
-    """Writes a state_dict of arrays as on a machine of a byte order, "big" or another; None leaves it out."""
-    order = "big" if byteorder == "big" else "little"
+    """Writes a state_dict of arrays as on a machine of a byte order, "big" or another; None leaves it out.
+
+    The legacy format holds little-endian numbers on every machine (torch/csrc/serialization.cpp).
+    """
 
     def content(array):
-        return (array.byteswap() if byteorder == "big" else array).tobytes("A")
+        return (array.byteswap() if byteorder == "big" and not legacy else array).tobytes("A")
 
     modules = _stand_ins()
     before = {name: sys.modules.get(name) for name in modules}
@@ -84,7 +86,7 @@ def write(path, arrays: dict[str, np.ndarray], legacy: bool, byteorder: str | No
                     dump(value, file)
                 dump([tensor.key for tensor in tensors.values()], file)
                 for array in arrays.values():
-                    file.write(array.size.to_bytes(8, order) + content(array))
+                    file.write(array.size.to_bytes(8, "little") + content(array))
         else:
             data = io.BytesIO()
             dump(table, data)
