@@ -145,6 +145,22 @@ def test_what_is_ignored_stays_ignored():
 
 
 @pytest.mark.parametrize("number", LINES)
+def test_a_signal_between_imports_and_main_ends_a_command_with_one_line(number):
+    """When errors.run takes the signals over."""
+    program = f"""
+import os, sys, threading
+sys.argv = ["-m"]
+import run_scripts
+from xlnet_tf import errors
+start = threading.Thread.start
+threading.Thread.start = lambda thread: (start(thread), os.kill(os.getpid(), {int(number)}))
+errors.run(lambda _: None)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == LINES[number]
+
+
+@pytest.mark.parametrize("number", LINES)
 def test_a_signal_after_the_end_of_a_command_changes_nothing(number):
     """When Python handles none any more."""
     body = (

@@ -46,9 +46,7 @@ class Signals:
         import threading
 
         self._handled = threading.Event()
-        self._before: dict[int, object] = {
-            number: signal.signal(number, self._notice) for number in _heeded()
-        }
+        self._before: dict[int, object] = dict.fromkeys(_heeded())
         for number in self._before:  # at the very end, when the status is settled and no handler is called
             atexit.register(signal.signal, number, signal.SIG_IGN)
         self._unraisable, sys.unraisablehook = sys.unraisablehook, self._raise_later
@@ -56,6 +54,8 @@ class Signals:
         os.set_blocking(self._writer, False)
         self._wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         threading.Thread(target=self._watch, args=(reader,), daemon=True).start()
+        for number in self._before:  # last: until here, the earlier handlers end the process
+            self._before[number] = signal.signal(number, self._notice)
         return self
 
     def __exit__(self, *error) -> None:
