@@ -94,8 +94,8 @@ def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int 
     families, labels = _labels(manifest, record, window)
     size = max(6.5, 0.19 * len(window)) if labels else 8.5
     streams = {
-        "content stream: every position sees its own token, too": record.content_visible,
-        "query stream, of targets only (others are pale): without their own token": record.query_visible,
+        "content stream:\nevery position sees its own token, too": record.content_visible,
+        "query stream, of targets only (others are pale):\nwithout their own token": record.query_visible,
     }
     parts = {
         name: (max(part.start, first), min(part.stop, last))

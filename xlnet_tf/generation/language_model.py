@@ -165,7 +165,7 @@ class XLNetLanguageModel:
 
         Args:
             texts: each of at most layout.LONGEST pieces, and with at least one `<mask>` and at most
-                filling.MOST_GAPS; each stands for one piece.
+                gap_parsing.MOST_GAPS; each stands for one piece.
             top_k: fillings that are followed at a time, and returned; and guesses for each gap.
             orders: for each text the numbers of its gaps, from 0, in the order of filling; None: from left to
                 right.

@@ -159,6 +159,10 @@ def test_the_mask_picture_explains_itself(small_records, drawn):
             assert [label.get_text() for label in labels] == expected
     assert [axis.get_title().split()[0] for axis in figure.axes] == ["content", "query"]
     assert [text.get_text() for text in figure.legends[0].texts] == list(plot_mask.LEGEND)
+    figure.draw_without_rendering()
+    for artist in (figure._suptitle, *(axis.title for axis in figure.axes), *figure.legends):
+        box = artist.get_window_extent()
+        assert figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1, artist  # nothing is cut off
 
 
 def test_targets_that_are_predicted_together_have_one_number(build, drawn, tmp_path):
