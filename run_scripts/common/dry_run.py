@@ -7,6 +7,7 @@ the complete settings of an experiment, `task` is built from params.task.
 import copy
 import dataclasses
 import os
+from collections.abc import Sequence
 
 import tensorflow as tf
 import tf_keras
@@ -122,7 +123,8 @@ def compiled(params, task: Task, where: Machines) -> str:
             raise UserError(_refusal(outcome, where.slice.name, rows, params.trainer.accumulation_steps))
         batches.append(report.CompiledBatch(topology, rows, outcome, length=length))
         loops = program.loops_with_products()
-    table, largest = report.table(batches, loops), max(batch.outcome.hbm for batch in batches)
+    table = f"{report.table(batches, loops)}{_epoch(params, task, batches)}"
+    largest = max(batch.outcome.hbm for batch in batches)
     data = params.task.validation_data
     held = _memory_bytes(params, task, data.global_batch_size // where.replicas) if data.input_path else 0
     if not held:
@@ -137,6 +139,16 @@ def compiled(params, task: Task, where: Machines) -> str:
     filled = (largest + held) / topology.hbm_bytes
     more = f"{_gigabytes(held)} more, {filled:.0%} of the core in all"
     return f"{table}\nThe memory of the evaluation's rows takes {more}."
+
+
+def _epoch(params, task: Task, batches: Sequence[report.CompiledBatch]) -> str:
+    """Returns a line with the time of one pass over the data; "" if the compiler estimated none."""
+    seconds = {batch.length: batch.outcome.estimated_seconds for batch in batches}
+    steps = -(-_records(task) // params.task.train_data.global_batch_size)
+    if None in seconds.values():
+        return ""
+    total = sum(seconds[length] for length in task.step_lengths(0, steps, training=True))
+    return f"\nOne pass over the data, {steps:,} steps, takes {total:.1f} s by these estimates."
 
 
 def _refusal(outcome: compilation.Refused, slice_name: str, rows: int, parts: int) -> str:

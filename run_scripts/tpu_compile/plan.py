@@ -1,6 +1,7 @@
 """Compiles a training step or a served model for one TPU core, on a machine that has no TPU."""
 
 import functools
+import itertools
 import json
 import math
 import multiprocessing
@@ -50,7 +51,7 @@ WITHOUT_EFFECT: Mapping[str, Sequence[str]] = {
     ),
     "export": (
         *("task", "data", "peer", "gradient_only", "config_file", "params_override"),
-        *("num_predict", "vocab_size", "num_labels", "sequences"),
+        *("num_predict", "vocab_size", "num_labels", "sequences", "lengths"),
         *(setting.flag for setting in (MEMORY, *SETTINGS)),
     ),
     "peer": ("data", "clamp_len", "attention_dropout", "accumulation_steps", "recompute"),
@@ -84,6 +85,7 @@ def define_flags() -> None:
     switch("gradient_only", help="Leave out the update: forward and backward pass alone.")
     choice("peer", None, PEERS, "Compile another implementation's step; pretraining only.")
     number("seq_len", 512, "Tokens of a sequence; of an export by default all that it takes.", lower_bound=5)
+    flags.DEFINE_list("lengths", [], "Tokens that rows of fine-tuning are cut to, a program for each.")
     number("num_predict", None, "Targets of a segment. Default: seq_len / 6.", lower_bound=1)
     number("vocab_size", 32000, "Pieces of the tokenizer, if no --model_config tells them.", lower_bound=10)
     number("num_labels", 2, "Classes of a text, or tags of a word.", lower_bound=1)
@@ -111,7 +113,7 @@ def check_flags(values: flags.FlagValues) -> None:
 def without_effect_on(task: str) -> Sequence[str]:
     """Returns the flags that have no effect on the step of a task."""
     if task == PRETRAINING:
-        return ("num_labels", "sequences")
+        return ("num_labels", "sequences", "lengths")
     entry = task_registry.find(task)
     fixed = {"num_labels": not entry.labels, "sequences": entry.sequences is not None}
     return ("num_predict", MEMORY.flag, *(flag for flag, is_fixed in fixed.items() if is_fixed))
@@ -148,11 +150,19 @@ def row_multiple(values: flags.FlagValues) -> int:
     return multiple
 
 
-def lower_step(params, values: flags.FlagValues, rows: int):
+def lengths_of_flags(values: flags.FlagValues) -> list[int | None]:
+    """Returns the lengths to compile; None: whole rows."""
+    if wrong := [length for length in values.lengths if not length.isdecimal() or int(length) < 1]:
+        raise UserError(f"--lengths has {', '.join(wrong)}: expected numbers of tokens, such as 16,32")
+    return [*map(int, values.lengths)] or [None]
+
+
+def lower_step(params, values: flags.FlagValues, rows: int, length: int | None = None):
     """Lowers a training step of this many rows.
 
     Args:
         params: of `load_params`; its data are replaced.
+        length: that rows are cut to; None: they are not.
 
     Returns:
         A lowering.Program.
@@ -175,19 +185,19 @@ def lower_step(params, values: flags.FlagValues, rows: int):
                 sequences=values.sequences,
                 **sizes,
             )
-        return steps.training_step(params, values.gradient_only, values.hardware)
+        return steps.training_step(params, values.gradient_only, values.hardware, length)
 
 
 def program_of_rows(values: flags.FlagValues) -> Callable:
-    """Returns the function from a batch's rows to its lowering.Program that the flags ask for."""
+    """Returns the function from a batch's rows and length to its lowering.Program that the flags ask for."""
     if values.export:
         from xlnet_tf.tpu import steps
 
         seq_len = values.seq_len if values["seq_len"].present else None
-        return lambda rows: steps.served_signature(values.export, rows, seq_len)
+        return lambda rows, length=None: steps.served_signature(values.export, rows, seq_len)
     params = load_params(values)
     if not values.peer:
-        return lambda rows: lower_step(params, values, rows)
+        return functools.partial(lower_step, params, values)
     if values.task != PRETRAINING or params.task.model.memory_len != 0:
         raise UserError("--peer is for pretraining without memory: leave out --task, and add --memory_len=0")
     if params.runtime.mixed_precision_dtype != "float32":
@@ -195,7 +205,7 @@ def program_of_rows(values: flags.FlagValues) -> Callable:
     from run_scripts.benchmark import tpu_peer
 
     model = params.task.model
-    return lambda rows: tpu_peer.model_garden_step(
+    return lambda rows, length=None: tpu_peer.model_garden_step(
         model.architecture(values.vocab_size),
         rows,
         values.seq_len,
@@ -235,8 +245,8 @@ class Lowered(NamedTuple):
     lengths: Mapping[str, int]
 
 
-def lower(arguments: Sequence[str], rows: int) -> Lowered:
-    """Lowers the program that the script's arguments ask for, of this many rows.
+def lower(arguments: Sequence[str], rows: int, length: int | None = None) -> Lowered:
+    """Lowers the program that the script's arguments ask for, of this many rows, cut to a length.
 
     Raises:
         UserError: flags, settings and data do not go together.
@@ -249,13 +259,13 @@ def lower(arguments: Sequence[str], rows: int) -> Lowered:
     values = flags.FLAGS
     values([__name__, *arguments], known_only=True)
     try:
-        program = program_of_rows(values)(rows)
+        program = program_of_rows(values)(rows, length)
     except tf.errors.ResourceExhaustedError as error:
         raise MemoryError(error.message) from error
     return Lowered(program.hlo, program.loops_with_products(), program.lengths)
 
 
-def lower_apart(arguments: Sequence[str], rows: int) -> Lowered | Refused:
+def lower_apart(arguments: Sequence[str], rows: int, length: int | None = None) -> Lowered | Refused:
     """Does `lower` in a process of its own: TensorFlow does not give back the memory of Large's variables.
 
     Returns:
@@ -266,7 +276,7 @@ def lower_apart(arguments: Sequence[str], rows: int) -> Lowered | Refused:
     """
     with futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         try:
-            return signals.blocked(pool.submit, lower, arguments, rows).result()
+            return signals.blocked(pool.submit, lower, arguments, rows, length).result()
         except KeyboardInterrupt:
             signals.end_processes(())
             raise
@@ -304,24 +314,30 @@ class Results(NamedTuple):
 
 
 def compile_rows(
-    compile_batch: Callable[[int], Outcome], topology: Topology, values: flags.FlagValues, multiple: int
+    compile_batch: Callable[[int], Outcome],
+    topology: Topology,
+    values: flags.FlagValues,
+    multiple: int,
+    length: int | None = None,
 ) -> list[CompiledBatch]:
     """Compiles for one topology the batch that the flags ask for, or those of a search.
 
     Args:
         compile_batch: of the rows; gives what compiling for the topology came to.
         multiple: search multiples of this many rows only.
+        length: that its rows are cut to; None: they are not.
 
     Returns:
         What came of each compilation, by rows.
     """
     if not values.find_max_batch:
-        return [CompiledBatch(topology, values.batch_per_core, compile_batch(values.batch_per_core))]
+        rows = values.batch_per_core
+        return [CompiledBatch(topology, rows, compile_batch(rows), length=length)]
     first = values.batch_per_core
     largest, tried = search.largest_batch(compile_batch, topology.hbm_bytes, first, multiple)
     [*_, last] = tried
     return [
-        CompiledBatch(topology, rows, tried[rows], rows == largest, largest is None and rows == last)
+        CompiledBatch(topology, rows, tried[rows], rows == largest, largest is None and rows == last, length)
         for rows in sorted(tried)
     ]
 
@@ -344,18 +360,19 @@ def run(values: flags.FlagValues, arguments: Sequence[str]) -> Iterator[Results]
     program = functools.cache(functools.partial(lower_apart, arguments))  # one serves all topologies
     made: list[CompiledBatch] = []
     with ProgressBar(desc="compiling", unit=" programs", disable=None) as bar:
-        for topology in wanted:
+        for topology, length in itertools.product(wanted, lengths_of_flags(values)):
 
-            def outcome(rows: int, topology=topology) -> Outcome:
-                bar.set_postfix_str(f"{topology.name}, batch {rows}")
-                lowered = program(rows)
+            def outcome(rows: int, topology=topology, length=length) -> Outcome:
+                bar.set_postfix_str(f"{topology.name}, batch {rows}{f' x {length}' if length else ''}")
+                lowered = program(rows, length)
                 if isinstance(lowered, Refused):
                     return lowered
                 result = compilation.compile_program(lowered.hlo, topology, values.memory_only)
                 bar.update()
                 return result
 
-            made += compile_rows(outcome, topology, values, multiple)
-            traced = [found for row in made if isinstance(found := program(row.batch_per_core), Lowered)]
+            made += compile_rows(outcome, topology, values, multiple, length)
+            programs = (program(row.batch_per_core, row.length) for row in made)
+            traced = [found for found in programs if isinstance(found, Lowered)]
             loops, lengths = (traced[0].loops, traced[0].lengths) if traced else (0, {})
             yield Results(list(made), loops, lengths)

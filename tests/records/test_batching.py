@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.records import batching
 from xlnet_tf.records import examples as examples_lib
 from xlnet_tf.records.batching import FILLER, LENGTHS_FILE, Batches, choose_lengths, row_lengths
 from xlnet_tf.records.example_reader import ExampleTable, batches_by_length, example_dataset
@@ -143,20 +144,26 @@ def test_another_index_is_refused(examples):
         path.write_bytes(damaged)
         with pytest.raises(UserError, match=f"{LENGTHS_FILE} is damaged.*remove it"):
             Batches(examples, 4).cut()
-    with path.open("wb") as file:
-        np.savez(file, lengths=np.zeros(3, np.int32), digest=examples.digest)
+    batching.write_lengths(examples.folder, np.zeros(3, np.int32), examples.digest)
     with pytest.raises(UserError, match=r"damaged \(int32 \[3\], expected int32 \[20\]"):
         Batches(examples, 4).cut()
-    with path.open("wb") as file:
-        np.savez(file, lengths=examples_of_another(), digest="another")
+    batching.write_lengths(examples.folder, examples_of_another(), "another")
     with pytest.raises(UserError, match="is of other examples"):
         Batches(examples, 4).cut()
-    with path.open("wb") as file:  # of the right set, and wrong
-        np.savez(file, lengths=examples_of_another(), digest=examples.digest)
+    batching.write_lengths(examples.folder, examples_of_another(), examples.digest)  # right set, wrong
+    with np.load(path) as arrays:
+        changed = {**arrays, "lengths": arrays["lengths"] + 1}
     batches = Batches(examples, 4).cut()
     for read in (example_dataset, lambda order: example_dataset(order, ExampleTable(examples), steps=5)):
         with pytest.raises(Exception, match="tokens of an example that has .*remove it"):
             list(read(batches).take(5))
+    np.savez(path, **changed)
+    with pytest.raises(UserError, match="differ from their checksum.*remove it"):
+        Batches(examples, 4).cut()
+    del changed["checksum"]  # as an earlier version wrote it: made again
+    np.savez(path, **changed)
+    Batches(examples, 4).cut()
+    assert path.read_bytes() == whole
 
 
 def examples_of_another():

@@ -101,6 +101,28 @@ def test_the_evaluations_memory_takes_its_part_of_a_core(folder, monkeypatch, le
         assert "more" not in dry_run.compiled(params, task, where)
 
 
+def test_the_steps_of_all_lengths_are_compiled(tmp_path, small_tokenizer, monkeypatch):
+    seconds = {8: 0.5, 10: 2.0}
+    monkeypatch.setattr(steps, "training_step", lambda params, length: Program(length))
+    monkeypatch.setattr(Program, "loops_with_products", lambda program: 0)
+    monkeypatch.setattr(
+        compilation,
+        "compile_program",
+        lambda hlo, topology: compilation.Compiled(0, 0, 0, 0, 0, 1e12, 1e9, seconds[hlo], 1.0),
+    )
+    params = toy_finetuning.experiment()
+    params.task.train_data.input_path = str(tmp_path / "train")
+    params.task.train_data.lengths = list(seconds)
+    toy_finetuning.make_examples(tmp_path / "train", small_tokenizer, 61)
+    task = finetuning.build_task(params, toy_finetuning.ToyTask)
+    text = dry_run.compiled(params, task, dry_run.machines(params.runtime, "v3-8"))
+    assert "1 x 8" in text and "1 x 10" in text
+    epoch = [task.batches(training=True).length(step) for step in range(8)]
+    assert {*epoch} == {8, 10}
+    total = sum(seconds[length] for length in epoch)
+    assert f"One pass over the data, 8 steps, takes {total:.1f} s by these estimates." in text
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [

@@ -31,7 +31,7 @@ def compiler(monkeypatch):
     """A compiler for which steps need 3 GiB for each row, and the number from which on none can be traced."""
     limits = {"traced": 100}
 
-    def lower_apart(arguments, rows):
+    def lower_apart(arguments, rows, length=None):
         return KILLED if rows > limits["traced"] else tpu_compile.Lowered(rows, 0, LENGTHS)
 
     def compile_program(hlo, topology, memory_only):
@@ -74,6 +74,36 @@ def test_a_step_is_compiled_for_each_topology(run):
     assert results.table().startswith("seq_len 512, num_predict 85, memory_len 384\ntopology")
 
 
+def test_a_step_is_compiled_for_each_length(run):
+    results = run("--task=classification", "--lengths=16,32", "--topology=v3,v5e", "--batch_per_core=2")
+    assert [(row.topology.name, row.length) for row in results.rows] == [
+        *(("v3", 16), ("v3", 32)),
+        *(("v5e", 16), ("v5e", 32)),
+    ]
+    assert "2 x 16" in results.table()
+    with pytest.raises(UserError, match="--lengths has 0, x: expected numbers of tokens"):
+        run("--task=classification", "--lengths=0,x,8")
+
+
+def test_rows_are_cut_to_the_length():
+    cut, whole = (
+        tpu_compile.program_of_rows(parsed(*SMALL, "--task=classification"))(2, length)
+        for length in (8, None)
+    )
+    largest = [max(i.shape.dimensions[-1:] for i in _scores(program)) for program in (cut, whole)]
+    assert largest == [[8], [16]]
+    with pytest.raises(UserError, match="rows of 16 tokens cannot be cut to 24"):
+        tpu_compile.program_of_rows(parsed(*SMALL, "--task=classification"))(2, 24)
+
+
+def _scores(program):
+    """Returns the products of a program, [B, N, Q, K] among them."""
+    dots = [i for c in program.module.computations for i in c.instructions if i.opcode == "dot"]
+    return [
+        i for i in dots if len(i.shape.dimensions) == 4 and i.shape.dimensions[2] == i.shape.dimensions[3]
+    ]
+
+
 def test_a_batch_that_cannot_be_traced_leaves_the_rest_as_it_is(run, compiler):
     compiler["traced"] = 3
     results = run("--topology=v2,v3,v5e", "--find_max_batch", "--batch_per_core=1")
@@ -102,7 +132,7 @@ def test_a_process_that_ends_for_want_of_memory_is_a_refusal(monkeypatch, end):
 def test_tensorflows_want_of_memory_is_pythons(monkeypatch):
     import tensorflow as tf
 
-    def program(rows):
+    def program(rows, length):
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
 
     monkeypatch.setattr(tpu_compile, "program_of_rows", lambda values: program)
@@ -261,7 +291,7 @@ def test_contradictory_flags_are_refused(arguments, message):
         ("--model_config=config.json", "--preset=large --vocab_size=90"),
         ("--nofind_max_batch", "--multiple=2"),
         ("--task=squad", "--num_predict=9 --memory_len=4 --num_labels=3 --sequences=3"),
-        ("--task=pretraining", "--sequences=3"),
+        ("--task=pretraining", "--sequences=3 --lengths=8"),
     ],
 )
 def test_all_flags_without_effect_are_named(main, asked, given):

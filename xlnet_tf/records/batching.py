@@ -12,6 +12,7 @@ The lengths of a set's examples are counted once and kept beside them, in `lengt
 
 import dataclasses
 import functools
+import hashlib
 import io
 import zipfile
 from collections.abc import Sequence
@@ -52,7 +53,7 @@ class Batches:
         window: batches within which training sorts by length.
 
     Raises:
-        UserError: the set is empty.
+        UserError: the set is empty, or the window.
     """
 
     examples: "ExampleSet"
@@ -66,6 +67,8 @@ class Batches:
     def __post_init__(self):
         if not self.examples.records:
             raise UserError(f"{self.examples.folder} holds no examples: expected at least one")
+        if self.window < 1:
+            raise UserError(f"sort_window is {self.window}: expected at least 1 batch")
 
     def cut(self, cut_to: Sequence[int] = (), multiple: int = MULTIPLE, least: int = 1) -> "Batches":
         """Returns the batches by length, with rows that are cut.
@@ -204,12 +207,12 @@ def write_lengths(folder: epath.Path, lengths: np.ndarray, digest: str) -> None:
         digest: of the examples.
     """
     buffer = io.BytesIO()
-    np.savez(buffer, lengths=lengths, digest=digest)
+    np.savez(buffer, lengths=lengths, digest=digest, checksum=_checksum(lengths))
     files.write(folder / LENGTHS_FILE, buffer.getvalue())
 
 
 def read_lengths(folder: epath.Path, digest: str, records: int, seq_len: int) -> np.ndarray | None:
-    """Reads `lengths.npz`: int32 [records]; None if there is none.
+    """Reads `lengths.npz`: int32 [records]; None if there is none, or one without a checksum.
 
     Args:
         folder: of the set.
@@ -225,7 +228,9 @@ def read_lengths(folder: epath.Path, digest: str, records: int, seq_len: int) ->
         return None
     try:
         with np.load(io.BytesIO(path.read_bytes())) as arrays:
-            lengths, found = arrays["lengths"], str(arrays["digest"])
+            if "checksum" not in arrays:
+                return None
+            lengths, found, checksum = arrays["lengths"], str(arrays["digest"]), str(arrays["checksum"])
     except (ValueError, EOFError, KeyError, OSError, zipfile.BadZipFile) as error:
         raise UserError(f"{path} is damaged ({error}): {FIX}") from None
     if found != digest:
@@ -235,7 +240,13 @@ def read_lengths(folder: epath.Path, digest: str, records: int, seq_len: int) ->
             f"{path} is damaged ({lengths.dtype} {list(lengths.shape)}, expected int32 [{records}] up to "
             f"{seq_len}): {FIX}"
         )
+    if _checksum(lengths) != checksum:
+        raise UserError(f"{path} is damaged (its lengths differ from their checksum): {FIX}")
     return lengths
+
+
+def _checksum(lengths: np.ndarray) -> str:
+    return hashlib.sha256(lengths.tobytes()).hexdigest()
 
 
 def _within(lengths: np.ndarray, most: int) -> bool:

@@ -597,5 +597,6 @@ def build_task(
     for examples in filter(None, (task.example_set, task.validation_set)):
         if not task.has_answers(examples):
             raise UserError(f"{examples.folder} has examples without answers: it can only be predicted")
-    task.batches(training=True)  # refuses lengths that do not fit
+    for training in (True, False)[: 1 + bool(task.validation_set)]:
+        task.batches(training)  # refuses lengths that do not fit
     return task

@@ -58,6 +58,8 @@ def training_step(
             name: tf.TensorSpec([rows, *spec.shape[1:]], spec.dtype)
             for name, spec in task.build_inputs(one_row.train_data).element_spec.items()
         }
+        if length and length > task.example_set.seq_len:
+            raise UserError(f"rows of {task.example_set.seq_len} tokens cannot be cut to {length}")
         step = trainer.replica_gradients if gradient_only else trainer.replica_step
         return lower(functools.partial(step, length=length), inputs, _lengths(task))
 
