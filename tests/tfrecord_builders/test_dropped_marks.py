@@ -17,7 +17,7 @@ from tfrecord_builders.tagging.build import TaggingOptions, build_tagging
 from xlnet_tf.text.cleaning import CleaningConfig
 
 TEXT = "\u00dcber die sch\u00f6ne Br\u00fccke"
-QUESTION = {"id": "1", "question": "Wo?", "answers": [{"text": "die", "answer_start": 5}]}
+QUESTION = {"id": "1", "question": TEXT[9:], "answers": [{"text": "die", "answer_start": 5}]}
 
 
 def jsonl(folder, *rows):
@@ -31,7 +31,8 @@ def classification(folder, common):
 
 
 def race(folder, common):
-    row = {"context": TEXT, "question": "Wo?", "options": ["da", "dort"], "answer": 1}
+    first, second, *options = TEXT.rsplit(" ", 2)[0], TEXT.split(" ")[2], "da", TEXT.split(" ")[3]
+    row = {"context": first, "question": second, "options": options, "answer": 1}
     build_race(RaceOptions(train=[jsonl(folder, row)], seq_len=32, max_qa_len=8, **common))
 
 
@@ -41,7 +42,10 @@ def ranking(folder, common):
 
 
 def squad(folder, common):
-    data = {"version": "1.1", "data": [{"title": "", "paragraphs": [{"context": TEXT, "qas": [QUESTION]}]}]}
+    data = {
+        "version": "1.1",
+        "data": [{"title": "", "paragraphs": [{"context": TEXT[:8], "qas": [QUESTION]}]}],
+    }
     (folder / "squad.json").write_text(json.dumps(data))
     build_squad(
         SquadOptions(train=str(folder / "squad.json"), seq_len=64, max_question_len=8, stride=16, **common)

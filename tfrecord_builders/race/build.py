@@ -64,7 +64,8 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
     tokenizer = options.load_tokenizer()
     inputs = {split: _read(getattr(options, split)) for split in options.splits}
     num_choices = _num_choices([question for questions, _ in inputs.values() for question in questions])
-    texts = (question.context for questions, _ in inputs.values() for question in questions)
+    asked = (question for questions, _ in inputs.values() for question in questions)
+    texts = ("\n".join([question.context, question.question, *question.options]) for question in asked)
     warn_of_dropped_marks(texts, options.cleaning)
     sets = {}
     for split, (questions, skipped) in inputs.items():

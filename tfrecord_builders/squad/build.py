@@ -85,7 +85,10 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
     options.check()
     tokenizer = options.load_tokenizer()
     read = {split: read_squad(getattr(options, split)) for split in options.splits}
-    texts = (passage.text for file in read.values() for passage in file.passages)
+    passages = (passage for file in read.values() for passage in file.passages)
+    texts = (
+        "\n".join([passage.text, *(question.text for question in passage.questions)]) for passage in passages
+    )
     warn_of_dropped_marks(texts, options.cleaning)
     settings = {
         "unanswerable": any(file.unanswerable for file in read.values()),

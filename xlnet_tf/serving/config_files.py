@@ -52,8 +52,7 @@ def check_limit(folder: str, largest: int) -> None:
     path = os.path.join(folder, BATCHING_FILE)
     if not tf.io.gfile.exists(path):
         return
-    with tf.io.gfile.GFile(path) as file:
-        limit = re.search(r"max_batch_size\s*{\s*value\s*:\s*(\d+)", file.read())
+    limit = re.search(r"max_batch_size\s*{\s*value\s*:\s*(\d+)", files.read_text(path))
     if limit and int(limit[1]) < largest:
         raise UserError(
             f"{path} has max_batch_size {limit[1]}, but the model warms up with {largest} rows: "

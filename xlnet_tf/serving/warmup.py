@@ -48,7 +48,7 @@ def write_warmup(
             f"TensorFlow Serving takes {MAX_RECORDS}: give fewer batch sizes"
         )
     path = os.path.join(folder, WARMUP_FILE)
-    tf.io.gfile.makedirs(os.path.dirname(path))
+    files.make_folder(os.path.dirname(path))
     with files.writing(path), tf.io.TFRecordWriter(path) as writer:
         for name, row in rows.items():
             for batch_size in batch_sizes:
