@@ -98,6 +98,7 @@ def quiet() -> None:
         log.removeHandler(handler)
         log.addHandler(LogAboveBars(handler))
     absl_logging.set_verbosity(absl_logging.WARNING)
+    handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
     absl_logging.get_absl_logger().addFilter(_is_no_note_of_tensorflow)
     handler.addFilter(_is_no_interruption)  # Beam's log has a traceback of Ctrl-C
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
