@@ -172,8 +172,7 @@ def main(_: Sequence[str]) -> None:
             values.batch_size,
             repeats=values.repeats,
             gemm_rates={dtype: part["flops_per_second"] for dtype, part in report["gemm"].items()},
-            modes=values.modes
-            or [name for name, mode in MODES.items() if where["bfloat16"] or not mode.bfloat16],
+            modes=values.modes or [mode for mode in MODES if where["bfloat16"] or "bfloat16" not in mode],
             peer_modes=values.peer_modes,
             peer_python=values.peer_python,
             **sizes,

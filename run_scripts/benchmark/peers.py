@@ -15,6 +15,7 @@ from run_scripts.benchmark.timing import machine
 from xlnet_tf import signals
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 # TensorFlow is imported where it is needed, after its environment is set.
 
@@ -63,11 +64,11 @@ def model_garden_pretrainer(
     return model
 
 
-def model_garden_losses(model, features):
-    """Returns the loss of each target [B, P] of Model Garden's XLNetPretrainer in training."""
+def model_garden_losses(model, features, training: bool = True):
+    """Returns the loss of each target [B, P] of Model Garden's XLNetPretrainer."""
     import tensorflow as tf
 
-    logits, _ = model(features, training=True)
+    logits, _ = model(features, training=training)
     return tf.nn.sparse_softmax_cross_entropy_with_logits(features["target_ids"], logits)
 
 
@@ -146,10 +147,10 @@ def hugging_face(python: str | None, program: str, weights_folder: str):
     return contextlib.closing(HuggingFace(python, program, weights_folder, machine()["cores"]))
 
 
-def save_for_hugging_face(model, folder: str) -> None:
-    """Writes a model's weights in Hugging Face's format."""
+def save_for_hugging_face(model, folder: str, tokenizer: XLNetTokenizer | None = None) -> None:
+    """Writes a model's weights, with its tokenizer if it is given, in Hugging Face's format."""
     from xlnet_tf import checkpoints
 
     with tempfile.TemporaryDirectory() as ours:
-        checkpoints.save_model(model, ours)
+        checkpoints.save_model(model, ours, tokenizer)
         checkpoints.save_checkpoint(checkpoints.open_checkpoint(ours), folder, "hugging_face")

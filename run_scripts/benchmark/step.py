@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import dataclasses
 import functools
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,29 +21,8 @@ OURS, MODEL_GARDEN, HUGGING_FACE = "ours", "model_garden", "hugging_face"
 TRAIN_STEPS = 10_000  # of the learning rate's schedule
 
 
-@dataclasses.dataclass(frozen=True)
-class Mode:
-    """How a step is run.
-
-    Attributes:
-        xla: compiled by XLA, or a TensorFlow graph.
-        bfloat16: activations in bfloat16.
-        recompute: activations of a block computed again in the backward pass.
-    """
-
-    xla: bool = False
-    bfloat16: bool = False
-    recompute: bool = False
-
-
-MODES = {
-    "graph": Mode(),
-    "xla": Mode(xla=True),
-    "graph bfloat16": Mode(bfloat16=True),
-    "xla bfloat16": Mode(xla=True, bfloat16=True),
-    "graph recompute": Mode(recompute=True),
-    "xla recompute": Mode(xla=True, recompute=True),
-}
+# Of our step; what a mode is called says how the step is run.
+MODES = ("graph", "xla", "graph bfloat16", "xla bfloat16", "graph recompute", "xla recompute")
 PEER_MODES = {MODEL_GARDEN: ("graph", "xla"), HUGGING_FACE: ("eager", "fused", "compiled", "bfloat16")}
 ALL_PEER_MODES = tuple(mode for modes in PEER_MODES.values() for mode in modes)
 # The largest value that the project wants of each ratio.
@@ -160,8 +138,7 @@ def our_steps(
         return loss, model, optimizer
 
     return {
-        name: Step(*trained(MODES[name].bfloat16, MODES[name].recompute), batch, MODES[name].xla)
-        for name in modes
+        mode: Step(*trained("bfloat16" in mode, "recompute" in mode), batch, "xla" in mode) for mode in modes
     }
 
 
@@ -179,7 +156,7 @@ def model_garden_steps(
     def loss(features):
         return tf.reduce_mean(peers.model_garden_losses(model, features))
 
-    return {name: Step(loss, model, optimizer, features, MODES[name].xla) for name in modes}
+    return {mode: Step(loss, model, optimizer, features, "xla" in mode) for mode in modes}
 
 
 @contextlib.contextmanager
@@ -219,7 +196,7 @@ def measure_step(
     repeats: int,
     gemm_rates: Mapping[str, float],
     *,
-    modes: Sequence[str] = tuple(MODES),
+    modes: Sequence[str] = MODES,
     peer_modes: Sequence[str] = ALL_PEER_MODES,
     dropout: float = 0.1,
     peer_python: str | None = None,
@@ -272,7 +249,7 @@ def measure_step(
             for mode, step in steps[who].items()
         }
         timings = interleave(candidates, repeats, "step")
-    planned = [mode for mode in modes if MODES[mode].xla and not MODES[mode].bfloat16]
+    planned = [mode for mode in modes if "xla" in mode and "bfloat16" not in mode]
     temporaries = {mode: steps[OURS][mode].temporaries() for mode in planned}
     flops = step_flops(config, batch_size, seq_len, num_predict)
     seconds = {

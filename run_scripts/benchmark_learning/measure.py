@@ -1,6 +1,7 @@
 """Trains our model and Model Garden's XLNetPretrainer alike, and compares what they learn."""
 
 import dataclasses
+import functools
 import itertools
 import pathlib
 import statistics
@@ -125,16 +126,11 @@ def make_model_garden(config: XLNetConfig, plan: TrainingSettings, batch: Batch)
     Args:
         batch: any; it creates its variables by reading one.
     """
-    import tensorflow as tf
     import tf_keras
 
     tf_keras.utils.set_random_seed(plan.seed)
     model = peers.model_garden_pretrainer(config, model_garden_batch(batch), plan.dropout, bi_data=False)
-
-    def losses(features, training):
-        logits, _ = model(features, training=training)
-        return tf.nn.sparse_softmax_cross_entropy_with_logits(features["target_ids"], logits)
-
+    losses = functools.partial(peers.model_garden_losses, model)
     return Learner(model, losses, model_garden_batch, plan, config.n_layer)
 
 

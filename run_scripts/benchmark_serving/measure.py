@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from run_scripts.benchmark import peers
 from run_scripts.benchmark.timing import Timing, heading, interleave
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.text import packing, special_tokens
-from xlnet_tf.text.tokenizer import MODEL_FILE, XLNetTokenizer
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 LABELS = ("no", "yes")
 OURS = "ours"
@@ -48,17 +49,14 @@ def make_features(vocab_size: int, rows: int, seq_len: int) -> dict[str, np.ndar
 
 def save_weights(config: XLNetConfig, tokenizer: XLNetTokenizer, folder: pathlib.Path) -> str:
     """Writes a classifier of random weights, with its tokenizer, in Hugging Face's format; returns where."""
-    from xlnet_tf import checkpoints
     from xlnet_tf.models.classifier import XLNetClassifier
     from xlnet_tf.models.encoder import XLNetEncoder
 
     model = XLNetClassifier(XLNetEncoder(config), len(LABELS), labels=LABELS)
     model.build()
-    ours, theirs = str(folder / "weights"), str(folder / "hugging_face")
-    checkpoints.save_model(model, ours)
-    (folder / "weights" / MODEL_FILE).write_bytes(tokenizer.model_proto)
-    checkpoints.save_checkpoint(checkpoints.open_checkpoint(ours), theirs, "hugging_face")
-    return theirs
+    path = str(folder / "hugging_face")
+    peers.save_for_hugging_face(model, path, tokenizer)
+    return path
 
 
 def export_ours(weights_folder: str, weights: str, seq_len: int, folder: pathlib.Path) -> str:
@@ -183,7 +181,7 @@ def measure(
             answers = {name: served[name](features) for name in (first, *others)}
             candidates = {name: functools.partial(answer, features) for name, answer in served.items()}
             if peer:
-                answers["hugging_face"] = softmax(peer.ask(features))
+                answers["hugging_face"] = softmax(peer.ask(features), axis=-1)
                 candidates["hugging_face"] = peer.repeat
             candidates["products"] = matrix_products(config, rows, seq_len)
             for name, answer in answers.items():
@@ -193,12 +191,6 @@ def measure(
             report["batches"][str(rows)] = figures(timings, rows, first)
     del report["differences"][first]
     return report
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """The probabilities of logits [B, C]."""
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
 
 
 def figures(timings: Mapping[str, Timing], rows: int, first: str) -> dict[str, dict[str, float]]:

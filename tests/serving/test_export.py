@@ -20,8 +20,8 @@ from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.serving import models
 from xlnet_tf.serving.classification import ClassificationModule
 from xlnet_tf.serving.export import export, versions
-from xlnet_tf.tasks.classification import ClassificationTask, classification_experiment
-from xlnet_tf.tasks.finetuning import finetune
+from xlnet_tf.tasks.classification import ClassificationConfig, ClassificationTask
+from xlnet_tf.tasks.finetuning import finetune, finetuning_experiment
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TEXTS = ["1999, was old", "a new one , 2008,", ""]
@@ -80,7 +80,7 @@ def run(tmp_path_factory, small_tokenizer):
     ]
     file = table(folder / "data.tsv", ("text", "second", "label"), *rows, delimiter="\t")
     data = builder(folder, tokenizer_file)(train=file, dev=file, text_pair_column=["second"], seq_len=24)
-    params = classification_experiment()
+    params = finetuning_experiment(ClassificationConfig())
     params.override(
         {
             "task": {

@@ -201,7 +201,6 @@ def _texts(row: Row, source: Source) -> dict[str, str]:
 def _write(
     split: _Split, dataset: Dataset, tokenizer: XLNetTokenizer, options: ClassificationOptions, progress: bool
 ) -> ExampleSet:
-    """Writes the examples of one split."""
     source = dataset.sources[split.source_name]
     writer = options.writer(
         TASK,

@@ -1,12 +1,12 @@
 """The progress of a build over all workers, as a bar on stderr."""
 
+import contextlib
 import time
-from typing import Self
 
 from xlnet_tf.progress_bar import ProgressBar
 
 
-class BuildProgress:
+class BuildProgress(contextlib.AbstractContextManager):
     """A bar with the part of the corpus that has been passed, the rate and the time left for all of it.
 
     The rate is the mean over what this run has built: jobs end in bursts and out of order, and shards that
@@ -24,9 +24,6 @@ class BuildProgress:
         )
         self._enabled = enabled
         self._records = self._kept = self._text_bytes = self._source_bytes = 0
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_) -> None:
         self._bar.close()

@@ -154,7 +154,8 @@ def decoded_lines(path: epath.Path, encoding: str) -> Iterator[tuple[int, str]]:
     number, name = 0, str(path)  # which takes as long as reading a line
     try:
         with path.open("rb") as file:
-            for number, line in enumerate(_lines(_uncompressed(file, path)), 1):
+            plain = gzip.GzipFile(fileobj=file) if path.name.endswith(".gz") else file
+            for number, line in enumerate(_lines(plain), 1):
                 if len(line) > MAX_TEXT_BYTES:
                     raise UserError(
                         f"{path}:{number}: a line of more than {MAX_TEXT_BYTES:,} bytes, expected a row"
@@ -163,10 +164,6 @@ def decoded_lines(path: epath.Path, encoding: str) -> Iterator[tuple[int, str]]:
                 yield number, text.removeprefix("\ufeff") if number == 1 else text
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise UserError(f"{path}:{number + 1}: damaged gzip file ({error}): get it again") from None
-
-
-def _uncompressed(file: IO[bytes], path: epath.Path) -> IO[bytes]:
-    return gzip.GzipFile(fileobj=file) if path.name.endswith(".gz") else file
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:

@@ -290,7 +290,6 @@ def _token_after_a(columns: dict[str, np.ndarray], reuse_len: int) -> np.ndarray
 
 
 def _write_file(rows: _Rows, path: epath.Path, fixed: int | None, report: Callable[[int], None]) -> None:
-    """Writes one TFRecord file."""
     seq_len, batch_size = rows.manifest.seq_len, len(rows._first)
     at_once = max(1, _WRITE_RECORDS // batch_size)
     with files.temporary(path) as unfinished, tf.io.TFRecordWriter(str(unfinished)) as writer:

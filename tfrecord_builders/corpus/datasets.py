@@ -3,10 +3,11 @@
 Planning reads a data set's description alone; reading its examples loads TensorFlow, where they are read.
 """
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any
 
 import tensorflow_datasets as tfds
 
@@ -94,8 +95,8 @@ class DatasetSource:
         self.num_examples = int(info.splits[options.tfds_split].num_examples)
         self.options = options
 
-    def open(self) -> "_DatasetCutter":
-        return _DatasetCutter(self)
+    def open(self) -> contextlib.AbstractContextManager["_DatasetCutter"]:
+        return contextlib.nullcontext(_DatasetCutter(self))
 
 
 class _DatasetCutter:
@@ -104,12 +105,6 @@ class _DatasetCutter:
     def __init__(self, source: DatasetSource):
         self._source = source
         self._example = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_) -> None:
-        pass
 
     @property
     def at_end(self) -> bool:
@@ -120,7 +115,6 @@ class _DatasetCutter:
         return self._source.num_bytes * self._example // max(self._source.num_examples, 1)
 
     def take(self, target: int, slack: int) -> DatasetPart:
-        """Takes examples of about `target` bytes."""
         del slack
         start, position = self._example, self.source_position
         count = -(-target * self._source.num_examples // max(self._source.num_bytes, 1))

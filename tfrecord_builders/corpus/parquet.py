@@ -6,7 +6,6 @@ Memory holds a page of the column and a few rows; a corpus shard has at most fou
 import contextlib
 import dataclasses
 from collections.abc import Iterator
-from typing import Self
 
 import numpy as np
 import pyarrow
@@ -139,16 +138,13 @@ class ParquetSource:
         return int(np.ceil(np.interp(num_bytes, np.append(0, self.byte_ends), np.append(0, self.row_ends))))
 
 
-class _ParquetCutter:
+class _ParquetCutter(contextlib.AbstractContextManager):
     """A file that is cut by the sizes of its row groups, or by its texts where these are far longer."""
 
     def __init__(self, source: ParquetSource):
         self._source = source
         self._lengths = source.lengths()
         self._row = 0
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_) -> None:
         self._lengths.close()

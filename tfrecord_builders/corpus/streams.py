@@ -3,7 +3,7 @@
 import contextlib
 import gzip
 import zlib
-from typing import IO, Self
+from typing import IO
 
 import zstandard
 from etils import epath
@@ -20,7 +20,7 @@ _USUAL_WINDOW = 1 << 27  # what zstd itself unpacks without such a flag
 _MOST_UNPACKED = 1000  # bytes for a byte of a file that keeps a larger window in memory
 
 
-class Stream:
+class Stream(contextlib.AbstractContextManager):
     """A file that is read forward; positions count uncompressed bytes."""
 
     def __init__(self, path: epath.Path):
@@ -29,13 +29,9 @@ class Stream:
         self._num_bytes = path.stat().length
         self._opened = contextlib.ExitStack()  # a remote file is none before its context begins
         self._raw = self._opened.enter_context(path.open("rb"))
-        self._reader = {"": lambda raw: raw, "gzip": _open_gzip, "zstd": _ZstdReader}[self.compression](
-            self._raw
-        )
+        readers = {"": lambda raw: raw, "gzip": lambda raw: gzip.GzipFile(fileobj=raw), "zstd": _ZstdReader}
+        self._reader = readers[self.compression](self._raw)
         self.position = 0
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_) -> None:
         self._opened.close()
@@ -71,14 +67,11 @@ class Stream:
             pass
 
 
-class StreamCache:
+class StreamCache(contextlib.AbstractContextManager):
     """Keeps the last file open, so that reading its parts in order reads a compressed file once."""
 
     def __init__(self):
         self._stream: Stream | None = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_) -> None:
         if self._stream is not None:
@@ -92,10 +85,6 @@ class StreamCache:
             stream = self._stream = Stream(epath.Path(path))
         stream.seek(start)
         return stream.read(count)
-
-
-def _open_gzip(raw: IO[bytes]) -> IO[bytes]:
-    return gzip.GzipFile(fileobj=raw)
 
 
 class _ZstdReader:

@@ -1,9 +1,9 @@
 """Files of lines: plain text, and jsonl with a document on each line; compressed or not."""
 
+import contextlib
 import dataclasses
 import re
 from collections.abc import Iterator
-from typing import Self
 
 from etils import epath
 
@@ -100,7 +100,6 @@ class TextPart:
         return text
 
     def _json_texts(self, lines: bytes) -> Iterator[str]:
-        """Yields the text of each line's document."""
         offset = self.start
         for line in lines.split(b"\n"):
             begin, offset = offset, offset + len(line) + 1
@@ -114,7 +113,6 @@ class TextPart:
                 raise UserError(f"{_location(self.path, begin + error.offset)}{error}") from None
 
     def _check_line_lengths(self, text: bytes) -> None:
-        """Raises UserError if a line is too long."""
         offset = self.start
         for line in text.split(b"\n"):
             if len(line) > MAX_LINE_BYTES:
@@ -140,7 +138,7 @@ class TextSource:
         return _TextCutter(self.path, self.num_bytes, self._options)
 
 
-class _TextCutter:
+class _TextCutter(contextlib.AbstractContextManager):
     """A file of lines that is cut from its begin to its end; plain files are skipped through, not read."""
 
     def __init__(self, path: epath.Path, size: int, options: CorpusOptions):
@@ -153,15 +151,11 @@ class _TextCutter:
         self._position = 0
         self._size = size
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_) -> None:
         self._stream.__exit__()
 
     @property
     def source_position(self) -> int:
-        """Bytes of the file that have been passed."""
         return self._stream.source_position if self._compressed else self._position
 
     @property
@@ -184,7 +178,7 @@ class _TextCutter:
         head = self._skip(target - 1)  # the last line may end with the target
         found, at_border, block = bytearray(), None, b"-"
         while at_border is None and block and len(found) < slack + longest:
-            block = self._next_block()
+            block, self._ahead = self._ahead or self._stream.read(streams.BLOCK_BYTES), b""
             found += block
             if border is not None:
                 at_border = border.search(found)
@@ -217,10 +211,6 @@ class _TextCutter:
             return b""
         head, self._ahead = self._ahead[:count], self._ahead[count:]
         return head + self._stream.read(count - len(head))
-
-    def _next_block(self) -> bytes:
-        block, self._ahead = self._ahead, b""
-        return block or self._stream.read(streams.BLOCK_BYTES)
 
 
 def _location(path: str, offset: int) -> str:

@@ -152,7 +152,6 @@ def check(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> R
 
 
 def _check_manifest(manifest: Manifest, by_slice: dict[int, list[Shard]], report: Report) -> None:
-    """Checks that the manifest is consistent."""
 
     def add(invariant, found, expected):
         report.add(invariant, [Failure("manifest.json", None, None, str(found), str(expected))])
@@ -171,7 +170,6 @@ def _check_manifest(manifest: Manifest, by_slice: dict[int, list[Shard]], report
 
 
 def _check_slice(job: _Job) -> Report:
-    """Checks the record shards of a corpus shard."""
     report, text, counted = Report(), None, None
     for shard in job.shards:
         report.shards += 1

@@ -1,7 +1,7 @@
 """Compares two sets of pretraining records: how they were made, their statistics, and record by record."""
 
 import collections
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,13 +9,11 @@ import numpy as np
 from tfrecord_builders.inspection.field_names import plain
 from tfrecord_builders.inspection.show import marked, visible_piece, wrapped
 from xlnet_tf.progress_bar import ProgressBar
-from xlnet_tf.records.manifest import Manifest, Shard
+from xlnet_tf.records.manifest import Manifest, Shard, nested_differences
 from xlnet_tf.records.shards import read_shard
 from xlnet_tf.records.spans import target_flags
 from xlnet_tf.records.spec import stream_name
 from xlnet_tf.text.tokenizer import XLNetTokenizer
-
-ABSENT = "absent"
 
 
 def compare(first: Manifest, second: Manifest, progress: bool = False) -> dict[str, Any]:
@@ -44,8 +42,8 @@ def compare(first: Manifest, second: Manifest, progress: bool = False) -> dict[s
     result = {
         "first": str(first.folder),
         "second": str(second.folder),
-        "settings": dict(_differences(first.settings(), second.settings())),
-        "statistics": dict(_differences(first.statistics, second.statistics)),
+        "settings": _differences(first.settings(), second.settings()),
+        "statistics": _differences(first.statistics, second.statistics),
     }
     others = {(shard.pass_index, shard.slice_index): shard for shard in second.shards}
     shards, records = collections.Counter(), collections.Counter()
@@ -82,14 +80,8 @@ def compare(first: Manifest, second: Manifest, progress: bool = False) -> dict[s
     return result
 
 
-def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Yields (name, [first's, second's]) for what differs, however deep."""
-    for name in dict.fromkeys([*first, *second]):
-        a, b = first.get(name, ABSENT), second.get(name, ABSENT)
-        if isinstance(a, dict) and isinstance(b, dict):
-            yield from ((f"{name}.{inner}", values) for inner, values in _differences(a, b))
-        elif a != b:
-            yield name, [a, b]
+def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, list[Any]]:
+    return {name: values for name, *values in nested_differences(first, second)}
 
 
 def _same_text(shard: Shard, other: Shard) -> bool:

@@ -71,7 +71,6 @@ def read_questions(path: epath.PathLike, skip: Callable[[str, str], None]) -> It
 
 
 def _race_questions(row: Row) -> Iterator[Question]:
-    """Yields the questions about one article."""
     name = row.text("id").removesuffix(".txt")
     level = next((level for level in LEVELS if name.startswith(level)), "")
     lists = [_list(row, column) for column in ("questions", "options")]

@@ -162,13 +162,10 @@ def _build_split(
         with ProgressBar(queries, split, unit=" queries", disable=not progress) as bar:
             records = _write(writer, bar, group, tokenizer, options)
         if not records:
-            raise UserError(f"{getattr(options, split)} gives no examples: {_reasons(writer.example_set)}")
+            left_out = writer.example_set.skipped.items()
+        reasons = ", ".join(f"{reason} ({found['count']})" for reason, found in left_out)
+        raise UserError(f"{getattr(options, split)} gives no examples: {reasons or 'it is empty'}")
     return writer.example_set
-
-
-def _reasons(examples: ExampleSet) -> str:
-    reasons = [f"{reason} ({skipped['count']})" for reason, skipped in examples.skipped.items()]
-    return ", ".join(reasons) or "it is empty"
 
 
 def _write(

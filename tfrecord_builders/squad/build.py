@@ -177,7 +177,8 @@ class _SplitBuilder:
                 raise Unusable("answer in no window")
         except Unusable as reason:
             self.writer.skip(str(reason), f"{question.location} ({question.id})")
-            _write_line(self.skipped_file, {"reason": str(reason), **described})
+            line = {"reason": str(reason), **described}
+            self.skipped_file.write(json.dumps(line, ensure_ascii=False) + "\n")
             return
         self.writer.count("questions without an answer", int(question.answers == []))
         self.writer.count("questions cut", int(len(ids) > length))
@@ -249,7 +250,3 @@ def training_columns(answer: Span | None, window: Window, cls: int) -> dict[str,
         "answer_last": answer.last - window.first,
         "is_impossible": 0,
     }
-
-
-def _write_line(file: IO[str], values: dict) -> None:
-    file.write(json.dumps(values, ensure_ascii=False) + "\n")

@@ -120,7 +120,6 @@ def _rows(split: str, options: TaggingOptions) -> Iterator[TaggedWords | Annotat
 
 
 def _types(options: TaggingOptions) -> set[str]:
-    """Returns the types of entities in the training data."""
     types = set().union(*(row.types for row in _rows("train", options)))
     if not types:
         raise UserError(

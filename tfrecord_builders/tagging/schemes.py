@@ -59,7 +59,6 @@ def label_set(types: Iterable[str]) -> list[str]:
 
 
 def _parse(tag: str, scheme: str, index: int) -> tuple[str, str]:
-    """Splits a tag into prefix and type."""
     prefixes = _PREFIXES[scheme]
     prefix, dash, kind = tag.partition("-")
     if tag == OUTSIDE or (dash and kind and prefix and prefix in prefixes):

@@ -173,7 +173,6 @@ def task_of(variables: Iterable[str]) -> str | None:
 
 
 def _of_card(read: files.FieldsReader, folder: str) -> dict[str, Any]:
-    """Returns the fields of model.json."""
     path, values = f"{folder}/{CARD_FILE}", read(CARD_FILE)
     if values is None:
         return {}
@@ -193,7 +192,6 @@ def _of_card(read: files.FieldsReader, folder: str) -> dict[str, Any]:
 
 
 def _of_hugging_face(read: files.FieldsReader, folder: str) -> dict[str, Any]:
-    """Returns what Hugging Face's config.json tells."""
     config = read(hugging_face_config.CONFIG_FILE)
     if config is None:
         return {}

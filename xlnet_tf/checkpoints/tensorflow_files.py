@@ -106,7 +106,6 @@ def write_original(arrays: Arrays, config: XLNetConfig, folder: str) -> list[str
 
 
 def _files(prefix: str) -> list[str]:
-    """Returns the files of a checkpoint."""
     return [*files.beginning_with(f"{prefix}.data-"), *files.beginning_with(f"{prefix}.index")]
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent import futures
 from typing import Any, Self
 
@@ -367,16 +367,19 @@ def to_json(values: Mapping[str, Any]) -> bytes:
     return (json.dumps(values, indent=1, sort_keys=False) + "\n").encode()
 
 
+def nested_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Yields (name, first's value, second's value) for what differs, however deep."""
+    for name in dict.fromkeys([*first, *second]):
+        a, b = first.get(name, "absent"), second.get(name, "absent")
+        if isinstance(a, dict) and isinstance(b, dict):
+            yield from ((f"{name}.{inner}", *values) for inner, *values in nested_differences(a, b))
+        elif a != b:
+            yield name, a, b
+
+
 def settings_difference(found: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:
     """Returns one line 'name: found, expected' for each field in which two settings differ."""
-    lines = []
-    for name in sorted({*found, *expected}):
-        a, b = found.get(name, "absent"), expected.get(name, "absent")
-        if isinstance(a, dict) and isinstance(b, dict):
-            lines += [f"{name}.{line}" for line in settings_difference(a, b)]
-        elif a != b:
-            lines.append(f"{name}: {a} there, {b} now")
-    return lines
+    return sorted(f"{name}: {a} there, {b} now" for name, a, b in nested_differences(found, expected))
 
 
 _RESULTS = ("shards", "statistics", "folder")

@@ -67,10 +67,6 @@ class _OneVector(ServingModule):
         self.pair = pair
         self.truncation = truncation
 
-    def input_specs(self):
-        names = ("text_a", "text_b") if self.pair else ("text",)
-        return dict.fromkeys(names, tf.TensorSpec([None], tf.string))
-
     def example_rows(self):
         text = "A fine film, from the first minute to the last."
         return {"text_a": text, "text_b": "The film is good."} if self.pair else {"text": text}

@@ -105,7 +105,6 @@ def _check(folder: str, version: int, warmup_batches: Sequence[int]):
 
 
 def _save(module: ServingModule, path: str):
-    """Writes the SavedModel."""
     with files.writing(path), tempfile.TemporaryDirectory() as temporary:
         tokenizer_file = os.path.join(temporary, MODEL_FILE)
         with open(tokenizer_file, "wb") as file:

@@ -23,7 +23,7 @@ _SPECS = {
     for kind, dtype in ((str, tf.string), (int, tf.int64), (float, tf.float32))
 }
 _PROMPT = "The film was so good that I"
-# A row of a request to each signature, which also tells the types of its inputs.
+# A row of a request to each signature, a method of that name; it also tells the types of its inputs.
 _ROWS = {
     EMBED: {"text": "A fine film."},
     SCORE: {"text": "A fine film.", "context": "I liked it.", "order": "left_to_right", "seed": 0},
@@ -131,9 +131,6 @@ class LanguageModelModule(ServingModule):
         self.beams = beams
         self.layer = layer
         self._in_blocks = seq_len > AT_ONCE
-
-    def input_specs(self):
-        return {"text": _SPECS[str]}
 
     def example_rows(self):
         return _ROWS[EMBED]
@@ -318,14 +315,7 @@ class LanguageModelModule(ServingModule):
         return tf.where(ids == PAD_ID, "", self.texts.pieces(ids))
 
     def signatures(self):
-        functions = {
-            EMBED: self.embed,
-            SCORE: self.score,
-            FILL_MASK: self.fill_mask,
-            GENERATE: self.generate,
-            SEARCH: self.search,
-        }
-        own = {name: _row_signature(function, _ROWS[name]) for name, function in functions.items()}
+        own = {name: _row_signature(getattr(self, name), row) for name, row in _ROWS.items()}
         return {**super().signatures(), **own}
 
     def example_inputs(self):

@@ -29,7 +29,7 @@ Signature = tf.types.experimental.ConcreteFunction
 class ServingModule(tf.Module):
     """Base of what is exported: texts in, answers out, all of it in one graph.
 
-    A subclass says which strings it reads (`input_specs`), what it makes of them (`serve`) and of tokens
+    A subclass says which strings it reads (`example_rows`), what it makes of them (`serve`) and of tokens
     (`serve_tokens`). All inputs and outputs have the batch B, of any size, as their first axis, so that a
     server can put requests together and take results apart.
 
@@ -106,8 +106,9 @@ class ServingModule(tf.Module):
         return {"seq_len": examples.seq_len, **{name: examples.settings[name] for name in cls.OF_EXAMPLES}}
 
     def input_specs(self) -> dict[str, tf.TensorSpec]:
-        """Returns the inputs of serving_default: [B] or [B, C] strings."""
-        raise NotImplementedError
+        """Returns the inputs of serving_default: [B] strings, or [B, C] where a row has a list."""
+        ranks = {name: 1 + isinstance(value, list) for name, value in self.example_rows().items()}
+        return {name: tf.TensorSpec([None] * rank, tf.string) for name, rank in ranks.items()}
 
     def serve(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers texts.

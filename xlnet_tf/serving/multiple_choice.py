@@ -37,13 +37,6 @@ class MultipleChoiceModule(CandidatesModule):
         check_room("max_qa_len", max_qa_len, self.seq_len)
         self.max_qa_len = max_qa_len
 
-    def input_specs(self):
-        return {
-            "context": tf.TensorSpec([None], tf.string),
-            "question": tf.TensorSpec([None], tf.string),
-            "options": tf.TensorSpec([None, None], tf.string),
-        }
-
     def example_rows(self):
         return {
             "context": "The ship left the harbour at dawn and was never seen again.",

@@ -95,20 +95,12 @@ class QuestionAnsweringModule(ServingModule):
 
     @classmethod
     def options_of_run(cls, task):
-        threshold = None
-        if task.unanswerable:
-            threshold = task.no_answer_threshold()
-            if threshold is None:
-                threshold = squad_answers.UNDECIDED
         return {
             **super().options_of_run(task),
-            "threshold": threshold,
+            "threshold": task.refusal_threshold(),
             "n_best": task.task_config.n_best,
             "max_answer_len": task.task_config.max_answer_len,
         }
-
-    def input_specs(self):
-        return dict.fromkeys(("question", "context"), tf.TensorSpec([None], tf.string))
 
     def example_rows(self):
         return {

@@ -35,12 +35,6 @@ class RankingModule(CandidatesModule):
         check_room("max_query_len", max_query_len, self.seq_len)
         self.max_query_len = max_query_len
 
-    def input_specs(self):
-        return {
-            "query": tf.TensorSpec([None], tf.string),
-            "candidates": tf.TensorSpec([None, None], tf.string),
-        }
-
     def example_rows(self):
         return {
             "query": "When did the ship leave?",

@@ -66,9 +66,6 @@ class TaggingModule(ServingModule):
             )
         self.find_words = WordFinder(tokenizer, self.texts)
 
-    def input_specs(self):
-        return {"text": tf.TensorSpec([None], tf.string)}
-
     def example_rows(self):
         return {"text": "Ada Lovelace met Charles Babbage in London in June 1833."}
 

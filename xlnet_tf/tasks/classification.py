@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from official.core import config_definitions as cfg
-from official.core import exp_factory, task_factory
 from official.modeling.hyperparams import base_config
 
 from xlnet_tf.errors import UserError
@@ -16,18 +14,11 @@ from xlnet_tf.models.classifier import (
     classification_losses,
     regression_losses,
 )
-from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks import compatibility
-from xlnet_tf.tasks.finetuning import (
-    FinetuningConfig,
-    FinetuningTask,
-    alike,
-    finetuning_experiment,
-    row_weights,
-)
+from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, alike, register, row_weights
 from xlnet_tf.tasks.metrics import classification as metrics
 from xlnet_tf.tasks.model_config import EncoderModelConfig
 from xlnet_tf.tasks.predictions.classification import write_files
@@ -83,13 +74,7 @@ class ClassificationConfig(FinetuningConfig):
     alert: AlertConfig = dataclasses.field(default_factory=AlertConfig)
 
 
-@exp_factory.register_config_factory(EXPERIMENT)
-def classification_experiment() -> cfg.ExperimentConfig:
-    """Returns the defaults."""
-    return finetuning_experiment(ClassificationConfig())
-
-
-@task_factory.register_task_cls(ClassificationConfig)
+@register(EXPERIMENT, ClassificationConfig)
 class ClassificationTask(FinetuningTask):
     """Predicts a class, a number, or a set of labels, as the examples' `kind` says."""
 
@@ -105,6 +90,7 @@ class ClassificationTask(FinetuningTask):
         "pair": bool,
         "labelled": bool,
     }
+    ANSWERED = "labelled"
     ALIKE = ("kind", "labels")
 
     def __init__(self, params: ClassificationConfig, *args, trained_on: ExampleSet | None = None, **kwargs):
@@ -140,15 +126,6 @@ class ClassificationTask(FinetuningTask):
     def head_name(self) -> str:
         """The task in the names of the head's variables."""
         return self.task_config.model.head_name or self.example_set.settings["name"] or "task"
-
-    def build_encoder(self, **options) -> XLNetEncoder:
-        model = self.task_config.model
-        if model.segment_len and self.example_set.seq_len % model.segment_len:
-            raise UserError(
-                f"task.model.segment_len is {model.segment_len}, expected a divisor of "
-                f"{self.example_set.seq_len}, the tokens of the examples in {self.example_set.folder}"
-            )
-        return super().build_encoder(memory_len=model.memory_len or model.segment_len, **options)
 
     def build_head(self, encoder):
         model = self.task_config.model
@@ -190,9 +167,6 @@ class ClassificationTask(FinetuningTask):
         probabilities = {"classification": tf.nn.softmax, "multi_label": tf.nn.sigmoid}
         outputs = probabilities.get(self.kind, tf.identity)(outputs)
         return {"outputs": outputs, "label": features["label"]}
-
-    def has_answers(self, examples):
-        return examples.settings["labelled"]
 
     def score(self, examples, predictions):
         names = self.example_set.settings["metrics"]

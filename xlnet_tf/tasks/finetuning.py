@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +17,7 @@ import tensorflow as tf
 import tf_keras
 from absl import logging
 from official.core import config_definitions as cfg
+from official.core import exp_factory, task_factory
 from official.modeling.hyperparams import base_config
 
 from xlnet_tf import files, task_registry
@@ -31,6 +32,7 @@ from xlnet_tf.records import example_report
 from xlnet_tf.records.batching import FILLER, MULTIPLE, WINDOW, Batches
 from xlnet_tf.records.example_reader import ExampleTable, example_dataset
 from xlnet_tf.records.examples import MANIFEST_FILE, TOKENIZER_FILE, ExampleSet
+from xlnet_tf.records.manifest import settings_difference
 from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.model_config import READING, EncoderModelConfig, architecture_difference
 from xlnet_tf.tasks.schedule_defaults import complete
@@ -105,6 +107,12 @@ def finetuning_experiment(task: FinetuningConfig) -> cfg.ExperimentConfig:
     return cfg.ExperimentConfig(task=task, trainer=trainer, runtime=RuntimeConfig())
 
 
+def register(experiment: str, config: type[FinetuningConfig]) -> Callable[[type], type]:
+    """Returns a class decorator for the task of these settings; `experiment` is the name of its defaults."""
+    exp_factory.register_config_factory(experiment)(lambda: finetuning_experiment(config()))
+    return task_factory.register_task_cls(config)
+
+
 class FinetuningTask(trainer_lib.Task):
     """A task on a set of examples.
 
@@ -120,6 +128,7 @@ class FinetuningTask(trainer_lib.Task):
         BEST_METRIC: of `score`; the higher, the better.
         IN_PERCENT: whether it goes to 100 instead of 1.
         SETTINGS: settings of a set that the task reads, and their types (see agreement.check_settings).
+        ANSWERED: the setting that says whether a set can be scored; "": all can.
         ALIKE: settings of the sets in which training and validation must agree.
         TOKEN_COLUMNS, POSITION_COLUMNS: columns that have a value for each token, or are the position of one.
         TOKEN_PREDICTIONS, POSITION_PREDICTIONS: predictions likewise.
@@ -134,6 +143,7 @@ class FinetuningTask(trainer_lib.Task):
     BEST_METRIC: ClassVar[str] = "accuracy"
     IN_PERCENT: ClassVar[bool] = False
     SETTINGS: ClassVar[Mapping[str, Any]] = {}
+    ANSWERED: ClassVar[str] = ""
     ALIKE: ClassVar[tuple[str, ...]] = ()
     TOKEN_COLUMNS: ClassVar[tuple[str, ...]] = ()
     POSITION_COLUMNS: ClassVar[tuple[str, ...]] = ()
@@ -155,7 +165,7 @@ class FinetuningTask(trainer_lib.Task):
         self.validation_set = None
         if params.validation_data.input_path:
             self.validation_set = ExampleSet.load(params.validation_data.input_path)
-        for examples in filter(None, (self.example_set, self.validation_set)):
+        for examples in self.sets.values():
             if task_registry.canonical(examples.task) != self.TASK:
                 raise UserError(
                     f"{examples.folder} has examples for {examples.task}: expected some for {self.TASK}"
@@ -194,6 +204,11 @@ class FinetuningTask(trainer_lib.Task):
                 f"{self.example_set.folder} {vocab_size}: build the examples with the model's tokenizer"
             )
         return config
+
+    @property
+    def sets(self) -> dict[str, ExampleSet]:
+        """The sets of training and validation, the latter if there is one."""
+        return {"train": self.example_set} | ({"dev": self.validation_set} if self.validation_set else {})
 
     @property
     def shown_metric(self) -> str:
@@ -240,7 +255,7 @@ class FinetuningTask(trainer_lib.Task):
 
     def has_answers(self, examples: ExampleSet) -> bool:
         """Tells whether a set can be scored."""
-        return True
+        return not self.ANSWERED or examples.settings[self.ANSWERED]
 
     def outputs_alike(self, examples: ExampleSet, predictions: Mapping[str, np.ndarray]) -> bool:
         """Tells whether the model gives the same outputs for every text.
@@ -274,16 +289,16 @@ class FinetuningTask(trainer_lib.Task):
     def build_encoder(self, **options) -> XLNetEncoder:
         """Returns the encoder of the settings; options go before them."""
         model = self.task_config.model
-        return XLNetEncoder(
-            self.xlnet_config,
-            **{
-                "dropout": model.dropout,
-                "attention_dropout": model.attention_dropout,
-                **{name: getattr(model, name) for name in READING},
-                "initializer_range": model.initializer_range,
-                **options,
-            },
-        )
+        for examples in self.sets.values():
+            if self.segment_len and examples.seq_len % self.segment_len:
+                raise UserError(
+                    f"task.model.segment_len is {self.segment_len}, expected a divisor of "
+                    f"{examples.seq_len}, the tokens of the examples in {examples.folder}"
+                )
+        names = ("dropout", "attention_dropout", *READING, "initializer_range")
+        settings = {name: getattr(model, name) for name in names}
+        settings["memory_len"] = getattr(model, "memory_len", 0) or self.segment_len
+        return XLNetEncoder(self.xlnet_config, **settings | options)
 
     def initialize(self, model: tf_keras.Model):
         """Loads `init_checkpoint`, of any format, into a new run's model; the head may be new."""
@@ -328,12 +343,12 @@ class FinetuningTask(trainer_lib.Task):
             batches = Batches(self.validation_set, batch_size, repeat=False)
         if training and config.batching == "fixed":
             return batches
-        return batches.cut(lengths, self.length_multiple, self.least_length)
+        return batches.cut(lengths, self.segment_len or MULTIPLE, self.least_length)
 
     @property
-    def length_multiple(self) -> int:
-        """What the lengths of cut rows must be multiples of."""
-        return getattr(self.task_config.model, "segment_len", 0) or MULTIPLE
+    def segment_len(self) -> int:
+        """Tokens of the segments in which texts are read; 0: at once."""
+        return getattr(self.task_config.model, "segment_len", 0)
 
     @property
     def least_length(self) -> int:
@@ -343,7 +358,7 @@ class FinetuningTask(trainer_lib.Task):
     def any_length(self, training):
         # Texts that are read in segments are as many in a graph as there are.
         is_cut = not training or self.task_config.batching == "length"
-        return is_cut and not getattr(self.task_config.model, "segment_len", 0)
+        return is_cut and not self.segment_len
 
     def lengths(self):
         return [*self.batches(training=True).cut_to] or [None]
@@ -466,18 +481,14 @@ class FinetuningTask(trainer_lib.Task):
         return read_metrics(f"{folder}/{BEST}") or read_metrics(str(folder))
 
     def data_warnings(self):
-        sets = {"train": self.example_set}
-        if self.validation_set:
-            sets["dev"] = self.validation_set
-        found = [warning for examples in sets.values() for warning in example_report.warnings(examples)]
-        return found + example_report.shared_with_train(sets)
+        found = [line for examples in self.sets.values() for line in example_report.warnings(examples)]
+        return found + example_report.shared_with_train(self.sets)
 
     def data_bytes(self) -> int:
-        sets = filter(None, (self.example_set, self.validation_set))
-        return sum(shard["bytes"] for examples in sets for shard in examples.shards)
+        return sum(shard["bytes"] for examples in self.sets.values() for shard in examples.shards)
 
     def check_data(self):
-        for examples in filter(None, (self.example_set, self.validation_set)):
+        for examples in self.sets.values():
             examples.check_files(checksums=True)
 
     def name_rows(self, step: int, rows: Sequence[int]) -> list[str]:
@@ -485,11 +496,13 @@ class FinetuningTask(trainer_lib.Task):
         return [f"row {row}: example {numbers[row]} of {self.example_set.folder}" for row in rows]
 
     def data_difference(self, model_dir: str) -> list[str]:
-        before, now = ExampleSet.load(model_dir), self.example_set
+        names = ("tokenizer", "cleaning", "seq_len", "settings", "shards")
+        before, now = (
+            {name: getattr(examples, name) for name in names}
+            for examples in (ExampleSet.load(model_dir), self.example_set)
+        )
         return architecture_difference(self.xlnet_config, model_dir) + [
-            f"examples' {name}: {a} there, {b} now"
-            for name in ("tokenizer", "cleaning", "seq_len", "settings", "shards")
-            if (a := getattr(before, name)) != (b := getattr(now, name))
+            f"examples' {line}" for line in settings_difference(before, now)
         ]
 
 
@@ -594,7 +607,7 @@ def build_task(
         raise UserError(f"task.batching is {params.task.batching!r}: expected one of {', '.join(BATCHING)}")
     task = task_class(params.task)
     complete(params, task.example_set.records)
-    for examples in filter(None, (task.example_set, task.validation_set)):
+    for examples in task.sets.values():
         if not task.has_answers(examples):
             raise UserError(f"{examples.folder} has examples without answers: it can only be predicted")
     for training in (True, False)[: 1 + bool(task.validation_set)]:

@@ -11,6 +11,7 @@ from xlnet_tf import files
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.records.manifest import settings_difference
 
 # How texts are read, which weights do not tell, where neither settings nor a checkpoint say it.
 READING = {"attention_type": "bi", "same_length": False, "clamp_len": -1}
@@ -91,8 +92,4 @@ def architecture_difference(config: XLNetConfig, model_dir: str) -> list[str]:
     if not tf.io.gfile.exists(path):
         return []
     before, now = XLNetConfig.from_dict(files.read_json(path), path).to_dict(), config.to_dict()
-    return [
-        f"architecture's {name}: {before[name]} there, {now[name]} now"
-        for name in before
-        if before[name] != now[name]
-    ]
+    return [f"architecture's {line}" for line in settings_difference(before, now)]

@@ -8,20 +8,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from etils import epath
-from official.core import config_definitions as cfg
-from official.core import exp_factory, task_factory
 
 from xlnet_tf import files
 from xlnet_tf.models.multiple_choice import XLNetMultipleChoice
 from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
-from xlnet_tf.tasks.finetuning import (
-    FinetuningConfig,
-    FinetuningTask,
-    alike,
-    finetuning_experiment,
-    row_weights,
-)
+from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, alike, register, row_weights
 from xlnet_tf.tasks.model_config import EncoderModelConfig
 from xlnet_tf.training.metrics import Ratio
 
@@ -49,18 +41,13 @@ class MultipleChoiceConfig(FinetuningConfig):
     model: MultipleChoiceModelConfig = dataclasses.field(default_factory=MultipleChoiceModelConfig)
 
 
-@exp_factory.register_config_factory(EXPERIMENT)
-def multiple_choice_experiment() -> cfg.ExperimentConfig:
-    """Returns the defaults."""
-    return finetuning_experiment(MultipleChoiceConfig())
-
-
-@task_factory.register_task_cls(MultipleChoiceConfig)
+@register(EXPERIMENT, MultipleChoiceConfig)
 class MultipleChoiceTask(FinetuningTask):
     """Scores each option by itself; the scores of a question's options compete in a softmax."""
 
     TASK = "multiple_choice"
     SETTINGS = {"num_choices": int, "max_qa_len": int, "answered": bool}
+    ANSWERED = "answered"
     ALIKE = ("num_choices",)
 
     def build_head(self, encoder):
@@ -94,9 +81,6 @@ class MultipleChoiceTask(FinetuningTask):
     def outputs_alike(self, examples, predictions):
         """Compares the options of each question."""
         return alike(predictions["probabilities"], axis=1)
-
-    def has_answers(self, examples):
-        return examples.settings["answered"]
 
     def score(self, examples, predictions):
         levels = [row["level"] for row in examples.sidecar()]

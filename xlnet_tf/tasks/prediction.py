@@ -224,7 +224,6 @@ class Predictor:
         return self._strategy.distribute_datasets_from_function(build)
 
     def _fingerprint(self, checkpoint: str) -> dict:
-        """Returns what the predictions depend on."""
         return {
             **weights_fingerprint(checkpoint),
             "shards": self._task.validation_set.shards,

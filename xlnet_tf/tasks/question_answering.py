@@ -4,19 +4,12 @@ import dataclasses
 from typing import Any
 
 import tensorflow as tf
-from official.core import config_definitions as cfg
-from official.core import exp_factory, task_factory
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering, span_losses
 from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
-from xlnet_tf.tasks.finetuning import (
-    FinetuningConfig,
-    FinetuningTask,
-    finetuning_experiment,
-    row_weights,
-)
+from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, register, row_weights
 from xlnet_tf.tasks.model_config import EncoderModelConfig
 from xlnet_tf.tasks.predictions import question_answering as squad_answers
 from xlnet_tf.training.metrics import Ratio
@@ -55,13 +48,7 @@ class QuestionAnsweringConfig(FinetuningConfig):
     no_answer_threshold: float | None = None
 
 
-@exp_factory.register_config_factory(EXPERIMENT)
-def question_answering_experiment() -> cfg.ExperimentConfig:
-    """Returns the defaults."""
-    return finetuning_experiment(QuestionAnsweringConfig())
-
-
-@task_factory.register_task_cls(QuestionAnsweringConfig)
+@register(EXPERIMENT, QuestionAnsweringConfig)
 class QuestionAnsweringTask(FinetuningTask):
     """Finds first and last token of the answer in each window, and whether there is an answer.
 
@@ -79,6 +66,7 @@ class QuestionAnsweringTask(FinetuningTask):
     POSITION_COLUMNS = ("start_position", "end_position")
     POSITION_PREDICTIONS = ("start_top_index", "end_top_index")
     SETTINGS = {"unanswerable": bool, "max_question_len": int, "stride": int, "answered": bool}
+    ANSWERED = "answered"
 
     def __init__(self, params: QuestionAnsweringConfig, *args, **kwargs):
         super().__init__(params, *args, **kwargs)
@@ -139,9 +127,6 @@ class QuestionAnsweringTask(FinetuningTask):
     def predictions(self, features, outputs):
         return dict(outputs)
 
-    def has_answers(self, examples):
-        return examples.settings["answered"]
-
     def constant_score(self, examples):
         return squad_answers.share_without_answer(examples) if self.unanswerable else 0.0
 
@@ -150,13 +135,9 @@ class QuestionAnsweringTask(FinetuningTask):
         return squad_answers.score(answers, self.unanswerable, self.no_answer_threshold())
 
     def write_predictions(self, examples, predictions, folder):
-        answers = self._answers(examples, predictions)
-        threshold = None
-        if self.unanswerable:
-            threshold = self.no_answer_threshold()
-            if threshold is None:
-                threshold = squad_answers.UNDECIDED
-        return squad_answers.write_files(answers, folder, threshold)
+        return squad_answers.write_files(
+            self._answers(examples, predictions), folder, self.refusal_threshold()
+        )
 
     def _answers(self, examples, predictions) -> list[squad_answers.Prediction]:
         return squad_answers.predict(
@@ -170,6 +151,13 @@ class QuestionAnsweringTask(FinetuningTask):
         """Returns the threshold that is asked for or was found in training; None if there is none."""
         asked = self.task_config.no_answer_threshold
         return self.best_metrics().get("best_f1_threshold") if asked is None else asked
+
+    def refusal_threshold(self) -> float | None:
+        """Returns the logit of no answer above which an answer is refused; None: all questions have one."""
+        if not self.unanswerable:
+            return None
+        threshold = self.no_answer_threshold()
+        return squad_answers.UNDECIDED if threshold is None else threshold
 
 
 def synthetic(sizes: Sizes) -> tuple[list[Column], dict[str, Any]]:

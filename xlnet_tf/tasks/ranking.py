@@ -4,21 +4,13 @@ import dataclasses
 from typing import Any
 
 import tensorflow as tf
-from official.core import config_definitions as cfg
-from official.core import exp_factory, task_factory
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.multiple_choice import XLNetRanker
 from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks import ranking_losses
-from xlnet_tf.tasks.finetuning import (
-    FinetuningConfig,
-    FinetuningTask,
-    alike,
-    finetuning_experiment,
-    row_weights,
-)
+from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, alike, register, row_weights
 from xlnet_tf.tasks.metrics.ranking import ranking_metrics
 from xlnet_tf.tasks.multiple_choice import MultipleChoiceModelConfig
 from xlnet_tf.tasks.predictions.ranking import ranked_queries, write_files
@@ -39,19 +31,14 @@ class RankingConfig(FinetuningConfig):
     loss: str = "pairwise"
 
 
-@exp_factory.register_config_factory(EXPERIMENT)
-def ranking_experiment() -> cfg.ExperimentConfig:
-    """Returns the defaults."""
-    return finetuning_experiment(RankingConfig())
-
-
-@task_factory.register_task_cls(RankingConfig)
+@register(EXPERIMENT, RankingConfig)
 class RankingTask(FinetuningTask):
     """Scores each candidate by itself; the scores of a query's candidates rank them."""
 
     TASK = "ranking"
     BEST_METRIC = "map"
     SETTINGS = {"relevant_from": int, "max_query_len": int, "judged": bool}
+    ANSWERED = "judged"
     ALIKE = ("relevant_from",)
 
     def build_head(self, encoder):
@@ -94,9 +81,6 @@ class RankingTask(FinetuningTask):
         scores = [query.judged().scores for query in _queries(examples, predictions)]
         several = [values for values in scores if len(values) > 1]
         return bool(several) and all(alike(values, axis=0) for values in several)
-
-    def has_answers(self, examples):
-        return examples.settings["judged"]
 
     def score(self, examples, predictions):
         queries = [query.judged() for query in _queries(examples, predictions)]

@@ -5,16 +5,12 @@ import itertools
 from typing import Any
 
 import tensorflow as tf
-from official.core import config_definitions as cfg
-from official.core import exp_factory, task_factory
 
-from xlnet_tf.errors import UserError
-from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.token_classifier import XLNetTokenClassifier
 from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks import compatibility
-from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, finetuning_experiment, row_weights
+from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, register, row_weights
 from xlnet_tf.tasks.metrics import tagging as tagging_metrics
 from xlnet_tf.tasks.model_config import EncoderModelConfig
 from xlnet_tf.tasks.predictions import tagging as tagging_predictions
@@ -44,35 +40,20 @@ class TaggingConfig(FinetuningConfig):
     model: TaggingModelConfig = dataclasses.field(default_factory=TaggingModelConfig)
 
 
-@exp_factory.register_config_factory(EXPERIMENT)
-def tagging_experiment() -> cfg.ExperimentConfig:
-    """Returns the defaults."""
-    return finetuning_experiment(TaggingConfig())
-
-
-@task_factory.register_task_cls(TaggingConfig)
+@register(EXPERIMENT, TaggingConfig)
 class TaggingTask(FinetuningTask):
     """Predicts the tag of each word from its first piece."""
 
     TASK = "tagging"
     BEST_METRIC = "f1"
     SETTINGS = {"labels": list[str], "tagged": bool, "stride": int}
+    ANSWERED = "tagged"
     ALIKE = ("labels",)
     TOKEN_COLUMNS = TOKEN_PREDICTIONS = ("tags",)
 
     def check_settings(self, examples):
         super().check_settings(examples)
         compatibility.check_labels(examples, 1)
-
-    def build_encoder(self, **options) -> XLNetEncoder:
-        model = self.task_config.model
-        for examples in filter(None, (self.example_set, self.validation_set)):
-            if model.segment_len and examples.seq_len % model.segment_len:
-                raise UserError(
-                    f"task.model.segment_len is {model.segment_len}, expected a divisor of "
-                    f"{examples.seq_len}, the tokens of the examples in {examples.folder}"
-                )
-        return super().build_encoder(memory_len=model.memory_len or model.segment_len, **options)
 
     def build_head(self, encoder):
         labels = self.example_set.settings["labels"]
@@ -101,9 +82,6 @@ class TaggingTask(FinetuningTask):
 
     def predictions(self, features, outputs):
         return {"tags": _best(outputs)}
-
-    def has_answers(self, examples):
-        return examples.settings["tagged"]
 
     def constant_score(self, examples):
         return 0.0  # of no entities at all

@@ -1,11 +1,13 @@
 """Traces some steps of a run for TensorBoard."""
 
+import contextlib
+
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError
 
 
-class Profile:
+class Profile(contextlib.AbstractContextManager):
     """Writes a trace of the steps from FIRST to LAST into the run's folder, inside of a `with` block.
 
     TensorBoard shows it (`tensorboard --logdir=MODEL_DIR`, with the package tensorboard-plugin-profile).
@@ -22,9 +24,6 @@ class Profile:
         self._folder = model_dir
         self._running = False
         self._start, self._end = _numbers(steps) if steps else (-1, -1)
-
-    def __enter__(self) -> "Profile":
-        return self
 
     def __exit__(self, *error):
         self._stop()
