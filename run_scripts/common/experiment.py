@@ -1,5 +1,6 @@
 """From flags and files of settings to one checked experiment; shared by the scripts that train."""
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -65,7 +66,7 @@ def load(name: str, settings: Sequence[Setting], values: flags.FlagValues):
     override(params, values.params_override, "--params_override")
     check_types(params, exp_factory.get_exp_config(name))
     for setting in settings:
-        setting.check(_field(params, setting.field))
+        setting.check(operator.attrgetter(setting.field)(params))
     return params
 
 
@@ -83,9 +84,3 @@ def _nested(path: str, value: Any) -> dict[str, Any]:
     for name in reversed(path.split(".")):
         value = {name: value}
     return value
-
-
-def _field(params, path: str) -> Any:
-    for name in path.split("."):
-        params = getattr(params, name)
-    return params

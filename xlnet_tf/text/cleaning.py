@@ -137,7 +137,7 @@ def clean_text(text: str, config: CleaningConfig = DEFAULT_CLEANING) -> str:
         text = text.replace("``", '"').replace("''", '"')
     if not config.keep_accents and not text.isascii():
         # ASCII neither decomposes nor combines, so that only the rest need be looked at.
-        text = _NON_ASCII.sub(_strip_accents, text)
+        text = _NON_ASCII.sub(strip_accents, text)
     if config.lower:
         text = text.lower()
     return text
@@ -203,7 +203,7 @@ def _changes(character: str, config: CleaningConfig) -> bool:
     return clean_text(f"a{character}a", config) != f"a{character}a"
 
 
-def _strip_accents(match: re.Match) -> str:
+def strip_accents(match: re.Match) -> str:
     """Decomposes the matched characters (NFKD) and drops the combining marks."""
     decomposed = unicodedata.normalize("NFKD", match[0])
     if any(map(unicodedata.combining, decomposed)):

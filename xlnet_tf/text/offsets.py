@@ -6,14 +6,13 @@ is never cut, and what a step drops (accents, control characters) belongs to the
 """
 
 import re
-import unicodedata
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.cleaning import CleaningConfig, strip_accents
 from xlnet_tf.text.tokenizer import UNDERLINE, XLNetTokenizer
 
 _UNEVEN_WHITESPACE = re.compile(r"^\s+|\s{2,}|[^\S ]")
@@ -93,7 +92,7 @@ def clean_with_offsets(text: str, config: CleaningConfig) -> tuple[str, np.ndarr
     if config.normalize_quotes:
         text, begins = _substitute(_DOUBLED_QUOTES, lambda match: '"', text, begins)
     if not config.keep_accents:
-        text, begins = _substitute(_NON_ASCII, _strip_accents, text, begins)
+        text, begins = _substitute(_NON_ASCII, strip_accents, text, begins)
     if config.lower:
         # Lengths are those of single characters; the letters are not (a sigma that ends a word).
         begins = _substitute(_NON_ASCII, lambda match: match[0].lower(), text, begins)[1]
@@ -112,9 +111,3 @@ def _substitute(
         offsets += [begins[done : match.start()], np.repeat(begins[match.start()], len(replacement))]
         done = match.end()
     return "".join([*parts, text[done:]]), np.concatenate([*offsets, begins[done:]])
-
-
-def _strip_accents(match: re.Match) -> str:
-    """Decomposes one character (NFKD) and drops its combining marks."""
-    decomposed = unicodedata.normalize("NFKD", match[0])
-    return "".join(character for character in decomposed if not unicodedata.combining(character))

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.text.graph.truncation import first_pieces
 from xlnet_tf.text.packing import CLS_SEGMENT, PAD_SEGMENT, PADDING_SIDES, SEGMENT_A, SEGMENT_B
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
 
@@ -72,7 +73,7 @@ def truncate(
     """
     length_a = _lengths(ids_a)
     if ids_b is None:
-        return _first(ids_a, tf.minimum(length_a, room)), None
+        return first_pieces(ids_a, room), None
     length_b = _lengths(ids_b)
     excess = tf.maximum(length_a + length_b - room, 0)
     # First the longer text alone gives, until both are equally long.
@@ -80,7 +81,7 @@ def truncate(
     both = excess - alone
     keep_a = length_a - tf.where(length_a >= length_b, alone, 0) - both // 2
     keep_b = length_b - tf.where(length_a < length_b, alone, 0) - (both + 1) // 2
-    return _first(ids_a, keep_a), _first(ids_b, keep_b)
+    return first_pieces(ids_a, keep_a), first_pieces(ids_b, keep_b)
 
 
 def bucket(lengths: tf.Tensor, buckets: Sequence[int]) -> tf.Tensor:
@@ -96,15 +97,6 @@ def bucket(lengths: tf.Tensor, buckets: Sequence[int]) -> tf.Tensor:
     longest = tf.reduce_max(lengths)
     fits = tf.searchsorted(tf.constant(buckets, tf.int32), longest[None])[0]
     return tf.gather(tf.constant(buckets, tf.int32), tf.minimum(fits, len(buckets) - 1))
-
-
-def _first(ids: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
-    """Keeps the first int32 [N] `lengths` values of each row."""
-    positions = tf.range(tf.size(ids.values)) - tf.gather(
-        tf.cast(ids.row_starts(), tf.int32), ids.value_rowids()
-    )
-    kept = tf.boolean_mask(ids.values, positions < tf.gather(lengths, ids.value_rowids()))
-    return tf.RaggedTensor.from_row_lengths(kept, tf.cast(lengths, ids.row_splits.dtype), validate=False)
 
 
 def _lengths(ids: tf.RaggedTensor) -> tf.Tensor:
