@@ -48,6 +48,14 @@ class ExampleOptions:
         if not self.splits:
             raise UserError("no data: give --train, --dev or --test")
 
+    def check_room(self, name: str, num_special: int, rest: str) -> None:
+        """Raises UserError unless `seq_len` has room for an option's tokens, special ones and the rest."""
+        value, most = getattr(self, name), self.seq_len - num_special - 1
+        if not 1 <= value <= most:
+            raise UserError(
+                f"{name} is {value}, expected 1 to {most}, so that seq_len {self.seq_len} has room for {rest}"
+            )
+
     def load_tokenizer(self) -> XLNetTokenizer:
         """Raises FileNotFoundError if there is none."""
         if not epath.Path(self.tokenizer).exists():

@@ -11,40 +11,17 @@ from typing import Any
 
 import tensorflow_datasets as tfds
 
-from tfrecord_builders.corpus.documents import PartText, part_of_documents
+from tfrecord_builders.corpus.documents import PartOfRows
 from tfrecord_builders.corpus.options import CorpusOptions
-from tfrecord_builders.corpus.streams import StreamCache
 from tfrecord_builders.corpus.text import MAX_DOCUMENT_BYTES
 from xlnet_tf.errors import UserError
 
 
 @dataclasses.dataclass(frozen=True)
-class DatasetPart:
-    """A run of examples.
+class DatasetPart(PartOfRows):
+    """A run of examples, in the data set's order; its bytes are in proportion."""
 
-    Args:
-        start: first example.
-        stop: example after the last.
-        num_bytes: of the data set, in proportion.
-        options: of the corpus, the data set's name among them.
-        ends_document: always.
-    """
-
-    start: int
-    stop: int
-    num_bytes: int
-    options: CorpusOptions
-    ends_document: bool = True
-
-    def without_text(self) -> "DatasetPart":
-        return self
-
-    def read(self, cache: StreamCache) -> PartText:
-        """Reads the examples, in the data set's order."""
-        del cache
-        return part_of_documents(self._texts(), self.options.mark_paragraphs)
-
-    def _texts(self) -> Iterator[str]:
+    def texts(self) -> Iterator[str]:
         field = self.options.text_field
         examples = _builder(self.options).as_dataset(
             split=tfds.core.ReadInstruction(

@@ -2,6 +2,10 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from typing import ClassVar, Self
+
+from tfrecord_builders.corpus.options import CorpusOptions
+from tfrecord_builders.corpus.streams import StreamCache
 
 EOP = "<eop>"
 
@@ -23,6 +27,40 @@ class PartText:
     num_bytes: int
     empty_documents: int = 0
     nul_bytes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class PartOfRows:
+    """A run of rows with a document in each.
+
+    Args:
+        start: first row.
+        stop: row after the last.
+        num_bytes: of the text, estimated.
+        options: of the corpus.
+    """
+
+    start: int
+    stop: int
+    num_bytes: int
+    options: CorpusOptions
+    ends_document: ClassVar[bool] = True
+
+    def without_text(self) -> Self:
+        return self
+
+    def texts(self) -> Iterable[str]:
+        """Reads the rows; one without text is an empty document.
+
+        Raises:
+            UserError: they cannot be read, or a text is not UTF-8.
+        """
+        raise NotImplementedError
+
+    def read(self, cache: StreamCache) -> PartText:
+        """Returns the text; raises what `texts` does."""
+        del cache
+        return part_of_documents(self.texts(), self.options.mark_paragraphs)
 
 
 def document_lines(lines: Iterable[str], mark_paragraphs: bool) -> list[str]:

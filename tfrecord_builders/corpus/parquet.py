@@ -13,9 +13,9 @@ import pyarrow.compute
 import pyarrow.parquet
 from etils import epath
 
-from tfrecord_builders.corpus.documents import PartText, part_of_documents
+from tfrecord_builders.corpus.documents import PartOfRows
 from tfrecord_builders.corpus.options import CorpusOptions
-from tfrecord_builders.corpus.streams import BLOCK_BYTES, StreamCache
+from tfrecord_builders.corpus.streams import BLOCK_BYTES
 from tfrecord_builders.corpus.text import MAX_DOCUMENT_BYTES
 from xlnet_tf.errors import UserError
 
@@ -27,38 +27,16 @@ _SUSPICIOUS_BYTES, _SUSPICIOUS_RATIO = 1 << 27, 1000  # of a row group's text: i
 
 
 @dataclasses.dataclass(frozen=True)
-class ParquetPart:
-    """A run of rows of a file.
+class ParquetPart(PartOfRows):
+    """A run of rows of a file; its bytes, by the file's own sizes of its row groups, are a quarter at least.
 
     Args:
         path: the file.
-        start: first row.
-        stop: row after the last.
-        num_bytes: of the text, estimated by the file's own sizes of its row groups; at least a quarter of it.
-        options: of the corpus.
-        ends_document: always.
     """
 
     path: str
-    start: int
-    stop: int
-    num_bytes: int
-    options: CorpusOptions
-    ends_document: bool = True
 
-    def without_text(self) -> "ParquetPart":
-        return self
-
-    def read(self, cache: StreamCache) -> PartText:
-        """Reads the rows; a row without text, or with null, is an empty document.
-
-        Raises:
-            UserError: the file is damaged, or a text is not UTF-8.
-        """
-        del cache
-        return part_of_documents(self._texts(), self.options.mark_paragraphs)
-
-    def _texts(self) -> Iterator[str]:
+    def texts(self) -> Iterator[str]:
         for first, column in _batches(epath.Path(self.path), self.options.text_field, self.start, self.stop):
             try:
                 texts = column.to_pylist()
@@ -180,7 +158,7 @@ class _ParquetCutter(contextlib.AbstractContextManager):
         num_bytes = max(
             source.bytes_before(self._row) - source.bytes_before(start), num_bytes // _MOST_UNDERESTIMATED
         )
-        return ParquetPart(str(source.path), start, self._row, num_bytes, source.options)
+        return ParquetPart(start, self._row, num_bytes, source.options, str(source.path))
 
 
 def _batches(path: epath.Path, field: str, start: int, stop: int) -> Iterator[tuple[int, pyarrow.Array]]:

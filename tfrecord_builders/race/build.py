@@ -38,11 +38,7 @@ class RaceOptions(ExampleOptions):
     def check(self) -> None:
         """Raises UserError for options that do not fit each other."""
         super().check()
-        if not 0 < self.max_qa_len < self.seq_len - _NUM_SPECIAL:
-            raise UserError(
-                f"max_qa_len is {self.max_qa_len}, expected 1 to {self.seq_len - _NUM_SPECIAL - 1}, so that "
-                f"seq_len {self.seq_len} has room for some context"
-            )
+        self.check_room("max_qa_len", _NUM_SPECIAL, "some context")
 
 
 def build_race(options: RaceOptions, progress: bool = False) -> dict[str, ExampleSet]:

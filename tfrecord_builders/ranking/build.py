@@ -80,11 +80,7 @@ class RankingOptions(ExampleOptions):
             raise UserError(
                 f"--collection, --run, --qrels and --depth are for format=trec, not {self.format}"
             )
-        if not 0 < self.max_query_len < self.seq_len - _NUM_SPECIAL:
-            raise UserError(
-                f"max_query_len is {self.max_query_len}, expected 1 to {self.seq_len - _NUM_SPECIAL - 1}, so "
-                f"that seq_len {self.seq_len} has room for a passage"
-            )
+        self.check_room("max_query_len", _NUM_SPECIAL, "a passage")
 
     def files(self, split: str) -> list[str]:
         """Returns the files of a split: queries, collection, run and qrels; "" for those not given."""
@@ -160,11 +156,8 @@ def _build_split(
         else:
             group = functools.partial(all_candidates, size=options.candidates)
         with ProgressBar(queries, split, unit=" queries", disable=not progress) as bar:
-            records = _write(writer, bar, group, tokenizer, options)
-        if not records:
-            left_out = writer.example_set.skipped.items()
-        reasons = ", ".join(f"{reason} ({found['count']})" for reason, found in left_out)
-        raise UserError(f"{getattr(options, split)} gives no examples: {reasons or 'it is empty'}")
+            _write(writer, bar, group, tokenizer, options)
+        writer.check_any(getattr(options, split))
     return writer.example_set
 
 
@@ -174,10 +167,9 @@ def _write(
     group: Callable[[Query], Iterator[list[Passage]]],
     tokenizer: XLNetTokenizer,
     options: RankingOptions,
-) -> int:
-    """Writes all records of the queries; returns how many."""
+) -> None:
+    """Writes all records of the queries."""
     lengths: list[int] = []
-    records = 0
     for query in queries:
         for passages in group(query):
             columns, pieces = candidate_sequences(query.text, passages, tokenizer, options)
@@ -195,10 +187,8 @@ def _write(
                     "missing": [passage.relevance for passage in query.missing],
                 },
             )
-            records += 1
     writer.count("queries", len(queries))
     writer.count_lengths("pieces of a query and a passage", lengths or [0])
-    return records
 
 
 def training_groups(

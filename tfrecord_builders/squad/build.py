@@ -9,7 +9,6 @@ import numpy as np
 from tfrecord_builders.common.example_builder import ExampleOptions
 from tfrecord_builders.squad.data import Passage, Question, SquadFile, locate, read_squad
 from xlnet_tf import checksums, files
-from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
@@ -40,12 +39,7 @@ class SquadOptions(ExampleOptions):
     def check(self) -> None:
         """Raises UserError for options that are out of range or do not fit each other."""
         super().check()
-        most = self.seq_len - windows_lib.NUM_SPECIAL - 1
-        if self.max_question_len > most:
-            raise UserError(
-                f"max_question_len is {self.max_question_len}, expected 1 to {most}, so that seq_len "
-                f"{self.seq_len} has room for some of the passage"
-            )
+        self.check_room("max_question_len", windows_lib.NUM_SPECIAL, "some of the passage")
 
 
 class Span(NamedTuple):
@@ -133,10 +127,7 @@ def _build_split(
                 builder.add(question, passage, number, encoded)
             lengths.append(len(encoded.ids))
             bar.update(len(passage.questions))
-        skipped = writer.example_set.skipped
-        if sum(reason["count"] for reason in skipped.values()) == total:
-            reasons = ", ".join(f"{reason} ({found['count']})" for reason, found in skipped.items())
-            raise UserError(f"{getattr(options, split)} gives no examples: {reasons}")
+        writer.check_any(getattr(options, split))
         writer.count_lengths("pieces of a passage", lengths)
     checksums.write(folder, [PASSAGES_FILE])
     return writer.example_set

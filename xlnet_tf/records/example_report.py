@@ -2,9 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 
-import numpy as np
-
-from xlnet_tf.records import shards as shards_lib
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.input_counts import PIECES, TEXTS, UNKNOWN_PIECES, UNKNOWN_TEXTS, fingerprints
 
@@ -45,12 +42,12 @@ def shared_with_train(sets: Mapping[str, ExampleSet]) -> list[str]:
     """
     if "train" not in sets:
         return []
-    trained_on = {value for ids, seq_len in _all_ids(sets["train"]) for value in fingerprints(ids, seq_len)}
+    trained_on = set(_fingerprints(sets["train"]))
     lines = []
     for split, examples in sets.items():
         if split == "train":
             continue
-        values = [value for ids, seq_len in _all_ids(examples) for value in fingerprints(ids, seq_len)]
+        values = [*_fingerprints(examples)]
         if shared := sum(value in trained_on for value in values):
             lines.append(
                 f"{shared:,} of {len(values):,} inputs of {split} are in train, too: its scores will be too "
@@ -59,10 +56,6 @@ def shared_with_train(sets: Mapping[str, ExampleSet]) -> list[str]:
     return lines
 
 
-def _all_ids(examples: ExampleSet) -> Iterator[tuple[np.ndarray, int]]:
-    """Yields the token ids of a set [n, S * T], shard by shard, and T."""
-    for shard in examples.shards:
-        columns = shards_lib.read_shard(
-            examples.folder / shard["file"], examples.layout, count=shard["records"]
-        )
-        yield columns["input_ids"], examples.seq_len
+def _fingerprints(examples: ExampleSet) -> Iterator[int]:
+    for columns in examples.read_shards():
+        yield from fingerprints(columns["input_ids"], examples.seq_len)

@@ -262,13 +262,14 @@ class ExampleSet:
     def arrays(self) -> dict[str, np.ndarray]:
         """Returns all examples: name -> [records, length] or, for scalars, [records]."""
         layout = self.layout
-        parts = [
-            shards_lib.read_shard(self.folder / shard["file"], layout, count=shard["records"])
-            for shard in self.shards
-        ]
-        if not parts:
-            parts = [layout.decode(np.zeros((0, layout.record_bytes), np.uint8))]
+        parts = [*self.read_shards()] or [layout.decode(np.zeros((0, layout.record_bytes), np.uint8))]
         return {name: np.concatenate([part[name] for part in parts]) for name in layout.dtypes}
+
+    def read_shards(self) -> Iterator[dict[str, np.ndarray]]:
+        """Yields the examples of each shard, as `arrays` has them."""
+        layout = self.layout
+        for shard in self.shards:
+            yield shards_lib.read_shard(self.folder / shard["file"], layout, count=shard["records"])
 
     @property
     def digest(self) -> str:
@@ -286,10 +287,8 @@ class ExampleSet:
         """
         lengths = read_lengths(self.folder, self.digest, self.records, self.seq_len)
         if lengths is None:
-            layout, lengths = self.layout, np.zeros(0, np.int32)
-            for shard in self.shards:
-                columns = shards_lib.read_shard(self.folder / shard["file"], layout, count=shard["records"])
-                lengths = np.concatenate([lengths, row_lengths(columns["input_ids"], self.seq_len)])
+            parts = [row_lengths(columns["input_ids"], self.seq_len) for columns in self.read_shards()]
+            lengths = np.concatenate([np.zeros(0, np.int32), *parts])
             try:
                 write_lengths(self.folder, lengths, self.digest)
             except UserError as error:
@@ -442,6 +441,13 @@ class ExampleWriter:
         """Adds a median, a 99th percentile and a maximum to the set's statistics."""
         for label, quantile in (("median", 0.5), ("99 %", 0.99), ("longest", 1.0)):
             self.count(f"{name}, {label}", int(np.quantile(lengths, quantile)))
+
+    def check_any(self, source: str) -> None:
+        """Raises UserError, with the reasons, if nothing was written of what a source (a file) holds."""
+        if not self._written:
+            skipped = self._set.skipped.items()
+            reasons = ", ".join(f"{reason} ({found['count']})" for reason, found in skipped)
+            raise UserError(f"{source} gives no examples: {reasons or 'it is empty'}")
 
     def __exit__(self, kind, value, trace) -> None:
         with self._owned:
