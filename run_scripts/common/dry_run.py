@@ -15,6 +15,7 @@ import tf_keras
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.kernels import device
 from xlnet_tf.tpu import compilation, report, steps, topologies
+from xlnet_tf.tpu.report import gigabytes
 from xlnet_tf.training import run, runtime
 from xlnet_tf.training.topology import TpuSlice
 from xlnet_tf.training.trainer import Task
@@ -132,12 +133,12 @@ def compiled(params, task: Task, where: Machines) -> str:
     # The trainer keeps it along with that of training, from the run's beginning to its end.
     if largest + held > topology.hbm_bytes:
         raise UserError(
-            f"the step takes {_gigabytes(largest)} of the {_gigabytes(topology.hbm_bytes)} of a core of "
-            f"{where.slice.name}, and the memory of the evaluation's rows {_gigabytes(held)} more: lower "
+            f"the step takes {gigabytes(largest)} of the {gigabytes(topology.hbm_bytes)} of a core of "
+            f"{where.slice.name}, and the memory of the evaluation's rows {gigabytes(held)} more: lower "
             f"--dev_batch_size, {data.global_batch_size} now, or batch_size, or raise --accumulation_steps"
         )
     filled = (largest + held) / topology.hbm_bytes
-    more = f"{_gigabytes(held)} more, {filled:.0%} of the core in all"
+    more = f"{gigabytes(held)} more, {filled:.0%} of the core in all"
     return f"{table}\nThe memory of the evaluation's rows takes {more}."
 
 
@@ -191,8 +192,8 @@ def _rows(params, task: Task, where: Machines, model: tf_keras.Model) -> dict[st
             task, steps, None if where.slice or params.runtime.enable_xla else device.length_multiple()
         ),
         "tokens": f"{steps * tokens:,}: the data {steps * data.global_batch_size / _records(task):.2f} times",
-        "a checkpoint": f"{_gigabytes(saved)}, after each {trainer.checkpoint_interval:,} steps",
-        "disk for checkpoints": f"{_gigabytes(saved * (trainer.max_to_keep + 1))} (the newest "
+        "a checkpoint": f"{gigabytes(saved)}, after each {trainer.checkpoint_interval:,} steps",
+        "disk for checkpoints": f"{gigabytes(saved * (trainer.max_to_keep + 1))} (the newest "
         f"{trainer.max_to_keep}, and one being written)",
     }
 
@@ -227,7 +228,3 @@ def _memory_len(task: Task) -> int:
 
 def _records(task: Task) -> int:
     return (getattr(task, "train_manifest", None) or task.example_set).records
-
-
-def _gigabytes(count: int) -> str:
-    return f"{count / 1e9:.2f} GB"

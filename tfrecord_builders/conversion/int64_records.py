@@ -6,12 +6,12 @@ Record k of a file is row k modulo B of step k // B; row b of step n + 1 continu
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-import google_crc32c
 import numpy as np
 import tensorflow as tf
 from etils import epath
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.records.shards import masked_checksums
 from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
 
 CHUNK_RECORDS = 4096  # read at once
@@ -68,7 +68,7 @@ def read_frames(path: epath.Path) -> Iterator[bytes]:
             record = 0
             while header := file.read(12):
                 length = int.from_bytes(header[:8], "little")
-                if len(header) == 12 and _masked_checksum(header[:8]) != header[8:]:
+                if len(header) == 12 and masked_checksums([header[:8]]).tobytes() != header[8:]:
                     raise UserError(
                         f"{path} is damaged in record {record}: its length. Copy or build it again"
                     )
@@ -77,7 +77,7 @@ def read_frames(path: epath.Path) -> Iterator[bytes]:
                     raise UserError(
                         f"{path} ends inside record {record}: it is truncated. Copy or build it again"
                     )
-                if _masked_checksum(data[:-4]) != data[-4:]:
+                if masked_checksums([data[:-4]]).tobytes() != data[-4:]:
                     raise UserError(
                         f"{path} is damaged in record {record}: its bytes. Copy or build it again"
                     )
@@ -240,9 +240,3 @@ def _check_features(where: str, frame: bytes, lengths: Mapping[str, int | None])
         if kind != "int64_list" or length not in (None, found):
             wanted = "any number of" if length is None else length
             raise UserError(f"{where}: feature {name} is {kind} of {found}, expected int64_list of {wanted}")
-
-
-def _masked_checksum(data: bytes) -> bytes:
-    """Returns CRC32C as TFRecord files have it: rotated, shifted, little-endian."""
-    crc = google_crc32c.value(data)
-    return (((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF).to_bytes(4, "little")

@@ -72,15 +72,13 @@ def embed_texts(
         UserError: the texts are not a list of strings, one is too long, or there is no such layer.
     """
     ids = tokenizer.encode_rows(texts, "texts")
-    if not ids:
-        raise UserError("texts is empty; expected at least one text.")
+    lengths = [len(text) + len(_ENDS) for text in ids]
+    check_text_lengths("texts", lengths)
     layers, width = encoder.config.n_layer, encoder.config.d_model
     if not -layers <= layer < layers:
         raise UserError(f"layer is {layer}; the model has layers 0 to {layers - 1}, and -1 is the last.")
     mean, cls = (np.empty([len(ids), width], np.float32) for _ in range(2))
     token_vectors = [None] * len(ids)
-    lengths = [len(text) + len(_ENDS) for text in ids]
-    check_text_lengths("texts", lengths)
     for rows in by_length(lengths, batch_size):
         features = tokenizer([texts[row] for row in rows], seq_len=max(_SHORTEST, lengths[rows[-1]]))
         found = embed(encoder, features, layer, lengths[rows[-1]] > AT_ONCE)

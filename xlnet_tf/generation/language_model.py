@@ -253,8 +253,6 @@ class XLNetLanguageModel:
     def _encode(self, name: str, texts: Sequence[str], new_tokens: int = 0) -> list[np.ndarray]:
         """Returns the ids of each of the texts, of which there is one at least."""
         ids = self.tokenizer.encode_rows(texts, name)
-        if not ids:
-            raise UserError(f"{name} is empty; expected at least one text")
         check_text_lengths(name, [*map(len, ids)], new_tokens)
         return ids
 

@@ -20,7 +20,9 @@ _TOGETHER = 8 * AT_ONCE  # tokens of texts that are read together
 
 
 def check_text_lengths(name: str, lengths: Sequence[int], new_tokens: int = 0):
-    """Raises UserError if a text is too long, and names it."""
+    """Raises UserError if there is no text, or one is too long, and names it."""
+    if not lengths:
+        raise UserError(f"{name} is empty; expected at least one text.")
     for row, length in enumerate(lengths):
         if length + new_tokens > LONGEST:
             after = f", and {new_tokens:,} are to follow" if new_tokens else ""

@@ -70,16 +70,14 @@ def score_texts(
     """
     ids = tokenizer.encode_rows(texts, "texts")
     before = tokenizer.encode_rows([""] * len(ids) if contexts is None else contexts, "contexts")
-    if not ids:
-        raise UserError("texts is empty; expected at least one text.")
     if len(before) != len(ids):
         raise UserError(f"there are {len(ids)} texts and {len(before)} contexts; expected as many.")
+    lengths = [len(context) + len(text) for context, text in zip(before, ids)]
+    check_text_lengths("texts", lengths)
     if not isinstance(order, str):
         _check_permutations(order, ids)
 
     scores = [None] * len(ids)
-    lengths = [len(context) + len(text) for context, text in zip(before, ids)]
-    check_text_lengths("texts", lengths)
     for rows in by_length(lengths, batch_size):
         length = max(1, *(lengths[row] for row in rows))
         features, is_scored = join_contexts(_ragged(before, rows), _ragged(ids, rows), length)

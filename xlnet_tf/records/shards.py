@@ -66,9 +66,9 @@ class ShardWriter:
         length = np.uint64(rows.shape[1]).tobytes()
         framed = np.empty((len(rows), framed_bytes(self._layout)), np.uint8)
         framed[:, :8] = np.frombuffer(length, np.uint8)
-        framed[:, 8:12] = _masked_checksums([length]).view(np.uint8)
+        framed[:, 8:12] = masked_checksums([length]).view(np.uint8)
         framed[:, 12:-4] = rows
-        framed[:, -4:] = _masked_checksums(rows).view(np.uint8).reshape(-1, 4)
+        framed[:, -4:] = masked_checksums(rows).view(np.uint8).reshape(-1, 4)
         data = framed.tobytes()  # remote files take nothing else
         with files.writing(self._path):
             self._file.write(data)
@@ -131,8 +131,8 @@ def unframe(framed: np.ndarray, layout: Layout, path: epath.PathLike, numbers: S
 def damaged_frames(framed: np.ndarray, layout: Layout) -> np.ndarray:
     """Returns bool [S]: which of uint8 [S, framed_bytes(layout)] do not fit their checksums or the layout."""
     length = np.uint64(layout.record_bytes).tobytes()
-    header = np.frombuffer(length + _masked_checksums([length]).tobytes(), np.uint8)
-    expected = _masked_checksums(framed[:, 12:-4]).view(np.uint8).reshape(-1, 4)
+    header = np.frombuffer(length + masked_checksums([length]).tobytes(), np.uint8)
+    expected = masked_checksums(framed[:, 12:-4]).view(np.uint8).reshape(-1, 4)
     wrong_frame = (framed[:, :12] != header).any(axis=1) | (framed[:, -4:] != expected).any(axis=1)
     return wrong_frame | ~layout.fits(framed[:, 12:-4])
 
@@ -209,7 +209,7 @@ def check_tokenizer_file(path: epath.PathLike, sha256: str) -> None:
         )
 
 
-def _masked_checksums(rows) -> np.ndarray:
+def masked_checksums(rows) -> np.ndarray:
     """CRC32C of each row, rotated and shifted as TFRecord files want it; uint32 [S], little-endian."""
     crc = np.array([google_crc32c.value(bytes(row)) for row in rows], np.uint32)
     return ((crc >> 15 | crc << 17) + np.uint32(0xA282EAD8)).astype("<u4")

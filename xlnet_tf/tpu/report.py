@@ -80,7 +80,7 @@ def _cells(row: CompiledBatch) -> tuple[str, ...]:
     memory = (
         row.topology.name,
         f"{row.batch_per_core}{f' x {row.length}' if row.length else ''}{' (largest)' * row.largest}",
-        _gigabytes(made.hbm),
+        gigabytes(made.hbm),
         f"{made.hbm / row.topology.hbm_bytes:.0%}",
     )
     if isinstance(made, Planned):
@@ -88,15 +88,16 @@ def _cells(row: CompiledBatch) -> tuple[str, ...]:
     estimate = made.estimated_seconds
     return (
         *memory,
-        _gigabytes(made.arguments),
-        _gigabytes(made.temporaries),
-        _gigabytes(made.outputs),
-        _gigabytes(made.aliased),
+        gigabytes(made.arguments),
+        gigabytes(made.temporaries),
+        gigabytes(made.outputs),
+        gigabytes(made.aliased),
         f"{made.flops / 1e12:.3f}",
-        _gigabytes(made.bytes_accessed),
+        gigabytes(made.bytes_accessed),
         "-" if estimate is None else f"{estimate:.4f} s",
     )
 
 
-def _gigabytes(size: float) -> str:
+def gigabytes(size: float) -> str:
+    """Returns a size in bytes for people."""
     return f"{size / 1e9:.2f} GB"

@@ -106,7 +106,8 @@ def served_signature(path: str, rows: int, seq_len: int | None = None) -> Progra
             "it out, or export another version"
         )
     return lower(
-        lambda features: _numbers(serve(**features)),
+        # Names of labels are left out: the host makes them of numbers.
+        lambda features: {n: v for n, v in serve(**features).items() if v.dtype != tf.string},
         dict.fromkeys(specs, tf.TensorSpec([rows, seq_len], tf.int32)),
         {"seq_len": seq_len},
     )
@@ -124,8 +125,3 @@ def _longest(serve: Callable, path: str) -> int:
         f"{path} does not tell how many tokens it takes: expected the signature {TOKENS} to refuse "
         f"{_TOO_MANY_TOKENS}, as run_scripts.export writes it; export the model again"
     )
-
-
-def _numbers(outputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Leaves out names of labels, which the host makes of numbers."""
-    return {name: value for name, value in outputs.items() if value.dtype != tf.string}
