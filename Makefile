@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup demo demo-long test test-integration test-all mutants lint lock clean
+.PHONY: help setup demo demo-long test test-docs test-integration test-all mutants lint lock clean
 
 help:  ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ -/'
@@ -32,6 +32,9 @@ demo-long: setup runs/corpora/.ready  ## Pretrains longer, to show what it is wo
 
 test: setup  ## Runs the quick tests: original numbers, properties, one run from texts to predictions.
 	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder tests
+
+test-docs: setup  ## Runs the commands and code of README.md and docs/ on toy data, and compares their output.
+	@$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal -m docs tests/docs
 
 test-integration: setup  ## Runs the tests that start processes or train longer.
 	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m "integration and not long" tests

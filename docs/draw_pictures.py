@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/how-it-works.md with the code that the page explains.
+"""Draws the pictures of docs/concepts with the code that the page explains.
 
 python -m docs.draw_pictures
 """
@@ -332,5 +332,5 @@ def main(argv: Sequence[str]):
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("output_dir", "docs/pictures", "Folder of the pictures.")
+    flags.DEFINE_string("output_dir", "docs/concepts/pictures", "Folder of the pictures.")
     app.run(main)

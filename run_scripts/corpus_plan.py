@@ -4,7 +4,7 @@ r"""Plans building records on many machines: of pretraining; the defaults are th
     python -m run_scripts.corpus_plan --records=records --text_gb=158 --builder_mb=6.8
 
 --records takes what it can from a set that was built of a part of the corpus: its tokens, sizes and passes.
-Plain arithmetic over measured rates, each a flag; docs/corpus.md says where they come from.
+Plain arithmetic over measured rates, each a flag; docs/how-to/corpus.md says where they come from.
 """
 
 import dataclasses

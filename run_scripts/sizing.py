@@ -3,8 +3,8 @@ r"""Estimates what a pretraining run needs: records, storage, hosts and input; t
     python -m run_scripts.sizing --step_seconds=1.2
     python -m run_scripts.sizing --preset=base --text_gb=13 --pieces=3.9e9 --batch_size=256 --cores=8
 
-Plain arithmetic over measured rates, each a flag; docs/sizing.md says where they come from. What building the
-records takes is in run_scripts/corpus_plan.py.
+Plain arithmetic over measured rates, each a flag; docs/how-to/sizing.md says where they come from. What
+building the records takes is in run_scripts/corpus_plan.py.
 """
 
 import dataclasses
@@ -30,7 +30,9 @@ class PretrainingRun(estimates.Records):
     stream_segments: int = option("segments of a stream", 64, positive=True)
     cores: int = option("cores of the TPU slice", 512, positive=True)
     cores_per_host: int = option("cores of a host", 8, positive=True)
-    step_seconds: float = option("seconds of a step, an estimate (docs/sizing.md)", 1.061, positive=True)
+    step_seconds: float = option(
+        "seconds of a step; an estimate (docs/how-to/sizing.md)", 1.061, positive=True
+    )
     reader_examples: float = option(
         "examples that a host's reader gives in a second", 32_500.0, positive=True
     )

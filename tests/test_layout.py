@@ -172,7 +172,7 @@ def test_every_package_says_what_it_contains():
 
 def texts() -> dict[pathlib.Path, str]:
     """Returns what people read by file: documents and sources, and of tests the modules' docstrings."""
-    documents = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md")]
+    documents = [*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")]
     found = {
         path: path.read_text() for path in (*documents, *MODULES.values()) if path.name != "CHANGELOG.md"
     }

@@ -1,0 +1,161 @@
+"""The blocks of a page that tests run, and how the output shown is compared.
+
+docs/contributing-docs.md describes the markers, comments on the lines before a block.
+"""
+
+import dataclasses
+import pathlib
+import re
+
+RUN = ("bash", "python")
+LANGUAGES = (*RUN, "text", "json", "yaml", "dockerfile", "protobuf", "bibtex", "math", "toml")
+MARKERS = ("not run", "test adds", "output", "fails")
+_MARKER = re.compile(r"<!-- ([a-z ]+?)(?:: (.*?))? -->")
+_FENCE = re.compile(r"(?P<indent> *)(?P<fence>`{3,})(?P<language>[\w{}+-]*)(?P<rest>.*)")
+_ELLIPSIS = "..."
+_NUMBER = re.compile(r"[-+]?\d+(?:[.,:]\d+)*(?:e[-+]?\d+)?")
+
+
+class PageError(ValueError):
+    """A page breaks a rule of its markup."""
+
+
+@dataclasses.dataclass
+class Block:
+    """A fenced block.
+
+    Args:
+        language: the word after the fence.
+        text: the lines inside.
+        line: number of the first line inside, from 1.
+        markers: the comments on the lines before, by name.
+        output: the block that shows its output, if any.
+    """
+
+    language: str
+    text: str
+    line: int
+    markers: dict[str, str]
+    output: "Block | None" = None
+
+    @property
+    def runs(self) -> bool:
+        return self.language in RUN and "not run" not in self.markers
+
+    @property
+    def command(self) -> str:
+        """The text to run, with the flags that only the test adds."""
+        added = self.markers.get("test adds", "")
+        return add_flags(self.text, added) if added else self.text
+
+
+@dataclasses.dataclass
+class Page:
+    """A page's blocks and the names of the toy files that its folder needs."""
+
+    path: pathlib.Path
+    blocks: list[Block]
+    files: tuple[str, ...]
+
+
+def read(path: pathlib.Path) -> Page:
+    """Reads a page.
+
+    Raises:
+        PageError: a block breaks the rules of docs/contributing-docs.md.
+    """
+    return parse(path.read_text(), path)
+
+
+def parse(text: str, path: pathlib.Path = pathlib.Path("page.md")) -> Page:
+    """Reads the text of a page, see `read`."""
+    lines, blocks, files, markers = text.splitlines(), [], (), {}
+    number, between = 0, True  # whether only blank lines and markers stand since the last block
+
+    def fail(message):
+        raise PageError(f"{path.name}:{number}: {message}")
+
+    while number < len(lines):
+        line = lines[number]
+        number += 1
+        if found := _MARKER.fullmatch(line.strip()):
+            name, value = found[1], found[2] or ""
+            if name == "files":
+                files += tuple(value.split())
+            elif name in MARKERS:
+                markers[name] = value
+                if name in ("not run", "test adds") and not value:
+                    fail(f"'{name}' needs a text after a colon")
+            else:
+                fail(f"no marker is called {name!r}: expected one of files, {', '.join(MARKERS)}")
+        elif found := _FENCE.fullmatch(line):
+            language, first, body = found["language"], number, []
+            while number < len(lines) and lines[number].strip() != found["fence"]:
+                body.append(lines[number].removeprefix(found["indent"]))
+                number += 1
+            if number == len(lines):
+                fail(f"the fence of line {first} is not closed")
+            number += 1
+            if not language or not (language in LANGUAGES or language.startswith("{")):
+                fail(f"the fence of line {first} has the language {language!r}: expected {LANGUAGES}")
+            block = Block(language, "\n".join(body) + "\n", first + 1, markers)
+            previous = blocks[-1] if blocks and between else None
+            if "output" in markers:
+                if language in RUN or previous is None or not previous.runs:
+                    fail(f"line {first}: an output stands right after the block that it is of")
+                previous.output = block
+            elif language == "text" and previous is not None and previous.runs and not markers:
+                fail(f"line {first}: mark the output with <!-- output -->")
+            blocks.append(block)
+            markers, between = {}, True
+        elif line.strip():
+            if markers:
+                fail(f"no block follows {sorted(markers)} directly")
+            between = False
+    return Page(path, blocks, files)
+
+
+def add_flags(command: str, flags: str) -> str:
+    """Puts flags after the last command's own, before what follows it: a pipe, a redirection, an &."""
+    lines = command.rstrip("\n").split("\n")
+    start = len(lines) - 1
+    while start and lines[start - 1].endswith("\\"):
+        start -= 1
+    last = "\n".join(lines[start:])
+    quote, end = "", len(last)
+    for place, letter in enumerate(last):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter in "|>&;#" and last[place - 1] in " \n0123456789&":
+            end = place - (last[place - 1].isdigit())
+            break
+    head, tail = last[:end].rstrip(), last[end:]
+    return "\n".join([*lines[:start], f"{head} {flags} {tail}".rstrip()]) + "\n"
+
+
+def plain(output: str) -> str:
+    """Returns output as a terminal shows it at the end: no colours, of rewritten lines the last form."""
+    output = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output)
+    lines = (line.rstrip("\r").rsplit("\r")[-1].rstrip() for line in output.split("\n"))
+    return "\n".join(lines).strip("\n")
+
+
+def matches(shown: Block, output: str) -> bool:
+    """Returns whether a block shows an output: `...` stands for any lines, or for any text in a line."""
+    expected, output = plain(shown.text), plain(output)
+    if "numbers vary" in shown.markers["output"]:
+        expected, output = map(_without_numbers, (expected, output))
+    pattern = ""
+    for line in expected.split("\n"):
+        if line.strip() == _ELLIPSIS:
+            pattern += r"(?:.*\n)*?"
+        else:
+            pattern += ".*?".join(map(re.escape, line.split(_ELLIPSIS))) + r"\n"
+    return re.fullmatch(pattern, output + "\n") is not None
+
+
+def _without_numbers(text: str) -> str:
+    """Masks numbers, and the spaces that align them."""
+    return re.sub(r"[ \t]+", " ", _NUMBER.sub("#", text))

@@ -1,0 +1,89 @@
+"""How blocks are read from a page, and how the output shown is compared."""
+
+import pytest
+
+from tests.docs import pages
+
+
+def page(*lines: str) -> pages.Page:
+    return pages.parse("\n".join(lines).replace("~~~", "```") + "\n")
+
+
+def shown(text: str, output: str, note: str = "") -> bool:
+    return pages.matches(pages.Block("text", text, 1, {"output": note}), output)
+
+
+def test_blocks_have_their_markers_and_outputs():
+    found = page(
+        "<!-- files: corpus/ reviews.csv -->",
+        "<!-- not run: needs a TPU -->", "~~~bash", "big", "~~~", "text",
+        "1. In a list:", "   <!-- test adds: --steps=3 -->", "   ~~~bash", "   run --a \\", "     --b",
+        "   ~~~",
+        "",
+        "<!-- output: numbers vary -->", "~~~text", "12", "~~~",
+        "~~~json", "{}", "~~~",
+    )  # fmt: skip
+    assert found.files == ("corpus/", "reviews.csv")
+    assert [(block.language, block.line, block.runs) for block in found.blocks] == [
+        ("bash", 4, False),
+        ("bash", 10, True),
+        ("text", 16, False),
+        ("json", 19, False),
+    ]
+    assert found.blocks[1].command == "run --a \\\n  --b --steps=3\n"
+    assert found.blocks[1].output is found.blocks[2]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["~~~bash", "x"], "line 1 is not closed"),
+        (["~~~", "x", "~~~"], "has the language ''"),
+        (["~~~console", "x", "~~~"], "has the language 'console'"),
+        (["<!-- notrun: x -->"], "no marker is called 'notrun'"),
+        (["<!-- not run -->", "~~~bash", "~~~"], "'not run' needs a text"),
+        (["<!-- test adds: -x -->", "", "Text."], "no block follows"),
+        (["~~~bash", "x", "~~~", "", "~~~text", "y", "~~~"], "mark the output"),
+        (["~~~bash", "x", "~~~", "Prints:", "<!-- output -->", "~~~text", "y", "~~~"], "stands right after"),
+        (["<!-- not run: slow -->", "~~~bash", "x", "~~~", "<!-- output -->", "~~~text", "y", "~~~"],
+         "stands right after"),
+    ],
+)  # fmt: skip
+def test_what_breaks_the_rules_is_named(lines, message):
+    with pytest.raises(pages.PageError, match=message):
+        page(*lines)
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("a --b", "a --b --x=1"),
+        ("a\nb --c='d | e' \\\n  --f", "a\nb --c='d | e' \\\n  --f --x=1"),
+        ("a --b | tail -1", "a --b --x=1 | tail -1"),
+        ("a --b 2>log", "a --b --x=1 2>log"),
+        ("a --b >log 2>&1 &", "a --b --x=1 >log 2>&1 &"),
+        ("a --b && c", "a --b --x=1 && c"),
+        ("a  # why", "a --x=1 # why"),
+    ],
+)
+def test_flags_are_added_to_the_last_command(command, expected):
+    assert pages.add_flags(command, "--x=1") == expected + "\n"
+
+
+def test_outputs_are_compared_whole_but_for_dots():
+    assert shown("a\nb\n", "a\nb\n\n")
+    assert not shown("a\n", "a\nb\n") and not shown("b\n", "a\nb\n")
+    assert shown("a\n...\nd\n", "a\nb\nc\nd\n") and shown("a\n...\nd\n", "a\nd\n")
+    assert shown("...\nd\n", "a\nd\n") and not shown("...\nd\n", "a\nde\n")
+    assert shown("took ... s\n", "took 3.14 s\n") and not shown("took ... s\n", "took 3\n4 s\n")
+    assert not shown("a.c\n", "abc\n")
+
+
+def test_numbers_are_compared_unless_they_vary():
+    assert not shown("loss 1.25\n", "loss 1.24\n")
+    assert shown("loss   1.25e-3 at 12:30\n", "loss  -17 at 9\n", "numbers vary")
+    assert not shown("loss 1.25\n", "loss nan\n", "numbers vary")
+
+
+def test_outputs_are_as_a_terminal_shows_them():
+    assert pages.plain("\x1b[1m10 %\r 20 %\r\n\x1b[0mdone  \n") == " 20 %\ndone"

@@ -1,0 +1,221 @@
+"""Toy files that pages run on: our own sentences from a few word lists, and what the commands make of them.
+
+A page names what its folder needs, `<!-- files: corpus/ reviews.csv -->`. Each file is made once a session.
+"""
+
+import csv
+import gzip
+import json
+import pathlib
+import random
+import shutil
+import subprocess
+from collections.abc import Callable
+
+TOYS: dict[str, Callable[["Toys", pathlib.Path], None]] = {}
+MODEL_FLAGS = "--preset=micro --batch_size=8 --train_steps=4 --warmup_steps=1"
+
+PEOPLE = ("Ada", "Tom", "Maria", "Chen", "Fatima", "Ivan", "Lena", "Omar", "Rosa", "Sven")
+PLACES = ("Lisbon", "Oslo", "Kyoto", "Lima", "Nairobi", "Quebec", "Dublin", "Hanoi")
+THINGS = (
+    ("ferry", "harbour", "sails"), ("train", "station", "leaves"), ("baker", "market", "wakes"),
+    ("gardener", "park", "works"), ("teacher", "school", "reads"), ("sailor", "island", "rests"),
+    ("painter", "studio", "sings"), ("doctor", "clinic", "listens"), ("farmer", "valley", "plants"),
+    ("clock", "tower", "strikes"), ("river", "bridge", "rises"), ("cat", "kitchen", "sleeps"),
+)  # fmt: skip
+WHEN = ("early in the morning", "late at night", "on Sunday", "every spring", "after the rain", "at noon")
+WEATHER = ("cold", "bright", "quiet", "windy", "golden", "grey", "warm", "clear")
+GOOD = ("wonderful", "moving", "brilliant", "charming", "fresh", "funny")
+BAD = ("dull", "tedious", "clumsy", "shallow", "noisy", "pointless")
+PARTS = ("plot", "acting", "music", "ending", "dialogue", "photography")
+
+
+def sentence(rng: random.Random) -> str:
+    """Returns a sentence about a place."""
+    one, other = rng.sample(THINGS, 2)
+    when, person, place = rng.choice(WHEN), rng.choice(PEOPLE), rng.choice(PLACES)
+    return rng.choice((
+        f"The {one[0]} near the {one[1]} {one[2]} {when}.",
+        f"{person} met the {one[0]} in {place} {when}.",
+        f"It was a {rng.choice(WEATHER)} day in {place}, and the {one[0]} was far from the {other[1]}.",
+        f"{when.capitalize()} {person} walks from the {one[1]} to the {other[1]}.",
+        f"When the {one[0]} {one[2]}, the {other[0]} {other[2]} too.",
+        f"Nobody in {place} knows why the {one[0]} {one[2]} so {rng.choice(('often', 'seldom', 'soon'))}.",
+    ))  # fmt: skip
+
+
+def document(rng: random.Random) -> str:
+    """Returns a document: a sentence a line, a blank line at its end."""
+    return "".join(f"{sentence(rng)}\n" for _ in range(rng.randint(4, 20))) + "\n"
+
+
+def review(rng: random.Random) -> tuple[str, str]:
+    """Returns a film review and its label, negative or positive."""
+    label, words = rng.choice((("negative", BAD), ("positive", GOOD)))
+    one, other = rng.sample(PARTS, 2)
+    text = rng.choice((
+        f"A {rng.choice(words)} film with a {rng.choice(words)} {one}.",
+        f"The {one} is {rng.choice(words)}, the {other} {rng.choice(words)}.",
+        f"{rng.choice(PEOPLE)} told me about the {rng.choice(words)} {one}, and it is true.",
+    ))  # fmt: skip
+    return text, label
+
+
+class Toys:
+    """Makes toy files, each once.
+
+    Args:
+        cache: folder to keep them in.
+        programs: see `tests.docs.server.start`.
+    """
+
+    def __init__(self, cache: pathlib.Path, programs: pathlib.Path):
+        self._cache, self._programs = cache, programs
+
+    def __getitem__(self, name: str) -> pathlib.Path:
+        """Returns the path of a toy file, which must not be changed."""
+        if name not in TOYS:
+            raise KeyError(
+                f"there is no toy file {name!r} in tests/docs/toy.py, only {', '.join(sorted(TOYS))}"
+            )
+        path = self._cache / name
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            TOYS[name](self, path)
+        return path
+
+    def put(self, name: str, folder: pathlib.Path):
+        """Copies a toy file into a page's folder."""
+        source, target = self[name], folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)
+
+    def command(self, line: str):
+        """Runs a command in the cache."""
+        path = f"{self._programs}:/usr/local/bin:/usr/bin:/bin"
+        done = subprocess.run(
+            ["bash", "-ec", line],
+            cwd=self._cache,
+            env={"PATH": path, "HOME": str(self._cache), "MPLBACKEND": "Agg"},
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            raise RuntimeError(f"{line}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+
+
+def toy(name: str):
+    """Registers the function that makes a toy file, or a folder if the name ends with a slash."""
+
+    def register(make):
+        TOYS[name] = make
+        return make
+
+    return register
+
+
+@toy("corpus/")
+def _corpus(toys: Toys, path: pathlib.Path):
+    rng = random.Random(1)
+    path.mkdir()
+    for name in ("harbour", "market", "valley"):
+        (path / f"{name}.txt").write_text("".join(document(rng) for _ in range(40)))
+    packed = "".join(document(rng) for _ in range(40)).encode()
+    (path / "archive.txt.gz").write_bytes(gzip.compress(packed, mtime=0))
+
+
+@toy("corpus.txt")
+def _corpus_file(toys: Toys, path: pathlib.Path):
+    path.write_text((toys["corpus/"] / "harbour.txt").read_text())
+
+
+def _reviews(seed: int, count: int) -> list[tuple[str, str]]:
+    rng = random.Random(seed)
+    return [review(rng) for _ in range(count)]
+
+
+def _write_table(path: pathlib.Path, header: tuple[str, ...], rows: list, delimiter: str = ","):
+    with path.open("w", newline="") as file:
+        csv.writer(file, delimiter=delimiter, lineterminator="\n").writerows([header, *rows])
+
+
+def _table_of_reviews(seed: int, count: int):
+    def make(toys: Toys, path: pathlib.Path):
+        _write_table(path, ("text", "label"), _reviews(seed, count))
+
+    return make
+
+
+TOYS["reviews.csv"] = TOYS["train.csv"] = _table_of_reviews(2, 96)
+TOYS["dev.csv"] = _table_of_reviews(3, 32)
+TOYS["test.csv"] = _table_of_reviews(4, 32)
+
+
+@toy("texts.jsonl")
+def _texts(toys: Toys, path: pathlib.Path):
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text, _ in _reviews(5, 8)))
+
+
+@toy("glue/SST-2/")
+def _sst2(toys: Toys, path: pathlib.Path):
+    path.mkdir(parents=True)
+    for split, seed, count in (("train", 2, 96), ("dev", 3, 32)):
+        rows = [(text, int(label == "positive")) for text, label in _reviews(seed, count)]
+        _write_table(path / f"{split}.tsv", ("sentence", "label"), rows, "\t")
+    rows = [(number, text) for number, (text, _) in enumerate(_reviews(4, 32))]
+    _write_table(path / "test.tsv", ("index", "sentence"), rows, "\t")
+
+
+@toy("spiece.model")
+def _tokenizer(toys: Toys, path: pathlib.Path):
+    toys["corpus/"], toys["train.csv"]
+    toys.command(
+        "python -m run_scripts.train_tokenizer --input='corpus/*.txt,train.csv' --output_prefix=spiece "
+        "--vocab_size=400"
+    )
+
+
+@toy("runs/records/")
+def _records(toys: Toys, path: pathlib.Path):
+    toys["corpus/"], toys["spiece.model"]
+    toys.command(
+        "python -m tfrecord_builders.pretraining --input=corpus --tokenizer=spiece.model "
+        "--output_dir=runs/records --dev_fraction=0.1 --seq_len=64 --reuse_len=32 --num_predict=11"
+    )
+
+
+@toy("runs/pretrained/")
+def _pretrained(toys: Toys, path: pathlib.Path):
+    toys["runs/records/"]
+    toys.command(
+        "python -m run_scripts.pretrain --train_data=runs/records/train --dev_data=runs/records/dev "
+        f"--model_dir=runs/pretrained {MODEL_FLAGS}"
+    )
+
+
+@toy("xlnet_cased_L-12_H-768_A-12/")
+def _released(toys: Toys, path: pathlib.Path):
+    toys["runs/pretrained/"]
+    toys.command(
+        "python -m run_scripts.convert_checkpoint --input=runs/pretrained --format=original "
+        "--output=xlnet_cased_L-12_H-768_A-12"
+    )
+
+
+@toy("runs/reviews/")
+def _finetuned(toys: Toys, path: pathlib.Path):
+    toys["train.csv"], toys["dev.csv"], toys["test.csv"], toys["runs/pretrained/"]
+    toys.command(
+        "python -m tfrecord_builders.classification --train=train.csv --dev=dev.csv --test=test.csv "
+        "--tokenizer=spiece.model --output_dir=runs/reviews-data --seq_len=32 && "
+        "python -m run_scripts.finetune --data=runs/reviews-data --init_checkpoint=runs/pretrained "
+        "--model_dir=runs/reviews --batch_size=8 --train_steps=12 --warmup_steps=1 --learning_rate=1e-3"
+    )
+
+
+@toy("served/reviews/")
+def _served(toys: Toys, path: pathlib.Path):
+    toys["runs/reviews/"]
+    toys.command(
+        "python -m run_scripts.export --model_dir=runs/reviews --output_dir=served/reviews --buckets=32"
+    )
