@@ -151,6 +151,11 @@ TOYS["dev.csv"] = _table_of_reviews(3, 32)
 TOYS["test.csv"] = _table_of_reviews(4, 32)
 
 
+@toy("reviews.txt")
+def _review_texts(toys: Toys, path: pathlib.Path):
+    path.write_text("".join(f"{text}\n\n" for text, _ in _reviews(2, 200)))
+
+
 @toy("texts.jsonl")
 def _texts(toys: Toys, path: pathlib.Path):
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text, _ in _reviews(5, 8)))
@@ -168,10 +173,10 @@ def _sst2(toys: Toys, path: pathlib.Path):
 
 @toy("spiece.model")
 def _tokenizer(toys: Toys, path: pathlib.Path):
-    toys["corpus/"], toys["train.csv"]
+    toys["corpus/"], toys["reviews.txt"]
     toys.command(
-        "python -m run_scripts.train_tokenizer --input='corpus/*.txt,train.csv' --output_prefix=spiece "
-        "--vocab_size=400"
+        "python -m run_scripts.train_tokenizer --input='corpus/*.txt,reviews.txt' --output_prefix=spiece "
+        "--vocab_size=200"
     )
 
 
