@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup demo demo-long test test-docs test-integration test-all mutants lint lock clean
+.PHONY: help setup demo demo-long test test-docs test-integration test-all mutants docs docs-check reference notebooks lint lock clean
 
 help:  ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ -/'
@@ -45,12 +45,31 @@ test-all: setup  ## Runs all tests, the long ones too, with many more random exa
 mutants: setup  ## Breaks the code in 150 places, one by one, and tells which the tests do not notice (an hour).
 	@$(BIN)/python -m tests.mutants --count=150 --output=runs/mutants.json
 
+# The site needs Sphinx and nothing of this project: an environment of its own, apart from TensorFlow's versions.
+build/docs-env/.ready: requirements-docs.lock
+	@$(PYTHON) -m venv build/docs-env
+	@build/docs-env/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-docs.lock
+	@touch $@
+
+docs: build/docs-env/.ready  ## Builds the documentation site, build/docs/index.html; a warning is an error.
+	@build/docs-env/bin/sphinx-build --fail-on-warning --keep-going --quiet --builder=html docs build/docs
+
+docs-check: docs setup  ## Checks the built site: links, anchors, headings, labels, contrast; lists its external links.
+	@$(BIN)/python -m pytest -m site tests/docs/test_site.py
+
+reference: setup  ## Writes docs/reference from the code.
+	@$(BIN)/python -m tests.docs.reference
+
+notebooks: setup  ## Writes docs/notebooks from docs/tutorials.
+	@$(BIN)/python -m tests.docs.notebooks
+
 lint: setup  ## Checks the style, and the types of what users import.
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
 lock: setup  ## Pins what requirements*.txt ask for, for every transitive package, with checksums.
 	@$(BIN)/python -m pip install --quiet pip-tools
 	@$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file=requirements.lock requirements.txt requirements-dev.txt requirements-beam.txt
+	@$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file=requirements-docs.lock requirements-docs.txt
 
 clean:  ## Removes what runs have left; keeps the virtual environment.
 	@rm -rf runs build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

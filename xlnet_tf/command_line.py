@@ -112,18 +112,13 @@ def _one_of(names: Sequence[str]) -> str:
 
 def _help(values: flags.FlagValues, required: Sequence[Sequence[str]]) -> str:
     """Returns the command's docstring and a paragraph for each flag, the required ones first."""
-    ours = {flag.name: flag for flag in _flags_of_command(values)}
-    marks = dict.fromkeys(ours, "")
-    for names in required:
-        for name in names:
-            marks[name] = " (required)" if len(names) == 1 else f" (required: {_one_of(names)})"
     program = sys.modules["__main__"]
     spelled = getattr(program, "spelled", str)  # how a program of several commands calls them
     paragraphs = spelled(program.__doc__ or "").rstrip().split("\n\n")
     text = ["\n\n".join(map(_wrapped, paragraphs)), "", "flags:"]
-    for name in sorted(ours, key=lambda name: (not marks[name], marks[name], name)):
+    for name, meaning in described(values, required):
         text += textwrap.wrap(
-            f"--{'[no]' * ours[name].boolean}{name}{marks[name]}: {_describe(ours[name])}",
+            f"{name}: {meaning}",
             flags.get_help_width(),
             initial_indent="  ",
             subsequent_indent="      ",
@@ -131,6 +126,24 @@ def _help(values: flags.FlagValues, required: Sequence[Sequence[str]]) -> str:
             break_long_words=False,
         )
     return "\n".join([*text, "", "--helpfull also shows absl's own flags."])
+
+
+def described(
+    values: flags.FlagValues, required: Sequence[Sequence[str]] | None = None
+) -> list[tuple[str, str]]:
+    """Returns the names and meanings of a command's flags, the required ones first and marked.
+
+    Args:
+        values: the flags.
+        required: groups of flags, of which one each must be given; None: as the validators say.
+    """
+    ours = {flag.name: flag for flag in _flags_of_command(values)}
+    marks = dict.fromkeys(ours, "")
+    for names in _required(values) if required is None else required:
+        for name in names:
+            marks[name] = " (required)" if len(names) == 1 else f" (required: {_one_of(names)})"
+    order = sorted(ours, key=lambda name: (not marks[name], marks[name], name))
+    return [(f"--{'[no]' * ours[name].boolean}{name}{marks[name]}", _describe(ours[name])) for name in order]
 
 
 def _flags_of_command(values: flags.FlagValues) -> list[flags.Flag]:

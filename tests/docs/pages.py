@@ -115,6 +115,11 @@ def parse(text: str, path: pathlib.Path = pathlib.Path("page.md")) -> Page:
     return Page(path, blocks, files)
 
 
+def is_marker(line: str) -> bool:
+    """Returns whether a line is a comment for the tests."""
+    return _MARKER.fullmatch(line.strip()) is not None
+
+
 def add_flags(command: str, flags: str) -> str:
     """Puts flags after the last command's own, before what follows it: a pipe, a redirection, an &."""
     lines = command.rstrip("\n").split("\n")

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterator
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-PACKAGES = ("run_scripts", "tfrecord_builders", "tests.docs")
+PACKAGES = {"run_scripts", "tfrecord_builders", "tests"}  # whose modules run in forks
 # What the commands import anyway; each is one that takes long.
 PRELOADED = (
     "tensorflow",
@@ -41,7 +41,7 @@ import array, json, os, signal, socket, sys
 name, *arguments = os.path.basename(sys.argv[0]), *sys.argv[1:]
 module = None
 if name == "xlnet-tf":
-    module = name
+    module = "run_scripts"
 elif arguments[:1] == ["-m"] and arguments[1].split(".")[0] in {packages}:
     module, arguments = arguments[1], arguments[2:]
 if module is None:
@@ -68,7 +68,7 @@ def start(folder: pathlib.Path) -> Iterator[pathlib.Path]:
     programs.mkdir(parents=True)
     text = CLIENT.format(
         python=sys.executable,
-        packages={package.split(".")[0] for package in PACKAGES},
+        packages=PACKAGES,
         repository=str(REPOSITORY),
         address=address,
     )
@@ -136,17 +136,6 @@ def _serve(address: str, ready: int) -> tuple[str, list[str]]:
                 return module, arguments
 
 
-def command_module(arguments: list[str]) -> tuple[str, list[str]]:
-    """Returns the module that `xlnet-tf ARGUMENTS` runs, and the module's arguments."""
-    if (REPOSITORY / "run_scripts/__main__.py").exists():
-        return "run_scripts", arguments
-    name = arguments[0].replace("-", "_")
-    for package in PACKAGES:
-        if importlib.util.find_spec(f"{package}.{name}"):
-            return f"{package}.{name}", arguments[1:]
-    sys.exit(f"xlnet-tf: there is no command {name!r}")
-
-
 def main():
     os.environ["TF_USE_LEGACY_KERAS"] = "1"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -159,8 +148,6 @@ def main():
     # Those of the server know which kind of file they had, a pipe or a terminal.
     sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w")
     sys.stderr = os.fdopen(2, "w", 1, errors="backslashreplace")
-    if module == "xlnet-tf":
-        module, arguments = command_module(arguments)
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

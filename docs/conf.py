@@ -1,0 +1,53 @@
+"""Builds the site of these pages, `make docs`; they are plain Markdown, which nothing here changes."""
+
+import posixpath
+import re
+
+from docutils import nodes
+from docutils.utils.math import latex2mathml
+
+project = "XLNet on TensorFlow 2"
+copyright = "the authors of this project, Apache License 2.0"  # noqa: A001 (Sphinx's name)
+extensions = ["myst_parser"]
+exclude_patterns = ["notebooks"]
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 4
+html_theme = "furo"
+html_title = project
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
+html_math_renderer = "mathml"
+html_copy_source = False
+html_show_sourcelink = False
+html_show_sphinx = False
+_SECTION = re.compile(r"^## (.+)$|^(?:[-*]|\d+\.) +\[.+?\]\(([\w./-]+\.md)\)", re.MULTILINE)
+
+
+def add_contents(app, page: str, source: list[str]):
+    """Makes the lists of links of an index page the site's table of contents, a section each."""
+    if posixpath.basename(page) != "index":
+        return
+    sections = [("", [])]
+    for heading, link in _SECTION.findall(source[0]):
+        if heading:
+            sections.append((heading, []))
+        else:
+            sections[-1][1].append(link.removesuffix(".md"))
+    for heading, links in sections:
+        if links:
+            caption = f":caption: {heading}\n" if heading and page == "index" else ""
+            source[0] += "\n```{toctree}\n:hidden:\n" + caption + "\n".join(["", *links]) + "\n```\n"
+
+
+def visit_math(translator, node):
+    """Writes an equation as MathML, which browsers draw without a script from elsewhere."""
+    block = node.tagname == "math_block"
+    tree = latex2mathml.tex2mathml(node.astext().replace(r"\lt", "<"), as_block=block)
+    translator.body.append(f'<div class="math">{tree}</div>' if block else tree)
+    raise nodes.SkipNode
+
+
+def setup(app):
+    app.connect("source-read", add_contents)
+    app.add_html_math_renderer("mathml", (visit_math, None), (visit_math, None))
