@@ -92,7 +92,7 @@ def answered_lines(
         UserError: an answer would replace what a row holds, such as the label to compare with.
     """
     rows, copies = itertools.tee(itertools.islice(rows_of_file(path), first, None))
-    for number, (row, answered) in enumerate(zip(rows, answer(copies)), first + 1):
+    for number, (row, answered) in enumerate(zip(rows, answer(copies), strict=True), first + 1):
         if taken := sorted(set(row) & set(answered) - set(inputs)):
             raise UserError(
                 f"{path}, row {number}: {', '.join(taken)} would be replaced by the model's answer of that "

@@ -13,7 +13,7 @@ from run_scripts.common.answers import LINES_FILE, answered_lines, describe, row
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.client import Client, connect
-from xlnet_tf.serving.signatures import plain
+from xlnet_tf.serving.signatures import plain, printable
 
 
 def define_flags():
@@ -51,8 +51,19 @@ def ask(client: Client, rows: Iterable[Mapping[str, Any]], batch_size: int) -> I
     Args:
         rows: inputs by name; what the model does not take is left out.
         batch_size: most rows of a request. Rows whose lists have other lengths go into requests of their own.
+
+    Raises:
+        UserError: what is asked of the model gives no answer for each row; a row or an answer is wrong.
     """
-    names = client.signature.inputs
+    names, outputs = client.signature.inputs, client.signature.outputs
+    if single := [name for name, output in outputs.items() if output.rank == 0]:
+        raise UserError(
+            f"the model's output {printable(single[0])} is one value for all rows; expected one for each"
+        )
+    if not names or not outputs:
+        raise UserError(
+            "the model's signature has no inputs or no outputs: it cannot answer rows. See --signature"
+        )
     inputs_of_rows = ({name: row[name] for name in names if name in row} for row in rows)
     for _, alike in itertools.groupby(inputs_of_rows, _shapes):
         while batch := list(itertools.islice(alike, batch_size)):

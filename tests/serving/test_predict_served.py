@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -12,7 +13,8 @@ from run_scripts.common import answers, predict_served
 from tests.conftest import REPOSITORY
 from tests.helpers.serving.fake_server import grpc_server, rest_server
 from xlnet_tf.errors import UserError
-from xlnet_tf.serving.client import connect
+from xlnet_tf.serving.client import Client, connect
+from xlnet_tf.serving.signatures import Signature, TensorInfo
 
 
 @tf.function(
@@ -118,6 +120,28 @@ def test_lines_go_to_the_terminal_without_a_folder(address, tmp_path):
 def test_flags_that_make_no_rows(client, pairs, message):
     with pytest.raises(UserError, match=message):
         answers.rows_of_flags(pairs, client.signature.inputs)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "message"),
+    [
+        (["text"], {"x": 1, "total": 0}, "the model's output total is one value for all rows"),
+        ([], {"x": 1}, "no inputs or no outputs"),
+        (["text"], {}, "no inputs or no outputs"),
+    ],
+)
+def test_a_signature_without_an_answer_for_each_row_is_refused(inputs, outputs, message):
+    class Transport:
+        def signatures(self):
+            columns = {name: TensorInfo(np.dtype(np.float32), rank) for name, rank in outputs.items()}
+            texts = {name: TensorInfo(np.dtype(object), 1) for name in inputs}
+            return {"odd": Signature(texts, columns)}
+
+        def predict(self, name, signature, columns):
+            return {name: np.ones([1] * rank, np.float32) for name, rank in outputs.items()}
+
+    with pytest.raises(UserError, match=message):
+        list(predict_served.ask(Client(Transport(), "odd"), [{"text": "a"}] * 3, batch_size=1))
 
 
 @pytest.mark.parametrize("line", ["text", '["a"]', ""])
