@@ -235,7 +235,7 @@ def other_kind(examples):
         (damage, "is damaged in record"),
         (truncate, "bytes, expected"),
         (wrong_field, "wrong type: seq_len"),
-        (other_kind, "no fine-tuning examples"),
+        (other_kind, "manifest.json is of pretraining; expected fine-tuning examples, or a run"),
         (too_short, "seq_len is 4"),
         (cut_off, "not valid json"),
         (changed, "manifest.json was changed"),

@@ -147,6 +147,8 @@ class ExampleSet:
             raise UserError(f"{path} is not valid json ({error}): build the examples again") from None
         found = [values.get(name) for name in ("kind", "schema_version")] if isinstance(values, dict) else []
         if found != [KIND, SCHEMA_VERSION]:
+            if found[:1] == ["pretraining"]:
+                raise UserError(f"{path} is of pretraining; expected fine-tuning examples, or a run on them")
             raise UserError(
                 f"{path}: kind and schema_version are {found}, expected {[KIND, SCHEMA_VERSION]}: "
                 "no fine-tuning examples, or of another version; build them again"
