@@ -98,10 +98,10 @@ class Checkpoints(tf.train.CheckpointManager):
             for part in tf.io.gfile.glob(f"{self._prefix}-{step}[._]*"):
                 _remove(part)
             why = reason(error).rpartition("; ")[2]  # TensorFlow puts the path before it
-            kept = f"The last good one is {before}" if before else "There is no earlier one"
+            after = f"resumes from {before}, the last good one" if before else "begins anew, as there is none"
             raise UserError(
-                f"cannot write the checkpoint of step {step}: {why}. {kept}. Make room "
-                f"in {self.directory} and start the same command again: the run resumes from there"
+                f"cannot write the checkpoint of step {step}: {why}. Make room in {self.directory} and start "
+                f"the same command again: the run {after}"
             ) from error
 
 
