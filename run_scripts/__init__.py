@@ -1,4 +1,4 @@
-"""The commands: each a thin main over importable functions.
+"""The commands: each a thin main over importable functions. Begin with `pretrain.py`.
 
 They show their own progress, which TensorFlow's notes on starting up would drown; what goes wrong is raised.
 """

@@ -1,4 +1,8 @@
-"""The builders of records: each module with a main is a command."""
+"""The builders of records: each folder with a `__main__.py` is a command.
+
+Begin with `pretraining/build.py`, or `classification/build.py` for examples of fine-tuning. `corpus/` reads
+texts, `inspection/` checks what was built.
+"""
 
 from xlnet_tf import signals
 

@@ -1,1 +1,1 @@
-"""Fine-tuning beside the peers': `measure.py` runs whole epochs, `__main__.py` is the command."""
+"""The command `benchmark_finetune`: whole epochs of fine-tuning next to others. Begin with `measure.py`."""

@@ -1,1 +1,1 @@
-"""Tests of run_scripts/."""
+"""Tests of run_scripts/. Begin with test_finetune.py."""

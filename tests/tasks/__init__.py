@@ -1,1 +1,1 @@
-"""Tests of xlnet_tf/tasks/."""
+"""Tests of xlnet_tf/tasks/. Begin with test_finetuning.py."""

@@ -1,1 +1,1 @@
-"""Tests of xlnet_tf/text/."""
+"""Tests of xlnet_tf/text/. Begin with test_tokenizer.py."""

@@ -1,1 +1,1 @@
-"""Tests of tfrecord_builders/."""
+"""Tests of tfrecord_builders/. Begin with pretraining/test_build.py."""

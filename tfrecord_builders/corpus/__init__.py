@@ -2,6 +2,9 @@
 
 A corpus is files and folders of plain text, jsonl or parquet, plain or compressed, and data sets of
 TensorFlow Datasets. Its shards depend on the corpus and their size alone.
+
+Begin with `shards.py`. `sources.py` finds what a corpus consists of; `text.py`, `jsonl.py`, `parquet.py` and
+`datasets.py` read one format each.
 """
 
 from tfrecord_builders.corpus.files import Snapshot, is_part

@@ -1,10 +1,11 @@
-"""Released and own weights in and out: the original's, Hugging Face's and ours, any to any.
+"""Weights in and out: the original's format, Hugging Face's and our own, from any to any.
 
     checkpoint = checkpoints.open_checkpoint("xlnet_cased_L-12_H-768_A-12")
     checkpoints.save_checkpoint(checkpoint, "xlnet-base", "hugging_face")
     print(checkpoints.load_into(model, "xlnet-base").table())
 
-Whatever the format, weights go by our names (see names.py).
+Begin with `names.py`: whatever the format, weights go by our names. `formats.py` reads, writes and checks;
+`model_card.py` is what a model needs besides its weights.
 """
 
 from xlnet_tf.checkpoints.checkpoint import Checkpoint

@@ -7,7 +7,7 @@ together, and each step has one of a few lengths, the same on all hosts, that it
 
     shuffle the epoch's examples -> sort by length within windows of many batches -> shuffle the batches
 
-The lengths of a set's examples are counted once and kept beside them, in `lengths.npz`.
+The lengths of a set's examples are counted once and kept next to them, in `lengths.npz`.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ import hashlib
 import io
 import zipfile
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from etils import epath
@@ -24,9 +24,6 @@ from etils import epath
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.special_tokens import PAD_ID
-
-if TYPE_CHECKING:  # it writes the lengths of its examples
-    from xlnet_tf.records.examples import ExampleSet
 
 FILLER = -1  # index of the rows that fill up the last batch of an evaluation
 WINDOW = 50  # batches that are sorted together
@@ -36,6 +33,16 @@ MULTIPLE = 8  # of tokens, that chosen lengths are of
 _MOST_LENGTHS = 8
 _WORTH = 0.02  # part of all positions that one more length must save, and at least a batch of whole rows:
 # its graph takes about as long to make as such a batch to compute
+
+
+class Examples(Protocol):
+    """What batches are made of: an ExampleSet, or an ExampleTable in memory."""
+
+    folder: epath.Path
+    records: int
+    seq_len: int
+
+    def lengths(self) -> np.ndarray: ...
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -56,7 +63,7 @@ class Batches:
         UserError: the set is empty, or the window.
     """
 
-    examples: "ExampleSet"
+    examples: Examples
     batch_size: int
     seed: int = 0
     repeat: bool = True
@@ -234,7 +241,7 @@ def read_lengths(folder: epath.Path, digest: str, records: int, seq_len: int) ->
     except (ValueError, EOFError, KeyError, OSError, zipfile.BadZipFile) as error:
         raise UserError(f"{path} is damaged ({error}): {FIX}") from None
     if found != digest:
-        raise UserError(f"{path} is of other examples than those beside it: {FIX}")
+        raise UserError(f"{path} is of other examples than those next to it: {FIX}")
     if lengths.shape != (records,) or lengths.dtype != np.int32 or not _within(lengths, seq_len):
         raise UserError(
             f"{path} is damaged ({lengths.dtype} {list(lengths.shape)}, expected int32 [{records}] up to "

@@ -219,11 +219,10 @@ class Trainer(base_trainer.Trainer):
         self._micro_batches = tf.Variable(
             self._micro_batches_now(), trainable=False, dtype=tf.int64, name="parts"
         )
-        needs_static = config.runtime.enable_xla or device.length_multiple() is None
-        self._multiple = None if needs_static else device.length_multiple()
+        self._multiple = None if config.runtime.enable_xla else device.length_multiple()
         # Whether steps count; see compile_all.
         self._live = None
-        if device.length_multiple() is None and len(task.lengths()) > 1:
+        if device.is_compiled() and len(task.lengths()) > 1:
             self._live = tf.Variable(True, trainable=False, name="live")
         state = {}
         if self._memory is not None:
@@ -371,7 +370,7 @@ class Trainer(base_trainer.Trainer):
     def _accumulated_gradients(self, features: Features, counts):
         """Adds up gradients, loss and sums over the micro-batches; joins their memories."""
         micro_step = self._micro_step
-        if self.config.runtime.enable_xla and not isinstance(self.strategy, tf.distribute.TPUStrategy):
+        if self.config.runtime.enable_xla and not device.is_compiled():
             micro_step = tf.function(micro_step, jit_compile=True, autograph=False)
         micro_batches = self.config.trainer.accumulation_steps
         first_seed = tf.distribute.get_replica_context().replica_id_in_sync_group * micro_batches

@@ -1,1 +1,1 @@
-"""What tests of records share."""
+"""What tests of records share. Begin with synthetic.py, sets of records without a corpus."""

@@ -1,1 +1,1 @@
-"""What tests of training share."""
+"""What tests of training share. Begin with toy.py, a run that takes seconds."""

@@ -1,1 +1,1 @@
-"""Tests of run_scripts/benchmark/."""
+"""Tests of run_scripts/benchmark/ and benchmark_*/. Begin with test_step.py."""

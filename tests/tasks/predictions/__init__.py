@@ -1,1 +1,1 @@
-"""Tests of xlnet_tf/tasks/predictions/."""
+"""Tests of xlnet_tf/tasks/predictions/. Begin with test_question_answering.py."""

@@ -1,1 +1,1 @@
-"""Tests of xlnet_tf/text/graph/."""
+"""Tests of xlnet_tf/text/graph/. Begin with test_tokenizer.py: the graph gives what Python gives."""

@@ -1,1 +1,1 @@
-"""Tests of tfrecord_builders/classification/."""
+"""Tests of tfrecord_builders/classification/. Begin with test_build.py."""

@@ -1,1 +1,1 @@
-"""Tests of tfrecord_builders/common/."""
+"""Tests of tfrecord_builders/common/. Begin with test_tables.py."""

@@ -1,1 +1,1 @@
-"""Tests of tfrecord_builders/conversion/."""
+"""Tests of tfrecord_builders/conversion/. Begin with test_convert.py."""

@@ -1,1 +1,1 @@
-"""Tests of tfrecord_builders/corpus/."""
+"""Tests of tfrecord_builders/corpus/. Begin with test_corpus.py."""

@@ -1,1 +1,1 @@
-"""Tests of tfrecord_builders/pretraining/."""
+"""Tests of tfrecord_builders/pretraining/. Begin with test_build.py."""

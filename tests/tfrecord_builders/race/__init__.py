@@ -1,1 +1,1 @@
-"""Tests of tfrecord_builders/race/."""
+"""Tests of tfrecord_builders/race/. Begin with test_build.py."""

@@ -1,1 +1,1 @@
-"""Tests of tfrecord_builders/ranking/."""
+"""Tests of tfrecord_builders/ranking/. Begin with test_build.py."""

@@ -1,1 +1,1 @@
-"""Tests of tfrecord_builders/squad/."""
+"""Tests of tfrecord_builders/squad/. Begin with test_build.py."""

@@ -1,1 +1,1 @@
-"""Tests of tfrecord_builders/tagging/."""
+"""Tests of tfrecord_builders/tagging/. Begin with test_build.py."""

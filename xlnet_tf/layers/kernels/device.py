@@ -25,6 +25,11 @@ def length_multiple() -> int | None:
     return {"cpu": 1, "gpu": 8, "tpu": None}[hardware()]
 
 
+def is_compiled() -> bool:
+    """Returns whether XLA compiles all that runs, asked to or not: on TPUs."""
+    return hardware() == "tpu"
+
+
 @contextlib.contextmanager
 def assume(hardware: str | None) -> Iterator[None]:
     """Traces what is inside for another kind of device than this machine has, to compile it ahead.

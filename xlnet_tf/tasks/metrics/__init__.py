@@ -1,1 +1,1 @@
-"""The metrics of each task, from arrays of outputs and answers; one file for each task."""
+"""The metrics of each task, from arrays of outputs and answers. Begin with `classification.py`."""
