@@ -12,9 +12,10 @@ from run_scripts import pretrain
 from run_scripts.common import dry_run, experiment
 from tests.conftest import REPOSITORY
 from tests.helpers.command_flags import parsed
-from tests.helpers.training import toy, toy_finetuning
+from tests.helpers.training import programs, toy, toy_finetuning
 from tests.helpers.training.layouts import build_trainer
 from tests.helpers.training.worker import settings
+from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks import finetuning, pretraining
 from xlnet_tf.tpu import compilation, steps
@@ -63,6 +64,15 @@ def test_fine_tuning_is_described(tmp_path, small_tokenizer, capsys):
     dry_run.check_and_print(params, task, None, str(tmp_path / "model"))
     text = capsys.readouterr().out
     assert "20 records of 10 tokens" in text and "memory  none" in text and "20, 3 in a loop" in text
+
+
+@pytest.mark.parametrize("name", task_registry.tasks())
+def test_every_task_is_described(tmp_path, name):
+    params = programs.settings(name, tmp_path / "train")
+    task = finetuning.build_task(params, task_registry.find(name).load("task"))
+    text = dry_run.check(params, task, dry_run.machines(params.runtime, None), str(tmp_path / "model"))
+    parameters = sum(weight.shape.num_elements() for weight in task.build_model().trainable_variables)
+    assert f"records of {programs.T} tokens" in text and f"{parameters:,}" in text
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

@@ -19,6 +19,7 @@ from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.multiple_choice import XLNetMultipleChoice, XLNetRanker
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering
+from xlnet_tf.models.token_classifier import XLNetTokenClassifier
 from xlnet_tf.serving import models
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -61,6 +62,39 @@ def answers(folder):
 CONTEXT = "1999, was old and a new one came in 2008, and more"
 
 
+SERVED = [
+    ("classification", XLNetClassifier, (3,), {}, {"text": TEXTS}),
+    ("tagging", XLNetTokenClassifier, (4,), {}, {"text": TEXTS}),
+    ("regression", XLNetRegressor, (), {}, {"text": TEXTS}),
+    ("regression", XLNetRegressor, (), {"pair": True}, {"text_a": TEXTS, "text_b": TEXTS[::-1]}),
+    (
+        "question_answering",
+        XLNetQuestionAnswering,
+        (),
+        {"max_question_len": 10, "threshold": 0.1},
+        {"question": TEXTS, "context": [CONTEXT, "", CONTEXT * 3, "ba ne"]},
+    ),
+    (
+        "choice",
+        XLNetMultipleChoice,
+        (3,),
+        {"max_qa_len": 10},
+        {"context": [CONTEXT] * 4, "question": TEXTS, "options": [["ba", "ne _ tor", ""]] * 4},
+    ),
+    (
+        "ranking",
+        XLNetRanker,
+        (2,),
+        {"max_query_len": 10},
+        {"query": TEXTS, "candidates": [[CONTEXT, "ba", ""]] * 4},
+    ),
+]
+
+
+def test_every_task_is_here():
+    assert {task_registry.canonical(head) for head, *_ in SERVED} == set(task_registry.tasks())
+
+
 @pytest.mark.parametrize(
     ("format", "dropped"),
     [
@@ -77,34 +111,7 @@ CONTEXT = "1999, was old and a new one came in 2008, and more"
         ),
     ],
 )
-@pytest.mark.parametrize(
-    ("head", "model_class", "arguments", "lengths", "inputs"),
-    [
-        ("regression", XLNetRegressor, (), {}, {"text": TEXTS}),
-        ("regression", XLNetRegressor, (), {"pair": True}, {"text_a": TEXTS, "text_b": TEXTS[::-1]}),
-        (
-            "question_answering",
-            XLNetQuestionAnswering,
-            (),
-            {"max_question_len": 10, "threshold": 0.1},
-            {"question": TEXTS, "context": [CONTEXT, "", CONTEXT * 3, "ba ne"]},
-        ),
-        (
-            "choice",
-            XLNetMultipleChoice,
-            (3,),
-            {"max_qa_len": 10},
-            {"context": [CONTEXT] * 4, "question": TEXTS, "options": [["ba", "ne _ tor", ""]] * 4},
-        ),
-        (
-            "ranking",
-            XLNetRanker,
-            (2,),
-            {"max_query_len": 10},
-            {"query": TEXTS, "candidates": [[CONTEXT, "ba", ""]] * 4},
-        ),
-    ],
-)
+@pytest.mark.parametrize(("head", "model_class", "arguments", "lengths", "inputs"), SERVED)
 def test_every_head_is_served(
     tmp_path, small_tokenizer, format, dropped, head, model_class, arguments, lengths, inputs
 ):
