@@ -42,7 +42,7 @@ test-integration: setup  ## Runs the tests that start processes or train longer.
 test-all: setup  ## Runs all tests, the long ones too, with many more random examples (over an hour, 22 GB of memory).
 	@$(BIN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder --hypothesis-profile=long -m "" tests
 
-mutants: setup  ## Breaks the code in 150 places, one by one, and tells which the tests do not notice (an hour).
+mutants: setup  ## Makes 150 small faults in the code, one at a time, and lists those that no test notices (an hour).
 	@$(BIN)/python -m tests.mutants --count=150 --output=runs/mutants.json
 
 # The site needs Sphinx and nothing of this project: an environment of its own, apart from TensorFlow's versions.

@@ -1,4 +1,4 @@
-"""Converts checkpoints: between the original's format, Hugging Face's and ours.
+"""Converts checkpoints: between the original's format, Hugging Face's and this project's.
 
     python -m run_scripts.convert_checkpoint --input=xlnet_cased_L-12_H-768_A-12 --output=xlnet-base
     python -m run_scripts.convert_checkpoint --input=runs/demo/model --output=hf --format=hugging_face
@@ -49,7 +49,7 @@ def convert(
     lines = [f"{checkpoint.path} ({checkpoint.format}): {done}", coverage.table()]
     if output:
         lines += [f"note: {line}" for line in checkpoints.differences(checkpoint, target_format)]
-        if tf.io.gfile.exists(best := checkpoint.beside(BEST)):
+        if tf.io.gfile.exists(best := checkpoint.path_of(BEST)):
             lines.append(
                 f"note: these are the run's newest weights; those that did best on dev are in {best}"
             )

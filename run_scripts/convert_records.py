@@ -1,4 +1,4 @@
-r"""Converts pretraining records: the original's and Model Garden's to ours, ours to the original's.
+r"""Converts pretraining records of the original and of Model Garden to this project's format, or back.
 
     python -m run_scripts.convert_records --input=proc_data/tfrecords --from=original \
         --tokenizer=spiece.model --output_dir=records
@@ -25,7 +25,7 @@ def define_flags():
     """Defines the script's flags."""
     options.define_flags(ConversionOptions)
     flags.DEFINE_enum(
-        "from", None, ("original", "model_garden"), "format of the records to be converted to ours"
+        "from", None, ("original", "model_garden"), "format of the records to convert to this project's"
     )
     flags.DEFINE_enum("to", None, ("original",), "format to write one of our sets in")
     flags.DEFINE_integer(
@@ -76,7 +76,7 @@ def to_original(values: flags.FlagValues):
 def run(values: flags.FlagValues):
     """Converts what the flags say."""
     if (values["from"].value is None) == (values.to is None):
-        raise UserError("give either --from, the format of records to be converted to ours, or --to")
+        raise UserError("give either --from, the format of records to convert to this project's, or --to")
     if values.to:
         to_original(values)
     else:

@@ -61,7 +61,7 @@ class CorpusPlan(estimates.Records):
 
 
 def from_manifest(manifest: Manifest, text_gb: float) -> dict[str, float]:
-    """Takes what a built set tells of a plan.
+    """Takes the figures of a plan that a built set has.
 
     Args:
         text_gb: text of the whole corpus, 10**9 bytes.

@@ -3,7 +3,7 @@ r"""Fills in masked pieces of texts with a pretrained model.
     python -m run_scripts.fill_mask --model_dir=runs/demo/model --text="The Congress of the <mask> <mask> ."
 
 One <mask> stands for one piece of the vocabulary. Several are filled together, from left to right, each
-knowing those before it: p(New) p(York | New). Beside it stands what a model would say that predicts all masks
+knowing those before it: p(New) p(York | New). Next to it is what a model would say that predicts all masks
 apart: p(New) p(York). A text has at most 256 masks and 32,768 pieces.
 """
 

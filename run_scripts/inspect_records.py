@@ -42,11 +42,11 @@ def define_flags() -> None:
         None,
         f"positions to draw; up to {plot_mask.MOST_LABELLED} are labelled. Default: all",
     )
-    flags.DEFINE_bool("stats", False, "tell what the set holds instead of showing a record")
+    flags.DEFINE_bool("stats", False, "statistics of the set instead of a record")
     flags.DEFINE_bool(
         "check", False, "check all records of the set instead of showing one; exit status 1 if one is wrong"
     )
-    flags.DEFINE_string("diff", None, "another set: tell how the two differ; exit status 1 if they do")
+    flags.DEFINE_string("diff", None, "another set: show how the two differ; exit status 1 if they do")
     flags.DEFINE_bool("json", False, "print json: with --stats, --check, --diff")
     flags.DEFINE_integer(
         "num_workers", 1, "processes that read the set for --check and --stats", lower_bound=1
@@ -54,7 +54,7 @@ def define_flags() -> None:
 
 
 def run(values: flags.FlagValues) -> int:
-    """Shows, tells, checks or compares what the flags say.
+    """Shows, summarizes, checks or compares what the flags say.
 
     Returns:
         The exit status.

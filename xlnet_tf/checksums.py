@@ -1,4 +1,4 @@
-"""The checksums of a model's files: SHA256SUMS beside them, as `sha256sum` writes and checks it.
+"""The checksums of a model's files: SHA256SUMS next to them, as `sha256sum` writes and checks it.
 
 Our tools write one with the weights that they write. Files from elsewhere have one if their publisher has it,
 or somebody has made it (`sha256sum * > SHA256SUMS`).
@@ -19,7 +19,7 @@ _LINE = re.compile(r"([0-9a-fA-F]{64}) [ *](?:\./)?(.+)")
 
 
 def write(folder: epath.PathLike, names: Iterable[str]) -> None:
-    """Writes the checksums of files, in place of all that are there.
+    """Writes the checksums of files, replacing all that are there.
 
     Args:
         folder: of the files, local or gs://.
@@ -52,8 +52,8 @@ def check(path: epath.PathLike, content: bytes | None = None) -> None:
     found = files.sha256(path) if content is None else hashlib.sha256(content).hexdigest()
     if found != expected:
         raise UserError(
-            f"{path} has the sha256 {found}, {FILE_NAME} beside it says {expected}: it is damaged or another "
-            f"file. Get it again; if you have changed it on purpose, remove its line from {FILE_NAME}"
+            f"{path} has the sha256 {found}, {FILE_NAME} next to it says {expected}: it is damaged or "
+            f"another file. Get it again; if you have changed it on purpose, remove its line from {FILE_NAME}"
         )
 
 

@@ -20,7 +20,7 @@ from xlnet_tf.signals import EXIT_STATUS, Signals
 
 
 class UserError(ValueError):
-    """Wrong input, flag or file. The message alone tells the user how to go on."""
+    """Wrong input, flag or file. The message alone says what to do."""
 
 
 def shown(value: object) -> str:
@@ -109,7 +109,7 @@ def quiet_abseil() -> None:
     """Applies TF_CPP_MIN_LOG_LEVEL to what XLA logs, once TensorFlow is loaded, which forgets to."""
     level = os.environ.get("TF_CPP_MIN_LOG_LEVEL")
     if level in ("1", "2", "3"):
-        with contextlib.suppress(OSError, AttributeError):  # of another TensorFlow: its log is no error
+        with contextlib.suppress(OSError, AttributeError):  # of another TensorFlow: its log does not matter
             ctypes.CDLL("libtensorflow_cc.so.2")[_SET_MIN_LOG_LEVEL](int(level))
 
 
@@ -139,7 +139,7 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
             with of_file_systems():
                 main(argv)
         except (UserError, OSError) as error:
-            if signals.told or (isinstance(error, BrokenPipeError) and _nobody_reads()):
+            if signals.received or (isinstance(error, BrokenPipeError) and _nobody_reads()):
                 raise
             print(f"ERROR: {_plain(error)}", file=sys.stderr)
             sys.exit(1)
@@ -154,7 +154,7 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
         except SystemExit:
             raise
         except BaseException:
-            if not signals.told:
+            if not signals.received:
                 raise
             signals.exit()
         finally:
@@ -181,7 +181,7 @@ def of_output() -> Iterator[None]:
 
 
 def _plain(error: Exception) -> str:
-    """Returns an error's message; one of the system about a file names it first, and no number."""
+    """Returns an error's message; one of the system names the file first, without its number."""
     if isinstance(error, OSError) and error.filename and not error.filename2:
         return f"{error.filename}: {error.strerror}"
     return str(error)

@@ -39,14 +39,14 @@ def make_folder(path: epath.PathLike) -> epath.Path:
 
 
 def write(path: epath.PathLike, content: str | bytes) -> None:
-    """Writes a file, in place of the one that is there; see `replacing`."""
+    """Writes a file, or replaces the one that is there; see `replacing`."""
     with replacing(path, "w" if isinstance(content, str) else "wb") as file:
         file.write(content)
 
 
 @contextlib.contextmanager
 def replacing(path: epath.PathLike, mode: str = "w") -> Iterator[IO]:
-    """Opens a file that takes the place of the one that is there when the `with` block ends without an error.
+    """Opens a file that replaces the one that is there when the `with` block ends without an error.
 
     A process that is killed leaves the old one or the new one.
 
@@ -65,7 +65,7 @@ def replacing(path: epath.PathLike, mode: str = "w") -> Iterator[IO]:
 
 @contextlib.contextmanager
 def temporary(path: epath.PathLike) -> Iterator[epath.Path]:
-    """Gives a path beside a file to write to; see `replacing`, which is for all that take an open file."""
+    """Gives a path next to a file to write to; see `replacing`, which is for all that take an open file."""
     path = epath.Path(path)
     unfinished = path.parent / f"{path.name}.tmp{os.getpid()}-{secrets.token_hex(4)}"
     with writing(path):
@@ -73,7 +73,7 @@ def temporary(path: epath.PathLike) -> Iterator[epath.Path]:
             yield unfinished
             unfinished.replace(path)
         except BaseException:
-            with contextlib.suppress(Exception):  # the error that left it behind says more
+            with contextlib.suppress(Exception):  # the error that caused it says more
                 unfinished.unlink(missing_ok=True)
             raise
 
@@ -110,12 +110,12 @@ def writing(path: epath.PathLike) -> Iterator[None]:
             raise
         why = reason(error).rpartition("; ")[2]  # TensorFlow puts the path before it
         raise UserError(
-            f"cannot write {path}: {why}. Make room or choose another place, and start again"
+            f"cannot write {path}: {why}. Make room or choose another folder, and start again"
         ) from error
 
 
 def copy(source: epath.PathLike, path: epath.PathLike) -> None:
-    """Copies a file, in place of the one that is there."""
+    """Copies a file, or replaces the one that is there."""
     with replacing(path, "wb") as file, epath.Path(source).open("rb") as original:
         while block := original.read(_BLOCK_BYTES):
             file.write(block)
@@ -126,14 +126,14 @@ def read_text(path: epath.PathLike, content: bytes | None = None) -> str:
 
     Raises:
         FileNotFoundError: there is none.
-        UserError: it is no text file.
+        UserError: it is not a text file.
     """
     try:
         return epath.Path(path).read_text(encoding="utf-8") if content is None else content.decode()
     except (FileNotFoundError, NotADirectoryError):
         raise FileNotFoundError(f"{path} does not exist") from None
     except (UnicodeDecodeError, IsADirectoryError, *_of_tensorflow("FailedPreconditionError")) as error:
-        raise UserError(f"{path} is no text file ({reason(error)})") from None
+        raise UserError(f"{path} is not a text file ({reason(error)})") from None
 
 
 def read_yaml(path: epath.PathLike) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def read_yaml(path: epath.PathLike) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: there is none.
-        UserError: it is no such file.
+        UserError: it is not such a file.
     """
     text = read_text(path)
     try:
@@ -156,7 +156,7 @@ def read_json(path: epath.PathLike, content: bytes | None = None) -> dict[str, A
 
     Raises:
         FileNotFoundError: there is none.
-        UserError: it is no such file.
+        UserError: it is not such a file.
     """
     text = read_text(path, content)
     try:

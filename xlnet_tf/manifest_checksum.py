@@ -1,7 +1,7 @@
 """The checksum that a manifest has of itself, so that no change to it goes unnoticed.
 
 It is of the fields, not of the file: another order of them or other spaces change nothing. A manifest without
-one is taken as it is: those of earlier builds have none, and who changes one by hand removes it.
+one is taken as it is: those of earlier builds have none, and who edits one removes it.
 """
 
 import hashlib
@@ -17,13 +17,13 @@ FIELD = "manifest_sha256"
 def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a manifest's fields with their checksum, to write them.
 
-    It comes first: bytes that are lost between two fields cannot take it along and leave json behind.
+    It comes first: bytes that are lost between two fields cannot take it along and leave valid json.
     """
     return {FIELD: _sha256(values), **values}
 
 
 def take_seal(values: dict[str, Any]) -> bool:
-    """Removes the checksum from fields that were read; tells whether they are as they were written."""
+    """Removes the checksum from fields that were read; returns whether they are as they were written."""
     found = values.pop(FIELD, None)
     return found is None or found == _sha256(values)
 

@@ -28,7 +28,7 @@ from xlnet_tf.errors import UserError
 FILE = "owner.json"
 BEAT_SECONDS = 15.0
 # A lease that has not changed for eight beats belongs to a killed process: a compiler that holds Python's
-# lock and a bucket that must be asked again take less, and a new machine in place of a preempted one is
+# lock and a bucket that must be asked again take less, and a new machine instead of a preempted one is
 # seldom ready earlier. The waiting process measures the time, as clocks of machines differ.
 LEASE_SECONDS = 8 * BEAT_SECONDS
 # If two processes find no lease and write theirs at the same time, the second to write is the owner. The
@@ -235,7 +235,7 @@ def _describe(lease: dict[str, Any]) -> str:
 
 
 def _kernel() -> str:
-    """Returns what tells apart the kernels that locks are kept by; names of hosts may be alike."""
+    """Returns what distinguishes the kernels that locks are kept by; names of hosts may be alike."""
     try:
         return pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

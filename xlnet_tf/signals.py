@@ -22,7 +22,7 @@ _STDERR = 2
 
 
 def end_while_importing() -> None:
-    """Lets a command (`python -m PACKAGE.X`, xlnet-tf) that is told to end while it imports do so at once.
+    """Lets a command (`python -m PACKAGE.X`, xlnet-tf) that is asked to end while it imports do so at once.
 
     To be called by the package, which is imported first; in any other program it does nothing.
     """
@@ -35,11 +35,11 @@ class Signals:
     """Turns Ctrl-C and SIGTERM, inside of a `with` block, into a KeyboardInterrupt.
 
     Attributes:
-        told: the number of the first signal; None while there is none. The KeyboardInterrupt may come out of
+        received: number of the first signal; None while there is none. The KeyboardInterrupt may come out of
             the block as another exception.
     """
 
-    told: int | None = None
+    received: int | None = None
 
     def __enter__(self) -> "Signals":
         import atexit
@@ -67,13 +67,13 @@ class Signals:
 
     def exit(self) -> None:
         """Prints the line of the signal and exits; a second signal ends the process at once."""
-        status = EXIT_STATUS[self.told]
+        status = EXIT_STATUS[self.received]
         self._before = dict.fromkeys(self._before, lambda *_: os._exit(status))
-        _say(self.told)
+        _say(self.received)
         sys.exit(status)
 
     def _notice(self, number: int, frame: object) -> None:
-        self.told = self.told or number
+        self.received = self.received or number
         self._handled.set()
         raise KeyboardInterrupt
 
@@ -81,10 +81,10 @@ class Signals:
         """Repeats a signal that came while Python could raise nothing, as in `__del__`."""
         if not issubclass(unraisable.exc_type, KeyboardInterrupt):
             self._unraisable(unraisable)
-        elif self.told:
+        elif self.received:
             import threading
 
-            threading.Timer(0.05, os.kill, (os.getpid(), self.told)).start()
+            threading.Timer(0.05, os.kill, (os.getpid(), self.received)).start()
 
     def _watch(self, reader: int) -> None:
         """Ends the process if the main thread is not in Python to handle a signal."""

@@ -148,12 +148,12 @@ def _dense(outputs: str, original: str | None, hugging_face: str | None) -> tupl
     """Returns the variables of a dense layer, which each format has under a name of its own."""
     return tuple(
         (
-            f"logits/{ours}",
+            f"logits/{name}",
             shape,
-            original and f"{original}/{ours}",
-            hugging_face and f"{hugging_face}.{theirs}",
+            original and f"{original}/{name}",
+            hugging_face and f"{hugging_face}.{external}",
         )
-        for ours, shape, theirs in (("kernel", f"D {outputs}", "weight.T"), ("bias", outputs, "bias"))
+        for name, shape, external in (("kernel", f"D {outputs}", "weight.T"), ("bias", outputs, "bias"))
     )
 
 

@@ -71,11 +71,11 @@ def hugging_face_batch(batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]
 
     Directions are left out: it knows them by the row's position only.
     """
-    theirs = model_garden_batch(batch)
+    dense = model_garden_batch(batch)
     return {
-        "input_ids": theirs["input_word_ids"],
-        "token_type_ids": theirs["input_type_ids"],
-        "perm_mask": 1 - theirs["permutation_mask"],
-        "target_mapping": theirs["target_mapping"],
-        "labels": theirs["target_ids"],
+        "input_ids": dense["input_word_ids"],
+        "token_type_ids": dense["input_type_ids"],
+        "perm_mask": 1 - dense["permutation_mask"],
+        "target_mapping": dense["target_mapping"],
+        "labels": dense["target_ids"],
     }

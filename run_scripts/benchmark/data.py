@@ -172,12 +172,12 @@ def measure_workers(
             build_records(large, tokenizer, pathlib.Path(folder), num_workers=number, **options)
             rates[number] = size / (time.perf_counter() - wall)
             after = os.times()
-    ours = after.user + after.system - before.user - before.system
-    theirs = after.children_user + after.children_system - before.children_user - before.children_system
+    own = after.user + after.system - before.user - before.system
+    workers = after.children_user + after.children_system - before.children_user - before.children_system
     return {
         "text_bytes": size,
         "bytes_per_second": rates,
-        "coordinator_share": ours / theirs,
+        "coordinator_share": own / workers,
         "worker_peak_bytes": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024,
     }
 

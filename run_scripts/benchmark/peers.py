@@ -73,7 +73,7 @@ def model_garden_losses(model, features, training: bool = True):
 
 
 def keras_adamw():
-    """Makes Keras' AdamW with the settings that ours has by default."""
+    """Makes Keras' AdamW with the defaults of our optimizer."""
     import tf_keras
 
     from xlnet_tf.training.optimizer import OptimizerConfig

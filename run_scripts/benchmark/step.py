@@ -203,7 +203,7 @@ def measure_step(
 ) -> dict[str, Any]:
     """Measures a training step of our model next to its peers', on the same inputs.
 
-    All clip by one global norm and update with AdamW: ours with `training.optimizer`, theirs with Keras' and
+    All clip by one global norm and update with AdamW: ours with `training.optimizer`, the peers' with Keras' and
     PyTorch's.
 
     Args:
@@ -211,7 +211,7 @@ def measure_step(
         seq_len: T.
         num_predict: P.
         gemm_rates: floating-point operations per second of measure_gemm, by number type.
-        modes: of ours, of MODES.
+        modes: of our model, of MODES.
         peer_modes: of the peers, of PEER_MODES.
 
     Returns:
@@ -239,8 +239,8 @@ def measure_step(
         return lambda: losses[name].append(float(step()))
 
     their_python = peer_python if of_peer[HUGGING_FACE] else None
-    with hugging_face_steps(config, batch, dropout, of_peer[HUGGING_FACE], their_python) as theirs:
-        steps = {OURS: our_steps(config, batch, dropout, modes), HUGGING_FACE: theirs}
+    with hugging_face_steps(config, batch, dropout, of_peer[HUGGING_FACE], their_python) as peer_steps:
+        steps = {OURS: our_steps(config, batch, dropout, modes), HUGGING_FACE: peer_steps}
         if of_peer[MODEL_GARDEN]:
             steps[MODEL_GARDEN] = model_garden_steps(config, batch, dropout, of_peer[MODEL_GARDEN])
         candidates = {
@@ -276,7 +276,7 @@ def measure_step(
 
 
 def ratios(seconds: Mapping[str, Mapping[str, float]], temporaries: Mapping[str, float]) -> dict[str, float]:
-    """Returns those of GOALS that the figures tell, each side by its best mode."""
+    """Returns those of GOALS that the figures decide, each side by its best mode."""
 
     def best(who: str, bfloat16: bool = False) -> float | None:
         found = [

@@ -1,4 +1,4 @@
-"""Measures fine-tuning and prediction on the CPU beside the peers'; every figure comes from this one run."""
+"""Measures fine-tuning and prediction on the CPU next to others; every figure comes from this one run."""
 
 import contextlib
 import dataclasses

@@ -103,8 +103,8 @@ def measure(
                 }
                 case = {"prompt_len": prompt_len, "rows": rows}
                 if peer:
-                    theirs = peer.ask({"ids": prompts, "new_tokens": new_tokens})
-                    same = {name: run() == theirs for name, run in runs.items()}
+                    expected = peer.ask({"ids": prompts, "new_tokens": new_tokens})
+                    same = {name: run() == expected for name, run in runs.items()}
                     case["same_first"] = {name: float(equal[:, 0].mean()) for name, equal in same.items()}
                     case["same"] = {name: float(equal.mean()) for name, equal in same.items()}
                     runs[PEER] = peer.repeat

@@ -5,7 +5,7 @@ r"""Compares what our model and Model Garden's learn: both train alike.
 
 All have the same size, dropout, optimizer, schedule and number of steps, see the same batches in the same
 order, and have no memory; each begins with its own initial weights, drawn with the same seed. Records are of
-one direction, as Model Garden tells directions by the position in the batch: build them with
+one direction, as Model Garden takes directions from the position in the batch: build them with
 tfrecord_builders.pretraining --nobidirectional.
 Writes report.json and loss.png: the loss of each on all dev records, at intervals. --tpu_form trains ours
 once more, in the form that it has on TPUs: positions rotated, and dropout on them alike for all distances.
@@ -32,7 +32,7 @@ def define_flags() -> None:
     flags.mark_flags_as_required(["train_data", "dev_data", "output_dir"])
     flags.DEFINE_enum("preset", "tiny", list(PRESETS), "size of the model")
     options.define_flags(TrainingSettings)
-    flags.DEFINE_bool("tpu_form", False, "train ours in the form that it has on TPUs, too")
+    flags.DEFINE_bool("tpu_form", False, "also train our model in the form that it has on TPUs")
 
 
 def main(_: Sequence[str]) -> None:

@@ -193,7 +193,7 @@ def _check(train: Manifest, dev: Manifest) -> None:
         if list(manifest.directions) != ["forward"]:
             raise UserError(
                 f"{manifest.folder} has the directions {', '.join(manifest.directions)}: expected forward "
-                "alone, since Model Garden tells directions by the position in the batch; build the records "
+                "alone, as Model Garden takes directions from the position in the batch; build the records "
                 "with --nobidirectional"
             )
 

@@ -4,7 +4,7 @@
 
 Each client asks the signature again and again: one row or several, pieces of the texts, from a letter to
 --longest characters. Now and then it asks what was asked before the load, alone, and compares the answers.
-The model is loaded as TensorFlow Serving loads it, in this process. Told are requests, errors, times and the
+The model is loaded as TensorFlow Serving loads it, in this process. Reported are requests, errors, times and
 memory of the process, which should not grow after the first quarter of the time. The exit status is 1 if a
 request failed, an answer was another one than alone, or a client ended early.
 """

@@ -146,7 +146,7 @@ def _kind(error: Exception) -> str:
 
 
 def same(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> bool:
-    """Tells whether answers are the same, but for how floats were rounded."""
+    """Returns whether answers are the same, but for how floats were rounded."""
 
     def equal(value, other) -> bool:
         if value.shape != other.shape or value.dtype != other.dtype:

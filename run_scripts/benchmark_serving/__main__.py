@@ -10,7 +10,7 @@
 
 All read the same tokens; SavedModels are loaded with tf.saved_model.load and asked for signature `tokens`.
 They run in turn, once per repetition, so that a disturbance hits all alike, with as many threads as there are
-cores. The weights are random. That ours and Hugging Face's compute the same is checked by their answers.
+cores. The weights are random. That our model and Hugging Face's compute the same is checked by their answers.
 """
 
 from collections.abc import Sequence

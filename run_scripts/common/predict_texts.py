@@ -124,7 +124,7 @@ def _inputs(
     """Returns a row's texts by the names of the inputs.
 
     Raises:
-        UserError: a column is missing, or is no text or list of texts, as the input needs.
+        UserError: a column is missing, or is not a text or list of texts, as the input needs.
     """
     if missing := [name for name in columns if chosen[name] not in row]:
         wanted = " ".join(f"--column={name}=COLUMN" for name in missing)

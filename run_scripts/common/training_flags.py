@@ -10,7 +10,7 @@ MODEL = (
     Setting("preset", "task.model.preset", tuple(PRESETS), "Size of the model."),
     Setting("model_config", "task.model.config_file", "string", "An xlnet_config.json instead of --preset."),
     Setting("clamp_len", "task.model.clamp_len", "integer",
-            "Largest distance told apart; -1: no limit. With a limit steps on TPUs are far slower.", -1),
+            "Largest distance that is distinguished; -1: no limit. A limit makes TPUs far slower.", -1),
     Setting("dropout", "task.model.dropout", "float", "Rate of dropout.", 0, 1),
     Setting("attention_dropout", "task.model.attention_dropout", "float",
             "Rate of dropout on attention probabilities.", 0, 1),

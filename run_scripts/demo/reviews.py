@@ -1,4 +1,4 @@
-"""The second half of the demos: does pretraining help to tell good film reviews from bad ones?
+"""The second half of the demos: does pretraining help to classify film reviews?
 
 Fine-tunes the same head on few labelled reviews, once on pretrained weights and once from scratch, and counts
 how many held-out reviews each gets right. No review of these was in the pretraining corpus.

@@ -28,7 +28,7 @@ def define_flags():
         "head",
         LANGUAGE_MODEL,
         [LANGUAGE_MODEL, *task_registry.names()],
-        "The head to serve weights with that are not a fine-tuned run of ours.",
+        "The head to serve weights with that are not a fine-tuned run of this project.",
     )
     define_of_tasks(task_registry.settings("export_settings"))
     flags.DEFINE_integer("version", None, "Number of the version. Default: the next one.", lower_bound=1)
@@ -59,7 +59,7 @@ def define_flags():
 
 
 def is_run(model_dir: str) -> bool:
-    """Tells a fine-tuned run from pretrained weights."""
+    """Returns whether a folder is a fine-tuned run, and not pretrained weights."""
     from xlnet_tf.records.examples import KIND, MANIFEST_FILE
 
     path = epath.Path(model_dir) / MANIFEST_FILE
@@ -76,9 +76,7 @@ def check_flags(values: flags.FlagValues):
     if is_run(values.model_dir):
         flags_of_heads = ("head", *task_registry.settings("export_settings"))
         if given := [f"--{name}" for name in flags_of_heads if values[name].present]:
-            raise UserError(
-                f"{', '.join(given)}: for weights that are not a fine-tuned run of ours, which says it itself"
-            )
+            raise UserError(f"{', '.join(given)}: for weights that are not a fine-tuned run, which has them")
     elif values.checkpoint or values.check_data:
         raise UserError("--checkpoint and --check_data are for fine-tuned runs")
     head_options(values)

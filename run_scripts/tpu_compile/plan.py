@@ -87,7 +87,7 @@ def define_flags() -> None:
     number("seq_len", 512, "Tokens of a sequence; of an export by default all that it takes.", lower_bound=5)
     flags.DEFINE_list("lengths", [], "Tokens that rows of fine-tuning are cut to, a program for each.")
     number("num_predict", None, "Targets of a segment. Default: seq_len / 6.", lower_bound=1)
-    number("vocab_size", 32000, "Pieces of the tokenizer, if no --model_config tells them.", lower_bound=10)
+    number("vocab_size", 32000, "Pieces of the tokenizer, if no --model_config has them.", lower_bound=10)
     number("num_labels", 2, "Classes of a text, or tags of a word.", lower_bound=1)
     number("sequences", 4, "Options of a question, or candidates of a query.", lower_bound=1)
     flags.DEFINE_multi_string("config_file", [], "Yaml file of settings, over the defaults.")
@@ -136,7 +136,7 @@ def row_multiple(values: flags.FlagValues) -> int:
     """Returns the number that a core's rows must be a multiple of.
 
     Raises:
-        UserError: a setting is unknown or wrong, or --batch_per_core is no multiple, and none is searched.
+        UserError: a setting is unknown or wrong, or --batch_per_core is not a multiple, and none is searched.
     """
     if values.export:
         return 1

@@ -1,4 +1,4 @@
-"""Weights that are not those that were written: other bytes, no numbers, files of two checkpoints mixed."""
+"""Weights that are not those that were written: other bytes, NaN, files of two checkpoints mixed."""
 
 import errno
 import json
@@ -30,7 +30,7 @@ FILES = {
 
 @pytest.fixture
 def source(tmp_path, small_tokenizer):
-    """A checkpoint with a tokenizer beside it."""
+    """A checkpoint with a tokenizer next to it."""
     save_checkpoint(random_checkpoint(CONFIGS["micro"]), str(tmp_path / "source"), "ours")
     (tmp_path / "source" / "spiece.model").write_bytes(small_tokenizer.model_proto)
     return open_checkpoint(tmp_path / "source")
@@ -88,7 +88,7 @@ def test_lists_that_others_have_written(tmp_path, line):
     listed.write_text(line.format(right.upper()) + "\n\n")
     dict(open_checkpoint(tmp_path).arrays)
     listed.write_text(line.format(64 * "a"))
-    with pytest.raises(UserError, match=f"SHA256SUMS beside it says {64 * 'a'}"):
+    with pytest.raises(UserError, match=f"SHA256SUMS next to it says {64 * 'a'}"):
         dict(open_checkpoint(tmp_path).arrays)
 
 

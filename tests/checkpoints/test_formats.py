@@ -611,7 +611,7 @@ class TestBadInput:
     def test_no_architecture(self, tmp_path):
         save_checkpoint(random_checkpoint(CONFIGS["micro"]), str(tmp_path), "ours")
         (tmp_path / "xlnet_config.json").unlink()
-        with pytest.raises(UserError, match="no architecture lies beside"):
+        with pytest.raises(UserError, match="there is no architecture next to"):
             save_checkpoint(open_checkpoint(str(tmp_path)), str(tmp_path / "b"), "original")
         assert load_into(pretrainer(CONFIGS["micro"]), str(tmp_path)).complete
 

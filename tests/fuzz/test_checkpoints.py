@@ -168,7 +168,7 @@ def test_a_long_reference_is_not_shown(tmp_path, little_room):
 )
 def test_an_index_names_files_in_its_own_folder(tmp_path, weight_map):
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
-    with pytest.raises(UserError, match="lists no files of weights beside it"):
+    with pytest.raises(UserError, match="lists no files of weights next to it"):
         open_checkpoint(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""What lies beside weights, damaged or hostile: a model as its files tell, or an error that says so."""
+"""What lies next to weights, damaged or hostile: a model as its files tell, or an error that says so."""
 
 import collections
 import json

@@ -137,10 +137,10 @@ def test_configs(tmp_path, count):
     path.write_text(XLNetConfig.preset("micro").to_json())
     load_all(count, path, lambda: XLNetConfig.from_json_file(str(path)), of_json)
     path.write_text("[" * 100_000)
-    with pytest.raises(UserError, match="is not JSON|is no text file"):
+    with pytest.raises(UserError, match="is not JSON|is not a text file"):
         XLNetConfig.from_json_file(str(path))
     path.write_bytes(b'{"n_layer": "\xff"}')
-    with pytest.raises(UserError, match="is not JSON|is no text file"):
+    with pytest.raises(UserError, match="is not JSON|is not a text file"):
         XLNetConfig.from_json_file(str(path))
 
 

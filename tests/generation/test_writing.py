@@ -83,7 +83,7 @@ def test_probabilities_are_those_of_the_uncached_computation(model, method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_row_in_a_batch_equals_the_row_alone(model, method):
-    """Neither the rows beside it, nor their length, nor what lies in the padding counts."""
+    """Neither the rows next to it, nor their length, nor what lies in the padding counts."""
     ids, lengths, new_tokens = prompts()
     seeds = np.int32([7, 8, 9, 10])
     together = run(model, ids, lengths, new_tokens, METHODS[method], seeds)

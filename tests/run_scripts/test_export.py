@@ -42,9 +42,9 @@ def test_every_head_can_be_asked_for(tmp_path):
         (
             ["--head=choice", "--pair"],
             True,
-            "--head, --pair: for weights that are not a fine-tuned run of ours",
+            "--head, --pair: for weights that are not a fine-tuned run",
         ),
-        (["--threshold=0"], True, "--threshold: for weights that are not a fine-tuned run of ours"),
+        (["--threshold=0"], True, "--threshold: for weights that are not a fine-tuned run"),
         (["--checkpoint=best"], False, "--checkpoint and --check_data are for fine-tuned runs"),
     ],
 )

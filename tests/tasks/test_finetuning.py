@@ -438,7 +438,7 @@ def test_nan_outputs_are_not_written_as_predictions(run, registered, data, monke
         model.trainable_variables[-1].assign([np.inf, 0.0])
 
     monkeypatch.setattr(prediction, "load_into", load_beyond_all_numbers)
-    with pytest.raises(UserError, match="best are no numbers for 21 of 21 examples .* computed in float32"):
+    with pytest.raises(UserError, match="best are NaN or infinite for 21 of 21  .* computed in float32"):
         prediction.Predictor(opened, STRATEGY, 8).predict(opened.checkpoint("best"))
 
 
@@ -479,7 +479,7 @@ def cut(content: bytes) -> bytes:
     [
         ("params.yaml", None, "params.yaml does not exist: expected the folder of a fine-tuned run"),
         ("params.yaml", lambda _: b"", "params.yaml holds a NoneType; expected settings"),
-        ("params.yaml", lambda _: b"\xff", "params.yaml is no text file"),
+        ("params.yaml", lambda _: b"\xff", "params.yaml is not a text file"),
         ("params.yaml", lambda _: b"task: {", "params.yaml is not yaml"),
         ("params.yaml", lambda _: b"task: {model: 3}", "params.yaml: .*model"),
         ("params.yaml", lambda _: b"task: {model: {n_layer: {a: 1}}}", "params.yaml: .*n_layer"),

@@ -15,7 +15,7 @@ _SHOWN = 20  # labels in a message
 
 
 def is_labelled(row: Row, source: Source) -> bool:
-    """Tells whether a label column of a row is there and not blank."""
+    """Returns whether a label column of a row is there and not blank."""
     return any(column in row and "".join(row[column]).strip() for column in source.label)
 
 

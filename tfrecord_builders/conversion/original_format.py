@@ -325,7 +325,7 @@ def _write_file(rows: _Rows, path: epath.Path, fixed: int | None, report: Callab
 
 
 def lost(manifest: Manifest, written: Written) -> list[str]:
-    """Returns what of a set the original's format has no place for."""
+    """Returns what of a set the original's format cannot hold."""
     found = [
         "factorization orders are not in the files: the original draws them whenever it reads",
         "where streams begin is not in the files: the original carries memory on from stream to stream",

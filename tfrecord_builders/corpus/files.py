@@ -103,7 +103,7 @@ def find_files(patterns: Sequence[str]) -> list[epath.Path]:
 
 
 def is_part(file: epath.PathLike, pattern: str) -> bool:
-    """Tells whether a file, there or not yet, would be found by one of `find_files`' patterns."""
+    """Returns whether a file, there or not yet, would be found by one of `find_files`' patterns."""
     file, found = epath.Path(file).resolve(), epath.Path(pattern).resolve()
     is_glob = not found.exists()
     return any(path == found or (is_glob and path.match(str(found))) for path in (file, *file.parents))

@@ -12,7 +12,7 @@ from tfrecord_builders.corpus.files import file_format
 from xlnet_tf.errors import UserError
 
 BLOCK_BYTES = 1 << 20
-# A block of zstd has at least 4 bytes and becomes up to 128 KiB: so many become up to 32 MiB at once.
+# A block of zstd has at least 4 bytes and becomes up to 128 KiB: this many become up to 32 MiB at once.
 _COMPRESSED_BLOCK_BYTES = 1 << 10
 _LONGEST_WINDOW = 1 << 31  # as of `zstd --long=31`
 _FRAME_HEADER_BYTES = 18  # at most

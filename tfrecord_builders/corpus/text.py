@@ -205,7 +205,7 @@ class _TextCutter(contextlib.AbstractContextManager):
         return TextPart(self._path, start, self._position - start, ends_document, self._options, text)
 
     def _skip(self, count: int) -> bytes:
-        """Goes on by `count` bytes; returns them if the file is compressed."""
+        """Moves on by `count` bytes; returns them if the file is compressed."""
         if not self._compressed:
             self._stream.seek(self._position + count)
             return b""

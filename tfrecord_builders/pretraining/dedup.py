@@ -84,7 +84,7 @@ def fingerprint_group(group: SliceGroup) -> list[dict[str, Any]]:
 
 
 def is_held_out(values: np.ndarray, dev_fraction: float) -> np.ndarray:
-    """Tells which documents are held out, by fingerprints uint64 [documents] alone: bool [documents]."""
+    """Returns which documents are held out, by fingerprints uint64 [documents] alone: bool [documents]."""
     return values < np.uint64(int(dev_fraction * 2.0**64))
 
 

@@ -222,7 +222,7 @@ def token_span(encoded: Encoded, begin: int, end: int) -> Span | None:
 
 
 def inside(answer: Span, window: Window) -> bool:
-    """Tells whether a window holds all of an answer."""
+    """Returns whether a window holds all of an answer."""
     return window.first <= answer.first and answer.last < window.first + window.length
 
 

@@ -145,7 +145,7 @@ def _question(entry: Any, location: str) -> Question:
 
 
 def _answer(entry: Any, location: str) -> Answer:
-    """Reads an answer; whitespace at its ends is no part of it."""
+    """Reads an answer; whitespace at its ends is left out."""
     text = _field(entry, "text", str, f"{location}.answers")
     begin = _field(entry, "answer_start", int, f"{location}.answers")
     return Answer(text.strip(), begin + len(text) - len(text.lstrip()))

@@ -41,7 +41,7 @@ class Arrays(Mapping[str, np.ndarray]):
         """Returns the same; before the first array is read, files are compared with their checksums.
 
         Args:
-            files: that hold the arrays. Those that no SHA256SUMS beside them lists are taken as they are.
+            files: that hold the arrays. Those that no SHA256SUMS next to them lists are taken as they are.
         """
         files = list(files)
 

@@ -23,9 +23,9 @@ class Checkpoint:
         format: "original", "hugging_face" or "ours".
         arrays: the weights by our names; each is read when asked for. What names.py does not know keeps the
             name it has in the file.
-        config: the architecture; None if no file told it.
+        config: the architecture; None if no file has it.
         stripped: names of what the file also holds but no model needs: optimizer slots, counters.
-        config_fields: all fields of Hugging Face's config.json, if the architecture comes from one beside the
+        config_fields: fields of Hugging Face's config.json, if the architecture comes from one next to the
             weights.
     """
 
@@ -36,13 +36,13 @@ class Checkpoint:
     stripped: tuple[str, ...] = ()
     config_fields: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
 
-    def beside(self, name: str) -> str:
+    def path_of(self, name: str) -> str:
         """Returns the path of a file in the folder of the weights, whether it is there or not."""
         return os.path.join(os.path.dirname(self.path), name)
 
     @functools.cached_property
     def card(self) -> ModelCard:
-        """What the files beside the weights tell of the model.
+        """What the files next to the weights say of the model.
 
         Raises:
             UserError: a file is damaged.

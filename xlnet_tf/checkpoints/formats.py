@@ -37,7 +37,7 @@ def open_checkpoint(path: str | os.PathLike, config_file: str | None = None) -> 
     Args:
         path: a folder (of a run, of the original's files, of Hugging Face's, or of weights that
             `save_checkpoint` wrote), the prefix of a TensorFlow checkpoint, or a file of weights.
-        config_file: its xlnet_config.json or config.json, if that does not lie beside the weights.
+        config_file: its xlnet_config.json or config.json, if that does not lie next to the weights.
 
     Returns:
         The weights under our names, with their architecture.
@@ -53,8 +53,8 @@ def open_checkpoint(path: str | os.PathLike, config_file: str | None = None) -> 
     """
     weights = _find_weights(os.fspath(path).removesuffix(".index"))
     config, values = _read_config([config_file] if config_file else _configs_beside(weights))
-    beside = {} if config_file or not hugging_face_config.is_config(values) else values
-    return dataclasses.replace(_open(weights, config, values), config_fields=beside)
+    external = {} if config_file or not hugging_face_config.is_config(values) else values
+    return dataclasses.replace(_open(weights, config, values), config_fields=external)
 
 
 def _open(weights: str, config: XLNetConfig | None, values: dict[str, Any]) -> Checkpoint:
@@ -129,7 +129,7 @@ def save_model(
         model: as `load_into` takes it.
         folder: to write to; made if it is not there.
         tokenizer: the model's, which is then written as well; without it, copy spiece.model to the folder.
-        card: its card; None: what the model itself tells.
+        card: its card; None: that of the model itself.
 
     Example:
         >>> save_model(model, "sentiment", tokenizer)
@@ -151,7 +151,7 @@ def save_model(
 
 
 def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict: bool = True) -> Coverage:
-    """Writes a checkpoint in any format: weights, architecture, what lies beside them, checksums.
+    """Writes a checkpoint in any format: weights, architecture, what lies next to them, checksums.
 
     Args:
         checkpoint: what to write.
@@ -194,7 +194,7 @@ def _converted_card(checkpoint: Checkpoint, format: str) -> ModelCard:
 
 
 def _write(checkpoint: Checkpoint, card: ModelCard, folder: str, format: str):
-    """Writes weights and what lies beside them; their checksums come last."""
+    """Writes weights and what lies next to them; their checksums come last."""
     arrays = checkpoint.arrays
     checksums.remove(folder)
     if format == "original":
@@ -205,10 +205,10 @@ def _write(checkpoint: Checkpoint, card: ModelCard, folder: str, format: str):
         written = [CONFIG_FILE, OUR_FILE]
         files.write(f"{folder}/{CONFIG_FILE}", checkpoint.config.to_json())
         write_safetensors(arrays, f"{folder}/{OUR_FILE}")
-    for beside in map(checkpoint.beside, COMPANIONS):
-        name = os.path.basename(beside)
-        if name not in written and tf.io.gfile.exists(beside):
-            files.copy(beside, f"{folder}/{name}")
+    for path in map(checkpoint.path_of, COMPANIONS):
+        name = os.path.basename(path)
+        if name not in written and tf.io.gfile.exists(path):
+            files.copy(path, f"{folder}/{name}")
             written.append(name)
     card.write(folder)
     written.append(CARD_FILE)
@@ -223,7 +223,7 @@ def differences(checkpoint: Checkpoint, format: str) -> list[str]:
         format: as `save_checkpoint` takes it.
 
     Raises:
-        UserError: a file beside the weights does not say how they are used as it should.
+        UserError: a file next to the weights does not say how they are used as it should.
     """
     if format == "hugging_face":
         return hugging_face.differences(checkpoint)
@@ -243,7 +243,7 @@ def check(checkpoint: Checkpoint) -> Coverage:
     """
     if checkpoint.config is None:
         raise UserError(
-            f"no architecture lies beside {checkpoint.path}: give its {CONFIG_FILE} or config.json."
+            f"there is no architecture next to {checkpoint.path}: give its {CONFIG_FILE} or config.json."
         )
     config, shapes = checkpoint.config, checkpoint.arrays.shapes
     encoder = names.encoder_shapes(config)
@@ -272,11 +272,11 @@ def _advice(coverage: Coverage) -> str:
     )
 
 
-def _other_architecture(theirs: XLNetConfig | None, ours: XLNetConfig) -> str:
+def _other_architecture(found: XLNetConfig | None, expected: XLNetConfig) -> str:
     """Names the fields in which two architectures differ; the two forms of gelu are near enough to pass."""
-    if theirs is None:
+    if found is None:
         return ""
-    pairs = {name: (value, ours.to_dict()[name]) for name, value in theirs.to_dict().items()}
+    pairs = {name: (value, expected.to_dict()[name]) for name, value in found.to_dict().items()}
     return "; ".join(
         f"{name} is {there} there and {here} in the model"
         for name, (there, here) in pairs.items()

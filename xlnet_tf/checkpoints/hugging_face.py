@@ -1,7 +1,7 @@
 """Hugging Face's XLNet in and out: `config.json` with `model.safetensors` or `pytorch_model.bin`.
 
 Where its conventions differ:
-- Its "gelu" is the exact one, ours and the original's the tanh form, which it calls "gelu_new". Each is read
+- Its "gelu" is the exact one, elsewhere that is the tanh form, which it calls "gelu_new". Each is read
   as what it is ("gelu_erf" is the exact one here), so that outputs agree. The released weights were trained
   with the tanh form, though their config.json says "gelu": outputs of Hugging Face's models differ by about
   1e-3 from the original's for that reason.
@@ -9,7 +9,7 @@ Where its conventions differ:
   are tied again if untie_r is false and all layers agree.
 - `lm_loss.weight` repeats the word embedding, and a file may hold one or both.
 - A base model (XLNetModel) may leave out the prefix `transformer.`.
-- `logits_proj` is the head of classification, of regression or of multiple choice; the config tells which.
+- `logits_proj` is the head of classification, of regression or of multiple choice; the config says which.
 - The heads' width must fill the model's: d_head = d_model / n_head.
 """
 
@@ -41,7 +41,7 @@ WEIGHT_FILES = (
 NO_TASK = "default"  # the task's name when a config has none
 
 _DEFAULT_FIELDS = {"mem_len": None, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 5}
-# Of a config.json that lies beside the weights, what is to be told anew when they are written again.
+# Of a config.json that lies next to the weights, what is written anew when they are written again.
 _FIELDS_OF_WEIGHTS = {"n_token", "dtype", "torch_dtype"}
 _FIELDS_OF_HEAD = {
     "architectures", "problem_type", "finetuning_task", "num_labels", "id2label", "label2id",
@@ -60,7 +60,7 @@ def read_hugging_face(path: str, config: XLNetConfig | None, values: dict[str, A
     Args:
         path: of the file of weights, or of the index of several.
         config: their architecture, if it is known.
-        values: all fields of their config.json; they tell the head. May be empty.
+        values: all fields of their config.json; they say which head it is. May be empty.
 
     Raises:
         UserError: a file is damaged, or is not XLNet's.
@@ -108,11 +108,11 @@ def write_hugging_face(checkpoint: Checkpoint, folder: str) -> list[str]:
             "Hugging Face's XLNet has only models where the two are equal."
         )
     heads = _pooled_heads(arrays)
-    theirs = {
+    external = {
         name.removeprefix(f"{heads[0]}.") if len(heads) == 1 else name: entry
         for name, entry in names.from_canonical(_untie(arrays, config), names.HUGGING_FACE).entries.items()
     }
-    write_safetensors(Arrays(theirs), f"{folder}/{WEIGHT_FILES[0]}")
+    write_safetensors(Arrays(external), f"{folder}/{WEIGHT_FILES[0]}")
     contents = {CONFIG_FILE: _config_fields(checkpoint)}
     if cleaning := checkpoint.card.cleaning:
         contents[TOKENIZER_CONFIG_FILE] = {
@@ -129,7 +129,7 @@ def differences(checkpoint: Checkpoint) -> list[str]:
     """Returns what a model with these weights does here and Hugging Face's do otherwise, a line each.
 
     Raises:
-        UserError: a file beside the weights does not say it as it should.
+        UserError: a file next to the weights does not say it as it should.
     """
     settings, cleaning = checkpoint.card.settings, checkpoint.card.cleaning
     summary = settings.get("summary")
@@ -163,12 +163,12 @@ def _read_files(path: str) -> Arrays:
     listed = files.read_json(path).get("weight_map")
     names_of_files = list(listed.values()) if isinstance(listed, dict) else []
     if not names_of_files or not all(map(_is_weight_file, names_of_files)):
-        raise UserError(f"{path} lists no files of weights beside it; expected a weight_map.")
+        raise UserError(f"{path} lists no files of weights next to it; expected a weight_map.")
     folder = path.rpartition("/")[0] or "."
     entries: dict[str, Entry] = {}
     for file in sorted(set(names_of_files)):
         part = _read_files(f"{folder}/{file}").entries
-        expected = {name for name, place in listed.items() if place == file}
+        expected = {name for name, listed_file in listed.items() if listed_file == file}
         if different := sorted(expected ^ part.keys()):
             raise UserError(
                 f"{folder}/{file} has other weights than {path} lists for it ({', '.join(different[:8])}, "
@@ -201,12 +201,12 @@ def _pooled_heads(arrays: Arrays) -> list[str]:
     heads = Arrays(
         {name: entry for name, entry in arrays.entries.items() if names.head_scope(name) != "encoder"}
     )
-    theirs = names.from_canonical(heads, names.HUGGING_FACE)
-    return sorted({name.partition(_POOLED_HEAD)[0] for name in theirs if _POOLED_HEAD in name})
+    external = names.from_canonical(heads, names.HUGGING_FACE)
+    return sorted({name.partition(_POOLED_HEAD)[0] for name in external if _POOLED_HEAD in name})
 
 
 def _config_fields(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Returns the fields of a config.json: those of one beside the weights, and all that is known of them."""
+    """Returns the fields of a config.json: those of one next to the weights, and all that is known."""
     card = checkpoint.card
     inherited = card.external[CONFIG_FILE]
     return {
@@ -220,14 +220,14 @@ def _config_fields(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _summary_fields(arrays: Arrays) -> dict[str, Any]:
-    """Returns the fields of a config.json that tell what follows the pooled vector, if there is one."""
+    """Returns the fields of a config.json that say what follows the pooled vector, if there is one."""
     projection = names.PROJECTION in arrays
     fields = {"summary_use_proj": projection, "summary_activation": "tanh" if projection else None}
     return fields if _pooled_heads(arrays) else {}
 
 
 def _head_fields(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Returns the fields of a config.json that tell which model class has the heads, and of their outputs."""
+    """Returns the fields of a config.json that say which model class has the heads, and of their outputs."""
     arrays = checkpoint.arrays
     parts, pooled = {names.head_scope(name) for name in arrays}, _pooled_heads(arrays)
     if len(pooled) == 1 and task_registry.of_head(pooled[0]).hugging_face == _SEQUENCE_MODEL:
@@ -248,7 +248,7 @@ def _head_fields(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 def _label_fields(checkpoint: Checkpoint, head: str) -> dict[str, Any]:
-    """Returns the fields of a config.json that tell how many classes a head has, and their labels."""
+    """Returns the fields of a config.json that say how many classes a head has, and their labels."""
     size = checkpoint.arrays.shapes[f"{head}/logits/bias"][0]
     labels = checkpoint.card.labels_of(head.partition("_")[0]) or ()
     named = hugging_face_config.write_labels(labels) if len(labels) == size else {}

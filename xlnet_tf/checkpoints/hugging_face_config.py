@@ -38,7 +38,7 @@ _UNNAMED = re.compile(r"LABEL_\d+")  # labels that nobody named
 
 
 def is_config(values: dict[str, Any]) -> bool:
-    """Tells the fields of a config.json of Hugging Face's from those of an xlnet_config.json."""
+    """Returns whether fields are of Hugging Face's config.json, and not of an xlnet_config.json."""
     return not values.keys().isdisjoint({"model_type", "vocab_size", "attn_type", "transformers_version"})
 
 
@@ -73,7 +73,7 @@ def read_config(values: dict[str, Any], path: str) -> XLNetConfig:
 
 def read_settings(values: dict[str, Any]) -> dict[str, Any]:
     """Returns how a model reads and answers, by the names of our models' options; values are not checked."""
-    found = {ours: values[theirs] for theirs, ours in _SETTINGS.items() if theirs in values}
+    found = {name: values[external] for external, name in _SETTINGS.items() if external in values}
     # Its models pool padding, too.
     return found | ({"pool_padding": True} if found.get("summary") in ("first", "mean") else {})
 
@@ -105,7 +105,7 @@ def write_config(config: XLNetConfig) -> dict[str, Any]:
 def write_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the fields of settings, which go by their names here; others are left out."""
     names = _SETTINGS | _TRAINING_SETTINGS
-    return {theirs: settings[ours] for theirs, ours in names.items() if ours in settings}
+    return {external: settings[name] for external, name in names.items() if name in settings}
 
 
 def write_labels(labels: Sequence[str]) -> dict[str, Any]:

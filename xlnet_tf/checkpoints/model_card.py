@@ -1,6 +1,6 @@
-"""model.json, the model card: what the weights of a model do not tell.
+"""model.json, the model card: what the weights of a model do not say.
 
-Runs, conversions, exports and `save_model` write it. Other files beside weights are read into the same card:
+Runs, conversions, exports and `save_model` write it. Other files next to weights are read into the same card:
 params.yaml, manifest.json and metrics.json of our runs, which earlier versions wrote instead of it, and
 Hugging Face's config.json and tokenizer_config.json. So a model is the same in each format.
 """
@@ -65,16 +65,16 @@ class ModelCard:
     """What is known of a model besides its weights and their architecture.
 
     Attributes:
-        task: what it was trained for: a name of task_registry or LANGUAGE_MODEL; None if no file tells.
+        task: what it was trained for: a name of task_registry or LANGUAGE_MODEL; None if no file says.
         labels: of the classes of its head, in order; None if nobody named them.
         multi_label: whether a text may have any number of the classes.
         settings: how it reads texts and answers, and what it was trained with, by the names of the models'
             options.
-        cleaning: of its texts; None if no file tells.
+        cleaning: of its texts; None if no file says.
         thresholds: of alerts and of answers, by the names of the metrics that found them.
         metrics: of the evaluation that the weights were kept for, or of the run's best.
         origin: where the weights came from: init_checkpoint, converted_from, exported_from.
-        format: of the weights beside it; where it is "hugging_face", its files go before the card, because
+        format: of the weights next to it; where it is "hugging_face", its files go before the card, because
             their users may change them.
         external: fields of Hugging Face's files, by the file's name; not part of model.json.
     """
@@ -147,7 +147,7 @@ class ModelCard:
         return settings
 
     def labels_of(self, task: str) -> tuple[str, ...] | None:
-        """Returns the labels of a task's head, None if no file tells them."""
+        """Returns the labels of a task's head, None if no file has them."""
         return self.labels if self.task in (None, task) else None
 
     def with_origin(self, how: str, path: str, **changes: Any) -> Self:
@@ -205,7 +205,7 @@ def _of_hugging_face(read: files.FieldsReader, folder: str) -> dict[str, Any]:
 
 
 def _of_run(read: files.FieldsReader, folder: str) -> dict[str, Any]:
-    """Returns what the files of a run tell: manifest.json, params.yaml and metrics.json."""
+    """Returns what the files of a run say: manifest.json, params.yaml and metrics.json."""
     fields: dict[str, Any] = {}
     if (manifest := read(MANIFEST_FILE)) is not None:
         fields |= _of_manifest(manifest, f"{folder}/{MANIFEST_FILE}")
@@ -230,7 +230,7 @@ def split_metrics(metrics: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _of_manifest(manifest: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Returns what the manifest of the data tells that a model was trained on."""
+    """Returns what the manifest of the data says that a model was trained on."""
     if not manifest_checksum.take_seal(dict(manifest)):
         raise manifest_checksum.broken(path)
     settings = manifest.get("settings", {})
@@ -253,7 +253,7 @@ def _are_strings(values: Any) -> bool:
 
 
 def _checked(settings: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Returns the settings of models that a file tells; one of a wrong type is an error."""
+    """Returns the settings of models that a file has; one of a wrong type is an error."""
     given = {name: value for name, value in settings.items() if name in _TYPES and value is not None}
     for name, value in given.items():
         is_whole_float = _TYPES[name] is float and type(value) is int

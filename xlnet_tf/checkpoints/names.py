@@ -98,7 +98,7 @@ _INDEPENDENT_SPAN = (
 _PATTERNS = {"{i}": r"(?P<i>0|[1-9]\d*)", "{task}": r"(?P<task>[^/]+)"}
 
 
-class _Place(NamedTuple):
+class _Location(NamedTuple):
     """Where a format keeps a variable: in all of an array, in an entry of it, or transposed."""
 
     template: str
@@ -106,7 +106,7 @@ class _Place(NamedTuple):
     transposed: bool = False
 
     @classmethod
-    def parse(cls, notation: str) -> "_Place":
+    def parse(cls, notation: str) -> "_Location":
         template, _, index = notation.removesuffix(".T").partition("[")
         return cls(
             template, tuple(index.removesuffix("]").split(",")) if index else (), notation.endswith(".T")
@@ -117,9 +117,9 @@ class _Place(NamedTuple):
 
 
 class _Row(NamedTuple):
-    name: _Place
+    name: _Location
     letters: tuple[str, ...]
-    places: Mapping[str, _Place | None]
+    locations: Mapping[str, _Location | None]
 
     def shape(self, config: XLNetConfig) -> tuple[int | None, ...]:
         sizes = {
@@ -140,17 +140,17 @@ def _regex(template: str) -> re.Pattern:
     return re.compile("".join(_PATTERNS.get(part, re.escape(part)) for part in parts))
 
 
-def _rows(table, ours: str = "", original: str = "", hugging_face: str = "") -> tuple[_Row, ...]:
+def _rows(table, native: str = "", original: str = "", hugging_face: str = "") -> tuple[_Row, ...]:
     """Turns a table into rows, given the prefixes of its names."""
 
-    def place(prefix, name):
-        return None if name is None else _Place.parse(prefix + name)
+    def location(prefix, name):
+        return None if name is None else _Location.parse(prefix + name)
 
     return tuple(
         _Row(
-            _Place(ours + name),
+            _Location(native + name),
             tuple(letters.split()),
-            {ORIGINAL: place(original, their_name), HUGGING_FACE: place(hugging_face, hf_name)},
+            {ORIGINAL: location(original, their_name), HUGGING_FACE: location(hugging_face, hf_name)},
         )
         for name, letters, their_name, hf_name in table
     )
@@ -203,7 +203,7 @@ def canonical(variable_name: str) -> str:
 
 
 def known(name: str) -> bool:
-    """Tells whether the table has a variable of this (canonical) name."""
+    """Returns whether the table has a variable of this (canonical) name."""
     return _row(name) is not None
 
 
@@ -231,7 +231,7 @@ def head_shape(name: str, config: XLNetConfig) -> tuple[int | None, ...]:
 
 
 def to_canonical(arrays: Arrays, column: str) -> Arrays:
-    """Renames a format's arrays to ours.
+    """Renames a format's arrays to this project's names.
 
     Args:
         arrays: under the names of the format.
@@ -250,19 +250,19 @@ def to_canonical(arrays: Arrays, column: str) -> Arrays:
 def _read(name: str, entry: Entry, column: str) -> Iterator[tuple[str, Entry]]:
     """Yields what an array of a format is for us."""
     for row in _all_rows():
-        place = row.places[column]
-        match = place and place.match(name)
-        rank = len(row.letters) + (len(place.index) if place else 0)
+        location = row.locations[column]
+        match = location and location.match(name)
+        rank = len(row.letters) + (len(location.index) if location else 0)
         if not match or len(entry.shape) != rank:
             continue
-        fields, item_shape = match.groupdict(), entry.shape[len(place.index) :]
-        if place.transposed:
+        fields, item_shape = match.groupdict(), entry.shape[len(location.index) :]
+        if location.transposed:
             yield row.name.template.format(**fields), Entry(item_shape[::-1], lambda: entry.read().T)
-        elif not place.index:
+        elif not location.index:
             yield row.name.template.format(**fields), entry
         else:
-            for index in np.ndindex(*entry.shape[: len(place.index)]):
-                fields |= {letter: number for letter, number in zip(place.index, index) if letter == "i"}
+            for index in np.ndindex(*entry.shape[: len(location.index)]):
+                fields |= {letter: number for letter, number in zip(location.index, index) if letter == "i"}
                 yield (
                     row.name.template.format(**fields),
                     Entry(item_shape, lambda index=index: entry.read()[index]),
@@ -277,7 +277,7 @@ def from_canonical(arrays: Arrays, column: str) -> Arrays:
         column: ORIGINAL or HUGGING_FACE.
 
     Returns:
-        The arrays under the names of the format; those of heads that it has no name for keep ours.
+        The arrays under the names of the format; those of heads that it has no name for keep this project's.
 
     Raises:
         UserError: the format has no name for a variable of the encoder, or an array that stacks all layers
@@ -286,8 +286,8 @@ def from_canonical(arrays: Arrays, column: str) -> Arrays:
     entries, stacks = {}, {}
     for name, entry in arrays.entries.items():
         row = _row(name)
-        place = row and row.places[column]
-        if not place:
+        location = row and row.locations[column]
+        if not location:
             if head_scope(name) == "encoder":
                 raise UserError(
                     f"the encoder has {name}, which {_FORMATS[column]} does not: its models would compute "
@@ -296,21 +296,21 @@ def from_canonical(arrays: Arrays, column: str) -> Arrays:
             entries[name] = entry
             continue
         fields = row.name.match(name).groupdict()
-        theirs = place.template.format(**fields)
-        if place.index:
-            index = tuple(int(fields.get(letter, letter)) for letter in place.index)
-            stacks.setdefault(theirs, {})[index] = entry
-        elif place.transposed:
-            entries[theirs] = Entry(entry.shape[::-1], lambda entry=entry: entry.read().T)
+        external = location.template.format(**fields)
+        if location.index:
+            index = tuple(int(fields.get(letter, letter)) for letter in location.index)
+            stacks.setdefault(external, {})[index] = entry
+        elif location.transposed:
+            entries[external] = Entry(entry.shape[::-1], lambda entry=entry: entry.read().T)
         else:
-            entries[theirs] = entry
+            entries[external] = entry
     return Arrays(entries | {name: _stack(name, items) for name, items in stacks.items()})
 
 
 def heads_without_name(arrays: Arrays, column: str) -> list[str]:
     """Returns the heads with variables that a format has no name for, so that its models leave them out."""
     heads = {name: head_scope(name) for name in arrays if known(name) and head_scope(name) != "encoder"}
-    return sorted({head for name, head in heads.items() if not _row(name).places[column]})
+    return sorted({head for name, head in heads.items() if not _row(name).locations[column]})
 
 
 def _stack(name: str, items: Mapping[tuple[int, ...], Entry]) -> Entry:

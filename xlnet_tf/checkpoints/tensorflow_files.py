@@ -26,12 +26,12 @@ _COUNTER = re.compile(r"(global_step|beta[12]_power(_\d+)?|save_counter)")
 
 
 def is_tensorflow(prefix: str) -> bool:
-    """Tells whether a checkpoint of TensorFlow lies at a prefix of paths, as `.../xlnet_model.ckpt`."""
+    """Returns whether a checkpoint of TensorFlow lies at a prefix of paths, as `.../xlnet_model.ckpt`."""
     return tf.io.gfile.exists(f"{prefix}.index")
 
 
 def read_tensorflow(prefix: str, config: XLNetConfig | None) -> Checkpoint:
-    """Opens a checkpoint of the original, or of a run of ours.
+    """Opens a checkpoint of the original, or of a run of this project.
 
     Args:
         prefix: the path without `.index` and `.data-...`.
@@ -81,17 +81,17 @@ def write_original(arrays: Arrays, config: XLNetConfig, folder: str) -> list[str
     Returns:
         The names of these files.
     """
-    theirs = names.from_canonical(arrays, names.ORIGINAL)
+    external = names.from_canonical(arrays, names.ORIGINAL)
     prefix, shards = f"{folder}/{ORIGINAL_FILE}", []
     try:
         with files.writing(prefix):
-            for group in _groups(theirs.shapes):
+            for group in _groups(external.shapes):
                 shards.append(f"{prefix}.part-{len(shards)}")
                 tf.raw_ops.SaveV2(
                     prefix=shards[-1],
                     tensor_names=group,
                     shape_and_slices=[""] * len(group),
-                    tensors=[tf.constant(theirs[name]) for name in group],
+                    tensors=[tf.constant(external[name]) for name in group],
                 )
             tf.raw_ops.MergeV2Checkpoints(
                 checkpoint_prefixes=shards, destination_prefix=prefix, delete_old_dirs=False
@@ -122,7 +122,7 @@ def _groups(shapes: Mapping[str, tuple[int, ...]]) -> list[list[str]]:
 
 
 def _is_state(name: str, shapes: Mapping[str, object]) -> bool:
-    """Tells counters and optimizer slots, which are named after their variable, from weights."""
+    """Returns whether a variable is a counter or an optimizer slot, which is named after its variable."""
     return bool(_COUNTER.fullmatch(name)) or name.rpartition("/")[0] in shapes
 
 

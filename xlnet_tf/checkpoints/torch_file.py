@@ -3,7 +3,7 @@
 Such a file describes its tensors by a pickle, a small program that may call any function. Here the pickle can
 name only what a table of tensors is made of, and each of these names stands for a harmless function of this
 module: no object of PyTorch is made, and any other name is refused. Both file formats are read: the zip
-archive (since PyTorch 1.6) and the older sequence of pickles. The numbers themselves lie beside the pickle,
+archive (since PyTorch 1.6) and the older sequence of pickles. The numbers themselves lie next to the pickle,
 and are read when asked for.
 
 Source: torch.serialization and torch/csrc/jit/serialization for the layouts; "Restricting Globals" in
@@ -206,18 +206,18 @@ def _open_legacy(file: BinaryIO):
 
     table = Unpickler(file).load()
     # Then come the storages' keys, and in this order each one's length and numbers.
-    places, place = {}, None
+    offsets, offset = {}, None
     keys = _Unpickler(file).load()
-    place = file.tell()
+    offset = file.tell()
     for key in keys:
-        places[key] = place + 8
-        place += 8 + seen[key].size * seen[key].dtype.itemsize
+        offsets[key] = offset + 8
+        offset += 8 + seen[key].size * seen[key].dtype.itemsize
     found = os.fstat(file.fileno()).st_size
-    if found < place:
-        raise pickle.UnpicklingError(f"{found:,} bytes of {place:,}")
+    if found < offset:
+        raise pickle.UnpicklingError(f"{found:,} bytes of {offset:,}")
 
     def read(storage: _Storage) -> np.ndarray:
-        file.seek(places[storage.key] - 8)
+        file.seek(offsets[storage.key] - 8)
         size = int.from_bytes(file.read(8), "little")
         if size != storage.size:
             raise ValueError(f"{size} numbers, not {storage.size}")

@@ -1,4 +1,4 @@
-"""Writes texts token by token, by sampling or by beam search, in the order that their layout tells.
+"""Writes texts token by token, by sampling or by beam search, in the order of their layout.
 
 Shapes: B batch, G tokens to write, C candidates of a text, V vocabulary.
 """

@@ -65,7 +65,7 @@ def same_for_all(count: int, temperature: float, top_k: int, top_p: float, seed:
 
 
 def is_whole(value: float) -> bool:
-    """Tells whether a setting is a whole number."""
+    """Returns whether a setting is a whole number."""
     return isinstance(value, (int, np.integer))
 
 

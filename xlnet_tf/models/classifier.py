@@ -1,4 +1,4 @@
-"""Heads that tell a text's class or its value on a scale."""
+"""Heads that predict a text's class or its value on a scale."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -32,7 +32,7 @@ class Head(NamedTuple):
 
     @property
     def task(self) -> str:
-        """What it was trained for, if its name tells."""
+        """What it was trained for, if its name says."""
         return self.scope.partition("_")[2]
 
 
@@ -45,7 +45,7 @@ class Pretrained:
     Attributes:
         checkpoint: the weights.
         config: their architecture.
-        card: what the files beside the weights tell of the model.
+        card: what the files next to the weights say of the model.
 
     Raises:
         UserError: there is no checkpoint, or its architecture is unknown.
@@ -56,7 +56,7 @@ class Pretrained:
         self.checkpoint = open_checkpoint(path)
         if self.checkpoint.config is None:
             raise UserError(
-                f"neither {CONFIG_FILE} nor config.json, which tell the architecture, lies beside "
+                f"neither {CONFIG_FILE} nor config.json, which have the architecture, lies next to "
                 f"{self.checkpoint.path}: copy it there."
             )
         self.config = self.checkpoint.config
@@ -68,13 +68,13 @@ class Pretrained:
         return path if isinstance(path, Pretrained) else cls(path)
 
     def load_tokenizer(self) -> XLNetTokenizer:
-        """Returns the tokenizer that lies beside the weights.
+        """Returns the tokenizer that lies next to the weights.
 
         Raises:
             UserError: there is none.
         """
         return XLNetTokenizer.from_pretrained(
-            self.checkpoint.beside(""), self.card.cleaning or DEFAULT_CLEANING
+            self.checkpoint.path_of(""), self.card.cleaning or DEFAULT_CLEANING
         )
 
     def options(self, given: Mapping[str, Any], *models: type[tf_keras.Model]) -> list[dict[str, Any]]:
@@ -160,7 +160,7 @@ class Pretrained:
         return head._replace(labels=given or stored or tuple(map(str, range(size))))
 
     def pooling_options(self, head: Head) -> dict[str, bool]:
-        """Returns what the checkpoint tells of the vector that a head reads, as options of the model.
+        """Returns what the checkpoint says of the vector that a head reads, as options of the model.
 
         Raises:
             UserError: it cannot be built here.
@@ -169,11 +169,11 @@ class Pretrained:
             return {}
         projection = names.PROJECTION in self.checkpoint.arrays
         file = hugging_face_config.CONFIG_FILE
-        hugging_face_config.check_summary(self.card.external[file], projection, self.checkpoint.beside(file))
+        hugging_face_config.check_summary(self.card.external[file], projection, self.checkpoint.path_of(file))
         return {"projection": projection}
 
     def is_multi_label(self, head: Head) -> bool:
-        """Tells whether the checkpoint's classifier gives a text any number of its classes."""
+        """Returns whether the checkpoint's classifier gives a text any number of its classes."""
         return not head.new and self.card.multi_label
 
     def load_into(self, model: tf_keras.Model, head: Head | None = None) -> None:

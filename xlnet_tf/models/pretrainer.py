@@ -19,7 +19,7 @@ class XLNetPretrainer(EncoderModel):
 
     Args:
         encoder: the body.
-        next_sentence: adds a classifier on CLS that tells whether B follows A (the paper's ablation).
+        next_sentence: adds a classifier on CLS that predicts whether B follows A (the paper's ablation).
 
     Call args: the encoder's features, with a query stream; the targets are tokens of the input itself.
 

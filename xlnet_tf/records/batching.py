@@ -112,11 +112,14 @@ class Batches:
     def numbers(self, step: int) -> np.ndarray:
         """Returns the numbers of the examples of a step, counted from 0: int64 [batch_size]."""
         records = self.examples.records
-        places = np.arange(step * self.batch_size, (step + 1) * self.batch_size)
+        positions = np.arange(step * self.batch_size, (step + 1) * self.batch_size)
         if not self.repeat:
-            return np.where(places < records, self._sorted[np.minimum(places, records - 1)], FILLER)
-        parts = [(int(epoch), places[places // records == epoch]) for epoch in np.unique(places // records)]
-        return np.concatenate([self._of_epoch(epoch)[part % records] for epoch, part in parts])
+            return np.where(positions < records, self._sorted[np.minimum(positions, records - 1)], FILLER)
+        epochs = positions // records
+        parts = [
+            self._of_epoch(int(epoch))[positions[epochs == epoch] % records] for epoch in np.unique(epochs)
+        ]
+        return np.concatenate(parts)
 
     def length(self, step: int) -> int | None:
         """Returns the length that a step's rows are cut to; None: they are not."""

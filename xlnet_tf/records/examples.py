@@ -503,7 +503,7 @@ def _is_list_of(value: Any, type_: type) -> bool:
 
 
 def _is_column(column: Any) -> bool:
-    """Tells whether this is a column's name, type and length, as json has them."""
+    """Returns whether this is a column's name, type and length, as json has them."""
     return (
         isinstance(column, list)
         and len(column) == 3
@@ -515,7 +515,7 @@ def _is_column(column: Any) -> bool:
 
 
 def _is_shard(shard: Any, size: int) -> bool:
-    """Tells whether this describes a shard of records that take `size` bytes each."""
+    """Returns whether this describes a shard of records that take `size` bytes each."""
     types = {"file": str, "records": int, "bytes": int, "sha256": str}
     return (
         isinstance(shard, dict)

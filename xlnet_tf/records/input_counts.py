@@ -15,7 +15,7 @@ _DIGEST_BYTES = 8
 
 
 def is_unknown(ids: Sequence[int], tokenizer: XLNetTokenizer) -> bool:
-    """Tells whether a word's pieces say nothing of it: <unk> alone, but for the mark of a space before it."""
+    """Returns whether a word's pieces are <unk> alone, but for the mark of a space before it."""
     return UNK_ID in ids and not set(ids) - {UNK_ID, tokenizer.space_id}
 
 

@@ -94,7 +94,7 @@ class Layout:
         return rows
 
     def fits(self, rows: np.ndarray) -> np.ndarray:
-        """Tells which rows of uint8 [S, record_bytes] are records of this layout: bool [S]."""
+        """Returns which rows of uint8 [S, record_bytes] are records of this layout: bool [S]."""
         template, offsets = self._template
         fixed = np.ones(len(template), bool)
         for offset in offsets.values():

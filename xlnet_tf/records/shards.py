@@ -22,7 +22,7 @@ _CHECKED_RECORDS = 4096  # read at once
 
 
 def is_plain_name(name: str) -> bool:
-    """Tells whether this is the name of a file, and no path that leads elsewhere."""
+    """Returns whether this is the name of a file, and not a path that leads elsewhere."""
     return re.fullmatch(r"[\w.-]+", name) is not None and name not in (".", "..")
 
 

@@ -64,7 +64,7 @@ def module_of_checkpoint(
     weights: str = FLOAT32,
     **options,
 ) -> ServingModule:
-    """Returns what weights without a run of ours are served as.
+    """Returns what weights without a run are served as.
 
     Args:
         path: folder of a pretraining run, or of the original's or Hugging Face's files, with spiece.model.

@@ -349,7 +349,7 @@ def buckets_for(data: str, seq_len: int | None = None) -> list[int]:
     """
     examples = ExampleSet.load(data)
     if not examples.records:
-        raise UserError(f"{data} holds no examples: expected some whose lengths tell which buckets to make")
+        raise UserError(f"{data} holds no examples: expected some, for buckets that fit their lengths")
     seq_len = seq_len or examples.seq_len
     lengths = np.clip(examples.lengths(), 4, seq_len)
     return choose_lengths(lengths, seq_len)

@@ -34,7 +34,7 @@ def check_settings(examples: ExampleSet, types: Mapping[str, Any]):
 
 
 def check_labels(examples: ExampleSet, fewest: int):
-    """Raises UserError unless a set has so many labels, and each of them once."""
+    """Raises UserError unless a set has this many labels, and each of them once."""
     labels = examples.settings["labels"]
     if len(labels) < fewest or len(set(labels)) < len(labels):
         raise wrong_setting(examples, "labels", f"{fewest} or more, each of them once")
@@ -84,15 +84,15 @@ def check_alike(trained_on: ExampleSet, other: ExampleSet, names: Sequence[str])
 
 
 def check_texts(checkpoint: Checkpoint, examples: ExampleSet):
-    """Raises UserError if the files beside a checkpoint tell of another tokenizer or other cleaning."""
-    path = checkpoint.beside(TOKENIZER_FILE)
+    """Raises UserError if the files next to a checkpoint name another tokenizer or other cleaning."""
+    path = checkpoint.path_of(TOKENIZER_FILE)
     if tf.io.gfile.exists(path) and XLNetTokenizer(path).fingerprint != examples.tokenizer["sha256"]:
         raise UserError(
             f"the examples in {examples.folder} were made with another tokenizer than that of the "
             f"checkpoint, {path}: build them with it"
         )
-    told = checkpoint.card.cleaning
-    cleaning = told.to_dict() if told else examples.cleaning
+    from_checkpoint = checkpoint.card.cleaning
+    cleaning = from_checkpoint.to_dict() if from_checkpoint else examples.cleaning
     if cleaning != examples.cleaning:
         raise UserError(
             f"the examples in {examples.folder} were cleaned by {examples.cleaning}, the texts of the "
@@ -112,20 +112,20 @@ def check_classes(checkpoint: Checkpoint, examples: ExampleSet, parts: Sequence[
     head = [part for part in parts if f"{part}/logits/kernel" in checkpoint.arrays]
     if not head:
         return
-    card, told = checkpoint.card, {}
+    card, from_checkpoint = checkpoint.card, {}
     known = task_registry.tasks().get(card.task or "")
     task = known.examples or known.name if known else card.task
     if task not in (None, task_registry.canonical(examples.task)):
         return
     if task and "kind" in examples.settings:
-        told["kind"] = "multi_label" if card.multi_label else card.task
+        from_checkpoint["kind"] = "multi_label" if card.multi_label else card.task
     if card.labels is not None:
-        told["labels"] = list(card.labels)
-    for name, theirs in told.items():
-        ours = examples.settings.get(name)
-        if theirs != ours:
+        from_checkpoint["labels"] = list(card.labels)
+    for name, trained in from_checkpoint.items():
+        given = examples.settings.get(name)
+        if trained != given:
             raise UserError(
-                f"{name} of the head {head[0]} of {checkpoint.path} is {theirs}, but of the examples in "
-                f"{examples.folder} {ours}: build them alike, begin with pretrained weights, or, for "
+                f"{name} of the head {head[0]} of {checkpoint.path} is {trained}, but of the examples in "
+                f"{examples.folder} {given}: build them alike, begin with pretrained weights, or, for "
                 "classification, begin another head with --params_override=task.model.head_name=NAME"
             )

@@ -44,7 +44,7 @@ from xlnet_tf.training.run import run_training
 BATCHING = ("length", "fixed")
 TOKENS = ("input_word_ids", "input_mask", "input_type_ids")
 _ALIKE = 1e-4  # outputs that differ by less than this come from a model that has collapsed
-_DEV_SET = "dev_set"  # beside the metrics: what they are of
+_DEV_SET = "dev_set"  # next to the metrics: what they are of
 
 
 @dataclasses.dataclass
@@ -258,7 +258,7 @@ class FinetuningTask(trainer_lib.Task):
         return not self.ANSWERED or examples.settings[self.ANSWERED]
 
     def outputs_alike(self, examples: ExampleSet, predictions: Mapping[str, np.ndarray]) -> bool:
-        """Tells whether the model gives the same outputs for every text.
+        """Returns whether the model gives the same outputs for every text.
 
         Args:
             examples: the set.
@@ -269,7 +269,7 @@ class FinetuningTask(trainer_lib.Task):
         return bool(outputs) and all(alike(values, axis=0) for values in outputs)
 
     def warn_if_alike(self, examples: ExampleSet, predictions: Mapping[str, np.ndarray]):
-        """Warns of a model that cannot tell the examples of a set from each other."""
+        """Warns of a model that gives all examples of a set the same outputs."""
         if examples.records > 1 and self.outputs_alike(examples, predictions):
             logging.warning(
                 "the model's scores are all alike for %s: it has collapsed, and its metrics are those of "
@@ -430,7 +430,7 @@ class FinetuningTask(trainer_lib.Task):
         predictions = in_order(rows, self.validation_set.records)
         if bad := without_numbers(predictions):
             logging.warning(
-                "the model's outputs are no numbers for %d examples of %s, the first is number %d: they have "
+                "the model's outputs are NaN or infinite for %d examples of %s, first number %d: they have "
                 "no scores, and these weights are not kept as the best",
                 len(bad),
                 self.validation_set.folder,
@@ -449,7 +449,7 @@ class FinetuningTask(trainer_lib.Task):
             return
         best, metric = read_metrics(folder), metrics[self.BEST_METRIC]
         dev_set = _fingerprint(self.validation_set)
-        if best.get(_DEV_SET, dev_set) != dev_set:  # those of earlier versions do not tell
+        if best.get(_DEV_SET, dev_set) != dev_set:  # those of earlier versions do not say
             logging.warning("%s was the best on other dev examples: it is forgotten", folder)
             tf.io.gfile.rmtree(folder)
             best = {}
@@ -466,7 +466,7 @@ class FinetuningTask(trainer_lib.Task):
         card.write(model_dir)
 
     def save_assets(self, model_dir: str):
-        """Writes beside the weights what later tools need: architecture, tokenizer, the set's settings."""
+        """Writes next to the weights what later tools need: architecture, tokenizer, the set's settings."""
         tf.io.gfile.makedirs(model_dir)
         files.write(f"{model_dir}/{CONFIG_FILE}", self.xlnet_config.to_json())
         for name in (TOKENIZER_FILE, MANIFEST_FILE):
@@ -507,7 +507,7 @@ class FinetuningTask(trainer_lib.Task):
 
 
 def alike(values: np.ndarray, axis: int) -> bool:
-    """Tells whether float values differ along an axis by no more than 1e-4 of the largest."""
+    """Returns whether float values differ along an axis by no more than 1e-4 of the largest."""
     return bool(np.all(np.ptp(values, axis=axis) <= _ALIKE * (1 + np.abs(values).max(initial=0))))
 
 
@@ -524,7 +524,7 @@ def _finite_rows(outputs) -> tf.Tensor:
 
 
 def without_numbers(predictions: Mapping[str, np.ndarray]) -> list[int]:
-    """Returns the examples whose outputs are no numbers, of which the first class would be the largest."""
+    """Returns the examples whose outputs are NaN or infinite: their first class would be the largest."""
     return np.flatnonzero(predictions["finite"] == 0).tolist()
 
 
@@ -564,7 +564,7 @@ def finetune(
     strategy: tf.distribute.Strategy,
     model_dir: str,
 ) -> dict[str, float]:
-    """Fine-tunes, or goes on with the run in model_dir.
+    """Fine-tunes, or resumes the run in model_dir.
 
     Args:
         params: the settings; what depends on the examples is filled in.

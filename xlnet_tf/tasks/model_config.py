@@ -13,7 +13,7 @@ from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import settings_difference
 
-# How texts are read, which weights do not tell, where neither settings nor a checkpoint say it.
+# How texts are read, which weights do not say, where neither settings nor a checkpoint say it.
 READING = {"attention_type": "bi", "same_length": False, "clamp_len": -1}
 
 # Each field of the architecture; None leaves it as the preset has it.
@@ -28,14 +28,14 @@ _Changes: type = dataclasses.make_dataclass(
 class EncoderModelConfig(_Changes):
     """The architecture and its dropout; fields of XLNetConfig, if given, change single fields of the preset.
 
-    Attributes (beside those of XLNetConfig):
+    Attributes (besides those of XLNetConfig):
         preset: one of config.PRESETS: micro, tiny, base or large.
-        config_file: an xlnet_config.json to take the architecture from, in place of the preset.
+        config_file: an xlnet_config.json to take the architecture from, instead of the preset.
         dropout: rate of dropout.
         attention_dropout: rate of dropout on attention probabilities.
         attention_type: "bi" or "uni".
         same_length: with "uni", let all tokens see equally many.
-        clamp_len: largest distance in tokens that is told apart; -1 for no limit.
+        clamp_len: largest distance in tokens that is distinguished; -1 for no limit.
         initializer_range: standard deviation of initial weights.
     """
 
@@ -53,7 +53,7 @@ class EncoderModelConfig(_Changes):
 
         Args:
             vocab_size: of the tokenizer; a file, n_token or `base` goes before it.
-            base: what to start from in place of file and preset: a checkpoint's.
+            base: what to start from instead of file and preset: a checkpoint's.
         """
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(XLNetConfig)}
         changes = {name: value for name, value in given.items() if value is not None}
@@ -63,19 +63,20 @@ class EncoderModelConfig(_Changes):
             return dataclasses.replace(base, **changes)
         return XLNetConfig.preset(self.preset, **{"n_token": vocab_size, **changes})
 
-    def complete_reading(self, theirs: Mapping[str, Any]) -> dict[str, Any]:
+    def complete_reading(self, from_checkpoint: Mapping[str, Any]) -> dict[str, Any]:
         """Fills in how texts are read where it is not given.
 
         Args:
-            theirs: as a checkpoint has it, some of READING.
+            from_checkpoint: some of READING, as a checkpoint has it.
 
         Returns:
-            What is theirs and not the default.
+            What is from the checkpoint and not the default.
 
         Raises:
             UserError: a setting is not of its type.
         """
-        taken = {n: theirs.get(n, default) for n, default in READING.items() if getattr(self, n) is None}
+        missing = [name for name in READING if getattr(self, name) is None]
+        taken = {name: from_checkpoint.get(name, READING[name]) for name in missing}
         self.override(taken)
         for name, default in READING.items():
             if type(value := getattr(self, name)) is not type(default):
@@ -86,7 +87,7 @@ class EncoderModelConfig(_Changes):
 def architecture_difference(config: XLNetConfig, model_dir: str) -> list[str]:
     """Returns in what an architecture differs from that of the run in model_dir, one line each.
 
-    The settings alone do not tell: they name a file or a checkpoint, whose content may be another by now.
+    The settings alone do not say: they name a file or a checkpoint, whose content may be another by now.
     """
     path = f"{model_dir}/{CONFIG_FILE}"
     if not tf.io.gfile.exists(path):

@@ -1,4 +1,4 @@
-"""Results on disk as they are made, a file for every so many: an interrupted job resumes after the last."""
+"""Results on disk as they are made, some in each file: an interrupted job resumes after the last."""
 
 import io
 import json
@@ -78,7 +78,7 @@ def remove_pieces(folder: epath.PathLike):
 
 
 def weights_fingerprint(checkpoint: str) -> dict[str, Any]:
-    """Returns what tells weights from those that a run that trains on may replace them with."""
+    """Returns what identifies weights: a run that trains on may replace them."""
     weights = open_checkpoint(checkpoint).path
     parts = [weights] if tf.io.gfile.exists(weights) else files.beginning_with(f"{weights}.")
     return {

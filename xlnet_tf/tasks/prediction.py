@@ -1,6 +1,6 @@
 """Uses a fine-tuned run: its checkpoints, its predictions for a set of examples.
 
-Predictions are kept as they are made, in pieces; a run that was interrupted goes on after the last of them.
+Predictions are kept as they are made, in pieces; a run that was interrupted resumes after the last of them.
 """
 
 import dataclasses
@@ -177,10 +177,10 @@ class Predictor:
 
         Args:
             checkpoint: as `Run.checkpoints` has it.
-            pieces: folder that keeps predictions as they are made, to go on from; None: none.
+            pieces: folder that keeps predictions as they are made, to resume from; None: none.
 
         Raises:
-            UserError: outputs are no numbers.
+            UserError: outputs are NaN or infinite.
         """
         load_into(self.model, checkpoint)
         kept = Pieces(pieces, self._fingerprint(checkpoint)) if pieces else None
@@ -200,7 +200,7 @@ class Predictor:
         predictions = in_order(joined, self._task.validation_set.records)
         if bad := without_numbers(predictions):
             raise UserError(
-                f"the outputs of {checkpoint} are no numbers for {len(bad)} of {len(predictions['finite'])} "
+                f"outputs of {checkpoint} are NaN or infinite for {len(bad)} of {len(predictions['finite'])} "
                 f"examples of {self._task.validation_set.folder}, the first is number {bad[0]}. They were "
                 f"computed in {self.model.dtype_policy.compute_dtype}; expected a type that they fit in "
                 "(--dtype=float32)"

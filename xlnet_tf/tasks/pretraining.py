@@ -48,7 +48,7 @@ class RecordsConfig(base_config.Config):
 class ModelConfig(EncoderModelConfig):
     """The network and how it is trained.
 
-    Attributes (beside those of EncoderModelConfig):
+    Attributes (besides those of EncoderModelConfig):
         memory_len: tokens of memory; 0 for none; not given: three quarters of a segment (denoising: 0).
         memory_within_document: hide memory of earlier documents of a stream.
         endless_memory: never hide memory, as in the original: what is still empty (zeros) is attended to, and
@@ -137,7 +137,7 @@ class PretrainingTask(trainer_lib.Task):
         if asked:
             raise UserError(
                 f"memory_len is {asked}, but {self.train_manifest.folder} is for denoising: reused tokens "
-                "see the whole segment, so memory would tell the next one's targets. Set memory_len to 0."
+                "see the whole segment, so memory would reveal the next one's targets. Set memory_len to 0."
             )
         return 0
 
@@ -251,7 +251,7 @@ class PretrainingTask(trainer_lib.Task):
         return sums
 
     def save_assets(self, model_dir: str):
-        """Writes beside the checkpoints what later tools need: architecture, tokenizer, manifest."""
+        """Writes next to the checkpoints what later tools need: architecture, tokenizer, manifest."""
         files.write(f"{model_dir}/{CONFIG_FILE}", self.xlnet_config.to_json())
         for source in (self.train_manifest.tokenizer_path, self.train_manifest.folder / FILE_NAME):
             files.copy(str(source), f"{model_dir}/{source.name}")
@@ -279,7 +279,7 @@ class PretrainingTask(trainer_lib.Task):
 
 
 def pretrain(params: cfg.ExperimentConfig, model_dir: str) -> dict[str, float]:
-    """Pretrains, or goes on with the run in model_dir.
+    """Pretrains, or resumes the run in model_dir.
 
     Args:
         params: the settings; what depends on the records is filled in.

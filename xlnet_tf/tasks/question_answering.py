@@ -122,7 +122,7 @@ class QuestionAnsweringTask(FinetuningTask):
         }
 
     def validation_sums(self, features, outputs):
-        return {}  # evaluation searches for answers and is not told where they begin
+        return {}  # evaluation searches for answers and does not know where they begin
 
     def predictions(self, features, outputs):
         return dict(outputs)

@@ -1,7 +1,7 @@
 """Losses of ranking over the K candidates of a record, as sums with their counts.
 
 In all of them: logits [B, K] float32; relevance [B, K] int32, -1 in slots without a candidate, which take no
-part. Grades from `relevant_from` up are relevant; pairs and lists also tell grades apart.
+part. Grades from `relevant_from` up are relevant; pairs and lists also distinguish grades.
 """
 
 from collections.abc import Callable

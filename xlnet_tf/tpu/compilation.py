@@ -81,7 +81,7 @@ class Refused:
 
     @property
     def hbm(self) -> int:
-        """Bytes of HBM that the program would take, about; 0 if the compiler does not tell."""
+        """Bytes of HBM that the program would take, about; 0 if the compiler does not say."""
         found = re.search(r"HLO temporaries \(([\d.]+)G\)", self.error)
         return self.arguments + int(float(found[1]) * 2**30) if found else 0
 

@@ -83,7 +83,7 @@ def for_one(device) -> tuple:
 
 
 def _end_when_planned(reports: pathlib.Path) -> None:
-    """Waits for the memory's plan, prints it and ends the process: compiling cannot be told to stop."""
+    """Waits for the memory's plan, prints it and ends the process: compiling cannot be interrupted."""
     while True:
         # Written after the report, which therefore is whole.
         if list(reports.glob("*after_buffer_assignment.txt")):

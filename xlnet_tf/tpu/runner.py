@@ -1,6 +1,6 @@
 """Runs a lowered program on a device that JAX has here, a CPU or a GPU: no TensorFlow is needed for it.
 
-Beside tpu.compiler the only file that knows private names of jaxlib.
+Besides tpu.compiler the only file that knows private names of jaxlib.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ _SPREAD = 0.02  # of synthetic numbers, as of initial weights
 
 
 class Runner:
-    """A compiled program on a device, its parameters synthetic: time is all that it can tell.
+    """A compiled program on a device, its parameters synthetic: only its time means anything.
 
     JAX looks for all kinds of devices unless its environment (JAX_PLATFORMS) names some.
 

@@ -10,7 +10,7 @@ def largest_batch(
 ) -> tuple[int | None, dict[int, Outcome]]:
     """Searches the largest batch that compiles.
 
-    What a step needs grows nearly evenly with its rows, so that what batches need tells about where the limit
+    What a step needs grows nearly evenly with its rows, so that what batches need shows about where the limit
     is. That only saves compilations: of the answer and of the next larger batch both were compiled. What does
     not fit is refused before the longest part of compiling, so the search comes from above where it can.
 
@@ -43,7 +43,7 @@ def largest_batch(
 def _next(fits: int, too_large: int | None, limit: int | None) -> int:
     """Returns what to try, above what fits and below what is too large; if it can, just beyond the limit."""
     if too_large is None:
-        # At most four times as many at once: two batches near each other tell little about far ones.
+        # At most four times as many at once: two batches near each other say little about far ones.
         return 2 * fits if limit is None else max(min(limit + 1, 4 * fits), fits + 1)
     if limit is None or not fits <= limit < too_large:
         return (fits + too_large) // 2

@@ -114,7 +114,7 @@ def served_signature(path: str, rows: int, seq_len: int | None = None) -> Progra
 
 
 def _longest(serve: Callable, path: str) -> int:
-    """Returns the most tokens that a signature takes, which it tells where it gets more."""
+    """Returns the most tokens that a signature takes, which its error names where it gets more."""
     tokens = tf.ones([1, _TOO_MANY_TOKENS], tf.int32)
     try:
         serve(**dict.fromkeys(serve.structured_input_signature[1], tokens))
@@ -122,6 +122,6 @@ def _longest(serve: Callable, path: str) -> int:
         if found := re.search(r"has more than (\d+) tokens", error.message):
             return int(found[1])
     raise UserError(
-        f"{path} does not tell how many tokens it takes: expected the signature {TOKENS} to refuse "
+        f"{path} does not say how many tokens it takes: expected the signature {TOKENS} to refuse "
         f"{_TOO_MANY_TOKENS}, as run_scripts.export writes it; export the model again"
     )

@@ -16,7 +16,7 @@ class Topology:
         name: as people call it.
         slice_name: as the compiler calls the slice.
         hbm_bytes: memory of a core that the compiler lets a program use; it keeps a part for itself.
-        options: what else tells the compiler which slice it is.
+        options: what else the compiler must know of the slice.
     """
 
     name: str

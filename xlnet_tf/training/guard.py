@@ -54,7 +54,7 @@ class Guard(tf.Module):
     def judge(
         self, loss: tf.Tensor, gradient_norm: tf.Tensor, step: tf.Tensor, live: tf.Tensor | bool = True
     ) -> tf.Tensor:
-        """Tells whether to take a step, and counts; in replica context, the same numbers on all replicas.
+        """Returns whether to take a step, and counts; in replica context, the same numbers on all replicas.
 
         Args:
             loss: float32 scalar, of the global batch.

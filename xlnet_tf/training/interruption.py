@@ -21,7 +21,7 @@ _LOST = (
 
 
 class OnAnyHost:
-    """Tells whether something is so in any process of a run; all must ask at the same point."""
+    """Returns whether something is so in any process of a run; all must ask at the same point."""
 
     def __init__(self, strategy: tf.distribute.Strategy):
         self._strategy = strategy
@@ -41,14 +41,14 @@ class OnAnyHost:
 
 
 class Preemption:
-    """Notices, inside of a `with` block, that the process was told to end: by SIGTERM or Ctrl-C.
+    """Notices, inside of a `with` block, that the process was asked to end: by SIGTERM or Ctrl-C.
 
     SIGTERM ends machines that are taken away: preemptible and maintained ones, and pods of Kubernetes. A
     second Ctrl-C is not waited for: it is handled as outside of the block. So is a signal that comes too late
     to end the run, as others may follow it.
 
     Args:
-        strategy: of the run. Of several processes each may be told at another time, or one alone; all end
+        strategy: of the run. Of several processes each may be asked at another time, or one alone; all end
             at the same step.
     """
 
@@ -79,11 +79,11 @@ class Preemption:
             print("\nCtrl-C: the run ends after the current steps; again: at once", file=sys.stderr)
 
     def happened(self) -> bool:
-        """Tells whether a process of the run was told to end; all must ask at the same point."""
+        """Returns whether a process of the run was asked to end; all must ask at the same point."""
         return self._on_any_host(self._told is not None)
 
     def end_run(self, save: Callable[[], None], step: int, model_dir: str):
-        """Saves, if there is something to save, and raises Interrupted, if the run was told to end."""
+        """Saves, if there is something to save, and raises Interrupted, if the run was asked to end."""
         if not self.happened():
             return
         kind, why = Interrupted, "told to end (SIGTERM)"
@@ -99,7 +99,7 @@ class Preemption:
 
 
 def has_peers(strategy: tf.distribute.Strategy) -> bool:
-    """Tells whether other processes run the same training."""
+    """Returns whether other processes run the same training."""
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return False
     return len(strategy.cluster_resolver.cluster_spec().as_dict().get("worker", [])) > 1

@@ -132,7 +132,7 @@ def build_optimizer(config: OptimizerConfig, train_steps: int, n_layer: int) -> 
         if not 0 < _float32(getattr(config, name)) < 1:
             raise UserError(
                 f"{name} is {getattr(config, name)}: expected a number between 0 and 1, as 0.9, that float32 "
-                "tells from both."
+                "distinguishes from both."
             )
     if config.epsilon <= 0:
         raise UserError(f"epsilon is {config.epsilon}: expected more than 0, as 1e-6: it is divided by.")
@@ -147,7 +147,7 @@ def build_optimizer(config: OptimizerConfig, train_steps: int, n_layer: int) -> 
 
 
 def layer_number(name: str) -> int | None:
-    """Tells which layer a variable belongs to, by its name.
+    """Returns which layer a variable belongs to, by its name.
 
     Args:
         name: the variable's name, for example "layer_3/attention/query/kernel:0".
@@ -223,7 +223,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self._built = True
 
     def is_decayed(self, name: str) -> bool:
-        """Tells whether weight decay applies to the variable of this name."""
+        """Returns whether weight decay applies to the variable of this name."""
         name = name.removesuffix(":0")
         if self.decay_attention_biases and re.search(_ATTENTION_BIAS, name):
             return True

@@ -1,7 +1,7 @@
 """Runs a training from its settings to its last evaluation, or resumes it where it stopped.
 
 A run lives in its model_dir: params.yaml (all settings), model.json (the model card), what the task needs to
-be used later, checkpoints, history.jsonl and TensorBoard summaries. Told to end (SIGTERM), it saves a
+be used later, checkpoints, history.jsonl and TensorBoard summaries. On SIGTERM it saves a
 checkpoint. Started again with the same model_dir it resumes from the newest one. Then all that decides about
 the numbers must be as it was (`FIXED`), the batch size included, or the run is refused. The machine may
 change: number and kind of devices, micro-batches, intervals, validation records; but with dropout another
@@ -53,7 +53,7 @@ _LACK_OF_MEMORY = re.compile(
 
 SMALLER_STEP = (
     "Raise --accumulation_steps, add --recompute, or take a smaller batch_size; for TPUs "
-    "run_scripts.tpu_compile --find_max_batch tells what fits"
+    "run_scripts.tpu_compile --find_max_batch shows what fits"
 )
 
 
@@ -72,7 +72,7 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
         UserError: model_dir holds another run, sizes do not divide, a file of the data is damaged, or a step
             does not fit into a device's memory.
         Diverged: too many steps had a loss or a gradient to skip them for, or the weights are NaN.
-        Interrupted: the process was told to end, or another host was lost; a new start resumes it.
+        Interrupted: the process was asked to end, or another host was lost; a new start resumes it.
     """
     model_dir = model_dir.rstrip("/")  # FOLDER//NAME is another object of a bucket, and matches no pattern
     check_batch_sizes(params, strategy.num_replicas_in_sync)
@@ -416,7 +416,7 @@ def check_resumable(params, task: Task, model_dir: str):
         if not saved:
             return
         raise UserError(
-            f"{model_dir} holds checkpoints but no params.yaml, which tells the settings they were trained "
+            f"{model_dir} holds checkpoints but no params.yaml, which has the settings they were trained "
             "with: put it back, or choose another --model_dir"
         )
     # A setting that the run's version did not have was at its default.

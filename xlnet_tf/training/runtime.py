@@ -122,7 +122,7 @@ def _tpu(address: str) -> tf.distribute.TPUStrategy:
 def _assignment(resolver, topology) -> tf.tpu.experimental.DeviceAssignment | None:
     """Returns which replica gets which device; None where TensorFlow knows by itself.
 
-    Newer TPUs, with the second embedding hardware, need to be told.
+    Newer TPUs, with the second embedding hardware, need it.
     """
     feature = tf.tpu.experimental.HardwareFeature
     if feature(resolver.tpu_hardware_feature).embedding_feature != feature.EmbeddingFeature.V2:
@@ -132,7 +132,7 @@ def _assignment(resolver, topology) -> tf.tpu.experimental.DeviceAssignment | No
 
 
 def check_tf_config(text: str) -> list[str]:
-    """Checks the environment variable that tells each of several hosts of the others.
+    """Checks the environment variable that lists the hosts of a run.
 
     Returns:
         The addresses of the hosts, HOST:PORT.

@@ -51,7 +51,7 @@ class Checkpoints(tf.train.CheckpointManager):
             for leftover in tf.io.gfile.glob(f"{model_dir}/{NAME}-*temp*"):  # of a save that was cut off
                 _remove(leftover)
         self._hold = hold
-        # What a killed or full machine left is told by the files, not by TensorFlow's note of them: which
+        # What a killed or full machine left, the files show, not TensorFlow's note of them: which
         # there are, oldest first (their times do not matter), and which of them to resume from.
         self._maybe_delete = collections.OrderedDict.fromkeys(reversed(newest_first(directory)), 0.0)
         self._latest_checkpoint = newest_intact(model_dir)

@@ -56,7 +56,7 @@ class TpuSlice:
 
 
 def has_remote_hosts(strategy: tf.distribute.Strategy) -> bool:
-    """Tells whether hosts read data where no Python of ours runs: those of a TPU that is reached by name."""
+    """Returns whether hosts that run no Python of ours read data: those of a TPU that is reached by name."""
     return isinstance(strategy, tf.distribute.TPUStrategy) and bool(strategy.cluster_resolver.master())
 
 
@@ -69,7 +69,7 @@ def describe(strategy: tf.distribute.Strategy) -> str:
         hosts = strategy.cluster_resolver.cluster_spec().as_dict()["worker"]
         where = f"{len(hosts)} hosts: {', '.join(hosts)}"
     else:
-        # Outside of any strategy TensorFlow chooses, and the default strategy does not tell.
+        # Outside of any strategy TensorFlow chooses, and the default strategy does not say.
         chosen = isinstance(strategy, (tf.distribute.OneDeviceStrategy, tf.distribute.MirroredStrategy))
         gpus = tf.config.list_logical_devices("GPU")
         default = [(gpus or tf.config.list_logical_devices("CPU"))[0].name]

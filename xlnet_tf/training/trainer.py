@@ -56,7 +56,7 @@ class Task(base_task.Task):
         """
 
     def read_in_graph(self, train_steps: int):
-        """Called where hosts will read the data where no Python of ours runs: TensorFlow alone must do it."""
+        """Called where hosts that run no Python of ours read the data: TensorFlow alone must do it."""
 
     @abc.abstractmethod
     def counts(self, features: Features) -> dict[str, tf.Tensor]:
@@ -307,7 +307,7 @@ class Trainer(base_trainer.Trainer):
     def steps_of_any_length(self, iterator, lengths: tf.Tensor):
         """Takes steps, one for each of the lengths [steps] that rows are cut to."""
         for length in lengths:  # AutoGraph makes it a loop in the graph
-            with tf.name_scope(""):  # or names would tell of the loop
+            with tf.name_scope(""):  # or names would contain the loop's
                 self.train_step(iterator, length)
 
     def compile_all(self):
@@ -484,7 +484,7 @@ class Trainer(base_trainer.Trainer):
 
     def create_eval_loop_fn(self, has_state: bool):
         """Returns a loop over steps: one graph for all lengths, or one for each."""
-        step = tf.function(self.eval_step)  # has a graph for each length that is no tensor
+        step = tf.function(self.eval_step)  # has a graph for each length that is not a tensor
 
         def loop(iterator, num_steps, state=None, reduce_fn=None):
             for length in lengths_for_graph(self.task, 0, int(num_steps), self._multiple):

@@ -145,7 +145,7 @@ def rest_server(folder: str, name: str) -> Iterator[str]:
                     self._send(400, {"error": error.message})
 
         def _model(self, pattern):
-            """Tells whether the path is of this model; answers if it is not."""
+            """Returns whether the path is of this model; answers if it is not."""
             match = re.fullmatch(pattern, self.path)
             if not match:
                 self._send(400, {"error": f"Malformed request: {self.command} {self.path}"})

@@ -86,7 +86,7 @@ def start(folder, layout, model_dir) -> int:
 
 
 def ended(child: int) -> bool:
-    """Tells whether a process has ended by itself; it must have ended well."""
+    """Returns whether a process has ended by itself; it must have ended well."""
     done, status = os.waitpid(child, os.WNOHANG)
     if done and status:
         raise RuntimeError(f"a run failed with {status}: see the log")

@@ -374,7 +374,7 @@ def test_full_disk(options, tokenizer_file, tmp_path):
 def test_a_folder_that_cannot_be_made(options, tmp_path):
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "records"):
-        with pytest.raises(UserError, match=f"cannot write {folder}: .*choose another place"):
+        with pytest.raises(UserError, match=f"cannot write {folder}: .*choose another folder"):
             build_pretraining_records(options(folder))
 
 

@@ -6,7 +6,7 @@ from the query at i. By the sums of sine and cosine it is also the product of tw
 no score by distance has to be moved to its key, which is what a TPU is slow at.
 
 D/2 frequencies would make that product long, but far fewer will do. The low ones lie much closer together
-than texts of a bounded length can tell apart, so each is a sum of a few evenly spaced ones, as near as
+than texts of a bounded length can distinguish, so each is a sum of a few evenly spaced ones, as near as
 float32 has the angles. The weights of those sums are folded into the projection of the positions.
 
 Shapes: as in attention.py; F frequencies.

@@ -60,7 +60,7 @@ def keep(probabilities: tf.Tensor, keep_mask: tf.Tensor) -> tf.Tensor:
 
 
 def keep_signs(probabilities: tf.Tensor, keep_mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Zeroes likewise; one array is kept for the gradient, not two: the sign tells what was dropped."""
+    """Zeroes likewise; one array is kept for the gradient, not two: the sign says what was dropped."""
     signed = tf.where(keep_mask, probabilities, -probabilities)
     return tf.nn.relu(signed), tf.abs(signed)
 

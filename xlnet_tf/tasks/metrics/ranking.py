@@ -24,7 +24,7 @@ class Judged(NamedTuple):
     Attributes:
         scores: float [n], the model's; higher is better.
         relevance: int [n], 0 for irrelevant, larger for more relevant.
-        missing: relevance of passages that are known to be relevant, but are no candidates.
+        missing: relevance of passages that are known to be relevant, but are not candidates.
     """
 
     scores: np.ndarray

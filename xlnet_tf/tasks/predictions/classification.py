@@ -65,7 +65,7 @@ def write_files(
 def _predicted(
     examples: ExampleSet, outputs: np.ndarray
 ) -> Iterator[tuple[dict[str, Any], str | float | list[str]]]:
-    """Yields what the set has of each example beside its tensors, and the label, number or labels."""
+    """Yields what the set has of each example besides its tensors, and the label, number or labels."""
     labels, kind = examples.settings["labels"], examples.settings["kind"]
     for row, output in zip(examples.sidecar(), outputs, strict=True):
         if kind == "regression":

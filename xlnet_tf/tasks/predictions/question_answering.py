@@ -42,7 +42,7 @@ class Candidate(NamedTuple):
 
     Attributes:
         text: as it stands in the passage.
-        begin: place of its first character.
+        begin: position of its first character.
         start_log_prob, end_log_prob: of its first token in its window, and of its last one given the first.
     """
 
@@ -119,14 +119,14 @@ def _predict(
     end_log_probs = beams["end_top_log_probs"][rows]
 
     candidates: dict[str, Candidate] = {}
-    places = np.argwhere(allowed)
-    for place in places[np.argsort(-(start_log_probs + end_log_probs)[allowed], kind="stable")]:
-        place = tuple(place)
-        offset = windows[place[0]].first
-        begin = passage.begins[offset + start[place]]
-        text = passage.text[begin : passage.ends[offset + end[place]]]
+    indices = np.argwhere(allowed)
+    for index in indices[np.argsort(-(start_log_probs + end_log_probs)[allowed], kind="stable")]:
+        index = tuple(index)
+        offset = windows[index[0]].first
+        begin = passage.begins[offset + start[index]]
+        text = passage.text[begin : passage.ends[offset + end[index]]]
         if text and text not in candidates:
-            log_probs = float(start_log_probs[place]), float(end_log_probs[place])
+            log_probs = float(start_log_probs[index]), float(end_log_probs[index])
             candidates[text] = Candidate(text, begin, *log_probs)
         if len(candidates) == n_best:
             break
@@ -213,7 +213,7 @@ def score_v2(dataset: list[dict], answers: Mapping[str, str]) -> dict[str, float
         "HasAns_f1": "has_answer_f1",
         "NoAns_exact": "no_answer_exact",
     }
-    return {name: scores[theirs] for theirs, name in names.items() if theirs in scores}
+    return {name: scores[official] for official, name in names.items() if official in scores}
 
 
 def _dataset(predictions: Sequence[Prediction]) -> list[dict]:
@@ -230,7 +230,7 @@ def write_files(
     """Writes what SQuAD's scorers and people read.
 
     predictions.json: id -> answer. nbest_predictions.json: id -> candidates with text, probability (among
-    them), start_log_prob, end_log_prob and begin, the place in the passage. With a threshold also
+    them), start_log_prob, end_log_prob and begin, the position in the passage. With a threshold also
     null_odds.json: id -> no-answer logit; where that is above the threshold, the answer is empty.
 
     Args:

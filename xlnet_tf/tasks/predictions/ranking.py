@@ -22,7 +22,7 @@ class RankedQuery:
 
     Attributes:
         id, text: of the query.
-        missing: relevance of relevant passages that are no candidates.
+        missing: relevance of relevant passages that are not candidates.
         passages: id -> (text, score, relevance).
     """
 
@@ -39,7 +39,7 @@ class RankedQuery:
     def ranked(self) -> list[tuple[str, str, float]]:
         """Returns (id, text, score) of all candidates, best first."""
         found = [(name, text, score) for name, (text, score, _) in self.passages.items()]
-        return [found[place] for place in ranking(np.array([score for *_, score in found]))]
+        return [found[index] for index in ranking(np.array([score for *_, score in found]))]
 
 
 def ranked_queries(

@@ -28,7 +28,7 @@ def visible_lengths(pieces: tf.Tensor) -> tf.Tensor:
 
 
 def has_byte_fallback(proto: bytes) -> bool:
-    """Tells whether a serialized SentencePiece model spells unknown characters by their bytes."""
+    """Returns whether a serialized SentencePiece model spells unknown characters by their bytes."""
     return _Model.FromString(proto).trainer_spec.byte_fallback
 
 

@@ -62,7 +62,7 @@ def split_windows(tokens: tf.Tensor, room: tf.Tensor, stride: int) -> PassageWin
 
 
 def shows_best(windows: PassageWindows, positions: tf.Tensor, most_room: int, stride: int) -> tf.Tensor:
-    """Tells which tokens a window shows best, as text.windows.best_windows chooses among a passage's.
+    """Returns which tokens a window shows best, as text.windows.best_windows chooses among a passage's.
 
     Args:
         windows: W of them.
