@@ -203,7 +203,7 @@ def measure_step(
 ) -> dict[str, Any]:
     """Measures a training step of our model next to its peers', on the same inputs.
 
-    All clip by one global norm and update with AdamW: ours with `training.optimizer`, the peers' with Keras' and
+    All clip by one global norm and update with AdamW: ours is `training.optimizer`, the peers' are Keras' and
     PyTorch's.
 
     Args:
