@@ -120,7 +120,7 @@ def test_help_shows_defaults_and_values():
 @pytest.mark.parametrize(
     "flag", ["--help", "--helpshort", "-?", "--helpfull", "--helpxml", "--nostrict --help"]
 )
-def test_help_is_no_error(flag):
+def test_help_exits_with_status_0(flag):
     done = run("run_scripts.convert_checkpoint", *flag.split())
     assert done.returncode == 0 and done.stderr == ""
     assert "config_file" in done.stdout and ("alsologtostderr" in done.stdout) == (

@@ -129,7 +129,7 @@ def test_tasks_have_the_names_of_today(tmp_path, task, kind, expected, multi_lab
 
 
 @pytest.mark.parametrize("format", ["ours", "original", "hugging_face"])
-def test_the_card_alone_tells_what_a_converted_run_is(tmp_path, small_tokenizer, format):
+def test_the_card_alone_describes_a_converted_run(tmp_path, small_tokenizer, format):
     """Hugging Face's files go before it, where the weights are of its format."""
     run = run_folder(tmp_path / "run", small_tokenizer, clamp_len=3, summary="mean", segment_len=8)
     checkpoint = open_checkpoint(run)
@@ -160,7 +160,7 @@ def test_the_card_alone_tells_what_a_converted_run_is(tmp_path, small_tokenizer,
         (XLNetPretrainer, (), "language_model"),
     ],
 )
-def test_a_saved_model_tells_its_task(tmp_path, small_tokenizer, model_class, arguments, task):
+def test_a_saved_model_knows_its_task(tmp_path, small_tokenizer, model_class, arguments, task):
     save_model(built(model_class, small_tokenizer, *arguments), tmp_path)
     assert json.loads((tmp_path / "model.json").read_text())["task"] == task
     assert open_checkpoint(tmp_path).card.task == task

@@ -132,7 +132,7 @@ def test_skipped_inputs_are_counted_with_their_locations(tmp_path, small_tokeniz
 
 
 @pytest.mark.parametrize(("sequences", "length"), [(1, "8"), (2, "2 x 8")])
-def test_the_table_tells_how_long_examples_are(tmp_path, small_tokenizer, sequences, length):
+def test_the_table_shows_how_long_examples_are(tmp_path, small_tokenizer, sequences, length):
     with ExampleWriter(
         tmp_path, task="t", split="dev", tokenizer=small_tokenizer, seq_len=T, columns=[], settings={},
         sequences=sequences,

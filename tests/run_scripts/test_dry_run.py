@@ -1,5 +1,6 @@
 """What --dry_run checks, says and leaves alone."""
 
+import dataclasses
 import importlib.util
 import json
 import math
@@ -17,6 +18,7 @@ from tests.helpers.training.layouts import build_trainer
 from tests.helpers.training.worker import settings
 from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError
+from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import finetuning, pretraining
 from xlnet_tf.tpu import compilation, steps
 from xlnet_tf.tpu.lowering import Program
@@ -67,8 +69,11 @@ def test_fine_tuning_is_described(tmp_path, small_tokenizer, capsys):
 
 
 @pytest.mark.parametrize("name", task_registry.tasks())
-def test_every_task_is_described(tmp_path, name):
+def test_every_task_is_described(tmp_path, small_tokenizer, name):
     params = programs.settings(name, tmp_path / "train")
+    (tmp_path / "train/spiece.model").write_bytes(small_tokenizer.model_proto)
+    tokenizer = {"sha256": small_tokenizer.fingerprint, "vocab_size": small_tokenizer.vocab_size}
+    dataclasses.replace(ExampleSet.load(tmp_path / "train"), tokenizer=tokenizer).save()
     task = finetuning.build_task(params, task_registry.find(name).load("task"))
     text = dry_run.check(params, task, dry_run.machines(params.runtime, None), str(tmp_path / "model"))
     parameters = sum(weight.shape.num_elements() for weight in task.build_model().trainable_variables)

@@ -84,7 +84,7 @@ def test_a_stream_is_read_by_as_many_requests_as_it_fills_buffers():
     assert found["of use from storage, MB/s"] == pytest.approx(0.381, abs=1e-3)
 
 
-def test_both_pages_reckon_with_the_same_records():
+def test_both_pages_count_the_same_records():
     sized, planned = (
         sizing.size(sizing.PretrainingRun())["records"],
         corpus_plan.plan(corpus_plan.CorpusPlan())["records"],
@@ -115,9 +115,9 @@ def test_a_part_of_a_host_is_a_host():
 
 
 @pytest.mark.parametrize(
-    ("cls", "reckon"), [(sizing.PretrainingRun, sizing.size), (corpus_plan.CorpusPlan, corpus_plan.plan)]
+    ("cls", "estimate"), [(sizing.PretrainingRun, sizing.size), (corpus_plan.CorpusPlan, corpus_plan.plan)]
 )
-def test_what_a_setting_may_be_is_reckoned_with(cls, reckon):
+def test_every_allowed_setting_is_estimated(cls, estimate):
     """A 0 is refused where nothing could be divided by it; numbers are in their limits."""
     refused = set()
     for field in dataclasses.fields(cls):
@@ -133,7 +133,7 @@ def test_what_a_setting_may_be_is_reckoned_with(cls, reckon):
                     refused.add(field.name)
                     continue
                 with contextlib.suppress(UserError):  # of a record's shape: names the setting
-                    reckon(from_flags(cls))
+                    estimate(from_flags(cls))
     assert {"num_passes", "seq_len", "slice_mb"} < refused
     assert not refused & {"memory_len", "packed_share", "request_seconds"}
 

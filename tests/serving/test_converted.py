@@ -1,6 +1,7 @@
 """What is served of a checkpoint does not depend on the format that it was converted to."""
 
 import dataclasses
+import functools
 import json
 
 import numpy as np
@@ -64,7 +65,13 @@ CONTEXT = "1999, was old and a new one came in 2008, and more"
 
 SERVED = [
     ("classification", XLNetClassifier, (3,), {}, {"text": TEXTS}),
-    ("tagging", XLNetTokenClassifier, (4,), {}, {"text": TEXTS}),
+    (
+        "tagging",
+        functools.partial(XLNetTokenClassifier, labels=["O", "B-A", "I-A"]),
+        (3,),
+        {},
+        {"text": TEXTS},
+    ),
     ("regression", XLNetRegressor, (), {}, {"text": TEXTS}),
     ("regression", XLNetRegressor, (), {"pair": True}, {"text_a": TEXTS, "text_b": TEXTS[::-1]}),
     (

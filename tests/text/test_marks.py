@@ -70,7 +70,7 @@ def test_letters_that_lose_a_mark_are_warned_of(warned, text, script, examples, 
     assert not warned([text], keep_accents=True, lower=lower)
 
 
-def test_a_foreign_name_and_marks_without_a_letter_are_no_warning(warned):
+def test_a_name_of_another_script_and_marks_without_a_letter_give_no_warning(warned):
     assert not warned(["a plain text of a thousand characters " * 40, "Caf\u00e9"])
     assert not warned(["\ufdfa", "\u05e9\u05c1\u05dc\u05d5\u05dd"]) and not warned([])
 

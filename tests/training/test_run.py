@@ -438,7 +438,7 @@ def test_unknown_slices_are_named(name):
         topology.TpuSlice.named(name)
 
 
-def test_a_tpu_reached_by_name_needs_places_that_its_hosts_see(folder):
+def test_a_tpu_reached_by_name_needs_paths_that_its_hosts_see(folder):
     params = settings(folder, "tpu")
     for not_by_name in (None, "local"):
         params.runtime.tpu = not_by_name
