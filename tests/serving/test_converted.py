@@ -24,7 +24,7 @@ from xlnet_tf.models.token_classifier import XLNetTokenClassifier
 from xlnet_tf.serving import models
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
-LABELS = ["bad", "fair", "good"]
+LABELS, TAGS = ["bad", "fair", "good"], ["O", "B-A", "I-A"]
 TEXTS = ["1999, Was Old", "a NEW one , 2008, and  more", "", "Ba né tor mi kal"]
 
 
