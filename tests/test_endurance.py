@@ -68,7 +68,7 @@ def test_a_corpus_of_1_gb(tmp_path, monkeypatch):
             file.write(text + "\n")
     tokenizer = train_tokenizer(text.splitlines()[:5000], 200)
     (tmp_path / "spiece.model").write_bytes(tokenizer.model_proto)
-    build = worker.build_slice
+    build = worker.build_job
 
     def build_and_forget(job):
         """The disk need not hold all records."""
@@ -77,8 +77,8 @@ def test_a_corpus_of_1_gb(tmp_path, monkeypatch):
             (tmp_path / "records" / shard["file"]).write_bytes(b"")
         return result
 
-    monkeypatch.setattr(worker, "build_slice", build_and_forget)
-    memory = Memory(monkeypatch, worker, "build_slice")
+    monkeypatch.setattr(worker, "build_job", build_and_forget)
+    memory = Memory(monkeypatch, worker, "build_job")
     manifest = build_pretraining_records(
         PretrainingOptions(
             input=[str(tmp_path / "corpus.txt")],

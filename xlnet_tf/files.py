@@ -151,8 +151,13 @@ def read_yaml(path: epath.PathLike) -> dict[str, Any]:
     return _mapping(values, path, "settings")
 
 
-def read_json(path: epath.PathLike, content: bytes | None = None) -> dict[str, Any]:
-    """Reads a json file that holds an object; `content` is that of the file, if it has been read.
+def read_json(path: epath.PathLike, content: bytes | None = None, fix: str = "") -> dict[str, Any]:
+    """Reads a json file that holds an object.
+
+    Args:
+        path: of the file.
+        content: that of the file, if it has been read.
+        fix: what to do about a damaged file.
 
     Raises:
         FileNotFoundError: there is none.
@@ -162,8 +167,8 @@ def read_json(path: epath.PathLike, content: bytes | None = None) -> dict[str, A
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is not JSON ({error}).") from None
-    return _mapping(values, path, "an object with fields")
+        raise UserError(f"{path} is not JSON ({error}){fix and f': {fix}'}.") from None
+    return _mapping(values, path, "an object with fields", fix)
 
 
 def fields_reader(folder: epath.PathLike, known: Mapping[str, Any] | None = None) -> FieldsReader:
@@ -253,9 +258,9 @@ def local(path: str) -> Iterator[str]:
         yield here
 
 
-def _mapping(values: Any, path: epath.PathLike, expected: str) -> dict[str, Any]:
+def _mapping(values: Any, path: epath.PathLike, expected: str, fix: str = "") -> dict[str, Any]:
     if not isinstance(values, dict):
-        raise UserError(f"{path} holds a {type(values).__name__}; expected {expected}.")
+        raise UserError(f"{path} holds a {type(values).__name__}; expected {expected}{fix and f': {fix}'}.")
     return values
 
 

@@ -7,14 +7,13 @@ language model: embed, score, fill_mask, generate; or, with --head, as what a ch
 What is written needs nothing of this project: TensorFlow Serving, or tensorflow and tensorflow_text, load it.
 """
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from absl import flags
 from etils import epath
 
-from xlnet_tf import errors, task_registry
+from xlnet_tf import errors, files, task_registry
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import define_of_tasks, given_of_task
 from xlnet_tf.task_registry import LANGUAGE_MODEL
@@ -63,7 +62,7 @@ def is_run(model_dir: str) -> bool:
     from xlnet_tf.records.examples import KIND, MANIFEST_FILE
 
     path = epath.Path(model_dir) / MANIFEST_FILE
-    return path.exists() and json.loads(path.read_text()).get("kind") == KIND
+    return path.exists() and files.read_json(path).get("kind") == KIND
 
 
 def check_flags(values: flags.FlagValues):

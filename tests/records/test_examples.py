@@ -237,7 +237,7 @@ def other_kind(examples):
         (wrong_field, "wrong type: seq_len"),
         (other_kind, "manifest.json is of pretraining; expected fine-tuning examples, or a run"),
         (too_short, "seq_len is 4"),
-        (cut_off, "not valid json"),
+        (cut_off, "not JSON"),
         (changed, "manifest.json was changed"),
     ],
 )

@@ -490,7 +490,7 @@ def cut(content: bytes) -> bytes:
         ("xlnet_config.json", cut, "xlnet_config.json is not JSON"),
         ("xlnet_config.json", lambda c: c.replace(b"16", b"32"), "ckpt-64 does not fit the model"),
         ("manifest.json", None, "manifest.json does not exist"),
-        ("manifest.json", cut, "manifest.json is not valid json"),
+        ("manifest.json", cut, "manifest.json is not JSON"),
         ("manifest.json", lambda c: c.replace(b'"yes"', b'"YES"'), "manifest.json was changed"),
         ("spiece.model", None, "spiece.model"),
         ("spiece.model", cut, "spiece.model has the sha256"),

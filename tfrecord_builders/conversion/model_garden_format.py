@@ -1,6 +1,5 @@
 """Finds the records of Model Garden's create_xlnet_pretraining_data.py by their meta files."""
 
-import json
 import re
 from collections.abc import Sequence
 
@@ -51,17 +50,14 @@ def find(inputs: Sequence[str], num_cores: int | None = None) -> ExternalSet:
 
 def _read(meta: epath.Path, num_cores: int | None) -> ExternalSet:
     """Reads a meta file and finds the files of all tasks and passes."""
-    try:
-        values = json.loads(meta.read_text())
-    except ValueError as error:
-        raise UserError(f"{meta} is not valid json: {error}") from None
+    values = files.read_json(meta)
     for name, kind in _FIELDS.items():
         if type(values.get(name)) is not kind:
             raise UserError(f"{meta}: {name} is {values.get(name)!r}, expected {kind.__name__}")
     if values["reuse_length"] < 1:
         raise UserError(
-            f"{meta}: reuse_length is {values['reuse_length']}: records without a reused part have no place "
-            "here. Build with --reuse_length"
+            f"{meta}: reuse_length is {values['reuse_length']}: records without a reused part cannot be "
+            "converted. Build with --reuse_length"
         )
     base = re.sub(r"(-\d+-of-\d+)?\.json$", "", meta.name)
     paths = [p for p in meta.parent.iterdir() if re.fullmatch(re.escape(base) + r"(-\d+-of-\d+)?", p.name)]
@@ -79,14 +75,14 @@ def _read(meta: epath.Path, num_cores: int | None) -> ExternalSet:
         return int(match[1]) if match else 0
 
     cores = num_cores or values["num_cores_per_host"]
-    files = tuple(
+    found = tuple(
         ExternalFile(
             path, values["per_host_batch_size"], cores if values["bi_data"] else 1, values["bi_data"], None
         )
         for path in sorted(paths, key=number)
     )
     return ExternalSet(
-        files=files,
+        files=found,
         seq_len=values["seq_length"],
         reuse_len=values["reuse_length"],
         lower=values["do_lower_case"],

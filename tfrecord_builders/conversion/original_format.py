@@ -106,17 +106,14 @@ def _num_cores(info: epath.Path, numbers: dict[str, Any]) -> int:
     """Returns the cores by which rows were laid out: nothing but corpus_info.json knows."""
     for folder in (info.parent.parent, info.parent):
         if (folder / _CORPUS_INFO).exists():
-            try:
-                values = json.loads((folder / _CORPUS_INFO).read_text())
-            except ValueError as error:
-                raise UserError(f"{folder / _CORPUS_INFO} is not valid json: {error}") from None
+            values = files.read_json(folder / _CORPUS_INFO)
             same = (values.get("bsz_per_host"), values.get("seq_len")) == (
                 numbers["batch_size"], numbers["seq_len"])  # fmt: skip
             if same and type(values.get("num_core_per_host")) is int:
                 return values["num_core_per_host"]
     raise UserError(
         f"{info}: which rows are read backward depends on num_core_per_host, which only {_CORPUS_INFO} "
-        "tells, and there is none of these records here: give --num_cores, the build's num_core_per_host (1 "
+        "has, and there is none of these records here: give --num_cores, the build's num_core_per_host (1 "
         "if it had --use_tpu=False)"
     )
 

@@ -178,7 +178,7 @@ def _build(
     names = " and ".join(started.split for started in sets)
     with _progress_bar(f"building {names}", sources, progress) as bar:
         jobs = pretraining_sets.plan_jobs(options, sources, choice, with_earlier)
-        for job, built in run_jobs(worker.build_slice, jobs):
+        for job, built in run_jobs(worker.build_job, jobs):
             shards[job.manifest.split] += [Shard(**values) for values in built["shards"]]
             fingerprints.append(np.array(built["fingerprints"], np.uint64))
             bar.add(

@@ -63,8 +63,8 @@ def read_note(path: epath.Path) -> Shard | None:
         return None
 
 
-def build_slice(job: Job) -> dict[str, Any]:
-    """Writes the shards of a slice, one per pass; the text is tokenized once for all of them.
+def build_job(job: Job) -> dict[str, Any]:
+    """Writes the shards of a job, one per pass; the text is tokenized once for all of them.
 
     Shards that are there, made of the same text, are kept.
 

@@ -141,17 +141,14 @@ class ExampleSet:
                 f"{path} does not exist: expected a folder of finished fine-tuning examples{hint}. "
                 "Build them with one of tfrecord_builders/"
             )
-        try:
-            values = json.loads(path.read_text())
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path} is not valid json ({error}): build the examples again") from None
-        found = [values.get(name) for name in ("kind", "schema_version")] if isinstance(values, dict) else []
+        values = files.read_json(path, fix=_FIX)
+        found = [values.get(name) for name in ("kind", "schema_version")]
         if found != [KIND, SCHEMA_VERSION]:
             if found[:1] == ["pretraining"]:
                 raise UserError(f"{path} is of pretraining; expected fine-tuning examples, or a run on them")
             raise UserError(
                 f"{path}: kind and schema_version are {found}, expected {[KIND, SCHEMA_VERSION]}: "
-                "no fine-tuning examples, or of another version; build them again"
+                "not fine-tuning examples, or of another version; build them again"
             )
         intact = manifest_checksum.take_seal(values)
         values.setdefault("sidecar_sha256", "")

@@ -207,19 +207,14 @@ class Manifest:
                 "Build them with `python -m tfrecord_builders.pretraining` (run the same command again to "
                 "resume an interrupted build)"
             )
-        try:
-            values = json.loads(path.read_text())
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path} is not valid json ({error}): build the records again") from None
-        return cls._from_json(values, path)
+        return cls._from_json(files.read_json(path, fix="build the records again"), path)
 
     @classmethod
-    def _from_json(cls, values: Any, path: epath.Path) -> "Manifest":
-        version = values.get("schema_version") if isinstance(values, dict) else None
-        if version != SCHEMA_VERSION or values.get("kind") != KIND:
+    def _from_json(cls, values: dict[str, Any], path: epath.Path) -> "Manifest":
+        version, kind = values.get("schema_version"), values.get("kind")
+        if version != SCHEMA_VERSION or kind != KIND:
             raise UserError(
-                f"{path}: schema_version is {version} and kind is "
-                f"{values.get('kind') if isinstance(values, dict) else None}, expected {SCHEMA_VERSION} and "
+                f"{path}: schema_version is {version} and kind is {kind}, expected {SCHEMA_VERSION} and "
                 f"{KIND}: build the records again with this version"
             )
         intact = manifest_checksum.take_seal(values)

@@ -188,19 +188,19 @@ def test_bytes_do_not_depend_on_workers_or_runs_or_compression(records, options,
 
 
 def test_an_interrupted_build_resumes(records, options, tmp_path, monkeypatch):
-    real, calls = worker.build_slice, []
+    real, calls = worker.build_job, []
 
     def interrupted(job):
         if job.corpus_shard.index == 2:
             raise KeyboardInterrupt
         return real(job)
 
-    monkeypatch.setattr(worker, "build_slice", interrupted)
+    monkeypatch.setattr(worker, "build_job", interrupted)
     with pytest.raises(KeyboardInterrupt):
         build_pretraining_records(options(tmp_path))
     names = {path.name for path in tmp_path.iterdir()}
     assert "manifest.json" not in names and "build.json" in names
-    monkeypatch.setattr(worker, "build_slice", real)
+    monkeypatch.setattr(worker, "build_job", real)
     build_shard = worker._build_shard
     monkeypatch.setattr(worker, "_build_shard", lambda *a: calls.append((a[2], a[3])) or build_shard(*a))
     broken = tmp_path / shard_name("train", 1, 0)
@@ -235,7 +235,7 @@ def test_another_build_is_refused_with_the_difference(records, options, tmp_path
     with pytest.raises(UserError, match="--overwrite .*It holds records of an unknown build"):
         build_pretraining_records(options(tmp_path))
     (tmp_path / "manifest.json").write_text("{")
-    with pytest.raises(UserError, match="holds another build: .*--overwrite.* not valid json"):
+    with pytest.raises(UserError, match="holds another build: .*--overwrite.* not JSON"):
         build_pretraining_records(options(tmp_path))
 
 
@@ -255,18 +255,18 @@ def test_an_interrupted_rebuild_is_not_taken_for_complete(options, tmp_path, mon
     first = build_pretraining_records(options(tmp_path / "out", input=[str(path)]))
     text = path.read_text()
     path.write_text(text.swapcase())
-    real = worker.build_slice
+    real = worker.build_job
 
     def interrupted(*job):
         real(*job)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(worker, "build_slice", interrupted)
+    monkeypatch.setattr(worker, "build_job", interrupted)
     with pytest.raises(KeyboardInterrupt):
         build_pretraining_records(options(tmp_path / "out", input=[str(path)]))
     with pytest.raises(FileNotFoundError, match=r"manifest\.json does not exist"):
         Manifest.load(tmp_path / "out")
-    monkeypatch.setattr(worker, "build_slice", real)
+    monkeypatch.setattr(worker, "build_job", real)
     path.write_text(text)
     again = build_pretraining_records(options(tmp_path / "out", input=[str(path)]))
     assert again.shards == first.shards and again.check_files(checksums=True) is None
@@ -383,7 +383,7 @@ def die(*job):
 
 
 def test_a_dead_worker(options, tmp_path, monkeypatch):
-    monkeypatch.setattr(worker, "build_slice", die)
+    monkeypatch.setattr(worker, "build_job", die)
     monkeypatch.setattr(runners, "MAX_TRIES", 1)
     with pytest.raises(UserError, match="a worker process died .*finished shards are kept"):
         build_pretraining_records(options(tmp_path, num_workers=2))

@@ -130,7 +130,7 @@ def test_bytes_do_not_depend_on_workers(sets, options, tmp_path):
 
 
 def test_each_set_resumes_after_an_interruption(sets, options, tmp_path, monkeypatch):
-    real, calls = worker.build_slice, []
+    real, calls = worker.build_job, []
 
     def interrupted(job):
         calls.append((job.manifest.split, job.corpus_shard.index))
@@ -138,7 +138,7 @@ def test_each_set_resumes_after_an_interruption(sets, options, tmp_path, monkeyp
             raise KeyboardInterrupt
         return real(job)
 
-    monkeypatch.setattr(worker, "build_slice", interrupted)
+    monkeypatch.setattr(worker, "build_job", interrupted)
     with pytest.raises(KeyboardInterrupt):
         build_sets(options(tmp_path))
     assert {split for split, _ in calls} == {"train", "dev"}

@@ -84,7 +84,7 @@ def test_a_second_build_of_the_same_folder_is_refused(build, tmp_path):
 def test_a_corpus_that_changes(build, tmp_path, monkeypatch, when):
     path = tmp_path / "corpus.txt"
     path.write_text(make_text(100))
-    real, calls = worker.build_slice, []
+    real, calls = worker.build_job, []
 
     def change_and_build(job):
         calls.append(job)
@@ -94,7 +94,7 @@ def test_a_corpus_that_changes(build, tmp_path, monkeypatch, when):
             path.write_text(path.read_text()[:-5000])
         return real(job)
 
-    monkeypatch.setattr(worker, "build_slice", change_and_build)
+    monkeypatch.setattr(worker, "build_job", change_and_build)
     with pytest.raises(UserError, match=f"{path} (was changed|became shorter)"):
         build(tmp_path / "set", input=[str(path)], slice_mb=0.01)
     assert not (tmp_path / "set" / "manifest.json").exists() and len(calls) > 1
@@ -133,14 +133,14 @@ def test_a_build_resumes_with_a_corrected_corpus(build, tmp_path, monkeypatch):
 
 
 def test_a_shard_that_is_removed_during_the_build(build, tmp_path, monkeypatch):
-    real = worker.build_slice
+    real = worker.build_job
 
     def build_and_remove(job):
         result = real(job)
         min(tmp_path.glob("*.tfrecord")).unlink()
         return result
 
-    monkeypatch.setattr(worker, "build_slice", build_and_remove)
+    monkeypatch.setattr(worker, "build_job", build_and_remove)
     with pytest.raises(UserError, match="slice00000.tfrecord was removed during the build"):
         build(tmp_path)
     assert not (tmp_path / "manifest.json").exists()
