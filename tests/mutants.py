@@ -73,9 +73,11 @@ TESTS = {
     ),
     "xlnet_tf/records/manifest.py": ("tests/records/test_manifest.py", "tests/records/test_reader.py"),
     "xlnet_tf/records/reader.py": ("tests/records/test_reader.py",),
+    "xlnet_tf/records/batching.py": ("tests/records/test_batching.py", "tests/records/test_examples.py"),
     "xlnet_tf/records/example_reader.py": (
         "tests/records/test_example_table.py",
         "tests/records/test_examples.py",
+        "tests/records/test_batching.py",
     ),
     "xlnet_tf/records/example_report.py": (
         "tests/records/test_examples.py",

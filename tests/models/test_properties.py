@@ -10,6 +10,8 @@ import tf_keras
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.kernels import device
+from xlnet_tf.layers.kernels.reference import ReferenceKernels
+from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer, target_losses
 
@@ -47,6 +49,27 @@ def random_features(rng, batch=3, length=10, targets=4, memory=0, config=CONFIG)
         )
         features["memory_mask"] = rng.random([batch, memory]) < 0.6
     return features
+
+
+@pytest.mark.parametrize("head", [False, True])
+def test_each_dropout_draws_from_a_seed_of_its_own(monkeypatch, head):
+    """Else two masks of a step would be alike."""
+    keep_mask, seeds = ReferenceKernels.keep_mask, []
+
+    def noted(self, shape, rate, seed):
+        seeds.append(tuple(seed.numpy()))
+        return keep_mask(self, shape, rate, seed)
+
+    monkeypatch.setattr(ReferenceKernels, "keep_mask", noted)
+    features = random_features(np.random.default_rng(0)) | {"dropout_seed": np.int32([3, 5])}
+    model = random_encoder(dropout=0.1, attention_dropout=0.1)
+    if head:
+        features = {name: features[name] for name in ("input_word_ids", "dropout_seed")}
+        model = XLNetClassifier(model, 2, summary="attn")
+    model(features, training=True)
+    # Of each layer and stream: probabilities, attention, and two in the feed-forward network.
+    streams, others = (1, 7) if head else (2, 6)
+    assert len(seeds) == len(set(seeds)) == 4 * CONFIG.n_layer * streams + others
 
 
 def test_backward_rows_mirror_forward_rows():

@@ -65,6 +65,15 @@ def test_examples_round_trip(write, monkeypatch):
     assert examples.settings == {"labels": ["a", "b"]}
 
 
+def test_texts_next_to_examples_can_be_read(tmp_path, small_tokenizer):
+    with ExampleWriter(
+        tmp_path, task="t", split="dev", tokenizer=small_tokenizer, seq_len=T, columns=[], settings={}
+    ) as writer:
+        writer.write({"input_ids": [9] * T, "segment_ids": [0] * T}, {"text": "für 漢"})
+    assert (tmp_path / "examples.jsonl").read_text(encoding="utf-8") == '{"text": "für 漢"}\n'
+    assert list(writer.example_set.sidecar()) == [{"text": "für 漢"}]
+
+
 def test_the_reader_gives_what_models_read(write):
     (batch,) = example_dataset(Batches(write(3), 3, repeat=False))
     for number in range(3):
@@ -122,8 +131,9 @@ def test_skipped_inputs_are_counted_with_their_locations(tmp_path, small_tokeniz
         for line in range(30):
             writer.skip("empty text", f"dev.tsv:{line}")
         writer.count("truncated", 4)
+        writer.count("truncated")
     examples = ExampleSet.load(tmp_path / "set")
-    assert examples.skipped["empty text"]["count"] == 30
+    assert examples.skipped["empty text"]["count"] == 30 and examples.statistics["truncated"] == 5
     assert examples.skipped["empty text"]["places"][0] == "dev.tsv:0"
     assert "skipped: empty text" in examples.table() and "truncated" in examples.table()
     assert examples.arrays()["index"].shape == (0,) and examples.arrays()["input_ids"].shape == (0, T)

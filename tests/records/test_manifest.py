@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -26,6 +27,8 @@ def test_load_gives_what_was_saved(folder):
     before = (folder / "manifest.json").read_bytes()
     manifest.save()
     assert (folder / "manifest.json").read_bytes() == before
+    shutil.copytree(folder, folder / "copy")
+    assert Manifest.load(folder / "copy") == manifest  # wherever it lies
     assert "shards" not in manifest.settings() and "folder" not in manifest.settings()
 
 
@@ -115,6 +118,7 @@ def set_field(*path_and_value):
         (set_field("shards", 1, "file", SHARD), "is listed twice"),
         (set_field("shards", 0, "forward_segments", 6), f"bytes of {SHARD} is .* for its 9 records"),
         (set_field("shards", 0, "forward_segments", -1), "bytes of"),
+        (set_field("shards", 0, "slice_index", -1), f"slice_index of {SHARD} is -1, expected 0 to"),
         (set_field("shards", 0, "pass_index", 1), f"pass_index of {SHARD} is 1, expected 0 to 0"),
         (set_field("shards", 1, "bytes", 0.5), r"shards\[1\]: bytes is 0.5, expected int"),
         (set_field("shards", [[]]), r"shards\[0\]: expected an object"),

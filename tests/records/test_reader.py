@@ -273,6 +273,13 @@ def test_bad_shards(tmp_path):
         read_steps(manifest, 2, 40)
 
 
+def test_the_order_of_a_seed_stays():
+    """Runs that resume read on in the order that they began with."""
+    numbers = tf.range(1000, dtype=tf.int64)
+    order = shuffled(numbers, *(tf.constant(value, tf.int64) for value in (1000, 3, 2))).numpy()
+    assert order[:6].tolist() == [277, 842, 260, 59, 476, 522]
+
+
 @pytest.mark.parametrize("size", [*range(1, 40), 65536, 65537, 65538, 100_003])
 def test_shuffled_is_a_permutation(size):
     numbers = tf.range(size, dtype=tf.int64)

@@ -39,6 +39,7 @@ def make_original(folder, tokenizer, bidirectional=True, num_cores=2, num_predic
     rng = np.random.default_rng(seed)
     tokens = rng.integers(9, tokenizer.vocab_size, 1900).astype(np.int32)
     tokens[[300, 700, 701, 1500]] = 7  # <eod>
+    tokens[[40, 400, 900]] = 0  # <unk>
     flags = np.cumsum(np.isin(np.arange(1900) % 11, (0, 4))) % 2 == 0
     layout = (ROWS, num_cores, bidirectional)
     batches = original_records.batches(

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.records.external_sets import (
+    REUSE_LEN,
     ROWS,
     SEQ_LEN,
     columns_of,
@@ -23,7 +24,7 @@ from tfrecord_builders.inspection.check import check
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.reader import pretraining_dataset
-from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
+from xlnet_tf.text.special_tokens import CLS_ID, EOD_ID, SEP_ID, UNK_ID
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,10 @@ def test_rows_of_the_original_become_streams(tmp_path, small_tokenizer, layout):
         assert (columns["direction"] == (-1 if backward else 1)).all()
         np.testing.assert_array_equal(columns["segment"], np.arange(len(columns["segment"])))
         assert len(np.unique(columns["stream"])) == 1
+    for shard, columns in zip(manifest.shards, columns_of(manifest)):
+        text = columns["input_ids"][columns["direction"] == 1][:, :REUSE_LEN]
+        counts = {"unknown": (text == UNK_ID).sum(), "documents": (text == EOD_ID).sum()}
+        assert shard.statistics["text"].items() >= {"tokens": text.size, **counts}.items()
     report = check(manifest)
     assert report.sound, str(report)
     assert any("document borders" in line for line in lacking)

@@ -191,6 +191,12 @@ def test_a_slice_equals_one_row_of_the_original(golden, tokenizer, reverse):
     in_text = found.source_positions >= 0
     np.testing.assert_array_equal(found.ids[in_text], tokens[found.source_positions[in_text]])
     np.testing.assert_array_equal(in_text, ~found.special)
+    # Words start where they do in the text, reversed where they end in it, and at the borders of a segment.
+    begins = np.append(True, starts[tokens][:-1]) if reverse else starts[tokens]
+    inside = in_text[:, 1:] & (np.diff(found.source_positions) == 1)
+    inside[:, 31] = False  # the first token of A
+    positions = found.source_positions[:, 1:][inside]
+    np.testing.assert_array_equal(found.word_start[:, 1:][inside], begins[positions])
 
 
 def test_one_row_of_batches_is_the_forward_slice(golden, tokenizer):
