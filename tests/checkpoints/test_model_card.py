@@ -12,6 +12,7 @@ import tensorflow as tf
 import yaml
 
 from tests.helpers.serving.toys import built
+from tests.helpers.training import toy_finetuning
 from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.checkpoints.model_card import FORMAT_VERSION, ModelCard
 from xlnet_tf.errors import UserError
@@ -20,6 +21,7 @@ from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.models.token_classifier import XLNetTokenClassifier
+from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.serving import models
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -188,6 +190,14 @@ def test_each_file_of_a_folder_is_opened_once(tmp_path, small_tokenizer, opened,
     question()
     read = {path.name: opened[path.name] for path in folder.iterdir() if path.suffix in (".json", ".yaml")}
     assert read and set(read.values()) == {1}, read
+
+
+def test_a_set_opens_its_tokenizer_once(tmp_path, small_tokenizer, opened):
+    examples = toy_finetuning.make_examples(tmp_path, small_tokenizer, 2)
+    opened.clear()
+    assert ExampleSet.load(tmp_path).load_tokenizer().fingerprint == small_tokenizer.fingerprint
+    XLNetTokenizer.from_pretrained(examples.folder)
+    assert opened == {"manifest.json": 2, "spiece.model": 2}  # each asks one question
 
 
 def test_labels_settings_and_cleaning_are_one_question(tmp_path, small_tokenizer, opened):

@@ -242,8 +242,8 @@ class ExampleSet:
         Raises:
             UserError: another lies next to them.
         """
-        shards_lib.check_tokenizer_file(self.tokenizer_path, self.tokenizer["sha256"])
-        return XLNetTokenizer(self.tokenizer_path, cleaning=CleaningConfig.from_dict(self.cleaning))
+        proto = shards_lib.read_tokenizer(self.tokenizer_path, self.tokenizer["sha256"])
+        return XLNetTokenizer(model_proto=proto, cleaning=CleaningConfig.from_dict(self.cleaning))
 
     def sidecar(self) -> Iterator[dict[str, Any]]:
         """Yields what `examples.jsonl` has of each example, in their order.
@@ -317,7 +317,7 @@ class ExampleSet:
             )
             first = numbers.stop
         if checksums:
-            shards_lib.check_tokenizer_file(self.tokenizer_path, self.tokenizer["sha256"])
+            shards_lib.read_tokenizer(self.tokenizer_path, self.tokenizer["sha256"])
 
     def table(self) -> str:
         """Returns what a person wants to know of the set, a line each."""

@@ -338,7 +338,7 @@ class Manifest:
             for _ in pool.map(check, self.shards):
                 pass
         if checksums:
-            shards_lib.check_tokenizer_file(self.tokenizer_path, self.tokenizer["sha256"])
+            shards_lib.read_tokenizer(self.tokenizer_path, self.tokenizer["sha256"])
 
     def check_files_once(self) -> None:
         """Does `check_files`, and nothing when called again: a storage takes its time for many shards."""

@@ -200,13 +200,15 @@ def _first_fault(path: epath.Path, layout: Layout, identity: Mapping[str, np.nda
     return "each of its records is whole, but they are those of another set"
 
 
-def check_tokenizer_file(path: epath.PathLike, sha256: str) -> None:
-    """Raises UserError unless the tokenizer next to records is the one that they were made with."""
-    if (found := files.sha256(path)) != sha256:
+def read_tokenizer(path: epath.PathLike, sha256: str) -> bytes:
+    """Reads the tokenizer next to records; UserError unless it is the one that they were made with."""
+    content = epath.Path(path).read_bytes()
+    if (found := hashlib.sha256(content).hexdigest()) != sha256:
         raise UserError(
             f"{path} has the sha256 {found}, the data were made with {sha256}: put the tokenizer back that "
             "they were made with, or build them again"
         )
+    return content
 
 
 def masked_checksums(rows) -> np.ndarray:

@@ -67,9 +67,10 @@ class XLNetTokenizer:
         if (model_file is None) == (model_proto is None):
             raise ValueError("give either model_file or model_proto")
         source = "the SentencePiece model" if model_file is None else os.fspath(model_file)
-        if model_file is not None:
-            checksums.check(source)
-        self.model_proto = epath.Path(source).read_bytes() if model_proto is None else model_proto
+        if model_proto is None:
+            model_proto = epath.Path(source).read_bytes()
+            checksums.check(source, model_proto)
+        self.model_proto = model_proto
         self.cleaning = cleaning
         self._processor = sentencepiece.SentencePieceProcessor()
         try:
