@@ -11,10 +11,12 @@ from run_scripts.export import __main__ as export
 from run_scripts.tpu_compile import plan
 from tests.helpers import tasks
 from tests.helpers.command_flags import fresh_flags, parsed
+from tests.helpers.models import heads
 from tests.helpers.preference import builder
 from tests.helpers.preference.entry import TASK
+from tests.helpers.serving import exports
 from tests.helpers.serving.toys import built
-from tests.helpers.training import toy_finetuning
+from tests.helpers.training import programs, toy_finetuning
 from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.errors import UserError
@@ -118,6 +120,16 @@ def test_it_begins_with_pretrained_weights(data, small_tokenizer, tmp_path):
     model = TASK.load("model").from_pretrained(tmp_path)
     ids = np.full([3, 24], 9, np.int32)
     assert model({"input_word_ids": ids}).shape == (3, 2)
+
+
+def test_suites_over_the_tasks_find_it_in_the_registry(small_tokenizer):
+    kind = exports.of_registry("preference")
+    module = kind.module(kind.model(small_tokenizer), small_tokenizer)
+    answers = module.answer(**{name: tf.constant(values) for name, values in kind.rows(module).items()})
+    assert answers["scores"].shape == (3, 2)
+    model = programs.model_of("preference", heads.CONFIG)
+    assert type(model) is TASK.load("model")
+    assert model(heads.random_features("preference", np.random.default_rng(0))).shape == (heads.B, 2)
 
 
 def test_a_dry_run_describes_it(data, tmp_path, capsys):

@@ -13,7 +13,7 @@ from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.multiple_choice import XLNetMultipleChoice
 from xlnet_tf.models.question_answering import span_losses
 
-KINDS = list(heads.HEADS)
+KINDS = [*heads.HEADS, *heads.OTHERS]
 WHOLE = [kind for kind in KINDS if not kind.endswith("_long")]
 
 

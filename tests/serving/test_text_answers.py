@@ -15,13 +15,13 @@ from xlnet_tf.serving.text_answers import answer_texts
 PADDING = ("", 0, -1, False)
 
 
-def rows_of(kind) -> list[dict]:
+def rows_of(kind, module) -> list[dict]:
     def text(value):
         return value.decode(errors="replace") if isinstance(value, bytes) else value
 
     columns = {
         name: [[*map(text, value)] if isinstance(value, list) else text(value) for value in values]
-        for name, values in kind.columns.items()
+        for name, values in kind.rows(module).items()
     }
     return [dict(zip(columns, row)) for row in zip(*columns.values())]
 
@@ -45,7 +45,7 @@ def assert_same(found, expected, name):
 def test_answers_are_those_of_each_row_alone(small_tokenizer, monkeypatch, task):
     kind = KINDS[task]
     module = kind.module(kind.model(small_tokenizer), small_tokenizer)
-    rows = rows_of(kind)
+    rows = rows_of(kind, module)
     if "options" in rows[0]:
         rows[1]["options"] = rows[1]["options"][:2]
     monkeypatch.setattr(text_answers, "_WINDOW", 1)

@@ -3,6 +3,8 @@
 import numpy as np
 import tf_keras
 
+from tests.helpers.training import programs
+from xlnet_tf import task_registry
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.encoder import XLNetEncoder
@@ -27,12 +29,16 @@ HEADS = {
     "tagger": lambda encoder: XLNetTokenClassifier(encoder, 4),
     "tagger_long": lambda encoder: XLNetTokenClassifier(encoder, 4, segment_len=4),
 }
+_TASKS = ("classification", "regression", "question_answering", "multiple_choice", "ranking", "tagging")
+OTHERS = [task for task in task_registry.tasks() if task not in _TASKS]  # as the registry has them
 
 
 def random_head(kind: str, **options):
     """A built model; nothing is near zero, so that errors show."""
     tf_keras.utils.set_random_seed(0)
     options = {"dropout": 0.0, "attention_dropout": 0.0, "initializer_range": 0.4, **options}
+    if kind not in HEADS:
+        return programs.model_of(kind, CONFIG, **options)
     model = HEADS[kind](XLNetEncoder(CONFIG, memory_len=4 if kind.endswith("_long") else 0, **options))
     model.build()
     return model
@@ -54,9 +60,12 @@ def random_texts(rng, rows=B, length=T, side="left"):
 
 def random_features(kind: str, rng, side="left", training=True):
     """What the head `kind` reads; a span's answers are in its text."""
-    if kind in ("choice", "ranker"):
-        texts = random_texts(rng, B * CHOICES, side=side)
-        return {name: value.reshape(B, CHOICES * T) for name, value in texts.items()}
+    sequences = CHOICES if kind in ("choice", "ranker") else 1
+    if kind not in HEADS:
+        sequences = task_registry.find(kind).sequences or CHOICES
+    if sequences > 1:
+        texts = random_texts(rng, B * sequences, side=side)
+        return {name: value.reshape(B, sequences * T) for name, value in texts.items()}
     features = random_texts(rng, side=side)
     if kind == "span":
         features["answer_mask"] = features["input_mask"] * (features["input_word_ids"] != 4).astype(np.uint8)

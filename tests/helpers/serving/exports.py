@@ -9,7 +9,9 @@ import tf_keras
 
 from tests.conftest import invent_texts
 from tests.helpers.serving.toys import built
+from tests.helpers.training import programs
 from xlnet_tf import task_registry
+from xlnet_tf.config import XLNetConfig
 from xlnet_tf.generation.embedding import embed
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.multiple_choice import XLNetMultipleChoice, XLNetRanker
@@ -38,14 +40,19 @@ class Kind(NamedTuple):
     Attributes:
         model: of the tokenizer, the model as it was trained.
         module: of model and tokenizer, what is exported.
-        columns: inputs of serving_default, some rows.
-        answer: of the model and features, some of the outputs of `tokens`, computed without the module.
+        columns: inputs of serving_default, some rows; None: the module's example.
+        answer: of the model and features, some of the outputs of `tokens`, computed without the module; None:
+            they are not compared.
     """
 
     model: Callable[..., tf_keras.Model]
     module: Callable[..., ServingModule]
-    columns: Mapping[str, list[Any]]
-    answer: Callable[[tf_keras.Model, Mapping[str, np.ndarray]], Mapping[str, Any]]
+    columns: Mapping[str, list[Any]] | None = None
+    answer: Callable[[tf_keras.Model, Mapping[str, np.ndarray]], Mapping[str, Any]] | None = None
+
+    def rows(self, module: ServingModule) -> Mapping[str, list[Any]]:
+        """Returns the rows to ask, by input."""
+        return self.columns or {name: [value] * 3 for name, value in module.example_rows().items()}
 
 
 def _span_answer(model, features):
@@ -100,5 +107,20 @@ _KINDS = {
         lambda model, features: embed(model.encoder, features)._asdict(),
     ),
 }
-# A task of the registry that has none here fails all tests.
-KINDS = {name: _KINDS[name] for name in (*task_registry.tasks(), task_registry.LANGUAGE_MODEL)}
+
+
+def of_registry(task: str) -> Kind:
+    """Returns the kind of a task that has none above: what its entry in the registry says."""
+
+    def model(tokenizer):
+        config = XLNetConfig(tokenizer.vocab_size, n_layer=2, d_model=16, n_head=2, d_head=8, d_inner=20)
+        return programs.model_of(task, config, dropout=0.0, attention_dropout=0.0, initializer_range=0.4)
+
+    serving = task_registry.find(task).load("serving")
+    return Kind(model, lambda *parts: serving(*parts, **LENGTHS))
+
+
+KINDS = {
+    name: _KINDS.get(name) or of_registry(name)
+    for name in (*task_registry.tasks(), task_registry.LANGUAGE_MODEL)
+}

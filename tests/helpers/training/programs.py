@@ -1,8 +1,13 @@
 """Training steps of very small models, as programs."""
 
-from official.core import exp_factory
+import tempfile
+
+import tf_keras
+from official.core import exp_factory, task_factory
 
 from xlnet_tf import task_registry
+from xlnet_tf.config import XLNetConfig
+from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.tasks import pretraining
 from xlnet_tf.tpu import steps, synthetic
 from xlnet_tf.tpu.lowering import Program
@@ -13,7 +18,7 @@ TASKS = ("pretraining", *task_registry.tasks())
 
 
 def settings(task: str, folder, **changes):
-    """Returns a task's settings on a made-up set in a folder; `changes` are fields of task.model."""
+    """Returns a task's settings on a synthetic set in a folder; `changes` are fields of task.model."""
     name = pretraining.EXPERIMENT if task == "pretraining" else task_registry.find(task).experiment
     params = exp_factory.get_exp_config(name)
     model = {"n_layer": 1, "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 24, **changes}
@@ -27,6 +32,15 @@ def settings(task: str, folder, **changes):
     data = {"input_path": str(folder), "global_batch_size": ROWS}
     params.override({"task": {"model": model, "train_data": data}})
     return params
+
+
+def model_of(task: str, config: XLNetConfig, **options) -> tf_keras.Model:
+    """Returns a task's model, built as its training builds it."""
+    with tempfile.TemporaryDirectory() as folder:
+        params = settings(task, folder).task
+        head = task_factory.get_task_cls(type(params))(params).build_head(XLNetEncoder(config, **options))
+    head.build()
+    return head
 
 
 def step(task: str, folder, dtype: str = "float32", **changes) -> Program:
