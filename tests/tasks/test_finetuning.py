@@ -438,7 +438,7 @@ def test_nan_outputs_are_not_written_as_predictions(run, registered, data, monke
         model.trainable_variables[-1].assign([np.inf, 0.0])
 
     monkeypatch.setattr(prediction, "load_into", load_beyond_all_numbers)
-    with pytest.raises(UserError, match="best are NaN or infinite for 21 of 21  .* computed in float32"):
+    with pytest.raises(UserError, match="best are NaN or infinite for 21 of 21 .* computed in float32"):
         prediction.Predictor(opened, STRATEGY, 8).predict(opened.checkpoint("best"))
 
 
