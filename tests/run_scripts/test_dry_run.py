@@ -77,7 +77,8 @@ def test_every_task_is_described(tmp_path, small_tokenizer, name):
     task = finetuning.build_task(params, task_registry.find(name).load("task"))
     text = dry_run.check(params, task, dry_run.machines(params.runtime, None), str(tmp_path / "model"))
     parameters = sum(weight.shape.num_elements() for weight in task.build_model().trainable_variables)
-    assert f"records of {task.example_set.sequences * programs.T} tokens" in text and f"{parameters:,}" in text
+    tokens = task.example_set.sequences * programs.T
+    assert f"records of {tokens} tokens" in text and f"{parameters:,}" in text
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
