@@ -686,6 +686,7 @@ def test_the_script_says_what_is_wrong_in_one_line(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.integration
 def test_masks_are_filled_by_released_weights(tmp_path, shared):
     tokenizer = shared("golden/data/sp300.model")
     config = XLNetConfig.preset("micro", n_token=300)

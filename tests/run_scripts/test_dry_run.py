@@ -194,6 +194,7 @@ def test_one_machine_is_not_a_multi_host_slice(folder):
         dry_run.machines(params.runtime, "v3-32")
 
 
+@pytest.mark.integration
 def test_the_manuals_run_on_a_slice_fits_together(tmp_path):
     """The command as BUILD.md has it, with a model and records that are smaller."""
     for name in ("train", "dev"):

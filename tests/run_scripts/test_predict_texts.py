@@ -67,6 +67,7 @@ def test_texts_of_flags_and_files_are_answered_alike(run, table, tmp_path, capsy
     ]
 
 
+@pytest.mark.integration
 def test_an_interrupted_prediction_resumes(run, table, tmp_path, monkeypatch):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     flags = [f"--data={table}", "--column=text=review"]

@@ -232,6 +232,7 @@ def test_settings_come_from_files_and_flags(tmp_path):
     assert params.runtime.mixed_precision_dtype == "bfloat16"
 
 
+@pytest.mark.integration
 def test_model_gardens_step_updates_in_place():
     values = parsed(*SMALL, "--peer=model_garden", "--memory_len=0")
     program = tpu_compile.program_of_rows(values)(2)

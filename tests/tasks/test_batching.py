@@ -173,6 +173,7 @@ def finetune(params, folder) -> dict[str, float]:
     return finetuning.finetune(params, task_factory.get_task_cls(type(params.task)), STRATEGY, str(folder))
 
 
+@pytest.mark.integration
 def test_new_runs_are_by_length_and_earlier_ones_keep_their_batches(folder):
     new, begun = settings(folder, "classification"), settings(folder, "classification", batching="fixed")
     for name, params in (("new", new), ("begun", begun)):

@@ -82,6 +82,7 @@ def test_losses_are_divided_by_their_global_counts(folder):
     np.testing.assert_allclose([float(x) for x in sums["loss_backward"]], [losses[1].sum(), 1], rtol=1e-6)
 
 
+@pytest.mark.integration
 def test_compiled_steps_equal_plain_ones(folder):
     losses = [
         train(build_trainer(folder, tf.distribute.OneDeviceStrategy(DEVICE), overrides), 3)

@@ -43,6 +43,7 @@ def test_the_time_of_an_inner_stage_is_not_the_outer_stages(monkeypatch):
     assert seconds == {"in": 1, "out": 110, "other": 1000}
 
 
+@pytest.mark.integration
 def test_workers(corpus_file, tokenizer_file):
     result = benchmark_data.measure_workers(
         corpus_file, str(tokenizer_file), 0.2, (1, 2), slice_mb=0.1, **SIZES
@@ -52,6 +53,7 @@ def test_workers(corpus_file, tokenizer_file):
     assert result["coordinator_share"] > 0 and result["worker_peak_bytes"] > 10e6
 
 
+@pytest.mark.integration
 def test_reader(corpus_file, tokenizer_file):
     result = benchmark_data.measure_reader(corpus_file, str(tokenizer_file), 1, rows=4, batches=3, **SIZES)
     assert (result["seq_len"], result["num_predict"], result["rows"]) == (32, 4, 4)
