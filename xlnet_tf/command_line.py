@@ -137,13 +137,13 @@ def described(
         values: the flags.
         required: groups of flags, of which one each must be given; None: as the validators say.
     """
-    ours = {flag.name: flag for flag in _flags_of_command(values)}
-    marks = dict.fromkeys(ours, "")
+    own = {flag.name: flag for flag in _flags_of_command(values)}
+    marks = dict.fromkeys(own, "")
     for names in _required(values) if required is None else required:
         for name in names:
             marks[name] = " (required)" if len(names) == 1 else f" (required: {_one_of(names)})"
-    order = sorted(ours, key=lambda name: (not marks[name], marks[name], name))
-    return [(f"--{'[no]' * ours[name].boolean}{name}{marks[name]}", _describe(ours[name])) for name in order]
+    order = sorted(own, key=lambda name: (not marks[name], marks[name], name))
+    return [(f"--{'[no]' * own[name].boolean}{name}{marks[name]}", _describe(own[name])) for name in order]
 
 
 def _flags_of_command(values: flags.FlagValues) -> list[flags.Flag]:

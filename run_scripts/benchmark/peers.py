@@ -151,6 +151,6 @@ def save_for_hugging_face(model, folder: str, tokenizer: XLNetTokenizer | None =
     """Writes a model's weights, with its tokenizer if it is given, in Hugging Face's format."""
     from xlnet_tf import checkpoints
 
-    with tempfile.TemporaryDirectory() as ours:
-        checkpoints.save_model(model, ours, tokenizer)
-        checkpoints.save_checkpoint(checkpoints.open_checkpoint(ours), folder, "hugging_face")
+    with tempfile.TemporaryDirectory() as native:
+        checkpoints.save_model(model, native, tokenizer)
+        checkpoints.save_checkpoint(checkpoints.open_checkpoint(native), folder, "hugging_face")

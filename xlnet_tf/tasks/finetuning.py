@@ -254,7 +254,7 @@ class FinetuningTask(trainer_lib.Task):
         compatibility.check_settings(examples, self.SETTINGS)
 
     def has_answers(self, examples: ExampleSet) -> bool:
-        """Tells whether a set can be scored."""
+        """Returns whether a set can be scored."""
         return not self.ANSWERED or examples.settings[self.ANSWERED]
 
     def outputs_alike(self, examples: ExampleSet, predictions: Mapping[str, np.ndarray]) -> bool:
