@@ -124,6 +124,27 @@ def test_sets_that_the_original_cannot_hold(tmp_path, small_tokenizer):
         original_format.write(dataclasses.replace(manifest, objective="denoising"), tmp_path / "a", 2)
 
 
+def test_a_record_may_lack_as_many_targets_as_it_has_special_tokens(tmp_path, small_tokenizer, monkeypatch):
+    manifest = make_text_set(
+        tmp_path / "set", small_tokenizer, [[(9, 9)]], seq_len=32, reuse_len=16, num_predict=6
+    )
+    write_file = original_format._write_file
+
+    def write(lacking):
+        monkeypatch.setattr(
+            original_format,
+            "_write_file",
+            lambda rows, path, fixed, report: write_file(rows, path, fixed + lacking, report),
+        )
+        original_format.write(manifest, tmp_path / str(lacking), 4)
+
+    write(3)  # SEP, SEP and CLS are marked instead
+    (path,) = (tmp_path / "3" / "tfrecords").glob("train*")
+    np.testing.assert_array_equal(read_file(path)["is_masked"].sum(axis=1), 9)
+    with pytest.raises(UserError, match="a record has 6 targets, expected 10"):
+        write(4)
+
+
 def run_script(*arguments):
     convert_records.run(parsed(convert_records.define_flags, *arguments))
 

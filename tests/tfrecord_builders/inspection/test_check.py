@@ -260,6 +260,17 @@ def test_nothing_is_expected_beyond_the_text(small_records, direction):
     assert (text.expected(outside, direction) == UNKNOWN).all()
 
 
+def test_what_lies_beyond_the_text_is_left_out(small_records):
+    shard = small_records.shards[0]
+    columns = read_shard(small_records.path(shard), small_records.spec)
+    forward = np.arange(shard.records) < shard.forward_segments
+    whole = RecoveredText(small_records, shard, columns, forward).tokens
+    tokens = [account | {"in": 20} for account in shard.statistics["tokens"]]
+    short = dataclasses.replace(shard, statistics=shard.statistics | {"tokens": tokens})
+    found = RecoveredText(small_records, short, columns, forward).tokens
+    np.testing.assert_array_equal(found, whole[:20])
+
+
 def test_faults_of_the_order_are_reported_for_their_records_only(build, tmp_path):
     """In one record the first part's blocks have two orders, in another a rank is of another block."""
     manifest = build(tmp_path, perm_size=4)
