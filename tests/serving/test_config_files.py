@@ -81,7 +81,7 @@ def test_a_settings_file_that_is_not_text_is_named(tmp_path):
         lambda: config_files.check_limit(str(tmp_path), 8),
         lambda: config_files.write(str(tmp_path), [8]),
     ):
-        with pytest.raises(UserError, match="batching.config is no text file"):
+        with pytest.raises(UserError, match="batching.config is not a text file"):
             use()
 
 
