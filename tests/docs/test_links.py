@@ -82,7 +82,6 @@ def test_every_page_is_listed_by_an_index_page():
     assert not [name(path) for path in DOCS.rglob("*.md") if path not in listed]
 
 
-@pytest.mark.xfail(reason="README is being rewritten: remove this mark then", strict=False)
 def test_readme_reads_in_three_minutes():
     readme = (REPOSITORY / "README.md").read_text()
     assert len(readme.splitlines()) <= 200

@@ -201,7 +201,7 @@ def test_the_manuals_run_on_a_slice_fits_together(tmp_path):
         toy.make_records(tmp_path / name, segments=((1024, 1024),), stream_segments=1)
     manual = (REPOSITORY / "BUILD.md").read_text(encoding="utf-8").replace("\\\n", "")
     [command] = re.findall(
-        r"    .venv/bin/python -m run_scripts.pretrain (.*--topology=v3-32.*large_v1.*)", manual
+        r"^.venv/bin/python -m run_scripts.pretrain (.*--topology=v3-32.*large_v1.*)", manual, re.M
     )
     arguments = command.replace("gs://BUCKET/records", str(tmp_path)).replace("--tpu=NAME", "").split()
 

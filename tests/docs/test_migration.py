@@ -1,0 +1,93 @@
+"""docs/migrate/: every command, flag, class, argument and input that the right columns name exists."""
+
+import functools
+import importlib
+import inspect
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from run_scripts.__main__ import commands
+from xlnet_tf.models.encoder import XLNetEncoder
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+PAGES = ("original", "hugging-face", "model-garden")
+COMMAND = re.compile(r"xlnet-tf ((?:build )?[a-z-]+)|\b(build [a-z]+)")
+NAME = re.compile(r"(xlnet_tf(?:\.\w+)+)(?:\((\w+)=\))?")
+
+
+@functools.cache
+def flags_of(command: str) -> frozenset[str]:
+    """Returns the flags that a command's --help lists."""
+    text = subprocess.run(
+        [sys.executable, "-m", commands()[command], "--help"], cwd=REPOSITORY, capture_output=True, text=True
+    ).stdout
+    return frozenset(re.sub(r"\[no\]", "", flag) for flag in re.findall(r"^  --([\w\[\]]+)", text, re.M))
+
+
+def rows(page: str):
+    """Yields the header and the cells of each row that has two."""
+    header = None
+    for line in (REPOSITORY / "docs" / "migrate" / f"{page}.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else None
+        if cells is None:
+            header = None
+        elif header is None:
+            header = cells
+        elif not set(line) <= set("|-"):
+            yield header, cells
+
+
+def check_name(path: str, argument: str):
+    """Fails unless a dotted name exists and takes the argument."""
+    import xlnet_tf
+
+    found = xlnet_tf
+    for part in path.split(".")[1:]:
+        found = getattr(found, part, None) or importlib.import_module(path)
+    if argument:
+        bases = found.__mro__ if inspect.isclass(found) else [found]
+        taken = {name for base in bases for name in _parameters(base)}
+        assert argument in taken, f"{path} takes no {argument}"
+
+
+def _parameters(function) -> set[str]:
+    try:
+        return set(inspect.signature(function.__init__ if inspect.isclass(function) else function).parameters)
+    except (TypeError, ValueError):
+        return set()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_new_name_exists(page):
+    checked = 0
+    for header, cells in rows(page):
+        assert len(cells) == 2, cells
+        codes = re.findall(r"`([^`]+)`", cells[1])
+        of_header = COMMAND.search(header[1])
+        for code in codes:
+            for path, argument in NAME.findall(code):
+                check_name(path, argument)
+                checked += 1
+            named = [one or other for one, other in COMMAND.findall(code)]
+            assert set(named) <= set(commands()), code
+            command = named[0] if named else of_header and (of_header[1] or of_header[2])
+            flags = re.findall(r"--(\w+)", code)
+            if flags and command:
+                assert set(flags) <= flags_of(command), f"{command}: {code}"
+            checked += len(flags) + len(named)
+            if header[1] == "`xlnet_tf.XLNetEncoder`" and re.fullmatch(r"[a-z_]+", code):
+                assert re.search(rf"^ +{code}[,:]|, {code}[,:]", XLNetEncoder.__doc__, re.M), code
+                checked += 1
+    assert checked > 20
+
+
+def test_a_wrong_name_is_found():
+    with pytest.raises((AssertionError, ImportError)):
+        check_name("xlnet_tf.XLNetNothing", "")
+    with pytest.raises(AssertionError):
+        check_name("xlnet_tf.XLNetEncoder", "mem_len")
+    assert "memory_len" in flags_of("pretrain") and "mem_len" not in flags_of("pretrain")
