@@ -62,7 +62,7 @@ def bucket(monkeypatch, request):
 
 @pytest.fixture
 def shared():
-    """Returns a function that finds a file of the `shared` folder beside the checkout, or skips."""
+    """Returns a function that finds a file of the `shared` folder next to the checkout, or skips."""
 
     def find(relative: str) -> pathlib.Path:
         path = REPOSITORY.parent / "shared" / relative

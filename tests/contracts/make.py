@@ -40,7 +40,7 @@ TOWNS = ["Lindau", "Torvik", "Marsala"]
 # Weights far from zero: otherwise every text would get the same answer, and every error the same numbers.
 ARCHITECTURE = ["n_layer=1", "d_model=8", "n_head=2", "d_head=4", "d_inner=8", "initializer_range=0.6"]
 TOKENIZER = "tokenizer/spiece.model"
-STEPS = 4  # a run is stopped after so many steps, half of its own
+STEPS = 4  # a run is stopped after this many steps, half of its own
 
 # Builder, its flags, and the files of the splits by flag.
 BUILDERS = {

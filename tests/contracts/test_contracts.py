@@ -80,7 +80,7 @@ def test_builders_write_the_same_bytes(artefacts, tmp_path, task):
 
 
 def losses(run: pathlib.Path) -> dict:
-    """Returns what a run's history tells of each step, without its speed."""
+    """Returns what a run's history has of each step, without its speed."""
     lines = map(json.loads, (run / "history.jsonl").read_text().splitlines())
     return {
         f"{line['kind']} {line['step']}": {n: v for n, v in line.items() if "per_second" not in n}
@@ -102,11 +102,11 @@ def test_a_run_resumes_with_the_same_losses(artefacts, tmp_path, task):
     assert len(found) >= 2 * make.STEPS
     assert_alike({name: found[name] for name in expected}, expected)
     assert (tmp_path / "run" / f"ckpt-{2 * make.STEPS}.index").exists()
-    assert_card_tells_all(tmp_path / "run", task)
+    assert_card_is_complete(tmp_path / "run", task)
 
 
-def assert_card_tells_all(folder: pathlib.Path, task: str):
-    """A run that goes on gets a model card, which says what the files of the earlier code say."""
+def assert_card_is_complete(folder: pathlib.Path, task: str):
+    """A run that resumes gets a model card, which says what the files of the earlier code say."""
     written = json.loads((folder / "model.json").read_text())
     card = ModelCard.read(str(folder))
     for name in ("params.yaml", "manifest.json", "metrics.json", "best/metrics.json"):

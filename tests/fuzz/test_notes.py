@@ -1,6 +1,6 @@
 """Notes of an unfinished build that are damaged or mixed up: the undisturbed set comes of it, or an error.
 
-A note says that a shard is finished. The build that goes on takes the shard over, and what the note says of
+A note says that a shard is finished. The build that resumes takes the shard over, and what the note says of
 it into the manifest; so a note that cannot be believed must cost its shard, never change the set.
 """
 

@@ -1,4 +1,4 @@
-"""Gaps are filled jointly, and told apart from predictions that know nothing of each other."""
+"""Gaps are filled jointly, and distinguished from predictions that know nothing of each other."""
 
 import itertools
 

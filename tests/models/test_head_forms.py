@@ -34,7 +34,7 @@ def test_every_task_has_its_head_here(task):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_names(kind):
-    """The table has each variable, whether it is built by hand, by a call, or inside another model."""
+    """The table has each variable, whether it is built by `build`, by a call, or inside another model."""
     model = heads.random_head(kind)
     variables = original.variables(model)
     assert len(variables) == len(model.variables)

@@ -179,7 +179,7 @@ def test_fillings_have_the_models_probabilities(model, module, small_tokenizer):
             found = answers["probabilities"][row, filling]
             assert answers["probability"][row, filling] == pytest.approx(np.prod(found[:count]), rel=1e-4)
             assert not found[count:].any()
-    # The first text, rebuilt by hand.
+    # The first text, rebuilt here.
     begin, middle = small_tokenizer.encode("bane"), small_tokenizer.encode("kal")
     for filling in range(3):
         new = [id_of[piece.decode()] for piece in answers["pieces"][0, filling, :2]]

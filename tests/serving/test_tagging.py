@@ -145,7 +145,7 @@ def test_a_score_is_the_mean_of_its_words(module, model, small_tokenizer):
 
 @pytest.mark.parametrize("tags", ["O", "O I-X I-X O", "B-X B-X I-X I-Y I-Y B-Y O I-X"])
 def test_entities_are_those_of_conlleval(module, monkeypatch, tags):
-    """In two texts, cut anywhere: an entity never goes on in the next one."""
+    """In two texts, cut anywhere: an entity never continues in the next one."""
     tags = tags.split()
     monkeypatch.setattr(module, "labels", ("O", "B-X", "I-X", "B-Y", "I-Y"))
     for cut in range(len(tags) + 1):

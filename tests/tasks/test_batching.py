@@ -252,7 +252,7 @@ def test_batches_that_cannot_be_are_refused(folder, changes, message):
     [
         (lambda index: index[:-30], "is damaged.*remove it, and it will be made again"),
         (lambda index: index[:200] + bytes([index[200] ^ 1]) + index[201:], "is damaged.*remove it"),
-        (None, "is of other examples than those beside it: remove it"),
+        (None, "is of other examples than those next to it: remove it"),
     ],
 )
 def test_nothing_is_trained_with_a_stale_or_damaged_index(folder, split, damage, message):

@@ -1,4 +1,4 @@
-"""Fine-tuning runs: what they leave, how they go on, what they refuse; and the use of what they leave."""
+"""Fine-tuning runs: what they leave, how they resume, what they refuse; and the use of what they leave."""
 
 import dataclasses
 import json
@@ -213,7 +213,7 @@ def test_an_evaluation_reads_as_much_at_once_as_a_part_of_a_step(data):
 
 @pytest.mark.integration
 def test_a_stopped_run_resumes_bit_for_bit(data, run, tmp_path, monkeypatch):
-    """Between two evaluations: as it goes on it evaluates, but the best weights are not to depend on that."""
+    """Between two evaluations: as it resumes it evaluates, but the best weights are not to depend on that."""
     model_dir, metrics = run
     judged, judge = [], toy.ToyTask.after_evaluation
     report = Progress.train
@@ -243,7 +243,7 @@ def test_a_stopped_run_resumes_bit_for_bit(data, run, tmp_path, monkeypatch):
 
 
 def test_resuming_with_another_architecture_of_equal_shapes_is_refused(data, run, tmp_path, small_tokenizer):
-    """Where a run goes on, init_checkpoint is free; the architecture that comes with it is not."""
+    """Where a run resumes, init_checkpoint is free; the architecture that comes with it is not."""
     shutil.copytree(run[0], tmp_path / "run")
     config = toy.ToyTask(settings(data).task).xlnet_config
     encoder = XLNetEncoder(dataclasses.replace(config, ff_activation="gelu_erf"))
@@ -253,7 +253,7 @@ def test_resuming_with_another_architecture_of_equal_shapes_is_refused(data, run
     before = (tmp_path / "run" / "xlnet_config.json").read_text()
     with pytest.raises(UserError, match="architecture's ff_activation: gelu there, gelu_erf now") as error:
         run_toy(data, tmp_path / "run", task=begin)
-    assert "n_layer" not in str(error.value) and "Go on with the settings of that run" in str(error.value)
+    assert "n_layer" not in str(error.value) and "Resume with the settings of that run" in str(error.value)
     assert (tmp_path / "run" / "xlnet_config.json").read_text() == before
     task = toy.ToyTask(settings(data, task={**begin, "model": {"ff_activation": "gelu"}}).task)
     assert task.data_difference(str(tmp_path / "run")) == []
@@ -360,7 +360,7 @@ def test_the_median_over_seeds_counts_a_failed_seed_as_worst(data, tmp_path):
 @pytest.mark.integration
 def test_a_nan_gradient_with_a_finite_loss_stops_the_run(data, tmp_path):
     class Steep(toy.ToyTask):
-        """The square root of 0 has an infinite gradient, and 0 times infinity is no number."""
+        """The square root of 0 has an infinite gradient, and 0 times infinity is NaN."""
 
         def sums(self, features, outputs):
             loss, count = super().sums(features, outputs)["loss"]

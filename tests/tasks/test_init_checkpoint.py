@@ -67,7 +67,7 @@ def test_a_setting_that_is_given_counts(data, pretrained, name):
 @pytest.mark.integration
 def test_a_run_keeps_its_reading_options(data, pretrained, tmp_path):
     strategy = tf.distribute.OneDeviceStrategy("CPU:0")
-    for _ in range(2):  # the second goes on with the first
+    for _ in range(2):  # the second resumes the first
         finetune(settings(data, pretrained), toy.ToyTask, strategy, str(tmp_path / "run"))
         with tasks.registered(toy.ENTRY):
             assert reading(prediction.Run.open(str(tmp_path / "run"), "").task) == READING

@@ -1,4 +1,4 @@
-"""A pretraining run from its settings: what it leaves, how it goes on, what it refuses."""
+"""A pretraining run from its settings: what it leaves, how it resumes, what it refuses."""
 
 import dataclasses
 import shutil

@@ -1,4 +1,4 @@
-"""How a run ends and goes on, where it writes, and what it says of its machine."""
+"""How a run ends and resumes, where it writes, and what it says of its machine."""
 
 import contextlib
 import io
@@ -73,7 +73,7 @@ def test_sigterm_saves_and_the_run_resumes(folder, monkeypatch, capsys):
     trained = [line["step"] for line in lines if line["kind"] == "train"]
     assert trained == [2, 3, 4, 5, 7, 8, 10, 12]
     evaluated = [line["step"] for line in lines if line["kind"] == "dev"]
-    assert evaluated == [0, 2, 4, 7, 8, 12]  # a run that goes on begins with an evaluation
+    assert evaluated == [0, 2, 4, 7, 8, 12]  # a run that resumes begins with an evaluation
 
 
 def test_sigterm_before_the_first_step_promises_no_checkpoint(folder, monkeypatch):

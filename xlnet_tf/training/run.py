@@ -435,7 +435,7 @@ def check_resumable(params, task: Task, model_dir: str):
         if not saved:
             begin = f"or remove {path}: nothing of that run has been saved"
         raise UserError(
-            f"{model_dir} holds a run with other settings:\n" + "\n".join(different) + "\nGo on with the "
+            f"{model_dir} holds a run with other settings:\n" + "\n".join(different) + "\nResume with the "
             f"settings of that run, or start a new one with another --model_dir {begin}."
         )
     changed.pop("trainer.summary_interval", None)  # follows steps_per_loop

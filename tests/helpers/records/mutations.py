@@ -22,7 +22,7 @@ def counts(few: int, many: int):
 
 
 def generators(count: int) -> Iterator[random.Random]:
-    """Yields so many generators of random numbers, always the same."""
+    """Yields this many generators of random numbers, always the same."""
     return (random.Random(seed) for seed in range(count))
 
 

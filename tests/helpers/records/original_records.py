@@ -111,7 +111,7 @@ def batches(
 
     Yields:
         The features of the original's TFRecords: input, target, seg_id, is_masked, int64 [B, T], and label
-        int64 [B, 1]. It ends for all rows as soon as one row cannot go on.
+        int64 [B, 1]. It ends for all rows as soon as one row cannot continue.
 
     Raises:
         UserError: the lengths are not the original's, or num_predict does not fit.

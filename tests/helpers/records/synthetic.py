@@ -1,4 +1,4 @@
-"""Small record sets whose records can be told apart, made without a corpus."""
+"""Small record sets whose records can be distinguished, made without a corpus."""
 
 import dataclasses
 
@@ -86,7 +86,7 @@ def make_text_set(
 
     Args:
         folder: where to.
-        tokenizer: goes beside the records.
+        tokenizer: goes next to the records.
         counts: as `segments` of `make_set`.
         stream_segments: longest stream.
         seq_len, reuse_len, num_predict: of the records.

@@ -19,7 +19,7 @@ from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.trainer import Trainer
 
 STEPS, SAVED = 30, 12
-# name: (devices, accumulation steps, dropout, whether to go on from the run "saved")
+# name: (devices, accumulation steps, dropout, whether to resume the run "saved")
 RUNS = {
     "one": (1, 1, 0.0, False),
     "two": (2, 1, 0.0, False),

@@ -177,7 +177,7 @@ def test_modes_compute_what_they_say():
     first, xla, bfloat16, recompute = (steps[mode]() for mode in modes)
     assert recompute == pytest.approx(first, rel=1e-6)
     assert bfloat16 == pytest.approx(first, rel=1e-2) and bfloat16 != first
-    assert xla < first  # it goes on with the graph's variables
+    assert xla < first  # it continues with the graph's variables
 
 
 def _steps(who):

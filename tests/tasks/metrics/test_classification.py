@@ -1,4 +1,4 @@
-"""Metrics against values worked out by hand; thresholds against all there are."""
+"""Metrics against values calculated manually; thresholds against all there are."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Ranking metrics: against values worked out by hand, against scikit-learn, and their properties."""
+"""Ranking metrics: against values calculated manually, against scikit-learn, and their properties."""
 
 import itertools
 import math

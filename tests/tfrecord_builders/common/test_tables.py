@@ -211,7 +211,7 @@ def test_files_that_are_not_there_or_of_unknown_format(tmp_path):
 
 
 def test_folders_of_any_names_are_labels_unless_hidden(tmp_path):
-    """Names are no patterns, endings may be large; what programs hide beside the texts is none of them."""
+    """Names are no patterns, endings may be large; what programs hide next to the texts is none of them."""
     for name in ("C*/A.TXT", "[x]/b.txt", "[x]/._b.txt", "[x]/notes.md", ".ipynb_checkpoints/c.txt", "d.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         write(tmp_path / name, name)

@@ -39,7 +39,7 @@ def select(sources, slice_bytes, dedup, dev_fraction):
 
 
 def documents_of(read):
-    """The documents of slices; those that go on in the next slice are joined."""
+    """The documents of slices; those that continue in the next slice are joined."""
     lines = [line for _, part in read for line in part.lines]
     return [d for d in "\n".join(lines).strip("\n").split("\n\n") if d]
 

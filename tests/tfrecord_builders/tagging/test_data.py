@@ -24,7 +24,7 @@ def write_jsonl(tmp_path, *rows):
 @pytest.mark.parametrize("name", ["words.txt", "words.conll.gz"])
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_columns(tmp_path, name, newline):
-    """A hard space is a word, a blank line an end, and documents are told apart."""
+    """A hard space is a word, a blank line an end, and documents are separated."""
     sentences = list(read_sentences(write(tmp_path, COLUMNS.replace("\n", newline), name)))
     assert [s.words for s in sentences] == [["Ka", "tomi"], ["."], ["\u00a0"]]
     assert [s.tags for s in sentences] == [["B-PER", "I-PER"], ["O"], ["O"]]
