@@ -14,7 +14,7 @@ from xlnet_tf.errors import UserError
 FIELD = "manifest_sha256"
 
 
-def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
+def with_checksum(values: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a manifest's fields with their checksum, to write them.
 
     It comes first: bytes that are lost between two fields cannot take it along and leave valid json.
@@ -22,7 +22,7 @@ def sealed(values: Mapping[str, Any]) -> dict[str, Any]:
     return {FIELD: _sha256(values), **values}
 
 
-def take_seal(values: dict[str, Any]) -> bool:
+def pop_checksum(values: dict[str, Any]) -> bool:
     """Removes the checksum from fields that were read; returns whether they are as they were written."""
     found = values.pop(FIELD, None)
     return found is None or found == _sha256(values)

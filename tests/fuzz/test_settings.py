@@ -73,9 +73,11 @@ def under_its_seal(rng, data):
 def of_sealed(rng, data):
     """Changes a manifest as somebody does who makes its checksum fit."""
     values = json.loads(data)
-    manifest_checksum.take_seal(values)
+    manifest_checksum.pop_checksum(values)
     changed = mutations.mutated(rng, values)
-    return json.dumps(manifest_checksum.sealed(changed) if isinstance(changed, dict) else changed).encode()
+    return json.dumps(
+        manifest_checksum.with_checksum(changed) if isinstance(changed, dict) else changed
+    ).encode()
 
 
 @mutations.counts(300, 10_000)

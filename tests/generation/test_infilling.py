@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tests.generation.test_decoder import random_gaps
-from tests.generation.test_writing import FEW_PIECES
+from tests.generation.test_decoding_loop import FEW_PIECES
 from tests.helpers.models import uncached
 from xlnet_tf.generation import decoding_loop, sampling
 from xlnet_tf.generation.infilling import fill_easiest_first, fill_jointly

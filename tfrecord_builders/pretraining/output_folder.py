@@ -175,7 +175,7 @@ def _load_build(folder: epath.Path) -> Manifest:
     path = folder / BUILD_NAME
     try:
         values = json.loads(path.read_text())
-        if not manifest_checksum.take_seal(values):
+        if not manifest_checksum.pop_checksum(values):
             raise manifest_checksum.broken(path)
         shards = tuple(Shard(**shard) for shard in values.pop("shards", ()))
         return Manifest(**values, shards=shards, folder=folder)

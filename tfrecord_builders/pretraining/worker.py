@@ -56,7 +56,7 @@ def read_note(path: epath.Path) -> Shard | None:
         values = json.loads(path.read_text())
         return (
             Shard(**values)
-            if manifest_checksum.FIELD in values and manifest_checksum.take_seal(values)
+            if manifest_checksum.FIELD in values and manifest_checksum.pop_checksum(values)
             else None
         )
     except (FileNotFoundError, ValueError, TypeError, RecursionError):
@@ -94,7 +94,7 @@ def build_job(job: Job) -> dict[str, Any]:
                 text_sha256=lines.text_sha256,
                 statistics={"text": text_statistics, **shard.statistics},
             )
-            note = to_json(manifest_checksum.sealed(dataclasses.asdict(shards[index])))
+            note = to_json(manifest_checksum.with_checksum(dataclasses.asdict(shards[index])))
             files.write(folder / done_name(shard.file), note)
     return {
         "shards": [dataclasses.asdict(shards[index]) for index in range(manifest.num_passes)],

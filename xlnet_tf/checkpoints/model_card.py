@@ -231,7 +231,7 @@ def split_metrics(metrics: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _of_manifest(manifest: Mapping[str, Any], path: str) -> dict[str, Any]:
     """Returns what the manifest of the data says that a model was trained on."""
-    if not manifest_checksum.take_seal(dict(manifest)):
+    if not manifest_checksum.pop_checksum(dict(manifest)):
         raise manifest_checksum.broken(path)
     settings = manifest.get("settings", {})
     if not isinstance(settings, dict):

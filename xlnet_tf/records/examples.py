@@ -150,7 +150,7 @@ class ExampleSet:
                 f"{path}: kind and schema_version are {found}, expected {[KIND, SCHEMA_VERSION]}: "
                 "not fine-tuning examples, or of another version; build them again"
             )
-        intact = manifest_checksum.take_seal(values)
+        intact = manifest_checksum.pop_checksum(values)
         values.setdefault("sidecar_sha256", "")
         types = {f.name: f.type for f in dataclasses.fields(cls) if f.name != "folder"}
         wrong = [name for name, type_ in types.items() if type(values.get(name)) is not type_]
@@ -218,7 +218,7 @@ class ExampleSet:
     def save(self) -> None:
         """Writes the manifest into `folder`, atomically."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "folder"}
-        text = json.dumps(manifest_checksum.sealed(values), indent=1, ensure_ascii=False) + "\n"
+        text = json.dumps(manifest_checksum.with_checksum(values), indent=1, ensure_ascii=False) + "\n"
         files.write(self.folder / MANIFEST_FILE, text)
 
     @property

@@ -185,7 +185,7 @@ class Manifest:
         """Writes the manifest into `folder`, atomically; an unfinished one has another name."""
         values = dataclasses.asdict(dataclasses.replace(self, folder=None))
         del values["folder"]
-        files.write(self.folder / name, to_json(manifest_checksum.sealed(values)))
+        files.write(self.folder / name, to_json(manifest_checksum.with_checksum(values)))
 
     @classmethod
     def load(cls, path: epath.PathLike) -> "Manifest":
@@ -217,7 +217,7 @@ class Manifest:
                 f"{path}: schema_version is {version} and kind is {kind}, expected {SCHEMA_VERSION} and "
                 f"{KIND}: build the records again with this version"
             )
-        intact = manifest_checksum.take_seal(values)
+        intact = manifest_checksum.pop_checksum(values)
         types = _json_types(cls)
         del types["folder"]
         values.setdefault("documents", dict(DOCUMENTS))

@@ -127,7 +127,7 @@ class FinetuningTask(trainer_lib.Task):
         TASK: its name, or that of the task whose sets it reads (see task_registry).
         BEST_METRIC: of `score`; the higher, the better.
         IN_PERCENT: whether it goes to 100 instead of 1.
-        SETTINGS: settings of a set that the task reads, and their types (see agreement.check_settings).
+        SETTINGS: settings of a set that the task reads, and their types (see compatibility.check_settings).
         ANSWERED: the setting that says whether a set can be scored; "": all can.
         ALIKE: settings of the sets in which training and validation must agree.
         TOKEN_COLUMNS, POSITION_COLUMNS: columns that have a value for each token, or are the position of one.
@@ -219,7 +219,7 @@ class FinetuningTask(trainer_lib.Task):
         """Returns the whole model, not built yet, over an encoder that is not built either."""
 
     @abc.abstractmethod
-    def new_parts(self) -> list[str]:
+    def new_scopes(self) -> list[str]:
         """Returns the parts of the model (see names.head_scope) that a pretrained checkpoint lacks."""
 
     def counts(self, features):
@@ -303,8 +303,8 @@ class FinetuningTask(trainer_lib.Task):
     def initialize(self, model: tf_keras.Model):
         """Loads `init_checkpoint`, of any format, into a new run's model; the head may be new."""
         if checkpoint := self._init_checkpoint:
-            compatibility.check_classes(checkpoint, self.example_set, self.new_parts())
-            coverage = load_into(model, checkpoint, new=self.new_parts())
+            compatibility.check_classes(checkpoint, self.example_set, self.new_scopes())
+            coverage = load_into(model, checkpoint, new=self.new_scopes())
             logging.info("init_checkpoint %s:\n%s", checkpoint.path, coverage.table())
 
     def build_inputs(

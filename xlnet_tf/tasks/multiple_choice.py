@@ -56,7 +56,7 @@ class MultipleChoiceTask(FinetuningTask):
             encoder, self.example_set.sequences, summary=model.summary, projection=model.projection
         )
 
-    def new_parts(self):
+    def new_scopes(self):
         return ["summary", "choice"]
 
     def build_metrics(self, training: bool = True):

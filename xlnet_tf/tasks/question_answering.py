@@ -86,7 +86,7 @@ class QuestionAnsweringTask(FinetuningTask):
         model = self.task_config.model
         return XLNetQuestionAnswering(encoder, start_top=model.start_top, end_top=model.end_top)
 
-    def new_parts(self):
+    def new_scopes(self):
         return ["span"]
 
     @property

@@ -52,7 +52,7 @@ class RankingTask(FinetuningTask):
             encoder, self.example_set.sequences, summary=model.summary, projection=model.projection
         )
 
-    def new_parts(self):
+    def new_scopes(self):
         return ["summary", "ranking"]
 
     def build_metrics(self, training: bool = True):

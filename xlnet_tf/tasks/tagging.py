@@ -60,7 +60,7 @@ class TaggingTask(FinetuningTask):
         segment_len = self.task_config.model.segment_len
         return XLNetTokenClassifier(encoder, len(labels), segment_len=segment_len, labels=labels)
 
-    def new_parts(self):
+    def new_scopes(self):
         return ["tagging"]
 
     def build_metrics(self, training: bool = True):

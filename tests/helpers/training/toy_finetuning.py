@@ -77,7 +77,7 @@ class ToyTask(FinetuningTask):
     def build_head(self, encoder):
         return XLNetClassifier(encoder, 2, summary="mean")
 
-    def new_parts(self):
+    def new_scopes(self):
         return ["summary", "classification_task"]
 
     def build_metrics(self, training=True):

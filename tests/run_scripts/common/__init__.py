@@ -1,0 +1,1 @@
+"""Tests of run_scripts/common/. Begin with test_dry_run.py."""
