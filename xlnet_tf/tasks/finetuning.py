@@ -220,7 +220,7 @@ class FinetuningTask(trainer_lib.Task):
 
     @abc.abstractmethod
     def new_scopes(self) -> list[str]:
-        """Returns the parts of the model (see names.head_scope) that a pretrained checkpoint lacks."""
+        """Returns the scopes of the model (see names.head_scope) that a pretrained checkpoint lacks."""
 
     def counts(self, features):
         """Returns by how much the loss is divided: by default the examples."""
