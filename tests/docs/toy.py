@@ -198,6 +198,11 @@ def _pretrained(toys: Toys, path: pathlib.Path):
     )
 
 
+@toy("runs/demo/model/")
+def _demo_model(toys: Toys, path: pathlib.Path):
+    shutil.copytree(toys["runs/pretrained/"], path)
+
+
 @toy("xlnet_cased_L-12_H-768_A-12/")
 def _released(toys: Toys, path: pathlib.Path):
     toys["runs/pretrained/"]
