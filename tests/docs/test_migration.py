@@ -1,31 +1,20 @@
 """docs/migrate/: every command, flag, class, argument and input that the right columns name exists."""
 
-import functools
 import importlib
 import inspect
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
 from run_scripts.__main__ import commands
+from tests.helpers.command_flags import flags_of_help
 from xlnet_tf.models.encoder import XLNetEncoder
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 PAGES = ("original", "hugging-face", "model-garden")
 COMMAND = re.compile(r"xlnet-tf ((?:build )?[a-z-]+)|\b(build [a-z]+)")
 NAME = re.compile(r"(xlnet_tf(?:\.\w+)+)(?:\((\w+)=\))?")
-
-
-@functools.cache
-def flags_of(command: str) -> frozenset[str]:
-    """Returns the flags that a command's --help lists."""
-    text = subprocess.run(
-        [sys.executable, "-m", commands()[command], "--help"], cwd=REPOSITORY, capture_output=True, text=True
-    ).stdout
-    return frozenset(re.sub(r"\[no\]", "", flag) for flag in re.findall(r"^  --([\w\[\]]+)", text, re.M))
 
 
 def rows(page: str):
@@ -77,7 +66,7 @@ def test_every_new_name_exists(page):
             command = named[0] if named else of_header and (of_header[1] or of_header[2])
             flags = re.findall(r"--(\w+)", code)
             if flags and command:
-                assert set(flags) <= flags_of(command), f"{command}: {code}"
+                assert set(flags) <= flags_of_help(command), f"{command}: {code}"
             checked += len(flags) + len(named)
             if header[1] == "`xlnet_tf.XLNetEncoder`" and re.fullmatch(r"[a-z_]+", code):
                 assert re.search(rf"^ +{code}[,:]|, {code}[,:]", XLNetEncoder.__doc__, re.M), code
@@ -90,4 +79,4 @@ def test_a_wrong_name_is_found():
         check_name("xlnet_tf.XLNetNothing", "")
     with pytest.raises(AssertionError):
         check_name("xlnet_tf.XLNetEncoder", "mem_len")
-    assert "memory_len" in flags_of("pretrain") and "mem_len" not in flags_of("pretrain")
+    assert "memory_len" in flags_of_help("pretrain") and "mem_len" not in flags_of_help("pretrain")
