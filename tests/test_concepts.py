@@ -107,7 +107,7 @@ def test_example_of_four_tokens():
 
 def test_table_of_ranks():
     order = draw_pictures.sample_order()
-    header, line, values = re.findall(r"^\|.*\|$", PAGE[PAGE.index("| | New") :], re.M)[:3]
+    header, line, values = re.findall(r"^\|.*\|$", PAGE[PAGE.index("| token | New") :], re.M)[:3]
     assert tuple(header.split(" | ")[1:]) == (*order.tokens[:-1], order.tokens[-1] + " |")
     assert [int(value) for value in re.findall(r"\d+", values)] == order.rank.tolist()
 

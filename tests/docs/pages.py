@@ -9,7 +9,7 @@ import re
 
 RUN = ("bash", "python")
 LANGUAGES = (*RUN, "text", "json", "yaml", "dockerfile", "protobuf", "bibtex", "math", "toml")
-MARKERS = ("not run", "test adds", "output", "fails")
+MARKERS = ("not run", "test runs", "test adds", "output", "fails")
 _MARKER = re.compile(r"<!-- ([a-z ]+?)(?:: (.*?))? -->")
 _FENCE = re.compile(r"(?P<indent> *)(?P<fence>`{3,})(?P<language>[\w{}+-]*)(?P<rest>.*)")
 _ELLIPSIS = "..."
@@ -44,9 +44,10 @@ class Block:
 
     @property
     def command(self) -> str:
-        """The text to run, with the flags that only the test adds."""
+        """What the test runs: the text, or what the markers put in its place."""
+        text = self.markers.get("test runs", self.text)
         added = self.markers.get("test adds", "")
-        return add_flags(self.text, added) if added else self.text
+        return add_flags(text, added) if added else text
 
 
 @dataclasses.dataclass
@@ -84,7 +85,7 @@ def parse(text: str, path: pathlib.Path = pathlib.Path("page.md")) -> Page:
                 files += tuple(value.split())
             elif name in MARKERS:
                 markers[name] = value
-                if name in ("not run", "test adds") and not value:
+                if name in ("not run", "test runs", "test adds") and not value:
                     fail(f"'{name}' needs a text after a colon")
             else:
                 fail(f"no marker is called {name!r}: expected one of files, {', '.join(MARKERS)}")

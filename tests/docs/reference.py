@@ -3,6 +3,7 @@
 python -m tests.docs.reference
 """
 
+import base64
 import dataclasses
 import inspect
 import json
@@ -11,6 +12,7 @@ import re
 import runpy
 import sys
 import unittest.mock
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -41,11 +43,12 @@ def sections(docstring: str) -> dict[str, str]:
 def entries(text: str) -> list[tuple[str, str]]:
     """Returns the names that a section describes, each with its text."""
     parts = _ENTRY.split("    " + text.strip() if not text.startswith(" ") else text)
-    return [
-        (name, " ".join(meaning.split()))
-        for names, meaning in zip(parts[1::2], parts[2::2])
-        for name in names.split(", ")
-    ]
+    return [(names, " ".join(meaning.split())) for names, meaning in zip(parts[1::2], parts[2::2])]
+
+
+def meanings(text: str) -> dict[str, str]:
+    """Returns the text of each single name of a section."""
+    return {name: meaning for names, meaning in entries(text) for name in names.split(", ")}
 
 
 def prose(text: str) -> str:
@@ -68,7 +71,7 @@ def _literal(text: str) -> str:
     parts = re.split(r"(`[^`]*`)", text)
     word = (
         r"(?<![\w`/.-])(--[\w=.*-]*\w|<\w+>|(?:[\w.-]+/)+(?![\w/])|(?:[\w.-]+/)+[\w*-]+\.\w+|\w+\.(?:py|md|json|yaml)"
-        r"|[\w/]*\*[\w/.*]*)(?![\w`])"
+        r"|[\w/]+\*[\w/.*]*|\*+[\w/.][\w/.*]*)(?![\w`])"
     )
     return "".join(part if part.startswith("`") else re.sub(word, r"`\1`", part) for part in parts)
 
@@ -104,7 +107,7 @@ def _command(name: str, module: str, spelled: Callable[[str], str]) -> str:
     if rows:
         text += "\n" + table(
             ("flag", "meaning"),
-            [(re.sub(r"^\S+", r"`\g<0>`", flag), _literal(text)) for flag, text in rows],
+            [(re.sub(r"--[\w\[\]]+", r"`\g<0>`", flag), _literal(text)) for flag, text in rows],
         )
     return text
 
@@ -120,7 +123,13 @@ def described_flags(module: str) -> tuple[str, list[tuple[str, str]]]:
         found.extend(command_line.described(flags.FLAGS))
 
     patched = unittest.mock.patch.object
-    with fresh_flags(), patched(errors, "run", run), patched(sys, "argv", [module]):
+    with (
+        fresh_flags(),
+        patched(errors, "run", run),
+        patched(sys, "argv", [module]),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore", RuntimeWarning)  # the module may have been imported before
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     docstring, *rows = found
     return docstring, rows
@@ -169,21 +178,25 @@ def _yaml(value: Any) -> str:
 
 def _fields(config: Any, prefix: str = "") -> dict[str, tuple[Any, str]]:
     """Returns the fields that docstrings of ours describe, by path: their defaults and meanings."""
-    meanings = {}
+    known = {}
     for cls in reversed(type(config).__mro__):
         if cls.__module__.startswith("xlnet_tf"):
-            meanings |= dict(entries(sections(cls.__doc__).get("Attributes", "")))
+            known |= meanings(sections(cls.__doc__).get("Attributes", ""))
     found = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value):
             found |= _fields(value, f"{prefix}{field.name}.")
-        elif field.name in meanings:
-            found[f"{prefix}{field.name}"] = value, meanings[field.name]
+        elif field.name in known:
+            found[f"{prefix}{field.name}"] = value, known[field.name]
     return found
 
 
 # Python.
+
+
+# What heads share, for those who write one; and tf_keras' own.
+INTERNAL = {"load", "encode", "build_head", "pooled_logits", "trainable_weights"}
 
 
 def python() -> str:
@@ -214,7 +227,7 @@ def _members(thing: Any) -> Iterator[tuple[str, Any]]:
         if cls.__module__.startswith("xlnet_tf"):
             for key, member in vars(cls).items():
                 member = getattr(member, "__func__", member)
-                named = not key.startswith("_") and key not in seen
+                named = (key[0] != "_" or key == "__call__") and key not in seen and key not in INTERNAL
                 if named and (inspect.isfunction(member) or isinstance(member, property)) and member.__doc__:
                     seen.add(key)
                     yield key, member
@@ -250,7 +263,7 @@ def described(thing: Any) -> str:
         elif title == "Example":
             text += f"```text\n{inspect.cleandoc(chr(10) + part)}\n```\n\n"
         elif found := entries(part):
-            rows = [(f"`{name}`", _literal(meaning)) for name, meaning in found]
+            rows = [(f"`{name.replace(', ', '`, `')}`", _literal(meaning)) for name, meaning in found]
             text += f"**{title}**\n\n" + "".join(f"- {name}: {meaning}\n" for name, meaning in rows) + "\n"
         else:
             text += f"**{title}:** {_literal(' '.join(part.split()))}\n\n"
@@ -296,9 +309,9 @@ def _columns(columns: Sequence[Any]) -> str:
 def _described_fields(cls: type) -> str:
     """Returns a table of a dataclass' fields, whose meanings its docstring or FIELDS has."""
     of_docstring = sections(cls.__doc__)
-    meanings = FIELDS | dict(entries(of_docstring.get("Attributes", of_docstring.get("Args", ""))))
+    known = FIELDS | meanings(of_docstring.get("Attributes", of_docstring.get("Args", "")))
     names = [field.name for field in dataclasses.fields(cls) if field.name != "folder"]
-    rows = [(f"`{name}`", _literal(meanings[name])) for name in names]
+    rows = [(f"`{name}`", _literal(known[name])) for name in names]
     return table(("field", "meaning"), rows)
 
 
@@ -397,15 +410,17 @@ def _row(columns: Mapping[str, Any]) -> str:
     """Returns the first row of columns as JSON, a name a line, long lists cut."""
 
     def short(value):
+        value = value.tolist() if hasattr(value, "tolist") else value
         if isinstance(value, list):
             return [short(item) for item in value[:3]] + ["..."] * (len(value) > 3)
         if isinstance(value, bytes):
-            return value.decode("utf-8", "replace")
+            is_text = value.decode("utf-8", "replace").isprintable()
+            return value.decode() if is_text else {"b64": base64.b64encode(value).decode()}
         return round(value, 4) if isinstance(value, float) else value
 
     import numpy as np
 
-    rows = {name: short(np.asarray(value)[0].tolist()) for name, value in sorted(columns.items())}
+    rows = {name: short(np.asarray(value)[0]) for name, value in sorted(columns.items())}
     lines = [f"  {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in rows.items()]
     return "{\n" + ",\n".join(lines) + "\n}"
 
@@ -419,10 +434,15 @@ PAGES = {
 }
 
 
+def written(page: Callable[[], str]) -> str:
+    """Returns a page as its file has it."""
+    return re.sub(r"\n{3,}", "\n\n", page()).rstrip("\n") + "\n"
+
+
 def main():
     FOLDER.mkdir(exist_ok=True)
     for name, page in PAGES.items():
-        (FOLDER / f"{name}.md").write_text(page().rstrip("\n") + "\n")
+        (FOLDER / f"{name}.md").write_text(written(page))
 
 
 if __name__ == "__main__":

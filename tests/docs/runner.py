@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tests.docs.pages import Block, Page, matches, plain
 
-TIMEOUT = 300  # seconds that a block may take
+TIMEOUT = 600  # seconds that a block may take
 
 
 class Result(NamedTuple):

@@ -70,6 +70,11 @@ def test_flags_are_added_to_the_last_command(command, expected):
     assert pages.add_flags(command, "--x=1") == expected + "\n"
 
 
+def test_a_test_may_run_another_command():
+    [block] = page("<!-- test runs: fake --port=1 -->", "~~~bash", "docker run x", "~~~").blocks
+    assert block.runs and block.command == "fake --port=1"
+
+
 def test_outputs_are_compared_whole_but_for_dots():
     assert shown("a\nb\n", "a\nb\n\n")
     assert not shown("a\n", "a\nb\n") and not shown("b\n", "a\nb\n")

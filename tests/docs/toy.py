@@ -13,7 +13,11 @@ import subprocess
 from collections.abc import Callable
 
 TOYS: dict[str, Callable[["Toys", pathlib.Path], None]] = {}
-MODEL_FLAGS = "--preset=micro --batch_size=8 --train_steps=4 --warmup_steps=1"
+# Learns something in seconds: narrow layers want a wide initializer and a high learning rate.
+MODEL_FLAGS = (
+    "--preset=micro --batch_size=8 --train_steps=60 --warmup_steps=10 --learning_rate=0.01 "
+    "--params_override=task.model.initializer_range=0.18,task.model.dropout=0.0"
+)
 
 PEOPLE = ("Ada", "Tom", "Maria", "Chen", "Fatima", "Ivan", "Lena", "Omar", "Rosa", "Sven")
 PLACES = ("Lisbon", "Oslo", "Kyoto", "Lima", "Nairobi", "Quebec", "Dublin", "Hanoi")
@@ -171,6 +175,88 @@ def _sst2(toys: Toys, path: pathlib.Path):
     _write_table(path / "test.tsv", ("index", "sentence"), rows, "\t")
 
 
+@toy("corpus.jsonl")
+def _corpus_of_objects(toys: Toys, path: pathlib.Path):
+    rng = random.Random(6)
+    rows = [{"text": document(rng).strip().replace("\n", " ")} for _ in range(60)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@toy("texts.csv")
+def _texts_as_table(toys: Toys, path: pathlib.Path):
+    _write_table(path, ("text",), [(text,) for text, _ in _reviews(5, 8)])
+
+
+def _questions(seed: int, count: int) -> list[tuple[str, str, str, int]]:
+    """Returns passages, questions and answers with the answers' first characters."""
+    rng, found = random.Random(seed), []
+    for _ in range(count):
+        who, (what, _, _), where, when = (rng.choice(of) for of in (PEOPLE, THINGS, PLACES, WHEN))
+        passage = f"{sentence(rng)} {who} met the {what} in {where} {when}. {sentence(rng)}"
+        answer, question = rng.choice(((where, f"Where did {who} meet the {what}?"),
+                                       (who, f"Who met the {what} in {where}?")))  # fmt: skip
+        begin = passage.index(f"{who} met the {what} in {where}")
+        found.append((passage, question, answer, passage.index(answer, begin)))
+    return found
+
+
+@toy("squad/")
+def _squad(toys: Toys, path: pathlib.Path):
+    path.mkdir()
+    for name, seed, count in (("train", 7, 48), ("dev", 8, 12)):
+        paragraphs = []
+        for number, (passage, question, answer, start) in enumerate(_questions(seed, count)):
+            answers = [{"text": answer, "answer_start": start}] if number % 4 else []
+            asked = {"id": f"{name}-{number}", "question": question, "answers": answers}
+            asked["is_impossible"] = not answers
+            if not answers:
+                asked["question"] = "What is the price of the boat?"
+            paragraphs.append({"context": passage, "qas": [asked]})
+        content = {"version": "v2.0", "data": [{"title": "Toys", "paragraphs": paragraphs}]}
+        (path / f"{name}-v2.0.json").write_text(json.dumps(content))
+
+
+@toy("conll2003/")
+def _conll(toys: Toys, path: pathlib.Path):
+    path.mkdir()
+    for name, seed, count in (("train", 9, 48), ("dev", 10, 12), ("test", 11, 12)):
+        rng, lines = random.Random(seed), ["-DOCSTART- -X- -X- O", ""]
+        for _ in range(count):
+            for word in sentence(rng).replace(",", " ,").replace(".", " .").split():
+                tag = "B-PER" if word in PEOPLE else "B-LOC" if word in PLACES else "O"
+                lines.append(f"{word} X X {tag}")
+            lines.append("")
+        (path / f"{name}.txt").write_text("\n".join(lines) + "\n")
+
+
+@toy("race/")
+def _race(toys: Toys, path: pathlib.Path):
+    path.mkdir()
+    for name, seed, count in (("train", 12, 32), ("dev", 13, 8)):
+        rng, rows = random.Random(seed), []
+        for passage, question, answer, _ in _questions(seed, count):
+            others = [other for other in PEOPLE + PLACES if other != answer]
+            options = rng.sample(others, 3)
+            place = rng.randrange(4)
+            options.insert(place, answer)
+            rows.append(
+                {"context": passage, "question": question, "options": options, "answer": "ABCD"[place]}
+            )
+        (path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@toy("ranking/")
+def _ranking(toys: Toys, path: pathlib.Path):
+    path.mkdir()
+    for name, seed, count in (("train", 14, 24), ("dev", 15, 8)):
+        rng, rows = random.Random(seed), []
+        for passage, question, _, _ in _questions(seed, count):
+            candidates = [(passage, 1), *((sentence(rng), 0) for _ in range(3))]
+            rng.shuffle(candidates)
+            rows += [(question, candidate, relevance) for candidate, relevance in candidates]
+        _write_table(path / f"{name}.csv", ("query", "passage", "relevance"), rows)
+
+
 @toy("spiece.model")
 def _tokenizer(toys: Toys, path: pathlib.Path):
     toys["corpus/"], toys["reviews.txt"]
@@ -185,7 +271,8 @@ def _records(toys: Toys, path: pathlib.Path):
     toys["corpus/"], toys["spiece.model"]
     toys.command(
         "python -m tfrecord_builders.pretraining --input=corpus --tokenizer=spiece.model "
-        "--output_dir=runs/records --dev_fraction=0.1 --seq_len=64 --reuse_len=32 --num_predict=11"
+        "--output_dir=runs/records --stream_segments=16 --dev_fraction=0.1 --seq_len=64 --reuse_len=32 "
+        "--num_predict=11"
     )
 
 
@@ -219,7 +306,7 @@ def _finetuned(toys: Toys, path: pathlib.Path):
         "python -m tfrecord_builders.classification --train=train.csv --dev=dev.csv --test=test.csv "
         "--tokenizer=spiece.model --output_dir=runs/reviews-data --seq_len=32 && "
         "python -m run_scripts.finetune --data=runs/reviews-data --init_checkpoint=runs/pretrained "
-        "--model_dir=runs/reviews --batch_size=8 --train_steps=12 --warmup_steps=1 --learning_rate=1e-3"
+        "--model_dir=runs/reviews --batch_size=8 --train_steps=120 --warmup_steps=10 --learning_rate=3e-3"
     )
 
 
@@ -228,4 +315,13 @@ def _served(toys: Toys, path: pathlib.Path):
     toys["runs/reviews/"]
     toys.command(
         "python -m run_scripts.export --model_dir=runs/reviews --output_dir=served/reviews --buckets=32"
+    )
+
+
+@toy("hugging_face/")
+def _hugging_face(toys: Toys, path: pathlib.Path):
+    toys["runs/pretrained/"]
+    toys.command(
+        "python -m run_scripts.convert_checkpoint --input=runs/pretrained --format=hugging_face "
+        "--output=hugging_face"
     )

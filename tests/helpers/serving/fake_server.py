@@ -122,8 +122,8 @@ def _columns(instances: list, dtypes: Mapping[str, tf.DType]) -> dict[str, list]
 
 
 @contextlib.contextmanager
-def rest_server(folder: str, name: str) -> Iterator[str]:
-    """Serves a version of a model over REST; yields HOST:PORT."""
+def rest_server(folder: str, name: str, port: int = 0) -> Iterator[str]:
+    """Serves a version of a model over REST, at any free port by default; yields HOST:PORT."""
     model = ServedModel(folder)
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -165,15 +165,15 @@ def rest_server(folder: str, name: str) -> Iterator[str]:
         def log_message(self, *_):
             pass
 
-    with http.server.ThreadingHTTPServer(("localhost", 0), Handler) as server:
+    with http.server.ThreadingHTTPServer(("localhost", port), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"localhost:{server.server_port}"
         server.shutdown()
 
 
 @contextlib.contextmanager
-def grpc_server(folder: str, name: str) -> Iterator[str]:
-    """Serves a version of a model over gRPC; yields HOST:PORT."""
+def grpc_server(folder: str, name: str, port: int = 0) -> Iterator[str]:
+    """Serves a version of a model over gRPC, at any free port by default; yields HOST:PORT."""
     model = ServedModel(folder)
 
     class Servicer(prediction_service_pb2_grpc.PredictionServiceServicer):
@@ -204,7 +204,7 @@ def grpc_server(folder: str, name: str) -> Iterator[str]:
 
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(Servicer(), server)
-    port = server.add_insecure_port("localhost:0")
+    port = server.add_insecure_port(f"localhost:{port}")
     server.start()
     yield f"localhost:{port}"
     server.stop(grace=None)
