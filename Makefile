@@ -52,7 +52,7 @@ build/docs-env/.ready: requirements-docs.lock
 	@touch $@
 
 docs: build/docs-env/.ready  ## Builds the documentation site, build/docs/index.html; a warning is an error.
-	@build/docs-env/bin/sphinx-build --fail-on-warning --keep-going --quiet --builder=html docs build/docs
+	@build/docs-env/bin/sphinx-build --fail-on-warning --keep-going --quiet --builder=html --conf-dir docs . build/docs
 
 docs-check: docs setup  ## Checks the built site: links, anchors, headings, labels, contrast; lists its external links.
 	@$(BIN)/python -m pytest -m site tests/docs/test_site.py

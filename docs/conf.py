@@ -10,7 +10,10 @@ from docutils.utils.math import latex2mathml
 project = "XLNet on TensorFlow 2"
 copyright = "the authors of this project, Apache License 2.0"  # noqa: A001 (Sphinx's name)
 extensions = ["myst_parser"]
-exclude_patterns = ["notebooks"]
+# The folder of the sources is the repository, so that pages can link to its files.
+root_doc = "docs/index"
+include_patterns = ["docs/**.md", "BUILD.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+exclude_patterns = [".*", "build", "dist", "runs", "tests", "xlnet_tf", "tfrecord_builders", "run_scripts"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
 html_theme = "furo"
@@ -38,7 +41,7 @@ def add_contents(app, page: str, source: list[str]):
             sections[-1][1].append(link.removesuffix(".md"))
     for heading, links in sections:
         if links:
-            caption = f":caption: {heading}\n" if heading and page == "index" else ""
+            caption = f":caption: {heading}\n" if heading and page == root_doc else ""
             source[0] += "\n```{toctree}\n:hidden:\n" + caption + "\n".join(["", *links]) + "\n```\n"
 
 
@@ -59,6 +62,11 @@ ACCESSIBLE = {
     '<div class="math">': '<div class="math" tabindex="0">',
     '<div class="table-wrapper': '<div tabindex="0" class="table-wrapper',
 }
+FRONT = f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{project}</title>
+<meta http-equiv="refresh" content="0; url=docs/index.html"></head>
+<body><h1><a href="docs/index.html">{project}</a></h1></body></html>
+"""
 
 
 def finish(app, error):
@@ -68,6 +76,7 @@ def finish(app, error):
         for found, better in ACCESSIBLE.items():
             text = text.replace(found, better)
         path.write_text(text, encoding="utf-8")
+    (pathlib.Path(app.outdir) / "index.html").write_text(FRONT, encoding="utf-8")
 
 
 def setup(app):
