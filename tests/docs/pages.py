@@ -13,6 +13,9 @@ MARKERS = ("not run", "test runs", "test adds", "output", "fails")
 _MARKER = re.compile(r"<!-- ([a-z ]+?)(?:: (.*?))? -->")
 _FENCE = re.compile(r"(?P<indent> *)(?P<fence>`{3,})(?P<language>[\w{}+-]*)(?P<rest>.*)")
 _ELLIPSIS = "..."
+_COMMAND = re.compile(r"(?:^|[;&|]|\bdo\b)[ \n]*((?:xlnet-tf|python3?) )", re.MULTILINE)
+# In a command: what is quoted; what ends it, a pipe, a redirection, a comment, another command; all else.
+_PIECE = re.compile(r"""(\\.|"[^"]*"|'[^']*')|(\s\d?>|\s\#|[|>&;\n])|.""", re.DOTALL)
 _NUMBER = re.compile(r"[-+]?\d+(?:[.,:]\d+)*(?:e[-+]?\d+)?")
 
 
@@ -122,23 +125,12 @@ def is_marker(line: str) -> bool:
 
 
 def add_flags(command: str, flags: str) -> str:
-    """Puts flags after the last command's own, before what follows it: a pipe, a redirection, an &."""
-    lines = command.rstrip("\n").split("\n")
-    start = len(lines) - 1
-    while start and lines[start - 1].endswith("\\"):
-        start -= 1
-    last = "\n".join(lines[start:])
-    quote, end = "", len(last)
-    for place, letter in enumerate(last):
-        if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "'\"":
-            quote = letter
-        elif letter in "|>&;#" and last[place - 1] in " \n0123456789&":
-            end = place - (last[place - 1].isdigit())
-            break
-    head, tail = last[:end].rstrip(), last[end:]
-    return "\n".join([*lines[:start], f"{head} {flags} {tail}".rstrip()]) + "\n"
+    """Puts flags after those of the last command of this project, else after those of the last line's."""
+    line = max((found.end() for found in re.finditer(r"(?<!\\)\n(?=.)", command)), default=0)
+    start = max((found.start(1) for found in _COMMAND.finditer(command)), default=line)
+    end = next(found.start() for found in _PIECE.finditer(command + "\n", start) if found[2])
+    rest = command[end:].lstrip(" ")
+    return f"{command[:end].rstrip()} {flags}{' ' * (rest[:1] not in ('', chr(10)))}{rest}"
 
 
 def plain(output: str) -> str:

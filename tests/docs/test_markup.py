@@ -64,10 +64,15 @@ def test_what_breaks_the_rules_is_named(lines, message):
         ("a --b >log 2>&1 &", "a --b --x=1 >log 2>&1 &"),
         ("a --b && c", "a --b --x=1 && c"),
         ("a  # why", "a --x=1 # why"),
+        (
+            "for r in 1 5; do xlnet-tf a --r=$r \\\n  --b; done",
+            "for r in 1 5; do xlnet-tf a --r=$r \\\n  --b --x=1 ; done",
+        ),
+        ("ls; xlnet-tf a --t='x; y' | tail -1\ncat b", "ls; xlnet-tf a --t='x; y' --x=1 | tail -1\ncat b"),
     ],
 )
 def test_flags_are_added_to_the_last_command(command, expected):
-    assert pages.add_flags(command, "--x=1") == expected + "\n"
+    assert pages.add_flags(command + "\n", "--x=1") == expected + "\n"
 
 
 def test_a_test_may_run_another_command():
