@@ -58,10 +58,10 @@ docs-check: docs setup  ## Checks the built site: links, anchors, headings, labe
 	@$(BIN)/python -m pytest -m site tests/docs/test_site.py
 
 reference: setup  ## Writes docs/reference from the code.
-	@$(BIN)/python -m tests.docs.reference
+	@$(BIN)/python -m tests.docs.generators.reference
 
 notebooks: setup  ## Writes docs/notebooks from docs/tutorials.
-	@$(BIN)/python -m tests.docs.notebooks
+	@$(BIN)/python -m tests.docs.generators.notebooks
 
 lint: setup  ## Checks the style, and the types of what users import.
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tests.docs import notebooks, pages, reference
+from tests.docs import pages
+from tests.docs.generators import notebooks, reference
 
 
 @pytest.mark.docs

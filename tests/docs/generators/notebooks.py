@@ -1,6 +1,6 @@
 """Writes the tutorials as notebooks: docs/notebooks/NAME.ipynb for each page of docs/tutorials.
 
-python -m tests.docs.notebooks
+python -m tests.docs.generators.notebooks
 """
 
 import json
@@ -9,7 +9,7 @@ import re
 
 from tests.docs import pages
 
-DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+DOCS = pathlib.Path(__file__).resolve().parents[3] / "docs"
 TUTORIALS, FOLDER = DOCS / "tutorials", DOCS / "notebooks"
 _LINK = re.compile(r"(\]\()(?!\w+:|#|/)([^)]+\))")
 

@@ -1,6 +1,6 @@
 """Writes docs/reference/ from the code: flags, settings, docstrings, record layouts and served signatures.
 
-python -m tests.docs.reference
+python -m tests.docs.generators.reference
 """
 
 import base64
@@ -20,7 +20,7 @@ from absl import flags
 
 from tests.helpers.command_flags import fresh_flags
 
-FOLDER = pathlib.Path(__file__).resolve().parents[2] / "docs/reference"
+FOLDER = pathlib.Path(__file__).resolve().parents[3] / "docs/reference"
 NOTE = "<!-- Written by `make reference` from the code: change it there. -->\n"
 _SECTIONS = "Args|Attributes|Returns|Yields|Raises|Call args|Call returns|Signatures|Example|Source"
 _SECTION = re.compile(rf"^({_SECTIONS})( \([^\n]*\))?:[ \n]", re.MULTILINE)
