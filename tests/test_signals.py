@@ -79,6 +79,14 @@ def test_a_signal_ends_a_command_with_one_line(body, number):
     assert end([sys.executable, "-c", PROGRAM.format(body=body)], number, "ready") == (status, line)
 
 
+@pytest.mark.parametrize("number", LINES)
+def test_a_signal_in_exec_ends_a_command_with_its_status(number, tmp_path, monkeypatch):
+    """As in dataclasses that are imported; the status of `python -m` would be that of a killed process."""
+    (tmp_path / "slow_command.py").write_text(PROGRAM.format(body=f'exec("{READY}; time.sleep(600)")'))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    assert end([sys.executable, "-m", "slow_command"], number, "ready") == LINES[number]
+
+
 def test_a_signal_ends_code_that_is_not_pythons():
     """As XLA's compiler, which Python waits for."""
     wait = "c.pthread_mutex_lock(mutex)"  # the second time for ever

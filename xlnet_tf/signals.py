@@ -70,6 +70,7 @@ class Signals:
         status = EXIT_STATUS[self.received]
         self._before = dict.fromkeys(self._before, lambda *_: os._exit(status))
         _say(self.received)
+        exec("")  # else a KeyboardInterrupt that left an earlier exec ends the process, whatever its status
         sys.exit(status)
 
     def _notice(self, number: int, frame: object) -> None:
