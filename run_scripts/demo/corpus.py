@@ -4,7 +4,7 @@ import csv
 import dataclasses
 import pathlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from xlnet_tf.errors import UserError
 REVIEWS_IN_CORPUS = 20_000  # of 25,000: the rest stays unseen, for fine-tuning
 DEV_REVIEWS = 100  # held out
 DEV_SPEECHES = 83  # one of this many speeches is held out
-LABELLED = {"train": 2000, "dev": 500, "test": 1000}  # reviews; dev chooses settings, test is reported
 
 Review = tuple[list[str], str]  # paragraphs and label
 
@@ -77,18 +76,9 @@ def write_corpus(corpora: pathlib.Path, folder: pathlib.Path, speeches: bool) ->
     return text
 
 
-def write_labelled(corpora: pathlib.Path, folder: pathlib.Path) -> None:
-    """Writes reviews that are not in the corpus as train.csv, dev.csv and test.csv, with their labels."""
-    folder.mkdir(parents=True, exist_ok=True)
-    reviews: Sequence[Review] = read_reviews(corpora)[REVIEWS_IN_CORPUS:]
-    begin = 0
-    for split, count in LABELLED.items():
-        with files.replacing(folder / f"{split}.csv") as file:
-            writer = csv.writer(file)
-            writer.writerow(["text", "label"])
-            for paragraphs, label in reviews[begin : begin + count]:
-                writer.writerow([" ".join(paragraphs), label])
-        begin += count
+def unseen_reviews(corpora: pathlib.Path) -> list[Review]:
+    """Returns the reviews that are not in the corpus."""
+    return read_reviews(corpora)[REVIEWS_IN_CORPUS:]
 
 
 def _lines(text: str) -> list[str]:

@@ -1,115 +1,72 @@
-"""The second half of the demos: does pretraining help to classify film reviews?
+"""The long demo's task: does a review praise its film? To learn from a few thousand labelled reviews."""
 
-Fine-tunes the same head on few labelled reviews, once on pretrained weights and once from scratch, and counts
-how many held-out reviews each gets right. No review of these was in the pretraining corpus.
-"""
+import csv
+import itertools
 
-import dataclasses
-import pathlib
-from collections.abc import Sequence
+from run_scripts.demo import corpus
+from run_scripts.demo.finetuning import Question
+from xlnet_tf import files
 
-import numpy as np
-
-RECIPE = pathlib.Path(__file__).parents[1] / "recipes" / "demo_reviews.yaml"
-SEQ_LEN = 128
+REVIEWS = {"train": 2000, "dev": 500, "test": 1000}
+NAMES = {"0": "negative", "1": "positive"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Arm:
-    """How well the model did from one beginning.
+class Reviews(Question):
+    """Is a review positive?"""
 
-    Attributes:
-        learning_rate: the one of those tried that did best on the dev reviews, with the first seed.
-        tried: learning rate -> accuracy on the dev reviews.
-        test: accuracy on the test reviews, for each seed.
-    """
+    NAME = "reviews"
+    TITLE = "Does a review praise its film?"
+    TASK = "classification"
+    METRIC = "accuracy"
+    LABELS = f"{REVIEWS['train']:,} reviews"
+    BASELINE = "TF-IDF, logistic regression"
+    EXAMPLE = "a fine film with a great cast"
 
-    learning_rate: float
-    tried: dict[float, float]
-    test: tuple[float, ...]
+    def write(self, corpora, folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = ((" ".join(lines), NAMES[label]) for lines, label in corpus.unseen_reviews(corpora))
+        for split, count in REVIEWS.items():
+            with files.replacing(folder / f"{split}.csv") as file:
+                csv.writer(file).writerows([("text", "label"), *itertools.islice(rows, count)])
 
-    @property
-    def median(self) -> float:
-        return float(np.median(self.test))
+    def make_examples(self, folder, tokenizer, examples):
+        """Builds the examples; of a long review its beginning and its end are kept."""
+        from tfrecord_builders.classification.build import build_classification
+        from tfrecord_builders.classification.options import ClassificationOptions
+        from xlnet_tf.records import example_report
 
-
-def make_examples(tables: pathlib.Path, tokenizer: pathlib.Path, folder: pathlib.Path) -> None:
-    """Builds the examples; of a long review its beginning and its end are kept."""
-    from tfrecord_builders.classification.build import build_classification
-    from tfrecord_builders.classification.options import ClassificationOptions
-    from xlnet_tf.records import example_report
-
-    options = ClassificationOptions(
-        tokenizer=str(tokenizer),
-        output_dir=str(folder),
-        train=str(tables / "train.csv"),
-        dev=str(tables / "dev.csv"),
-        test=str(tables / "test.csv"),
-        seq_len=SEQ_LEN,
-        truncation="middle",
-    )
-    print(example_report.summary(build_classification(options)))
-
-
-class Reviews:
-    """Fine-tunes on the labelled reviews.
-
-    Args:
-        examples: folder of the built sets.
-        pretrained: folder of the pretrained run.
-        folder: for the runs; those that are finished are not done again.
-    """
-
-    def __init__(self, examples: pathlib.Path, pretrained: pathlib.Path, folder: pathlib.Path):
-        from official.core import exp_factory
-
-        from xlnet_tf.tasks import classification
-        from xlnet_tf.training import runtime
-
-        self._examples, self._pretrained, self._folder = examples, pretrained, folder
-        self._strategy = runtime.prepare(exp_factory.get_exp_config(classification.EXPERIMENT).runtime)
-
-    def arm(self, from_scratch: bool, learning_rates: Sequence[float], seeds: Sequence[int]) -> Arm:
-        """Chooses the learning rate with the first seed, then trains with the others as well.
-
-        Args:
-            from_scratch: take the pretrained model's architecture only, not its weights.
-            learning_rates: to choose from.
-            seeds: each gives a run.
-        """
-        tried = {rate: self._finetune(from_scratch, rate, seeds[0]) for rate in learning_rates}
-        best = max(tried, key=lambda rate: tried[rate][0])
-        rest = [self._finetune(from_scratch, best, seed) for seed in seeds[1:]]
-        return Arm(
-            learning_rate=best,
-            tried={rate: dev for rate, (dev, _) in tried.items()},
-            test=tuple(test for _, test in (tried[best], *rest)),
+        options = ClassificationOptions(
+            tokenizer=str(tokenizer),
+            output_dir=str(examples),
+            **{split: str(folder / f"{split}.csv") for split in REVIEWS},
+            seq_len=128,
+            truncation="middle",
+            lower=True,
         )
+        print(example_report.summary(build_classification(options)))
 
-    def _finetune(self, from_scratch: bool, learning_rate: float, seed: int) -> tuple[float, float]:
-        """Returns the accuracy on the dev and on the test reviews."""
-        from official.core import exp_factory
-        from official.modeling import hyperparams
+    def baseline(self, folder):
+        """Logistic regression on TF-IDF of words and word pairs, its strength chosen on the dev reviews."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.linear_model import LogisticRegression
 
-        from xlnet_tf.tasks import classification
-        from xlnet_tf.tasks.finetuning import finetune
-        from xlnet_tf.tasks.prediction import Predictor, Run
+        vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
+        (texts, labels), dev, test = (_table(folder / f"{split}.csv") for split in REVIEWS)
+        features = vectorizer.fit_transform(texts)
+        models = [LogisticRegression(C=c, max_iter=1000).fit(features, labels) for c in (1, 10, 100)]
 
-        params = exp_factory.get_exp_config(classification.EXPERIMENT)
-        hyperparams.override_params_dict(params, str(RECIPE), is_strict=True)
-        params.task.seed = seed
-        params.task.train_data.input_path = str(self._examples / "train")
-        params.task.validation_data.input_path = str(self._examples / "dev")
-        params.trainer.optimizer_config.learning_rate = learning_rate
-        if from_scratch:
-            params.task.model.config_file = str(self._pretrained / "xlnet_config.json")
-        else:
-            params.task.init_checkpoint = str(self._pretrained)
-        name = f"{'scratch' if from_scratch else 'pretrained'}-{learning_rate:g}-seed-{seed}"
-        folder = str(self._folder / name)
-        dev = finetune(params, classification.ClassificationTask, self._strategy, folder)["accuracy"]
-        run = Run.open(folder, str(self._examples / "test"))
-        predictions = Predictor(run, self._strategy, batch_size=50).predict(run.checkpoint("last"))
-        test = run.task.score(run.task.validation_set, predictions)["accuracy"]
-        print(f"  {name}: {dev:.1%} of the dev reviews right, {test:.1%} of the test reviews", flush=True)
-        return dev, test
+        def score(model, split):
+            return float(model.score(vectorizer.transform(split[0]), split[1]))
+
+        return score(max(models, key=lambda model: score(model, dev)), test)
+
+    def answers(self, folder, test, predictions):
+        texts, labels = _table(folder / "test.csv")
+        chosen = (test.settings["labels"][label] for label in predictions["outputs"].argmax(-1))
+        return [(f"{text[:150]}...", *both) for text, *both in zip(texts, labels, chosen)]
+
+
+def _table(path) -> tuple[list[str], list[str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [row["text"] for row in rows], [row["label"] for row in rows]

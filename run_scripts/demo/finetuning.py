@@ -1,0 +1,197 @@
+"""Is pretraining worth it? Fine-tunes on a few labelled texts, from pretrained weights and from scratch.
+
+Next to both stands a baseline without a neural network. No labelled text was in the pretraining corpus.
+"""
+
+import abc
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from xlnet_tf import task_registry
+
+if TYPE_CHECKING:
+    from xlnet_tf.records.examples import ExampleSet
+    from xlnet_tf.tasks.prediction import Run
+
+RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
+
+
+@dataclasses.dataclass(frozen=True)
+class Question(abc.ABC):
+    """A task of the demo and its labelled texts.
+
+    Attributes:
+        recipe: of fine-tuning.
+        pretrained_rates, scratch_rates: learning rates to choose from on the dev texts.
+    """
+
+    recipe: str
+    pretrained_rates: tuple[float, ...]
+    scratch_rates: tuple[float, ...]
+
+    NAME: ClassVar[str]  # of its folders
+    TITLE: ClassVar[str]
+    TASK: ClassVar[str]  # of task_registry
+    METRIC: ClassVar[str]  # its BEST_METRIC, for people
+    LABELS: ClassVar[str]  # what it learns from, for people
+    BASELINE: ClassVar[str]
+    EXAMPLE: ClassVar[str]  # a text to ask about
+
+    @abc.abstractmethod
+    def write(self, corpora: pathlib.Path, folder: pathlib.Path) -> None:
+        """Writes the labelled texts of train, dev and test, given the packages' folder."""
+
+    @abc.abstractmethod
+    def make_examples(self, folder: pathlib.Path, tokenizer: pathlib.Path, examples: pathlib.Path) -> None:
+        """Builds the examples from the texts in a folder."""
+
+    @abc.abstractmethod
+    def baseline(self, folder: pathlib.Path) -> float:
+        """Returns the baseline's METRIC on the test texts."""
+
+    @abc.abstractmethod
+    def answers(
+        self, folder: pathlib.Path, test: "ExampleSet", predictions: Mapping[str, np.ndarray]
+    ) -> list[tuple[str, str, str]]:
+        """Returns texts, true answers and a model's answers, for people."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Arm:
+    """How well the model did from one beginning.
+
+    Attributes:
+        learning_rate: the one of those tried that did best on the dev texts, with the first seed.
+        tried: learning rate -> metric on the dev texts.
+        test: metric on the test texts, for each seed.
+        folder: of the run with the first seed.
+    """
+
+    learning_rate: float
+    tried: dict[float, float]
+    test: tuple[float, ...]
+    folder: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """How well a question was answered by each way of learning.
+
+    Attributes:
+        question: the question.
+        pretrained, scratch: the two beginnings.
+        baseline: its metric on the test texts.
+        answers: texts, true answers and the pretrained model's (see Question.answers).
+    """
+
+    question: Question
+    pretrained: Arm
+    scratch: Arm
+    baseline: float
+    answers: list[tuple[str, str, str]]
+
+    @property
+    def scores(self) -> dict[str, tuple[float, ...]]:
+        """The ways of learning, and the metric of each on the test texts for each seed."""
+        return {
+            "XLNet, pretrained": self.pretrained.test,
+            "XLNet from scratch": self.scratch.test,
+            self.question.BASELINE: (self.baseline,),
+        }
+
+    @property
+    def medians(self) -> dict[str, float]:
+        """The ways of learning, and the median of each."""
+        return {name: float(np.median(values)) for name, values in self.scores.items()}
+
+
+class FineTuning:
+    """Fine-tunes for a question; runs that are finished are not done again.
+
+    Args:
+        question: the question.
+        output: folder of the demo, with the tokenizer, the pretrained model and the labelled texts.
+    """
+
+    def __init__(self, question: Question, output: pathlib.Path):
+        self._question, self._output = question, output
+        self._folder = output / "finetuned" / question.NAME
+        self._examples = self._folder / "examples"
+
+    def compare(self, seeds: Sequence[int]) -> Result:
+        """Answers the question in each way; each seed gives a run from each beginning."""
+        question, texts = self._question, self._output / self._question.NAME
+        question.make_examples(texts, self._output / "tokenizer" / "spiece.model", self._examples)
+        pretrained = self._arm("pretrained", question.pretrained_rates, seeds)
+        scratch = self._arm("scratch", question.scratch_rates, seeds)
+        run, predictions = self._predict(pretrained.folder)
+        answers = question.answers(texts, run.task.validation_set, predictions)
+        return Result(question, pretrained, scratch, question.baseline(texts), answers)
+
+    def _arm(self, beginning: str, learning_rates: Sequence[float], seeds: Sequence[int]) -> Arm:
+        """Chooses the learning rate with the first seed, then trains with the others as well."""
+        tried = {rate: self._finetune(beginning, rate, seeds[0]) for rate in learning_rates}
+        best = max(tried, key=lambda rate: tried[rate][0])
+        rest = [self._finetune(beginning, best, seed) for seed in seeds[1:]]
+        return Arm(
+            learning_rate=best,
+            tried={rate: dev for rate, (dev, _) in tried.items()},
+            test=tuple(test for _, test in (tried[best], *rest)),
+            folder=self._run(beginning, best, seeds[0]),
+        )
+
+    def _run(self, beginning: str, learning_rate: float, seed: int) -> str:
+        return str(self._folder / f"{beginning}-{learning_rate:g}-seed-{seed}")
+
+    def _finetune(self, beginning: str, learning_rate: float, seed: int) -> tuple[float, float]:
+        """Returns the metric of the best checkpoint on the dev texts, and on the test texts."""
+        from official.modeling import hyperparams
+
+        from xlnet_tf.tasks.finetuning import finetune
+
+        params = self._defaults()
+        hyperparams.override_params_dict(params, str(RECIPES / self._question.recipe), is_strict=True)
+        params.task.seed = seed
+        params.task.train_data.input_path = str(self._examples / "train")
+        params.task.validation_data.input_path = str(self._examples / "dev")
+        params.trainer.optimizer_config.learning_rate = learning_rate
+        if beginning == "pretrained":
+            params.task.init_checkpoint = str(self._output / "model")
+        else:  # the architecture alone
+            params.task.model.config_file = str(self._output / "model" / "xlnet_config.json")
+        folder, task = self._run(beginning, learning_rate, seed), self._entry.load("task")
+        dev = finetune(params, task, self._strategy, folder)[task.BEST_METRIC]
+        run, predictions = self._predict(folder)
+        test = run.task.score(run.task.validation_set, predictions)[task.BEST_METRIC]
+        print(
+            f"  {pathlib.Path(folder).name}: {task.BEST_METRIC} {dev:.1%} on dev, {test:.1%} on test",
+            flush=True,
+        )
+        return dev, test
+
+    def _predict(self, folder: str) -> tuple["Run", dict[str, np.ndarray]]:
+        """Returns a run and its predictions for the test texts."""
+        from xlnet_tf.tasks.prediction import Predictor, Run
+
+        run = Run.open(folder, str(self._examples / "test"))
+        return run, Predictor(run, self._strategy, batch_size=50).predict(run.checkpoint("last"))
+
+    @functools.cached_property
+    def _entry(self) -> task_registry.TaskEntry:
+        return task_registry.find(self._question.TASK)
+
+    def _defaults(self):
+        from official.core import exp_factory
+
+        return exp_factory.get_exp_config(self._entry.experiment)
+
+    @functools.cached_property
+    def _strategy(self):
+        from xlnet_tf.training import runtime
+
+        return runtime.prepare(self._defaults().runtime)
