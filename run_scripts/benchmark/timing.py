@@ -77,7 +77,7 @@ def machine() -> dict[str, Any]:
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     features = {word for line in lines if line.startswith(("flags", "Features")) for word in line.split()}
     return {
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "cpu": models[0] if models else platform.processor() or platform.machine(),
         "bfloat16": [name for name in BFLOAT16_INSTRUCTIONS if name in features],
         "cores": len(os.sched_getaffinity(0)),

@@ -1,12 +1,18 @@
 """From flags and files of settings to one checked experiment; shared by the scripts that train."""
 
 import operator
+import pathlib
+import re
 from collections.abc import Sequence
 from typing import Any
 
 from absl import flags
 
+from xlnet_tf.command_line import closest
+from xlnet_tf.errors import UserError
 from xlnet_tf.flags import Setting
+
+RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
 
 # TensorFlow is imported where it is needed, so that --help answers at once.
 
@@ -15,7 +21,10 @@ def define_flags(settings: Sequence[Setting]):
     """Defines the flags of the settings, --model_dir, --config_file and --params_override."""
     flags.DEFINE_string("model_dir", None, "Folder of the run: checkpoints, settings, losses.", required=True)
     flags.DEFINE_multi_string(
-        "config_file", [], "Yaml file of settings, over the defaults; of several files, the last one wins."
+        "config_file",
+        [],
+        "Yaml file of settings, or a recipe's name (base, glue/sst-2), over the defaults; of several, the "
+        "last one wins.",
     )
     flags.DEFINE_string(
         "params_override",
@@ -24,6 +33,30 @@ def define_flags(settings: Sequence[Setting]):
     )
     for setting in settings:
         setting.define()
+
+
+def recipes() -> dict[str, pathlib.Path]:
+    """Returns the files of settings that come with this package by their names, such as glue/sst-2."""
+    files = sorted(RECIPES.rglob("*.yaml"))
+    return {str(file.relative_to(RECIPES).with_suffix("")): file for file in files}
+
+
+def settings_file(source: str) -> str:
+    """Returns the file of a recipe that is given by name; other sources of settings as they are.
+
+    Raises:
+        UserError: a name is that of no recipe and no file.
+    """
+    known, name = recipes(), source.removesuffix(".yaml")
+    if pathlib.Path(source).is_file() or not (name in known or re.fullmatch(r"[\w/-]+", source)):
+        return source
+    if name not in known:
+        tip = f": did you mean {match}?" if (match := closest(name, known)) else "."
+        raise UserError(
+            f"--config_file={source}: there is no such file and no such recipe{tip} The recipes are "
+            f"{', '.join(known)}"
+        )
+    return str(known[name])
 
 
 def define_dry_run_flags():
@@ -61,7 +94,7 @@ def load(name: str, settings: Sequence[Setting], values: flags.FlagValues):
 
     params = exp_factory.get_exp_config(name)
     for file in values.config_file:
-        override(params, file, "--config_file")
+        override(params, settings_file(file), "--config_file")
     override_by_flags(params, settings, values)
     override(params, values.params_override, "--params_override")
     check_types(params, exp_factory.get_exp_config(name))

@@ -1,7 +1,7 @@
 r"""Compiles a training step or a served model for a TPU: for one core, on a machine that has none.
 
     python -m run_scripts.tpu_compile --preset=large --dtype=bfloat16 --topology=v3 --batch_per_core=4
-    python -m run_scripts.tpu_compile --config_file=run_scripts/recipes/squad_large.yaml \
+    python -m run_scripts.tpu_compile --config_file=squad_large \
         --task=question_answering --dtype=bfloat16 --topology=v3,v5e --find_max_batch
     python -m run_scripts.tpu_compile --export=served/reviews/1 --topology=v5e --batch_per_core=8
 

@@ -90,7 +90,7 @@ def define_flags() -> None:
     number("vocab_size", 32000, "Pieces of the tokenizer, if no --model_config has them.", lower_bound=10)
     number("num_labels", 2, "Classes of a text, or tags of a word.", lower_bound=1)
     number("sequences", 4, "Options of a question, or candidates of a query.", lower_bound=1)
-    flags.DEFINE_multi_string("config_file", [], "Yaml file of settings, over the defaults.")
+    flags.DEFINE_multi_string("config_file", [], "Yaml file of settings or name of a recipe.")
     string("params_override", "", "Settings over those of files and flags.")
     string("output", None, "json file for the figures.")
     string("save_hlo", None, "File for the program, to run it with run_scripts.run_hlo.")

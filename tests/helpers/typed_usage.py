@@ -1,8 +1,7 @@
 """How users call the package: `make lint` checks the types that editors show; nothing runs this."""
 
-from typing import assert_type
-
 import numpy as np
+from typing_extensions import assert_type
 
 import xlnet_tf
 from xlnet_tf import (

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from run_scripts.common import experiment
 from run_scripts.pretrain import SETTINGS
-from tests.conftest import REPOSITORY
 from tests.helpers.command_flags import parsed
 from tests.helpers.records.synthetic import make_text_set
 from tests.helpers.training import toy
@@ -342,6 +341,12 @@ def test_settings_override_each_other_in_order(tmp_path):
         ("--batch_size=0", "--batch_size"),
         ("--dropout=1.0", "--dropout"),
         ("--config_file=/nowhere.yaml", "/nowhere.yaml: there is no such file"),
+        (
+            "--config_file=larg_v1",
+            "and no such recipe: did you mean large_v1\\? The recipes are base, ",
+        ),
+        ("--config_file=x", "no such file and no such recipe. The recipes are .*, glue/sst-2, "),
+        ("--config_file=runs/x", "no such file and no such recipe. The recipes are "),
         ("--config_file=/a.yaml,/b.yaml", "of several files, give each with a flag of its own"),
         ("--params_override=/nowhere.yaml", "/nowhere.yaml: there is no such file; write settings as NAME=V"),
         (
@@ -366,9 +371,11 @@ def test_wrong_settings_are_named(argument, message):
 
 
 @pytest.mark.parametrize("recipe", ["micro", "base", "large_v1", "large_v2", "demo"])
-def test_recipes_are_valid(recipe):
-    files = [f"--config_file={REPOSITORY}/run_scripts/recipes/{name}.yaml" for name in (recipe, "compat")]
+def test_recipes_are_valid_by_name_and_as_files(recipe):
+    files = [f"--config_file={name}" for name in (recipe, "compat")]
     params = load(*files)
+    paths = [f"--config_file={experiment.RECIPES}/{name}.yaml" for name in (recipe, "compat")]
+    assert params == load(*paths)
     preset = {"micro": "micro", "base": "base", "demo": "tiny"}.get(recipe, "large")
     assert params.task.model.preset == preset and not params.trainer.optimizer_config.bias_correction
     config = params.trainer.optimizer_config

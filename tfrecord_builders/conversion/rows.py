@@ -2,9 +2,10 @@
 
 import contextlib
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
+from typing_extensions import Self
 
 from tfrecord_builders.conversion.int64_records import ExternalFile
 from xlnet_tf.records import ranks

@@ -2,7 +2,8 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Self
+
+from typing_extensions import Self
 
 from tfrecord_builders.conversion.int64_records import ExternalFile
 from xlnet_tf.errors import UserError

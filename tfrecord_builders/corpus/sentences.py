@@ -23,7 +23,7 @@ LANGUAGES = frozenset(_CODES.split())
 # ASCII, whose quotes may close, too, and with whose digits a sentence may continue.
 _BLOCK = 2000  # characters, and those of a sentence or two
 _CLOSING = "」』”’）】》〉"
-_BLOCKS = re.compile(rf".{{{_BLOCK}}}(?:[^。！？]*+[。！？])+?[{_CLOSING}]*(?![!-~。！？{_CLOSING}])|.+")
+_BLOCKS = re.compile(rf".{{{_BLOCK}}}(?:[^。！？]*[。！？])+?[{_CLOSING}]*(?![!-~。！？{_CLOSING}])|.+")
 
 
 def check_language(language: str) -> None:

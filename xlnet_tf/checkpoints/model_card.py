@@ -9,9 +9,10 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import Any
 
 import tf_keras
+from typing_extensions import Self
 
 from xlnet_tf import files, manifest_checksum, task_registry
 from xlnet_tf.checkpoints import hugging_face_config, names

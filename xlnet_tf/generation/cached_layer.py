@@ -3,9 +3,10 @@
 Shapes: B texts, C candidates of a text, S slots, N heads, H head size, D model, R relative positions.
 """
 
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import tensorflow as tf
+from typing_extensions import Self
 
 from xlnet_tf.layers.attention import AttentionWeights, attend
 from xlnet_tf.layers.block import FeedForwardWeights, TransformerBlock

@@ -16,9 +16,10 @@ head size, D model, V vocabulary, R relative positions.
 Source: paper section 2.3 (two streams).
 """
 
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import tensorflow as tf
+from typing_extensions import Self
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation.cached_layer import CachedLayer, put, shape_of

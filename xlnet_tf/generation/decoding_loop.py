@@ -4,9 +4,10 @@ Shapes: B batch, G tokens to write, C candidates of a text, V vocabulary.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import tensorflow as tf
+from typing_extensions import Self
 
 from xlnet_tf.generation import sampling as sampling_lib
 from xlnet_tf.generation.cached_layer import shape_of

@@ -3,10 +3,11 @@
 import os
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from typing_extensions import Self
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation import decoding_loop, embedding, gap_parsing, scoring

@@ -1,9 +1,8 @@
 """What all layers share: the architecture, the initializer and the normalization."""
 
-from typing import Self
-
 import tensorflow as tf
 import tf_keras
+from typing_extensions import Self
 
 from xlnet_tf.config import XLNetConfig
 

@@ -5,9 +5,10 @@ segment's T. Their distance is M + i - j. A table of distances K, K-1, ... lists
 its keys' distances as the K entries that begin at entry T - i.
 """
 
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import tensorflow as tf
+from typing_extensions import Self
 
 
 class RelativePositions(NamedTuple):

@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
+from typing_extensions import Self
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder

@@ -2,10 +2,11 @@
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
+from typing_extensions import Self
 
 from xlnet_tf.config import MOST_MEMORY, XLNetConfig
 from xlnet_tf.errors import UserError

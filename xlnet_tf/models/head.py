@@ -1,11 +1,12 @@
 """What the heads share: an encoder that reads the text, and layers built under the table's names."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
+from typing_extensions import Self
 
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.layers.base import normal

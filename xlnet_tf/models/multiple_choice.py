@@ -1,10 +1,11 @@
 """Heads that score several texts against each other: the options of a question, passages for a query."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
+from typing_extensions import Self
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder

@@ -1,10 +1,11 @@
 """Permutation language modelling: predict each target from what precedes it in the factorization order."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
+from typing_extensions import Self
 
 from xlnet_tf.layers import kernels
 from xlnet_tf.layers.base import normal

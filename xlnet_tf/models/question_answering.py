@@ -1,10 +1,11 @@
 """The head of extractive question answering: where in the text the answer is, and whether it is there."""
 
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
+from typing_extensions import Self
 
 from xlnet_tf.layers.base import LAYER_NORM_EPSILON, normal
 from xlnet_tf.layers.kernels import dropout

@@ -1,10 +1,11 @@
 """The head that labels each token."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
+from typing_extensions import Self
 
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import XLNetHead, build_layer, class_names, logits_layer

@@ -16,11 +16,12 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from absl import logging
 from etils import epath
+from typing_extensions import Self
 
 from xlnet_tf import files, manifest_checksum, task_registry
 from xlnet_tf.errors import UserError

@@ -4,10 +4,11 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping
 from concurrent import futures
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from etils import epath
+from typing_extensions import Self
 
 from xlnet_tf import files, manifest_checksum
 from xlnet_tf.errors import UserError

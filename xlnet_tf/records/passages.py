@@ -5,9 +5,10 @@ They lie next to the examples, one a line, so that answers can be read from the 
 
 import json
 from collections.abc import Sequence
-from typing import IO, NamedTuple, Self
+from typing import IO, NamedTuple
 
 from etils import epath
+from typing_extensions import Self
 
 from xlnet_tf import checksums
 

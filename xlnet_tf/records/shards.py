@@ -7,11 +7,11 @@ import contextlib
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Self
 
 import google_crc32c
 import numpy as np
 from etils import epath
+from typing_extensions import Self
 
 from xlnet_tf import files
 from xlnet_tf.errors import UserError

@@ -6,13 +6,13 @@ import itertools
 import os
 import unicodedata
 from collections.abc import Iterator, Sequence
-from typing import Self
 
 import numpy as np
 import sentencepiece
 from absl import logging
 from etils import epath
 from sentencepiece import sentencepiece_model_pb2
+from typing_extensions import Self
 
 from xlnet_tf import checksums
 from xlnet_tf.errors import UserError, shown

@@ -13,10 +13,11 @@ Shapes: as in attention.py; F frequencies.
 """
 
 import functools
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from typing_extensions import Self
 
 from xlnet_tf.layers.kernels.matmul import matmul_heads
 
