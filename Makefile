@@ -3,10 +3,11 @@ SUITABLE := import ensurepip, sys; sys.exit(not (3, 10) <= sys.version_info < (3
 PYTHON ?= $(shell for python in python3.11 python3.12 python3.13 python3.10 python3; do \
 	$$python -c "$(SUITABLE)" 2>/dev/null && echo $$python && break; done)
 VENV := .venv
+DIST := dist
 LOCKED := requirements.txt requirements-dev.txt requirements-beam.txt
 BIN := $(VENV)/bin
 
-.PHONY: help setup demo demo-long test test-docs test-integration test-all mutants docs docs-check reference notebooks lint lock clean
+.PHONY: help setup demo demo-long test test-docs test-integration test-all mutants docs docs-check reference notebooks lint lock wheel audit clean
 
 help:  ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ -/'
@@ -77,6 +78,18 @@ lock:  ## Pins what requirements*.txt ask for, for every transitive package and 
 	@test -x build/uv/bin/uv || { $(PYTHON) -m venv build/uv && build/uv/bin/python -m pip install --quiet uv; }
 	@$(UV_COMPILE) --python-version 3.10 --output-file=requirements.lock $(LOCKED)
 	@$(UV_COMPILE) --python-version 3.11 --output-file=requirements-docs.lock requirements-docs.txt
+
+# From what is committed, with fixed modes and times: whoever builds a commit with the lock's packages gets the same bytes.
+wheel: setup  ## Builds dist/xlnet_tf-VERSION-py3-none-any.whl from the last commit, the same bytes each time.
+	@test -z "$$(git status --porcelain)" || echo "NOTE: the wheel is that of the last commit; changes since then are not in it."
+	@rm -rf build/wheel && mkdir -p build/wheel
+	@git -c tar.umask=0022 archive HEAD | tar -x -p -C build/wheel
+	@umask 0022 && SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir $(DIST) build/wheel
+	@ls $(DIST)/xlnet_tf-*.whl
+
+audit: setup  ## Checks the lock for known vulnerabilities, if a database is reachable, and lists all licences.
+	@test -x build/audit/bin/pip-audit || { $(PYTHON) -m venv build/audit && build/audit/bin/python -m pip install --quiet pip-audit; }
+	@$(BIN)/python -m tests.audit build/audit/bin/pip-audit
 
 clean:  ## Removes what runs have left; keeps the virtual environment.
 	@rm -rf runs build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

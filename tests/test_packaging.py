@@ -6,12 +6,16 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
+import zipfile
 from importlib import resources
 
 import pytest
 from packaging.requirements import Requirement
 
 import xlnet_tf
+from tests import audit
+from tests.audit import pins
 from tests.conftest import REPOSITORY
 
 try:
@@ -24,14 +28,12 @@ MACHINES = ("x86_64", "aarch64")
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
 # Names that the oldest Python lacks; the linter does not know them.
 TOO_NEW = {
-    "typing": {"Self", "assert_type", "assert_never", "reveal_type", "Never", "LiteralString", "NotRequired",
-               "Required", "Unpack", "override", "TypeVarTuple"},
+    "typing": {"Self", "assert_type", "assert_never", "LiteralString", "NotRequired", "TypeVarTuple"},
     "datetime": {"UTC"},
-    "enum": {"StrEnum", "verify", "ReprEnum"},
+    "enum": {"StrEnum"},
     "contextlib": {"chdir"},
     "itertools": {"batched"},
     "hashlib": {"file_digest"},
-    "asyncio": {"TaskGroup", "Runner", "timeout"},
 }  # fmt: skip
 
 
@@ -84,13 +86,6 @@ def requirements(*extras):
     for extra in ("", *(f"-{extra}" for extra in extras)):
         lines += (REPOSITORY / f"requirements{extra}.txt").read_text().splitlines()
     return [Requirement(line.partition("  #")[0]) for line in lines if line and not line.startswith("#")]
-
-
-def pins():
-    """Returns the requirements of requirements.lock, each with its number of hashes."""
-    text = (REPOSITORY / "requirements.lock").read_text()
-    entries = re.split(r"\n(?=[a-z0-9])", re.sub(r"^ *#.*\n", "", text, flags=re.MULTILINE))
-    return [(Requirement(entry.partition("\\")[0]), entry.count("--hash=sha256:")) for entry in entries]
 
 
 def environment(python, machine):
@@ -163,3 +158,69 @@ def test_make_takes_the_first_suitable_interpreter(tmp_path):
     assert chosen_python(tmp_path, fine={"python3.10"}) == "python3.10"
     assert chosen_python(tmp_path, fine={"python3"}) == "python3"
     assert chosen_python(tmp_path, fine={"python3.11"}, arguments=["PYTHON=/a/python"]) == "/a/python"
+
+
+def audited(tmp_path, answer):
+    """Returns what the audit says where pip-audit gives an answer for each database."""
+    program = tmp_path / "pip-audit"
+    program.write_text(f"#!{sys.executable}\nimport json, sys\n{answer}\n")
+    program.chmod(0o755)
+    return audit.vulnerabilities(str(program))
+
+
+def test_an_audit_says_what_it_found_and_what_it_could_not_check(tmp_path):
+    unreachable = "print(json.dumps({'dependencies': [{'name': 'a', 'skip_reason': 'x'}]}))"
+    assert audited(tmp_path, unreachable) == (
+        "vulnerabilities: NOT CHECKED, no database could be reached",
+        True,
+    )
+    assert audited(tmp_path, "sys.exit('ConnectionError')")[0].startswith("vulnerabilities: NOT CHECKED")
+    flaw = {"name": "b", "version": "1", "vulns": [{"id": "CVE-1", "fix_versions": ["2"]}]}
+    answer = [{"name": "a", "skip_reason": "x"}, {"name": "c", "version": "1", "vulns": []}]
+    text, is_fine = audited(
+        tmp_path, f"print(json.dumps({{'dependencies': {[*answer, flaw]}}})); sys.exit(1)"
+    )
+    assert text == "vulnerabilities: 1 in 2 packages (pypi)\n  b 1: CVE-1, fixed in 2\n  not checked: a"
+    assert not is_fine
+    assert audited(tmp_path, f"print(json.dumps({{'dependencies': {answer}}}))")[1]
+
+
+def test_the_audit_lists_a_licence_for_every_package_of_this_machine():
+    listed = audit.licences().splitlines()
+    assert sum(len(line.split(": ", 1)[1].split(", ")) for line in listed[1:]) == len(audit.here()) > 100
+    assert any(re.match("  Apache.*tensorflow", line) for line in listed)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel that `make wheel` builds of the last commit."""
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+def build_wheel(folder, umask=0o022):
+    """Builds the wheel into a folder."""
+    if not (REPOSITORY / ".git").exists():
+        pytest.skip("the wheel is built of a commit, and this is no checkout")
+    command = ["make", "-o", "setup", "wheel", f"DIST={folder}", f"BIN={pathlib.Path(sys.executable).parent}"]
+    subprocess.run(command, cwd=REPOSITORY, check=True, preexec_fn=lambda: os.umask(umask))
+    [path] = folder.glob("*.whl")
+    return path
+
+
+@pytest.mark.integration
+def test_the_wheel_is_the_same_whoever_builds_it(wheel, tmp_path):
+    assert build_wheel(tmp_path, umask=0o077).read_bytes() == wheel.read_bytes()
+
+
+@pytest.mark.integration
+def test_the_wheel_has_recipes_types_and_no_tests(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names} == {
+        "xlnet_tf", "tfrecord_builders", "run_scripts", f"xlnet_tf-{xlnet_tf.__version__}.dist-info",
+    }  # fmt: skip
+    files = subprocess.run(
+        ["git", "ls-tree", "-r", "--name-only", "HEAD", "xlnet_tf", "tfrecord_builders", "run_scripts"],
+        cwd=REPOSITORY, capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    assert {name for name in names if "dist-info" not in name} == set(files)
+    assert "xlnet_tf/py.typed" in names and "run_scripts/recipes/glue/sst-2.yaml" in names
