@@ -1,12 +1,14 @@
 """What users install: the pins, the Python versions, and the wheel, which works outside of the checkout."""
 
 import ast
+import json
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from importlib import resources
 
@@ -224,3 +226,52 @@ def test_the_wheel_has_recipes_types_and_no_tests(wheel):
     ).stdout.split()  # fmt: skip
     assert {name for name in names if "dist-info" not in name} == set(files)
     assert "xlnet_tf/py.typed" in names and "run_scripts/recipes/glue/sst-2.yaml" in names
+
+
+@pytest.fixture
+def installed(wheel, tmp_path):
+    """Runs programs of an environment that has the wheel and the lock's packages; in a folder of their own."""
+    environment = tmp_path / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+    python = environment / "bin/python"
+    pip = [sys.executable, "-m", "pip", "--quiet", "--python", python]
+    subprocess.run([*pip, "install", "--no-deps", "--no-index", wheel], check=True)
+    [packages] = environment.glob("lib/python*/site-packages")
+    packages.joinpath("lock.pth").write_text(sysconfig.get_path("purelib"))  # not the .pth files in there
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+
+    def run(program, *arguments):
+        command = [environment / "bin" / program, *arguments]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run, folder
+
+
+@pytest.mark.integration
+def test_the_installed_wheel_goes_from_texts_to_answers(installed):
+    run, folder = installed
+    where = run("python", "-c", "import xlnet_tf, run_scripts as r; print(xlnet_tf.__file__, r.__file__)")
+    assert where.count(f"{folder.parent}/environment/") == 2
+    assert run("xlnet-tf", "--version") == f"xlnet-tf {xlnet_tf.__version__}\n"
+    words = {"good": ("fine", "lovely", "great"), "bad": ("dull", "poor", "awful")}
+    rows = [f"the {thing} was {word},{label}" for label, of_label in words.items() for word in of_label
+            for thing in ("film", "play", "book", "song", "story", "dance", "show", "food")]  # fmt: skip
+    (folder / "train.csv").write_text("\n".join(["text,label", *rows * 3]))
+    texts = [row.partition(",")[0] for row in rows]
+    (folder / "corpus.txt").write_text("\n\n".join("\n".join(texts) for _ in range(40)))
+    run("xlnet-tf", "train-tokenizer", "--input=corpus.txt", "--output_prefix=spiece", "--vocab_size=45")
+    run("xlnet-tf", "build", "pretraining", "--input=corpus.txt", "--tokenizer=spiece.model",
+        "--output_dir=records", "--seq_len=32", "--reuse_len=16", "--num_predict=5")  # fmt: skip
+    run("xlnet-tf", "pretrain", "--config_file=micro", "--train_data=records", "--model_dir=pretrained",
+        "--train_steps=2", "--memory_len=16")  # fmt: skip
+    run("xlnet-tf", "build", "classification", "--train=train.csv", "--tokenizer=spiece.model",
+        "--output_dir=examples", "--seq_len=16")  # fmt: skip
+    run("xlnet-tf", "finetune", "--config_file=classification_small", "--data=examples",
+        "--model_dir=model", "--seed=1")  # fmt: skip
+    run("xlnet-tf", "export", "--model_dir=model", "--output_dir=served/reviews", "--warmup_batches=1")
+    answer = run("xlnet-tf", "predict", "--model_dir=model", "--input=text=the song was awful",
+                 "--input=text=the play was lovely")  # fmt: skip
+    assert [json.loads(line)["label"] for line in answer.splitlines()] == ["bad", "good"]
