@@ -2,7 +2,9 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, Self
+from typing import ClassVar
+
+from typing_extensions import Self
 
 from tfrecord_builders.corpus.options import CorpusOptions
 from tfrecord_builders.corpus.streams import StreamCache
