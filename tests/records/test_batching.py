@@ -105,6 +105,8 @@ def test_padding_is_before_the_text():
 def test_lengths_that_do_not_fit_are_refused(lengths, message):
     with pytest.raises(UserError, match=message):
         Batches(Lengths([5, 40, 17]), 2).cut(lengths, least=4)
+    with pytest.raises(UserError, match="from 1 to 64"):
+        Batches(Lengths([5, 40, 17]), 2).cut([0, 64])
     assert Batches(Lengths([5, 40, 17], seq_len=60), 2).cut([8, 60]).cut_to == (8, 60)
 
 
