@@ -105,6 +105,12 @@ def put(name, value, record=11, position=3):
     return change
 
 
+def without_b(records):
+    records["input"][11, REUSE_LEN:] = [20] * (SEQ_LEN - REUSE_LEN - 3) + [SEP_ID, SEP_ID, CLS_ID]
+    records["seg_id"][11] = [0] * (SEQ_LEN - 2) + [1, 2]
+    return records
+
+
 def spoil(kind):
     def change(folder):
         (path,) = (folder / "tfrecords").glob("train*")
@@ -148,6 +154,7 @@ def spoil(kind):
         (lambda folder: rewrite(folder, put("input", 90)),
          r"record 11 \(step 1, row 3\) has ids from .* to 90, expected 0 to 89: give the tokenizer"),
         (lambda folder: rewrite(folder, put("input", SEP_ID)), "record 11 .* is not .16 tokens of reused"),
+        (lambda folder: rewrite(folder, without_b), "record 11 .* is not .16 tokens of reused"),
         (lambda folder: rewrite(folder, put("seg_id", 2)), "record 11 .* has other segment ids than 0 for"),
         (lambda folder: rewrite(folder, put("is_masked", 2)), "record 11 .* has flags"),
         (lambda folder: rewrite(folder, lambda r: put("is_masked", 1 - r["is_masked"][11, 3])(r)),
