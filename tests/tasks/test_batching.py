@@ -145,6 +145,25 @@ def test_cut_rows_give_the_numbers_of_whole_ones(tmp_path, small_tokenizer, task
                 assert_close(comparable(compute(features, length), features), whole)
 
 
+def test_micro_batches_of_any_length_equal_a_batch(folder):
+    found, weights = {}, None
+    for parts in (1, 2):
+        params = settings(folder, "classification")
+        params.trainer.accumulation_steps = parts
+        trainer = build_trainer(params)
+        assert trainer.task.any_length(True)
+        weights = weights or trainer.model.get_weights()
+        trainer.model.set_weights(weights)
+
+        @functools.partial(tf.function, autograph=False)
+        def gradients(features, length, trainer=trainer):
+            return STRATEGY.run(lambda rows: trainer.replica_gradients(rows, length)[:3], (features,))
+
+        [features] = trainer.task.build_inputs(params.task.train_data).take(1)
+        found[parts] = gradients(features, tf.constant(trainer.task.batches(True).longest(0)))
+    assert_close(found[2], found[1])
+
+
 def comparable(rows, features):
     """Leaves out of predictions what cannot be an answer, and the tags of padding."""
     if not isinstance(rows, dict):

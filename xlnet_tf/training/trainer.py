@@ -585,8 +585,9 @@ def _rows_axis(name: str) -> int:
 
 def _split(value: tf.Tensor, parts: int, axis: int) -> tf.Tensor:
     """Cuts an axis into equal parts and puts them first: [..., B, ...] -> [parts, ..., B / parts, ...]."""
-    shape = value.shape.as_list()  # of several hosts, tf.distribute forgets how many rows there are
-    value = tf.reshape(value, shape[:axis] + [parts, -1] + shape[axis + 1 :])
+    # Of several hosts, tf.distribute forgets how many rows there are; a graph for any length knows no length.
+    shape = [tf.shape(value)[index] if size is None else size for index, size in enumerate(value.shape)]
+    value = tf.reshape(value, shape[:axis] + [parts, shape[axis] // parts] + shape[axis + 1 :])
     axes = list(range(len(value.shape)))
     return tf.transpose(value, [axis] + axes[:axis] + axes[axis + 1 :]) if axis else value
 
