@@ -149,9 +149,8 @@ trainer: {train_steps: 4, steps_per_loop: 2, validation_interval: 2, checkpoint_
 """
     )
     tuning.write_text("task: {train_data: {global_batch_size: 8}, epochs: 1}\ntrainer: {max_to_keep: 1}\n")
-    settings = demo.DemoSettings(
-        str(recipe), True, Capitals(str(tuning), (1e-3, 2e-3), (1e-3,)), seeds=(0, 1)
-    )
+    question = Capitals(str(tuning), (1e-3,), (1e-3, 2e-3))
+    settings = demo.DemoSettings(str(recipe), True, question, seeds=(0,))
     output = tmp_path / "demo"
     demo.run(corpora, output, settings)
     printed = capsys.readouterr().out
