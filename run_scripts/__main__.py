@@ -16,7 +16,11 @@ from collections.abc import Sequence
 import run_scripts
 import tfrecord_builders
 import xlnet_tf
-from xlnet_tf import command_line, errors, shell_completion
+
+try:
+    from xlnet_tf import command_line, errors, shell_completion
+except ModuleNotFoundError as error:
+    sys.exit(f"ERROR: the package {error.name} is not installed: pip install xlnet-tf")
 
 PROGRAM, BUILD, COMPLETION = "xlnet-tf", "build", "completion"
 ALIASES = {"inspect": "inspect-records", "tutorial": "tutorial-chinese-classification"}
@@ -131,7 +135,12 @@ def main() -> None:
     if typed:
         shell_completion.set_command(1 + count)
     sys.argv[1:] = words[count:]
-    runpy.run_module(commands()[name], {"spelled": spelled}, run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(commands()[name], {"spelled": spelled}, run_name="__main__", alter_sys=True)
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] in ("run_scripts", "tfrecord_builders", "xlnet_tf"):
+            raise
+        sys.exit(f"ERROR: {error}: {PROGRAM} doctor shows what is missing, and what installs it")
 
 
 if __name__ == "__main__":

@@ -267,8 +267,8 @@ def test_the_installed_wheel_goes_from_texts_to_answers(installed):
         "--output_dir=records", "--seq_len=32", "--reuse_len=16", "--num_predict=5")  # fmt: skip
     run("xlnet-tf", "pretrain", "--config_file=micro", "--train_data=records", "--model_dir=pretrained",
         "--train_steps=2", "--warmup_steps=0", "--memory_len=16")  # fmt: skip
-    run("xlnet-tf", "build", "classification", "--train=train.csv", "--tokenizer=spiece.model",
-        "--output_dir=examples", "--seq_len=16")  # fmt: skip
+    run("xlnet-tf", "build", "classification", "--train=train.csv", "--dev=train.csv",
+        "--tokenizer=spiece.model", "--output_dir=examples", "--seq_len=16")  # fmt: skip
     run("xlnet-tf", "finetune", "--config_file=classification_small", "--data=examples",
         "--model_dir=model", "--seed=1")  # fmt: skip
     run("xlnet-tf", "export", "--model_dir=model", "--output_dir=served/reviews", "--warmup_batches=1")

@@ -1,0 +1,183 @@
+"""What this machine has, and what can run on it. Nothing here fails because something is missing."""
+
+import dataclasses
+import glob
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from importlib import metadata
+
+PROJECT = "xlnet-tf"
+# In a process of its own: a TensorFlow that was built for another processor ends the process that imports it.
+_TENSORFLOW = """
+import json, xlnet_tf, tensorflow as tf
+devices = [device.name.removeprefix("/physical_device:") for device in tf.config.list_physical_devices()]
+print(json.dumps({"devices": devices, "keras": tf.keras.Model.__module__.partition(".")[0]}))
+"""
+BUILDERS = ("absl-py", "etils", "google-crc32c", "numpy", "sentencepiece", "sentencex", "tqdm")
+SERVING = ("tensorflow-text", "tensorflow-serving-api")
+EXTRAS = {
+    "beam": "build records with Apache Beam",
+    "tpu-compile": "compile for a TPU without one",
+    "docs": "build the documentation",
+    "dev": "run the tests",
+}
+_SECONDS = 300  # that importing TensorFlow may take on a slow disk
+
+
+@dataclasses.dataclass(frozen=True)
+class Package:
+    """A package that the project asks for.
+
+    Attributes:
+        name: in the index.
+        extra: the extra that asks for it; "": the project itself.
+        version: that is installed; "": none.
+        expected: the versions that would do; "": any.
+        fits: whether the installed one does.
+    """
+
+    name: str
+    extra: str
+    version: str
+    expected: str
+    fits: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorFlow:
+    """What TensorFlow says once it is imported.
+
+    Attributes:
+        devices: names such as CPU:0.
+        keras: the package that tf.keras is; tf_keras is right.
+        problem: why it cannot be imported; "": it can.
+    """
+
+    devices: Sequence[str] = ()
+    keras: str = ""
+    problem: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ability:
+    """Something that the project does.
+
+    Attributes:
+        name: what it is.
+        missing: what it lacks here; "": nothing.
+        command: what installs that; "": nothing does.
+        needed: whether the project is broken without.
+    """
+
+    name: str
+    missing: str
+    command: str = ""
+    needed: bool = False
+
+
+def packages() -> list[Package]:
+    """Returns the packages that the project and its extras ask for on this machine."""
+    try:
+        return [*filter(None, map(_package, metadata.requires(PROJECT) or []))]
+    except metadata.PackageNotFoundError:
+        return []
+
+
+def _package(requirement: str) -> Package | None:
+    """Reads a requirement such as `jax==0.10.2; extra == "tpu-compile"`; None if it is for other machines."""
+    name = re.match(r"[\w.-]+", requirement)[0]
+    found = re.search(r"extra == ['\"]([\w-]+)['\"]", requirement)
+    extra = found[1] if found else ""
+    try:
+        version = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        version = ""
+    try:
+        from packaging.requirements import Requirement
+    except ImportError:  # it comes with TensorFlow
+        return Package(name, extra, version, "", bool(version))
+    wanted = Requirement(requirement)
+    if wanted.marker and not wanted.marker.evaluate({"extra": extra}):
+        return None
+    fits = bool(version) and wanted.specifier.contains(version, prereleases=True)
+    return Package(name, extra, version, str(wanted.specifier), fits)
+
+
+def tensorflow() -> TensorFlow:
+    """Imports TensorFlow in another process and returns what it says."""
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+    command = [sys.executable, "-c", _TENSORFLOW]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=_SECONDS)
+    except subprocess.TimeoutExpired:
+        return TensorFlow(problem=f"its import takes more than {_SECONDS} seconds")
+    if done.returncode < 0:
+        return TensorFlow(
+            problem=f"its import ends with signal {-done.returncode}: is it for this processor?"
+        )
+    if done.returncode:
+        return TensorFlow(problem=(done.stderr.strip().splitlines() or ["no reason given"])[-1])
+    return TensorFlow(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def memory() -> tuple[float, float]:
+    """Returns how many GB of memory are free and how many there are."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    file = pathlib.Path("/proc/meminfo")
+    found = re.search(r"^MemAvailable: +(\d+) kB", file.read_text(), re.MULTILINE) if file.exists() else None
+    return (int(found[1]) * 1024 / 1e9 if found else total), total
+
+
+def disk(folder: str) -> tuple[float, float]:
+    """Returns how many GB of a folder's file system are free and how many there are."""
+    usage = shutil.disk_usage(folder)
+    return usage.free / 1e9, usage.total / 1e9
+
+
+def abilities(known: Sequence[Package], tensorflow: TensorFlow) -> Iterator[Ability]:
+    """Yields what the project does, with what it lacks here."""
+    if not known:
+        yield Ability("be found by pip", f"it is not installed for {sys.executable}", "pip install .", True)
+        return
+    install = f"pip install {PROJECT}"
+    yield Ability("have all packages that it needs", lacking(known, ""), install, True)
+    yield Ability("build records and examples", lacking(known, "", BUILDERS), install, True)
+    problem = tensorflow.problem
+    if not problem and tensorflow.keras != "tf_keras":
+        problem = f"tf.keras is {tensorflow.keras}, not tf_keras: unset TF_USE_LEGACY_KERAS"
+    yield Ability("train, fine-tune, evaluate, predict", problem, install * ("No module" in problem), True)
+    missing = lacking(known, "", SERVING)
+    yield Ability("export to TensorFlow Serving", missing or problem, install * bool(missing), True)
+    yield Ability("convert Hugging Face's checkpoints", lacking(known, "", ("safetensors",)), install, True)
+    yield Ability("train on a GPU", *_gpu(tensorflow))
+    no_chip = "this machine has no TPU chip (--tpu=NAME reaches a TPU elsewhere)"
+    yield Ability("train on this machine's TPU", "" if glob.glob("/dev/accel[0-9]*") else no_chip)
+    for extra, name in EXTRAS.items():
+        yield Ability(name, lacking(known, extra), f'pip install "{PROJECT}[{extra}]"')
+
+
+def lacking(known: Sequence[Package], extra: str, names: Sequence[str] = ()) -> str:
+    """Returns which packages of an extra (of some names, if given) are missing or of a wrong version."""
+    asked = [package for package in known if package.extra == extra and (not names or package.name in names)]
+    if not asked:
+        return f"the extra {extra}"
+    return ", ".join(
+        f"{package.name} {package.version} is not {package.expected}" if package.version else package.name
+        for package in asked
+        if not package.fits
+    )
+
+
+def _gpu(tensorflow: TensorFlow) -> tuple[str, str]:
+    """Returns why no GPU can be used, and what installs what is missing."""
+    if any(device.startswith("GPU") for device in tensorflow.devices):
+        return "", ""
+    if not glob.glob("/dev/nvidia[0-9]*"):
+        return "this machine has no NVIDIA GPU", ""
+    return "TensorFlow does not see this machine's GPU", f'pip install "{PROJECT}[cuda]"'
