@@ -64,7 +64,9 @@ def main(_: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string("input", None, "Folder or file of the checkpoint, of any format.", required=True)
+    flags.DEFINE_string(
+        "input", None, "Folder or file of the checkpoint, of any format, or hf://OWNER/NAME.", required=True
+    )
     flags.DEFINE_string("output", None, "Folder to write to. Default: only check the input.")
     flags.DEFINE_enum("format", "ours", ["ours", "original", "hugging_face"], "Format to write.")
     flags.DEFINE_string("config_file", None, "xlnet_config.json or config.json, if not next to the weights.")

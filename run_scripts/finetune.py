@@ -24,7 +24,7 @@ SETTINGS = (
             "Examples per evaluation step, all devices; 0: batch_size / accumulation_steps.", 0,
             training_flags.ROWS),
     Setting("init_checkpoint", "task.init_checkpoint", "string",
-            "Weights to begin with and their architecture: a run's folder, the original's, Hugging Face's."),
+            "Weights to begin with: a folder (ours, the original's, Hugging Face's) or hf://OWNER/NAME."),
     Setting("seed", "task.seed", "integer",
             "Random seed for the head's weights, dropout and the order of examples.", 0,
             training_flags.SEEDS),

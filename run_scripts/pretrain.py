@@ -26,7 +26,7 @@ SETTINGS = (
             "Segments per evaluation step, all devices; 0: batch_size / accumulation_steps.", 0,
             training_flags.ROWS),
     Setting("init_checkpoint", "task.init_checkpoint", "string",
-            "Weights that a new run begins with: a run's folder, the original's or Hugging Face's."),
+            "Weights that a new run begins with: a folder (ours, the original's, Hugging Face's) or hf://OWNER/NAME."),
     Setting("memory_len", "task.model.memory_len", "integer",
             "Tokens of memory; 0: none. Default: three quarters of a segment.", 0, MOST_MEMORY + 1),
     Setting("memory_within_document", "task.model.memory_within_document", "boolean",

@@ -11,7 +11,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import pytest
 from etils.epath import backend, gpath, register
 
-from tests.helpers import profiles  # noqa: F401 (before pytest looks for the profile that it was told)
+from tests.helpers import (
+    fake_hub,
+    profiles,  # noqa: F401 (before pytest looks for the profile that it was told)
+)
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 
@@ -58,6 +61,21 @@ def bucket(monkeypatch, request):
     monkeypatch.setitem(gpath._PREFIX_TO_BACKEND, "ram", backend.tf_backend)
     monkeypatch.setitem(register._URI_PREFIXES_TO_CLS, "ram://", gpath.PosixGPath)
     return f"ram://{request.node.name}"
+
+
+@pytest.fixture
+def model_hub(monkeypatch, tmp_path):
+    """An empty Hugging Face hub on this machine, which huggingface_hub asks, and an empty cache."""
+    constants = pytest.importorskip("huggingface_hub.constants", reason="needs the extra hub")
+    with fake_hub.serving() as served:
+        monkeypatch.setattr(constants, "ENDPOINT", served.url)
+        address = f"{served.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", address)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_PROGRESS_BARS", True)
+        monkeypatch.delenv("HF_TOKEN", raising=False)
+        yield served
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ MOST_MODULES = 16
 # From the bottom to the top: a module imports from its own floor and from those below it.
 FLOORS = (
     ("xlnet_tf",),  # its single modules: errors, files, config, ...
-    ("xlnet_tf.layers", "xlnet_tf.text"),
+    ("xlnet_tf.hub", "xlnet_tf.layers"),
+    ("xlnet_tf.text",),
     ("xlnet_tf.records",),
     ("xlnet_tf.checkpoints", "tfrecord_builders"),
     ("xlnet_tf.models", "xlnet_tf.training"),

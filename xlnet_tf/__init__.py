@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # editors and type checkers see the names; tests/test_api.py 
     from xlnet_tf.config import XLNetConfig as XLNetConfig
     from xlnet_tf.errors import UserError as UserError
     from xlnet_tf.generation.language_model import XLNetLanguageModel as XLNetLanguageModel
+    from xlnet_tf.hub.releases import released as released
     from xlnet_tf.models.classifier import XLNetClassifier as XLNetClassifier
     from xlnet_tf.models.classifier import XLNetRegressor as XLNetRegressor
     from xlnet_tf.models.encoder import XLNetBackbone as XLNetBackbone
@@ -59,6 +60,7 @@ _MODULES = {
     "XLNetTokenClassifier": "models.token_classifier",
     "XLNetTokenizer": "text.tokenizer",
     "batches_by_length": "records.example_reader",
+    "released": "hub.releases",
 }
 __all__ = sorted(_MODULES)
 

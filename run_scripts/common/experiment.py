@@ -8,6 +8,7 @@ from typing import Any
 
 from absl import flags
 
+from xlnet_tf import hub
 from xlnet_tf.command_line import closest
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import Setting
@@ -100,6 +101,8 @@ def load(name: str, settings: Sequence[Setting], values: flags.FlagValues):
     check_types(params, exp_factory.get_exp_config(name))
     for setting in settings:
         setting.check(operator.attrgetter(setting.field)(params))
+    # With its commit, so that the run's settings tell which weights it began with.
+    params.task.init_checkpoint = hub.locate(params.task.init_checkpoint).source
     return params
 
 

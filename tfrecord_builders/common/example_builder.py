@@ -12,7 +12,7 @@ from xlnet_tf.flags import check_limits, define_flags, from_flags, option
 from xlnet_tf.records import example_report
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.text.cleaning import CleaningConfig
-from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.tokenizer import XLNetTokenizer, find_file
 
 SPLITS = ("train", "dev", "test")
 
@@ -26,7 +26,9 @@ class ExampleOptions:
     A builder's options derive from these and have a field for each of SPLITS: where its data is.
     """
 
-    tokenizer: str = option("SentencePiece model of the checkpoint to fine-tune")
+    tokenizer: str = option(
+        "SentencePiece model of the checkpoint to fine-tune: a file, its folder or hf://OWNER/NAME"
+    )
     output_dir: str = option("folder for the examples, one folder in it for each split")
     _: dataclasses.KW_ONLY
     seq_len: int = option("tokens of a sequence", 128, least=5)
@@ -58,9 +60,7 @@ class ExampleOptions:
 
     def load_tokenizer(self) -> XLNetTokenizer:
         """Raises FileNotFoundError if there is none."""
-        if not epath.Path(self.tokenizer).exists():
-            raise FileNotFoundError(f"tokenizer {self.tokenizer} does not exist: check --tokenizer")
-        return XLNetTokenizer(self.tokenizer, cleaning=self.cleaning)
+        return XLNetTokenizer(find_file(self.tokenizer), cleaning=self.cleaning)
 
     def writer(self, task: str, split: str, tokenizer: XLNetTokenizer, **arguments: Any) -> ExampleWriter:
         """Returns what writes the examples of a split; `arguments` are ExampleWriter's other ones."""

@@ -31,7 +31,7 @@ from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.shards import read_shard
 from xlnet_tf.records.spec import MAX_SLICES, RecordSpec
 from xlnet_tf.text.cleaning import CleaningConfig
-from xlnet_tf.text.tokenizer import MODEL_FILE, XLNetTokenizer
+from xlnet_tf.text.tokenizer import MODEL_FILE, XLNetTokenizer, find_file
 
 MAX_WRITERS = 256  # files that are open at once; a file with more rows is read several times
 MAX_BREAKS = 0.125  # of the records, where rows may break off; more of them mean wrong rows
@@ -51,11 +51,9 @@ def convert(options: ConversionOptions, progress: bool = False) -> tuple[Manifes
         UserError: an option, a file or a record is wrong, with its file and number.
         FileNotFoundError: the tokenizer is missing.
     """
-    if not epath.Path(options.tokenizer).exists():
-        raise FileNotFoundError(f"tokenizer {options.tokenizer} does not exist: check --tokenizer")
     original = options.source_format == "original"
     source = (original_format if original else model_garden_format).find(options.input, options.num_cores)
-    tokenizer = XLNetTokenizer(options.tokenizer, cleaning=CleaningConfig(lower=source.lower))
+    tokenizer = XLNetTokenizer(find_file(options.tokenizer), cleaning=CleaningConfig(lower=source.lower))
     segments.check_lengths(source.seq_len, source.reuse_len)
     with owning(files.make_folder(options.output_dir), "converting records", "--output_dir"):
         return _convert(options, source, tokenizer, progress)

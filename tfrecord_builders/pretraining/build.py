@@ -23,7 +23,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.records import segments
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.text.marks import warn_of_dropped_marks
-from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.tokenizer import XLNetTokenizer, find_file
 
 RunJobs = Callable[[Callable[[Any], Any], Iterator[Any]], Iterator[tuple[Any, Any]]]
 
@@ -53,11 +53,7 @@ def build_sets(options: PretrainingOptions, progress: bool = False) -> list[Mani
         FileNotFoundError: a corpus file or the tokenizer is missing.
     """
     options = options.resolved()
-    if not epath.Path(options.tokenizer).exists():
-        raise FileNotFoundError(
-            f"tokenizer {options.tokenizer} does not exist: train one or check --tokenizer"
-        )
-    tokenizer = XLNetTokenizer(model_file=options.tokenizer, cleaning=options.cleaning)
+    tokenizer = XLNetTokenizer(find_file(options.tokenizer), cleaning=options.cleaning)
     snapshot = corpus.Snapshot(options.corpus.input)
     sources = corpus.find_sources(options.corpus)
     warn_of_dropped_marks(corpus.sample_lines(sources), options.cleaning)

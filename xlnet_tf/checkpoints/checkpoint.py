@@ -20,6 +20,7 @@ class Checkpoint:
 
     Attributes:
         path: the files it was read from.
+        source: where they came from: the path that was asked for, or the name in the hub with its commit.
         format: "original", "hugging_face" or "ours".
         arrays: the weights by our names; each is read when asked for. What names.py does not know keeps the
             name it has in the file.
@@ -35,6 +36,7 @@ class Checkpoint:
     config: XLNetConfig | None
     stripped: tuple[str, ...] = ()
     config_fields: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+    source: str = ""
 
     def path_of(self, name: str) -> str:
         """Returns the path of a file in the folder of the weights, whether it is there or not."""

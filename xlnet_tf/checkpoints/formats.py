@@ -9,7 +9,7 @@ import tensorflow as tf
 import tf_keras
 from etils import epath
 
-from xlnet_tf import checksums, files
+from xlnet_tf import checksums, files, hub
 from xlnet_tf.checkpoints import hugging_face, hugging_face_config, names, tensorflow_files
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, Checkpoint
@@ -36,7 +36,8 @@ def open_checkpoint(path: str | os.PathLike, config_file: str | None = None) -> 
 
     Args:
         path: a folder (of a run, of the original's files, of Hugging Face's, or of weights that
-            `save_checkpoint` wrote), the prefix of a TensorFlow checkpoint, or a file of weights.
+            `save_checkpoint` wrote), the prefix of a TensorFlow checkpoint, a file of weights, or the name of
+            a model of the Hugging Face hub (see hub.locate).
         config_file: its xlnet_config.json or config.json, if that does not lie next to the weights.
 
     Returns:
@@ -51,10 +52,12 @@ def open_checkpoint(path: str | os.PathLike, config_file: str | None = None) -> 
         >>> checkpoint.config.n_layer, checkpoint.arrays["lm_bias"].shape
         (12, (32000,))
     """
-    weights = _find_weights(os.fspath(path).removesuffix(".index"))
+    located = hub.locate(path)
+    weights = _find_weights(located.folder.removesuffix(".index"))
     config, values = _read_config([config_file] if config_file else _configs_beside(weights))
     external = {} if config_file or not hugging_face_config.is_config(values) else values
-    return dataclasses.replace(_open(weights, config, values), config_fields=external)
+    source = weights if located.source == located.folder else located.source
+    return dataclasses.replace(_open(weights, config, values), config_fields=external, source=source)
 
 
 def _open(weights: str, config: XLNetConfig | None, values: dict[str, Any]) -> Checkpoint:
@@ -190,7 +193,7 @@ def _converted_card(checkpoint: Checkpoint, format: str) -> ModelCard:
     # Hugging Face's config.json has rates for training, too; its users may change them.
     settings = card.reading if format == "hugging_face" else card.settings
     task = card.task or task_of(checkpoint.arrays)
-    return card.with_origin("converted_from", checkpoint.path, task=task, format=format, settings=settings)
+    return card.with_origin("converted_from", checkpoint.source, task=task, format=format, settings=settings)
 
 
 def _write(checkpoint: Checkpoint, card: ModelCard, folder: str, format: str):

@@ -52,7 +52,7 @@ def module_of_run(
     module_class = task_registry.of_examples(run.task.example_set).load("serving")
     options = {**module_class.options_of_run(run.task), **options}
     module = module_class(model, tokenizer, int8=weights == INT8, **options)
-    module.card = source.card.with_origin("exported_from", source.path)
+    module.card = source.card.with_origin("exported_from", source.source)
     return module
 
 
@@ -98,7 +98,7 @@ def module_of_checkpoint(
     half = max(1, (options["seq_len"] - NUM_SPECIAL) // 2)
     lengths = {name: min(length, half) for name, length in module_class.LENGTHS.items()}
     module = module_class(model, tokenizer, int8=weights == INT8, **lengths | options)
-    module.card = source.card.with_origin("exported_from", source.checkpoint.path)
+    module.card = source.card.with_origin("exported_from", source.checkpoint.source)
     return module
 
 

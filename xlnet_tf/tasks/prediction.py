@@ -12,7 +12,7 @@ import tf_keras
 from official.core import config_definitions as cfg
 from official.core import exp_factory, task_factory
 
-from xlnet_tf import files, task_registry
+from xlnet_tf import files, hub, task_registry
 from xlnet_tf.checkpoints import load_into, open_checkpoint
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.checkpoints.of_runs import newest_first
@@ -57,7 +57,7 @@ class Run:
             UserError: the set does not fit the run, or a file of either is damaged.
             FileNotFoundError: one of them is not there.
         """
-        model_dir = model_dir.rstrip("/")  # FOLDER//NAME is another object of a bucket
+        model_dir = hub.locate(model_dir.rstrip("/")).folder  # FOLDER//NAME is another object of a bucket
         params_file = f"{model_dir}/params.yaml"
         if not tf.io.gfile.exists(params_file):
             if tf.io.gfile.exists(model_dir) and not tf.io.gfile.isdir(model_dir):

@@ -14,7 +14,7 @@ from etils import epath
 from sentencepiece import sentencepiece_model_pb2
 from typing_extensions import Self
 
-from xlnet_tf import checksums
+from xlnet_tf import checksums, hub
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig, clean_text, clean_texts, read_cleaning
 from xlnet_tf.text.fragments import FragmentEncoder, has_fragments
@@ -90,7 +90,7 @@ class XLNetTokenizer:
 
         Args:
             path: a folder with spiece.model: of a run, of records, of the original's or Hugging Face's files;
-                or such a file.
+                such a file; or the name of a model (see hub.locate).
             cleaning: of texts; None: as files next to the tokenizer say (see cleaning.read_cleaning).
 
         Raises:
@@ -100,15 +100,7 @@ class XLNetTokenizer:
         Example:
             >>> tokenizer = XLNetTokenizer.from_pretrained("xlnet_cased_L-12_H-768_A-12")
         """
-        file = epath.Path(path)
-        if not file.exists():
-            raise FileNotFoundError(
-                f"there is no {file}: expected a folder with {MODEL_FILE}, or such a file."
-            )
-        if file.is_dir():
-            file = file / MODEL_FILE
-            if not file.exists():
-                raise UserError(f"{file.parent} has no {MODEL_FILE}: copy the model's tokenizer there.")
+        file = find_file(path)
         return cls(file, cleaning=cleaning or read_cleaning(file.parent))
 
     def __call__(
@@ -382,6 +374,23 @@ class XLNetTokenizer:
         """Returns a piece's id; text that spells a control symbol is unknown text."""
         piece_id = self._processor.piece_to_id(piece)
         return UNK_ID if self._processor.is_control(piece_id) else piece_id
+
+
+def find_file(path: str | os.PathLike) -> epath.Path:
+    """Returns the SentencePiece model that a path or a name stands for; see XLNetTokenizer.from_pretrained.
+
+    Raises:
+        UserError: the folder has no tokenizer, or the hub no such model.
+        FileNotFoundError: there is nothing at the path.
+    """
+    file = epath.Path(hub.locate(path, tokenizer_only=True).folder)
+    if not file.exists():
+        raise FileNotFoundError(f"there is no {file}: expected a folder with {MODEL_FILE}, or such a file.")
+    if file.is_dir():
+        file = file / MODEL_FILE
+        if not file.exists():
+            raise UserError(f"{file.parent} has no {MODEL_FILE}: copy the model's tokenizer there.")
+    return file
 
 
 def check_text(text: object, name: str):

@@ -1,0 +1,138 @@
+"""A Hugging Face hub on this machine, as far as huggingface_hub asks one."""
+
+import contextlib
+import dataclasses
+import hashlib
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+TOKEN = "hf_secret"
+
+
+@dataclasses.dataclass
+class FakeHub:
+    """What the hub holds, and how it misbehaves.
+
+    Attributes:
+        models: name -> file -> content; of one revision, "main", and its commit.
+        private: names that ask for TOKEN.
+        wrong_sums: files whose sha256 the hub gives wrong.
+        cut_after: bytes of a file after which the connection ends, once.
+        requested: what was asked for, in order: (method, path).
+        url: its address.
+    """
+
+    models: dict[str, dict[str, bytes]] = dataclasses.field(default_factory=dict)
+    private: set[str] = dataclasses.field(default_factory=set)
+    wrong_sums: set[str] = dataclasses.field(default_factory=set)
+    cut_after: int | None = None
+    requested: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    url: str = ""
+
+    def fetched(self) -> set[str]:
+        """Returns the files whose content was asked for."""
+        return {
+            path.rpartition("/")[2]
+            for method, path in self.requested
+            if method == "GET" and "/resolve/" in path
+        }
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    hub: FakeHub
+
+    def log_message(self, *_):
+        pass
+
+    def do_HEAD(self):
+        self._answer()
+
+    def do_GET(self):
+        self._answer()
+
+    def _answer(self):
+        path = self.path.partition("?")[0]
+        self.hub.requested.append((self.command, path))
+        parts = path.strip("/").split("/")
+        is_api = parts[:2] == ["api", "models"]
+        name = "/".join(parts[2:4] if is_api else parts[:2])
+        if name not in self.hub.models:
+            return self._send(404, b"{}", {"X-Error-Code": "RepoNotFound"})
+        if name in self.hub.private and self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            return self._send(401, b"{}", {"X-Error-Code": "RepoNotFound"})
+        files = self.hub.models[name]
+        revision = parts[3] if not is_api else parts[5] if len(parts) > 5 else "main"
+        if revision not in ("main", "v1", COMMIT):
+            return self._send(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
+        if is_api:
+            return self._send(200, json.dumps(self._described(name, parts[4:5], files)).encode())
+        file = "/".join(parts[4:])
+        if file not in files:
+            return self._send(404, b"", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT})
+        return self._send_file(files[file])
+
+    def _described(self, name: str, what: list[str], files: dict[str, bytes]):
+        entries = []
+        for file, content in files.items():
+            digest = "0" * 64 if file in self.hub.wrong_sums else _sha256(content)
+            lfs = {"sha256": digest, "oid": digest, "size": len(content), "pointerSize": 134}
+            entries.append((file, content, lfs))
+        if what == ["tree"]:
+            return [
+                {"type": "file", "path": file, "size": len(content), "oid": _sha256(content)[:40], "lfs": lfs}
+                for file, content, lfs in entries
+            ]
+        siblings = [
+            {"rfilename": file, "size": len(content), "blobId": _sha256(content)[:40], "lfs": lfs}
+            for file, content, lfs in entries
+        ]
+        return {"id": name, "modelId": name, "sha": COMMIT, "siblings": siblings}
+
+    def _send_file(self, content: bytes):
+        begin, size = 0, len(content)
+        if asked := self.headers.get("Range"):
+            begin = int(asked.removeprefix("bytes=").partition("-")[0] or 0)
+        headers = {"ETag": f'"{_sha256(content)}"', "X-Repo-Commit": COMMIT, "Accept-Ranges": "bytes"}
+        headers |= {"X-Linked-Etag": f'"{_sha256(content)}"', "X-Linked-Size": str(size)}
+        if begin:
+            headers["Content-Range"] = f"bytes {begin}-{size - 1}/{size}"
+        cut = self.hub.cut_after
+        if cut is not None and self.command == "GET" and size - begin > cut:
+            self.hub.cut_after = None
+            self._send(206 if begin else 200, content[begin : begin + cut], headers, length=size - begin)
+            self.close_connection = True
+            return
+        self._send(206 if begin else 200, content[begin:], headers)
+
+    def _send(
+        self, status: int, body: bytes, headers: dict[str, str] | None = None, length: int | None = None
+    ):
+        self.send_response(status)
+        for key, value in ({"Content-Type": "application/json"} | (headers or {})).items():
+            self.send_header(key, value)
+        self.send_header("Content-Length", str(len(body) if length is None else length))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[FakeHub]:
+    """Runs an empty hub for a `with` block."""
+    hub = FakeHub()
+    handler = type("Handler", (_Handler,), {"hub": hub})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        hub.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield hub
+        server.shutdown()
+        thread.join()

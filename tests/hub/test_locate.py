@@ -1,0 +1,137 @@
+"""Models by name, from a hub on this machine."""
+
+import os
+
+import pytest
+
+from tests.helpers import fake_hub
+from xlnet_tf import hub
+from xlnet_tf.errors import UserError
+
+constants = pytest.importorskip("huggingface_hub.constants", reason="needs the extra hub")
+
+NAME = "xlnet/tiny"
+FILES = {
+    "config.json": b"{}",
+    "model.safetensors": bytes(range(256)) * 4000,
+    "spiece.model": b"pieces",
+    "pytorch_model.bin": b"not asked for",
+    "README.md": b"not asked for",
+}
+
+
+@pytest.fixture
+def server(model_hub):
+    """A hub with a model, and an empty cache."""
+    model_hub.models[NAME] = dict(FILES)
+    return model_hub
+
+
+@pytest.fixture
+def offline(monkeypatch):
+    return lambda: monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+
+
+def contents(folder):
+    return {name: open(f"{folder}/{name}", "rb").read() for name in os.listdir(folder)}
+
+
+@pytest.mark.parametrize("path", [f"hf://{NAME}", NAME, f"hf://{NAME}@v1", f"hf://{NAME}@{fake_hub.COMMIT}"])
+def test_a_name_becomes_a_folder_with_the_needed_files(server, path):
+    located = hub.locate(path)
+    assert located.source == f"hf://{NAME}@{fake_hub.COMMIT}"
+    needed = {"config.json", "model.safetensors", "spiece.model"}
+    assert contents(located.folder) == {name: FILES[name] for name in needed}
+
+
+def test_a_tokenizer_comes_without_weights(server):
+    located = hub.locate(NAME, tokenizer_only=True)
+    assert set(contents(located.folder)) == {"config.json", "spiece.model"}
+
+
+def test_what_the_cache_has_is_not_fetched_again(server, offline):
+    hub.locate(NAME)
+    server.requested.clear()
+    first = hub.locate(NAME)
+    assert not server.fetched()
+    server.requested.clear()
+    offline()
+    assert hub.locate(NAME) == first
+    assert not server.requested
+
+
+def test_shards_come_with_their_index(server):
+    shards = {f"model-0000{n}-of-00002.safetensors": bytes([n]) for n in (1, 2)}
+    server.models[NAME] = {"config.json": b"{}", "model.safetensors.index.json": b"{}", **shards}
+    server.models[NAME] |= {"pytorch_model-00001-of-00001.bin": b"", "pytorch_model.bin.index.json": b""}
+    assert set(contents(hub.locate(NAME).folder)) == {"config.json", "model.safetensors.index.json", *shards}
+
+
+def test_a_broken_download_resumes(server, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    server.cut_after = 100_000
+    assert contents(hub.locate(NAME).folder)["model.safetensors"] == FILES["model.safetensors"]
+    assert server.cut_after is None  # it did break
+
+
+def test_a_file_with_a_wrong_checksum_is_refused_and_fetched_again(server):
+    server.wrong_sums.add("model.safetensors")
+    for _ in range(2):
+        with pytest.raises(UserError, match="model.safetensors came with the sha256 .* the hub says 000"):
+            hub.locate(NAME)
+    server.wrong_sums.clear()
+    server.models["xlnet/good"] = dict(FILES)
+    assert contents(hub.locate("xlnet/good").folder)["model.safetensors"] == FILES["model.safetensors"]
+
+
+def test_a_private_model_needs_a_token(server, monkeypatch):
+    server.private.add(NAME)
+    with pytest.raises(UserError, match="no model xlnet/tiny, or it is private.*HF_TOKEN"):
+        hub.locate(f"hf://{NAME}")
+    monkeypatch.setenv("HF_TOKEN", fake_hub.TOKEN)
+    assert hub.locate(f"hf://{NAME}").source.startswith("hf://")
+
+
+@pytest.mark.parametrize(
+    ("path", "error", "message"),
+    [
+        ("hf://xlnet/none", UserError, "the Hugging Face hub has no model xlnet/none"),
+        ("xlnet/none", FileNotFoundError, "there is nothing at xlnet/none, and the Hugging Face hub has no"),
+        (f"hf://{NAME}@v7", UserError, "hf://xlnet/tiny has no revision v7: give a branch"),
+        ("hf://tiny", UserError, "hf://tiny is not the name of a model: expected hf://OWNER/NAME"),
+        ("hf://a/b/c", UserError, "is not the name of a model"),
+        ("hf://xlnet/other", UserError, "hf://xlnet/other has no weights: expected one of .*tf_model.h5"),
+    ],
+)
+def test_what_cannot_be_fetched_is_one_clear_error(server, path, error, message):
+    server.models["xlnet/other"] = {"tf_model.h5": b""}
+    with pytest.raises(error, match=message):
+        hub.locate(path)
+
+
+def test_offline_without_the_files_says_what_to_do(server, offline):
+    hub.locate(NAME, tokenizer_only=True)
+    offline()
+    assert hub.locate(NAME, tokenizer_only=True).folder
+    for path in ("hf://xlnet/never-seen", f"hf://{NAME}"):
+        with pytest.raises(UserError, match="unset HF_HUB_OFFLINE|has no weights"):
+            hub.locate(path)
+
+
+def test_a_hub_that_does_not_answer_is_one_clear_error(server, monkeypatch):
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(UserError, match="cannot be fetched"):
+        hub.locate(f"hf://{NAME}")
+
+
+@pytest.mark.parametrize("path", ["/absent/x", "a/b/c", "name", "gs://bucket/x", "runs/demo/", "", "../a/b"])
+def test_paths_stay_paths(server, path):
+    assert hub.locate(path) == (path, path)
+    assert not server.requested
+
+
+def test_a_folder_goes_before_a_name(server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.makedirs(NAME)
+    assert hub.locate(NAME) == (NAME, NAME)
+    assert not server.requested

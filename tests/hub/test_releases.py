@@ -1,0 +1,149 @@
+"""The original's archives, from a server on this machine."""
+
+import contextlib
+import dataclasses
+import http.server
+import io
+import os
+import threading
+import zipfile
+
+import pytest
+
+from xlnet_tf import hub
+from xlnet_tf.errors import UserError
+from xlnet_tf.hub import releases
+
+NAME = "xlnet_cased_L-12_H-768_A-12"
+FILES = {
+    "xlnet_config.json": b"{}",
+    "spiece.model": b"pieces",
+    "xlnet_model.ckpt.index": b"index",
+    "xlnet_model.ckpt.data-00000-of-00001": bytes(range(256)) * 1000,
+}
+
+
+def zipped(files, folder="xlnet/"):
+    with io.BytesIO() as buffer:
+        with zipfile.ZipFile(buffer, "w") as archive:
+            for name, content in files.items():
+                archive.writestr(folder + name, content)
+        return buffer.getvalue()
+
+
+class Server:
+    """Sends one file; `cut` ends the next answers after so many bytes."""
+
+    def __init__(self):
+        self.content, self.cuts, self.ranges = zipped(FILES), [], []
+        self.url = ""
+
+    @contextlib.contextmanager
+    def running(self):
+        server = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def log_message(self, *_):
+                pass
+
+            def do_GET(self):
+                asked = self.headers.get("Range")
+                server.ranges.append(asked)
+                begin = int(asked[6:-1]) if asked else 0
+                body = server.content[begin:]
+                self.send_response(206 if asked else 200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body[: server.cuts.pop(0) if server.cuts else None])
+
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+            self.url = f"http://127.0.0.1:{running.server_port}/model.zip"
+            threading.Thread(
+                target=running.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+            ).start()
+            yield self
+            running.shutdown()
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    with Server().running() as running:
+        changed = [
+            dataclasses.replace(release, address=running.url) if release.name == NAME else release
+            for release in releases.RELEASES
+        ]
+        monkeypatch.setattr(releases, "RELEASES", tuple(changed))
+        yield running
+
+
+def contents(folder):
+    return {name: open(f"{folder}/{name}", "rb").read() for name in os.listdir(folder)}
+
+
+def test_an_archive_becomes_a_folder_once(server):
+    located = hub.locate(NAME)
+    assert located.source == server.url
+    assert contents(located.folder) == FILES
+    assert hub.locate(NAME) == located
+    assert server.ranges == [None]
+    assert not [name for name in os.listdir(os.path.dirname(located.folder)) if name.endswith(".zip")]
+
+
+def test_a_broken_download_resumes(server):
+    server.cuts = [1000]
+    with pytest.raises(UserError, match="broke off after 1,000 of|cannot be fetched"):
+        hub.locate(NAME)
+    assert contents(hub.locate(NAME).folder) == FILES
+    assert server.ranges == [None, "bytes=1000-"]
+
+
+def test_another_archive_than_the_first_is_refused(server):
+    folder = hub.locate(NAME).folder
+    for name in os.listdir(folder):
+        os.remove(f"{folder}/{name}")
+    os.rmdir(folder)
+    server.content = zipped(FILES | {"spiece.model": b"others"})
+    with pytest.raises(UserError, match="has the sha256 .* expected"):
+        hub.locate(NAME)
+    assert not os.path.exists(folder)
+
+
+def test_a_known_checksum_counts_from_the_first_download(server):
+    release = dataclasses.replace(releases.archive_of(NAME), sha256="0" * 64)
+    with pytest.raises(UserError, match="expected 000"):
+        releases.fetch(release)
+
+
+@pytest.mark.parametrize("folder", ["../../", "/", "a/b/../../../"])
+def test_no_file_leaves_the_folder(server, folder, tmp_path):
+    server.content = zipped(FILES | {"evil.py": b"evil"}, folder)
+    located = hub.locate(NAME)
+    assert contents(located.folder) == FILES
+    assert not list(tmp_path.parent.rglob("evil.py"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"no archive", "is damaged"),
+        (zipped(FILES)[:-100], "is damaged"),
+        (
+            zipped({"xlnet_config.json": b"{}"}),
+            "is not a released XLNet: it lacks spiece.model, xlnet_model.ckpt",
+        ),
+    ],
+    ids=["text", "torn", "other"],
+)
+def test_what_is_no_release_is_refused_and_leaves_no_folder(server, content, message):
+    server.content = content
+    with pytest.raises(UserError, match=message):
+        hub.locate(NAME)
+    assert not os.path.isdir(f"{os.environ['XDG_CACHE_HOME']}/xlnet_tf/{NAME}")
+
+
+def test_a_folder_of_the_same_name_goes_first(server, tmp_path):
+    os.makedirs(NAME)
+    assert hub.locate(NAME) == (NAME, NAME)
+    assert server.ranges == []

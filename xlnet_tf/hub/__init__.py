@@ -1,0 +1,9 @@
+"""Models by name: of the Hugging Face hub, or of the original's releases, as folders of this machine.
+
+Begin with locating.py: everything that takes a path of a model asks it first. releases.py has the table of
+released models, and fetches the original's archives.
+"""
+
+from xlnet_tf.hub.locating import Located, locate
+
+__all__ = ["Located", "locate"]

@@ -1,0 +1,196 @@
+"""Models by name: `hf://OWNER/NAME[@REVISION]` becomes a folder of this machine.
+
+    located = hub.locate("hf://xlnet/xlnet-base-cased")
+    located.folder, located.source      # a folder of the cache, hf://xlnet/xlnet-base-cased@<commit>
+
+The Hugging Face hub's own library fetches the files: huggingface_hub, the extra `hub`. Its cache, tokens
+(HF_TOKEN), offline mode (HF_HUB_OFFLINE=1) and address (HF_ENDPOINT) apply. Only files that this project
+reads are fetched. A model that cannot be fetched is an error: nothing else ever takes its place.
+"""
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from etils import epath
+
+from xlnet_tf import files
+from xlnet_tf.errors import UserError
+from xlnet_tf.hub import releases
+
+SCHEME = "hf://"
+EXTRA = "hub"
+# From the best to the last: of several formats one is fetched.
+WEIGHTS = (
+    "weights.safetensors",
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+# What is read next to the weights.
+BESIDE = (
+    "model.json",
+    "config.json",
+    "xlnet_config.json",
+    "params.yaml",
+    "manifest.json",
+    "metrics.json",
+    "tokenizer_config.json",
+    "SHA256SUMS",
+)
+TOKENIZER = "spiece.model"
+
+_PART = r"[A-Za-z0-9][\w.-]*"
+_NAME = re.compile(rf"(?:{SCHEME})?({_PART}/{_PART})(?:@([\w./-]+))?", re.ASCII)
+_SHARD = re.compile(r"(model|pytorch_model)-\d+-of-\d+\.(safetensors|bin)")
+
+
+class Located(NamedTuple):
+    """Where a model is.
+
+    Attributes:
+        folder: on this machine or a file system; for a path, the path.
+        source: what it was fetched from, with the commit; for a path, the path.
+    """
+
+    folder: str
+    source: str
+
+
+def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
+    """Finds a model by its path or name; a name's files are fetched unless the cache has them.
+
+    Args:
+        path: a path, which goes first where it exists; hf://OWNER/NAME[@REVISION], or plain OWNER/NAME; or
+            the folder's name of a model that the original released (see releases.released).
+        tokenizer_only: fetch no weights.
+
+    Raises:
+        UserError: the hub has no such model or revision, or it cannot be asked; the model has no files that
+            this project reads; or what came is damaged.
+        FileNotFoundError: there is nothing at a path that looks like a name, and the hub has no such model
+            either.
+    """
+    path = os.fspath(path)
+    match = _NAME.fullmatch(path)
+    if (release := releases.archive_of(path)) and not epath.Path(path).exists():
+        return Located(releases.fetch(release), release.address)
+    if not match or (not path.startswith(SCHEME) and epath.Path(path).exists()):
+        if path.startswith(SCHEME):
+            raise UserError(f"{path} is not the name of a model: expected {SCHEME}OWNER/NAME[@REVISION]")
+        return Located(path, path)
+    try:
+        import huggingface_hub as library
+    except ImportError:
+        if not path.startswith(SCHEME):
+            return Located(path, path)  # whoever opens it says what is missing
+        raise UserError(
+            f"{path} is a model of the Hugging Face hub; what fetches it is not installed: "
+            f"pip install 'xlnet-tf[{EXTRA}]'"
+        ) from None
+    name, revision = match.groups()
+    with _errors(path, name, revision):
+        folder = _fetch(library, name, revision, tokenizer_only)
+    return Located(folder, f"{SCHEME}{name}@{os.path.basename(folder)}")
+
+
+def _fetch(library: Any, name: str, revision: str | None, tokenizer_only: bool) -> str:
+    """Returns the cache's folder of a commit, which is called after it, with the files that are needed."""
+    if library.is_offline_mode():
+        folder = library.snapshot_download(name, revision=revision, local_files_only=True, allow_patterns=[])
+        wanted = _wanted(os.listdir(folder), name, tokenizer_only)
+        return library.snapshot_download(
+            name, revision=revision, local_files_only=True, allow_patterns=wanted
+        )
+    info = library.HfApi().model_info(name, revision=revision, files_metadata=True)
+    wanted = _wanted([file.rfilename for file in info.siblings], name, tokenizer_only)
+    folder = library.snapshot_download(name, revision=revision, allow_patterns=wanted)
+    if os.path.basename(folder) != info.sha:
+        raise UserError(f"{SCHEME}{name} got a new commit while it was fetched: start again")
+    for file in info.siblings:
+        if file.rfilename in wanted and file.lfs:
+            _check(os.path.join(folder, file.rfilename), file.lfs.sha256)
+    return folder
+
+
+def _wanted(names: Sequence[str], name: str, tokenizer_only: bool) -> list[str]:
+    """Returns the files to fetch of those that a model has."""
+    if tokenizer_only:
+        if TOKENIZER not in names:
+            raise UserError(f"{SCHEME}{name} has no {TOKENIZER}: expected an XLNet model with its tokenizer")
+        return [TOKENIZER, *(file for file in BESIDE if file in names)]
+    weights = next((file for file in WEIGHTS if file in names), None)
+    if weights is None:
+        found = ", ".join(sorted(names)[:10]) or "no files"
+        raise UserError(f"{SCHEME}{name} has no weights: expected one of {', '.join(WEIGHTS)}, found {found}")
+    stem = weights.partition(".")[0] if weights.endswith(".index.json") else None
+    shards = [file for file in names if (match := _SHARD.fullmatch(file)) and match[1] == stem]
+    return [weights, *shards, *(file for file in (TOKENIZER, *BESIDE) if file in names)]
+
+
+def _check(path: str, expected: str) -> None:
+    """Compares a fetched file with its sha256, once: a file next to it in the cache notes what was seen.
+
+    Raises:
+        UserError: it differs; it is removed, so that the next call fetches it again.
+    """
+    blob = os.path.realpath(path)
+    noted = f"{blob}.sha256"
+    if os.path.exists(noted) and files.read_text(noted) == expected:
+        return
+    if (found := files.sha256(blob)) != expected:
+        os.remove(blob)
+        raise UserError(
+            f"{os.path.basename(path)} came with the sha256 {found}; the hub says {expected}. It was "
+            "removed: start again to fetch it again"
+        )
+    files.write(noted, expected)
+
+
+@contextlib.contextmanager
+def _errors(path: str, name: str, revision: str | None) -> Iterator[None]:
+    """Turns the library's errors into one line that says what to do."""
+    try:
+        yield
+    except (UserError, FileNotFoundError) as error:
+        if not _is_of_library(error):
+            raise
+        raise UserError(
+            f"{path}: the cache lacks files of it, and the hub cannot be asked ({_first_line(error)}). Go "
+            "online (unset HF_HUB_OFFLINE) and start again"
+        ) from error
+    except Exception as error:
+        if not _is_of_library(error) and not isinstance(error, OSError):
+            raise
+        raise _explained(error, path, name, revision) from error
+
+
+def _explained(error: Exception, path: str, name: str, revision: str | None) -> Exception:
+    from huggingface_hub import errors
+
+    if isinstance(error, errors.GatedRepoError):
+        return UserError(
+            f"{SCHEME}{name} is gated: accept its terms on its page, then set HF_TOKEN to a token of yours"
+        )
+    if isinstance(error, errors.RepositoryNotFoundError):
+        message = (
+            f"the Hugging Face hub has no model {name}, or it is private: check the name, or set HF_TOKEN "
+            "to a token that may read it"
+        )
+        if path.startswith(SCHEME):
+            return UserError(message)
+        return FileNotFoundError(f"there is nothing at {path}, and {message}")
+    if isinstance(error, errors.RevisionNotFoundError):
+        return UserError(f"{SCHEME}{name} has no revision {revision}: give a branch, a tag or a commit of it")
+    return UserError(f"{path} cannot be fetched ({_first_line(error)}). Start again to resume the download")
+
+
+def _is_of_library(error: Exception) -> bool:
+    return type(error).__module__.partition(".")[0] in ("huggingface_hub", "httpx", "httpx2", "httpcore2")
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), "") or type(error).__name__

@@ -1,0 +1,171 @@
+"""The released models: where they are, and the original's archives fetched and unpacked.
+
+for release in xlnet_tf.released():
+    print(release.name, release.language, release.size)
+"""
+
+import contextlib
+import dataclasses
+import functools
+import os
+import pathlib
+import urllib.error
+import urllib.request
+import zipfile
+from typing import IO
+
+from xlnet_tf import files
+from xlnet_tf.errors import UserError, reason
+from xlnet_tf.progress_bar import ProgressBar
+
+_ORIGINAL = "https://storage.googleapis.com/xlnet/released_models/"
+_BLOCK_BYTES = 1 << 20
+_MOST_BYTES = 8 << 30  # of an archive and of what it holds: several times the largest release
+_SECONDS = 60  # without a byte
+_FILES = ("xlnet_config.json", "spiece.model", "xlnet_model.ckpt.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Release:
+    """A model that somebody published.
+
+    Attributes:
+        name: what `from_pretrained`, `--init_checkpoint` and `--tokenizer` take.
+        language: of its texts.
+        size: its preset or its shape.
+        gigabytes: of its weights, about.
+        address: its page or archive.
+        licence: as its publisher names it.
+        sha256: of the archive, if its publisher names one; None: the first download's counts on this machine.
+    """
+
+    name: str
+    language: str
+    size: str
+    gigabytes: float
+    address: str
+    licence: str
+    sha256: str | None = None
+
+
+def _hub(name: str, *facts) -> Release:
+    return Release(f"hf://{name}", *facts[:-1], f"https://huggingface.co/{name}", facts[-1])
+
+
+def _archive(name: str, *facts) -> Release:
+    return Release(f"xlnet_{name}", *facts[:-1], f"{_ORIGINAL}{name}.zip", facts[-1])
+
+
+RELEASES = (
+    _archive("cased_L-12_H-768_A-12", "English", "base", 0.47, "Apache-2.0"),
+    _archive("cased_L-24_H-1024_A-16", "English", "large", 1.44, "Apache-2.0"),
+    _hub("xlnet/xlnet-base-cased", "English", "base", 0.47, "MIT"),
+    _hub("xlnet/xlnet-large-cased", "English", "large", 1.44, "MIT"),
+    _hub("hfl/chinese-xlnet-base", "Chinese", "base", 0.47, "Apache-2.0"),
+    _hub("hfl/chinese-xlnet-mid", "Chinese", "24 layers of 768", 0.84, "Apache-2.0"),
+)
+
+
+def released() -> tuple[Release, ...]:
+    """Returns the released models that this project reads, with their addresses."""
+    return RELEASES
+
+
+def archive_of(path: str) -> Release | None:
+    """Returns the release whose archive a name stands for, None if it stands for none."""
+    archives = {release.name: release for release in RELEASES if release.address.endswith(".zip")}
+    return archives.get(path)
+
+
+def fetch(release: Release) -> str:
+    """Fetches and unpacks the archive of a release, unless the cache has it; returns the folder.
+
+    A download that broke off is continued. The archive's sha256 is compared with the release's, or, where its
+    publisher names none, with that of the first download on this machine.
+
+    Raises:
+        UserError: it cannot be fetched, is another file than before, or holds other files than a release's.
+    """
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "xlnet_tf"
+    folder, archive = cache / release.name, cache / f"{release.name}.zip"
+    if folder.is_dir():
+        return str(folder)
+    files.make_folder(cache)
+    if not archive.exists():
+        _download(release.address, archive)
+    _check(archive, release, cache / f"{release.name}.sha256")
+    _unpack(archive, folder)
+    archive.unlink()
+    return str(folder)
+
+
+def _download(address: str, path: pathlib.Path) -> None:
+    unfinished = path.with_suffix(".part")
+    begin = unfinished.stat().st_size if unfinished.exists() else 0
+    request = urllib.request.Request(address, headers={"Range": f"bytes={begin}-"} if begin else {})
+    try:
+        with urllib.request.urlopen(request, timeout=_SECONDS) as response, contextlib.ExitStack() as stack:
+            stack.enter_context(files.writing(unfinished))
+            begin = begin if response.status == 206 else 0
+            total = begin + int(response.headers.get("Content-Length") or 0)
+            if total > _MOST_BYTES:
+                raise UserError(f"{address} has {total:,} bytes; expected at most {_MOST_BYTES:,}")
+            file = stack.enter_context(open(unfinished, "ab" if begin else "wb"))
+            bar = stack.enter_context(
+                ProgressBar(total=total or None, initial=begin, desc=path.name, unit="B", unit_scale=True)
+            )
+            for block in iter(functools.partial(response.read, _BLOCK_BYTES), b""):
+                file.write(block)
+                bar.update(len(block))
+    except (urllib.error.URLError, ConnectionError, TimeoutError) as error:
+        raise UserError(
+            f"{address} cannot be fetched ({reason(error)}). Start again to resume the download, or get it "
+            f"another way and put it at {path}"
+        ) from error
+    if total and unfinished.stat().st_size != total:
+        raise UserError(
+            f"{address} broke off after {unfinished.stat().st_size:,} of {total:,} bytes. Start again"
+        )
+    unfinished.replace(path)
+
+
+def _check(archive: pathlib.Path, release: Release, recorded: pathlib.Path) -> None:
+    expected = release.sha256 or (files.read_text(recorded).strip() if recorded.exists() else None)
+    found = files.sha256(archive)
+    if expected is None:
+        files.write(recorded, found + "\n")
+    elif found != expected:
+        archive.unlink()
+        raise UserError(
+            f"{release.address} has the sha256 {found}; expected {expected}. It was removed: start again. If "
+            f"the publisher has changed it, remove {recorded}"
+        )
+
+
+def _unpack(archive: pathlib.Path, folder: pathlib.Path) -> None:
+    """Writes the files of a release, whatever folder of the archive they are in, and nothing else."""
+    unfinished = folder.with_suffix(".unpacking")
+    try:
+        with zipfile.ZipFile(archive) as packed:
+            members = [member for member in packed.infolist() if not member.is_dir()]
+            names = {pathlib.PurePosixPath(member.filename).name: member for member in members}
+            wanted = {name: member for name, member in names.items() if name.startswith(_FILES)}
+            lacking = [file for file in _FILES if not any(name.startswith(file) for name in wanted)]
+            if lacking or sum(member.file_size for member in wanted.values()) > _MOST_BYTES:
+                raise UserError(
+                    f"{archive} is not a released XLNet: it lacks {', '.join(lacking) or 'nothing'} and has "
+                    f"{sum(member.file_size for member in members):,} bytes. It was left there"
+                )
+            files.make_folder(unfinished)
+            for name, member in wanted.items():
+                with packed.open(member) as source:
+                    _copy(source, unfinished / name)
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+        raise UserError(f"{archive} is damaged ({reason(error)}): remove it and start again") from error
+    unfinished.rename(folder)
+
+
+def _copy(source: IO[bytes], path: pathlib.Path) -> None:
+    with files.replacing(path, "wb") as file:
+        for block in iter(functools.partial(source.read, _BLOCK_BYTES), b""):
+            file.write(block)
