@@ -83,7 +83,9 @@ def train_tokenizer(
         "bos_id": special_tokens.BOS_ID,
         "eos_id": special_tokens.EOS_ID,
     }
-    command = [sys.executable, "-P", sentencepiece_process.__file__]
+    # Not to take this folder's modules for others of their names; no such option, and no such name, in 3.10.
+    safe_path = ["-P"] if sys.version_info >= (3, 11) else []
+    command = [sys.executable, *safe_path, sentencepiece_process.__file__]
     with tempfile.TemporaryFile() as answer:
         start = functools.partial(
             subprocess.Popen, command, stdin=subprocess.PIPE, stdout=answer, stderr=subprocess.PIPE
