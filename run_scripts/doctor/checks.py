@@ -22,6 +22,7 @@ print(json.dumps({"devices": devices, "keras": tf.keras.Model.__module__.partiti
 BUILDERS = ("absl-py", "etils", "google-crc32c", "numpy", "sentencepiece", "sentencex", "tqdm")
 SERVING = ("tensorflow-text", "tensorflow-serving-api")
 EXTRAS = {
+    "hub": "fetch models by name from the Hugging Face hub",
     "beam": "build records with Apache Beam",
     "tpu-compile": "compile for a TPU without one",
     "docs": "build the documentation",
