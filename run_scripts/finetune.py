@@ -32,9 +32,10 @@ SETTINGS = (
     Setting("train_steps", "trainer.train_steps", "integer", "Steps in all; 0: as --epochs says.", 0),
     Setting("warmup_fraction", "task.warmup_fraction", "float",
             "Part of all steps until the peak learning rate, if warmup_steps is 0.", 0, 1),
-    Setting("batching", "task.batching", ("length", "fixed"),
-            "length puts examples of like length into a batch and cuts its rows to it (the default); fixed "
-            "takes whole rows in random order."),
+    Setting("batching", "task.batching", ("length", "packed", "fixed"),
+            "length puts examples of like length into a batch and cuts its rows to it; packed puts several "
+            "examples of a random batch into a row; fixed takes whole rows. Default: length; on TPUs packed "
+            "where that computes fewer positions."),
     Setting("sort_window", "task.sort_window", "integer",
             "Batches within which examples are sorted by length.", 1),
     Setting("checkpoint_interval", "trainer.checkpoint_interval", "integer",
@@ -75,8 +76,10 @@ def main(_: Sequence[str]):
     task_class = task_factory.get_task_cls(type(params.task))
     if values.dry_run:
         from run_scripts.common import dry_run
+        from xlnet_tf.training.topology import TpuSlice
 
-        task = finetuning.build_task(params, task_class, values.model_dir)
+        replicas = TpuSlice.named(values.topology).replicas if values.topology else 0
+        task = finetuning.build_task(params, task_class, values.model_dir, replicas)
         dry_run.check_and_print(params, task, values.topology, values.model_dir)
         return
     results = seeds.finetune_seeds(

@@ -5,6 +5,7 @@
 Each trains one epoch on the same sample of a classification set: forward, backward, clipping, AdamW.
 
   length        ours, batching by length: examples of like length in a batch, rows cut to it.
+  packed        ours, packed batching: several examples in a row, in random order.
   fixed         ours, fixed batching: whole rows.
   hf dynamic    Hugging Face's XLNetForSequenceClassification in PyTorch, with our weights, in a process of
                 --peer_python: random batches, padded to the longest row, the default of its Trainer.

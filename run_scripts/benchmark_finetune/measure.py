@@ -20,7 +20,8 @@ from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.text.special_tokens import PAD_ID
 
-OURS, HUGGING_FACE, MODEL_GARDEN = ("length", "fixed"), ("hf dynamic", "hf grouped"), "model_garden"
+OURS, MODEL_GARDEN = ("length", "packed", "fixed"), "model_garden"
+HUGGING_FACE = ("hf dynamic", "hf grouped")
 KINDS = ("classification", "regression")
 _PARTS = 5  # of an epoch: how often all take turns
 
@@ -296,7 +297,10 @@ def measure(config: XLNetConfig, plan: Plan, peer_python: str | None = None) -> 
             "layers": config.n_layer,
             "seq_len": examples.seq_len,
             "text": float(examples.lengths().mean() / examples.seq_len),
-            "positions": ours["length"].positions / ours["fixed"].positions,
+            "positions": {
+                name: trainer.positions / (steps * plan.batch_size * examples.seq_len)
+                for name, trainer in ours.items()
+            },
             "seconds_per_example": found,
         }
 
@@ -308,7 +312,8 @@ def table(report: Mapping[str, Any]) -> str:
         heading(report["machine"]),
         f"{plan['examples']:,} examples of {plan['data']}, {report['layers']} layers, batches of "
         f"{plan['batch_size']} x {report['seq_len']}; text fills {report['text']:.1%}",
-        f"of the positions of whole rows, length computes {report['positions']:.1%}",
+        "of the positions of whole rows, "
+        + ", ".join(f"{name} computes {part:.1%}" for name, part in report["positions"].items()),
         "",
         f"{'':<16}{'ms an example':>14}{'of it, length takes':>22}",
     ]

@@ -97,6 +97,7 @@ def check(params, task: Task, where: Machines, model_dir: str) -> str:
     """
     run.check_batch_sizes(params, where.replicas)
     run.check_remote_paths(params, model_dir)
+    task.replicas, task.accumulation_steps = where.replicas, params.trainer.accumulation_steps
     run.check_resumable(params, task, model_dir)
     _check_data(params, task, where)
     model = task.build_model()
@@ -188,9 +189,7 @@ def _rows(params, task: Task, where: Machines, model: tf_keras.Model) -> dict[st
         f"{trainer.accumulation_steps} micro-batch(es), {data.global_batch_size // where.hosts} a host",
         "memory": f"{_memory_len(task)} tokens a row" if _memory_len(task) else "none",
         "steps": f"{steps:,}, {trainer.steps_per_loop} in a loop",
-        **_cut_rows(
-            task, steps, None if where.slice or params.runtime.enable_xla else device.length_multiple()
-        ),
+        **_cut_rows(params, task, where),
         "tokens": f"{steps * tokens:,}: the data {steps * data.global_batch_size / _records(task):.2f} times",
         "a checkpoint": f"{gigabytes(saved)}, after each {trainer.checkpoint_interval:,} steps",
         "disk for checkpoints": f"{gigabytes(saved * (trainer.max_to_keep + 1))} (the newest "
@@ -198,15 +197,19 @@ def _rows(params, task: Task, where: Machines, model: tf_keras.Model) -> dict[st
     }
 
 
-def _cut_rows(task: Task, steps: int, multiple: int | None) -> dict[str, str]:
-    """Returns a row about the lengths that rows are cut to; none where they are not."""
+def _cut_rows(params, task: Task, where: Machines) -> dict[str, str]:
+    """Returns a row about the lengths that rows are cut to or, packed, their number; none if whole."""
     if task.lengths() == [None]:
         return {}
-    epoch = task.step_lengths(0, min(steps, _MOST_STEPS), training=True, multiple=multiple)
+    multiple = None if where.slice or params.runtime.enable_xla else device.length_multiple()
+    steps = min(params.trainer.train_steps, _MOST_STEPS)
+    epoch = task.step_lengths(0, steps, training=True, multiple=multiple)
     part = sum(map(task.tokens_per_step, epoch)) / (len(epoch) * task.tokens_per_step())
     any_length = multiple is not None and task.any_length(training=True)
-    to = "the longest of each batch" if any_length else f"{', '.join(map(str, task.lengths()))} tokens"
-    return {"rows are cut to": f"{to}; {part:.1%} of all positions remain"}
+    few, remain = ", ".join(map(str, task.lengths())), f"{part:.1%} of all positions remain"
+    if params.task.batching == "packed":
+        return {"texts are packed": f"into {'few' if any_length else few} rows a micro-batch; {remain}"}
+    return {"rows are cut to": f"{'the longest of each batch' if any_length else f'{few} tokens'}; {remain}"}
 
 
 def checkpoint_bytes(params, task: Task, weights: int) -> int:

@@ -24,7 +24,7 @@ class Lengths:
 
     def __init__(self, lengths, seq_len=T):
         self._lengths, self.seq_len, self.folder = np.array(lengths, np.int32), seq_len, "set"
-        self.records = len(self._lengths)
+        self.records, self.sequences = len(self._lengths), 1
 
     def lengths(self):
         return self._lengths
@@ -42,6 +42,40 @@ def test_every_example_comes_once_an_epoch(examples, size, window, seed):
     again = Batches(examples, size, seed, by_length=True, window=window)
     for step in (7, 2, 0):  # a step does not depend on those before it
         np.testing.assert_array_equal(again.numbers(step), stream[step * size : (step + 1) * size])
+
+
+@given(random_sets, st.integers(1, 8), st.integers(1, 3), st.integers(1, 3))
+def test_packed_texts_share_rows_and_never_overlap(examples, size, micro_batches, sequences):
+    examples.sequences = sequences
+    batches = Batches(examples, size * micro_batches, 5).pack(micro_batches, 6)
+    random_order = Batches(examples, size * micro_batches, 5)
+    for step in (3, 0):
+        assert sorted(batches.numbers(step)) == sorted(random_order.numbers(step))
+        lengths = np.repeat(examples.lengths()[batches.numbers(step)], sequences)
+        starts = batches.starts(step)
+        assert starts.shape == (size * micro_batches, sequences)
+        for part, rooms in zip(starts.reshape(micro_batches, -1), lengths.reshape(micro_batches, -1)):
+            places = np.concatenate([np.arange(start, start + room) for start, room in zip(part, rooms)])
+            assert len({*places}) == len(places) and places.max() < T * batches.rows(step)
+            np.testing.assert_array_equal(part // T, (part + rooms - 1) // T)  # each within one row
+        assert batches.length(step) == min(rows for rows in batches.cut_to if rows >= batches.rows(step))
+
+
+def test_a_step_that_fits_no_number_of_rows_is_named():
+    batches = Batches(Lengths([5, 5, 5, T, T, T]), 3, repeat=False).pack(1, 1)
+    assert batches.cut_to == (1,)
+    with pytest.raises(UserError, match="step 1 needs 3 packed rows: expected at most 1"):
+        batches.length(1)
+    with pytest.raises(UserError, match="batch_size is 3: expected a multiple of 2 micro-batches"):
+        batches.pack(2, 1)
+
+
+def test_packing_leaves_little_padding():
+    lengths = np.clip(np.random.default_rng(0).lognormal(2.5, 0.6, 4000), 4, T).astype(int)
+    batches = Batches(Lengths(lengths), 128).pack(2, 31)
+    rows = [batches.length(step) for step in range(31)]
+    text = lengths[np.concatenate([batches.numbers(step) for step in range(31)])].sum()
+    assert text > 0.8 * T * 2 * sum(rows) and len(batches.cut_to) <= 5
 
 
 @given(random_sets, st.integers(1, 12))

@@ -1,5 +1,6 @@
 """Batches by length change no number: losses, gradients and predictions are those of whole rows."""
 
+import dataclasses
 import functools
 import subprocess
 import sys
@@ -90,7 +91,7 @@ def build_trainer(params) -> Trainer:
     with STRATEGY.scope():
         task = finetuning.build_task(params, task_class)
         optimizer = build_optimizer(params.trainer.optimizer_config, 6, task.n_layer)
-        return Trainer(params, task, task.build_model(), optimizer)
+        return Trainer(params, task, task.build_model(), optimizer, evaluate=task.validation_set is not None)
 
 
 def assert_close(found, expected):
@@ -164,6 +165,34 @@ def test_micro_batches_of_any_length_equal_a_batch(folder):
     assert_close(found[2], found[1])
 
 
+@pytest.mark.parametrize(
+    "task",
+    [
+        pytest.param(task, marks=[pytest.mark.integration] * (task != "multiple_choice"))
+        for task in task_registry.tasks()
+    ],
+)
+def test_packed_rows_give_the_numbers_of_whole_ones(tmp_path, small_tokenizer, task):
+    write_examples(tmp_path / "train", task, small_tokenizer, 0)
+    params = settings(tmp_path, task, batching="packed", validation_data={"input_path": ""})
+    params.trainer.accumulation_steps = 2
+    trainer = build_trainer(params)
+    batches = trainer.task.batches(training=True)
+    fixed = dataclasses.replace(batches, micro_batches=0, cut_to=())
+    whole = 8 * batches.examples.sequences
+    assert max(batches.cut_to) <= whole / 2 * 0.75
+
+    @functools.partial(tf.function, autograph=False)
+    def gradients(features, rows):
+        return STRATEGY.run(lambda inputs: trainer.replica_gradients(inputs, rows)[:3], (features,))
+
+    for step, features in enumerate(trainer.task.build_inputs(params.task.train_data).take(3)):
+        assert sorted(features["index"].numpy()) == sorted(fixed.numbers(step))
+        expected = gradients(features, None)
+        for rows in (batches.length(step), tf.constant(batches.rows(step)), whole // 2):
+            assert_close(gradients(features, rows), expected)
+
+
 def comparable(rows, features):
     """Leaves out of predictions what cannot be an answer, and the tags of padding."""
     if not isinstance(rows, dict):
@@ -229,18 +258,19 @@ def test_steps_that_only_compile_change_nothing(folder):
 
 
 @pytest.mark.integration
-def test_devices_agree(tmp_path, small_tokenizer):
+@pytest.mark.parametrize("batching", ["length", "packed"])
+def test_devices_agree(tmp_path, small_tokenizer, batching):
     for split, count in (("records", 40), ("dev", 21)):
         toy_finetuning.make_examples(tmp_path / split, small_tokenizer, count)
     program = (
         "import pathlib, sys; from tests.helpers.training.worker import finetune; "
-        "folder, run, devices = sys.argv[1:]; "
-        "finetune(pathlib.Path(folder), run, 'mirrored', virtual_devices=int(devices))"
+        "folder, run, batching, devices = sys.argv[1:]; "
+        "finetune(pathlib.Path(folder), run, 'mirrored', batching, virtual_devices=int(devices))"
     )
     losses = {}
     for devices in (1, 2, 4):
         run = tmp_path / str(devices)
-        command = [sys.executable, "-c", program, str(tmp_path), str(run), str(devices)]
+        command = [sys.executable, "-c", program, str(tmp_path), str(run), batching, str(devices)]
         subprocess.run(command, check=True, cwd=REPOSITORY)
         losses[devices] = [line.get("training_loss") for line in read_history(str(run / "history.jsonl"))]
     for devices in (2, 4):
@@ -250,12 +280,17 @@ def test_devices_agree(tmp_path, small_tokenizer):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"batching": "short"}, "batching is 'short': expected one of length, fixed"),
+        ({"batching": "short"}, "batching is 'short': expected one of length, packed, fixed"),
         ({"train_data": {"lengths": [12, 32]}}, r"\[12, 32\]: expected multiples of 8"),
         ({"model": {"segment_len": 16}, "train_data": {"lengths": [8, 32]}}, "expected multiples of 16"),
         ({"train_data": {"lengths": [8]}}, "the tokens of its longest example"),
         ({"train_data": {"lengths": [0, 32]}}, "ascending numbers from 1 to 32"),
         ({"validation_data": {"lengths": [8]}}, "lengths for .*dev are .* the tokens of its longest example"),
+        (
+            {"batching": "packed", "train_data": {"lengths": [16, 32]}},
+            "train_data.lengths is for rows of one",
+        ),
+        ({"batching": "packed", "model": {"segment_len": 16}}, "model.segment_len is for rows of one text"),
         ({"sort_window": 0}, "sort_window is 0: expected at least 1 batch"),
     ],
 )

@@ -163,13 +163,15 @@ def test_two_hosts_compute_30_accumulated_steps_as_one_does(folder):
 
 
 @pytest.mark.long
-def test_two_hosts_fine_tune_as_one_does(tmp_path, small_tokenizer):
+@pytest.mark.parametrize("batching", ["length", "packed"])
+def test_two_hosts_fine_tune_as_one_does(tmp_path, small_tokenizer, batching):
     """Each reads its own examples; of 21 to evaluate on, the hosts count each once."""
     toy_finetuning.make_examples(tmp_path / "records", small_tokenizer, 64)
     toy_finetuning.make_examples(tmp_path / "dev", small_tokenizer, 21, seed=1)
-    statuses, said = start(tmp_path, tmp_path / "two", task="finetuning")
+    task = "packed" if batching == "packed" else "finetuning"
+    statuses, said = start(tmp_path, tmp_path / "two", task=task)
     assert statuses == [0, 0], said
-    expected = worker.finetune(tmp_path, tmp_path / "one", "one_device")
+    expected = worker.finetune(tmp_path, tmp_path / "one", "one_device", batching)
     (found,) = json.loads((tmp_path / "two" / "seeds.json").read_text())
     assert found["last"] == pytest.approx(expected, abs=1e-5)
     losses = [training_losses(tmp_path / name) for name in ("one", "two")]

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tests.conftest import REPOSITORY
+from tests.helpers.training.killing import FINETUNING
 from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.training.progress import read_history
 
@@ -43,7 +44,7 @@ def assert_equal_runs(folder, layout, kills):
     assert len(result.stdout.splitlines()) == kills, result.stdout
     expected = final_state(folder / "undisturbed")
     assert len(expected) > 30
-    assert any(name.startswith("memory") for name in expected) or layout == "finetuning"
+    assert any(name.startswith("memory") for name in expected) or layout in FINETUNING
     for run in folder.glob("killed-*"):
         found = final_state(run)
         assert expected.keys() == found.keys()
@@ -58,6 +59,6 @@ def test_a_run_killed_twice_ends_bit_equal(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("layout", ["one", "two", "accumulated", "finetuning"])
+@pytest.mark.parametrize("layout", ["one", "two", "accumulated", "finetuning", "packed"])
 def test_a_run_killed_20_times_ends_bit_equal(tmp_path, layout):
     assert_equal_runs(tmp_path, layout, 20)

@@ -38,7 +38,9 @@ AXES = "BroadcastGradientArgs"
 NEXT_BATCH = "IteratorGetNext"
 
 
-def build_trainer(folder, task: str, trainer_settings, model, strategy=None, evaluate=False) -> Trainer:
+def build_trainer(
+    folder, task: str, trainer_settings, model, strategy=None, evaluate=False, batching=None
+) -> Trainer:
     """Builds a trainer of a small model, with dropout, on made-up data, by default for a made-up TPU."""
     name = pretraining.EXPERIMENT if task == "pretraining" else task_registry.find(task).experiment
     params = exp_factory.get_exp_config(name)
@@ -49,6 +51,8 @@ def build_trainer(folder, task: str, trainer_settings, model, strategy=None, eva
         synthetic.examples(str(folder), task, num_labels=3, sequences=2, **sizes)
     data = {"input_path": str(folder), "global_batch_size": 4}
     task_settings = {"train_data": data, "validation_data": data, "model": MODEL | model}
+    if batching:
+        task_settings["batching"] = batching
     params.override({"task": task_settings, "trainer": trainer_settings})
     params.override({"trainer": {"train_steps": 10}})
     with (strategy or synthetic_tpu.strategy()).scope():
@@ -85,15 +89,21 @@ def faults(found) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("task", "trainer_settings", "model"),
+    ("task", "trainer_settings", "model", "batching"),
     [
-        ("pretraining", {}, {"n_layer": 2}),
-        ("pretraining", {"accumulation_steps": 2}, {}),
-        *(pytest.param(task, {}, {}, marks=pytest.mark.integration) for task in task_registry.tasks()),
+        ("pretraining", {}, {"n_layer": 2}, None),
+        ("pretraining", {"accumulation_steps": 2}, {}, None),
+        ("multiple_choice", {"accumulation_steps": 2}, {}, "packed"),
+        *(
+            pytest.param(task, {}, {}, "fixed", marks=pytest.mark.integration)
+            for task in task_registry.tasks()
+        ),
     ],
 )
-def test_the_whole_loop_has_fixed_shapes_and_stays_on_the_device(tmp_path, task, trainer_settings, model):
-    trainer = build_trainer(tmp_path, task, trainer_settings, model)
+def test_the_whole_loop_has_fixed_shapes_and_stays_on_the_device(
+    tmp_path, task, trainer_settings, model, batching
+):
+    trainer = build_trainer(tmp_path, task, trainer_settings, model, batching=batching)
     with trainer.strategy.scope():
         loop = trainer.steps_of_length(trainer.task.lengths()[0])
         iterator = iter(trainer.train_dataset)

@@ -128,6 +128,20 @@ def segment_mismatch(type_ids: tf.Tensor, memory_len, queries: tf.Tensor | None 
     return tf.cast(type_ids[:, :, None] != key_type_ids[:, None, :], tf.float32)
 
 
+def same_text(text_ids: tf.Tensor, queries: tf.Tensor | None = None) -> tf.Tensor:
+    """The mask of rows that hold several texts: tokens see those of their own text.
+
+    Args:
+        text_ids: [B, T] integers, the number of each token's text.
+        queries: [B, Q] int32, positions in the segment; None: all.
+
+    Returns:
+        [B, T or Q, T] bool.
+    """
+    query_ids = text_ids if queries is None else tf.gather(text_ids, queries, batch_dims=1)
+    return query_ids[:, :, None] == text_ids[:, None, :]
+
+
 def target_flags(target_positions: tf.Tensor, length) -> tf.Tensor:
     """Marks the targets of each row.
 

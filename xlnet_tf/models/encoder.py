@@ -48,6 +48,8 @@ class XLNetEncoder(ShapeFreeModel):
         input_word_ids: [B, T] integers.
         input_mask: [B, T], 1 for tokens and 0 for padding (optional: no padding).
         input_type_ids: [B, T] segment ids; only their equality matters (optional: no segment encoding).
+        input_text_ids: [B, T], the number of each token's text, where rows hold several: it sees no other
+            (optional: one text a row).
         direction: [B], +1 for text read forward, -1 for backward (optional: all forward).
         memory: [L, B, M, D], the inputs of each layer for earlier segments (optional).
         memory_mask: [B, M] bool, the slots of the memory that hold something (optional: all).
@@ -352,6 +354,9 @@ class XLNetEncoder(ShapeFreeModel):
             real = tf.cast(features["input_mask"], tf.bool)[:, None, :]  # [B, 1, T]
             real = tf.repeat(real, num_queries, axis=1)
             visible = real if visible is None else visible & real
+        if "input_text_ids" in features:
+            same = masks.same_text(features["input_text_ids"], queries)
+            visible = same if visible is None else visible & same
         if visible is None and (memory_mask is not None or self.attention_type == "uni"):
             batch_size = tf.shape(features["input_word_ids"])[0]
             visible = tf.ones([batch_size, num_queries, query_len], tf.bool)

@@ -8,6 +8,7 @@ import tensorflow as tf
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.seeds import fold_in
 from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.text.special_tokens import PAD_ID
 
 TOKEN_FEATURES = ("input_word_ids", "input_mask", "input_type_ids")
 
@@ -29,7 +30,7 @@ def encode_long(
     Args:
         encoder: with segment_len, one of memory_len > 0.
         features: input_word_ids [B, T], and optionally input_mask, input_type_ids, dropout_seed and,
-            without segment_len, position_keys.
+            without segment_len, position_keys, or packed_start and packed_source (see `packed_source`).
         segment_len: tokens of a segment; 0 reads all T at once.
         training: whether to drop out.
 
@@ -43,6 +44,8 @@ def encode_long(
     """
     tokens = token_features(features)
     seed = {name: features[name] for name in ("dropout_seed",) if name in features}
+    if "packed_source" in features:
+        return _encode_packed(encoder, features, seed, training)
     if not segment_len:
         known = {name: features[name] for name in ("position_keys",) if name in features}
         return encoder({**tokens, **seed, **known}, training=training)["sequence_output"]
@@ -58,6 +61,67 @@ def encode_long(
         memory = {"memory": outputs["next_memory"], "memory_mask": outputs["next_memory_mask"]}
         sequence_outputs.append(outputs["sequence_output"])
     return tf.concat(sequence_outputs, axis=1)
+
+
+def packed_source(
+    starts: tf.Tensor, input_mask: tf.Tensor, rows: int | tf.Tensor, micro_batches: int = 1
+) -> tf.Tensor:
+    """Says which token stands where once texts are packed: several in a row, with padding after the last.
+
+    Args:
+        starts: [B, S] int32, where each of a row's S texts begins in the R packed rows of its micro-batch, if
+            those lie one after the other.
+        input_mask: [B, S * T], 1 for tokens and 0 for padding, on either side.
+        rows: R.
+        micro_batches: M, in which the B rows are, one after the other.
+
+    Returns:
+        [M * R, T] int32: the token's place among the B / M * S * T of its micro-batch; -1 for padding.
+    """
+    width = input_mask.shape[1] // starts.shape[1]  # T
+    begins = tf.reshape(starts, [micro_batches, 1, -1])  # [M, 1, texts]
+    lengths, firsts = _tokens(input_mask, width)
+    ends = begins + tf.reshape(lengths, [micro_batches, 1, -1])
+    moved = tf.range(tf.shape(begins)[2]) * width + tf.reshape(firsts, [micro_batches, 1, -1]) - begins
+    places = tf.range(rows * width)  # of the micro-batch's packed rows
+    is_inside = (begins <= places[:, None]) & (places[:, None] < ends)  # [M, R * T, texts]
+    source = tf.reduce_sum(tf.where(is_inside, moved, 0), axis=2) + places
+    source = tf.where(tf.reduce_any(is_inside, axis=2), source, -1)
+    return tf.reshape(source, [micro_batches * rows, width])
+
+
+def _tokens(input_mask: tf.Tensor, width: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the lengths of texts of T tokens with padding on either side, and where they begin: [texts]."""
+    is_token = tf.reshape(tf.cast(input_mask, tf.int32), [-1, width])
+    return tf.reduce_sum(is_token, axis=1), tf.argmax(is_token, axis=1, output_type=tf.int32)
+
+
+def _encode_packed(encoder: XLNetEncoder, features, seed, training) -> tf.Tensor:
+    """Reads texts in packed rows; what it returns is as they came, [B, T, D]."""
+    source = features["packed_source"]  # [R, T]
+    tokens = token_features(features)
+    width = tokens["input_word_ids"].shape[1]
+    is_token, place = source >= 0, tf.maximum(source, 0)
+    packed = {
+        name: tf.where(is_token, tf.gather(tf.reshape(tf.cast(values, tf.int32), [-1]), place), PAD_ID)
+        for name, values in tokens.items()
+        if name != "input_mask"
+    }
+    packed["input_text_ids"] = tf.where(is_token, place // width, -1)
+    vectors = encoder({**packed, **seed}, training=training)["sequence_output"]
+    _, firsts = _tokens(features["input_mask"], width)
+    target = tf.reshape(features["packed_start"], [-1, 1]) + tf.range(width) - firsts[:, None]  # [B, T]
+    target = tf.where(tf.cast(features["input_mask"], tf.bool), target, 0)
+
+    @tf.custom_gradient
+    def unpacked(vectors):  # a gather's own gradient is a scatter, which is slow on TPUs
+        def gradient(upstream):
+            upstream = tf.gather(tf.reshape(upstream, [-1, upstream.shape[-1]]), place)
+            return tf.where(is_token[:, :, None], upstream, tf.zeros_like(upstream))
+
+        return tf.gather(tf.reshape(vectors, [-1, vectors.shape[-1]]), target), gradient
+
+    return unpacked(vectors)
 
 
 def _check(encoder: XLNetEncoder, length: int | None, segment_len: int) -> None:

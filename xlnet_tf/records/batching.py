@@ -7,9 +7,13 @@ together, and each step has one of a few lengths, the same on all hosts, that it
 
     shuffle the epoch's examples -> sort by length within windows of many batches -> shuffle the batches
 
+Or batches stay in random order, and several examples share a row: each micro-batch is packed by itself, and
+each step has one of a few numbers of rows.
+
 The lengths of a set's examples are counted once and kept next to them, in `lengths.npz`.
 """
 
+import bisect
 import dataclasses
 import functools
 import hashlib
@@ -56,7 +60,9 @@ class Batches:
         repeat: training: for ever, in random order. Without, every example once, the longest first, or, not
             by length, in the set's order; FILLER stands for the rows that the last batch lacks.
         by_length: whether examples of like length come together.
-        cut_to: the lengths, ascending, that rows are cut to; none: they are not.
+        cut_to: the lengths, ascending, that rows are cut to; packed, the numbers of a micro-batch's rows.
+            None: rows are whole.
+        micro_batches: of a step over all devices, each of which is packed; 0: none are.
         window: batches within which training sorts by length.
 
     Raises:
@@ -69,6 +75,7 @@ class Batches:
     repeat: bool = True
     by_length: bool = False
     cut_to: Sequence[int] = ()
+    micro_batches: int = 0
     window: int = WINDOW
 
     def __post_init__(self):
@@ -104,6 +111,25 @@ class Batches:
             raise UserError(f"lengths for {self.examples.folder} are {list(cut_to)}: expected {problem}")
         return dataclasses.replace(batches, cut_to=tuple(cut_to))
 
+    def pack(self, micro_batches: int, steps: int) -> "Batches":
+        """Returns the batches with several examples in a row; micro-batches have one of few numbers of rows.
+
+        Args:
+            micro_batches: of a step over all devices.
+            steps: that have to fit.
+
+        Raises:
+            UserError: a batch has no such parts, or the set's index of lengths is damaged.
+        """
+        if self.batch_size % micro_batches:
+            raise UserError(
+                f"batch_size is {self.batch_size}: expected a multiple of {micro_batches} micro-batches"
+            )
+        batches = dataclasses.replace(self, micro_batches=micro_batches)
+        most = self.batch_size // micro_batches * self.examples.sequences
+        rows = choose_lengths([batches.rows(step) for step in range(steps)], most, 1)
+        return dataclasses.replace(batches, cut_to=tuple(rows))
+
     @property
     def steps(self) -> int:
         """Steps that read every example once; in training, the last may read some of the next epoch."""
@@ -119,18 +145,46 @@ class Batches:
         parts = [
             self._of_epoch(int(epoch))[positions[epochs == epoch] % records] for epoch in np.unique(epochs)
         ]
-        return np.concatenate(parts)
+        numbers = np.concatenate(parts)
+        if self.micro_batches < 2:
+            return numbers
+        # Dealt out by length, there and back, so that the micro-batches take about as many rows.
+        dealt = numbers[np.argsort(-self._lengths[numbers], kind="stable")].reshape(-1, self.micro_batches)
+        dealt[1::2] = dealt[1::2, ::-1]
+        return dealt.T.ravel()
 
     def length(self, step: int) -> int | None:
-        """Returns the length that a step's rows are cut to; None: they are not."""
+        """Returns the length that a step's rows are cut to or, packed, their number; None: they are whole.
+
+        Raises:
+            UserError: the step is beyond those that `pack` was told of, and needs more rows.
+        """
         if not self.cut_to:
             return None
-        return self.cut_to[int(np.searchsorted(self.cut_to, self.longest(step)))]
+        needed = self.rows(step) if self.micro_batches else self.longest(step)
+        index = int(np.searchsorted(self.cut_to, needed))
+        if index == len(self.cut_to):
+            raise UserError(f"step {step} needs {needed} packed rows: expected at most {self.cut_to[-1]}")
+        return self.cut_to[index]
 
     def longest(self, step: int) -> int:
         """Returns the tokens of a step's longest example."""
         numbers = self.numbers(step)
         return int(self._lengths[numbers[numbers != FILLER]].max())
+
+    def starts(self, step: int) -> np.ndarray:
+        """Returns where texts begin in the packed rows of their micro-batch: int32 [batch_size, sequences].
+
+        Rows lie one after the other; a text takes as much room as the longest of its example.
+        """
+        sequences = self.examples.sequences
+        rooms = np.repeat(self._lengths[self.numbers(step)], sequences).reshape(self.micro_batches, -1)
+        starts = [best_fit(part, self.examples.seq_len) for part in rooms]
+        return np.concatenate(starts).reshape(-1, sequences)
+
+    def rows(self, step: int) -> int:
+        """Returns the packed rows of the fullest micro-batch of a step."""
+        return int(self.starts(step).max()) // self.examples.seq_len + 1
 
     @functools.cached_property
     def _lengths(self) -> np.ndarray:
@@ -160,6 +214,30 @@ class Batches:
             window[:] = window[np.argsort(self._lengths[window], kind="stable")]
         order[begin:end] = rng.permutation(order[begin:end].reshape(-1, size)).ravel()
         return order
+
+
+def best_fit(lengths: np.ndarray, row_len: int) -> np.ndarray:
+    """Packs texts into rows: the longest first, each into the fullest row that has room.
+
+    Args:
+        lengths: int [n], at most row_len.
+        row_len: tokens of a row.
+
+    Returns:
+        int32 [n], where each begins if rows lie one after the other.
+    """
+    starts, rows = np.empty(len(lengths), np.int32), 0
+    free: list[tuple[int, int]] = []  # room and number of each row, ascending
+    for text in np.argsort(-lengths, kind="stable").tolist():
+        length = int(lengths[text])
+        place = bisect.bisect_left(free, (length, -1))
+        if place < len(free):
+            room, row = free.pop(place)
+        else:
+            room, row, rows = row_len, rows, rows + 1
+        starts[text] = (row + 1) * row_len - room
+        bisect.insort(free, (room - length, row))
+    return starts
 
 
 def row_lengths(input_ids: np.ndarray, seq_len: int) -> np.ndarray:

@@ -133,7 +133,8 @@ def example_dataset(
     Returns:
         A dataset of dicts, B = rows_per_batch, T = all tokens of an example: input_word_ids int32 [B, T],
         input_mask uint8 [B, T] (1 = token, 0 = padding), input_type_ids uint8 [B, T], index int64 [B], and
-        the set's other columns under their names. Rows are whole: the model's step cuts them.
+        the set's other columns under their names; packed_start int32 [B, sequences] if they are packed (see
+        Batches.starts). Rows are whole: the model's step cuts or packs them.
 
     Raises:
         UserError: sizes do not divide, or a shard has another size.
@@ -148,25 +149,33 @@ def example_dataset(
         )
     last = steps if batches.repeat else batches.steps
 
-    def own_numbers() -> Iterator[np.ndarray]:
+    def own(values: np.ndarray) -> np.ndarray:
+        return values[host * rows : (host + 1) * rows].reshape(-1, rows_per_batch, *values.shape[1:])
+
+    def own_numbers() -> Iterator[tuple[np.ndarray, dict[str, np.ndarray]]]:
         for step in itertools.count(start_step) if last is None else range(start_step, last):
-            yield from batches.numbers(step)[host * rows : (host + 1) * rows].reshape(-1, rows_per_batch)
+            numbers = own(batches.numbers(step))
+            if not batches.micro_batches:
+                yield from ((part, {}) for part in numbers)
+                continue
+            starts = own(batches.starts(step))
+            yield from ((part, {"packed_start": begins}) for part, begins in zip(numbers, starts))
 
     lengths = batches.examples.lengths() if batches.cut_to else None
     if table:
         table.check_lengths(lengths)
-        return prefetched(
-            table.batches(np.reshape(np.array([*own_numbers()], np.int64), (-1, rows_per_batch)))
-        )
+        return prefetched(table.batches([*own_numbers()], rows_per_batch))
     batches.examples.check_files()
     shard_files = _ShardFiles(batches.examples, lengths)
 
     def elements() -> Iterator[dict[str, np.ndarray]]:
-        return map(shard_files.read, own_numbers())
+        return (shard_files.read(numbers) | more for numbers, more in own_numbers())
 
+    first = shard_files.read(np.array([0]))
+    if batches.micro_batches:
+        first["packed_start"] = batches.starts(0)
     signature = {
-        name: tf.TensorSpec([rows_per_batch, *array.shape[1:]], array.dtype)
-        for name, array in shard_files.read(np.array([0])).items()
+        name: tf.TensorSpec([rows_per_batch, *array.shape[1:]], array.dtype) for name, array in first.items()
     }
     return prefetched(tf.data.Dataset.from_generator(elements, output_signature=signature))
 
@@ -258,12 +267,22 @@ class ExampleTable:
         if lengths is not None:
             _check_lengths(self._examples, self._columns["input_ids"], lengths)
 
-    def batches(self, numbers: np.ndarray) -> tf.data.Dataset:
-        """Returns the batches of `example_dataset` of the examples `numbers`, int64 [batches, B]."""
+    def batches(
+        self, elements: Sequence[tuple[np.ndarray, Mapping[str, np.ndarray]]], rows_per_batch: int
+    ) -> tf.data.Dataset:
+        """Returns the batches of `example_dataset`.
+
+        Args:
+            elements: of each, the numbers of its examples, int64 [B], and what else it has.
+            rows_per_batch: B.
+        """
         # Not constants of the graph, which must be small: tensors in the memory of the host that reads them.
         columns = {name: tf.constant(column) for name, column in self._columns.items()}
+        numbers = np.reshape(np.array([part for part, _ in elements], np.int64), (-1, rows_per_batch))
+        names = elements[0][1] if elements else ()
+        more = {name: np.stack([one[name] for _, one in elements]) for name in names}
 
-        def read(numbers):
+        def read(numbers, more):
             found = {name: tf.gather(column, tf.maximum(numbers, 0)) for name, column in columns.items()}
             ids = tf.cast(found.pop("input_ids"), tf.int32)
             ids = tf.where(numbers[:, None] == FILLER, PAD_ID, ids)
@@ -273,9 +292,10 @@ class ExampleTable:
                 "input_type_ids": found.pop("segment_ids"),
                 **found,
                 "index": numbers,
+                **more,
             }
 
-        batches = tf.data.Dataset.from_tensor_slices(numbers)
+        batches = tf.data.Dataset.from_tensor_slices((numbers, more))
         return batches.map(read, tf.data.AUTOTUNE, deterministic=True)
 
 

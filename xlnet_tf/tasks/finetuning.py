@@ -28,6 +28,7 @@ from xlnet_tf.checkpoints.model_card import METRICS_FILE as BEST_METRICS
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.models.reading import packed_source
 from xlnet_tf.records import example_report
 from xlnet_tf.records.batching import FILLER, MULTIPLE, WINDOW, Batches
 from xlnet_tf.records.example_reader import ExampleTable, example_dataset
@@ -41,7 +42,7 @@ from xlnet_tf.training import trainer as trainer_lib
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
 from xlnet_tf.training.run import run_training
 
-BATCHING = ("length", "fixed")
+BATCHING = ("length", "packed", "fixed")
 TOKENS = ("input_word_ids", "input_mask", "input_type_ids")
 _ALIKE = 1e-4  # outputs that differ by less than this come from a model that has collapsed
 _DEV_SET = "dev_set"  # next to the metrics: what they are of
@@ -76,8 +77,9 @@ class FinetuningConfig(cfg.TaskConfig):
         warmup_fraction: part of the steps until the peak learning rate, where warmup_steps is 0.
         seed: of the head's initial weights, dropout and the order of the examples.
         batching: "length" puts examples of like length into a batch, whose rows are cut to it; "fixed" takes
-            whole rows in random order. Runs of versions that had no such setting have fixed batches; not
-            given, it is length for new runs.
+            whole rows in random order, "packed" the same with several examples in a row. Runs of versions
+            that had no such setting have fixed batches. The default of new runs is length or, on TPUs, packed
+            where it computes fewer positions.
         sort_window: batches within which examples are sorted by length.
     """
 
@@ -133,6 +135,7 @@ class FinetuningTask(trainer_lib.Task):
         TOKEN_COLUMNS, POSITION_COLUMNS: columns that have a value for each token, or are the position of one.
         TOKEN_PREDICTIONS, POSITION_PREDICTIONS: predictions likewise.
         example_set: the set that says what the model is for: its labels and sizes.
+        train_steps: steps of the training, where they are known.
 
     Raises:
         UserError: sets, settings and checkpoint do not fit together.
@@ -175,7 +178,8 @@ class FinetuningTask(trainer_lib.Task):
             compatibility.check_alike(self.example_set, self.validation_set, self.ALIKE)
         self.xlnet_config = self._architecture()
         self.n_layer = self.xlnet_config.n_layer
-        self._train_table = self._validation_table = self._train_steps = None
+        self._train_table = self._validation_table = None
+        self.train_steps: int | None = None
 
     def _architecture(self) -> XLNetConfig:
         """Returns that of init_checkpoint, if there is one, with the changes of the settings."""
@@ -319,7 +323,7 @@ class FinetuningTask(trainer_lib.Task):
             host=context.input_pipeline_id,
             rows_per_batch=context.get_per_replica_batch_size(params.global_batch_size),
             start_step=start_step,
-            steps=self._train_steps if training else None,
+            steps=self.train_steps if training else None,
         )
 
     def batches(self, training: bool) -> Batches:
@@ -332,17 +336,23 @@ class FinetuningTask(trainer_lib.Task):
             UserError: the settings' lengths fit neither the set nor the model.
         """
         data = self.task_config.train_data if training else self.task_config.validation_data
-        return self._batches(training, data.global_batch_size, tuple(data.lengths))
+        batching = self.task_config.batching if training else "length"
+        micro_batches = self.replicas * self.accumulation_steps
+        return self._batches(training, batching, data.global_batch_size, tuple(data.lengths), micro_batches)
 
     @functools.cache  # noqa: B019 (a task lives as long as its run)
-    def _batches(self, training: bool, batch_size: int, lengths: tuple[int, ...]) -> Batches:
+    def _batches(
+        self, training: bool, batching: str, batch_size: int, lengths: tuple[int, ...], micro_batches: int
+    ) -> Batches:
         config = self.task_config
         if training:
             batches = Batches(self.example_set, batch_size, config.seed, window=config.sort_window)
         else:
             batches = Batches(self.validation_set, batch_size, repeat=False)
-        if training and config.batching == "fixed":
+        if batching == "fixed":
             return batches
+        if batching == "packed":
+            return batches.pack(micro_batches, max(self.train_steps or 0, batches.steps))
         return batches.cut(lengths, self.segment_len or MULTIPLE, self.least_length)
 
     @property
@@ -357,7 +367,7 @@ class FinetuningTask(trainer_lib.Task):
 
     def any_length(self, training):
         # Texts that are read in segments are as many in a graph as there are.
-        is_cut = not training or self.task_config.batching == "length"
+        is_cut = not training or self.task_config.batching in ("length", "packed")
         return is_cut and not self.segment_len
 
     def lengths(self):
@@ -368,11 +378,18 @@ class FinetuningTask(trainer_lib.Task):
         data = self.task_config.train_data if training else self.task_config.validation_data
         if data.lengths or multiple is None or not self.any_length(training):
             return [batches.length(step) for step in steps]
+        if batches.micro_batches:
+            return [batches.rows(step) for step in steps]
         longest = [max(batches.longest(step), self.least_length) for step in steps]
         return [min(-(-length // multiple) * multiple, batches.examples.seq_len) for length in longest]
 
     def cut(self, features, length, training):
         examples = self.example_set if training else self.validation_set
+        if length is not None and "packed_start" in features:
+            source = packed_source(
+                features["packed_start"], features["input_mask"], length, self.accumulation_steps
+            )
+            return {**features, "packed_source": source}
         if length is None or (isinstance(length, int) and length == examples.seq_len):
             return features
         shape, cut_off = [-1, examples.sequences, examples.seq_len], examples.seq_len - length
@@ -393,7 +410,7 @@ class FinetuningTask(trainer_lib.Task):
         return {**features, **tokens, **positions, "offset": offset}
 
     def read_in_graph(self, train_steps: int):
-        self._train_steps = train_steps
+        self.train_steps = train_steps
         self._train_table = ExampleTable(self.example_set)
         self._validation_table = self.validation_set and ExampleTable(self.validation_set)
 
@@ -401,10 +418,10 @@ class FinetuningTask(trainer_lib.Task):
         return self.batches(training=False).steps
 
     def tokens_per_step(self, length=None):
-        examples = self.example_set
-        return (
-            self.task_config.train_data.global_batch_size * examples.sequences * (length or examples.seq_len)
-        )
+        examples, batches = self.example_set, self.batches(training=True)
+        if batches.micro_batches and length:
+            return batches.micro_batches * length * examples.seq_len
+        return batches.batch_size * examples.sequences * (length or examples.seq_len)
 
     def evaluation_rows(self, features, outputs) -> dict[str, tf.Tensor]:
         rows = {
@@ -580,11 +597,12 @@ def finetune(
         FileNotFoundError: there are no examples.
         Diverged: too many steps one after another had to be skipped.
     """
-    return run_training(params, build_task(params, task_class, model_dir), strategy, model_dir)
+    replicas = strategy.num_replicas_in_sync * isinstance(strategy, tf.distribute.TPUStrategy)
+    return run_training(params, build_task(params, task_class, model_dir, replicas), strategy, model_dir)
 
 
 def build_task(
-    params: cfg.ExperimentConfig, task_class: type[FinetuningTask], model_dir: str = ""
+    params: cfg.ExperimentConfig, task_class: type[FinetuningTask], model_dir: str = "", tpu_replicas: int = 0
 ) -> FinetuningTask:
     """Returns the task and fills in what depends on its examples.
 
@@ -592,6 +610,7 @@ def build_task(
         params: the settings; changed.
         task_class: what to train.
         model_dir: folder of the run; one that is there already keeps its batches.
+        tpu_replicas: of the TPU that is to train; 0: other devices are.
 
     Raises:
         UserError: settings, examples and checkpoint do not fit together.
@@ -602,14 +621,33 @@ def build_task(
         before = files.read_yaml(settings).get("task", {})
         params.task.batching = params.task.batching or before.get("batching", "fixed")
         data.lengths = data.lengths or before.get("train_data", {}).get("lengths", [])
-    params.task.batching = params.task.batching or "length"
-    if params.task.batching not in BATCHING:
+    if params.task.batching not in (None, *BATCHING):
         raise UserError(f"task.batching is {params.task.batching!r}: expected one of {', '.join(BATCHING)}")
     task = task_class(params.task)
     complete(params, task.example_set.records)
+    task.train_steps = params.trainer.train_steps
+    one_text = "train_data.lengths" if data.lengths else "model.segment_len" if task.segment_len else ""
+    if params.task.batching == "packed" and one_text:
+        raise UserError(f"task.{one_text} is for rows of one text: leave it out, or task.batching=packed")
+    if not params.task.batching:
+        can_pack = tpu_replicas and not one_text
+        params.task.batching = _fewest_positions(params, task, tpu_replicas) if can_pack else "length"
     for examples in task.sets.values():
         if not task.has_answers(examples):
             raise UserError(f"{examples.folder} has examples without answers: it can only be predicted")
     for training in (True, False)[: 1 + bool(task.validation_set)]:
         task.batches(training)  # refuses lengths that do not fit
     return task
+
+
+def _fewest_positions(params: cfg.ExperimentConfig, task: FinetuningTask, replicas: int) -> str:
+    """Returns how an epoch's batches have the fewest positions on a TPU: "length" or "packed"."""
+    task.replicas, task.accumulation_steps = replicas, params.trainer.accumulation_steps
+    rows, micro_batches = params.task.train_data.global_batch_size, replicas * task.accumulation_steps
+
+    def positions(batching: str) -> int:
+        params.task.batching = batching
+        steps = task.step_lengths(0, task.batches(training=True).steps, training=True)
+        return sum(map(task.tokens_per_step, steps))
+
+    return min(("length", "packed"), key=positions) if rows % micro_batches == 0 else "length"

@@ -33,7 +33,7 @@ def training_step(
             few its records are.
         gradient_only: leave out update and metrics; the gradients and the next memory are outputs then.
         hardware: of layers.kernels.device, that the program is for.
-        length: that rows are cut to; None: they are not.
+        length: that rows are cut to, or how many packed rows there are; None: they are whole.
 
     Raises:
         UserError: settings and data do not fit together.
@@ -43,6 +43,12 @@ def training_step(
     one_row.train_data.global_batch_size = 1
     with number_type(params.runtime.mixed_precision_dtype), device.assume(hardware):
         task = task_factory.get_task_cls(type(one_row))(one_row)
+        rows = params.task.train_data.global_batch_size
+        inputs = {
+            name: tf.TensorSpec([rows, *spec.shape[1:]], spec.dtype)
+            for name, spec in task.build_inputs(one_row.train_data).element_spec.items()
+        }
+        one_row.train_data.global_batch_size = rows
         schedule = params.trainer.optimizer_config
         # Fine-tuning counts its steps from its data; a number in the program is as good as another.
         train_steps = params.trainer.train_steps or schedule.warmup_steps + 1
@@ -53,12 +59,7 @@ def training_step(
             build_optimizer(schedule, train_steps, task.n_layer),
             evaluate=False,
         )
-        rows = params.task.train_data.global_batch_size
-        inputs = {
-            name: tf.TensorSpec([rows, *spec.shape[1:]], spec.dtype)
-            for name, spec in task.build_inputs(one_row.train_data).element_spec.items()
-        }
-        if length and length > task.example_set.seq_len:
+        if length and "packed_start" not in inputs and length > task.example_set.seq_len:
             raise UserError(f"rows of {task.example_set.seq_len} tokens cannot be cut to {length}")
         step = trainer.replica_gradients if gradient_only else trainer.replica_step
         return lower(functools.partial(step, length=length), inputs, _lengths(task))

@@ -38,7 +38,10 @@ class Task(base_task.Task):
         n_layer: layers of the model, for learning rates per layer.
         shown_metric: the metric of an evaluation that a person wants to see next to the loss.
         early_evaluations: whether to evaluate at an eighth, a quarter and a half of the first interval, too.
+        replicas, accumulation_steps: into how many micro-batches a step is split; the trainer sets them.
     """
+
+    replicas = accumulation_steps = 1
 
     shown_metric = "accuracy"
     early_evaluations = False
@@ -101,7 +104,7 @@ class Task(base_task.Task):
         return False
 
     def lengths(self) -> Sequence[int | None]:
-        """Returns the few lengths that rows of a training are cut to where each needs a graph of its own.
+        """Returns the few lengths that rows of a training are cut to, or numbers of packed rows: a graph each.
 
         None stands for whole rows.
         """
@@ -110,7 +113,9 @@ class Task(base_task.Task):
     def step_lengths(
         self, first: int, steps: int, training: bool, multiple: int | None = None
     ) -> list[int | None]:
-        """Returns to how many tokens the rows of each step are cut; None: they are not.
+        """Returns to how many tokens the rows of each step are cut, or how many packed rows there are.
+
+        None: rows are whole.
 
         Args:
             first: step, counted from 0.
@@ -121,7 +126,7 @@ class Task(base_task.Task):
         return [None] * steps
 
     def cut(self, features: Features, length: int | tf.Tensor | None, training: bool) -> Features:
-        """Returns the features of rows that are cut to a length.
+        """Returns the features of rows that are cut to a length, or packed into that many.
 
         Args:
             features: of whole rows.
@@ -207,6 +212,8 @@ class Trainer(base_trainer.Trainer):
             ),
             checkpoint_exporter=checkpoint_exporter,
         )
+        task.replicas = self.strategy.num_replicas_in_sync
+        task.accumulation_steps = config.trainer.accumulation_steps
         model.encoder.recompute = config.trainer.recompute
         # All state exists before a checkpoint is restored, so that none of it is restored late or not at all.
         optimizer.build(model.trainable_variables)

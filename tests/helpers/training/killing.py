@@ -26,12 +26,14 @@ from xlnet_tf.tasks.finetuning import finetune
 from xlnet_tf.text.training import train_tokenizer
 from xlnet_tf.training import runtime
 
-# What each layout changes; "finetuning" is another task.
+# What each layout changes; those of FINETUNING are another task.
+FINETUNING = ("finetuning", "packed")
 LAYOUTS = {
     "one": {},
     "two": {"runtime": {"distribution_strategy": "mirrored", "virtual_devices": 2}},
     "accumulated": {"trainer": {"accumulation_steps": 2}},
-    "finetuning": {},
+    "finetuning": {"task": {"train_data": {"lengths": [8, toy_finetuning.T]}}},  # steps of both
+    "packed": {"task": {"batching": "packed"}, "trainer": {"accumulation_steps": 2}},
 }
 COMMON = {
     "task": {"model": {"dropout": 0.1, "attention_dropout": 0.1}},
@@ -41,7 +43,7 @@ COMMON = {
 
 
 def make_data(folder: pathlib.Path, layout: str):
-    if layout == "finetuning":
+    if layout in FINETUNING:
         tokenizer = train_tokenizer(invent_texts(600), 90)
         toy_finetuning.make_examples(folder / "records", tokenizer, 64)
         toy_finetuning.make_examples(folder / "dev", tokenizer, 21, seed=1)
@@ -54,14 +56,13 @@ def train(folder: pathlib.Path, layout: str, model_dir: pathlib.Path):
     """Trains to the end, or on from where a run was killed."""
     # Optimizing the graphs takes longer than running them.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    params = toy_finetuning.experiment() if layout == "finetuning" else settings(folder)
-    if layout == "finetuning":
+    params = toy_finetuning.experiment() if layout in FINETUNING else settings(folder)
+    if layout in FINETUNING:
         params.task.train_data.input_path = str(folder / "records")
-        params.task.train_data.lengths = [8, toy_finetuning.T]  # steps of both
         params.task.validation_data.input_path = str(folder / "dev")
     for changes in (COMMON, LAYOUTS[layout]):
         params.override(changes)
-    if layout == "finetuning":
+    if layout in FINETUNING:
         strategy = runtime.prepare(params.runtime)
         finetune(params, toy_finetuning.ToyTask, strategy, str(model_dir))
     else:

@@ -2,7 +2,8 @@
 
     TF_CONFIG=... python -m tests.helpers.training.worker FOLDER MODEL_DIR TASK [SIGNAL STEP]
 
-trains on FOLDER/records in MODEL_DIR; TASK is pretraining, accumulated or finetuning. With SIGNAL
+trains on FOLDER/records in MODEL_DIR; TASK is pretraining, accumulated, finetuning
+or packed. With SIGNAL
 (SIGKILL or SIGTERM), the process sends it to itself after STEP steps.
 """
 
@@ -55,13 +56,17 @@ def settings(folder, strategy: str = "one_device", **trainer):
     return params
 
 
-def finetune(folder, model_dir, strategy: str, **runtime_settings) -> dict[str, float]:
+def finetune(
+    folder, model_dir, strategy: str, batching: str = "length", **runtime_settings
+) -> dict[str, float]:
     """Fine-tunes for three epochs on FOLDER/records, evaluating on FOLDER/dev; returns the last metrics."""
+    lengths = [8, toy_finetuning.T] if batching == "length" else []
     params = toy_finetuning.experiment()
     params.override(
         {
             "task": {
-                "train_data": {"input_path": str(folder / "records"), "lengths": [8, toy_finetuning.T]},
+                "batching": batching,
+                "train_data": {"input_path": str(folder / "records"), "lengths": lengths},
                 "validation_data": {"input_path": str(folder / "dev")},
                 "model": {"dropout": 0.0, "attention_dropout": 0.0},
                 "epochs": 3.0,
@@ -94,8 +99,9 @@ def main(argv):
     # Optimizing the graphs takes longer than running them.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     strategy = "multi_worker_mirrored"
-    if task == "finetuning":
-        finetune(pathlib.Path(folder), model_dir, strategy)
+    if task in ("finetuning", "packed"):
+        batching = "length" if task == "finetuning" else task
+        finetune(pathlib.Path(folder), model_dir, strategy, batching)
     else:
         changes = ACCUMULATED if task == "accumulated" else {}
         pretraining.pretrain(settings(pathlib.Path(folder), strategy, **changes), model_dir)
