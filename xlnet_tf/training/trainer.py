@@ -104,7 +104,7 @@ class Task(base_task.Task):
         return False
 
     def lengths(self) -> Sequence[int | None]:
-        """Returns the few lengths that rows of a training are cut to, or numbers of packed rows: a graph each.
+        """Returns the few lengths that rows of a training are cut to, or numbers of packed rows.
 
         None stands for whole rows.
         """
