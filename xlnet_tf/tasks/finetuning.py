@@ -597,7 +597,7 @@ def finetune(
         FileNotFoundError: there are no examples.
         Diverged: too many steps one after another had to be skipped.
     """
-    replicas = strategy.num_replicas_in_sync * isinstance(strategy, tf.distribute.TPUStrategy)
+    replicas = strategy.num_replicas_in_sync if params.runtime.distribution_strategy == "tpu" else 0
     return run_training(params, build_task(params, task_class, model_dir, replicas), strategy, model_dir)
 
 
