@@ -3,7 +3,9 @@
 docs/contributing-docs.md describes the markers, comments on the lines before a block.
 """
 
+import contextlib
 import dataclasses
+import json
 import pathlib
 import re
 
@@ -141,8 +143,14 @@ def plain(output: str) -> str:
 
 
 def matches(shown: Block, output: str) -> bool:
-    """Returns whether a block shows an output: `...` stands for any lines, or for any text in a line."""
-    expected, output = plain(shown.text), plain(output)
+    """Returns whether a block shows an output: `...` stands for any lines, or for any text in a line.
+
+    Of JSON, line breaks and spaces do not count.
+    """
+    expected, output = map(plain, (shown.text, output))
+    if shown.language == "json":
+        with contextlib.suppress(ValueError):  # with `...` it is no JSON
+            expected, output = (json.dumps(json.loads(text)) for text in (expected, output))
     if "numbers vary" in shown.markers["output"]:
         expected, output = map(_without_numbers, (expected, output))
     pattern = ""

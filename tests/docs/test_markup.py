@@ -95,5 +95,10 @@ def test_numbers_are_compared_unless_they_vary():
     assert not shown("loss 1.25\n", "loss nan\n", "numbers vary")
 
 
+def test_line_breaks_of_json_do_not_count():
+    block = pages.Block("json", '{"a":\n [1, 2]}\n', 1, {"output": ""})
+    assert pages.matches(block, '{"a": [1,2]}') and not pages.matches(block, '{"a": [1, 3]}')
+
+
 def test_outputs_are_as_a_terminal_shows_them():
     assert pages.plain("\x1b[1m10 %\r 20 %\r\n\x1b[0mdone  \n") == " 20 %\ndone"
