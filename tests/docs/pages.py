@@ -145,12 +145,12 @@ def plain(output: str) -> str:
 def matches(shown: Block, output: str) -> bool:
     """Returns whether a block shows an output: `...` stands for any lines, or for any text in a line.
 
-    Of JSON, line breaks and spaces do not count.
+    Of JSON, spaces and the order of names do not count.
     """
     expected, output = map(plain, (shown.text, output))
     if shown.language == "json":
         with contextlib.suppress(ValueError):  # with `...` it is no JSON
-            expected, output = (json.dumps(json.loads(text)) for text in (expected, output))
+            expected, output = (json.dumps(json.loads(text), sort_keys=True) for text in (expected, output))
     if "numbers vary" in shown.markers["output"]:
         expected, output = map(_without_numbers, (expected, output))
     pattern = ""

@@ -77,7 +77,10 @@ def start(folder: pathlib.Path) -> Iterator[pathlib.Path]:
         (programs / name).chmod(0o755)
     ready, writing = os.pipe()
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.docs.server", address, str(writing)], cwd=REPOSITORY, pass_fds=[writing]
+        [sys.executable, "-m", "tests.docs.server", address, str(writing)],
+        cwd=REPOSITORY,
+        stdin=subprocess.PIPE,  # which ends with this process, however it ends
+        pass_fds=[writing],
     )
     os.close(writing)
     try:
@@ -86,20 +89,30 @@ def start(folder: pathlib.Path) -> Iterator[pathlib.Path]:
         yield programs
     finally:
         os.close(ready)
-        process.terminate()
+        process.stdin.close()
         process.wait()
 
 
 def _serve(address: str, ready: int) -> tuple[str, list[str]]:
-    """Answers requests for ever; returns in forks only, with the module to run and its arguments."""
+    """Answers requests until stdin ends; returns in forks only, with the module to run and its arguments.
+
+    At the end it ends all that it was asked to run.
+    """
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
     listener.listen(64)
     os.write(ready, b"1")
     with selectors.DefaultSelector() as selector:
         selector.register(listener, selectors.EVENT_READ)
+        selector.register(sys.stdin, selectors.EVENT_READ)
+        groups = set()
         while True:
             for key, _ in selector.select():
+                if key.fileobj is sys.stdin:
+                    for group in groups - {os.getpgrp()}:
+                        with contextlib.suppress(ProcessLookupError):
+                            os.killpg(group, signal.SIGKILL)
+                    sys.exit()
                 if key.fileobj is not listener:
                     child, connection = key.data
                     _, status = os.waitpid(child, 0)
@@ -115,6 +128,8 @@ def _serve(address: str, ready: int) -> tuple[str, list[str]]:
                 body = b""
                 while len(body) < int.from_bytes(head, "big"):
                     body += connection.recv(1 << 16)
+                module, arguments, folder, environment, group = json.loads(body)
+                groups.add(group)
                 if child := os.fork():
                     connection.sendall(child.to_bytes(8, "big"))
                     selector.register(os.pidfd_open(child), selectors.EVENT_READ, (child, connection))
@@ -126,7 +141,6 @@ def _serve(address: str, ready: int) -> tuple[str, list[str]]:
                     os.close(file)
                 listener.close()
                 connection.close()
-                module, arguments, folder, environment, group = json.loads(body)
                 with contextlib.suppress(OSError):  # the group has ended
                     os.setpgid(0, group)
                 os.chdir(folder)

@@ -103,6 +103,7 @@ class Toys:
             env={"PATH": path, "HOME": str(self._cache), "MPLBACKEND": "Agg"},
             capture_output=True,
             text=True,
+            process_group=0,
         )
         if done.returncode:
             raise RuntimeError(f"{line}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
