@@ -84,20 +84,15 @@ def count(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> d
             targets += counted["targets"]
             bar.update(job.shard.records)
     statistics = manifest.statistics
+    shown = ("split", "objective", "seq_len", "reuse_len", "num_predict", "records", "record_bytes")
     return {
         "set": {
             "folder": str(manifest.folder),
-            "split": manifest.split,
-            "objective": manifest.objective,
             "span_mode": manifest.mask["span_mode"],
-            "seq_len": manifest.seq_len,
-            "reuse_len": manifest.reuse_len,
-            "num_predict": manifest.num_predict,
-            "records": manifest.records,
+            **{name: getattr(manifest, name) for name in shown},
             "streams_a_pass": manifest.num_streams,
             "shards": len(manifest.shards),
             "bytes": sum(shard.bytes for shard in manifest.shards),
-            "record_bytes": manifest.record_bytes,
         },
         "text": {
             name: value

@@ -58,6 +58,8 @@ def _new_manifest(
     side: str,
 ) -> Manifest:
     spec = RecordSpec(options.seq_len, options.reuse_len, options.num_predict, tokenizer.vocab_size)
+    same = ("use_eod", "sentence_split", "perm_size", "objective", "functional_tokens", "num_passes",
+            "stream_segments", "slice_bytes", "seed", "compat")  # fmt: skip
     return Manifest.create(
         spec,
         tokenizer.fingerprint,
@@ -65,22 +67,12 @@ def _new_manifest(
         split=split,
         corpus=[{"file": source.name, "bytes": source.num_bytes} for source in sources],
         cleaning=options.cleaning.to_dict(),
-        use_eod=options.use_eod,
-        sentence_split=options.sentence_split,
-        perm_size=options.perm_size,
-        objective=options.objective,
-        functional_tokens=options.functional_tokens,
         mask={
             "alpha": options.mask_alpha,
             "beta": options.mask_beta,
             "span_mode": options.span_mode,
             "max_words": options.max_words,
         },
-        num_passes=options.num_passes,
-        stream_segments=options.stream_segments,
-        slice_bytes=options.slice_bytes,
-        seed=options.seed,
-        compat=options.compat,
         documents={
             "borders": options.documents,
             "text_field": options.text_field,
@@ -90,6 +82,7 @@ def _new_manifest(
             "side": side,
         },
         folder=folder,
+        **{name: getattr(options, name) for name in same},
     )
 
 

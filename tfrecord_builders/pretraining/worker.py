@@ -221,16 +221,8 @@ def _cut(manifest, tokenizer, stream, direction, seeds):
     )
     if manifest.objective == "autoregressive":
         return cut, ~cut.special
-    return cut, spans.sample_segment_targets(
-        rng,
-        cut,
-        spec.reuse_len,
-        spec.num_predict,
-        alpha=manifest.mask["alpha"],
-        beta=manifest.mask["beta"],
-        max_words=manifest.mask["max_words"],
-        span_mode=manifest.mask["span_mode"],
-    )
+    targets = spans.sample_segment_targets(rng, cut, spec.reuse_len, spec.num_predict, **manifest.mask)
+    return cut, targets
 
 
 def _columns(manifest, rng, stream, cut, is_target, direction) -> dict[str, np.ndarray]:

@@ -411,20 +411,9 @@ class XLNetEncoder(ShapeFreeModel):
         }
 
     def get_config(self):
-        return {
-            "config": self.config.to_dict(),
-            "dropout": self.dropout,
-            "attention_dropout": self.attention_dropout,
-            "attention_type": self.attention_type,
-            "same_length": self.same_length,
-            "clamp_len": self.clamp_len,
-            "memory_len": self.memory_len,
-            "reuse_len": self.reuse_len,
-            "initializer_range": self.initializer_range,
-            "uniform_when_blind": self.uniform_when_blind,
-            "recompute": self.recompute,
-            "name": self.name,
-        }
+        names = ("dropout", "attention_dropout", "attention_type", "same_length", "clamp_len", "memory_len",
+                 "reuse_len", "initializer_range", "uniform_when_blind", "recompute", "name")  # fmt: skip
+        return {"config": self.config.to_dict(), **{name: getattr(self, name) for name in names}}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):

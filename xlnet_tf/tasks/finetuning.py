@@ -299,10 +299,8 @@ class FinetuningTask(trainer_lib.Task):
                     f"task.model.segment_len is {self.segment_len}, expected a divisor of "
                     f"{examples.seq_len}, the tokens of the examples in {examples.folder}"
                 )
-        names = ("dropout", "attention_dropout", *READING, "initializer_range")
-        settings = {name: getattr(model, name) for name in names}
-        settings["memory_len"] = getattr(model, "memory_len", 0) or self.segment_len
-        return XLNetEncoder(self.xlnet_config, **settings | options)
+        options = {"memory_len": getattr(model, "memory_len", 0) or self.segment_len} | options
+        return XLNetEncoder(self.xlnet_config, **model.encoder_options() | options)
 
     def initialize(self, model: tf_keras.Model):
         """Loads `init_checkpoint`, of any format, into a new run's model; the head may be new."""

@@ -63,6 +63,11 @@ class EncoderModelConfig(_Changes):
             return dataclasses.replace(base, **changes)
         return XLNetConfig.preset(self.preset, **{"n_token": vocab_size, **changes})
 
+    def encoder_options(self) -> dict[str, Any]:
+        """Returns those of XLNetEncoder's options that are settings."""
+        names = ("dropout", "attention_dropout", *READING, "initializer_range")
+        return {name: getattr(self, name) for name in names}
+
     def complete_reading(self, from_checkpoint: Mapping[str, Any]) -> dict[str, Any]:
         """Fills in how texts are read where it is not given.
 

@@ -150,14 +150,9 @@ class PretrainingTask(trainer_lib.Task):
         model = self.task_config.model
         encoder = XLNetEncoder(
             self.xlnet_config,
-            dropout=model.dropout,
-            attention_dropout=model.attention_dropout,
-            attention_type=model.attention_type,
-            same_length=model.same_length,
-            clamp_len=model.clamp_len,
+            **model.encoder_options(),
             memory_len=self.memory_len,
             reuse_len=self.train_manifest.reuse_len,
-            initializer_range=model.initializer_range,
             uniform_when_blind=model.uniform_when_blind,
         )
         pretrainer = XLNetPretrainer(encoder, next_sentence=self.next_sentence)
