@@ -150,7 +150,8 @@ def describe(path: str) -> str:
 
     folder = epath.Path(path)
     model = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes())
-    lines = [f"{path}: {_megabytes(folder):,.0f} MB"]
+    files = [folder / "saved_model.pb", *(folder / "variables").iterdir()]
+    lines = [f"{path}: {sum(file.stat().length for file in files) / 1e6:,.0f} MB"]
     for name, signature in sorted(model.meta_graphs[0].signature_def.items()):
         if not name.startswith("__"):
             inputs, outputs = (
@@ -158,11 +159,6 @@ def describe(path: str) -> str:
             )
             lines.append(f"  {name:<16} {inputs} -> {outputs}")
     return "\n".join(lines)
-
-
-def _megabytes(folder: epath.Path) -> float:
-    files = [folder / "saved_model.pb", *(folder / "variables").iterdir()]
-    return sum(file.stat().length for file in files) / 1e6
 
 
 def numbers(flag: str, values: Sequence[str]) -> list[int]:

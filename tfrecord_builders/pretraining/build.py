@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from etils import epath
 
 from tfrecord_builders import corpus
 from tfrecord_builders.common import runners
@@ -86,7 +85,9 @@ def build_sets(options: PretrainingOptions, progress: bool = False) -> list[Mani
         for owner in writing:
             owner.check()
         for started in sets:
-            _copy_tokenizer(tokenizer, started.tokenizer_path)
+            path = started.tokenizer_path
+            if not path.exists() or path.read_bytes() != tokenizer.model_proto:
+                files.write(path, tokenizer.model_proto)
         choice = None
         if options.dedup or options.dev_fraction:
             choice = _choose_documents(options, sources, run_jobs, progress)
@@ -101,12 +102,6 @@ def build_sets(options: PretrainingOptions, progress: bool = False) -> list[Mani
             for manifest in _build(options, todo, sources, snapshot, choice, run_jobs, progress)
         }
         return [built.get(started.split, whole) for started, whole in zip(sets, there)]
-
-
-def _copy_tokenizer(tokenizer: XLNetTokenizer, path: epath.Path) -> None:
-    """Writes the tokenizer next to the records, unless it is there."""
-    if not path.exists() or path.read_bytes() != tokenizer.model_proto:
-        files.write(path, tokenizer.model_proto)
 
 
 def _choose_documents(

@@ -323,7 +323,8 @@ def read_lengths(folder: epath.Path, digest: str, records: int, seq_len: int) ->
         raise UserError(f"{path} is damaged ({error}): {FIX}") from None
     if found != digest:
         raise UserError(f"{path} is of other examples than those next to it: {FIX}")
-    if lengths.shape != (records,) or lengths.dtype != np.int32 or not _within(lengths, seq_len):
+    is_index = lengths.shape == (records,) and lengths.dtype == np.int32
+    if not is_index or (lengths != lengths.clip(0, seq_len)).any():
         raise UserError(
             f"{path} is damaged ({lengths.dtype} {list(lengths.shape)}, expected int32 [{records}] up to "
             f"{seq_len}): {FIX}"
@@ -335,7 +336,3 @@ def read_lengths(folder: epath.Path, digest: str, records: int, seq_len: int) ->
 
 def _checksum(lengths: np.ndarray) -> str:
     return hashlib.sha256(lengths.tobytes()).hexdigest()
-
-
-def _within(lengths: np.ndarray, most: int) -> bool:
-    return not lengths.size or 0 <= lengths.min() <= lengths.max() <= most

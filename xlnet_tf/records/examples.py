@@ -322,7 +322,8 @@ class ExampleSet:
 
     def table(self) -> str:
         """Returns what a person wants to know of the set, a line each."""
-        rows = [("examples", f"{self.records:,}"), ("tokens of an example", self._length())]
+        tokens = f"{self.sequences} x {self.seq_len}" if self.sequences > 1 else str(self.seq_len)
+        rows = [("examples", f"{self.records:,}"), ("tokens of an example", tokens)]
         rows += [(name, f"{value:,}") for name, value in self.statistics.items()]
         for reason, skipped in self.skipped.items():
             first = ", ".join(skipped["places"][:3])
@@ -330,9 +331,6 @@ class ExampleSet:
         width = max(len(name) for name, _ in rows)
         lines = [f"{self.split}: {self.folder}", *(f"  {n:<{width}}  {v}" for n, v in rows)]
         return "\n".join(lines)
-
-    def _length(self) -> str:
-        return f"{self.sequences} x {self.seq_len}" if self.sequences > 1 else str(self.seq_len)
 
 
 class ExampleWriter:
