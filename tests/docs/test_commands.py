@@ -25,7 +25,7 @@ def invocations(text: str):
     """Yields each command of a block and the names of its flags."""
     modules = {module: name for name, module in commands().items()}
     for line in text.splitlines():
-        for match in re.finditer(r"(?:xlnet-tf|python -m (run_scripts|tfrecord_builders)\.)(.*)", line):
+        for match in re.finditer(r"(?:xlnet-tf |python -m (run_scripts|tfrecord_builders)\.)(.*)", line):
             package, words = match[1], re.sub(r"'[^']*'|\"[^\"]*\"", "''", match[2]).split()
             if package:
                 name = modules.get(f"{package}.{words[0]}", words[0])
