@@ -93,7 +93,7 @@ class Runner:
 
     def _start(self, command: list[str], stdin=subprocess.DEVNULL, **files) -> subprocess.Popen:
         process = subprocess.Popen(
-            command, cwd=self._folder, env=self._environment, start_new_session=True, stdin=stdin, **files
+            command, cwd=self._folder, env=self._environment, preexec_fn=os.setpgrp, stdin=stdin, **files
         )
         self._started.append(process)
         return process

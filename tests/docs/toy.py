@@ -6,6 +6,7 @@ A page names what its folder needs, `<!-- files: corpus/ reviews.csv -->`. Each 
 import csv
 import gzip
 import json
+import os
 import pathlib
 import random
 import shutil
@@ -103,7 +104,7 @@ class Toys:
             env={"PATH": path, "HOME": str(self._cache), "MPLBACKEND": "Agg"},
             capture_output=True,
             text=True,
-            process_group=0,
+            preexec_fn=os.setpgrp,
         )
         if done.returncode:
             raise RuntimeError(f"{line}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
