@@ -85,7 +85,7 @@ wheel: setup  ## Builds dist/xlnet_tf-VERSION-py3-none-any.whl from the last com
 	@rm -rf build/wheel && mkdir -p build/wheel
 	@git -c tar.umask=0022 archive HEAD | tar -x -p -C build/wheel
 	@umask 0022 && SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir $(DIST) build/wheel
-	@ls $(DIST)/xlnet_tf-*.whl
+	@rm -rf build/wheel && ls $(DIST)/xlnet_tf-*.whl
 
 audit: setup  ## Checks the lock for known vulnerabilities, if a database is reachable, and lists all licences.
 	@test -x build/audit/bin/pip-audit || { $(PYTHON) -m venv build/audit && build/audit/bin/python -m pip install --quiet pip-audit; }

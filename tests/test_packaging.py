@@ -1,7 +1,6 @@
 """What users install: the pins, the Python versions, and the wheel, which works outside of the checkout."""
 
 import ast
-import json
 import os
 import pathlib
 import re
@@ -261,6 +260,7 @@ def test_the_installed_wheel_goes_from_texts_to_answers(installed):
             for thing in ("film", "play", "book", "song", "story", "dance", "show", "food")]  # fmt: skip
     (folder / "train.csv").write_text("\n".join(["text,label", *rows * 3]))
     texts = [row.partition(",")[0] for row in rows]
+    texts.append("so it was, in the end, they said, all of them")  # exports want a piece for commas
     (folder / "corpus.txt").write_text("\n\n".join("\n".join(texts) for _ in range(40)))
     run("xlnet-tf", "train-tokenizer", "--input=corpus.txt", "--output_prefix=spiece", "--vocab_size=45")
     run("xlnet-tf", "build", "pretraining", "--input=corpus.txt", "--tokenizer=spiece.model",
@@ -274,4 +274,5 @@ def test_the_installed_wheel_goes_from_texts_to_answers(installed):
     run("xlnet-tf", "export", "--model_dir=model", "--output_dir=served/reviews", "--warmup_batches=1")
     answer = run("xlnet-tf", "predict", "--model_dir=model", "--input=text=the song was awful",
                  "--input=text=the play was lovely")  # fmt: skip
-    assert [json.loads(line)["label"] for line in answer.splitlines()] == ["bad", "good"]
+    first, second = re.findall(r"^probabilities +\S+ +(\S+)$", answer, re.MULTILINE)  # of good
+    assert float(first) + 0.1 < float(second)

@@ -20,7 +20,7 @@ compiled as it was exported: scores are shifted by position, not rotated as in a
 A flag without effect on what is asked for is refused. --output is written after each topology. The exit
 status is 1 if nothing compiles.
 
-The compiler is an extra: pip install -r requirements-tpu-compile.txt
+The compiler is an extra: pip install "xlnet-tf[tpu-compile]"
 
 --save_hlo=FILE compiles nothing: it writes a pretraining step for run_scripts.run_hlo to run elsewhere, for
 example on a GPU (--hardware=gpu).

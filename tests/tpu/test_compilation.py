@@ -12,7 +12,7 @@ from xlnet_tf.tpu.lowering import lower
 
 compiles = pytest.mark.skipif(
     not importlib.util.find_spec("libtpu"),
-    reason="libtpu is not installed: pip install -r requirements-tpu-compile.txt",
+    reason="libtpu is not installed: the extra tpu-compile",
 )
 RESULT = {
     "memory": {"arguments": 5, "outputs": 4, "temporaries": 3, "aliased": 4, "code": 1},
@@ -37,7 +37,7 @@ def test_a_plan_is_read():
 
 
 def test_a_missing_compiler_names_what_to_install():
-    with pytest.raises(UserError, match=r"No module named 'libtpu'.*pip install -r requirements-tpu-compile"):
+    with pytest.raises(UserError, match=r"No module named 'libtpu'.*pip install .xlnet-tf.tpu-compile"):
         compilation.read_result({"unavailable": "ModuleNotFoundError: No module named 'libtpu'"})
 
 

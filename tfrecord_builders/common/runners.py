@@ -58,7 +58,7 @@ def run_jobs(
             from tfrecord_builders.common import beam_runner
         except ImportError as error:
             raise UserError(
-                f"--runner=beam needs Apache Beam ({error}): pip install -r requirements-beam.txt"
+                f'--runner=beam needs Apache Beam ({error}): pip install "xlnet-tf[beam]"'
             ) from None
         yield from beam_runner.run_jobs(function, jobs, beam_options, scratch)
     elif num_workers == 1:

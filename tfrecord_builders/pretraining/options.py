@@ -102,7 +102,7 @@ class PretrainingOptions(CorpusOptions):
         "processes. Default: the cores of this machine", None, least=1, most=1024
     )
     runner: str = option(
-        "where the jobs run: processes of this machine, or Apache Beam (requirements-beam.txt)",
+        "where the jobs run: processes of this machine, or Apache Beam (the extra beam)",
         "local",
         choices=runners.RUNNERS,
     )

@@ -12,7 +12,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.tpu import compiler
 from xlnet_tf.tpu.topologies import Topology
 
-REQUIREMENTS = "requirements-tpu-compile.txt"
+INSTALL = 'pip install "xlnet-tf[tpu-compile]"'
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _ERROR_CHARACTERS = 2000
 
@@ -127,7 +127,7 @@ def read_result(result: dict) -> Outcome:
     if "unavailable" in result:
         raise UserError(
             f"the TPU's compiler is not here, or not in the release expected ({result['unavailable']}): "
-            f"install it with `pip install -r {REQUIREMENTS}`"
+            f"install it with `{INSTALL}`"
         )
     if "error" in result:
         return Refused(result["error"].strip()[:_ERROR_CHARACTERS], result.get("arguments", 0))
