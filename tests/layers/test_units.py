@@ -37,7 +37,7 @@ def test_shift_by_row_and_by_position():
     np.testing.assert_array_equal(position_shift.shift_by_row(tf.constant(scores), 12), expected)
     order = np.int32([[3, 0, 4], [1, 1, 2]])
     picked = np.stack([scores[b][:, order[b]] for b in range(2)])
-    shifted = position_shift.shift_by_position(tf.constant(picked), tf.constant(order), 5, 12)
+    shifted = position_shift.shift_by_position(tf.constant(picked), tf.constant(order), 5, 12, training=True)
     np.testing.assert_array_equal(shifted, np.stack([expected[b][:, order[b]] for b in range(2)]))
 
 
@@ -48,7 +48,7 @@ def test_gradient_of_the_shift():
     gradients = []
     for shift in (
         lambda: position_shift.shift_by_row(scores, 12),
-        lambda: position_shift.shift_by_position(scores, in_order, 5, 12),
+        lambda: position_shift.shift_by_position(scores, in_order, 5, 12, training=True),
     ):
         with tf.GradientTape() as tape:
             total = tf.reduce_sum(shift() * weights)

@@ -232,6 +232,7 @@ def test_operations_are_those_of_the_server(exported):
     assert {"SentencepieceOp"} <= {operation for operation, _ in foreign} <= LINKED
     assert {device for _, device in foreign} <= {"/device:CPU:0"}  # a GPU has no kernels for them
     assert exported.result["compiled"] == []  # the server's binary has no compiler (tensorflow/serving#2214)
+    assert exported.result["own_gradients"] == []
 
 
 @pytest.mark.integration

@@ -50,7 +50,9 @@ def test_cleaning_of_hugging_face_files(folder, theirs, ours):
 
 
 def test_errors_of_a_folder_are_named(folder):
-    with pytest.raises(FileNotFoundError, match="nowhere: expected a folder with spiece.model"):
+    with pytest.raises(
+        FileNotFoundError, match="nowhere does not exist: expected a folder with spiece.model"
+    ):
         XLNetTokenizer.from_pretrained(folder / "nowhere")
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": "yes"}')
     with pytest.raises(UserError, match="'lower' is 'yes'; expected true or false"):

@@ -385,7 +385,9 @@ def find_file(path: str | os.PathLike) -> epath.Path:
     """
     file = epath.Path(hub.locate(path, tokenizer_only=True).folder)
     if not file.exists():
-        raise FileNotFoundError(f"there is no {file}: expected a folder with {MODEL_FILE}, or such a file.")
+        raise FileNotFoundError(
+            f"tokenizer {file} does not exist: expected a folder with {MODEL_FILE}, or such a file."
+        )
     if file.is_dir():
         file = file / MODEL_FILE
         if not file.exists():

@@ -132,6 +132,11 @@ def compiled_functions(graph: MetaGraphDef) -> list[str]:
     return [name for name, attributes in asking if attributes["_XlaMustCompile"].b]
 
 
+def own_gradients(graph: MetaGraphDef) -> list[str]:
+    """Returns the nodes with a gradient that the SavedModel lacks: TensorFlow warns whoever loads them."""
+    return [node.name for node in nodes_of(graph) if node.attr["_gradient_op_type"].s]
+
+
 def serve(folder: str, cases: Mapping[str, tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
     """Loads a folder in both ways, answers the cases and replays the warm-up file."""
     session = ServedModel(folder)
@@ -165,13 +170,17 @@ def main(jobs_file: str, results_file: str):
 
     Writes:
         name -> what `serve` returns, "foreign" (see `foreign_nodes`), "compiled" (see `compiled_functions`),
-            and "failure", the trace of an error, if there was one.
+            "own_gradients", and "failure", the trace of an error, if there was one.
         "" -> the modules that are loaded in the end although no server has them.
     """
     jobs = pickle.loads(pathlib.Path(jobs_file).read_bytes())
     graphs = {name: read_graph(folder) for name, (folder, _) in jobs.items()}
     results = {
-        name: {"foreign": foreign_nodes(graph), "compiled": compiled_functions(graph)}
+        name: {
+            "foreign": foreign_nodes(graph),
+            "compiled": compiled_functions(graph),
+            "own_gradients": own_gradients(graph),
+        }
         for name, graph in graphs.items()
     }
     import tensorflow_text  # noqa: F401

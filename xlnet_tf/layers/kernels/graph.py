@@ -70,7 +70,7 @@ class GraphKernels(ReferenceKernels):
         if context.in_order:
             return position_shift.shift_by_row(by_distance, context.key_len)
         return position_shift.shift_by_position(
-            by_distance, context.positions, context.query_len, context.key_len
+            by_distance, context.positions, context.query_len, context.key_len, self._training
         )
 
     def combine_scores(self, content, position, segment, context):

@@ -62,7 +62,9 @@ def shift_by_row(scores: tf.Tensor, key_len) -> tf.Tensor:
     return tf.slice(scores, [0, 0, 0, 0], [-1, -1, -1, key_len])
 
 
-def shift_by_position(scores: tf.Tensor, positions: tf.Tensor, query_len, key_len) -> tf.Tensor:
+def shift_by_position(
+    scores: tf.Tensor, positions: tf.Tensor, query_len, key_len, training: bool
+) -> tf.Tensor:
     """Aligns scores by distance with keys, for queries at given positions of the segment.
 
     Args:
@@ -70,6 +72,8 @@ def shift_by_position(scores: tf.Tensor, positions: tf.Tensor, query_len, key_le
         positions: [B, P] int32, the queries' positions in the segment.
         query_len: T.
         key_len: K.
+        training: whether a gradient will be taken. TensorFlow warns whoever loads a graph with a gradient of
+            ours in it.
 
     Returns:
         [B, N, P, K].
@@ -84,6 +88,9 @@ def shift_by_position(scores: tf.Tensor, positions: tf.Tensor, query_len, key_le
         index = firsts[:, :, None] + tf.range(1, count + 1)
         index = tf.clip_by_value(index, 0, tf.shape(by_entry)[2] - 1)
         return tf.transpose(tf.gather(by_entry, index, batch_dims=2), [0, 3, 1, 2])
+
+    if not training:
+        return take(scores, firsts, key_len)
 
     # The gradient of such a gather is a gather as well; TensorFlow's own would be a slow scatter.
     @tf.custom_gradient
