@@ -28,7 +28,8 @@ SETTINGS = (
     Setting("seed", "task.seed", "integer",
             "Random seed for the head's weights, dropout and the order of examples.", 0,
             training_flags.SEEDS),
-    Setting("epochs", "task.epochs", "float", "How often to see every example, if train_steps is 0.", 0),
+    Setting("epochs", "task.epochs", "float", "How often to see every example, if train_steps is 0.", 0,
+            1_000_000),
     Setting("train_steps", "trainer.train_steps", "integer", "Steps in all; 0: as --epochs says.", 0),
     Setting("warmup_fraction", "task.warmup_fraction", "float",
             "Part of all steps until the peak learning rate, if warmup_steps is 0.", 0, 1),
@@ -56,7 +57,11 @@ def define_flags():
     flags.DEFINE_string("data", None, "Folder of built examples, with train and dev in it.", required=True)
     flags.DEFINE_string("dev_split", "dev", "Which of its folders to evaluate on; empty: none.")
     flags.DEFINE_integer(
-        "num_seeds", 1, "Number of seeds, from --seed on, to run; reports the median.", lower_bound=1
+        "num_seeds",
+        1,
+        "Number of seeds, from --seed on, to run; reports the median.",
+        lower_bound=1,
+        upper_bound=10_000,
     )
 
 

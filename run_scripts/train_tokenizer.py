@@ -95,10 +95,12 @@ def read_texts(sources: Sequence[corpus.Source]) -> Iterator[str]:
 
 
 def save(tokenizer: XLNetTokenizer, model_path: epath.Path, vocab_path: epath.Path) -> None:
-    """Writes a tokenizer's files; the model comes last, whole or not at all."""
+    """Writes a tokenizer's files, both or none; the model gets its name last."""
     files.make_folder(model_path.parent)
-    files.write(vocab_path, "".join(vocabulary_lines(tokenizer)))
-    files.write(model_path, tokenizer.model_proto)
+    with files.replacing(model_path, "wb") as model:
+        model.write(tokenizer.model_proto)
+        model.flush()  # a full disk shows before there is a vocabulary
+        files.write(vocab_path, "".join(vocabulary_lines(tokenizer)))
 
 
 def main(_) -> None:

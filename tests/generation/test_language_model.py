@@ -160,6 +160,13 @@ def test_gaps_as_others_write_them(model, mark):
         model.fill_mask([f"ba {mark} ne"])
 
 
+def test_gaps_as_others_write_them_next_to_a_real_one(model):
+    for mark in ("[MASK]", "<MASK>", "{mask}"):
+        with pytest.raises(UserError, match=rf"write <mask>, instead of {re.escape(mark)}"):
+            model.fill_mask([f"<mask> ba {mark} ne"])
+    assert model.fill_mask(["<mask> ba ___ ne"])
+
+
 def test_too_many_gaps(model):
     with pytest.raises(UserError, match=r"texts\[0\] has 257 <mask>; expected at most 256"):
         model.fill_mask(["<mask>" * 257])

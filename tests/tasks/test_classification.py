@@ -252,6 +252,15 @@ def test_settings_of_alerts_are_checked(data):
     params.task.validation_data.input_path = ""
     with none:
         classification.ClassificationTask(params.task)
+    for alert, message in (
+        (
+            {"label": "old", "precision": 2.0},
+            r"alert.precision \(--alert_precision\) is 2.0: expected 0 to 1",
+        ),
+        ({"precision": 0.9}, r"--alert_precision\) needs a class: give --alert_label"),
+    ):
+        with pytest.raises(UserError, match=message):
+            classification.ClassificationTask(settings(data, {"task": {"alert": alert}}).task)
     both = {"label": "old", "precision": 0.9, "recall": 0.9}
     with pytest.raises(UserError, match="both a precision and a recall"):
         classification.ClassificationTask(settings(data, {"task": {"alert": both}}).task)

@@ -4,9 +4,11 @@ import json
 import queue
 
 import pytest
+from etils import epath
 
 from run_scripts import train_tokenizer as script
 from tests.conftest import invent_texts
+from tests.helpers.full_disk import files_of_at_most
 from tfrecord_builders.corpus import CorpusOptions
 from xlnet_tf.errors import UserError
 from xlnet_tf.text import special_tokens, training
@@ -125,3 +127,13 @@ def test_the_script_reads_what_the_builder_reads(tmp_path):
     ]
     first, second = (script.train(one, tmp_path / f"spiece{i}", 70) for i, one in enumerate(options))
     assert first.fingerprint == second.fingerprint
+
+
+def test_a_full_disk_leaves_no_part_of_a_tokenizer(small_tokenizer, tmp_path):
+    paths = epath.Path(tmp_path / "spiece.model"), epath.Path(tmp_path / "spiece.vocab")
+    full = files_of_at_most(len(small_tokenizer.model_proto) - 1)
+    with full, pytest.raises(UserError, match=r"cannot write .*spiece.model"):
+        script.save(small_tokenizer, *paths)
+    assert not list(tmp_path.iterdir())
+    script.save(small_tokenizer, *paths)
+    assert all(path.exists() for path in paths)

@@ -16,7 +16,7 @@ from xlnet_tf.text.special_tokens import EOP_ID, MASK_ID, PAD_ID, SYMBOLS
 MARK = SYMBOLS[MASK_ID]  # a gap of one piece, in texts to be filled only
 MOST_GAPS = 256  # of a text
 
-_OTHER_MARKS = r"(?i)\[mask\]|<mask ?/?>|\{mask\}|_{2,}"  # what other models' users write
+_OTHER_MARKS = r"(?i)\[mask\]|<mask ?/?>|\{mask\}"  # what other models' users write
 
 # What Python takes for whitespace, and so the cleaning of texts.
 _BEGINS_WITH_SPACE = r"(?s)[\s\x1c-\x1f\x{85}\p{Z}].*"
@@ -39,8 +39,9 @@ def check_gaps(
     """
     counts = [text.count(MARK) for text in texts]
     for row, (text, count) in enumerate(zip(texts, counts)):
-        if not count:
-            other = re.search(_OTHER_MARKS, text)
+        # Lines to write on are text where there are gaps.
+        other = re.search(_OTHER_MARKS if count else rf"{_OTHER_MARKS}|_{{2,}}", text.replace(MARK, " "))
+        if other or not count:
             instead = f", instead of {other[0]}" if other else ""
             raise UserError(
                 f"texts[{row}] is {shown(text)}; expected a {MARK} for each piece to fill in: write "

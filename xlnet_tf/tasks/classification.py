@@ -107,6 +107,11 @@ class ClassificationTask(FinetuningTask):
                 f"task.alert finds its threshold on the dev examples with the label {alert.label!r}, "
                 "and there are none"
             )
+        for name, value in (("precision", alert.precision), ("recall", alert.recall)):
+            if not 0 <= value <= 1:
+                raise UserError(f"task.alert.{name} (--alert_{name}) is {value}: expected 0 to 1")
+            if value and not alert.label and not trained_on:
+                raise UserError(f"task.alert.{name} (--alert_{name}) needs a class: give --alert_label, too")
         if alert.precision and alert.recall:
             raise UserError(
                 "task.alert has both a precision and a recall: give one, the other follows from it"
