@@ -37,7 +37,7 @@ demo-long: setup runs/corpora/.ready  ## Pretrains longer, on reviews alone, and
 	@$(BIN)/python -m run_scripts.demo --long --corpora=runs/corpora --output_dir=runs/demo-long
 
 test: setup  ## Runs the quick tests: original numbers, properties, one run from texts to predictions.
-	@$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder tests
+	@$(BIN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder tests
 
 test-docs: setup  ## Runs the commands and code of README.md and docs/ on toy data, and compares their output.
 	@$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal -m docs tests/docs

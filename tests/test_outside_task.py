@@ -74,6 +74,7 @@ def test_it_is_found_under_all_its_names():
     assert task_registry.find("comparison") is task_registry.find("preference") is TASK
 
 
+@pytest.mark.integration
 def test_it_is_trained_and_evaluated(data, run, capsys):
     assert "margin: 0.1" in (run / "params.yaml").read_text()
     best = json.loads((run / "best" / "metrics.json").read_text())
@@ -84,6 +85,7 @@ def test_it_is_trained_and_evaluated(data, run, capsys):
     assert json.loads((run / "evaluations.json").read_text())["best"]["accuracy"] == best["accuracy"]
 
 
+@pytest.mark.integration
 def test_its_predictions_are_written_and_served(data, run, small_tokenizer, capsys):
     rows = builder.build(data / "test", small_tokenizer, 8, seed=2)
     command(predict, f"--model_dir={run}", f"--data={data}/test", f"--output_dir={data}/predicted")
@@ -100,6 +102,7 @@ def test_its_predictions_are_written_and_served(data, run, small_tokenizer, caps
     ]
 
 
+@pytest.mark.integration
 def test_its_weights_are_converted_and_served_without_the_run(data, run, capsys, small_tokenizer):
     text = convert_checkpoint.convert(str(run / "best"), str(data / "hf"), "hugging_face", None, strict=True)
     assert "note: its models have no preference" in text

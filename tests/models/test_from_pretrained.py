@@ -456,6 +456,7 @@ def test_formats_of_tf_keras(pretrained, tmp_path):
     np.testing.assert_array_equal(predict(other), predict(model))
 
 
+@pytest.mark.integration
 def test_data_from_tf_data(pretrained):
     features, labels = invent_features()
     model = XLNetClassifier.from_pretrained(pretrained, LABELS)

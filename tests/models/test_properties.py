@@ -233,6 +233,7 @@ def test_dropout_is_a_function_of_its_seed():
     )
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(("kind", "query_stream"), [("cpu", True), ("tpu", True), ("tpu", False)])
 def test_gradient_checkpointing_changes_no_result(kind, query_stream):
     config = dataclasses.replace(CONFIG, n_layer=3, untie_r=False)

@@ -50,6 +50,7 @@ def operations_without_words(kind: str, layers: int) -> collections.Counter:
     return found
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("kind", device.HARDWARE)
 def test_blocks_compute_all_again(kind):
     """All blocks but the last one are recomputed: another one adds nothing that is the same both times."""

@@ -84,6 +84,7 @@ def test_few_masks_are_filled_without_tracing_a_graph(masks, eagerly, monkeypatc
     assert modes == [eagerly]
 
 
+@pytest.mark.integration
 def test_filling_without_a_graph_finds_the_same(model_dir, model):
     values = types.SimpleNamespace(model_dir=str(model_dir), text=["ba <mask> <mask> tor"], top_k=2)
     expected = list(fill_mask.fill(values))

@@ -85,6 +85,7 @@ def test_a_step_is_compiled_for_each_length(run):
         run("--task=classification", "--lengths=0,x,8")
 
 
+@pytest.mark.integration
 def test_rows_are_cut_to_the_length():
     cut, whole = (
         tpu_compile.program_of_rows(parsed(*SMALL, "--task=classification"))(2, length)

@@ -202,6 +202,7 @@ def test_a_long_text_takes_no_more_memory_at_once(module, monkeypatch):
     assert sizes == [20]
 
 
+@pytest.mark.integration
 def test_a_model_that_reads_in_segments(small_tokenizer, texts, tmp_path):
     model = tagger(small_tokenizer, segment_len=8, encoder_options={"memory_len": 8})
     options = {"seq_len": 16, "stride": 7}

@@ -41,6 +41,7 @@ def assert_same(found, expected, name):
             assert_same(one, other, name)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("task", task_registry.tasks())
 def test_answers_are_those_of_each_row_alone(small_tokenizer, monkeypatch, task):
     kind = KINDS[task]

@@ -241,6 +241,7 @@ def test_new_runs_are_by_length_and_earlier_ones_keep_their_batches(folder):
         finetune(settings(folder, "classification", batching="fixed"), folder / "new")
 
 
+@pytest.mark.integration
 def test_steps_that_only_compile_change_nothing(folder):
     data = {"lengths": [16, 32]}
     with device.assume("tpu"):

@@ -178,6 +178,7 @@ def test_two_hosts_fine_tune_as_one_does(tmp_path, small_tokenizer, batching):
     np.testing.assert_allclose(*losses, atol=1e-5)
 
 
+@pytest.mark.integration
 def test_sigterm_ends_a_host_that_does_not_train_yet():
     with socket.socket() as one:
         one.bind(("localhost", 0))

@@ -222,6 +222,7 @@ def test_the_manuals_run_on_a_slice_fits_together(tmp_path):
     assert not params.trainer.save_memory
 
 
+@pytest.mark.integration
 def test_other_hosts_are_counted_not_waited_for(folder, monkeypatch):
     cluster = {"worker": ["one:1", "two:1"]}
     config = {"cluster": cluster, "task": {"type": "worker", "index": 1}}
@@ -234,6 +235,7 @@ def test_other_hosts_are_counted_not_waited_for(folder, monkeypatch):
     )
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("strategy", "tpu", "needed"),
     [

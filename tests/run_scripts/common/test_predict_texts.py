@@ -42,6 +42,7 @@ def answers(folder) -> list[dict]:
     return [json.loads(line) for line in (folder / "predictions.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.integration
 def test_texts_of_flags_and_files_are_answered_alike(run, table, tmp_path, capsys):
     predict(run, f"--data={table}", "--column=text=review", f"--output_dir={tmp_path / 'out'}")
     assert "predictions.jsonl" in capsys.readouterr().out

@@ -37,6 +37,7 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.mark.integration
 def test_records_in_a_bucket_are_those_of_a_disk(build, bucket, corpus_file, tokenizer_file, tmp_path):
     build(tmp_path / "local")
     expected = contents(tmp_path / "local")
