@@ -211,15 +211,18 @@ def test_labels_use_the_fonts_that_were_found(small_records, only_dejavu, drawn,
 
 
 def test_arabic_letters_are_joined():
+    import matplotlib
     from matplotlib import font_manager
 
-    font = font_manager.get_font(font_manager.findfont("DejaVu Sans"))
+    # matplotlib's own font, at one size: those of the system, and sizes that other tests have set, differ.
+    font = font_manager.get_font(f"{matplotlib.get_data_path()}/fonts/ttf/DejaVuSans.ttf")
+    font.set_size(12, 72)
     width = {}
     for text in ("\u0639\u0639\u0639", "\u0639\u200c\u0639\u200c\u0639"):  # joined, and kept apart
         font.set_text(text)
         width[text] = font.get_width_height()[0]
     joined, apart = width.values()
-    assert joined < 0.95 * apart
+    assert joined < 0.9 * apart
 
 
 def test_a_picture_that_cannot_be_written(small_records, tmp_path):
