@@ -125,3 +125,21 @@ def test_reprs_name_what_matters(small_tokenizer, small_records):
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="has no attribute 'XLNetPoet'"):
         xlnet_tf.XLNetPoet  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("TFXLNetForSequenceClassification", "XLNetClassifier"),
+        ("AutoModelForQuestionAnswering", "XLNetQuestionAnswering"),
+        ("TFXLNetModel", "XLNetEncoder"),
+        ("XLNetLMHeadModel", "XLNetLanguageModel"),
+        ("AutoTokenizer", "XLNetTokenizer"),
+        ("XLNetTokenizerFast", "XLNetTokenizer"),
+        ("pipeline", "XLNetClassifier.from_pretrained"),
+    ],
+)
+def test_a_name_of_another_library_is_answered_with_ours(name, instead):
+    for statement in (f"from xlnet_tf import {name}", f"import xlnet_tf; xlnet_tf.{name}"):
+        with pytest.raises(ImportError, match=f"^xlnet_tf has no {name}: write {instead}"):
+            exec(statement)

@@ -30,6 +30,19 @@ def write(folder: epath.PathLike, names: Iterable[str]) -> None:
     files.write(folder / FILE_NAME, text)
 
 
+def update(folder: epath.PathLike, names: Iterable[str]) -> None:
+    """Replaces the checksums of files that were written to a folder, if it has checksums.
+
+    Args:
+        folder: of the files, local or gs://.
+        names: of the files.
+    """
+    folder = epath.Path(folder)
+    if (folder / FILE_NAME).exists():
+        listed = _read(folder / FILE_NAME) | {name: files.sha256(folder / name) for name in names}
+        files.write(folder / FILE_NAME, "".join(f"{digest}  {name}\n" for name, digest in listed.items()))
+
+
 def remove(folder: epath.PathLike) -> None:
     """Removes the checksums of a folder whose files are about to be written: none are better than old."""
     (epath.Path(folder) / FILE_NAME).unlink(missing_ok=True)

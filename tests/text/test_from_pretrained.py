@@ -97,7 +97,7 @@ def test_cut_texts_are_counted(small_tokenizer, monkeypatch):
 @pytest.mark.parametrize(
     ("texts", "pairs", "message"),
     [
-        ("one text", None, "texts is one str; expected a list"),
+        (b"one text", None, "texts is one bytes; expected a list"),
         (["a", float("nan")], None, r"texts\[1\] is nan; expected a string"),
         (["a"], [None], r"text_pairs\[0\] is None"),
         (["a", "b"], ["c"], "2 texts and 1 text_pairs"),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import tf_keras
 from absl import logging
 
-from xlnet_tf import task_registry
+from xlnet_tf import guesses, task_registry
 from xlnet_tf.checkpoints import hugging_face_config, load_into, names, open_checkpoint
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.errors import UserError
@@ -91,9 +91,8 @@ class Pretrained:
             UserError: no class has such an option.
         """
         accepted = [_option_names(model) for model in models]
-        if unknown := sorted(set(given).difference(*accepted)):
-            known = ", ".join(sorted(set().union(*accepted)))
-            raise UserError(f"unknown option {', '.join(unknown)}; expected some of {known}.")
+        known = set().union(*accepted)
+        guesses.refuse(set(given) - known, known)
         options = {**self.card.reading, **given}
         return [{name: options[name] for name in names if name in options} for names in accepted]
 

@@ -110,7 +110,8 @@ def find(read: files.FieldsReader, folder: str | os.PathLike) -> CleaningConfig 
         if "cleaning" not in fields or fields.get("format") == "hugging_face":
             values = read(TOKENIZER_CONFIG_FILE)
         if values is not None:
-            external = {own: values[name] for name, own in _HUGGING_FACE.items() if name in values}
+            theirs = _HUGGING_FACE | {"normalize_quotes": "normalize_quotes"}  # of our save_pretrained
+            external = {own: values[name] for name, own in theirs.items() if name in values}
         elif "cleaning" not in fields:
             return None
     if not isinstance(settings, dict):

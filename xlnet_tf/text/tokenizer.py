@@ -3,30 +3,31 @@
 import functools
 import hashlib
 import itertools
+import json
 import os
 import unicodedata
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import sentencepiece
 from absl import logging
 from etils import epath
-from sentencepiece import sentencepiece_model_pb2
 from typing_extensions import Self
 
-from xlnet_tf import checksums, hub
+from xlnet_tf import checksums, files, guesses, hub
 from xlnet_tf.errors import UserError, shown
+from xlnet_tf.text import cleaning as cleaning_lib
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig, clean_text, clean_texts, read_cleaning
 from xlnet_tf.text.fragments import FragmentEncoder, has_fragments
 from xlnet_tf.text.packing import pack, truncated
-from xlnet_tf.text.special_tokens import PAD_ID, UNK_ID, check_special_symbols
+from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID, UNK_ID, check_special_symbols
+from xlnet_tf.text.vocabulary import UNDERLINE, Vocabulary
 
 MODEL_FILE = "spiece.model"
 
 _FEW_TEXTS = 100  # of a batch that is not worth more than SentencePiece's own way
 _BLOCK_CHARACTERS = 1 << 21
-
-UNDERLINE = "\u2581"  # SentencePiece's mark for a space
 
 # ASCII punctuation that starts a word when it is a piece of its own. The original's set leaves out the
 # apostrophe, '=' and '>'.
@@ -38,12 +39,26 @@ UNSPACED_SCRIPTS = frozenset(
 )
 
 
+_PADDINGS = {True: "longest", False: "do_not_pad", "do_not_pad": "do_not_pad", "longest": "longest",
+             "max_length": "max_length"}  # fmt: skip
+_TRUNCATIONS = {True: True, False: False, "longest_first": True, "do_not_truncate": False}
+
+
+def _choice(name: str, value: Any, choices: dict[Any, Any]) -> Any:
+    if not isinstance(value, str | bool) or value not in choices:
+        raise UserError(f"{name} is {value!r}; expected one of {', '.join(map(repr, choices))}.")
+    return choices[value]
+
+
 def _ends_in_digit_comma(piece: str) -> bool:
     return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
 
 
-class XLNetTokenizer:
+class XLNetTokenizer(Vocabulary):
     """Turns text into piece ids and back.
+
+    It has the usual names of Hugging Face's tokenizers, and their results, with two differences: `encode`
+    puts no special tokens around a text unless it is told to, and `decode` leaves out control symbols.
 
     A special symbol spelled out in a text is text, never the symbol; the exception is `<eop>`, the paragraph
     mark of corpora, which SentencePiece treats as a piece that users may write.
@@ -105,58 +120,71 @@ class XLNetTokenizer:
 
     def __call__(
         self,
-        texts: Sequence[str],
-        text_pairs: Sequence[str] | None = None,
+        texts: str | Sequence[str],
+        text_pairs: str | Sequence[str] | None = None,
         seq_len: int = 128,
-        padding: str = "max_length",
+        padding: str | bool = "max_length",
+        truncation: str | bool = True,
+        max_length: int | None = None,
+        **unknown: Any,
     ) -> dict[str, np.ndarray]:
         """Turns texts, or pairs of texts, into what the models read.
 
         Args:
-            texts: N strings.
-            text_pairs: the second texts, N strings; None if there are none.
-            seq_len: T; longer texts are cut (see packing.truncated), which is logged, and shorter ones are
-                padded on the left.
-            padding: "max_length" pads to seq_len, "longest" to the longest of these texts.
+            texts: N strings, or one.
+            text_pairs: the second texts, as many; None if there are none.
+            seq_len: T; shorter texts are padded on the left.
+            padding: "max_length" pads to seq_len; "longest" (or True) to the longest of these texts; False
+                takes texts of one length only.
+            truncation: True cuts texts to seq_len (see packing.truncated), which is logged; with False, T is
+                that of the longest if it is more than seq_len.
+            max_length: another name of seq_len.
 
         Returns:
             input_word_ids int32 [N, T], input_mask uint8 [N, T] (1: a token), input_type_ids uint8 [N, T].
 
         Raises:
-            UserError: the texts are not lists of strings, or differ in number, seq_len is too small, or there
-                is no such padding.
+            UserError: the texts are not strings, or differ in number, seq_len is too small, or there is no
+                such padding, truncation or option.
 
         Example:
             >>> model.predict(tokenizer(["A fine film.", "A waste of time."]))
         """
-        if padding not in ("max_length", "longest"):
-            raise UserError(f"padding is {padding!r}; expected 'max_length' or 'longest'.")
+        guesses.refuse(unknown, ("seq_len", "padding", "truncation", "max_length"))
+        padding = _choice("padding", padding, _PADDINGS)
+        cut = _choice("truncation", truncation, _TRUNCATIONS)
+        if isinstance(texts, str):
+            texts = [texts]
+            text_pairs = [text_pairs] if isinstance(text_pairs, str) else text_pairs
         ids_a = self.encode_rows(texts, "texts")
         ids_b = None if text_pairs is None else self.encode_rows(text_pairs, "text_pairs")
         if ids_b is not None and len(ids_b) != len(ids_a):
             raise UserError(f"there are {len(ids_a)} texts and {len(ids_b)} text_pairs; expected as many.")
         rows = list(zip(ids_a, ids_b or itertools.repeat(None)))
+        seq_len = seq_len if max_length is None else max_length
+        lengths = [len(a) + (2 if b is None else 3 + len(b)) for a, b in rows]
+        if not cut:
+            seq_len = max([seq_len, *lengths])
+        elif too_long := sum(truncated(*row, seq_len)[2] > 0 for row in rows):
+            logging.info("%d of %d texts were cut to seq_len=%d", too_long, len(rows), seq_len)
+        lengths = [min(length, seq_len) for length in lengths]
+        if padding == "do_not_pad" and len(set(lengths)) > 1:
+            raise UserError(
+                f"the texts have {min(lengths)} to {max(lengths)} tokens, and padding is off; expected texts "
+                "of one length, padding='longest' or padding='max_length'."
+            )
+        if padding != "max_length" and lengths:
+            seq_len = max(lengths)
         packed = [pack(*row, seq_len=seq_len) for row in rows]
-        if cut := sum(truncated(*row, seq_len)[2] > 0 for row in rows):
-            logging.info("%d of %d texts were cut to seq_len=%d", cut, len(rows), seq_len)
         input_ids = np.array([row.input_ids for row in packed], np.int32).reshape(-1, seq_len)
-        segment_ids = np.array([row.segment_ids for row in packed], np.uint8).reshape(-1, seq_len)
-        if padding == "longest" and len(rows):
-            longest = int((input_ids != PAD_ID).sum(axis=1).max())
-            input_ids, segment_ids = input_ids[:, -longest:], segment_ids[:, -longest:]
         return {
             "input_word_ids": input_ids,
             "input_mask": (input_ids != PAD_ID).astype(np.uint8),
-            "input_type_ids": segment_ids,
+            "input_type_ids": np.array([row.segment_ids for row in packed], np.uint8).reshape(-1, seq_len),
         }
 
     def __reduce__(self):
         return type(self), (None, self.model_proto, self.cleaning)
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of pieces V, special symbols included."""
-        return self._processor.vocab_size()
 
     @functools.cached_property
     def fingerprint(self) -> str:
@@ -167,12 +195,6 @@ class XLNetTokenizer:
     def space_id(self) -> int:
         """The piece that stands for a space alone, as before an unknown word; UNK_ID if there is none."""
         return self._processor.piece_to_id(UNDERLINE)
-
-    @functools.cached_property
-    def pieces(self) -> list[str]:
-        """All pieces, by id."""
-        model = sentencepiece_model_pb2.ModelProto.FromString(self.model_proto)
-        return [piece.piece for piece in model.pieces]
 
     def id_to_piece(self, piece_id: int) -> str:
         """Returns the piece of an id."""
@@ -200,20 +222,49 @@ class XLNetTokenizer:
         unspaced = [unicodedata.name(piece[0], "").split(" ")[0] in UNSPACED_SCRIPTS for piece in self.pieces]
         return self.original_word_starts | np.array(unspaced)
 
-    def encode(self, text: str) -> list[int]:
-        """Cleans and encodes one text.
+    def encode(
+        self,
+        text: str | Sequence[str],
+        text_pair: str | Sequence[str] | None = None,
+        add_special_tokens: bool = False,
+        padding: str | bool = False,
+        truncation: str | bool = False,
+        max_length: int | None = None,
+        **unknown: Any,
+    ) -> Any:
+        """Cleans and encodes a text, or several.
 
         Args:
-            text: any string.
+            text: a string, or a list of them.
+            text_pair: its second text, or theirs, which needs special tokens between the two.
+            add_special_tokens: put SEP and CLS around the texts, as the models read them.
+            padding: "longest" (or True) or "max_length" pads on the left.
+            truncation: whether to cut to max_length.
+            max_length: most tokens, special ones included.
 
         Returns:
-            Piece ids, without special symbols around them.
+            Piece ids; for a list of texts, a list of them.
 
         Raises:
-            UserError: it is not text.
+            UserError: it is not text, or options do not go together.
         """
-        check_text(text, "the text")
-        return [piece_id for _, piece_id in self._split(clean_text(text, self.cleaning))]
+        many = isinstance(text, list | tuple | np.ndarray)
+        if text_pair is None and not (add_special_tokens or padding or truncation or unknown):
+            if many:
+                return [ids.tolist() for ids in self.encode_rows(text, "the texts")]
+            check_text(text, "the text")
+            return [piece_id for _, piece_id in self._split(clean_text(text, self.cleaning))]
+        guesses.refuse(unknown, ("add_special_tokens", "padding", "truncation", "max_length"))
+        texts = text if many else [text]
+        pairs = text_pair if many or text_pair is None else [text_pair]
+        rows = self._rows(texts, pairs, add_special_tokens, padding, truncation, max_length)
+        return rows if many else rows[0]
+
+    def tokenize(self, text: str | Sequence[str]) -> Any:
+        """Cleans a text and splits it into pieces, or several texts; unknown pieces keep their spelling."""
+        if isinstance(text, list | tuple | np.ndarray):
+            return [self.encode_pieces(one) for one in text]
+        return self.encode_pieces(text)
 
     def encode_pieces(self, text: str) -> list[str]:
         """Cleans a text and splits it into pieces; an unknown piece keeps its spelling."""
@@ -262,9 +313,73 @@ class XLNetTokenizer:
         ids, lengths = self.encode_batch(texts)
         return np.split(ids, np.cumsum(lengths)[:-1]) if texts else []
 
-    def decode(self, ids: Sequence[int] | np.ndarray) -> str:
-        """Returns the text of piece ids; control symbols vanish, `<unk>` is SentencePiece's mark for it."""
-        return self._processor.decode([int(piece_id) for piece_id in ids])
+    def decode(self, ids: Any, skip_special_tokens: bool | None = None) -> Any:
+        """Returns the text of piece ids, or the texts of several rows of them.
+
+        Args:
+            ids: numbers, or rows of numbers.
+            skip_special_tokens: as in Hugging Face's tokenizers: False spells special tokens out, True leaves
+                them out, `<unk>` included. None: control symbols vanish, `<unk>` is SentencePiece's mark.
+        """
+        ids = [ids] if isinstance(ids, int | np.integer) else list(ids)
+        if ids and np.ndim(ids[0]) == 1:
+            return [self.decode(row, skip_special_tokens) for row in ids]
+        if skip_special_tokens is None:
+            return self._processor.decode([self._checked(piece_id) for piece_id in ids])
+        tokens = self.convert_ids_to_tokens(ids, skip_special_tokens)
+        special = set(self.all_special_tokens)
+        groups = itertools.groupby(tokens, special.__contains__)
+        return "".join(
+            "".join(group) if is_special else self.convert_tokens_to_string(group)
+            for is_special, group in groups
+        )
+
+    def batch_decode(self, rows: Any, skip_special_tokens: bool | None = None) -> list[str]:
+        """Returns the text of each row of piece ids; see `decode`."""
+        return [self.decode(row, skip_special_tokens) for row in rows]
+
+    def save_pretrained(self, folder: str | os.PathLike) -> None:
+        """Writes the tokenizer as `from_pretrained`, also Hugging Face's, reads it.
+
+        Args:
+            folder: to write to; made if it is not there.
+
+        Raises:
+            UserError: a model is there whose texts are cleaned otherwise.
+        """
+        folder = files.make_folder(folder)
+        there = cleaning_lib.find(
+            files.fields_reader(folder, {cleaning_lib.TOKENIZER_CONFIG_FILE: None}), folder
+        )
+        if there not in (None, self.cleaning):
+            raise UserError(f"{folder} has a model with {there}; the tokenizer has {self.cleaning}.")
+        settings = {"tokenizer_class": "XLNetTokenizer", **self.cleaning.to_hugging_face()}
+        if not self.cleaning.normalize_quotes:
+            settings["normalize_quotes"] = False  # of which Hugging Face knows nothing
+        files.write(folder / MODEL_FILE, self.model_proto)
+        files.write(folder / cleaning_lib.TOKENIZER_CONFIG_FILE, json.dumps(settings, indent=2) + "\n")
+        checksums.update(folder, (MODEL_FILE, cleaning_lib.TOKENIZER_CONFIG_FILE))
+
+    def _rows(self, texts, pairs, add_special_tokens, padding, truncation, max_length) -> list[list[int]]:
+        """Encodes texts or pairs of them, cut and padded."""
+        padding = _choice("padding", padding, _PADDINGS)
+        cut = _choice("truncation", truncation, _TRUNCATIONS)
+        if (cut or padding == "max_length") and max_length is None:
+            raise UserError("truncation and padding='max_length' need max_length, the most tokens of a text.")
+        if pairs is not None and not add_special_tokens:
+            raise UserError("two texts need special tokens between them: give add_special_tokens=True.")
+        ids_a = self.encode_rows(texts, "the texts")
+        ids_b = itertools.repeat(None) if pairs is None else self.encode_rows(pairs, "the second texts")
+        rows = []
+        for a, b in zip(ids_a, ids_b, strict=pairs is not None):
+            if not add_special_tokens:
+                rows.append(a[:max_length].tolist() if cut else a.tolist())
+                continue
+            if cut:
+                a, b, _ = truncated(a, b, max_length)
+            rows.append([*a.tolist(), SEP_ID, *([] if b is None else [*b.tolist(), SEP_ID]), CLS_ID])
+        length = {"max_length": max_length, "longest": max(map(len, rows), default=0)}.get(padding, 0)
+        return [[PAD_ID] * (length - len(row)) + row for row in rows]
 
     def _encode_whole(self, cleaned: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Encodes cleaned texts, each as a whole; returns (ids [N], lengths [texts])."""

@@ -1,0 +1,182 @@
+"""The tokenizer has the names of Hugging Face's, and their results."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.conftest import invent_texts
+from tests.helpers import hugging_face
+from xlnet_tf import checksums
+from xlnet_tf.errors import UserError
+from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.special_tokens import SYMBOLS
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+THEIRS = """
+import transformers
+
+def answer(folder, texts, pairs, most):
+    tokenizer = transformers.XLNetTokenizer.from_pretrained(folder)
+    rows = [tokenizer.encode(text) for text in texts]
+    special = {name: getattr(tokenizer, name) for kind in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+               for name in (f"{kind}_token", f"{kind}_token_id")}
+    cut = {"truncation": True, "max_length": most}
+    packed = tokenizer(texts, pairs, padding="max_length", **cut)
+    return {
+        "special": special,
+        "len": [len(tokenizer), tokenizer.vocab_size],
+        "vocab": tokenizer.get_vocab(),
+        "tokenize": [tokenizer.tokenize(text) for text in texts],
+        "encode": [tokenizer.encode(text, add_special_tokens=False) for text in texts],
+        "with_special": rows,
+        "pairs": [tokenizer.encode(*pair) for pair in zip(texts, pairs)],
+        "cut": [tokenizer.encode(text, padding="max_length", **cut) for text in texts],
+        "cut_pairs": [tokenizer.encode(*pair, **cut) for pair in zip(texts, pairs)],
+        "tokens": [tokenizer.convert_ids_to_tokens(row) for row in rows],
+        "content": [tokenizer.convert_ids_to_tokens(row, skip_special_tokens=True) for row in rows],
+        "ids": tokenizer.convert_tokens_to_ids(["<mask>", "<cls>", "nothing", "a"]),
+        "strings": [tokenizer.convert_tokens_to_string(tokenizer.tokenize(text)) for text in texts],
+        "spelled": tokenizer.batch_decode(rows, skip_special_tokens=False),
+        "decoded": tokenizer.batch_decode(rows, skip_special_tokens=True),
+        "packed": [packed["input_ids"], packed["attention_mask"]],
+        "longest": tokenizer(texts, padding=True)["input_ids"],
+    }
+"""
+
+
+def ours(tokenizer, texts, pairs, most):
+    rows = tokenizer.encode(texts, add_special_tokens=True)
+    packed = tokenizer(texts, pairs, max_length=most)
+    kinds = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+    return {
+        "special": {f"{k}_{n}": getattr(tokenizer, f"{k}_{n}") for k in kinds for n in ("token", "token_id")},
+        "len": [len(tokenizer), tokenizer.vocab_size],
+        "vocab": tokenizer.get_vocab(),
+        "tokenize": tokenizer.tokenize(texts),
+        "encode": tokenizer.encode(texts),
+        "with_special": rows,
+        "pairs": tokenizer.encode(texts, pairs, add_special_tokens=True),
+        "cut": tokenizer.encode(
+            texts, add_special_tokens=True, truncation=True, max_length=most, padding="max_length"
+        ),
+        "cut_pairs": tokenizer.encode(
+            texts, pairs, add_special_tokens=True, truncation=True, max_length=most
+        ),
+        "tokens": [tokenizer.convert_ids_to_tokens(row) for row in rows],
+        "content": [tokenizer.convert_ids_to_tokens(row, skip_special_tokens=True) for row in rows],
+        "ids": tokenizer.convert_tokens_to_ids(["<mask>", "<cls>", "nothing", "a"]),
+        "strings": [tokenizer.convert_tokens_to_string(tokens) for tokens in tokenizer.tokenize(texts)],
+        "spelled": tokenizer.batch_decode(rows, skip_special_tokens=False),
+        "decoded": tokenizer.batch_decode(rows, skip_special_tokens=True),
+        "packed": [packed["input_word_ids"].tolist(), packed["input_mask"].tolist()],
+        "longest": tokenizer(texts, padding=True, truncation=False, seq_len=5)["input_word_ids"].tolist(),
+    }
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("cleaning", [CleaningConfig(), CleaningConfig(lower=True, keep_accents=True)])
+def test_results_are_those_of_transformers(tmp_path, any_tokenizer, cleaning):
+    tokenizer = XLNetTokenizer(model_proto=any_tokenizer.model_proto, cleaning=cleaning)
+    tokenizer.save_pretrained(tmp_path)
+    texts = [
+        *invent_texts(30, seed=3),
+        "A fine film, in 1999, said ``she''.",
+        "Über   naïve 猫 café\n",
+        "1,5",
+        ",",
+    ]
+    inputs = {"texts": texts, "pairs": texts[::-1], "most": 9}
+    expected = hugging_face.ask(THEIRS, folder=str(tmp_path), **inputs)
+    found = ours(XLNetTokenizer.from_pretrained(tmp_path), **inputs)
+    for name in expected:
+        assert found[name] == expected[name], name
+
+
+def test_encode_of_one_text_of_many_and_of_pairs(small_tokenizer):
+    one, two = invent_texts(2, seed=5)
+    ids = small_tokenizer.encode(one)
+    assert small_tokenizer.encode([one, two]) == [ids, small_tokenizer.encode(two)]
+    assert small_tokenizer.tokenize(one) == small_tokenizer.convert_ids_to_tokens(ids)
+    assert small_tokenizer.convert_tokens_to_ids(small_tokenizer.tokenize(one)) == ids
+    assert small_tokenizer.encode(one, add_special_tokens=True) == [*ids, 4, 3]
+    pair = small_tokenizer.encode(one, two, add_special_tokens=True)
+    assert pair == [*ids, 4, *small_tokenizer.encode(two), 4, 3]
+    assert small_tokenizer.encode(one, truncation=True, max_length=2) == ids[:2]
+    assert small_tokenizer.encode(["ba", one], padding=True)[0] == [5] * (
+        len(ids) - 1
+    ) + small_tokenizer.encode("ba")
+    with pytest.raises(UserError, match="need max_length"):
+        small_tokenizer.encode(one, truncation=True)
+    with pytest.raises(UserError, match="give add_special_tokens=True"):
+        small_tokenizer.encode(one, two)
+
+
+def test_one_text_is_a_batch_of_one(small_tokenizer):
+    for name, rows in small_tokenizer("ba ne", "tor", max_length=9).items():
+        np.testing.assert_array_equal(rows, small_tokenizer(["ba ne"], ["tor"], seq_len=9)[name])
+
+
+def test_without_truncation_nothing_is_cut(small_tokenizer):
+    long = " ".join(["ba ne tor"] * 9)
+    ids = small_tokenizer.encode(long)
+    rows = small_tokenizer(["ba", long], seq_len=8, truncation=False)["input_word_ids"]
+    assert rows.shape == (2, len(ids) + 2)
+    assert rows[1, :-2].tolist() == ids
+    with pytest.raises(UserError, match="the texts have 3 to 8 tokens, and padding is off"):
+        small_tokenizer(["ba", long], seq_len=8, padding=False)
+    assert small_tokenizer(["ba", "ne"], padding=False)["input_word_ids"].shape == (2, 3)
+
+
+def test_decode_spells_special_tokens_out_if_it_is_asked_to(small_tokenizer):
+    rows = small_tokenizer(["ba ne"], seq_len=6)["input_word_ids"]
+    assert small_tokenizer.decode(rows[0]) == "ba ne" and small_tokenizer.decode(rows) == ["ba ne"]
+    assert small_tokenizer.decode(rows[0], skip_special_tokens=False) == "<pad><pad>ba ne<sep><cls>"
+    assert small_tokenizer.batch_decode(rows, skip_special_tokens=True) == ["ba ne"]
+    assert small_tokenizer.all_special_tokens == list(SYMBOLS)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda t: t(["ba"], return_tensors="tf"), "unknown option return_tensors: leave it out"),
+        (lambda t: t(["ba"], max_len=4), "unknown option max_len; expected some of max_length"),
+        (lambda t: t.encode("ba", return_tensors="pt"), "return_tensors: leave it out"),
+        (
+            lambda t: t(["ba"], padding="right"),
+            "padding is 'right'; expected one of True, False, 'do_not_pad'",
+        ),
+        (lambda t: t(["ba"], truncation=2), "truncation is 2; expected one of"),
+        (
+            lambda t: t.convert_ids_to_tokens([4, len(t)]),
+            "is not the id of a piece; expected integers from 0",
+        ),
+        (lambda t: t.decode([1.5]), "1.5 is not the id of a piece"),
+        (lambda t: t.decode([-1], skip_special_tokens=True), "-1 is not the id of a piece"),
+    ],
+)
+def test_wrong_options_and_ids_are_named(small_tokenizer, call, message):
+    with pytest.raises(UserError, match=message):
+        call(small_tokenizer)
+
+
+def test_a_saved_tokenizer_is_the_same(tmp_path, small_tokenizer):
+    for number, cleaning in enumerate([CleaningConfig(), CleaningConfig(True, True, False, False)]):
+        tokenizer = XLNetTokenizer(model_proto=small_tokenizer.model_proto, cleaning=cleaning)
+        tokenizer.save_pretrained(tmp_path / str(number))
+        found = XLNetTokenizer.from_pretrained(tmp_path / str(number))
+        assert (found.fingerprint, found.cleaning) == (tokenizer.fingerprint, cleaning)
+
+
+def test_a_tokenizer_saved_into_a_model_keeps_its_checksums(tmp_path, small_tokenizer):
+    (tmp_path / "spiece.model").write_bytes(b"another")
+    (tmp_path / "weights").write_bytes(b"weights")
+    checksums.write(tmp_path, ["spiece.model", "weights"])
+    (tmp_path / "weights").write_bytes(b"damaged")
+    small_tokenizer.save_pretrained(tmp_path)
+    assert XLNetTokenizer.from_pretrained(tmp_path).fingerprint == small_tokenizer.fingerprint
+    with pytest.raises(UserError, match="SHA256SUMS"):
+        checksums.check(tmp_path / "weights")
+    (tmp_path / "model.json").write_text(json.dumps({"cleaning": {"lower": True}}))
+    with pytest.raises(UserError, match="has a model with CleaningConfig.lower=True"):
+        small_tokenizer.save_pretrained(tmp_path)

@@ -1,0 +1,95 @@
+"""The pieces of a tokenizer by the names that Hugging Face's users know: tokens, ids, special tokens."""
+
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
+
+from xlnet_tf.errors import UserError, shown
+from xlnet_tf.text import special_tokens
+
+UNDERLINE = "\u2581"  # SentencePiece's mark for a space
+
+_SPECIAL = {
+    f"{name}_token": special_tokens.SYMBOLS[getattr(special_tokens, f"{name.upper()}_ID")]
+    for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
+}
+
+
+class Vocabulary:
+    """The pieces of a SentencePiece model.
+
+    Attributes:
+        model_proto: the serialized SentencePiece model.
+        bos_token, eos_token, unk_token, sep_token, pad_token, cls_token, mask_token: the special tokens.
+        bos_token_id, eos_token_id, unk_token_id, sep_token_id, pad_token_id, cls_token_id, mask_token_id:
+            their ids.
+    """
+
+    bos_token, eos_token, unk_token, sep_token, pad_token, cls_token, mask_token = _SPECIAL.values()
+    bos_token_id, eos_token_id = special_tokens.BOS_ID, special_tokens.EOS_ID
+    unk_token_id, sep_token_id = special_tokens.UNK_ID, special_tokens.SEP_ID
+    pad_token_id, cls_token_id = special_tokens.PAD_ID, special_tokens.CLS_ID
+    mask_token_id = special_tokens.MASK_ID
+    all_special_tokens, all_special_ids = list(special_tokens.SYMBOLS), list(special_tokens.IDS.values())
+    special_tokens_map: Mapping[str, Any] = {**_SPECIAL, "additional_special_tokens": ["<eop>", "<eod>"]}
+    padding_side = "left"
+
+    model_proto: bytes
+    _processor: sentencepiece.SentencePieceProcessor
+
+    def __len__(self) -> int:
+        return self.vocab_size
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of pieces V, special symbols included."""
+        return self._processor.vocab_size()
+
+    @functools.cached_property
+    def pieces(self) -> list[str]:
+        """All pieces, by id."""
+        model = sentencepiece_model_pb2.ModelProto.FromString(self.model_proto)
+        return [piece.piece for piece in model.pieces]
+
+    def get_vocab(self) -> dict[str, int]:
+        """Returns the id of each piece."""
+        return {piece: piece_id for piece_id, piece in enumerate(self.pieces)}
+
+    def convert_tokens_to_ids(self, tokens: str | Iterable[str]) -> int | list[int]:
+        """Returns the id of a piece, or those of several; what is not a piece is `<unk>`, 0."""
+        if isinstance(tokens, str):
+            return self._processor.piece_to_id(tokens)
+        return [self._processor.piece_to_id(token) for token in tokens]
+
+    def convert_ids_to_tokens(
+        self, ids: int | Iterable[int] | np.ndarray, skip_special_tokens: bool = False
+    ) -> str | list[str]:
+        """Returns the piece of an id, or those of several.
+
+        Args:
+            ids: one number or several.
+            skip_special_tokens: leave out the special tokens among several.
+
+        Raises:
+            UserError: there is no such piece.
+        """
+        if np.ndim(ids) == 0:
+            return self.pieces[self._checked(ids)]
+        kept = [self._checked(piece_id) for piece_id in ids]
+        return [self.pieces[i] for i in kept if not skip_special_tokens or i >= len(special_tokens.SYMBOLS)]
+
+    def convert_tokens_to_string(self, tokens: Iterable[str]) -> str:
+        """Returns the text of pieces."""
+        return "".join(tokens).replace(UNDERLINE, " ").strip()
+
+    def _checked(self, piece_id: Any) -> int:
+        if not isinstance(piece_id, int | np.integer) or not 0 <= piece_id < self.vocab_size:
+            raise UserError(
+                f"{shown(piece_id)} is not the id of a piece; expected integers from 0 to "
+                f"{self.vocab_size - 1}."
+            )
+        return int(piece_id)
