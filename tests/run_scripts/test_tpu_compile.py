@@ -169,6 +169,7 @@ def test_a_run_in_which_nothing_compiles_fails(main, compiler, capsys, traced):
     main("--topology=v2,v6e", "--batch_per_core=6")  # one is enough
 
 
+@pytest.mark.integration
 def test_synthetic_data_of_a_task():
     program = tpu_compile.program_of_rows(parsed(*SMALL, "--task=race", "--sequences=3"))(2)
     inputs = [kind for kind in hlo.parameters(program) if kind not in hlo.donated(program)]

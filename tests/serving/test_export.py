@@ -138,6 +138,7 @@ def test_a_converted_run_is_used_as_the_run(run, tmp_path, format, name):
     )
 
 
+@pytest.mark.integration
 def test_smaller_weights_are_near(run):
     full = models.module_of_run(str(run))
     texts = {"text_a": tf.constant(TEXTS), "text_b": tf.constant(TEXTS)}

@@ -103,6 +103,7 @@ def settings_file(path):
     return params_dict.read_yaml_to_params_dict(str(path)).as_dict()
 
 
+@pytest.mark.integration
 def test_a_model_is_loaded_as_it_was_trained(folder):
     options = {"attention_type": "uni", "same_length": True, "clamp_len": 3, "uniform_when_blind": True}
     model_dir = folder / "uni"

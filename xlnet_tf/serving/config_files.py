@@ -69,8 +69,8 @@ def model_name(folder: str) -> str:
     name = os.path.basename(os.path.normpath(folder))
     if not re.fullmatch(_NAME, name, re.ASCII):
         raise UserError(
-            f"the folder's last part, {name!r}, is to be the model's name: expected only letters, digits and "
-            ". _ -"
+            f"a model is served under the last part of its folder, {name!r}: it may contain only letters, "
+            "digits and . _ -"
         )
     return name
 

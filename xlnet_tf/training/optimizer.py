@@ -291,7 +291,9 @@ class AdamW(tf_keras.optimizers.Optimizer):
         """
         index = self._index_dict[self._var_key(variable)]
         m, v = self._momentums[index], self._velocities[index]
-        gradient = tf.cast(gradient, variable.dtype) * self._scales[index]
+        gradient = tf.cast(gradient, variable.dtype)
+        if self._scales[index] != 1:
+            gradient *= self._scales[index]
         keep = tf.cast(self._keep, variable.dtype)
         rate = tf.cast(self.learning_rate, variable.dtype) * self._rates[index] * keep
         if self._decays[index]:
