@@ -20,6 +20,9 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.flags import Setting
 
 ENTRY_POINTS = "xlnet_tf.tasks"
+ANSWERING = "xlnet_tf.serving.models:module_of_model"  # from a model to its ServingModule
+SERVING_OPTIONS = "xlnet_tf.serving.models:options_of_run"  # from a run's folder to the options of the latter
+PRETRAINER = "xlnet_tf.models.pretrainer:XLNetPretrainer"
 LANGUAGE_MODEL = "language_model"  # the head of pretrained weights, which is of no fine-tuning task
 
 # A head's variable: its name after the head's, its shape, and its name in the original and in Hugging Face;
@@ -83,8 +86,7 @@ class TaskEntry:
 
     def load(self, part: str) -> Any:
         """Imports and returns one of its parts: "task", "model", "serving" or "synthetic"."""
-        module, _, name = getattr(self, part).partition(":")
-        return getattr(importlib.import_module(module), name)
+        return load(getattr(self, part))
 
     @property
     def head_kind(self) -> str:
@@ -245,6 +247,12 @@ TASKS = (
         model_options={"num_choices": 1},
     ),
 )
+
+
+def load(reference: str) -> Any:
+    """Imports and returns what is given as "module:name"."""
+    module, _, name = reference.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 @functools.cache

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import tf_keras
+from etils import epath
 from typing_extensions import Self
 
 from xlnet_tf import files, manifest_checksum, task_registry
@@ -57,7 +58,8 @@ _TYPES = {
 _EXPECTED = {dict: "an object with fields", list: "strings", str: "a string", bool: "true or false"}
 _FIELDS = {  # of model.json
     "task": str, "labels": list, "multi_label": bool, "settings": dict, "cleaning": dict, "thresholds": dict,
-    "metrics": dict, "origin": dict, "format": str,
+    "metrics": dict, "origin": dict, "serving": dict,
+    "format": str,
 }  # fmt: skip
 
 
@@ -75,6 +77,8 @@ class ModelCard:
         thresholds: of alerts and of answers, by the names of the metrics that found them.
         metrics: of the evaluation that the weights were kept for, or of the run's best.
         origin: where the weights came from: init_checkpoint, converted_from, exported_from.
+        serving: seq_len and other options of the task's module in xlnet_tf.serving, with which texts are
+            answered; empty for runs, whose data has them.
         format: of the weights next to it; where it is "hugging_face", its files go before the card, because
             their users may change them.
         external: fields of Hugging Face's files, by the file's name; not part of model.json.
@@ -88,6 +92,7 @@ class ModelCard:
     thresholds: Mapping[str, float] = dataclasses.field(default_factory=dict)
     metrics: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     origin: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    serving: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     format: str = "ours"
     external: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict, repr=False)
 
@@ -162,6 +167,12 @@ class ModelCard:
         known = {name: value for name, value in values.items() if value or name == "settings"}
         text = json.dumps({"format_version": FORMAT_VERSION, **known}, indent=1, ensure_ascii=False)
         files.write(f"{folder}/{CARD_FILE}", text + "\n")
+
+
+def is_run(folder: str) -> bool:
+    """Returns whether a folder is of a fine-tuned run, converted or not, and not of other weights."""
+    manifest = epath.Path(folder) / MANIFEST_FILE
+    return manifest.exists() and files.read_json(manifest).get("kind") == "examples"
 
 
 def task_of(variables: Iterable[str]) -> str | None:

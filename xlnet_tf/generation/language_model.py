@@ -81,6 +81,10 @@ class XLNetLanguageModel:
         options = {"uniform_when_blind": False, **options}
         return cls(XLNetPretrainer.from_pretrained(source, **options), source.load_tokenizer())
 
+    def save_pretrained(self, folder: str | os.PathLike) -> None:
+        """Writes model and tokenizer to a folder, as `from_pretrained` and every command read it."""
+        self.model.save_pretrained(folder, self.tokenizer)
+
     def generate(
         self,
         prompts: Sequence[str],

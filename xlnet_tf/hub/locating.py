@@ -18,7 +18,7 @@ from etils import epath
 
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
-from xlnet_tf.hub import releases
+from xlnet_tf.hub import keras_file, releases
 
 SCHEME = "hf://"
 EXTRA = "hub"
@@ -64,8 +64,8 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
     """Finds a model by its path or name; a name's files are fetched unless the cache has them.
 
     Args:
-        path: a path, which goes first where it exists; hf://OWNER/NAME[@REVISION], or plain OWNER/NAME; or
-            the folder's name of a model that the original released (see releases.released).
+        path: a path, which goes first where it exists, also of a .keras file; hf://OWNER/NAME[@REVISION], or
+            plain OWNER/NAME; or the folder's name of a model of the original's (see releases.released).
         tokenizer_only: fetch no weights.
 
     Raises:
@@ -78,6 +78,8 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
     match = _NAME.fullmatch(path)
     if (release := releases.archive_of(path)) and not epath.Path(path).exists():
         return Located(releases.fetch(release), release.address)
+    if path.endswith(keras_file.ENDING) and os.path.isfile(path):
+        return Located(keras_file.unpacked(path), path)
     if not match or (not path.startswith(SCHEME) and epath.Path(path).exists()):
         if path.startswith(SCHEME):
             raise UserError(f"{path} is not the name of a model: expected {SCHEME}OWNER/NAME[@REVISION]")

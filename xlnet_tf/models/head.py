@@ -1,5 +1,6 @@
 """What the heads share: an encoder that reads the text, and layers built under the table's names."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ import tensorflow as tf
 import tf_keras
 from typing_extensions import Self
 
+from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.layers.base import normal
 from xlnet_tf.layers.seeds import fold_in, step_seed
@@ -87,11 +89,43 @@ class XLNetHead(EncoderModel):
         if isinstance(kwargs.get("validation_data"), (tuple, list)):
             inputs, *answers = kwargs["validation_data"]
             kwargs["validation_data"] = (inputs, *map(_as_array, answers))
-        return super().fit(x, _as_array(y), *args, **kwargs)
+        history = super().fit(x, _as_array(y), *args, **kwargs)
+        if self.card:  # what was measured was measured of other weights
+            self.card = dataclasses.replace(self.card, thresholds={}, metrics={})
+        return history
 
     def evaluate(self, x=None, y=None, *args, **kwargs):
         """As tf_keras' evaluate; the answers may be a list of numbers as well."""
         return super().evaluate(x, _as_array(y), *args, **kwargs)
+
+    def answer(self, *texts: Any, batch_size: int = 32, **inputs: Any) -> Any:
+        """Answers texts, as the exported model does, with names instead of numbers.
+
+        Args:
+            *texts: the model's inputs, in their order, each a text or a list of texts: text, or text_a and
+                text_b, for classification and regression; text for tagging; question and context;
+                context, question and options; query and candidates, of which options and candidates are
+                lists of texts.
+            batch_size: rows that are computed together.
+            **inputs: the same by name.
+
+        Returns:
+            A dict for each row, or one for a single row: label, score and probabilities by label; labels and
+            probabilities, where a text may have several; value; entities; answer, start, end, score and
+            answers; answer, option and probabilities; scores and order.
+
+        Raises:
+            UserError: the model has no tokenizer (set model.tokenizer), or inputs are wrong.
+
+        Example:
+            >>> XLNetClassifier.from_pretrained("runs/reviews").answer(["A fine film."])
+            [{'label': 'positive', 'score': 0.98, 'probabilities': {'negative': 0.02, 'positive': 0.98}}]
+        """
+        pair = len(texts) + len(inputs) == 2
+        key = (pair, id(self.tokenizer), tuple(getattr(self, "labels", ())))
+        if vars(self).get("_answering", (None,))[0] != key:  # not among what tf_keras tracks and saves
+            vars(self)["_answering"] = key, task_registry.load(task_registry.ANSWERING)(self, pair=pair)
+        return vars(self)["_answering"][1].ask(texts, inputs, batch_size)
 
     def encode(self, features: Mapping[str, Any], training: bool | None):
         """Reads the text.

@@ -6,14 +6,17 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+import tensorflow as tf
 import tf_keras
 from absl import logging
 
 from xlnet_tf import guesses, task_registry
 from xlnet_tf.checkpoints import hugging_face_config, load_into, names, open_checkpoint
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
+from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING
+from xlnet_tf.text.tokenizer import MODEL_FILE as TOKENIZER_FILE
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 
@@ -61,6 +64,7 @@ class Pretrained:
             )
         self.config = self.checkpoint.config
         self.card = self.checkpoint.card
+        self._tokenizer: XLNetTokenizer | None = None
 
     @classmethod
     def open(cls, path: "Source") -> "Pretrained":
@@ -73,9 +77,10 @@ class Pretrained:
         Raises:
             UserError: there is none.
         """
-        return XLNetTokenizer.from_pretrained(
-            self.checkpoint.path_of(""), self.card.cleaning or DEFAULT_CLEANING
-        )
+        if self._tokenizer is None:
+            cleaning = self.card.cleaning or DEFAULT_CLEANING
+            self._tokenizer = XLNetTokenizer.from_pretrained(self.checkpoint.path_of(""), cleaning)
+        return self._tokenizer
 
     def options(self, given: Mapping[str, Any], *models: type[tf_keras.Model]) -> list[dict[str, Any]]:
         """Deals options out to the classes of a model; where none is given, the checkpoint's setting counts.
@@ -183,6 +188,10 @@ class Pretrained:
         """
         new = head if head and head.new else None
         model.build()
+        model.card = ModelCard(origin=self.card.origin, cleaning=self.card.cleaning) if new else self.card
+        model.folder = None if new else os.path.dirname(self.checkpoint.path)
+        if tf.io.gfile.exists(self.checkpoint.path_of(TOKENIZER_FILE)):
+            model.tokenizer = self.load_tokenizer()
         coverage = load_into(model, self.checkpoint, new=(new.scope, "summary", "pooling") if new else ())
         if names.QUERY_START in coverage.new:
             logging.info(

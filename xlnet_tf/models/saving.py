@@ -1,10 +1,87 @@
-"""What tf_keras must know to load a saved model whose variables need no input shape."""
+"""How models are saved: as folders that every tool reads, and in tf_keras' own files."""
+
+import dataclasses
+import os
+from typing import Any
 
 import tf_keras
 
+from xlnet_tf import files, guesses, task_registry
+from xlnet_tf.checkpoints import save_model
+from xlnet_tf.checkpoints.model_card import CARD_FILE, TOKENIZER_FILE, ModelCard
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
 
 class ShapeFreeModel(tf_keras.Model):
-    """A model that `build()` alone builds; `tf_keras.models.load_model` then finds its variables in place."""
+    """A model that `build()` alone builds; `tf_keras.models.load_model` then finds its variables in place.
+
+    Attributes:
+        tokenizer: of its texts, as `from_pretrained` finds it next to the weights; None if none is known.
+            `save` and `save_pretrained` keep it.
+        card: what was known of the weights that it was made from; None for a new model.
+        folder: with the weights that it was made from, head included; None if there is none.
+    """
+
+    tokenizer: XLNetTokenizer | None = None
+    card: ModelCard | None = None
+    folder: str | None = None
+
+    def save_pretrained(
+        self, folder: str | os.PathLike, tokenizer: XLNetTokenizer | None = None, **options: Any
+    ) -> None:
+        """Writes the model to a folder, as `from_pretrained` and every command read it.
+
+        Args:
+            folder: to write to; made if it is not there.
+            tokenizer: of its texts; None: its own.
+            **options: how it answers texts, where the defaults are not meant: seq_len, pair, threshold, ...
+                (see the task's module in xlnet_tf.serving).
+
+        Example:
+            >>> model.save_pretrained("sentiment", tokenizer)
+            >>> XLNetClassifier.from_pretrained("sentiment").answer("A fine film.")["label"]
+            'positive'
+        """
+        tokenizer = tokenizer or self.tokenizer
+        save_model(self, folder, tokenizer, self.current_card(tokenizer, **options))
+
+    def current_card(self, tokenizer: XLNetTokenizer | None = None, **options: Any) -> ModelCard:
+        """Returns the card of the model as it is; **options are as in `save_pretrained`."""
+        card = ModelCard.of_model(self, tokenizer or self.tokenizer)
+        if self.card:
+            kept = {name: getattr(self.card, name) for name in ("thresholds", "metrics", "origin", "serving")}
+            kept["cleaning"] = card.cleaning or self.card.cleaning
+            card = dataclasses.replace(card, **kept)
+        serving = card.serving
+        if self.folder and not serving:
+            serving = task_registry.load(task_registry.SERVING_OPTIONS)(self.folder)
+        return dataclasses.replace(card, serving={**serving, **options})
+
+    def _validate_compile(self, optimizer, metrics, **kwargs):
+        """Refuses objects of Keras 3, which would train nothing; tf_keras' `compile` calls it first."""
+        guesses.refuse_keras_3("the optimizer", optimizer)
+        guesses.refuse_keras_3("metrics", metrics)
+        super()._validate_compile(optimizer, metrics, **kwargs)
+
+    def __call__(self, inputs, *args, **kwargs):
+        guesses.refuse_keras_3("the input", inputs)
+        return super().__call__(inputs, *args, **kwargs)
+
+    def save_assets(self, folder: str) -> None:
+        """Called by tf_keras for what a .keras file holds besides weights."""
+        card = self.current_card()
+        if self.tokenizer:
+            files.write(f"{folder}/{TOKENIZER_FILE}", self.tokenizer.model_proto)
+        card.write(folder)
+
+    def load_assets(self, folder: str) -> None:
+        """Called by tf_keras with the folder of what `save_assets` wrote; "" if nothing did."""
+        if not folder:
+            return
+        if os.path.exists(f"{folder}/{CARD_FILE}"):
+            self.card = ModelCard.read(folder)
+        if os.path.exists(f"{folder}/{TOKENIZER_FILE}"):
+            self.tokenizer = XLNetTokenizer.from_pretrained(folder)
 
     def get_build_config(self):
         return {"input_shape": None}

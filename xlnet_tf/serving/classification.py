@@ -1,7 +1,7 @@
 """SavedModels that classify texts or pairs of texts, or give them a number."""
 
 from collections.abc import Mapping
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -116,18 +116,26 @@ class ClassificationModule(_OneVector):
         model: tf_keras.Model,
         tokenizer: XLNetTokenizer,
         *,
-        alert: AlertRule | None = None,
+        alert: AlertRule | Mapping[str, Any] | None = None,
         **options,
     ):
         super().__init__(model, tokenizer, **options)
         self.labels, self.multi_label = tuple(model.labels), model.multi_label
-        self.alert = alert
+        self.alert = AlertRule(**alert) if isinstance(alert, Mapping) else alert
 
     @classmethod
     def options_of_run(cls, task):
         label = task.task_config.alert.label
         alert = AlertRule(label, task.alert_threshold()) if label else None
         return {**super().options_of_run(task), "alert": alert}
+
+    def readable(self, row, answer):
+        answer = dict(answer)
+        answer["probabilities"] = dict(zip(labels := answer.pop("labels"), answer["probabilities"]))
+        if "assigned" in answer:
+            assigned = zip(labels, answer.pop("assigned"))
+            return {"labels": [label for label, is_assigned in assigned if is_assigned], **answer}
+        return {name: answer.pop(name) for name in ("label", "score")} | answer
 
     def serve_tokens(self, features):
         logits = self.run(features)  # [B, C]

@@ -1,20 +1,24 @@
 """Finds out what trained weights are to be served as, and what it costs to store them smaller."""
 
 import contextlib
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tf_keras
 
-from xlnet_tf import task_registry
-from xlnet_tf.checkpoints import load_into, open_checkpoint
+from xlnet_tf import hub, task_registry
+from xlnet_tf.checkpoints import load_into, names, open_checkpoint
+from xlnet_tf.checkpoints.model_card import is_run, task_of
 from xlnet_tf.errors import UserError
+from xlnet_tf.models.head import XLNetHead
 from xlnet_tf.models.loading import Pretrained
 from xlnet_tf.models.pretrainer import XLNetPretrainer
+from xlnet_tf.serving.classification import AlertRule
 from xlnet_tf.serving.int8 import Int8Weights
 from xlnet_tf.serving.language_model import LanguageModelModule
 from xlnet_tf.serving.module import ServingModule
+from xlnet_tf.serving.text_answers import padding_buckets
 from xlnet_tf.task_registry import LANGUAGE_MODEL
 from xlnet_tf.tasks.prediction import Predictor, Run
 from xlnet_tf.text.windows import NUM_SPECIAL
@@ -56,6 +60,91 @@ def module_of_run(
     return module
 
 
+def module_of(
+    path: str, *, checkpoint: str = "", head: str | None = None, weights: str = FLOAT32, **options
+) -> ServingModule:
+    """Returns what any trained weights are served as: a run's, or those of a folder or name.
+
+    Args:
+        path: of a fine-tuned run, or of weights as open_checkpoint takes them.
+        checkpoint: of a run; see module_of_run.
+        head: of other weights; None: what they were trained for.
+        weights, **options: as in module_of_run.
+
+    Raises:
+        UserError: nothing says what the weights were trained for; see module_of_run and module_of_checkpoint.
+        FileNotFoundError: there is nothing at the path.
+    """
+    located = hub.locate(path.rstrip("/"))
+    if is_run(located.folder):
+        return module_of_run(path, checkpoint=checkpoint, weights=weights, **options)
+    if head is None:
+        head = task_of_weights(path)
+    return module_of_checkpoint(path, head=head, weights=weights, **options)
+
+
+def task_of_weights(path: str) -> str:
+    """Returns what weights were trained for: a name of task_registry, or LANGUAGE_MODEL.
+
+    Raises:
+        UserError: nothing says it.
+        FileNotFoundError: there is nothing at the path.
+    """
+    source = open_checkpoint(path)
+    if task := source.card.task or task_of(source.arrays):
+        return task
+    raise UserError(
+        f"{path} does not say what it was trained for: it has no head, or several. Fine-tune it, or give "
+        "export --head"
+    )
+
+
+def options_of_run(folder: str) -> dict[str, Any]:
+    """Returns the options that a run is served with, as JSON can hold them; none of other folders."""
+    if not is_run(folder):
+        return {}
+    run = Run.open(folder, "")
+    options = task_registry.of_examples(run.task.example_set).load("serving").options_of_run(run.task)
+    return {
+        name: value._asdict() if isinstance(value, AlertRule) else value
+        for name, value in options.items()
+        if value is not None
+    }
+
+
+def module_of_model(model: XLNetHead, *, pair: bool = False) -> ServingModule:
+    """Returns what a model answers texts with.
+
+    Args:
+        model: built; with its tokenizer.
+        pair: whether texts are pairs, if the model's card does not say.
+
+    Raises:
+        UserError: the model has no tokenizer, or it does not fit.
+    """
+    if model.tokenizer is None:
+        raise UserError("the model has no tokenizer: set model.tokenizer, an XLNetTokenizer.")
+    scopes = {names.head_scope(names.canonical(variable.name)) for variable in model.variables}
+    task = next(task for task in map(task_registry.of_head, scopes) if task)
+    module_class = task.load("serving")
+    options = dict(model.current_card().serving)
+    if "pair" in module_class.OF_EXAMPLES:
+        options.setdefault("pair", pair)
+    options = _with_lengths(module_class, options)
+    return module_class(model, model.tokenizer, buckets=_buckets(model, options), **options)
+
+
+def _buckets(model: XLNetHead, options: Mapping[str, Any]) -> list[int] | None:
+    return None if model.segment_len else padding_buckets(options["seq_len"])
+
+
+def _with_lengths(module_class: type[ServingModule], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns options of a module with those lengths that are not given."""
+    options = {"seq_len": _SEQ_LEN, **options}
+    half = max(1, (options["seq_len"] - NUM_SPECIAL) // 2)
+    return {name: min(length, half) for name, length in module_class.LENGTHS.items()} | options
+
+
 def module_of_checkpoint(
     path: str,
     *,
@@ -94,10 +183,8 @@ def module_of_checkpoint(
     tokenizer = source.load_tokenizer()
     with policy(weights):
         model = model_class.from_pretrained(source, **model_options)
-    options = {"seq_len": _SEQ_LEN, **options}
-    half = max(1, (options["seq_len"] - NUM_SPECIAL) // 2)
-    lengths = {name: min(length, half) for name, length in module_class.LENGTHS.items()}
-    module = module_class(model, tokenizer, int8=weights == INT8, **lengths | options)
+    options = _with_lengths(module_class, {**source.card.serving, **options})
+    module = module_class(model, tokenizer, int8=weights == INT8, **options)
     module.card = source.card.with_origin("exported_from", source.checkpoint.source)
     return module
 

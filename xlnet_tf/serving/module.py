@@ -12,6 +12,7 @@ from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.batching import choose_lengths
 from xlnet_tf.records.examples import ExampleSet
+from xlnet_tf.serving import text_answers
 from xlnet_tf.serving.int8 import Int8Weights
 from xlnet_tf.text.graph import packing as graph_packing
 from xlnet_tf.text.graph.tokenizer import GraphTokenizer
@@ -109,6 +110,28 @@ class ServingModule(tf.Module):
         """Returns the inputs of serving_default: [B] strings, or [B, C] where a row has a list."""
         ranks = {name: 1 + isinstance(value, list) for name, value in self.example_rows().items()}
         return {name: tf.TensorSpec([None] * rank, tf.string) for name, rank in ranks.items()}
+
+    def input_ranks(self) -> dict[str, int]:
+        """Returns the inputs of serving_default: 1 for a text, 2 for a list of texts."""
+        return {name: spec.shape.rank for name, spec in self.input_specs().items()}
+
+    def row_function(self) -> text_answers.RowFunction:
+        """Returns the function that answers rows in Python; it is traced once."""
+        if "_rows" not in vars(self):
+            vars(self)["_rows"] = text_answers.row_function(self.answer, self.input_specs())  # not exported
+        return vars(self)["_rows"]
+
+    def ask(self, texts: Sequence[Any], inputs: Mapping[str, Any], batch_size: int) -> Any:
+        """Answers texts for people; see XLNetHead.answer."""
+        rows, many = text_answers.rows_of(self.input_ranks(), texts, inputs)
+        answers = text_answers.answer_texts(self, rows, batch_size)
+        found = [self.readable(row, answer) for row, answer in zip(rows, answers, strict=True)]
+        return found if many else found[0]
+
+    def readable(self, row: text_answers.Row, answer: dict[str, Any]) -> dict[str, Any]:
+        """Returns an answer as people read it in Python: by name, without what fills up a batch."""
+        del row
+        return answer
 
     def serve(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers texts.
@@ -241,6 +264,11 @@ class CandidatesModule(ServingModule):
 
     def serve_tokens(self, features):
         return {self.SCORES: tf.squeeze(self.run(features), axis=-1)}
+
+    def readable(self, row, answer):
+        [candidates] = (value for value in row.values() if not isinstance(value, str))
+        lists = {name: value for name, value in answer.items() if isinstance(value, list)}
+        return {**answer, **{name: value[: len(candidates)] for name, value in lists.items()}}
 
 
 def signature(function, **specs: tf.TensorSpec) -> Signature:

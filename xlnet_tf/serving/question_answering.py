@@ -108,6 +108,12 @@ class QuestionAnsweringModule(ServingModule):
             "context": "Ada Lovelace wrote the first program for Babbage's engine in 1843.",
         }
 
+    def readable(self, row, answer):
+        columns = {name: answer[f"{name}s"] for name in ("answer", "start", "end", "score")}
+        best = [dict(zip(columns, values)) for values in zip(*columns.values())]
+        single = {name: answer[name] for name in (*columns, "null_odds") if name in answer}
+        return {**single, "answers": [one for one in best if one["start"] != NOWHERE]}
+
     def serve_tokens(self, features):
         """Returns the head's outputs; answers may be where segment 0 is, SEP left out, and on CLS."""
         ids, segments = features["input_word_ids"], features["input_type_ids"]

@@ -69,6 +69,11 @@ class TaggingModule(ServingModule):
     def example_rows(self):
         return {"text": "Ada Lovelace met Charles Babbage in London in June 1833."}
 
+    def readable(self, row, answer):
+        count = answer["num_entities"]
+        columns = {name: values[:count] for name, values in answer.items() if isinstance(values, list)}
+        return {"entities": [dict(zip(columns, values)) for values in zip(*columns.values())]}
+
     def serve_tokens(self, features):
         probabilities = tf.nn.softmax(self.run(features))
         return {

@@ -7,15 +7,16 @@ While the model computes a batch, the next one is tokenized; while it computes a
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 
-from xlnet_tf.serving.module import ServingModule, Signature
+from xlnet_tf.errors import UserError, shown
 from xlnet_tf.serving.signatures import plain
+from xlnet_tf.text.tokenizer import check_text
 
 _WINDOW = 64  # batches that are sorted together
 _WINDOW_BYTES = 1 << 24  # of text, after which a window ends early
@@ -23,6 +24,17 @@ _AT_ONCE = 2  # batches: one is tokenized, one computed
 _MULTIPLE = 8
 
 Row = Mapping[str, str | Sequence[str]]
+RowFunction = Callable[[Sequence[Row]], list[dict[str, Any]]]
+
+
+class Served(Protocol):
+    """What answers texts: a ServingModule, or a SavedModel of one."""
+
+    def input_ranks(self) -> Mapping[str, int]:
+        """Returns the inputs by name: 1 for a text, 2 for a list of texts."""
+
+    def row_function(self) -> RowFunction:
+        """Returns the function that answers a batch of rows."""
 
 
 def padding_buckets(seq_len: int) -> list[int]:
@@ -30,16 +42,15 @@ def padding_buckets(seq_len: int) -> list[int]:
     return [*range(_MULTIPLE, seq_len, _MULTIPLE)]
 
 
-def answer_texts(module: ServingModule, rows: Iterable[Row], batch_size: int) -> Iterator[dict[str, Any]]:
+def answer_texts(served: Served, rows: Iterable[Row], batch_size: int) -> Iterator[dict[str, Any]]:
     """Yields what a served model answers to rows, in their order.
 
     Args:
-        module: what is served; with padding_buckets, rows are as long as their text.
-        rows: the module's inputs by name: texts, or lists of texts.
+        served: the model; with padding_buckets, rows are as long as their text.
+        rows: its inputs by name: texts, or lists of texts.
         batch_size: rows that are computed together.
     """
-    specs = {name: _spec(spec) for name, spec in module.input_specs().items()}
-    serve = tf.function(module.answer, autograph=False).get_concrete_function(**specs)
+    serve = served.row_function()
     windows = _windows(iter(rows), _WINDOW * batch_size)
     pool = ThreadPoolExecutor(_AT_ONCE)
     try:
@@ -75,26 +86,86 @@ def _bytes(row: Row) -> int:
     return sum(len(text.encode()) for text in texts)
 
 
+def rows_of(
+    ranks: Mapping[str, int], texts: Sequence[Any], inputs: Mapping[str, Any]
+) -> tuple[list[Row], bool]:
+    """Makes rows of texts that a person gives.
+
+    Args:
+        ranks: the inputs, as Served.input_ranks has them.
+        texts: values of the first inputs.
+        inputs: values of others, by name.
+
+    Returns:
+        The rows, and whether they are a list of rows instead of a single one.
+
+    Raises:
+        UserError: inputs are missing, unknown, not texts, or differ in number.
+    """
+    names = ", ".join(name if rank == 1 else f"{name} (a list)" for name, rank in ranks.items())
+    given = dict(zip(ranks, texts)) | inputs
+    if len(texts) + len(inputs) != len(ranks) or given.keys() != ranks.keys():
+        found = ", ".join([*map(shown, texts), *inputs])
+        raise UserError(f"this model answers {names}; found {found or 'nothing'}.")
+    many = not any(_depth(given[name]) == rank - 1 for name, rank in ranks.items())
+    columns = {name: given[name] if many else [given[name]] for name in ranks}
+    for (name, column), rank in zip(columns.items(), ranks.values()):
+        if not isinstance(column, list | tuple | np.ndarray):
+            raise UserError(f"{name} is {shown(column)}; expected a text, or a list of them.")
+        for index, value in enumerate(column):
+            where = f"{name}[{index}]" if many else name
+            if rank == 1:
+                check_text(value, where)
+                continue
+            if _depth(value) != 1:
+                raise UserError(f"{where} is {shown(value)}; expected a list of texts.")
+            for number, text in enumerate(value):
+                check_text(text, f"{where}[{number}]")
+    if len({len(column) for column in columns.values()}) > 1:
+        counts = ", ".join(f"{len(column)} of {name}" for name, column in columns.items())
+        raise UserError(f"there are {counts}; expected as many of each.")
+    return [dict(zip(columns, row)) for row in zip(*columns.values())], many
+
+
+def _depth(value: Any) -> int:
+    """Returns 0 for a text, 1 for a list of texts, 2 for a list of lists."""
+    if not isinstance(value, list | tuple | np.ndarray):
+        return 0
+    return 1 + max(map(_depth, value), default=0)
+
+
+def row_function(answer: Callable[..., Any], specs: Mapping[str, tf.TensorSpec]) -> RowFunction:
+    """Returns the function that answers rows with a graph function of their columns."""
+    columns = {name: _spec(spec) for name, spec in specs.items()}
+    serve = tf.function(answer, autograph=False).get_concrete_function(**columns)
+
+    def answer_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
+        inputs = {}
+        for name, spec in columns.items():
+            values = [row[name] for row in rows]
+            is_text = isinstance(spec, tf.TensorSpec)
+            inputs[name] = tf.constant(values) if is_text else tf.ragged.constant(values, spec.dtype, 1)
+        return split_rows(serve(**inputs))
+
+    return answer_rows
+
+
+def split_rows(answers: Mapping[str, tf.Tensor]) -> list[dict[str, Any]]:
+    """Returns the answers of a batch row by row, as lists of str, float, int or bool."""
+    columns = {name: plain(values.numpy()) for name, values in answers.items()}
+    return [dict(zip(columns, row)) for row in zip(*columns.values(), strict=True)]
+
+
 def _spec(spec: tf.TensorSpec) -> tf.TensorSpec | tf.RaggedTensorSpec:
     """Returns an input's type where the lists of rows have lengths of their own."""
     return tf.RaggedTensorSpec(spec.shape, spec.dtype, 1, tf.int64) if spec.shape.rank > 1 else spec
 
 
-def _start(pool: ThreadPoolExecutor, serve: Signature, window, batch_size: int):
+def _start(pool: ThreadPoolExecutor, serve: RowFunction, window, batch_size: int):
     """Returns the order in which a window is computed, longest first, and its batches' answers to come."""
     rows, sizes = window
     order = np.argsort(sizes, kind="stable")[::-1]
     return order, [
-        pool.submit(_answer, serve, [rows[row] for row in order[begin : begin + batch_size]])
+        pool.submit(serve, [rows[row] for row in order[begin : begin + batch_size]])
         for begin in range(0, len(order), batch_size)
     ]
-
-
-def _answer(serve: Signature, rows: Sequence[Row]) -> list[dict[str, Any]]:
-    inputs = {}
-    for name, spec in serve.structured_input_signature[1].items():
-        values = [row[name] for row in rows]
-        is_text = isinstance(spec, tf.TensorSpec)
-        inputs[name] = tf.constant(values) if is_text else tf.ragged.constant(values, spec.dtype, 1)
-    answers = {name: plain(values.numpy()) for name, values in serve(**inputs).items()}
-    return [dict(zip(answers, row)) for row in zip(*answers.values(), strict=True)]

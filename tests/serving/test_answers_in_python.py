@@ -1,0 +1,170 @@
+"""One call of a model answers texts by name, for every task, however it was saved."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras
+
+from tests.helpers.serving.exports import KINDS
+from xlnet_tf import task_registry
+from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint
+from xlnet_tf.errors import UserError
+from xlnet_tf.models.classifier import XLNetClassifier
+from xlnet_tf.serving import models
+from xlnet_tf.serving.text_answers import split_rows
+
+OPTIONS = {
+    "classification": {"alert": {"label": "bad", "threshold": 0.4}},
+    "regression": {"pair": True},
+    "multiple_choice": {"max_qa_len": 12},
+    "ranking": {"max_query_len": 7},
+    "question_answering": {"threshold": 0.0, "max_question_len": 10, "stride": 9},
+}
+CHOICES = {"multiple_choice": {"num_choices": 2}, "ranking": {"num_choices": 2}}
+
+
+def columns_of(kind, module):
+    def text(value):
+        return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+    return {
+        name: [[*map(text, value)] if isinstance(value, list) else text(value) for value in values]
+        for name, values in kind.rows(module).items()
+    }
+
+
+def same(found, expected):
+    """Compares answers, numbers to 1e-6."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        return all(same(found[name], expected[name]) for name in expected)
+    if isinstance(expected, list):
+        assert len(found) == len(expected)
+        return all(map(same, found, expected))
+    assert found == (pytest.approx(expected, abs=1e-6) if isinstance(expected, float) else expected)
+    return True
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("task", task_registry.tasks())
+def test_a_saved_model_answers_as_the_exported_one(tmp_path, small_tokenizer, task):
+    kind = KINDS[task]
+    model = kind.model(small_tokenizer)
+    module = kind.module(model, small_tokenizer)
+    columns = columns_of(kind, module)
+    served = module.answer(**{name: tf.constant(values) for name, values in columns.items()})
+    rows = [dict(zip(columns, row)) for row in zip(*columns.values())]
+
+    expected = [module.readable(row, answer) for row, answer in zip(rows, split_rows(served))]
+    model.save_pretrained(tmp_path / "ours", small_tokenizer, seq_len=40, **OPTIONS.get(task, {}))
+    save_checkpoint(open_checkpoint(tmp_path / "ours"), str(tmp_path / "again"), "ours")
+    for folder in ("ours", "again"):
+        found = type(model).from_pretrained(tmp_path / folder, **CHOICES.get(task, {}))
+        assert same(found.answer(**columns), expected)
+    assert same(found.answer(*rows[-1].values()), expected[-1])
+    found.save(tmp_path / "model.keras")
+    loaded = tf_keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.tokenizer.fingerprint == small_tokenizer.fingerprint
+    assert same(loaded.answer(**columns), expected)
+
+
+@pytest.fixture
+def classifier(small_tokenizer):
+    model = KINDS["classification"].model(small_tokenizer)
+    model.tokenizer = small_tokenizer
+    return model
+
+
+def test_answers_are_by_name(classifier):
+    [one, other] = classifier.answer(["ba ne", "tor"])
+    assert (
+        list(one) == ["label", "score", "probabilities"] and list(one["probabilities"]) == classifier.labels
+    )
+    assert one["score"] == max(one["probabilities"].values()) == one["probabilities"][one["label"]]
+    logits = classifier(classifier.tokenizer(["ba ne", "tor"], seq_len=16)).numpy()
+    for row, answer in zip(tf.nn.softmax(logits).numpy(), (one, other)):
+        np.testing.assert_allclose([*answer["probabilities"].values()], row, atol=1e-6)
+    assert same(classifier.answer("tor"), other) and classifier.answer([]) == []
+
+
+def test_several_labels(small_tokenizer):
+    classifier = KINDS["classification"].model(small_tokenizer)
+    model = XLNetClassifier(classifier.encoder, 2, labels=["a", "b"], multi_label=True)
+    model.build()
+    model.dense.bias.assign([9.0, -9.0])
+    model.tokenizer = small_tokenizer
+    answer = model.answer("ba")
+    assert answer["labels"] == ["a"] and answer["probabilities"]["b"] < 0.5 < answer["probabilities"]["a"]
+
+
+def test_answering_is_no_part_of_what_is_saved(classifier, tmp_path):
+    names = [variable.name for variable in classifier.variables]
+    classifier.answer("ba")
+    assert [variable.name for variable in classifier.variables] == names
+    classifier.save(tmp_path / "model.keras")
+    classifier.dense.bias.assign([0.0, 9.0, 0.0])  # answers are of the weights as they are now
+    assert classifier.answer("ba")["label"] == "fair"
+
+
+@pytest.mark.parametrize(
+    ("texts", "inputs", "message"),
+    [
+        ((), {}, "this model answers text; found nothing"),
+        (("a", "b", "c"), {}, "this model answers text; found 'a', 'b', 'c'"),
+        ((), {"texts": ["a"]}, "this model answers text; found texts"),
+        ((7,), {}, "text is 7; expected a string"),
+        ((["a", None],), {}, r"text\[1\] is None; expected a string"),
+        ((b"a",), {}, "decode it"),
+        ((["a"], ["b", "c"]), {}, "there are 1 of text_a, 2 of text_b"),
+    ],
+)
+def test_wrong_inputs_are_named(classifier, texts, inputs, message):
+    with pytest.raises(UserError, match=message):
+        classifier.answer(*texts, **inputs)
+
+
+def test_a_model_without_a_tokenizer_says_so(small_tokenizer):
+    model = KINDS["classification"].model(small_tokenizer)
+    with pytest.raises(UserError, match="has no tokenizer: set model.tokenizer"):
+        model.answer("ba")
+
+
+def test_a_new_head_takes_no_thresholds_over(tmp_path, classifier):
+    classifier.save_pretrained(tmp_path, alert={"label": "bad", "threshold": 0.4})
+    again = XLNetClassifier.from_pretrained(tmp_path)
+    assert again.current_card().serving == {"alert": {"label": "bad", "threshold": 0.4}}
+    new = XLNetClassifier.from_pretrained(tmp_path, ["x", "y"], head_name="new")
+    assert not new.current_card().serving and new.answer("ba")["label"] in "xy"
+
+
+def test_what_weights_were_trained_for_is_found(tmp_path, classifier):
+    classifier.save_pretrained(tmp_path)
+    assert models.task_of_weights(str(tmp_path)) == "classification"
+    module = models.module_of(str(tmp_path), seq_len=16)
+    assert module.labels == tuple(classifier.labels)
+    classifier.encoder.save_pretrained(tmp_path / "encoder")
+    with pytest.raises(UserError, match="does not say what it was trained for"):
+        models.module_of(str(tmp_path / "encoder"))
+
+
+def test_a_keras_file_is_a_model_by_its_path(tmp_path, classifier):
+    expected = classifier.answer(["ba ne"])
+    classifier.save(path := str(tmp_path / "model.keras"))
+    assert same(XLNetClassifier.from_pretrained(path).answer(["ba ne"]), expected)
+    module = models.module_of(path)
+    assert module.labels == tuple(classifier.labels)
+    assert module.card.origin == {"exported_from": path}
+    with pytest.raises(UserError, match="other.keras has a Sequential; expected a model of xlnet_tf"):
+        outer = tf_keras.Sequential([tf_keras.layers.Dense(1, input_shape=[2])])
+        outer.save(tmp_path / "other.keras")
+        models.module_of(str(tmp_path / "other.keras"))
+
+
+def test_objects_of_keras_3_are_refused(classifier):
+    keras = pytest.importorskip("keras", minversion="3")
+    with pytest.raises(UserError, match="optimizer is of Keras 3 .*: write tf_keras' own Adam"):
+        classifier.compile(keras.optimizers.Adam())
+    with pytest.raises(UserError, match="metrics is of Keras 3"):
+        classifier.compile("adam", metrics=[keras.metrics.SparseCategoricalAccuracy()])
+    with pytest.raises(UserError, match="the input is of Keras 3 .*: write tf_keras.Input"):
+        classifier({"input_word_ids": keras.Input([8])})
