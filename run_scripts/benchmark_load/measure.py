@@ -5,8 +5,10 @@ import dataclasses
 import os
 import pathlib
 import random
+import re
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -16,9 +18,11 @@ from run_scripts.benchmark import timing
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
 from xlnet_tf.progress_bar import ProgressBar
+from xlnet_tf.serving.client import connect
 
 PERCENTILES = (50, 95, 99)
 CHECKED = 10  # each client compares the answer to one of this many requests
+METRICS_PATH = "/monitoring/prometheus/metrics"
 TOLERANCE = 1e-4  # relative and absolute, of floats; texts and integers are the same
 _SAMPLES = 240  # of the memory
 
@@ -34,21 +38,65 @@ class Load:
     seed: int = 0
 
 
-def measure(model: str, texts: str, load: Load, signature: str = "serving_default") -> dict[str, Any]:
+def measure(
+    model: str, texts: str, load: Load, signature: str = "serving_default", server: str = ""
+) -> dict[str, Any]:
     """Puts a model under load.
 
     Args:
+        model: folder of a version; its name, if it is asked at a server.
         texts: what the clients' texts are cut from.
         signature: whose inputs are all texts.
+        server: address, see client.connect; "": the model is loaded in this process.
 
     Returns:
         requests; clients: requests of each; rows; errors: message -> how often; seconds: percentile -> of a
-        request; memory: bytes over time, evenly; growth: bytes, the median of the memory's last quarter over
-        that of its second one.
+        request; memory: bytes over time, evenly, of the process with the model, empty if a server does not
+        export them; growth: bytes, the median of the memory's last quarter over that of its second one.
 
     Raises:
         UserError: there is no such signature, or it takes other things than texts.
     """
+    inputs, ask = _of_server(server, model, signature) if server else _of_folder(model, signature)
+    clients = [_Client(number, load, inputs, texts, ask) for number in range(load.clients)]
+    end = time.monotonic() + load.seconds
+    threads = [threading.Thread(target=client.ask_until, args=(end,), name=client.name) for client in clients]
+    for thread in threads:
+        thread.start()
+    memory = _watch(threads, load.seconds, server)
+    times = [seconds for client in clients for seconds in client.times]
+    quarters = [float(np.median(quarter)) if len(quarter) else 0.0 for quarter in np.array_split(memory, 4)]
+    return {
+        "model": model,
+        "server": server,
+        "load": dataclasses.asdict(load),
+        "requests": len(times),
+        "clients": [len(client.times) for client in clients],
+        "rows": sum(client.rows for client in clients),
+        "errors": dict(sum((client.failures() for client in clients), collections.Counter())),
+        "seconds": {str(p): float(np.percentile(times, p)) for p in PERCENTILES},
+        "memory": memory,
+        "growth": quarters[3] - quarters[1],
+    }
+
+
+def _of_server(server: str, model: str, signature: str) -> tuple[list[str], Callable]:
+    """Returns the inputs of a served signature, and a function that asks it."""
+    client = connect(server, model, signature)
+    inputs = client.signature.inputs
+    _check_texts(signature, [name for name, column in inputs.items() if column.dtype != object])
+    return list(inputs), client.predict
+
+
+def _check_texts(signature: str, others: Sequence[str]) -> None:
+    if others:
+        raise UserError(
+            f"signature {signature!r} takes {', '.join(others)}, which are not texts: choose another"
+        )
+
+
+def _of_folder(model: str, signature: str) -> tuple[list[str], Callable]:
+    """Returns the inputs of a SavedModel's signature, and a function that asks it."""
     import tensorflow as tf
     import tensorflow_text  # noqa: F401 (the operations that exported models use)
 
@@ -59,34 +107,13 @@ def measure(model: str, texts: str, load: Load, signature: str = "serving_defaul
         )
     answer = loaded.signatures[signature]
     inputs = answer.structured_input_signature[1]
-    if others := [name for name, spec in inputs.items() if spec.dtype != tf.string]:
-        raise UserError(
-            f"signature {signature!r} takes {', '.join(others)}, which are not texts: choose another"
-        )
+    _check_texts(signature, [name for name, spec in inputs.items() if spec.dtype != tf.string])
 
     def ask(request: Mapping[str, Sequence[str]]) -> dict[str, np.ndarray]:
         answers = answer(**{name: tf.constant(rows) for name, rows in request.items()})
         return {name: value.numpy() for name, value in answers.items()}
 
-    clients = [_Client(number, load, list(inputs), texts, ask) for number in range(load.clients)]
-    end = time.monotonic() + load.seconds
-    threads = [threading.Thread(target=client.ask_until, args=(end,), name=client.name) for client in clients]
-    for thread in threads:
-        thread.start()
-    memory = _watch(threads, load.seconds)
-    times = [seconds for client in clients for seconds in client.times]
-    quarters = [float(np.median(quarter)) for quarter in np.array_split(memory, 4)]
-    return {
-        "model": model,
-        "load": dataclasses.asdict(load),
-        "requests": len(times),
-        "clients": [len(client.times) for client in clients],
-        "rows": sum(client.rows for client in clients),
-        "errors": dict(sum((client.failures() for client in clients), collections.Counter())),
-        "seconds": {str(p): float(np.percentile(times, p)) for p in PERCENTILES},
-        "memory": memory,
-        "growth": quarters[3] - quarters[1],
-    }
+    return list(inputs), ask
 
 
 class _Client:
@@ -165,21 +192,33 @@ def _texts(rng: random.Random, text: str, rows: int, longest: int) -> list[str]:
     return [text[begin : begin + length] for begin, length in zip(begins, lengths)]
 
 
-def _watch(threads: Sequence[threading.Thread], seconds: float) -> list[int]:
-    """Returns the memory of this process until all threads have ended."""
+def _watch(threads: Sequence[threading.Thread], seconds: float, server: str) -> list[int]:
+    """Returns the memory of this process, or of a server, until all threads have ended."""
     memory = []
     with ProgressBar(total=round(seconds), unit="s", desc="load") as bar:
         while any(thread.is_alive() for thread in threads):
-            memory.append(resident_bytes())
+            if resident := server_bytes(server) if server else resident_bytes():
+                memory.append(resident)
+                bar.set_postfix(memory=f"{resident / 1e6:,.0f} MB")
             time.sleep(seconds / _SAMPLES)
-            bar.n = min(bar.total, round(len(memory) * seconds / _SAMPLES))
-            bar.set_postfix(memory=f"{memory[-1] / 1e6:,.0f} MB")
+            bar.n = min(bar.total, bar.n + seconds / _SAMPLES)
     return memory
 
 
 def resident_bytes() -> int:
     pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def server_bytes(server: str) -> int:
+    """Returns the memory of a server, as its metrics say; 0 if they do not."""
+    try:
+        with urllib.request.urlopen(f"http://{server}{METRICS_PATH}", timeout=10) as answer:
+            text = answer.read().decode()
+    except (OSError, ValueError):  # there are no metrics over gRPC
+        return 0
+    found = re.search(r"^process_resident_memory_bytes (\S+)", text, re.MULTILINE)
+    return int(float(found[1])) if found else 0
 
 
 def table(report: Mapping[str, Any]) -> str:
@@ -196,6 +235,8 @@ def table(report: Mapping[str, Any]) -> str:
         "times": milliseconds,
         "errors": f"{sum(report['errors'].values()):,}{failures}",
         "memory": f"{report['memory'][-1] / 1e6:,.0f} MB; {report['growth'] / 1e6:+,.1f} MB from the second "
-        "quarter of the time to the last",
+        "quarter of the time to the last"
+        if report["memory"]
+        else "the server does not export it",
     }
     return timing.heading(report["machine"]) + "\n" + "\n".join(f"  {k:<9} {v}" for k, v in rows.items())

@@ -1,6 +1,7 @@
 """Stands in for TensorFlow Serving on a page: python -m tests.docs.served served/NAME.
 
-Answers on ports 8501 (REST) and 8500 (gRPC); returns once it does, and ends with the page.
+It is the local server of `xlnet-tf serve`, on ports 8501 (REST) and 8500 (gRPC). Returns once that answers,
+and ends with the page.
 """
 
 import contextlib
@@ -10,7 +11,8 @@ import signal
 import sys
 import time
 
-from tests.helpers.serving.fake_server import grpc_server, rest_server
+from xlnet_tf.errors import UserError
+from xlnet_tf.serving.local import models, server
 
 REST, GRPC = 8501, 8500
 PATIENCE = 240  # seconds to wait for another page to give the ports back
@@ -18,7 +20,6 @@ PATIENCE = 240  # seconds to wait for another page to give the ports back
 
 def main():
     folder = pathlib.Path(sys.argv[1])
-    version = max((path for path in folder.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
     ready, started = os.pipe()
     if os.fork():
         os.close(started)
@@ -27,9 +28,10 @@ def main():
     while True:
         with contextlib.ExitStack() as servers:
             try:
-                servers.enter_context(rest_server(str(version), folder.name, REST))
-                servers.enter_context(grpc_server(str(version), folder.name, GRPC))
-            except (OSError, RuntimeError):  # the ports are taken
+                servers.enter_context(
+                    server.serving([models.of_folder(str(folder))], rest_port=REST, grpc_port=GRPC)
+                )
+            except UserError:  # the ports are taken
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.5)

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tests.helpers.serving.fake_server import grpc_server, rest_server
+from tests.helpers.serving.local_server import local_server
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.client import connect
 
@@ -50,8 +51,19 @@ def folder(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module", params=["rest", "grpc"])
+@pytest.fixture(scope="module")
+def local(folder):
+    with local_server(folder, "toy") as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=["rest", "grpc", "local rest", "local grpc"])
 def address(request, folder):
+    """The address of a server of each kind: one that stands in for TensorFlow Serving, and the local one."""
+    if request.param.startswith("local"):
+        local = request.getfixturevalue("local")
+        yield local.rest if request.param == "local rest" else f"grpc://{local.grpc}"
+        return
     server = rest_server if request.param == "rest" else grpc_server
     with server(folder, "toy") as found:
         yield found if request.param == "rest" else f"grpc://{found}"

@@ -1,15 +1,19 @@
 """The settings are what TensorFlow Serving parses, by its protos; once written they are left alone."""
 
 import errno
+import json
 import os
+import re
 import shlex
 
 import pytest
+import yaml
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format, wrappers_pb2
 from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving import config_files
+from xlnet_tf.serving.local.metrics import Metrics
 
 INT, MESSAGE = (
     descriptor_pb2.FieldDescriptorProto.TYPE_INT64,
@@ -120,6 +124,44 @@ def test_the_command_serves_the_folder(tmp_path):
     assert words[words.index("-v") + 1] == f"{folder}:/models/reviews:ro"
     assert "--model_config_file=/models/reviews/models.config" in words
     assert "--batching_parameters_file=/models/reviews/batching.config" in words
+
+
+def test_the_dashboard_asks_for_metrics_that_the_local_server_has(tmp_path):
+    folder = tmp_path / "reviews"
+    folder.mkdir()
+    config_files.write(str(folder), (1, 8))
+    config_files.write_monitoring(str(folder))
+    board = json.loads((folder / "monitoring" / "dashboard.json").read_text())
+    metrics = Metrics()
+    metrics.add("reviews", "predict", "REST", "OK", 0.01, 2)
+    served = set(re.findall(r"^(:[\w:]+)", metrics.text().decode(), re.MULTILINE))
+    queries = " ".join(panel["targets"][0]["expr"] for panel in board["panels"])
+    asked = set(re.findall(r":[a-z][\w:]+", queries))
+    only_there = {":tensorflow:serving:batching_session:queuing_latency_bucket"}
+    assert asked - served == only_there and len(asked) == 3
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+
+
+def test_the_compose_file_starts_the_server_with_the_written_settings(tmp_path):
+    folder = tmp_path / "reviews"
+    folder.mkdir()
+    config_files.write(str(folder), (1, 8))
+    config_files.write_monitoring(str(folder))
+    services = yaml.safe_load((folder / "compose.yaml").read_text())["services"]
+    for service in services.values():
+        for volume in service["volumes"]:
+            assert (folder / volume.split(":")[0]).exists(), volume
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+    for flag in services["serving"]["command"]:
+        _, _, path = flag.partition("=/models/reviews/")
+        assert not path or (folder / path).is_file()
+    scrape = yaml.safe_load((folder / "monitoring" / "prometheus.yml").read_text())["scrape_configs"][0]
+    assert scrape["metrics_path"] in (folder / "monitoring.config").read_text()
+    (folder / "compose.yaml").write_text("mine")
+    config_files.write_monitoring(str(folder))
+    assert (folder / "compose.yaml").read_text() == "mine"
+    command = config_files.docker_command(str(folder))
+    assert "--monitoring_config_file=/models/reviews/monitoring.config" in command
 
 
 @pytest.mark.parametrize("folder", ["served/my model", "served/a:b", "/"])

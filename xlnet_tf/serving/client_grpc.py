@@ -98,14 +98,29 @@ class GrpcTransport:
 
 
 def _array(name: str, tensor: TensorProto, column: TensorInfo) -> np.ndarray:
-    """Reads a tensor, if it has as many values as its shape asks for: make_ndarray would make up others."""
+    try:
+        return read_tensor(tensor, column.dtype.itemsize)
+    except ValueError as error:
+        raise bad_answer(f"{name} {printable(error, 200)}") from error
+
+
+def read_tensor(tensor: TensorProto, itemsize: int = 8) -> np.ndarray:
+    """Reads a tensor, if it has as many values as its shape asks for: make_ndarray would make up others.
+
+    Args:
+        tensor: from anybody.
+        itemsize: bytes of a value.
+
+    Raises:
+        ValueError: it is too large, or torn; the message is what comes after its name.
+    """
     sizes = [dim.size for dim in tensor.tensor_shape.dim]
-    if min(sizes, default=0) < 0 or math.prod(sizes) * max(1, column.dtype.itemsize) > MOST_BYTES:
-        raise bad_answer(f"{name} has the shape {sizes}")
+    if min(sizes, default=0) < 0 or math.prod(sizes) * max(1, itemsize) > MOST_BYTES:
+        raise ValueError(f"has the shape {sizes}")
     field = _FIELDS.get(tensor.dtype, "int_val")
     if not tensor.tensor_content and len(getattr(tensor, field)) != math.prod(sizes):
-        raise bad_answer(f"{name} has the shape {sizes} and {len(getattr(tensor, field))} values in {field}")
+        raise ValueError(f"has the shape {sizes} and {len(getattr(tensor, field))} values in {field}")
     try:
         return tf.make_ndarray(tensor)
     except (ValueError, TypeError, OverflowError, MemoryError) as error:
-        raise bad_answer(f"{name} is torn: {printable(error, 200)}") from error
+        raise ValueError(f"is torn: {error}") from error

@@ -3,10 +3,12 @@
 Source: https://www.tensorflow.org/tfx/serving/serving_config
 """
 
+import json
 import os
 import re
 import shlex
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 from google.protobuf import text_format
@@ -15,7 +17,8 @@ from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
-MODELS_FILE, BATCHING_FILE = "models.config", "batching.config"
+MODELS_FILE, BATCHING_FILE, MONITORING_FILE = "models.config", "batching.config", "monitoring.config"
+METRICS_PATH = "/monitoring/prometheus/metrics"
 IMAGE = "tensorflow/serving:2.20.0"
 GRPC_PORT, REST_PORT = 8500, 8501
 LARGEST_BATCH = 32
@@ -119,7 +122,149 @@ def docker_command(folder: str) -> str:
     ]
     if tf.io.gfile.exists(os.path.join(folder, BATCHING_FILE)):
         parts.append(f"--enable_batching --batching_parameters_file=/models/{name}/{BATCHING_FILE}")
+    if tf.io.gfile.exists(os.path.join(folder, MONITORING_FILE)):
+        parts.append(f"--monitoring_config_file=/models/{name}/{MONITORING_FILE}")
     return " \\\n    ".join(parts)
+
+
+def write_monitoring(folder: str) -> None:
+    """Writes what shows how a server is doing, where it is not there: it is for editing.
+
+        FOLDER/monitoring.config        makes the server export metrics
+        FOLDER/compose.yaml             starts the server, Prometheus and Grafana
+        FOLDER/monitoring/              settings of the two, and a dashboard
+
+    Args:
+        folder: of the model's versions.
+    """
+    name = model_name(folder)
+    flags = [f"--model_config_file=/models/{name}/{MODELS_FILE}"]
+    flags.append(f"--monitoring_config_file=/models/{name}/{MONITORING_FILE}")
+    if tf.io.gfile.exists(os.path.join(folder, BATCHING_FILE)):
+        flags += ["--enable_batching", f"--batching_parameters_file=/models/{name}/{BATCHING_FILE}"]
+    files.make_folder(os.path.join(folder, "monitoring"))
+    for file, text in {
+        MONITORING_FILE: f'prometheus_config {{ enable: true path: "{METRICS_PATH}" }}\n',
+        "compose.yaml": _COMPOSE.format(
+            name=name, image=IMAGE, grpc=GRPC_PORT, rest=REST_PORT, flags=json.dumps(flags)
+        ),
+        "monitoring/prometheus.yml": _PROMETHEUS.format(path=METRICS_PATH, rest=REST_PORT),
+        "monitoring/datasource.yml": _DATASOURCE,
+        "monitoring/dashboards.yml": _DASHBOARDS,
+        "monitoring/dashboard.json": json.dumps(dashboard(), indent=1) + "\n",
+    }.items():
+        _complete(os.path.join(folder, file), text)
+
+
+_COMPOSE = """\
+# docker compose up: TensorFlow Serving, and http://localhost:3000 shows how it is doing.
+# This file was not run where it was made: no containers run there.
+services:
+  serving:
+    image: {image}
+    ports: ["127.0.0.1:{grpc}:{grpc}", "127.0.0.1:{rest}:{rest}"]
+    volumes: [".:/models/{name}:ro"]
+    command: {flags}
+  prometheus:
+    image: prom/prometheus:v3.5.0
+    volumes: ["./monitoring/prometheus.yml:/etc/prometheus/prometheus.yml:ro"]
+  grafana:
+    image: grafana/grafana:12.1.0
+    ports: ["127.0.0.1:3000:3000"]
+    environment: {{GF_AUTH_ANONYMOUS_ENABLED: "true"}}
+    volumes:
+      - ./monitoring/datasource.yml:/etc/grafana/provisioning/datasources/prometheus.yml:ro
+      - ./monitoring/dashboards.yml:/etc/grafana/provisioning/dashboards/serving.yml:ro
+      - ./monitoring/dashboard.json:/var/lib/grafana/dashboards/serving.json:ro
+"""
+_PROMETHEUS = """\
+scrape_configs:
+  - job_name: serving
+    scrape_interval: 15s
+    metrics_path: {path}
+    static_configs: [{{targets: ["serving:{rest}"]}}]
+"""
+_DATASOURCE = """\
+apiVersion: 1
+datasources:
+  - {name: Prometheus, uid: prometheus, type: prometheus, url: "http://prometheus:9090", isDefault: true}
+"""
+_DASHBOARDS = """\
+apiVersion: 1
+providers: [{name: serving, type: file, options: {path: /var/lib/grafana/dashboards}}]
+"""
+_OF_MODEL = '{model_name=~"$model"}'
+_PANELS = (  # title, unit, legend, what Prometheus is asked
+    ("Requests", "reqps", "{{model_name}}", f"sum by (model_name) (rate(COUNT{_OF_MODEL}[1m]))"),
+    (
+        "Refused requests",
+        "percentunit",
+        "{{model_name}} {{status}}",
+        'sum by (model_name, status) (rate(COUNT{model_name=~"$model",status!="OK"}[1m])) / on (model_name) '
+        f"group_left sum by (model_name) (rate(COUNT{_OF_MODEL}[1m]))",
+    ),
+    *(
+        (
+            f"Latency, {percent} % of requests",
+            "µs",
+            "{{model_name}} {{API}} {{entrypoint}}",
+            f"histogram_quantile({percent / 100:g}, sum by (model_name, API, entrypoint, le) "
+            f"(rate(LATENCY_bucket{_OF_MODEL}[1m])))",
+        )
+        for percent in (50, 95, 99)
+    ),
+    (
+        "Waiting for a batch, 95 % of requests (TensorFlow Serving only)",
+        "µs",
+        "",
+        "histogram_quantile(0.95, sum by (le) "
+        "(rate(:tensorflow:serving:batching_session:queuing_latency_bucket[1m])))",
+    ),
+)
+
+
+def dashboard() -> dict[str, Any]:
+    """Returns a Grafana dashboard: requests, errors and times by model, of TensorFlow Serving's metrics."""
+    source = {"type": "prometheus", "uid": "prometheus"}
+    count, latency = (f":tensorflow:serving:request_{what}" for what in ("count", "latency"))
+    panels = [
+        {
+            "id": number + 1,
+            "type": "timeseries",
+            "title": title,
+            "datasource": source,
+            "gridPos": {"x": 12 * (number % 2), "y": 8 * (number // 2), "w": 12, "h": 8},
+            "fieldConfig": {"defaults": {"unit": unit, "min": 0}, "overrides": []},
+            "targets": [
+                {
+                    "refId": "A",
+                    "datasource": source,
+                    "legendFormat": legend,
+                    "expr": query.replace("COUNT", count).replace("LATENCY", latency),
+                }
+            ],
+        }
+        for number, (title, unit, legend, query) in enumerate(_PANELS)
+    ]
+    model = {
+        "name": "model",
+        "type": "query",
+        "datasource": source,
+        "query": f"label_values({count}, model_name)",
+        "includeAll": True,
+        "multi": True,
+        "allValue": ".*",
+        "refresh": 2,
+    }
+    return {
+        "title": "Served models",
+        "uid": "xlnet-serving",
+        "schemaVersion": 39,
+        "refresh": "15s",
+        "time": {"from": "now-1h", "to": "now"},
+        "templating": {"list": [model]},
+        "panels": panels,
+    }
 
 
 def _complete(path: str, text: str) -> None:

@@ -1,5 +1,6 @@
 """Writes SavedModels for TensorFlow Serving."""
 
+import json
 import os
 import re
 import tempfile
@@ -12,7 +13,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.ownership import Ownership, owning
 from xlnet_tf.serving import config_files
 from xlnet_tf.serving.module import ServingModule
-from xlnet_tf.serving.warmup import write_warmup
+from xlnet_tf.serving.warmup import BUCKETS_FILE, write_warmup
 from xlnet_tf.text.tokenizer import MODEL_FILE
 
 WARMUP_BATCHES = (1, 8)
@@ -31,8 +32,9 @@ def export(
         FOLDER/VERSION/saved_model.pb, variables/   the graph and its weights
         FOLDER/VERSION/model.json                   the model card
         FOLDER/VERSION/assets/spiece.model          the tokenizer; the graph holds its own copy
-        FOLDER/VERSION/assets.extra/                requests that the server warms up with
+        FOLDER/VERSION/assets.extra/                requests that the server warms up with; buckets.json
         FOLDER/models.config, batching.config       settings of the server
+        FOLDER/monitoring.config, compose.yaml, monitoring/    see config_files.write_monitoring
 
     A version appears whole: a server that watches the folder never loads a half of it.
 
@@ -70,9 +72,11 @@ def _export(
         _save(module, unfinished)
         module.card.write(unfinished)
         write_warmup(unfinished, module.example_inputs(), module.METHODS, warmup_batches)
+        files.write(f"{unfinished}/{BUCKETS_FILE}", json.dumps(module.buckets))
         # Requests with different numbers of options or candidates cannot be put together.
         one_number = all(spec.shape.rank == 1 for spec in module.input_specs().values())
         config_files.write(folder, warmup_batches, batching=one_number)
+        config_files.write_monitoring(folder)
     except BaseException:
         if tf.io.gfile.exists(unfinished):
             tf.io.gfile.rmtree(unfinished)

@@ -19,6 +19,7 @@ from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
 WARMUP_FILE = os.path.join("assets.extra", "tf_serving_warmup_requests")
+BUCKETS_FILE = os.path.join("assets.extra", "buckets.json")  # the local server sorts rows by them
 MAX_RECORDS = 1000  # a server does not load a model with more
 
 

@@ -1,0 +1,113 @@
+r"""Serves exported models on this machine, with TensorFlow Serving's REST and gRPC APIs.
+
+    python -m run_scripts.serve --model=served/reviews
+
+For development and small deployments where no container runs. Production belongs to TensorFlow Serving: the
+same exports, the same requests. Concurrent requests are answered together; new versions of a model are loaded
+as they appear. Ctrl-C ends it. Needs `pip install 'xlnet-tf[serve]'`.
+"""
+
+import json
+import threading
+from collections.abc import Sequence
+
+from absl import flags
+
+from xlnet_tf import command_line, errors
+from xlnet_tf.errors import UserError
+
+EXTRA = "serve"
+
+
+def define_flags() -> None:
+    """Defines the flags of this script."""
+    flags.DEFINE_multi_string("model", [], "Folder of an exported model, or of one version of it.")
+    flags.DEFINE_string("models_config", None, "A models.config of TensorFlow Serving, instead of --model.")
+    command_line.require_one_of("model", "models_config")
+    flags.DEFINE_string("host", "localhost", "Address to listen on; 0.0.0.0: every one of this machine.")
+    flags.DEFINE_integer("rest_port", 8501, "Port of the REST API; 0: any free one.", 0, 65535)
+    flags.DEFINE_integer("grpc_port", 8500, "Port of the gRPC API; 0: any free one.", 0, 65535)
+    flags.DEFINE_list(
+        "allowed_hosts", [], "Names that requests may ask for, besides localhost and addresses."
+    )
+    flags.DEFINE_bool("batching", True, "Answer concurrent requests together.")
+    flags.DEFINE_integer("max_batch", 32, "Most rows of a batch.", 1, 1024)
+    flags.DEFINE_float("max_megabytes", 16.0, "Largest request.", 0.001, 1024)
+    flags.DEFINE_float("timeout", 60.0, "Most seconds of a request.", 0.1, 3600)
+    flags.DEFINE_integer("max_requests", 64, "Most requests at a time; others are refused.", 1, 512)
+
+
+def check_extra() -> None:
+    """Raises UserError if the packages of the extra are not installed."""
+    try:
+        import prometheus_client  # noqa: F401
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise UserError(f"the server needs {error.name}: pip install 'xlnet-tf[{EXTRA}]'") from None
+
+
+def main(_: Sequence[str]) -> None:
+    check_extra()
+    from xlnet_tf.serving.local import guard, models, server
+
+    values = flags.FLAGS
+    if values.model and values.models_config:
+        raise UserError("give either --model or --models_config")
+    if values.models_config:
+        configs = models.of_config_file(values.models_config)
+    else:
+        configs = [models.of_folder(folder) for folder in values.model]
+    if len({config.name for config in configs}) < len(configs):
+        raise UserError("two models have the same name: their folders' last parts must differ")
+    limits = guard.Limits(
+        tuple(name.lower() for name in values.allowed_hosts),
+        round(values.max_megabytes * 1e6),
+        values.timeout,
+        values.max_requests,
+    )
+    print(f"Loading {', '.join(config.name for config in configs)} ...", flush=True)
+    with server.serving(
+        configs,
+        host=values.host,
+        rest_port=values.rest_port,
+        grpc_port=values.grpc_port,
+        limits=limits,
+        batching=values.batching,
+        max_batch=values.max_batch,
+    ) as running:
+        print(describe(running), flush=True)
+        threading.Event().wait()
+
+
+def describe(running) -> str:
+    """Returns what a person needs to know of a server that has started."""
+    lines = [f"REST  http://{running.rest}", f"gRPC  {running.grpc}", ""]
+    for name, version in running.service.models.available():
+        lines.append(f"{name}, version {version.number}: {', '.join(sorted(version.model.signatures))}")
+        name_of_last = name
+    lines += ["", "Ask it:", "", example(running.rest, name_of_last, version.model)]
+    lines += [
+        "",
+        "For development and small deployments; production belongs to TensorFlow Serving. Ctrl-C ends it.",
+    ]
+    return "\n".join(lines)
+
+
+def example(address: str, name: str, model) -> str:
+    """Returns a curl command that the model answers: its own warm-up request, if it has one."""
+    from xlnet_tf.serving.client_grpc import read_tensor
+    from xlnet_tf.serving.signatures import plain
+
+    for log in model.warmup_requests():
+        request = log.predict_log.request
+        if request.model_spec.signature_name == "serving_default":
+            inputs = {key: plain(read_tensor(tensor)) for key, tensor in request.inputs.items()}
+            body = json.dumps({"inputs": inputs}, ensure_ascii=False).replace("'", r"'\''")
+            return f"curl -d '{body}' http://{address}/v1/models/{name}:predict"
+    return f"curl http://{address}/v1/models/{name}/metadata"
+
+
+if __name__ == "__main__":
+    define_flags()
+    errors.run(main)

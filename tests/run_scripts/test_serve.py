@@ -1,0 +1,60 @@
+"""The command `serve`: what it says at its start, that it ends cleanly, and what it refuses."""
+
+import re
+import shlex
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from run_scripts import serve
+from tests.conftest import REPOSITORY
+from tests.helpers.serving.exports import KINDS
+from xlnet_tf.errors import UserError
+from xlnet_tf.serving.export import export
+
+
+@pytest.fixture(scope="module")
+def folder(small_tokenizer, tmp_path_factory):
+    kind = KINDS["classification"]
+    module = kind.module(kind.model(small_tokenizer), small_tokenizer)
+    path = tmp_path_factory.mktemp("served") / "reviews"
+    export(module, str(path), warmup_batches=(1,))
+    return path
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
+def test_it_says_how_to_ask_it_and_ends_cleanly(folder, number, status):
+    command = [
+        sys.executable,
+        "-m",
+        "run_scripts.serve",
+        f"--model={folder}",
+        "--rest_port=0",
+        "--grpc_port=0",
+    ]
+    with subprocess.Popen(
+        command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        said = ""
+        while "Ctrl-C" not in said:
+            line = process.stdout.readline()
+            assert line, process.stderr.read()
+            said += line
+        assert "reviews, version 1: classify, examples, serving_default, tokens" in said
+        assert "production belongs to TensorFlow Serving" in said
+        example = re.search(r"^curl .*", said, re.MULTILINE)[0]
+        answer = subprocess.run(shlex.split(example), capture_output=True, text=True, check=True).stdout
+        assert '"outputs"' in answer and '"probabilities"' in answer
+        process.send_signal(number)
+        output, errors = process.communicate(timeout=60)
+        assert process.returncode == status
+        assert errors.startswith("INTERRUPTED") and len(errors.splitlines()) == 1 and not output
+
+
+def test_a_missing_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "starlette", None)
+    with pytest.raises(UserError, match=r"needs starlette: pip install 'xlnet-tf\[serve\]'"):
+        serve.check_extra()

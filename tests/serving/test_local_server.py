@@ -1,0 +1,489 @@
+"""The local server answers as TensorFlow Serving does, and stays up whatever it is asked."""
+
+import contextlib
+import http.client
+import json
+import shutil
+import socket
+import threading
+import time
+
+import grpc
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
+from tensorflow_serving.apis.classification_pb2 import ClassificationRequest
+from tensorflow_serving.apis.get_model_status_pb2 import GetModelStatusRequest
+from tensorflow_serving.apis.predict_pb2 import PredictRequest
+from tensorflow_serving.apis.regression_pb2 import RegressionRequest
+
+from tests.conftest import invent_texts
+from tests.helpers.serving.exports import KINDS
+from xlnet_tf.errors import UserError
+from xlnet_tf.serving.client import connect
+from xlnet_tf.serving.export import export
+from xlnet_tf.serving.local import guard, models, server
+
+SERVED = ("classification", "regression", "tagging")
+LIMITS = guard.Limits(hosts=("models.example",), max_bytes=200_000, timeout=3.0, concurrency=24)
+
+
+@pytest.fixture(scope="module")
+def exports(small_tokenizer, tmp_path_factory):
+    """Folders of exported models, by their names."""
+    folder, found = tmp_path_factory.mktemp("served"), {}
+    for name in SERVED:
+        kind = KINDS[name]
+        module = kind.module(kind.model(small_tokenizer), small_tokenizer)
+        export(module, str(folder / name), warmup_batches=(1,))
+        found[name] = folder / name
+    return found
+
+
+@pytest.fixture(scope="module")
+def running(exports):
+    configs = [models.of_folder(str(path)) for path in exports.values()]
+    configs[0] = models.dataclasses.replace(configs[0], labels={"stable": 1})
+    with server.serving(configs, limits=LIMITS) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def loaded(exports):
+    """The SavedModels themselves, by name."""
+    return {name: tf.saved_model.load(str(path / "1")) for name, path in exports.items()}
+
+
+def ask(running, method, path, body=None, headers=()):
+    """Returns status and JSON of an answer over REST."""
+    host, _, port = running.rest.rpartition(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=30)
+    with contextlib.closing(connection):
+        data = json.dumps(body) if isinstance(body, dict) else body
+        connection.request(method, path, data, dict(headers))
+        response = connection.getresponse()
+        text = response.read()
+        kind = response.getheader("Content-Type")
+        return response.status, json.loads(text) if kind == "application/json" else text.decode()
+
+
+def direct(model, signature, **columns):
+    answers = model.signatures[signature](**{name: tf.constant(rows) for name, rows in columns.items()})
+    return {name: value.numpy() for name, value in answers.items()}
+
+
+def rows_of(name, number, seed=0):
+    """Texts of all lengths, as inputs of serving_default."""
+    rng = np.random.default_rng(seed)
+    texts = [" ".join(map(str, invent_texts(int(rng.integers(1, 12)), seed=seed + n))) for n in range(number)]
+    texts = [text[: int(rng.integers(1, len(text)))] for text in texts]
+    return {"text_a": texts, "text_b": texts[::-1]} if name == "regression" else {"text": texts}
+
+
+@pytest.mark.parametrize("scheme", ["rest", "grpc"])
+@pytest.mark.parametrize("name", SERVED)
+def test_a_request_alone_gets_the_answer_of_the_saved_model(running, loaded, name, scheme):
+    address = running.rest if scheme == "rest" else f"grpc://{running.grpc}"
+    columns = rows_of(name, 5)
+    found, expected = (
+        connect(address, name).predict(columns),
+        direct(loaded[name], "serving_default", **columns),
+    )
+    assert set(found) == set(expected)
+    for key, values in expected.items():
+        np.testing.assert_array_equal(found[key], values, err_msg=key)
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_requests_at_the_same_time_get_their_own_answers(running, loaded, name, monkeypatch):
+    runs, run = [], running.service.models.find(models.ModelSpec(name=name)).model.run
+
+    def counted(signature, inputs):
+        runs.append(len(next(iter(inputs.values()))))
+        time.sleep(0.1)  # the others arrive
+        return run(signature, inputs)
+
+    monkeypatch.setattr(running.service.models.find(models.ModelSpec(name=name)).model, "run", counted)
+    requests = [rows_of(name, 1 + n % 4, seed=100 * n) for n in range(16)]
+    answers, ready = [None] * len(requests), threading.Barrier(len(requests))
+
+    def client(number):
+        ready.wait()
+        answers[number] = connect(running.rest, name).predict(requests[number])
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(len(requests))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for request, found in zip(requests, answers):
+        expected = direct(loaded[name], "serving_default", **request)
+        for key, values in expected.items():
+            assert found[key].shape == values.shape, key
+            if values.dtype.kind == "f":
+                np.testing.assert_allclose(found[key], values, rtol=1e-4, atol=1e-5, err_msg=key)
+            else:
+                np.testing.assert_array_equal(found[key], values, err_msg=key)
+    assert len(runs) < len(requests) and max(runs) <= 32
+
+
+def test_a_bad_row_spoils_no_other_request(running):
+    good = {"input_word_ids": [[5, 4, 3]], "input_mask": [[1] * 3], "input_type_ids": [[0, 0, 2]]}
+    bad = good | {"input_word_ids": [[5, 10**6, 3]]}
+    outcomes, ready = [None] * 12, threading.Barrier(12)
+
+    def client(number):
+        ready.wait()
+        body = {"signature_name": "tokens", "inputs": bad if number % 3 == 0 else good}
+        outcomes[number] = ask(running, "POST", "/v1/models/classification:predict", body)[0]
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert outcomes == [400 if number % 3 == 0 else 200 for number in range(12)]
+
+
+def test_classify_and_regress_over_rest_and_grpc(running, loaded):
+    texts = ["ba ne", "tor"]
+    expected = direct(loaded["classification"], "serving_default", text=texts)
+    body = {"signature_name": "classify", "examples": [{"text": text} for text in texts]}
+    status, found = ask(running, "POST", "/v1/models/classification:classify", body)
+    assert status == 200
+    for row, labels, probabilities in zip(found["results"], expected["labels"], expected["probabilities"]):
+        assert [label.encode() for label, _ in row] == labels.tolist()
+        np.testing.assert_allclose([score for _, score in row], probabilities, rtol=1e-6)
+    stub = prediction_service_pb2_grpc.PredictionServiceStub(grpc.insecure_channel(running.grpc))
+    request = ClassificationRequest()
+    request.model_spec.name, request.model_spec.signature_name = "classification", "classify"
+    for text in texts:
+        example = request.input.example_list.examples.add()
+        example.features.feature["text"].bytes_list.value.append(text.encode())
+    result = stub.Classify(request, timeout=10).result
+    assert [one.label for one in result.classifications[0].classes] == ["bad", "fair", "good"]
+
+    pairs = {"text_a": texts, "text_b": texts[::-1]}
+    value = direct(loaded["regression"], "serving_default", **pairs)["value"]
+    body = {
+        "signature_name": "regress",
+        "context": {"text_b": "unused"},
+        "examples": [{"text_a": a, "text_b": b} for a, b in zip(*pairs.values())],
+    }
+    status, found = ask(running, "POST", "/v1/models/regression:regress", body)
+    np.testing.assert_allclose(found["results"], value, rtol=1e-6)
+    request = RegressionRequest()
+    request.model_spec.name, request.model_spec.signature_name = "regression", "regress"
+    listed = request.input.example_list_with_context
+    listed.context.features.feature["text_a"].bytes_list.value.append(b"ba ne")
+    listed.examples.add().features.feature["text_b"].bytes_list.value.append(b"tor")
+    assert stub.Regress(request, timeout=10).result.regressions[0].value == pytest.approx(value[0], rel=1e-5)
+
+
+def test_status_metadata_versions_and_labels(running):
+    status, found = ask(running, "GET", "/v1/models/classification")
+    assert status == 200
+    assert found == {
+        "model_version_status": [
+            {"version": "1", "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
+        ]
+    }
+    status, found = ask(running, "GET", "/v1/models/classification/versions/1/metadata")
+    assert found["model_spec"]["version"] == "1" and found["model_spec"]["name"] == "classification"
+    signatures = found["metadata"]["signature_def"]["signature_def"]
+    assert signatures["classify"]["method_name"] == "tensorflow/serving/classify"
+    body = {"instances": ["ba ne"]}
+    for path in ("", "/versions/1", "/labels/stable"):
+        status, found = ask(running, "POST", f"/v1/models/classification{path}:predict", body)
+        assert status == 200 and found["predictions"][0]["label"] in ("bad", "fair", "good")
+    assert ask(running, "GET", "/healthz") == (200, {"status": "SERVING"})
+    stub = model_service_pb2_grpc.ModelServiceStub(grpc.insecure_channel(running.grpc))
+    request = GetModelStatusRequest()
+    request.model_spec.name = "classification"
+    assert stub.GetModelStatus(request, timeout=10).model_version_status[0].state == 30
+
+
+PREDICT = "/v1/models/classification:predict"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "message"),
+    [
+        (
+            "/v1/models/other:predict",
+            {"instances": ["a"]},
+            404,
+            "Servable not found for request: Latest(other)",
+        ),
+        (
+            "/v1/models/classification/versions/9:predict",
+            {"instances": ["a"]},
+            404,
+            "Servable not found for request: Specific(classification, 9)",
+        ),
+        (
+            "/v1/models/classification/labels/no:predict",
+            {"instances": ["a"]},
+            400,
+            "Unrecognized servable version label: no",
+        ),
+        (
+            "/v1/models/classification:explain",
+            {"instances": ["a"]},
+            400,
+            "Malformed request: POST /v1/models",
+        ),
+        (f"/v1/models/classification/versions/{2**70}:predict", {"instances": ["a"]}, 400, "to numeric"),
+        (PREDICT, b"", 400, "JSON Parse error: The document is empty"),
+        (PREDICT, b"{", 400, "JSON Parse error"),
+        (PREDICT, b"[" * 100_000, 400, "JSON Parse error"),
+        (PREDICT, b"\xff\xfe{}", 400, "JSON Parse error"),
+        (PREDICT, b"[1]", 400, "Is not object"),
+        (PREDICT, {}, 400, "Missing 'inputs' or 'instances' key"),
+        (PREDICT, {"instances": []}, 400, "No values in 'instances' array"),
+        (PREDICT, {"instances": "a"}, 400, "Expecting 'instances' to be an list/array"),
+        (PREDICT, {"instances": ["a"], "inputs": ["a"]}, 400, "only one of"),
+        (PREDICT, {"instances": [1]}, 400, "is not of expected type: string"),
+        (PREDICT, {"instances": [{"test": "a"}]}, 400, "keys must be equal to: text"),
+        (PREDICT, {"instances": [{"b64": "?"}]}, 400, "Unable to base64 decode"),
+        (PREDICT, {"inputs": {"test": ["a"]}}, 400, "Missing named input: text in 'inputs' object."),
+        (PREDICT, {"inputs": [["a"], ["b", "c"]]}, 400, "Encountered list at unexpected size: 2"),
+        (PREDICT, {"inputs": [["a"]]}, 400, "Input text has the shape [1, 1], expected [-1]"),
+        (PREDICT, {"inputs": "a"}, 400, "Input text has the shape []"),
+        (PREDICT, {"inputs": ["a"] * 257}, 400, "the request has 257 rows; this server takes 256"),
+        (PREDICT, {"signature_name": "no", "inputs": ["a"]}, 400, 'Serving signature name: "no" not found'),
+        (PREDICT, {"signature_name": 1, "inputs": ["a"]}, 400, "'signature_name' key must be a string"),
+        (
+            "/v1/models/classification:regress",
+            {"signature_name": "classify", "examples": [{"text": "a"}]},
+            400,
+            "Expected regression signature method_name to be tensorflow/serving/regress. Was: ",
+        ),
+        ("/v1/models/classification:classify", {"examples": []}, 400, "'examples' value is an empty array"),
+        (
+            "/v1/models/classification:classify",
+            {"signature_name": "classify", "examples": [{"text": None}]},
+            400,
+            "Feature: text has elements of different or unexpected JSON types",
+        ),
+    ],
+)
+def test_wrong_requests_have_one_clear_answer(running, path, body, status, message):
+    found, answer = ask(running, "POST", path, body)
+    assert (found, list(answer)) == (status, ["error"])
+    assert message in answer["error"] and "Traceback" not in answer["error"]
+
+
+def test_wrong_requests_over_grpc(running):
+    stub = prediction_service_pb2_grpc.PredictionServiceStub(grpc.insecure_channel(running.grpc))
+
+    def refused(change):
+        request = PredictRequest()
+        request.model_spec.name = "classification"
+        request.inputs["text"].CopyFrom(tf.make_tensor_proto(["a"]))
+        change(request)
+        with pytest.raises(grpc.RpcError) as error:
+            stub.Predict(request, timeout=10)
+        return error.value.code().name, error.value.details()
+
+    def renamed(request):
+        request.model_spec.name = "other"
+
+    def huge(request):
+        for _ in range(2):
+            request.inputs["text"].tensor_shape.dim.add().size = 1 << 20
+
+    def typed(request):
+        request.inputs["text"].CopyFrom(tf.make_tensor_proto([1.0]))
+
+    def filtered(request):
+        request.output_filter.append("no")
+
+    def heavy(request):
+        request.inputs["text"].CopyFrom(tf.make_tensor_proto(["a" * 300_000]))
+
+    assert refused(renamed) == ("NOT_FOUND", "Servable not found for request: Latest(other)")
+    assert refused(huge) == ("INVALID_ARGUMENT", "Input text has the shape [1, 1048576, 1048576]")
+    assert refused(typed)[1] == "Input text has the type float32, expected object"
+    assert refused(lambda request: request.inputs.clear())[0] == "INVALID_ARGUMENT"
+    assert "output tensor alias not found in signature: no" in refused(filtered)[1]
+    assert refused(heavy)[0] == "RESOURCE_EXHAUSTED"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 403),
+        ({"Host": "evil.example:8501"}, 403),
+        ({"Host": "localhost.evil.example"}, 403),
+        ({"Host": ""}, 403),
+        ({"Host": "models.example"}, 200),
+        ({"Host": "127.0.0.1:8501"}, 200),
+        ({"Host": "[::1]:8501"}, 200),
+        ({"Host": "localhost:80", "Origin": "http://evil.example"}, 403),
+        ({"Host": "localhost:80", "Origin": "null"}, 403),
+        ({"Host": "localhost:80", "Origin": "http://localhost:81"}, 403),
+        ({"Host": "localhost:80", "Origin": "http://localhost:80"}, 200),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "same-origin"}, 200),
+    ],
+)
+def test_requests_of_other_web_sites_are_refused(running, headers, status):
+    found, answer = ask(running, "POST", PREDICT, {"instances": ["ba"]}, headers)
+    assert found == status and (status == 200 or list(answer) == ["error"])
+    assert ask(running, "GET", "/v1/models/classification", headers=headers)[0] == status
+
+
+def test_a_link_to_a_page_may_be_followed(running):
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    assert ask(running, "GET", "/healthz", headers=link)[0] == 200
+    assert ask(running, "POST", PREDICT, {"instances": ["ba"]}, link)[0] == 403
+
+
+def test_oversized_requests_are_answered(running):
+    assert ask(running, "POST", PREDICT, b"x" * 3_000_000)[0] == 413
+    chunks = (b"x" * 50_000 for _ in range(10))
+    status, answer = ask(running, "POST", PREDICT, chunks)  # in chunks, without a length
+    assert status == 413 and answer == {"error": "the request has more than 200,000 bytes"}
+
+
+def raw(running, *parts, pause=0.0, patience=20):
+    """Sends bytes; returns what comes back until the server hangs up."""
+    host, _, port = running.rest.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=patience) as connection:
+        for part in parts:
+            connection.sendall(part)
+            time.sleep(pause)
+        answer = b""
+        while chunk := connection.recv(1 << 16):
+            answer += chunk
+        return answer
+
+
+def test_slow_and_malformed_requests_are_answered(running, monkeypatch):
+    monkeypatch.setattr(guard, "_HEADER_SECONDS", 0.3)
+    head = f"POST {PREDICT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n".encode()
+    slow_head = raw(running, head)
+    assert slow_head.startswith(b"HTTP/1.1 408") and b'{"error": "the head of the request' in slow_head
+    slow_body = raw(running, head + b"\r\n{")
+    assert slow_body.startswith(b"HTTP/1.1 408") and b"took more than 3 s" in slow_body
+    nonsense = raw(running, b"\x16\x03\x01 hello\r\n\r\n")
+    assert nonsense.startswith(b"HTTP/1.1 400") and b'{"error": "this is not HTTP' in nonsense
+    assert raw(running, b"GET /" + b"x" * 200_000).startswith(b"HTTP/1.1 400")
+    assert raw(running, b"").startswith(b"HTTP/1.1 408")  # a connection that says nothing
+    assert ask(running, "POST", PREDICT, {"instances": ["ba"]})[0] == 200
+
+
+def test_too_many_requests_at_a_time_are_refused(running):
+    version = running.service.models.find(models.ModelSpec(name="classification"))
+    run, free = version.model.run, threading.Event()
+    version.model.run = lambda *request: free.wait(20) and run(*request)
+    statuses = []
+    try:
+        threads = [
+            threading.Thread(
+                target=lambda: statuses.append(ask(running, "POST", PREDICT, {"instances": ["ba"]})[0])
+            )
+            for _ in range(LIMITS.concurrency + 8)
+        ]
+        for thread in threads:
+            thread.start()
+        deadline = time.monotonic() + 10
+        while len(statuses) < 8 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert statuses == [503] * 8
+        for thread in threads:
+            thread.join()
+        assert set(statuses) <= {503, 504, 408}  # those that wait for the model give up, too
+    finally:
+        free.set()
+        version.model.run = run
+    assert ask(running, "POST", PREDICT, {"instances": ["ba"]})[0] == 200
+
+
+def test_metrics_have_the_names_of_tensorflow_serving(running):
+    ask(running, "POST", PREDICT, {"instances": ["ba"]})
+    ask(running, "POST", PREDICT, {"instances": [1]})
+    ask(running, "POST", "/v1/models/made-up:predict", {"instances": ["ba"]})
+    status, text = ask(running, "GET", "/monitoring/prometheus/metrics")
+    assert status == 200
+    assert ':tensorflow:serving:request_count{model_name="classification",status="OK"}' in text
+    assert ':tensorflow:serving:request_latency_count{API="predict",entrypoint="REST",model_name=' in text
+    assert "process_resident_memory_bytes" in text and "made-up" not in text
+
+
+def test_versions_are_loaded_and_unloaded_while_requests_run(exports, tmp_path, monkeypatch):
+    monkeypatch.setattr(models, "POLL_SECONDS", 0.05)
+    folder = tmp_path / "reviews"
+    shutil.copytree(exports["classification"], folder)
+    with server.serving([models.of_folder(str(folder))]) as running:
+        failures, done = [], threading.Event()
+
+        def client():
+            while not done.is_set():
+                status, answer = ask(running, "POST", "/v1/models/reviews:predict", {"instances": ["ba"]})
+                if status != 200:
+                    failures.append(answer)
+
+        def state():
+            found = ask(running, "GET", "/v1/models/reviews")[1]["model_version_status"]
+            return {one["version"]: one["state"] for one in found}
+
+        def wait_for(expected):
+            deadline = time.monotonic() + 20
+            while state() != expected and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert state() == expected
+
+        threads = [threading.Thread(target=client) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        shutil.copytree(folder / "1", tmp_path / "two")
+        (tmp_path / "two").rename(folder / "2")
+        wait_for({"2": "AVAILABLE"})
+        (folder / "3").mkdir()  # a broken version: the one before goes on
+        (folder / "3" / "saved_model.pb").write_bytes(b"torn")
+        wait_for({"3": "END", "2": "AVAILABLE"})
+        done.set()
+        for thread in threads:
+            thread.join()
+        assert not failures
+        assert "not found" in ask(running, "POST", "/v1/models/reviews/versions/1:predict", {})[1]["error"]
+
+
+def test_folders_and_settings_that_cannot_be_served(exports, tmp_path):
+    def refused(message, function, path):
+        with pytest.raises(UserError, match=message):
+            function(str(path))
+
+    refused("is not a folder", models.of_folder, tmp_path / "no")
+    refused("holds no exported model: .*xlnet-tf export --model_dir", models.of_folder, tmp_path)
+    (tmp_path / "models.config").write_text("model_config_list {")
+    refused("is not a models.config", models.of_config_file, tmp_path / "models.config")
+    (tmp_path / "models.config").write_text("")
+    refused("has no models", models.of_config_file, tmp_path / "models.config")
+    refused("is not there", models.of_config_file, tmp_path / "other.config")
+    (tmp_path / "models.config").write_text(
+        'model_config_list { config { name: "a" base_path: "/models/a" } }'
+    )
+    refused("there is no folder /models/a or", models.of_config_file, tmp_path / "models.config")
+    torn = tmp_path / "torn"
+    (torn / "1").mkdir(parents=True)
+    (torn / "1" / "saved_model.pb").write_bytes(b"torn")
+    with (
+        pytest.raises(UserError, match="torn/1 cannot be loaded"),
+        server.serving([models.of_folder(str(torn))]),
+    ):
+        pass
+    assert models.of_folder(str(exports["tagging"] / "1")).only == (1,)
+    [config] = models.of_config_file(str(exports["tagging"] / "models.config"))  # written for a container
+    assert (config.name, config.folder) == ("tagging", str(exports["tagging"]))
+
+
+def test_a_taken_port_is_named(running, exports):
+    port = int(running.rest.rpartition(":")[2])
+    config, message = models.of_folder(str(exports["tagging"])), f"localhost:{port} cannot be listened on"
+    with pytest.raises(UserError, match=message), server.serving([config], rest_port=port):
+        pass

@@ -1,0 +1,238 @@
+"""Answers concurrent requests together: their rows meet in batches that are padded to one length.
+
+A request that finds no other waiting runs as it is, so its answer is the SavedModel's to the last bit. When
+requests wait for a worker, their rows are sorted by the length that the model pads them to (its buckets): a
+short text never pays for a long one, not even for one of its own request.
+"""
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import enum
+import itertools
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from xlnet_tf.serving.local.loaded import LoadedModel, RequestError, sizes_of
+
+MAX_BATCH = 32  # rows
+_MAX_TOKENS = 8192  # of a batch: more long rows in one would only let others wait
+_WORKERS = 2  # one prepares while the other computes
+_COUNTS = "num_entities"  # the output with the number of a row's values; what follows them is padding
+
+Columns = Mapping[str, np.ndarray]
+
+
+class Closed(Exception):
+    """The version has been unloaded."""
+
+
+class Rule(enum.Enum):
+    """What of a signature's requests may share a batch, so that each answer keeps its shape."""
+
+    ROWS = enum.auto()  # each row on its own
+    REQUESTS = enum.auto()  # all rows of a request together: its answers are as wide as the widest
+    ALONE = enum.auto()  # nothing: the answers' shape depends on the batch
+
+    @classmethod
+    def of(cls, definition) -> "Rule":
+        """Returns the rule of a SignatureDef proto."""
+        inputs, outputs = (
+            list(map(sizes_of, side.values())) for side in (definition.inputs, definition.outputs)
+        )
+        if not inputs or not all(sizes and sizes[0] == -1 for sizes in inputs + outputs):
+            return cls.ALONE
+        if not any(-1 in sizes[1:] for sizes in outputs) or any(-1 in sizes[1:] for sizes in inputs):
+            return cls.ROWS
+        return cls.REQUESTS if _COUNTS in definition.outputs else cls.ALONE
+
+
+@dataclasses.dataclass(eq=False)
+class _Request:
+    signature: str
+    columns: Columns
+    rows: int
+    future: concurrent.futures.Future = dataclasses.field(default_factory=concurrent.futures.Future)
+    answers: dict[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    begun: bool = False
+    answered: int = 0  # rows
+
+
+@dataclasses.dataclass(eq=False)
+class _Part:
+    """Rows of a request that go into the same batch."""
+
+    number: int  # in the order of arrival
+    request: _Request
+    rows: np.ndarray
+
+
+class Batcher:
+    """The queue and the workers of one version of a model.
+
+    Args:
+        model: loaded.
+        together: whether to put requests together.
+        max_batch: most rows of a batch.
+    """
+
+    def __init__(self, model: LoadedModel, *, together: bool = True, max_batch: int = MAX_BATCH):
+        self._model, self._max_batch = model, max_batch
+        self._rules = {
+            name: Rule.of(definition) if together else Rule.ALONE
+            for name, definition in model.definitions.items()
+        }
+        self._queues: dict[tuple, deque[_Part]] = {}  # by what may share a batch; none is empty
+        self._waiting: dict[_Request, int] = {}  # its parts in the queues
+        self._numbers = itertools.count()
+        self._lock = threading.Condition()
+        self._closed = False
+        self._workers = [threading.Thread(target=self._work, daemon=True) for _ in range(_WORKERS)]
+        for worker in self._workers:
+            worker.start()
+
+    def submit(self, signature: str, columns: Columns) -> concurrent.futures.Future:
+        """Queues a request whose inputs the model has checked.
+
+        Returns:
+            A future of its outputs, or of a RequestError. Those that are cancelled are not computed.
+
+        Raises:
+            Closed: the model is not served any more.
+        """
+        sizes = {value.shape[0] if value.ndim else -1 for value in columns.values()}
+        request = _Request(signature, columns, rows=sizes.pop() if len(sizes) == 1 else -1)
+        parts = list(self._parts(request))
+        with self._lock:
+            if self._closed:
+                raise Closed
+            for key, rows in parts:
+                part = _Part(next(self._numbers), request, rows)
+                self._queues.setdefault(key, deque()).append(part)
+            self._waiting[request] = len(parts)
+            self._lock.notify()
+        return request.future
+
+    def close(self) -> None:
+        """Answers what waits, and ends the workers."""
+        with self._lock:
+            self._closed = True
+            self._lock.notify_all()
+        for worker in self._workers:
+            worker.join()
+
+    def _parts(self, request: _Request) -> Iterator[tuple[tuple, np.ndarray]]:
+        """Yields rows that stay together, after what they share with those that may be in their batch."""
+        rule, everything = self._rules[request.signature], np.arange(max(0, request.rows))
+        if rule is Rule.ALONE or request.rows <= 0:
+            yield (request, 0), everything
+            return
+        columns = request.columns.values()
+        shapes = tuple(value.shape[1:] for value in columns)
+        buckets = np.array(
+            [self._model.bucket([value[row : row + 1] for value in columns]) for row in everything]
+        )
+        if rule is Rule.REQUESTS:
+            yield (request.signature, shapes, int(buckets.max())), everything
+            return
+        for bucket in np.unique(buckets).tolist():
+            rows, most = np.flatnonzero(buckets == bucket), self._most_rows(bucket)
+            for begin in range(0, len(rows), most):
+                yield (request.signature, shapes, bucket), rows[begin : begin + most]
+
+    def _most_rows(self, bucket: int) -> int:
+        return max(1, min(self._max_batch, _MAX_TOKENS // max(1, bucket)))
+
+    def _work(self) -> None:
+        while parts := self._next():
+            self._answer([part for part in parts if not part.request.future.cancelled()])
+
+    def _next(self) -> list[_Part]:
+        """Waits for parts that one run of the model answers; returns none once the batcher is closed."""
+        with self._lock:
+            self._lock.wait_for(lambda: self._queues or self._closed)
+            if not self._queues:
+                return []
+            request = next(iter(self._waiting))
+            if len(self._waiting) == 1 and not request.begun and request.rows <= self._max_batch:
+                parts = [part for queue in self._queues.values() for part in queue]
+                self._queues.clear()
+            else:
+                parts = self._oldest()
+            for part in parts:
+                part.request.begun = True
+                self._waiting[part.request] -= 1
+                if not self._waiting[part.request]:
+                    del self._waiting[part.request]
+            return parts
+
+    def _oldest(self) -> list[_Part]:
+        """Takes the part that waits longest, and those behind it that fit into its batch."""
+        key, queue = min(self._queues.items(), key=lambda item: item[1][0].number)
+        parts, room = [queue.popleft()], self._most_rows(key[-1])
+        room -= len(parts[0].rows)
+        while queue and len(queue[0].rows) <= room:
+            parts.append(queue.popleft())
+            room -= len(parts[-1].rows)
+        if not queue:
+            del self._queues[key]
+        return parts
+
+    def _answer(self, parts: Sequence[_Part]) -> None:
+        requests = {part.request for part in parts}
+        try:
+            if len(requests) == 1 and sum(len(part.rows) for part in parts) == max(0, parts[0].request.rows):
+                _settle(
+                    parts[0].request, self._model.run(parts[0].request.signature, parts[0].request.columns)
+                )
+            elif parts:
+                self._scatter(parts, self._run(parts))
+        except Exception as error:
+            if len(requests) > 1:  # what is wrong with one is not to spoil the others
+                for part in parts:
+                    self._answer([part])
+            else:
+                _settle(parts[0].request, error)
+
+    def _run(self, parts: Sequence[_Part]) -> dict[str, np.ndarray]:
+        first = parts[0].request
+        columns = {
+            name: np.concatenate([part.request.columns[name][part.rows] for part in parts])
+            for name in first.columns
+        }
+        answers = self._model.run(first.signature, columns)
+        rows = sum(len(part.rows) for part in parts)
+        if any(len(values) != rows for values in answers.values()):
+            raise RequestError("INTERNAL", f"the model's outputs do not have the {rows} rows of its inputs")
+        return answers
+
+    def _scatter(self, parts: Sequence[_Part], answers: Columns) -> None:
+        """Gives each request its rows of a batch's answers."""
+        begin = 0
+        for part in parts:
+            request, end = part.request, begin + len(part.rows)
+            own = {name: values[begin:end] for name, values in answers.items()}
+            if self._rules[request.signature] is Rule.REQUESTS:
+                widest = own[_COUNTS].max()
+                own = {
+                    name: values[:, :widest] if values.ndim > 1 else values for name, values in own.items()
+                }
+            begin = end
+            with self._lock:
+                for name, values in own.items():
+                    shape = (request.rows, *values.shape[1:])
+                    request.answers.setdefault(name, np.empty(shape, values.dtype))[part.rows] = values
+                request.answered += len(part.rows)
+            if request.answered == request.rows:
+                _settle(request, request.answers)
+
+
+def _settle(request: _Request, outcome: Columns | Exception) -> None:
+    with contextlib.suppress(concurrent.futures.InvalidStateError):  # cancelled, or failed in another part
+        if isinstance(outcome, Exception):
+            request.future.set_exception(outcome)
+        else:
+            request.future.set_result(outcome)

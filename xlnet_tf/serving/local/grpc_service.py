@@ -1,0 +1,146 @@
+"""TensorFlow Serving's gRPC API: PredictionService and ModelService."""
+
+import concurrent.futures
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+import tensorflow as tf
+from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
+from tensorflow_serving.apis.classification_pb2 import ClassificationResponse
+from tensorflow_serving.apis.inference_pb2 import MultiInferenceResponse
+from tensorflow_serving.apis.predict_pb2 import PredictResponse
+from tensorflow_serving.apis.regression_pb2 import RegressionResponse
+
+from xlnet_tf.errors import UserError
+from xlnet_tf.serving.client_grpc import read_tensor
+from xlnet_tf.serving.local.loaded import RequestError
+from xlnet_tf.serving.local.service import Service, examples_of
+from xlnet_tf.serving.module import CLASSIFY, REGRESS
+
+_GRPC = "GRPC"
+_STOP_SECONDS = 10
+
+
+def _answering(method: Callable) -> Callable:
+    """Turns the errors of a method into those of gRPC."""
+
+    def answer(self, request: Any, context: grpc.ServicerContext) -> Any:
+        try:
+            return method(self, request)
+        except RequestError as error:
+            code = getattr(grpc.StatusCode, error.code, grpc.StatusCode.UNKNOWN)
+            return context.abort(code, str(error))
+
+    return answer
+
+
+class _Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
+    def __init__(self, service: Service):
+        self._service = service
+
+    @_answering
+    def Predict(self, request):
+        inputs = {}
+        for name, tensor in request.inputs.items():
+            try:
+                inputs[name] = read_tensor(tensor)
+            except ValueError as error:
+                raise RequestError("INVALID_ARGUMENT", f"Input {name} {error}") from error
+        answer = self._service.predict(request.model_spec, inputs, entrypoint=_GRPC)
+        known = set(answer.outputs)
+        if unknown := sorted(set(request.output_filter) - known):
+            raise RequestError(
+                "INVALID_ARGUMENT",
+                f"output tensor alias not found in signature: {unknown[0]} Outputs expected to be in the set "
+                f"{{{','.join(sorted(known))}}}.",
+            )
+        response = PredictResponse(model_spec=answer.spec)
+        for name in request.output_filter or sorted(known):
+            values = answer.outputs[name]
+            dtype = tf.string if values.dtype == object else values.dtype
+            response.outputs[name].CopyFrom(tf.make_tensor_proto(values, dtype))
+        return response
+
+    @_answering
+    def Classify(self, request):
+        spec, result = self._service.classify(
+            request.model_spec, examples_of(request.input), entrypoint=_GRPC
+        )
+        return ClassificationResponse(model_spec=spec, result=result)
+
+    @_answering
+    def Regress(self, request):
+        spec, result = self._service.regress(request.model_spec, examples_of(request.input), entrypoint=_GRPC)
+        return RegressionResponse(model_spec=spec, result=result)
+
+    @_answering
+    def MultiInference(self, request):
+        response, examples = MultiInferenceResponse(), examples_of(request.input)
+        for task in request.tasks:
+            if task.method_name == CLASSIFY:
+                spec, result = self._service.classify(task.model_spec, examples, entrypoint=_GRPC)
+                response.results.add(model_spec=spec, classification_result=result)
+            elif task.method_name == REGRESS:
+                spec, result = self._service.regress(task.model_spec, examples, entrypoint=_GRPC)
+                response.results.add(model_spec=spec, regression_result=result)
+            else:
+                raise RequestError("UNIMPLEMENTED", f"Unsupported signature method_name: {task.method_name}")
+        return response
+
+    @_answering
+    def GetModelMetadata(self, request):
+        return self._service.metadata(request.model_spec, request.metadata_field)
+
+
+class _ModelState(model_service_pb2_grpc.ModelServiceServicer):
+    def __init__(self, service: Service):
+        self._service = service
+
+    @_answering
+    def GetModelStatus(self, request):
+        return self._service.models.status(request.model_spec)
+
+    @_answering
+    def HandleReloadConfigRequest(self, request):
+        raise RequestError(
+            "UNIMPLEMENTED",
+            "this server takes no settings from requests: edit models.config and start it again",
+        )
+
+
+@contextlib.contextmanager
+def serving(service: Service, address: str, *, max_bytes: int, concurrency: int) -> Iterator[int]:
+    """Answers gRPC while the block runs; yields the port.
+
+    Args:
+        service: that answers.
+        address: HOST:PORT; port 0 is any free one.
+        max_bytes: of a request.
+        concurrency: most requests at a time; others are refused.
+
+    Raises:
+        UserError: the address is taken.
+    """
+    pool = concurrent.futures.ThreadPoolExecutor(concurrency, "grpc")
+    options = [
+        ("grpc.max_receive_message_length", max_bytes),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.so_reuseport", 0),  # else a second server would take half of the requests
+    ]
+    server = grpc.server(pool, options=options, maximum_concurrent_rpcs=concurrency)
+    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(_Prediction(service), server)
+    model_service_pb2_grpc.add_ModelServiceServicer_to_server(_ModelState(service), server)
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError:
+        raise UserError(
+            f"{address} cannot be listened on for gRPC: is it taken? Give another --grpc_port"
+        ) from None
+    server.start()
+    try:
+        yield port
+    finally:
+        server.stop(grace=_STOP_SECONDS).wait()
+        pool.shutdown(wait=False)

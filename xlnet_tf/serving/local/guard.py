@@ -1,0 +1,208 @@
+"""What stands before the application: who may ask, how much, how slowly, and how many at a time.
+
+A web page that somebody has open can send requests to a server on the same machine. Browsers say where a
+request comes from (`Origin`, `Sec-Fetch-Site`), and under which name the server was asked (`Host`): a name
+that is not this machine's is an attacker's, made to point here (DNS rebinding).
+"""
+
+import asyncio
+import ipaddress
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, NamedTuple
+
+import anyio
+import h11
+from absl import logging
+from starlette.responses import Response
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from xlnet_tf.errors import reason
+from xlnet_tf.serving.local.rest import error_response
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+_HEADER_SECONDS = 10.0  # in which the head of a request must have come
+_LINGER_SECONDS = 2.0
+
+
+class Limits(NamedTuple):
+    """What a server takes.
+
+    Attributes:
+        hosts: names that it may be asked by, besides localhost and addresses.
+        max_bytes: of a body.
+        timeout: seconds from the head of a request to the end of its answer.
+        concurrency: most requests at a time.
+    """
+
+    hosts: tuple[str, ...] = ()
+    max_bytes: int = 16 << 20
+    timeout: float = 60.0
+    concurrency: int = 64
+
+
+class Guard:
+    """ASGI middleware that refuses requests beyond the limits, each with one JSON error.
+
+    Args:
+        application: that answers the others.
+        limits: of the server.
+    """
+
+    def __init__(self, application: Callable, limits: Limits):
+        self._application, self._limits = application, limits
+        self._running = 0
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def reply(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                message["headers"] = [*message.get("headers", ()), *_HEADERS]
+            await send(message)
+
+        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        refused = self._refusal(scope["method"], scope["headers"], headers)
+        self._running += 1
+        try:
+            with anyio.fail_after(self._limits.timeout):  # asyncio.timeout is not in Python 3.10
+                body = b"" if refused and b"expect" in headers else await self._body(receive, bool(refused))
+            refused = refused or (body is None and self._too_large())
+            with anyio.fail_after(2 * self._limits.timeout):  # the model's own limit, and a slow reader's
+                await (refused or self._application)(scope, _replay(body, receive), reply)
+        except TimeoutError:
+            if not begun:
+                late = error_response(
+                    408, f"the request took more than {self._limits.timeout:g} s", {"connection": "close"}
+                )
+                await late(scope, receive, reply)
+        except _Disconnected:
+            return
+        except Exception as error:
+            logging.error("%s %s failed: %r", scope["method"], scope["path"], error)
+            if not begun:
+                await error_response(500, f"the server failed: {reason(error)}")(scope, receive, reply)
+        finally:
+            self._running -= 1
+
+    def _refusal(self, method: str, raw: list, headers: dict[bytes, str]) -> Response | None:
+        host, origin = headers.get(b"host", ""), headers.get(b"origin")
+        site, mode = headers.get(b"sec-fetch-site", "none"), headers.get(b"sec-fetch-mode")
+        if sum(name.lower() == b"host" for name, _ in raw) != 1 or not self._knows(host):
+            return error_response(
+                403,
+                f"this server is not called {host[:100]!r}: ask it as localhost, or start it with "
+                "--allowed_hosts=NAME",
+            )
+        same = origin is None or origin in (f"http://{host}", f"https://{host}")
+        link = method == "GET" and mode == "navigate"  # somebody follows a link to the page
+        if not same or (site not in ("none", "same-origin") and not link):
+            return error_response(403, "requests from other web sites are refused")
+        if self._running >= self._limits.concurrency:
+            return error_response(
+                503, f"{self._running} requests are being answered: ask again later", {"retry-after": "1"}
+            )
+        try:
+            length = int(headers.get(b"content-length", 0))
+        except ValueError:
+            return error_response(400, "the Content-Length is not a number", {"connection": "close"})
+        return self._too_large() if length > self._limits.max_bytes else None
+
+    def _too_large(self) -> Response:
+        return error_response(
+            413, f"the request has more than {self._limits.max_bytes:,} bytes", {"connection": "close"}
+        )
+
+    def _knows(self, host: str) -> bool:
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+        if name.lower().rstrip(".") in ("localhost", *self._limits.hosts):
+            return True
+        try:  # no name, so nobody can make it point elsewhere
+            return bool(ipaddress.ip_address(name.strip("[]")))
+        except ValueError:
+            return False
+
+    async def _body(self, receive: Receive, discard: bool) -> bytes | None:
+        """Reads a whole body, None if it is too large.
+
+        What is refused is read to its end, and thrown away: else the client, still sending, would see a
+        broken connection instead of the answer.
+        """
+        parts, size = [], 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _Disconnected
+            size += len(message.get("body", b""))
+            if size <= self._limits.max_bytes and not discard:
+                parts.append(message.get("body", b""))
+            else:
+                parts.clear()
+            if not message.get("more_body"):
+                return b"".join(parts) if size <= self._limits.max_bytes else None
+
+
+class _Disconnected(Exception):
+    """The client has gone."""
+
+
+def _replay(body: bytes | None, receive: Receive) -> Receive:
+    messages = [{"type": "http.request", "body": body or b"", "more_body": False}]
+
+    async def next_message() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return next_message
+
+
+class Protocol(H11Protocol):
+    """HTTP of a connection, which ends if the head of a request does not come in time."""
+
+    _refused = False
+
+    def data_received(self, data: bytes) -> None:
+        if not self._refused:
+            super().data_received(data)
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self._wait_for_head()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.transport.is_closing():
+            self._wait_for_head()
+
+    def _wait_for_head(self) -> None:
+        cycle = self.cycle
+        self.loop.call_later(_HEADER_SECONDS, self._end_if_slow, cycle)
+
+    def _end_if_slow(self, cycle: Any) -> None:
+        if self.cycle is cycle and not self.transport.is_closing() and self.conn.their_state is h11.IDLE:
+            self._refuse(408, f"the head of the request did not come within {_HEADER_SECONDS:g} s")
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, "this is not HTTP, or its head is too long")
+
+    def _refuse(self, status: int, message: str) -> None:
+        if self.conn.our_state is not h11.IDLE and self.conn.our_state is not h11.SEND_RESPONSE:
+            self.transport.close()  # an answer is under way
+            return
+        response = error_response(status, message, {"connection": "close"})
+        head = h11.Response(status_code=status, headers=response.raw_headers)
+        for event in (head, h11.Data(data=bytes(response.body)), h11.EndOfMessage()):
+            if data := self.conn.send(event):
+                self.transport.write(data)
+        # To close while the client still sends would break the connection before it has read the answer.
+        self._refused = True
+        self.transport.write_eof()
+        self.loop.call_later(_LINGER_SECONDS, self.transport.close)

@@ -1,0 +1,156 @@
+"""One version of a model in memory, loaded as TensorFlow Serving loads it, and the errors of requests."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text  # noqa: F401 (the operations that exported models use)
+from google.protobuf import json_format
+from tensorflow.core.protobuf import error_codes_pb2
+from tensorflow_serving.apis.get_model_metadata_pb2 import SignatureDefMap
+from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
+
+from xlnet_tf.serving import signatures
+from xlnet_tf.serving.warmup import BUCKETS_FILE, WARMUP_FILE
+from xlnet_tf.text.tokenizer import MODEL_FILE
+
+_TAGS = ["serve"]
+_BUCKETS = [32 << count for count in range(8)]  # of a model that does not say
+
+
+class RequestError(Exception):
+    """A request is refused.
+
+    Args:
+        code: as TensorFlow and gRPC call it, such as "INVALID_ARGUMENT".
+        message: what is wrong.
+    """
+
+    def __init__(self, code: str, message: str):
+        super().__init__(message)
+        self.code = code
+
+
+def of_tensorflow(error: tf.errors.OpError) -> RequestError:
+    """Returns the error of a request that the model refuses."""
+    return RequestError(error_codes_pb2.Code.Name(error.error_code), error.message)
+
+
+class LoadedModel:
+    """A SavedModel in a session of its own, which `close` frees.
+
+    Args:
+        folder: of the version.
+
+    Attributes:
+        definitions: SignatureDef protos by name.
+        signatures: the same, as the client reads them.
+        buckets: lengths in tokens that the model pads its sequences to, ascending.
+
+    Raises:
+        OSError, tf.errors.OpError: it cannot be loaded.
+    """
+
+    def __init__(self, folder: str):
+        self._folder = folder
+        self._session = tf.compat.v1.Session(graph=tf.Graph())
+        with self._session.graph.as_default():
+            meta_graph = tf.compat.v1.saved_model.load(self._session, _TAGS, folder)
+        self.definitions = {
+            name: definition
+            for name, definition in meta_graph.signature_def.items()
+            if not name.startswith("__")  # how the graph is initialised
+        }
+        as_json = json_format.MessageToDict(self.definition_map(), preserving_proto_field_name=True)
+        self.signatures = signatures.signatures_of(as_json["signature_def"])
+        path = os.path.join(folder, BUCKETS_FILE)
+        self.buckets = json.loads(tf.io.read_file(path).numpy()) if tf.io.gfile.exists(path) else _BUCKETS
+        self._pieces = self._load_pieces()
+
+    def _load_pieces(self):
+        """Returns the tokenizer's pieces, to count tokens with; None for a model of another project."""
+        path = os.path.join(self._folder, "assets", MODEL_FILE)
+        if not tf.io.gfile.exists(path):
+            return None
+        import sentencepiece
+
+        with tf.io.gfile.GFile(path, "rb") as file:
+            return sentencepiece.SentencePieceProcessor(model_proto=file.read())
+
+    def definition_map(self) -> SignatureDefMap:
+        return SignatureDefMap(signature_def=self.definitions)
+
+    def run(self, name: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Runs a signature.
+
+        Args:
+            name: of the signature.
+            inputs: checked with `check`.
+
+        Raises:
+            RequestError: the graph refuses them.
+        """
+        definition, graph = self.definitions[name], self._session.graph
+        tensors = {key: graph.get_tensor_by_name(info.name) for key, info in definition.outputs.items()}
+        feeds = {definition.inputs[key].name: value for key, value in inputs.items()}
+        try:
+            return self._session.run(tensors, feeds)
+        except tf.errors.OpError as error:
+            raise of_tensorflow(error) from error
+
+    def check(self, name: str, inputs: Mapping[str, np.ndarray]) -> None:
+        """Raises RequestError unless a signature takes such inputs."""
+        if name not in self.definitions:
+            raise RequestError("FAILED_PRECONDITION", f'Serving signature key "{name}" not found.')
+        expected = self.signatures[name].inputs
+        missing, extra = sorted(set(expected) - set(inputs)), sorted(set(inputs) - set(expected))
+        if missing or extra:
+            raise RequestError(
+                "INVALID_ARGUMENT",
+                f"input size does not match signature: {len(inputs)}!={len(expected)} len({{"
+                f"{','.join(sorted(inputs))}}}) != len({{{','.join(sorted(expected))}}}). Sent extra: "
+                f"{{{','.join(extra)}}}. Missing but required: {{{','.join(missing)}}}.",
+            )
+        for key, column in expected.items():
+            found, sizes = inputs[key], sizes_of(self.definitions[name].inputs[key])
+            if found.dtype != column.dtype:
+                raise RequestError(
+                    "INVALID_ARGUMENT", f"Input {key} has the type {found.dtype}, expected {column.dtype}"
+                )
+            if sizes is not None and (
+                found.ndim != len(sizes) or any(size not in (-1, n) for size, n in zip(sizes, found.shape))
+            ):
+                raise RequestError(
+                    "INVALID_ARGUMENT", f"Input {key} has the shape {list(found.shape)}, expected {sizes}"
+                )
+
+    def bucket(self, row: Sequence[np.ndarray]) -> int:
+        """Returns the length, in tokens, that the model is likely to pad a row to.
+
+        Args:
+            row: its values of the inputs, [1, ...].
+        """
+        texts = [text for value in row if value.dtype.kind == "O" for text in value.flat]
+        limit = self.buckets[-1]
+        length = 2 + len(texts) // 2
+        for text in texts:
+            cut = text[: 16 * limit]  # what follows is cut off anyway
+            # Four bytes to a token is what XLNet's own tokenizer has on English text.
+            length += len(self._pieces.EncodeAsIds(cut)) if self._pieces else len(cut) // 4
+        return next((bucket for bucket in self.buckets if length <= bucket), limit)
+
+    def warmup_requests(self) -> Iterator[PredictionLog]:
+        """Yields the requests that the model is to be warmed up with."""
+        path = os.path.join(self._folder, WARMUP_FILE)
+        if tf.io.gfile.exists(path):
+            yield from map(PredictionLog.FromString, tf.data.TFRecordDataset(path).as_numpy_iterator())
+
+    def close(self) -> None:
+        self._session.close()
+
+
+def sizes_of(info) -> list[int] | None:
+    """Returns the sizes of a TensorInfo proto's axes, -1 where they are open; None if the rank is."""
+    return None if info.tensor_shape.unknown_rank else [dim.size for dim in info.tensor_shape.dim]

@@ -1,0 +1,327 @@
+"""The models of a server and their versions: which are loaded, and which one a request is for."""
+
+import contextlib
+import dataclasses
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import tensorflow as tf
+from absl import logging
+from google.protobuf import text_format
+from tensorflow.core.protobuf import error_codes_pb2
+from tensorflow_serving.apis.get_model_status_pb2 import GetModelStatusResponse, ModelVersionStatus
+from tensorflow_serving.apis.model_pb2 import ModelSpec
+from tensorflow_serving.config.model_server_config_pb2 import ModelServerConfig
+
+from xlnet_tf import files
+from xlnet_tf.errors import UserError, reason
+from xlnet_tf.serving import config_files
+from xlnet_tf.serving.export import versions
+from xlnet_tf.serving.local.batching import Batcher
+from xlnet_tf.serving.local.loaded import LoadedModel, RequestError
+
+MODEL_FILE = "saved_model.pb"
+POLL_SECONDS = 1.0
+
+State = ModelVersionStatus.State
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig:
+    """What to serve of a folder.
+
+    Attributes:
+        name: of the model.
+        folder: of its versions.
+        newest: how many versions to serve; None: all of them.
+        only: the versions to serve; empty: as `newest` says.
+        labels: versions by label.
+    """
+
+    name: str
+    folder: str
+    newest: int | None = 1
+    only: tuple[int, ...] = ()
+    labels: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    def wanted(self) -> list[int]:
+        """Returns the versions to serve that are in the folder, ascending."""
+        found = [n for n in versions(self.folder) if tf.io.gfile.exists(f"{self.folder}/{n}/{MODEL_FILE}")]
+        if self.only:
+            return [number for number in found if number in self.only]
+        return found if self.newest is None else found[-self.newest :]
+
+
+def of_folder(folder: str) -> ModelConfig:
+    """Returns what to serve of an exported model's folder, or of the folder of one version.
+
+    Raises:
+        UserError: it holds no exported model.
+    """
+    folder = os.path.abspath(folder) if "://" not in folder else folder.rstrip("/")
+    if not tf.io.gfile.isdir(folder):
+        raise UserError(f"{folder} is not a folder: expected one that `xlnet-tf export` has written")
+    only: tuple[int, ...] = ()
+    if tf.io.gfile.exists(f"{folder}/{MODEL_FILE}"):
+        folder, version = os.path.split(folder)
+        if not version.isdecimal():
+            raise UserError(
+                f"{folder}/{version} is a SavedModel without a version: put it into a folder with a number, "
+                f"such as {folder}/{version}/1, and give --model={folder}/{version}"
+            )
+        only = (int(version),)
+    config = ModelConfig(config_files.model_name(folder), folder, only=only)
+    if not config.wanted():
+        raise UserError(
+            f"{folder} holds no exported model: expected a version in it, such as {folder}/1/{MODEL_FILE}. "
+            f"Trained weights are exported first: xlnet-tf export --model_dir={folder} --output_dir=FOLDER"
+        )
+    return config
+
+
+def of_config_file(path: str) -> list[ModelConfig]:
+    """Reads a models.config of TensorFlow Serving.
+
+    A base_path that starts with a `/models` which is not on this machine, as in containers, is looked for in
+    the file's folder, and so are relative ones.
+
+    Raises:
+        UserError: the file is not there or wrong, or a model of it is.
+    """
+    if not tf.io.gfile.exists(path):
+        raise UserError(f"--models_config={path} is not there: expected a models.config, as export writes it")
+    try:
+        config = text_format.Parse(files.read_text(path), ModelServerConfig())
+    except text_format.ParseError as error:
+        raise UserError(f"{path} is not a models.config: {error}") from None
+    found = {}
+    for model in config.model_config_list.config:
+        policy = model.model_version_policy
+        only = tuple(policy.specific.versions) if policy.WhichOneof("policy_choice") == "specific" else ()
+        newest = None if policy.HasField("all") else policy.latest.num_versions or 1
+        folder = _here(model.base_path, model.name, os.path.dirname(os.path.abspath(path)))
+        if not model.name or model.name in found:
+            raise UserError(f"{path} has {'two models' if model.name else 'a model'} called {model.name!r}")
+        found[model.name] = dataclasses.replace(
+            of_folder(folder), name=model.name, newest=newest, only=only, labels=dict(model.version_labels)
+        )
+    if not found:
+        raise UserError(f"{path} has no models: expected model_config_list {{ config {{ ... }} }}")
+    return list(found.values())
+
+
+def _here(base_path: str, name: str, folder: str) -> str:
+    """Returns where a model is on this machine."""
+    inside = os.path.basename(os.path.normpath(base_path))
+    places = [base_path, os.path.join(folder, inside), folder]
+    if "://" in base_path or (os.path.isabs(base_path) and not base_path.startswith("/models/")):
+        places = [base_path]
+    elif not os.path.isabs(base_path):
+        places = [os.path.join(folder, base_path)]
+    elif os.path.basename(folder) != inside:
+        places.pop()
+    for place in places:
+        if tf.io.gfile.isdir(place):
+            return place
+    raise UserError(f"model {name!r}: there is no folder {' or '.join(places)}")
+
+
+@dataclasses.dataclass
+class Version:
+    """A version of a model.
+
+    Attributes:
+        number: its folder's name.
+        state: as the API calls it.
+        error: why it is not served, if it failed.
+        model, batcher: while it is available.
+    """
+
+    number: int
+    state: int = State.START
+    error: RequestError | None = None
+    model: LoadedModel | None = None
+    batcher: Batcher | None = None
+
+
+class Models:
+    """All models of a server.
+
+    Args:
+        configs: what to serve.
+        warm_up: answers the warm-up requests of a version, before it becomes available.
+        together: whether requests are answered together.
+        max_batch: most rows of a batch.
+    """
+
+    def __init__(
+        self,
+        configs: Sequence[ModelConfig],
+        *,
+        warm_up: Callable[[LoadedModel], None] = lambda model: None,
+        together: bool = True,
+        max_batch: int = 32,
+    ):
+        self.configs = {config.name: config for config in configs}
+        self._warm_up, self._together, self._max_batch = warm_up, together, max_batch
+        self._versions: dict[str, dict[int, Version]] = {name: {} for name in self.configs}
+        self._failed: dict[tuple[str, int], frozenset] = {}  # the files that could not be loaded
+        self._stopped = threading.Event()
+        self._watcher: threading.Thread | None = None
+
+    def refresh(self) -> None:
+        """Loads the versions that have appeared, then unloads those that are not wanted any more."""
+        for name, config in self.configs.items():
+            wanted = config.wanted()
+            known = self._versions[name]
+            for number in wanted:
+                if number not in known or known[number].state == State.END:
+                    self._load(config, number)
+            available = [n for n in wanted if n in known and known[n].state == State.AVAILABLE]
+            for number, version in list(known.items()):
+                # While no wanted one can be loaded, those that were served stay.
+                if number not in wanted and version.state == State.AVAILABLE and available:
+                    self._unload(config, version)
+
+    def watch(self) -> None:
+        """Refreshes again and again, in a thread, until `close`."""
+
+        def look() -> None:
+            while not self._stopped.wait(POLL_SECONDS):
+                try:
+                    self.refresh()
+                except Exception as error:  # such as a file system that does not answer: it may again
+                    logging.warning("the models' folders cannot be read: %s", reason(error))
+
+        self._watcher = threading.Thread(target=look, daemon=True)
+        self._watcher.start()
+
+    def close(self) -> None:
+        """Answers what waits, and unloads everything."""
+        self._stopped.set()
+        if self._watcher:
+            self._watcher.join()
+        for name, known in self._versions.items():
+            for version in list(known.values()):
+                if version.state == State.AVAILABLE:
+                    self._unload(self.configs[name], version)
+
+    def available(self) -> Iterator[tuple[str, Version]]:
+        """Yields each version that is served, after its model's name."""
+        for name, known in self._versions.items():
+            for _, version in sorted(known.items()):
+                if version.state == State.AVAILABLE:
+                    yield name, version
+
+    def find(self, spec: ModelSpec) -> Version:
+        """Returns the version that a request is for.
+
+        Raises:
+            RequestError: it is not served.
+        """
+        if not spec.name:
+            raise RequestError("INVALID_ARGUMENT", "ModelSpec has no name specified.")
+        number = self._number(spec)
+        served = {version.number: version for name, version in self.available() if name == spec.name}
+        if number is None and served:
+            return served[max(served)]
+        if number in served:
+            return served[number]
+        asked = f"Latest({spec.name})" if number is None else f"Specific({spec.name}, {number})"
+        raise RequestError("NOT_FOUND", f"Servable not found for request: {asked}")
+
+    def status(self, spec: ModelSpec) -> GetModelStatusResponse:
+        """Returns the states of a model's versions, the newest first, or of the one that is asked for.
+
+        Raises:
+            RequestError: there is none.
+        """
+        number = self._number(spec)
+        known = sorted(self._versions.get(spec.name, {}).values(), key=lambda version: -version.number)
+        if number is not None:
+            known = [version for version in known if version.number == number]
+            if not known:
+                raise RequestError("NOT_FOUND", f"Could not find version {number} of model {spec.name}")
+        if not known:
+            raise RequestError("NOT_FOUND", f"Could not find any versions of model {spec.name}")
+        response = GetModelStatusResponse()
+        for version in known:
+            status = response.model_version_status.add(version=version.number, state=version.state)
+            status.status.error_code = error_codes_pb2.Code.Value(
+                version.error.code if version.error else "OK"
+            )
+            status.status.error_message = str(version.error or "")
+        return response
+
+    def _number(self, spec: ModelSpec) -> int | None:
+        """Returns the version that a request asks for; None for the newest."""
+        if spec.HasField("version"):
+            return spec.version.value
+        if not spec.version_label:
+            return None
+        labels = self.configs[spec.name].labels if spec.name in self.configs else {}
+        if spec.version_label not in labels:
+            raise RequestError(
+                "INVALID_ARGUMENT", f"Unrecognized servable version label: {spec.version_label}"
+            )
+        return labels[spec.version_label]
+
+    def _load(self, config: ModelConfig, number: int) -> None:
+        """Loads a version, unless it has failed before and is still the same."""
+        folder = f"{config.folder}/{number}"
+        found = _fingerprint(folder)
+        if self._failed.get((config.name, number)) == found:
+            return
+        version = self._versions[config.name][number] = Version(number, State.LOADING)
+        try:
+            version.model = LoadedModel(folder)
+            self._warm_up(version.model)
+        except Exception as error:
+            self._failed[config.name, number] = found
+            version.error, version.state = RequestError("UNKNOWN", reason(error)), State.END
+            if version.model:
+                version.model.close()
+            logging.error("model %s, version %d cannot be served: %s", config.name, number, reason(error))
+            return
+        version.batcher = Batcher(version.model, together=self._together, max_batch=self._max_batch)
+        version.state = State.AVAILABLE
+        logging.info("model %s, version %d is served", config.name, number)
+
+    def _unload(self, config: ModelConfig, version: Version) -> None:
+        version.state = State.UNLOADING
+        version.batcher.close()
+        version.model.close()
+        version.model = version.batcher = None
+        version.state = State.END
+        del self._versions[config.name][version.number]
+        logging.info("model %s, version %d is not served any more", config.name, version.number)
+
+
+def _fingerprint(folder: str) -> frozenset:
+    """Returns what tells whether a folder has changed, such as by a copy that was under way."""
+    paths = [f"{parent}/{name}" for parent, _, names in tf.io.gfile.walk(folder) for name in names]
+    return frozenset((path, (found := tf.io.gfile.stat(path)).length, found.mtime_nsec) for path in paths)
+
+
+@contextlib.contextmanager
+def serving(models: Models) -> Iterator[Models]:
+    """Loads models and watches their folders while the block runs.
+
+    Raises:
+        UserError: a model has no version that can be loaded.
+    """
+    try:
+        models.refresh()
+        served = {name for name, _ in models.available()}
+        for name in models.configs:
+            if name not in served:
+                [status, *_] = models.status(ModelSpec(name=name)).model_version_status
+                raise UserError(
+                    f"{models.configs[name].folder}/{status.version} cannot be loaded: "
+                    f"{status.status.error_message}"
+                )
+        models.watch()
+        yield models
+    finally:
+        models.close()

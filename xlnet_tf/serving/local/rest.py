@@ -1,0 +1,157 @@
+"""TensorFlow Serving's REST API as routes of an ASGI application.
+
+Source: https://www.tensorflow.org/tfx/serving/api_rest
+"""
+
+import re
+import urllib.parse
+from collections.abc import Sequence
+from typing import Any
+
+from google.protobuf import json_format
+from google.protobuf.message import Message
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from tensorflow_serving.apis.get_model_metadata_pb2 import SignatureDefMap
+from tensorflow_serving.apis.model_pb2 import ModelSpec
+
+from xlnet_tf.errors import reason
+from xlnet_tf.serving.config_files import METRICS_PATH
+from xlnet_tf.serving.local import json_tensors
+from xlnet_tf.serving.local.loaded import RequestError
+from xlnet_tf.serving.local.service import SIGNATURES, Service
+from xlnet_tf.serving.module import SERVING_DEFAULT
+
+HTTP_STATUS = {
+    "CANCELLED": 499, "INVALID_ARGUMENT": 400, "DEADLINE_EXCEEDED": 504, "NOT_FOUND": 404,
+    "ALREADY_EXISTS": 409, "PERMISSION_DENIED": 403, "UNAUTHENTICATED": 401, "RESOURCE_EXHAUSTED": 429,
+    "FAILED_PRECONDITION": 400, "ABORTED": 409, "OUT_OF_RANGE": 400, "UNIMPLEMENTED": 501, "UNAVAILABLE": 503,
+}  # fmt: skip
+_MODEL = r"/v1/models(?:/(?P<name>[^/:]+))?(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
+_ASK = re.compile(rf"{_MODEL}:(?P<method>classify|regress|predict)", re.IGNORECASE | re.ASCII)
+_LOOK = re.compile(rf"{_MODEL}(?P<metadata>/metadata)?", re.IGNORECASE | re.ASCII)
+HEALTH = "/healthz"
+
+
+def application(service: Service, pages: Sequence[BaseRoute] = ()) -> Starlette:
+    """Returns the server's application; guard.Guard is to stand before it.
+
+    Args:
+        service: that answers.
+        pages: further routes, such as those of a page at `/`; they come after the API's. `service.models` and
+            `service.predict` are what a page asks. What they raise as RequestError becomes a JSON error.
+    """
+
+    async def api(request: Request) -> Response:
+        body = await request.body()
+        return await run_in_threadpool(_answer, service, request, body)
+
+    async def health(request: Request) -> Response:
+        return _json({"status": "SERVING"})
+
+    async def prometheus(request: Request) -> Response:
+        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    routes = [
+        Route("/v1/{path:path}", api, methods=["GET", "POST"]),
+        Route(HEALTH, health),
+        Route(METRICS_PATH, prometheus),
+        *pages,
+    ]
+    handlers = {RequestError: _refused, HTTPException: _http_error, Exception: _failed}
+    return Starlette(routes=routes, exception_handlers=handlers)
+
+
+def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    """Returns an error as the API has them: one JSON object."""
+    return _json({"error": message}, status, headers)
+
+
+def _json(document: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(json_tensors.dump(document), status, headers, "application/json")
+
+
+def _refused(request: Request, error: RequestError) -> Response:
+    return error_response(HTTP_STATUS.get(error.code, 500), str(error))
+
+
+def _failed(request: Request, error: Exception) -> Response:
+    return error_response(500, f"the server failed: {reason(error)}")
+
+
+def _http_error(request: Request, error: HTTPException) -> Response:
+    return error_response(
+        error.status_code,
+        f"{error.detail}: {request.method} {request.url.path[:200]}",
+        dict(error.headers or {}),
+    )
+
+
+def _answer(service: Service, request: Request, body: bytes) -> Response:
+    path = request.scope["raw_path"].decode("ascii", "replace")
+    found = (_ASK if request.method == "POST" else _LOOK).fullmatch(path)
+    if not found:
+        raise RequestError("INVALID_ARGUMENT", f"Malformed request: {request.method} {path[:200]}")
+    spec = _spec(found)
+    if request.method == "POST":
+        return _json(_ask(service, spec, found["method"].lower(), json_tensors.parse(body)))
+    if not spec.name:
+        raise RequestError("INVALID_ARGUMENT", "Missing model name in request.")
+    if not found["metadata"]:
+        return _json(_to_json(service.models.status(spec)))
+    response, signatures = service.metadata(spec), SignatureDefMap()
+    response.metadata[SIGNATURES].Unpack(signatures)
+    described = {SIGNATURES: _to_json(signatures)}
+    return _json({"model_spec": _to_json(response.model_spec), "metadata": described})
+
+
+def _spec(found: re.Match[str]) -> ModelSpec:
+    spec = ModelSpec(name=urllib.parse.unquote(found["name"] or ""))
+    if found["version"]:
+        if int(found["version"][:20]) >= 1 << 63:
+            raise RequestError(
+                "INVALID_ARGUMENT", f"Failed to convert version: {found['version'][:20]} to numeric."
+            )
+        spec.version.value = int(found["version"])
+    if found["label"]:
+        spec.version_label = urllib.parse.unquote(found["label"])
+    return spec
+
+
+def _ask(service: Service, spec: ModelSpec, method: str, document: dict[str, Any]) -> dict[str, Any]:
+    spec.signature_name = document.get("signature_name", "")
+    if method == "predict":
+        model, name = service.models.find(spec).model, spec.signature_name or SERVING_DEFAULT
+        if name not in model.signatures:
+            raise RequestError(
+                "INVALID_ARGUMENT", f'Serving signature name: "{name}" not found in signature def'
+            )
+        inputs, by_rows = json_tensors.read_inputs(document, model.signatures[name].inputs)
+        answer = service.predict(spec, inputs, entrypoint="REST")
+        return json_tensors.write_outputs(answer.outputs, by_rows)
+    examples = json_tensors.read_examples(document)
+    if method == "classify":
+        _, classes = service.classify(spec, examples, entrypoint="REST")
+        return {
+            "results": [
+                [[one.label, _short(one.score)] for one in row.classes] for row in classes.classifications
+            ]
+        }
+    _, numbers = service.regress(spec, examples, entrypoint="REST")
+    return {"results": [_short(one.value) for one in numbers.regressions]}
+
+
+def _short(value: float) -> float:
+    import numpy as np
+
+    return float(str(np.float32(value)))
+
+
+def _to_json(message: Message) -> dict[str, Any]:
+    return json_format.MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )

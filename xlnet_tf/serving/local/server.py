@@ -1,0 +1,134 @@
+"""Starts the server: models, REST, gRPC, and a clean end.
+
+    models.of_folder -> models.serving -> service.Service -> rest.application behind guard.Guard, grpc_service
+
+loaded.py runs a SavedModel, batching.py puts requests together, json_tensors.py reads and writes JSON.
+"""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import uvicorn
+from starlette.routing import BaseRoute
+
+from xlnet_tf.errors import UserError, reason
+from xlnet_tf.serving.local import grpc_service, guard, models, rest
+from xlnet_tf.serving.local.batching import MAX_BATCH
+from xlnet_tf.serving.local.metrics import Metrics
+from xlnet_tf.serving.local.service import Service, warm_up
+
+_MOST_CONNECTIONS = 512
+_STOP_SECONDS = 10
+_LIMITS = guard.Limits()
+
+
+class Server(NamedTuple):
+    """A server that runs.
+
+    Attributes:
+        service: that answers.
+        rest, grpc: addresses, HOST:PORT.
+    """
+
+    service: Service
+    rest: str
+    grpc: str
+
+
+@contextlib.contextmanager
+def serving(
+    configs: Sequence[models.ModelConfig],
+    *,
+    host: str = "localhost",
+    rest_port: int = 0,
+    grpc_port: int = 0,
+    limits: guard.Limits = _LIMITS,
+    batching: bool = True,
+    max_batch: int = MAX_BATCH,
+    pages: Callable[[Service], Sequence[BaseRoute]] = lambda service: (),
+) -> Iterator[Server]:
+    """Serves models while the block runs.
+
+    Args:
+        configs: what to serve.
+        host: to listen on.
+        rest_port, grpc_port: 0 is any free one.
+        limits: of requests; those of time, size and number hold for gRPC, too.
+        batching: whether concurrent requests are answered together.
+        max_batch: most rows of a batch.
+        pages: makes further routes of the service, such as those of a page at `/`. They come after the
+            API's, behind the same guard.
+
+    Raises:
+        UserError: a port is taken, or a model cannot be loaded.
+    """
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(found) for found in _listen(host, rest_port)]
+        port = sockets[0].getsockname()[1]
+        loaded = models.Models(configs, warm_up=warm_up, together=batching, max_batch=max_batch)
+        stack.enter_context(models.serving(loaded))
+        service = Service(loaded, Metrics(), limits.timeout)
+        shown = f"[{host}]" if ":" in host else host
+        grpc_port = stack.enter_context(
+            grpc_service.serving(
+                service, f"{shown}:{grpc_port}", max_bytes=limits.max_bytes, concurrency=limits.concurrency
+            )
+        )
+        application = guard.Guard(rest.application(service, pages(service)), limits)
+        stack.enter_context(_answering_http(application, sockets))
+        yield Server(service, f"{shown}:{port}", f"{shown}:{grpc_port}")
+
+
+def _listen(host: str, port: int) -> list[socket.socket]:
+    """Returns sockets on all addresses of a host, IPv4 and IPv6, at one port."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise UserError(f"--host={host}: {reason(error)}") from error
+    sockets: list[socket.socket] = []
+    for family, *_, address in sorted(found):  # IPv4 first
+        made = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            made.bind((address[0], port, *address[2:]))
+            made.listen(128)
+        except OSError as error:
+            made.close()
+            if sockets:
+                continue  # a machine without IPv6
+            raise UserError(
+                f"{host}:{port} cannot be listened on: {reason(error)}. Give another --rest_port, or --host"
+            ) from error
+        port = made.getsockname()[1]
+        sockets.append(made)
+    return sockets
+
+
+@contextlib.contextmanager
+def _answering_http(application: Callable, sockets: Sequence[socket.socket]) -> Iterator[None]:
+    """Answers HTTP in a thread: the main one waits for signals."""
+    config = uvicorn.Config(
+        application,
+        http=guard.Protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=_MOST_CONNECTIONS,
+        timeout_graceful_shutdown=_STOP_SECONDS,
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": list(sockets)}, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join()

@@ -1,0 +1,198 @@
+"""What REST and gRPC have in common: a request finds its version, is answered, and is counted."""
+
+import concurrent.futures
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from tensorflow_serving.apis.classification_pb2 import ClassificationResult
+from tensorflow_serving.apis.get_model_metadata_pb2 import GetModelMetadataResponse
+from tensorflow_serving.apis.input_pb2 import Input
+from tensorflow_serving.apis.model_pb2 import ModelSpec
+from tensorflow_serving.apis.regression_pb2 import RegressionResult
+
+from xlnet_tf.serving.client_grpc import read_tensor
+from xlnet_tf.serving.local.batching import Closed
+from xlnet_tf.serving.local.loaded import LoadedModel, RequestError
+from xlnet_tf.serving.local.metrics import Metrics
+from xlnet_tf.serving.local.models import Models
+from xlnet_tf.serving.module import CLASSIFY, REGRESS, SERVING_DEFAULT
+
+SIGNATURES = "signature_def"  # the only field of metadata that there is
+MAX_ROWS = 256  # of a request: they are answered as a whole
+
+
+class Answer(NamedTuple):
+    """What a version says.
+
+    Attributes:
+        spec: of the version, for the answer.
+        outputs: by name, [B, ...]; strings as bytes in object arrays.
+    """
+
+    spec: ModelSpec
+    outputs: dict[str, np.ndarray]
+
+
+class Service:
+    """Answers requests to models.
+
+    Args:
+        models: that are served.
+        metrics: that requests are counted in.
+        timeout: most seconds of a request.
+    """
+
+    def __init__(self, models: Models, metrics: Metrics, timeout: float):
+        self.models, self.metrics, self.timeout = models, metrics, timeout
+
+    def predict(
+        self, spec: ModelSpec, inputs: Mapping[str, np.ndarray], *, api: str = "predict", entrypoint: str = ""
+    ) -> Answer:
+        """Asks a signature; blocks until it has answered.
+
+        Args:
+            spec: model, version or label, and signature.
+            inputs: by name, [B, ...].
+            api, entrypoint: what the request came by, for the metrics.
+
+        Raises:
+            RequestError: the request is refused, or takes too long.
+        """
+        begun, status, rows = time.perf_counter(), "OK", 0
+        try:
+            version, future = self._submit(spec, inputs)
+            rows = max((len(value) for value in inputs.values() if value.ndim), default=0)
+            try:
+                outputs = future.result(self.timeout)
+            except concurrent.futures.TimeoutError:
+                future.cancel()
+                raise RequestError(
+                    "DEADLINE_EXCEEDED", f"no answer within {self.timeout:g} s: send fewer or shorter texts"
+                ) from None
+            return Answer(_spec(spec, version), outputs)
+        except RequestError as error:
+            status = error.code
+            raise
+        finally:
+            if spec.name in self.models.configs:  # not any name that somebody makes up
+                self.metrics.add(spec.name, api, entrypoint, status, time.perf_counter() - begun, rows)
+
+    def _submit(self, spec: ModelSpec, inputs: Mapping[str, np.ndarray]):
+        name = spec.signature_name or SERVING_DEFAULT
+        while True:
+            version = self.models.find(spec)
+            model, batcher = version.model, version.batcher
+            if model is None or batcher is None:  # unloaded since
+                continue
+            model.check(name, inputs)
+            if (rows := max((len(value) for value in inputs.values() if value.ndim), default=0)) > MAX_ROWS:
+                raise RequestError(
+                    "INVALID_ARGUMENT", f"the request has {rows} rows; this server takes {MAX_ROWS}"
+                )
+            try:
+                return version.number, batcher.submit(name, inputs)
+            except Closed:
+                continue  # a newer one is there
+
+    def classify(
+        self, spec: ModelSpec, examples: Sequence[bytes], *, entrypoint: str = ""
+    ) -> tuple[ModelSpec, ClassificationResult]:
+        """Asks a signature for classes; see `predict`.
+
+        Args:
+            examples: serialized tf.Examples.
+        """
+        answer = self._of_examples(spec, examples, CLASSIFY, "classification", "classify", entrypoint)
+        result = ClassificationResult()
+        classes, scores = answer.outputs.get("classes"), answer.outputs.get("scores")
+        for row in range(len(examples)):
+            of_row = result.classifications.add()
+            for column in range((scores if classes is None else classes).shape[1]):
+                one = of_row.classes.add()
+                if classes is not None:
+                    one.label = classes[row, column].decode(errors="replace")
+                if scores is not None:
+                    one.score = scores[row, column]
+        return answer.spec, result
+
+    def regress(
+        self, spec: ModelSpec, examples: Sequence[bytes], *, entrypoint: str = ""
+    ) -> tuple[ModelSpec, RegressionResult]:
+        """Asks a signature for numbers; see `classify`."""
+        answer = self._of_examples(spec, examples, REGRESS, "regression", "regress", entrypoint)
+        result = RegressionResult()
+        for value in answer.outputs["outputs"].reshape(-1):
+            result.regressions.add(value=value)
+        return answer.spec, result
+
+    def _of_examples(self, spec, examples, method: str, kind: str, api: str, entrypoint: str) -> Answer:
+        name = spec.signature_name or SERVING_DEFAULT
+        definition = self.definitions(spec).get(name)
+        if definition is None:
+            raise RequestError("INVALID_ARGUMENT", f"No signature was found with the name: {name}")
+        if definition.method_name != method:
+            raise RequestError(
+                "INVALID_ARGUMENT",
+                f"Expected {kind} signature method_name to be {method}. Was: {definition.method_name}",
+            )
+        if not examples:
+            raise RequestError("INVALID_ARGUMENT", "Input is empty")
+        return self.predict(spec, {"inputs": np.array(examples, object)}, api=api, entrypoint=entrypoint)
+
+    def definitions(self, spec: ModelSpec) -> Mapping[str, Any]:
+        """Returns the SignatureDef protos of a version by name."""
+        model = self.models.find(spec).model
+        return model.definitions if model else {}
+
+    def metadata(self, spec: ModelSpec, fields: Sequence[str] = (SIGNATURES,)) -> GetModelMetadataResponse:
+        """Describes a version.
+
+        Raises:
+            RequestError: it is not served, or there is no such field.
+        """
+        for field in fields:
+            if field != SIGNATURES:
+                raise RequestError("INVALID_ARGUMENT", f"Metadata field {field} is not supported")
+        if not fields:
+            raise RequestError("INVALID_ARGUMENT", "the request names no metadata_field")
+        version = self.models.find(spec)
+        response = GetModelMetadataResponse(model_spec=_spec(spec, version.number))
+        response.model_spec.signature_name = ""
+        response.metadata[SIGNATURES].Pack(version.model.definition_map())
+        return response
+
+
+def _spec(asked: ModelSpec, number: int) -> ModelSpec:
+    spec = ModelSpec(name=asked.name, signature_name=asked.signature_name or SERVING_DEFAULT)
+    spec.version.value = number
+    return spec
+
+
+def warm_up(model: LoadedModel) -> None:
+    """Answers the requests that a version was exported with, so that no user waits for the first run."""
+    for log in model.warmup_requests():
+        request = getattr(log, log.WhichOneof("log_type")).request
+        name = request.model_spec.signature_name or SERVING_DEFAULT
+        if log.WhichOneof("log_type") == "predict_log":
+            inputs = {key: read_tensor(tensor) for key, tensor in request.inputs.items()}
+        else:
+            inputs = {"inputs": np.array(examples_of(request.input), object)}
+        model.check(name, inputs)
+        model.run(name, inputs)
+
+
+def examples_of(proto: Input) -> list[bytes]:
+    """Returns the serialized tf.Examples of a request to classify or regress."""
+    if proto.WhichOneof("kind") != "example_list_with_context":
+        return [example.SerializeToString() for example in proto.example_list.examples]
+    found = []
+    for example in proto.example_list_with_context.examples:
+        whole = tf.train.Example()
+        whole.CopyFrom(proto.example_list_with_context.context)
+        for name, feature in example.features.feature.items():
+            whole.features.feature[name].CopyFrom(feature)
+        found.append(whole.SerializeToString())
+    return found
