@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from run_scripts import serve
+from run_scripts.serve import __main__ as serve
 from tests.conftest import REPOSITORY
 from tests.helpers.serving.exports import KINDS
 from xlnet_tf.errors import UserError
