@@ -78,7 +78,7 @@ def fill_jointly(
     fills = write(decoder, order, logits[:, :1], cache, best_continuations)
     by_gap = tf.transpose(fills.tokens, [0, 2, 1])  # [B, G, C]
     fills_apart = tf.transpose(tf.gather(apart, by_gap, batch_dims=2), [0, 2, 1])
-    jointly = log_probabilities(_reread(model, layout, fills.tokens[:, 0]))
+    jointly = log_probabilities(_reread(model, layout, fills.tokens[:, 0], _steps_of(order)))
     return Filled(
         fills=fills,
         apart=tf.where(order[:, None] >= 0, fills_apart, 0.0),
@@ -136,10 +136,45 @@ def fill_easiest_first(
     return written, order
 
 
-def _reread(model: XLNetPretrainer, layout: TextLayout, tokens: tf.Tensor) -> tf.Tensor:
-    """Predicts, in one pass, each token of filled gaps after those before it: logits [B, G, V]."""
+def fill_stepwise(model: XLNetPretrainer, layout: TextLayout, tokens: tf.Tensor) -> tf.Tensor:
+    """Predicts all gaps of a text after each step of filling them: none, the first one, the first two, ...
+
+    Args:
+        layout: of one text (B = 1), with all its gaps in the order of filling.
+        tokens: [S] int32, S <= G, what the first gaps of the order are filled with.
+
+    Returns:
+        [S + 1, G, V] float32, log-probabilities in nats. A gap that is filled stays predicted from what came
+        before it, as in `fill_jointly`; all others see no gap but the filled ones.
+    """
+    count = shape_of(tokens)[0]
+    every = TextLayout(
+        *(tf.repeat(values, count + 1, axis=0) for values in (layout.ids, layout.is_context, layout.order)),
+        layout.length,
+        layout.forward,
+    )
+    steps = _steps_of(layout.order)
+    filled = steps <= tf.range(count + 1)[:, None]  # [S + 1, G]
+    tokens = tf.pad(tokens, [[0, shape_of(steps)[0] - count]])
+    ranks = tf.where(filled, steps, shape_of(steps)[0] + 1)
+    tokens = tf.where(filled, tokens, PAD_ID)
+    return log_probabilities(_reread(model, every, tokens, ranks))
+
+
+def _steps_of(order: tf.Tensor) -> tf.Tensor:
+    """Numbers the steps of an order [B, G] from 1: [G] int32."""
+    return tf.range(1, shape_of(order)[1] + 1)
+
+
+def _reread(model: XLNetPretrainer, layout: TextLayout, tokens: tf.Tensor, ranks: tf.Tensor) -> tf.Tensor:
+    """Predicts, in one pass, each token of filled gaps after those of lower ranks: logits [B, G, V].
+
+    Args:
+        tokens: [B, G], what is in the gaps, in the order of filling.
+        ranks: [G] or [B, G] int32, from 1.
+    """
     order = layout.order
-    steps = tf.range(1, shape_of(order)[1] + 1)
+    last = shape_of(order)[1] + 1
     width = shape_of(layout.ids)[1]
     is_there = order[:, :, None] == tf.range(width)  # [B, G, T]
 
@@ -147,11 +182,11 @@ def _reread(model: XLNetPretrainer, layout: TextLayout, tokens: tf.Tensor) -> tf
         return tf.reduce_sum(tf.where(is_there, values[..., None], 0), axis=1)
 
     filled = tf.where(tf.reduce_any(is_there, axis=1), at_gaps(tokens), layout.ids)
-    rank = tf.where(layout.is_context, 0, at_gaps(steps))
+    rank = tf.where(layout.is_context, 0, at_gaps(ranks))
     features = {
         "input_word_ids": filled,
         # What is neither given nor filled comes last.
-        "permutation_rank": tf.where(layout.is_context | (rank > 0), rank, steps[-1] + 1),
+        "permutation_rank": tf.where(layout.is_context | (rank > 0), rank, last),
         "target_positions": order,
     }
     encoded = model.encoder(features, training=False, query_only=True, in_blocks=layout.in_blocks)

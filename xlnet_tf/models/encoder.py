@@ -63,7 +63,8 @@ class XLNetEncoder(ShapeFreeModel):
         target_mask: [B, T], 1 for targets: the query stream then has the full length T.
     Call kwargs: training; query_only=True skips what only the content stream's output needs; in_blocks=True
         computes the scores of few queries at a time, so that memory grows with T and not with its square (not
-        in training, and without memory, direction and permutation_mask).
+        in training, and without memory, direction and permutation_mask); kernels to compute with (see
+        attention_maps), None for the device's.
 
     Returns: a dict of
         sequence_output: [B, T, D], the content stream (absent with query_only).
@@ -178,6 +179,7 @@ class XLNetEncoder(ShapeFreeModel):
         training=None,
         query_only: bool = False,
         in_blocks: bool = False,
+        kernels: kernels_lib.Kernels | None = None,
     ):
         word_ids = tf.cast(features["input_word_ids"], tf.int32)
         memory, memory_mask = self._memory(features, tf.shape(word_ids)[0])
@@ -185,7 +187,7 @@ class XLNetEncoder(ShapeFreeModel):
         memory_len = 0 if memory is None else memory.shape[2] or tf.shape(memory)[2]
         seed = step_seed(features, training)
 
-        kernels = kernels_lib.current(training=seed is not None)
+        kernels = kernels or kernels_lib.current(training=seed is not None)
         positions, position_keys = self._positions(features, query_len, query_len + memory_len, kernels, seed)
         content_context: AttentionContext | BlockedContext | None
         if in_blocks:

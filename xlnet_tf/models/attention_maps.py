@@ -1,0 +1,51 @@
+"""The attention probabilities of all layers and heads, for people to look at."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from xlnet_tf.layers.kernels.reference import ReferenceKernels
+from xlnet_tf.layers.masks import MASKED_SCORE
+from xlnet_tf.models.encoder import XLNetEncoder
+
+
+class AttentionMaps(NamedTuple):
+    """How much each query attends to each key.
+
+    Attributes:
+        content: [L, B, N, T, K] float32, of the content stream; a query's sum to 1.
+        query: [L, B, N, Q, K], of the query stream, Q being P, or T with `target_mask`; those of a query that
+            may see nothing are 0. None with one stream.
+    """
+
+    content: tf.Tensor
+    query: tf.Tensor | None
+
+
+class _RecordingKernels(ReferenceKernels):
+    """Keeps the probabilities that values are summed by, in the order of the calls."""
+
+    def __init__(self):
+        self.probabilities: list[tf.Tensor] = []
+
+    def softmax_sum(self, scores, values, rate, seed):
+        visible = scores > MASKED_SCORE / 2  # the bias swallows every score
+        self.probabilities.append(tf.where(visible, tf.nn.softmax(scores), 0.0))
+        return super().softmax_sum(scores, values, rate, seed)
+
+
+def attention_maps(encoder: XLNetEncoder, features: Mapping[str, Any]) -> AttentionMaps:
+    """Computes what `encoder(features)` does, and keeps the attention probabilities of each layer.
+
+    Args:
+        encoder: any; not in training.
+        features: as the encoder takes them. All probabilities are in memory at once: for short texts.
+
+    Source: paper section 2.3; the probabilities times the values of a layer are its attention.
+    """
+    kernels = _RecordingKernels()
+    outputs = encoder(features, training=False, kernels=kernels)
+    streams = 2 if "query_output" in outputs else 1
+    content, *query = (tf.stack(kernels.probabilities[stream::streams]) for stream in range(streams))
+    return AttentionMaps(content, *query or [None])
