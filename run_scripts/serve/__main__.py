@@ -4,10 +4,12 @@ r"""Serves exported models on this machine, with TensorFlow Serving's REST and g
 
 For development and small deployments where no container runs. Production belongs to TensorFlow Serving: the
 same exports, the same requests. Concurrent requests are answered together; new versions of a model are loaded
-as they appear. Ctrl-C ends it. Needs `pip install 'xlnet-tf[serve]'`.
+as they appear. A page, http://localhost:8501/, asks the models, and looks inside the language model of
+--explain. Ctrl-C ends it. Needs `pip install 'xlnet-tf[serve]'`.
 """
 
 import json
+import os
 import threading
 from collections.abc import Sequence
 
@@ -23,7 +25,8 @@ def define_flags() -> None:
     """Defines the flags of this script."""
     flags.DEFINE_multi_string("model", [], "Folder of an exported model, or of one version of it.")
     flags.DEFINE_string("models_config", None, "A models.config of TensorFlow Serving, instead of --model.")
-    command_line.require_one_of("model", "models_config")
+    flags.DEFINE_string("explain", None, "A pretrained model, folder or name, for the page to look inside.")
+    command_line.require_one_of("model", "models_config", "explain")
     flags.DEFINE_string("host", "localhost", "Address to listen on; 0.0.0.0: every one of this machine.")
     flags.DEFINE_integer("rest_port", 8501, "Port of the REST API; 0: any free one.", 0, 65535)
     flags.DEFINE_integer("grpc_port", 8500, "Port of the gRPC API; 0: any free one.", 0, 65535)
@@ -66,7 +69,8 @@ def main(_: Sequence[str]) -> None:
         values.timeout,
         values.max_requests,
     )
-    print(f"Loading {', '.join(config.name for config in configs)} ...", flush=True)
+    names = [*(config.name for config in configs), *filter(None, [values.explain])]
+    print(f"Loading {', '.join(names)} ...", flush=True)
     with server.serving(
         configs,
         host=values.host,
@@ -75,18 +79,32 @@ def main(_: Sequence[str]) -> None:
         limits=limits,
         batching=values.batching,
         max_batch=values.max_batch,
+        pages=page_routes(values.explain),
     ) as running:
         print(describe(running), flush=True)
         threading.Event().wait()
 
 
+def page_routes(language_model: str | None):
+    """Returns what makes the page's routes of a service; language_model: its path or name, or None."""
+    from xlnet_tf.generation.language_model import XLNetLanguageModel
+    from xlnet_tf.serving.page import explainer, routes
+
+    found = None
+    if language_model:
+        name = os.path.basename(os.path.normpath(language_model))
+        found = explainer.Explainer(XLNetLanguageModel.from_pretrained(language_model), name)
+    return lambda service: routes.routes(lambda: [name for name, _ in service.models.available()], found)
+
+
 def describe(running) -> str:
     """Returns what a person needs to know of a server that has started."""
-    lines = [f"REST  http://{running.rest}", f"gRPC  {running.grpc}", ""]
-    for name, version in running.service.models.available():
+    lines = [f"Page  http://{running.rest}/", f"REST  http://{running.rest}", f"gRPC  {running.grpc}", ""]
+    for name, version in (available := [*running.service.models.available()]):
         lines.append(f"{name}, version {version.number}: {', '.join(sorted(version.model.signatures))}")
-        name_of_last = name
-    lines += ["", "Ask it:", "", example(running.rest, name_of_last, version.model)]
+    if available:
+        name, version = available[-1]
+        lines += ["", "Ask it:", "", example(running.rest, name, version.model)]
     lines += [
         "",
         "For development and small deployments; production belongs to TensorFlow Serving. Ctrl-C ends it.",

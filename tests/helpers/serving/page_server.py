@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from xlnet_tf.serving.local import guard
 from xlnet_tf.serving.page.explainer import Explainer
 from xlnet_tf.serving.page.routes import routes
 
@@ -62,8 +63,8 @@ def page_server(explainer: Explainer | None = None, served=SERVED) -> Iterator[s
         Route("/v1/models/{name}/metadata", metadata),
         Route("/v1/models/{name}:predict", predict, methods=["POST"]),
     ]
-    app = Starlette(routes=[*routes(lambda: [*served], explainer), *rest])
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
+    app = guard.Guard(Starlette(routes=[*routes(lambda: [*served], explainer), *rest]), guard.Limits())
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="off"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:

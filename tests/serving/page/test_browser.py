@@ -16,9 +16,11 @@ from xlnet_tf.serving.page.explainer import Explainer
 pytestmark = pytest.mark.integration
 sync_api = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-WIDER_THAN_THE_WINDOW = """() => document.documentElement.scrollWidth > innerWidth
-    ? [...document.querySelectorAll("body *")].filter(each => each.getBoundingClientRect().right > innerWidth && !each.closest(".scroll"))
-        .map(each => `${each.tagName}#${each.id}.${each.className}`) : []"""
+WIDER_THAN_THE_WINDOW = """() => {
+    const isWide = each => each.getBoundingClientRect().right > innerWidth && !each.closest(".scroll");
+    return document.documentElement.scrollWidth > innerWidth && ["the page"].concat(
+        [...document.querySelectorAll("body *")].filter(isWide).map(each => each.tagName + each.className));
+}"""
 TEXT = "ba <mask> ne <mask> kal <mask>"
 
 

@@ -1,4 +1,4 @@
-"""The page's routes, for a Starlette application: `/` is the page, `/page/...` what it asks."""
+"""The page's routes: `/` is the page, `/page/...` what it asks. local/guard.py is to stand before them."""
 
 import base64
 import functools
@@ -22,13 +22,7 @@ from xlnet_tf.serving.page.explainer import Explainer
 PAGE = pathlib.Path(__file__).with_name("page.html")
 _MOST_BYTES = 1 << 16  # of a request
 _MOST_WAITING = 8  # requests; one is computed at a time
-_HEADERS = {
-    "Cache-Control": "no-store",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-}
+_HEADERS = {"Cache-Control": "no-store", "Cross-Origin-Opener-Policy": "same-origin"}
 
 
 class _Refused(Exception):
@@ -87,17 +81,12 @@ def _answer(content: Any, status: int = 200) -> Response:
 
 
 async def _arguments(request: Request, names: Sequence[str]) -> dict[str, Any]:
-    """Reads the arguments of a request, an object, that comes from the page itself."""
+    """Reads the arguments of a request, an object."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise _Refused(415, "Expected application/json.")  # other sites cannot send it unasked
-    origin = request.headers.get("origin")
-    if origin not in (None, f"{request.url.scheme}://{request.headers.get('host')}"):
-        raise _Refused(403, "Requests of other sites are refused.")
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > _MOST_BYTES:
-            raise _Refused(413, f"The request has more than {_MOST_BYTES:,} bytes. Shorten the text.")
+    body = await request.body()
+    if len(body) > _MOST_BYTES:
+        raise _Refused(413, f"The request has more than {_MOST_BYTES:,} bytes. Shorten the text.")
     try:
         arguments = json.loads(body)
     except (ValueError, RecursionError):
