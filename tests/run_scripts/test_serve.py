@@ -7,12 +7,17 @@ import subprocess
 import sys
 
 import pytest
+import requests
 
 from run_scripts.serve import __main__ as serve
 from tests.conftest import REPOSITORY
 from tests.helpers.serving.exports import KINDS
+from tests.helpers.serving.toys import built
+from xlnet_tf.checkpoints import save_model
 from xlnet_tf.errors import UserError
+from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.serving.export import export
+from xlnet_tf.serving.local import models, server
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +57,20 @@ def test_it_says_how_to_ask_it_and_ends_cleanly(folder, number, status):
         output, errors = process.communicate(timeout=60)
         assert process.returncode == status
         assert errors.startswith("INTERRUPTED") and len(errors.splitlines()) == 1 and not output
+
+
+def test_the_page_comes_with_the_server_and_explains_a_model(folder, small_tokenizer, tmp_path):
+    save_model(built(XLNetPretrainer, small_tokenizer), tmp_path / "toy", tokenizer=small_tokenizer)
+    for configs, explain in (([models.of_folder(str(folder))], None), ([], str(tmp_path / "toy"))):
+        with server.serving(configs, pages=serve.page_routes(explain)) as running:
+            page = requests.get(f"http://{running.rest}/")
+            assert page.ok and "default-src 'none'" in page.headers["Content-Security-Policy"]
+            about = requests.get(f"http://{running.rest}/page/about").json()
+            assert about["served"] == [config.name for config in configs]
+            assert (about["language_model"] or {}).get("name") == (explain and "toy")
+            answer = requests.post(f"http://{running.rest}/page/score", json={"text": "ba ne"})
+            assert answer.status_code == (200 if explain else 404)
+            assert f"Page  http://{running.rest}/" in serve.describe(running)
 
 
 def test_a_missing_extra_is_named(monkeypatch):

@@ -1,4 +1,4 @@
-"""The page's routes: `/` is the page, `/page/...` what it asks. serving/local/guard.py is to stand before them."""
+"""The page's routes: `/` is the page, `/page/...` what it asks. serving/local/guard.py stands before them."""
 
 import base64
 import functools
