@@ -46,6 +46,9 @@ def attention_maps(encoder: XLNetEncoder, features: Mapping[str, Any]) -> Attent
     """
     kernels = _RecordingKernels()
     outputs = encoder(features, training=False, kernels=kernels)
-    streams = 2 if "query_output" in outputs else 1
-    content, *query = (tf.stack(kernels.probabilities[stream::streams]) for stream in range(streams))
-    return AttentionMaps(content, *query or [None])
+    recorded = kernels.probabilities
+    if "query_output" not in outputs:
+        return AttentionMaps(tf.stack(recorded), None)
+    return AttentionMaps(
+        tf.stack(recorded[0::2]), tf.stack(recorded[1::2])
+    )  # each layer: content, then query

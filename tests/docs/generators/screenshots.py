@@ -28,7 +28,7 @@ from xlnet_tf.text.cleaning import CleaningConfig
 DOCS = pathlib.Path(__file__).resolve().parents[3] / "docs"
 FOLDER = DOCS / "how-to/pictures"
 SETTLED = "body:not(:has([aria-busy]))"
-VOCAB_SIZE = 500
+VOCAB_SIZE = 400
 DOCUMENTS = {"train": 12_000, "dev": 60}
 RECIPE = """
 task:
@@ -36,7 +36,7 @@ task:
     dropout: 0.0, attention_dropout: 0.0, initializer_range: 0.09}
   train_data: {global_batch_size: 16}
 trainer:
-  train_steps: 1500
+  train_steps: 1000
   steps_per_loop: 10
   validation_interval: 250
   checkpoint_interval: 250
@@ -95,6 +95,7 @@ def documents(rng: np.random.Generator, count: int) -> Iterator[str]:
 
 def make_model(folder: pathlib.Path) -> pathlib.Path:
     """Pretrains the model in a folder, or resumes where an earlier run stopped."""
+    folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(0)
     for split, count in DOCUMENTS.items():
         files.write(folder / f"{split}.txt", "\n\n".join(documents(rng, count)) + "\n")
