@@ -7,28 +7,27 @@ chromium. The model takes some ten minutes on two CPU cores; --model_dir keeps i
 """
 
 import pathlib
-import re
 import shutil
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import sentencepiece
 from absl import app, flags
+from PIL import Image
 
 import xlnet_tf  # noqa: F401 (chooses tf_keras before TensorFlow is loaded)
-from run_scripts import train_tokenizer
 from run_scripts.demo import pretraining
 from tests.helpers.serving.page_server import page_server
-from tfrecord_builders.corpus import CorpusOptions
 from tfrecord_builders.pretraining import build as builder
 from xlnet_tf import files
 from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.serving.page.explainer import Explainer
-from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text import special_tokens, training
 
 DOCS = pathlib.Path(__file__).resolve().parents[3] / "docs"
 FOLDER = DOCS / "how-to/pictures"
 SETTLED = "body:not(:has([aria-busy]))"
-VOCAB_SIZE = 400
+VOCAB_SIZE = 900
 DOCUMENTS = {"train": 12_000, "dev": 60}
 RECIPE = """
 task:
@@ -101,14 +100,22 @@ def make_model(folder: pathlib.Path) -> pathlib.Path:
         files.write(folder / f"{split}.txt", "\n\n".join(documents(rng, count)) + "\n")
     tokenizer = folder / "tokenizer/spiece.model"
     if not tokenizer.exists():
-        # Invented sentences have too few words for a vocabulary; these documents have more.
-        pages = " ".join(path.read_text(encoding="utf-8") for path in sorted(DOCS.rglob("*.md")))
-        prose = re.findall(r"^[A-Z][A-Za-z ,.'-]{40,}$", pages, re.MULTILINE)
-        texts = (folder / "train.txt").read_text(encoding="utf-8")[: 3 << 19]
-        files.write(folder / "tokenizer.txt", texts + "\n\n" + "\n".join(prose) + "\n")
-        options = CorpusOptions(input=[str(folder / "tokenizer.txt")])
-        prefix = tokenizer.with_suffix("")
-        train_tokenizer.train(options, prefix, VOCAB_SIZE, cleaning=CleaningConfig(), max_sentences=20_000)
+        tokenizer.parent.mkdir(exist_ok=True)
+        # Unlike ours, which are unigram models, it has a piece for each word of so small a text.
+        sentencepiece.SentencePieceTrainer.train(
+            input=str(folder / "train.txt"),
+            model_prefix=str(tokenizer.with_suffix("")),
+            model_type="bpe",
+            vocab_size=VOCAB_SIZE,
+            hard_vocab_limit=False,
+            input_sentence_size=20_000,
+            control_symbols=training.CONTROL_SYMBOLS,
+            user_defined_symbols=training.USER_DEFINED_SYMBOLS,
+            unk_id=special_tokens.UNK_ID,
+            bos_id=special_tokens.BOS_ID,
+            eos_id=special_tokens.EOS_ID,
+            minloglevel=2,
+        )
     records = [
         builder.build_pretraining_records(
             builder.PretrainingOptions(
@@ -149,9 +156,9 @@ def take(address: str, folder: pathlib.Path) -> None:
             page.wait_for_selector("#grids table")
             page.select_option("#fill-preset", "backward")
             page.wait_for_selector(SETTLED)
-            page.click("#gaps .card:nth-child(2) tbody tr:first-child button")
-            page.wait_for_selector("#sentence .filled")
-            page.wait_for_selector(SETTLED)
+            for button in ("Fill gap 2 with Angeles", "Fill the next gap"):
+                page.get_by_role("button", name=button).click()
+                page.wait_for_selector(SETTLED)
             page.select_option("#score-preset", "backward")
             page.wait_for_selector(SETTLED)
             return page
@@ -165,6 +172,8 @@ def take(address: str, folder: pathlib.Path) -> None:
         page = opened(360, "light")
         page.locator("#score").screenshot(path=folder / "page_narrow.png")
         browser.close()
+    for path in folder.glob("page_*.png"):
+        Image.open(path).convert("RGB").quantize(128).save(path, optimize=True)
 
 
 def main(_: Sequence[str]) -> None:
