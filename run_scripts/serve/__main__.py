@@ -54,6 +54,7 @@ def main(_: Sequence[str]) -> None:
     check_extra()
     from xlnet_tf.serving.local import guard, models, server
 
+    errors.quiet_abseil()
     values = flags.FLAGS
     if values.model and values.models_config:
         raise UserError("give either --model or --models_config")

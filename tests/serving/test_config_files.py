@@ -166,7 +166,7 @@ def test_the_compose_file_starts_the_server_with_the_written_settings(tmp_path):
 
 @pytest.mark.parametrize("folder", ["served/my model", "served/a:b", "/"])
 def test_a_model_has_a_name_that_can_stand_in_an_address(folder):
-    with pytest.raises(UserError, match="the model's name"):
+    with pytest.raises(UserError, match="a model is served under the last part of its folder"):
         config_files.write(folder, (1,))
 
 

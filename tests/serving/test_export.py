@@ -40,7 +40,9 @@ def served(module, tmp_path_factory):
 
 
 def test_a_version_holds_all_that_a_server_needs(served, small_tokenizer):
-    assert {path.name for path in served.iterdir()} == {"1", "models.config", "batching.config"}
+    settings = {"models.config", "batching.config", "monitoring.config", "compose.yaml", "monitoring"}
+    assert {path.name for path in served.iterdir()} == {"1", *settings}
+    assert json.loads((served / "1" / "assets.extra" / "buckets.json").read_text())[-1] > 0
     assert (served / "1" / "assets" / "spiece.model").read_bytes() == small_tokenizer.model_proto
     assert (served / "1" / "assets.extra" / "tf_serving_warmup_requests").exists()
     with tf.compat.v1.Session(graph=tf.Graph()) as session:
