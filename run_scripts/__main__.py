@@ -27,7 +27,10 @@ ALIASES = {"inspect": "inspect-records", "tutorial": "tutorial-chinese-classific
 GROUPS = {
     "Text to records": ("train-tokenizer", f"{BUILD} *", "inspect", "convert-records", "corpus-plan"),
     "Training": ("pretrain", "finetune", "evaluate", "predict"),
-    "Trained models": ("convert-checkpoint", "fill-mask", "score", "generate", "export", "serve"),
+    "Trained models": (
+        *("convert-checkpoint", "verify-pretrained", "push", "fill-mask", "score", "generate"),
+        *("export", "serve"),
+    ),
     "Machines": ("doctor", "sizing", "tpu-compile", "run-hlo"),
     "Examples and benchmarks": ("demo", "tutorial", "*"),
 }

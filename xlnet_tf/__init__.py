@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # editors and type checkers see the names; tests/test_api.py 
     from xlnet_tf.models.token_classifier import XLNetTokenClassifier as XLNetTokenClassifier
     from xlnet_tf.records.example_reader import batches_by_length as batches_by_length
     from xlnet_tf.text.tokenizer import XLNetTokenizer as XLNetTokenizer
+    from xlnet_tf.verification.verify import verify_pretrained as verify_pretrained
 
 _MODULES = {
     "UserError": "errors",
@@ -61,6 +62,7 @@ _MODULES = {
     "XLNetTokenizer": "text.tokenizer",
     "batches_by_length": "records.example_reader",
     "released": "hub.releases",
+    "verify_pretrained": "verification.verify",
 }
 __all__ = sorted(_MODULES)
 

@@ -1,6 +1,7 @@
 """What all commands share: a --help that shows all flags, and one line about arguments that are wrong."""
 
 import difflib
+import itertools
 import math
 import re
 import sys
@@ -12,7 +13,7 @@ from absl import flags
 from xlnet_tf import shell_completion
 
 
-def parse(argv: Sequence[str]) -> list[str]:
+def parse(argv: Sequence[str], positional: str | None = None) -> list[str]:
     """Parses the flags of a command; the `flags_parser` of `absl.app.run`.
 
     --help shows the command's docstring and every flag, whichever module defines it; absl shows only those
@@ -21,11 +22,13 @@ def parse(argv: Sequence[str]) -> list[str]:
 
     Args:
         argv: the program and its arguments.
+        positional: the flag that an argument without a name stands for; None: there is no such.
 
     Returns:
         The program alone: no command takes anything but flags.
     """
     values, problem = flags.FLAGS, ""
+    argv = _named(argv, positional, values) if positional else argv
     for name, short_name in (("help", "?"), ("helpshort", None)):
         flags.DEFINE_boolean(name, False, "show this help", short_name=short_name, allow_override=True)
     required = _required(values)
@@ -47,6 +50,16 @@ def parse(argv: Sequence[str]) -> list[str]:
     if problem:
         sys.exit(f"ERROR: {' '.join(problem.split())} (--help describes all flags)")
     return rest
+
+
+def _named(argv: Sequence[str], flag: str, values: flags.FlagValues) -> list[str]:
+    """Returns the arguments with a flag's name for the first of them that has none."""
+    for index, (before, word) in enumerate(itertools.pairwise(argv), 1):
+        name = before.removeprefix("--")
+        is_value = before.startswith("--") and name in values and not values[name].boolean
+        if not word.startswith("-") and not is_value:
+            return [*argv[:index], f"--{flag}={word}", *argv[index + 1 :]]
+    return list(argv)
 
 
 def require_one_of(*names: str) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import functools
 import io
 import logging
 import os
@@ -121,7 +122,7 @@ def _is_no_note_of_tensorflow(record: logging.LogRecord) -> bool:
     return record.levelno >= logging.ERROR or "/tensorflow/python/" not in record.pathname
 
 
-def run(main: Callable[[Sequence[str]], None]) -> None:
+def run(main: Callable[[Sequence[str]], None], positional: str | None = None) -> None:
     """Runs an absl main; expected errors become one clean message on stderr and an exit status.
 
     The status is 1; 130 after Ctrl-C; 75 after SIGTERM and for another interruption after which the same
@@ -131,6 +132,7 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
 
     Args:
         main: the script's main, called with the arguments that are left after the flags.
+        positional: see command_line.parse.
     """
 
     def guarded(argv: Sequence[str]) -> None:
@@ -150,7 +152,7 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # also of worker processes
     with of_output(), Signals() as signals:
         try:
-            app.run(guarded, flags_parser=command_line.parse)
+            app.run(guarded, flags_parser=functools.partial(command_line.parse, positional=positional))
         except SystemExit:
             raise
         except BaseException:

@@ -1,0 +1,139 @@
+"""What others have published of the released models: the facts that weights and tokenizers are compared with.
+
+No released weights could be reached when this was written. Tokenizers, token ids and the continuation are
+exact; the ranges of losses are estimates that say where they come from.
+"""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from xlnet_tf.config import XLNetConfig
+from xlnet_tf.models.pretrainer import XLNetPretrainer
+
+# Source: transformers, tests/models/xlnet/test_modeling_xlnet.py, test_lm_generate_xlnet_base_cased: what
+# xlnet-base-cased continues the text of these pieces with, taking the likeliest piece each time.
+_PROMPT = """
+67 2840 19 18 1484 20 965 29077 8719 1273 21 45 273 17 10 15048 28 27511 21 4185 11 41 2444 9 32 1025 20
+8719 26 23 673 966 19 29077 20643 27511 20822 20643 19 17 6616 17511 18 8978 20 18 777 9 19233 1527 17669
+19 24 673 17 28756 150 12943 4354 153 27 442 37 45 668 21 24 256 20 416 22 2771 4901 9 12943 4354 153 51
+24 3004 21 28142 23 65 20 18 416 34 24 2958 22947 9 1177 45 668 3097 13768 23 103 28 441 148 48 20522 19
+12943 4354 153 12860 34 18 326 27 17492 684 21 6709 9 8585 123 266 19 12943 4354 153 6872 24 3004 20 18
+9225 2198 19 12717 103 22 401 24 6348 9 12943 4354 153 1068 2768 2286 19 33 104 19 176 24 9313 19 20086
+28 45 10292 9 4 3
+"""
+_CONTINUATION = """
+19 12943 4354 153 27 442 22 2771 4901 9 69 27 442 22 2771 24 11335 20 18 9225 2198 9 69 27 442 22 2771 24
+11335 20 18 9225 2198 9 69 27 442 22 2771
+"""
+CASED = "1f8c1c0bc2854d1af911a8550288c1258af5ba50277f3a5c829b98eb86fc5646"
+CHINESE = "830e1e16012640ca728fd681f0077269cf5ba629c609951ecff7e1f7b5d497ae"
+_FOX = (
+    "The quick brown fox jumps over the lazy dog.",
+    (32, 2049, 3442, 17, 13894, 3380, 23, 95, 18, 17634, 2288, 9),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Published:
+    """What is known of a released model.
+
+    Attributes:
+        names: that it goes by, as hub.releases has them.
+        config: its architecture.
+        tokenizer: sha256 of its spiece.model.
+        losses: least and most loss on the bundled paragraph in any order, in nats of a piece.
+        ids: a text and its pieces.
+        continuation: pieces of a text, and what the model continues it with; None: nobody has published any.
+    """
+
+    names: tuple[str, ...]
+    config: XLNetConfig
+    tokenizer: str
+    losses: tuple[float, float]
+    ids: tuple[str, tuple[int, ...]] | None = None
+    continuation: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split()))
+
+
+# The Chinese models ended their training at losses of 1.51 (base) and 1.33 (mid): issue 23 of
+# ymcui/Chinese-XLNet. Nobody has published one of the English models. The ranges reach from half of these to
+# more than twice as much, because the paragraph is short and of another kind of text.
+PUBLISHED = (
+    Published(
+        ("xlnet_cased_L-12_H-768_A-12", "xlnet/xlnet-base-cased"),
+        XLNetConfig.preset("base"),
+        CASED,
+        (0.7, 3.5),
+        _FOX,
+        (_numbers(_PROMPT), _numbers(_CONTINUATION)),
+    ),
+    Published(
+        ("xlnet_cased_L-24_H-1024_A-16", "xlnet/xlnet-large-cased"),
+        XLNetConfig.preset("large"),
+        CASED,
+        (0.6, 3.2),
+        _FOX,
+    ),
+    Published(("hfl/chinese-xlnet-base",), XLNetConfig.preset("base"), CHINESE, (0.7, 3.2)),
+    Published(("hfl/chinese-xlnet-mid",), XLNetConfig.preset("base", n_layer=24), CHINESE, (0.6, 3.0)),
+)
+
+
+def find(source: str, config: XLNetConfig, tokenizer: str | None) -> Published | None:
+    """Returns what is known of a model, None if it is none of the released ones.
+
+    Args:
+        source: where it came from: a name counts whatever the files are.
+        config: its architecture.
+        tokenizer: sha256 of its spiece.model; with the architecture, it stands for a release.
+    """
+    for release in PUBLISHED:
+        if any(name in source for name in release.names):
+            return release
+    same = (
+        p for p in PUBLISHED if p.tokenizer == tokenizer and not differences(config, p.config, sizes=True)
+    )
+    return next(same, None)
+
+
+def differences(config: XLNetConfig, expected: XLNetConfig, sizes: bool = False) -> list[str]:
+    """Returns in what an architecture differs, as "n_layer is 6, not 12"; the two forms of gelu do not.
+
+    Args:
+        sizes: look at the sizes of the network alone, not at how many heads it has and what activation.
+    """
+    fields = ("n_token", "n_layer", "d_model", "d_inner") if sizes else expected.to_dict()
+    found, wanted = config.to_dict(), expected.to_dict()
+    return [
+        f"{name} is {found[name]}, not {wanted[name]}"
+        for name in fields
+        if str(found[name]).removesuffix("_erf") != str(wanted[name])
+    ]
+
+
+def agreeing_pieces(model: XLNetPretrainer, prompt: tuple[int, ...], continuation: tuple[int, ...]) -> int:
+    """Counts the pieces of a published continuation that are the likeliest after those before them.
+
+    Each token sees what it saw in transformers' `generate`, which reads the last two tokens again at each
+    step, and has all before them in the memory.
+
+    Args:
+        model: with a memory as long as the text.
+    """
+    agreeing, memory, tokens = 0, None, prompt
+    for piece in continuation:
+        features = {
+            "input_word_ids": tf.constant([[*tokens, 0]]),  # the last one is to be predicted
+            "permutation_rank": tf.constant([[0] * len(tokens) + [1]]),
+            "target_positions": tf.constant([[len(tokens)]]),
+        }
+        features |= {} if memory is None else {"memory": memory}
+        encoded = model.encoder(features, training=False)
+        agreeing += int(np.argmax(model.logits(encoded["query_output"])) == piece)
+        memory, tokens = encoded["next_memory"][:, :, :-2], (tokens[-1], piece)
+    return agreeing
