@@ -118,6 +118,20 @@ def test_help_shows_defaults_and_values():
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [["absent/a/b"], ["--json", "absent/a/b"], ["absent/a/b", "--json"], ["--model_dir", "absent/a/b"]],
+)
+def test_an_argument_without_a_name_stands_for_one_flag(arguments):
+    done = run("run_scripts.verify_pretrained", *arguments)
+    assert done.returncode == 1 and "ERROR: there is no checkpoint at absent/a/b" in done.stderr
+
+
+def test_a_second_argument_without_a_name_is_refused():
+    done = run("run_scripts.verify_pretrained", "one", "two")
+    assert "unexpected argument 'two'" in done.stderr
+
+
+@pytest.mark.parametrize(
     "flag", ["--help", "--helpshort", "-?", "--helpfull", "--helpxml", "--nostrict --help"]
 )
 def test_help_exits_with_status_0(flag):

@@ -101,8 +101,9 @@ def load(name: str, settings: Sequence[Setting], values: flags.FlagValues):
     check_types(params, exp_factory.get_exp_config(name))
     for setting in settings:
         setting.check(operator.attrgetter(setting.field)(params))
-    # With its commit, so that the run's settings tell which weights it began with.
+    # With their commits, so that the run's settings tell which weights it began with.
     params.task.init_checkpoint = hub.locate(params.task.init_checkpoint).source
+    params.task.model.config_file = hub.locate(params.task.model.config_file, tokenizer_only=True).source
     return params
 
 

@@ -8,7 +8,8 @@ SEEDS = 1 << 32  # numpy's generator has no more
 
 MODEL = (
     Setting("preset", "task.model.preset", tuple(PRESETS), "Size of the model."),
-    Setting("model_config", "task.model.config_file", "string", "An xlnet_config.json instead of --preset."),
+    Setting("model_config", "task.model.config_file", "string",
+            "An xlnet_config.json, or the folder or name of a model, instead of --preset."),
     Setting("clamp_len", "task.model.clamp_len", "integer",
             "Largest distance that is distinguished; -1: no limit. A limit makes TPUs far slower.", -1),
     Setting("dropout", "task.model.dropout", "float", "Rate of dropout.", 0, 1),

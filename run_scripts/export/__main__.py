@@ -13,7 +13,7 @@ from typing import Any
 from absl import flags
 from etils import epath
 
-from xlnet_tf import errors, files, task_registry
+from xlnet_tf import errors, files, hub, task_registry
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import define_of_tasks, given_of_task
 from xlnet_tf.task_registry import LANGUAGE_MODEL
@@ -21,7 +21,9 @@ from xlnet_tf.task_registry import LANGUAGE_MODEL
 
 def define_flags():
     """Defines the flags of this script."""
-    flags.DEFINE_string("model_dir", None, "Folder of a fine-tuned run or pretrained weights.", required=True)
+    flags.DEFINE_string(
+        "model_dir", None, "Folder or name of a fine-tuned run or of pretrained weights.", required=True
+    )
     flags.DEFINE_string("output_dir", None, "Folder of the served model, called by its name.", required=True)
     flags.DEFINE_enum(
         "head",
@@ -61,13 +63,13 @@ def is_run(model_dir: str) -> bool:
     """Returns whether a folder is a fine-tuned run, and not pretrained weights."""
     from xlnet_tf.records.examples import KIND, MANIFEST_FILE
 
-    path = epath.Path(model_dir) / MANIFEST_FILE
+    path = epath.Path(hub.locate(model_dir).folder) / MANIFEST_FILE
     return path.exists() and files.read_json(path).get("kind") == KIND
 
 
 def check_flags(values: flags.FlagValues):
     """Raises UserError for flags that do not go together."""
-    if not epath.Path(values.model_dir).exists():
+    if not epath.Path(hub.locate(values.model_dir).folder).exists():
         raise UserError(
             f"--model_dir={values.model_dir} is not there: expected the folder of a fine-tuned run or of "
             "pretrained weights"

@@ -1,5 +1,6 @@
 """A Hugging Face hub on this machine, as far as huggingface_hub asks one."""
 
+import base64
 import contextlib
 import dataclasses
 import hashlib
@@ -21,6 +22,8 @@ class FakeHub:
         private: names that ask for TOKEN.
         wrong_sums: files whose sha256 the hub gives wrong.
         cut_after: bytes of a file after which the connection ends, once.
+        refused: whether TOKEN may not write.
+        stored: content that was uploaded and not yet committed, by its sha256.
         requested: what was asked for, in order: (method, path).
         url: its address.
     """
@@ -29,6 +32,8 @@ class FakeHub:
     private: set[str] = dataclasses.field(default_factory=set)
     wrong_sums: set[str] = dataclasses.field(default_factory=set)
     cut_after: int | None = None
+    refused: bool = False
+    stored: dict[str, bytes] = dataclasses.field(default_factory=dict)
     requested: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     url: str = ""
 
@@ -45,6 +50,10 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
+def _mode(file: str) -> str:
+    return "lfs" if file.endswith((".safetensors", ".model")) else "regular"
+
+
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     hub: FakeHub
@@ -57,6 +66,57 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         self._answer()
+
+    def do_PUT(self):
+        content = self._body()
+        self.hub.stored[_sha256(content)] = content
+        self._send(200, b"{}")
+
+    def do_POST(self):
+        path, body = self.path.partition("?")[0], self._body()
+        self.hub.requested.append(("POST", path))
+        if path == "/api/validate-yaml":
+            return self._send(200, b'{"errors": [], "warnings": []}')
+        if self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            return self._send(401, b'{"error": "Invalid credentials"}')
+        if self.hub.refused:
+            return self._send(403, b'{"error": "You may not write here"}')
+        if path == "/api/repos/create":
+            asked = json.loads(body)
+            name = "/".join(filter(None, (asked.get("organization"), asked["name"])))
+            if name in self.hub.models:
+                exists = {"error": "You already created this model", "url": f"{self.hub.url}/{name}"}
+                return self._send(409, json.dumps(exists).encode())
+            self.hub.models[name] = {}
+            self.hub.private |= (
+                {name} if asked.get("private") or asked.get("visibility") == "private" else set()
+            )
+            return self._send(200, json.dumps({"url": f"{self.hub.url}/{name}"}).encode())
+        if "/preupload/" in path:
+            modes = [
+                {"path": file["path"], "uploadMode": _mode(file["path"]), "shouldIgnore": False}
+                for file in json.loads(body)["files"]
+            ]
+            return self._send(200, json.dumps({"files": modes}).encode())
+        if path.endswith("/info/lfs/objects/batch"):
+            upload = {"upload": {"href": f"{self.hub.url}/upload"}}
+            objects = [{**each, "actions": upload} for each in json.loads(body)["objects"]]
+            return self._send(200, json.dumps({"transfer": "basic", "objects": objects}).encode())
+        return self._commit(path, map(json.loads, body.splitlines()))
+
+    def _commit(self, path, lines):
+        name = path.removeprefix("/api/models/").rpartition("/commit/")[0]
+        for line in lines:
+            value = line["value"]
+            if line["key"] == "file":
+                self.hub.models[name][value["path"]] = base64.b64decode(value["content"])
+            elif line["key"] == "lfsFile":
+                self.hub.models[name][value["path"]] = self.hub.stored[value["oid"]]
+        url = f"{self.hub.url}/{name}/commit/{COMMIT}"
+        self._send(200, json.dumps({"commitUrl": url, "commitOid": COMMIT}).encode())
+
+    def _body(self) -> bytes:
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
     def _answer(self):
         path = self.path.partition("?")[0]

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import hashlib
 import http.server
 import io
 import os
@@ -84,11 +85,17 @@ def contents(folder):
 
 def test_an_archive_becomes_a_folder_once(server):
     located = hub.locate(NAME)
-    assert located.source == server.url
+    assert located.source == f"{server.url}#sha256={hashlib.sha256(server.content).hexdigest()}"
     assert contents(located.folder) == FILES
-    assert hub.locate(NAME) == located
+    assert hub.locate(NAME) == hub.locate(located.source) == located
     assert server.ranges == [None]
     assert not [name for name in os.listdir(os.path.dirname(located.folder)) if name.endswith(".zip")]
+
+
+def test_what_params_yaml_notes_is_that_archive_and_no_other(server):
+    source = hub.locate(NAME).source
+    with pytest.raises(UserError, match="unpacked from an archive with the sha256 .*expected 000"):
+        hub.locate(source.partition("=")[0] + "=" + "0" * 64)
 
 
 def test_a_broken_download_resumes(server):

@@ -16,6 +16,7 @@ from xlnet_tf.checkpoints.formats import (
     differences,
     load_into,
     open_checkpoint,
+    read_architecture,
     save_checkpoint,
     save_model,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "differences",
     "load_into",
     "open_checkpoint",
+    "read_architecture",
     "save_checkpoint",
     "save_model",
 ]

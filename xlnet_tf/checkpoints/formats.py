@@ -60,6 +60,24 @@ def open_checkpoint(path: str | os.PathLike, config_file: str | None = None) -> 
     return dataclasses.replace(_open(weights, config, values), config_fields=external, source=source)
 
 
+def read_architecture(path: str | os.PathLike) -> XLNetConfig:
+    """Reads the architecture of a model without its weights.
+
+    Args:
+        path: an xlnet_config.json or config.json, or the folder or the name of a model.
+
+    Raises:
+        UserError: there is none, or it is damaged.
+        FileNotFoundError: there is nothing at the path.
+    """
+    folder = hub.locate(path, tokenizer_only=True).folder
+    found = _configs_beside(f"{folder}/") if tf.io.gfile.isdir(folder) else [folder]
+    config, _ = _read_config(found)
+    if config is None:
+        raise UserError(f"{folder} has neither {CONFIG_FILE} nor {hugging_face_config.CONFIG_FILE}")
+    return config
+
+
 def _open(weights: str, config: XLNetConfig | None, values: dict[str, Any]) -> Checkpoint:
     """Opens weights of an architecture, which was read from these fields of a config."""
     if tensorflow_files.is_tensorflow(weights):

@@ -53,7 +53,8 @@ class Located(NamedTuple):
 
     Attributes:
         folder: on this machine or a file system; for a path, the path.
-        source: what it was fetched from, with the commit; for a path, the path.
+        source: what it was fetched from, with the commit or the sha256, which `locate` takes, too; for a
+            path, the path.
     """
 
     folder: str
@@ -76,8 +77,9 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
     """
     path = os.fspath(path)
     match = _NAME.fullmatch(path)
-    if (release := releases.archive_of(path)) and not epath.Path(path).exists():
-        return Located(releases.fetch(release), release.address)
+    release = releases.archive_of(path)
+    if release and (path != release.name or not epath.Path(path).exists()):
+        return Located(*releases.fetch(release))
     if path.endswith(keras_file.ENDING) and os.path.isfile(path):
         return Located(keras_file.unpacked(path), path)
     if not match or (not path.startswith(SCHEME) and epath.Path(path).exists()):

@@ -19,6 +19,7 @@ from xlnet_tf.errors import UserError, reason
 from xlnet_tf.progress_bar import ProgressBar
 
 _ORIGINAL = "https://storage.googleapis.com/xlnet/released_models/"
+_SHA256 = "#sha256="
 _BLOCK_BYTES = 1 << 20
 _MOST_BYTES = 8 << 30  # of an archive and of what it holds: several times the largest release
 _SECONDS = 60  # without a byte
@@ -72,31 +73,47 @@ def released() -> tuple[Release, ...]:
 
 
 def archive_of(path: str) -> Release | None:
-    """Returns the release whose archive a name stands for, None if it stands for none."""
-    archives = {release.name: release for release in RELEASES if release.address.endswith(".zip")}
-    return archives.get(path)
+    """Returns the release whose archive is meant, None if none is.
+
+    Args:
+        path: its name; or its address, with a sha256 that it must have, as `fetch` returns it.
+    """
+    address, _, sha256 = path.partition(_SHA256)
+    for release in RELEASES:
+        if release.address.endswith(".zip") and (path == release.name or address == release.address):
+            return dataclasses.replace(release, sha256=sha256) if sha256 else release
+    return None
 
 
-def fetch(release: Release) -> str:
-    """Fetches and unpacks the archive of a release, unless the cache has it; returns the folder.
+def fetch(release: Release) -> tuple[str, str]:
+    """Fetches and unpacks the archive of a release, unless the cache has it.
 
     A download that broke off is continued. The archive's sha256 is compared with the release's, or, where its
     publisher names none, with that of the first download on this machine.
+
+    Returns:
+        The folder, and the address with the archive's sha256, which `archive_of` knows again.
 
     Raises:
         UserError: it cannot be fetched, is another file than before, or holds other files than a release's.
     """
     cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "xlnet_tf"
     folder, archive = cache / release.name, cache / f"{release.name}.zip"
-    if folder.is_dir():
-        return str(folder)
-    files.make_folder(cache)
-    if not archive.exists():
-        _download(release.address, archive)
-    _check(archive, release, cache / f"{release.name}.sha256")
-    _unpack(archive, folder)
-    archive.unlink()
-    return str(folder)
+    recorded = cache / f"{release.name}.sha256"
+    if not folder.is_dir():
+        files.make_folder(cache)
+        if not archive.exists():
+            _download(release.address, archive)
+        _check(archive, release, recorded)
+        _unpack(archive, folder)
+        archive.unlink()
+    sha256 = files.read_text(recorded).strip()
+    if release.sha256 not in (None, sha256):
+        raise UserError(
+            f"{folder} was unpacked from an archive with the sha256 {sha256}; expected {release.sha256}. "
+            "Remove it to fetch it again"
+        )
+    return str(folder), f"{release.address}{_SHA256}{sha256}"
 
 
 def _download(address: str, path: pathlib.Path) -> None:
@@ -132,9 +149,9 @@ def _download(address: str, path: pathlib.Path) -> None:
 def _check(archive: pathlib.Path, release: Release, recorded: pathlib.Path) -> None:
     expected = release.sha256 or (files.read_text(recorded).strip() if recorded.exists() else None)
     found = files.sha256(archive)
-    if expected is None:
+    if expected is None or found == expected:
         files.write(recorded, found + "\n")
-    elif found != expected:
+    else:
         archive.unlink()
         raise UserError(
             f"{release.address} has the sha256 {found}; expected {expected}. It was removed: start again. If "

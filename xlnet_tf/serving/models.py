@@ -46,7 +46,8 @@ def module_of_run(
         UserError: there is no such checkpoint, or an option is wrong.
         FileNotFoundError: there is no such run.
     """
-    run = Run.open(model_dir, "")
+    located = hub.locate(model_dir)
+    run = Run.open(located.folder, "")
     checkpoint = run.checkpoint(checkpoint)
     with policy(weights):
         model = run.task.build_model()
@@ -56,7 +57,8 @@ def module_of_run(
     module_class = task_registry.of_examples(run.task.example_set).load("serving")
     options = {**module_class.options_of_run(run.task), **options}
     module = module_class(model, tokenizer, int8=weights == INT8, **options)
-    module.card = source.card.with_origin("exported_from", source.source)
+    origin = source.source if located.source == located.folder else located.source
+    module.card = source.card.with_origin("exported_from", origin)
     return module
 
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 from official.modeling.hyperparams import base_config
 
 from xlnet_tf import files
+from xlnet_tf.checkpoints import read_architecture
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
@@ -30,7 +31,8 @@ class EncoderModelConfig(_Changes):
 
     Attributes (besides those of XLNetConfig):
         preset: one of config.PRESETS: micro, tiny, base or large.
-        config_file: an xlnet_config.json to take the architecture from, instead of the preset.
+        config_file: an xlnet_config.json, or the folder or name of a model, to take the architecture from,
+            instead of the preset.
         dropout: rate of dropout.
         attention_dropout: rate of dropout on attention probabilities.
         attention_type: "bi" or "uni".
@@ -58,7 +60,7 @@ class EncoderModelConfig(_Changes):
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(XLNetConfig)}
         changes = {name: value for name, value in given.items() if value is not None}
         if self.config_file:
-            base = XLNetConfig.from_json_file(self.config_file)
+            base = read_architecture(self.config_file)
         if base:
             return dataclasses.replace(base, **changes)
         return XLNetConfig.preset(self.preset, **{"n_token": vocab_size, **changes})

@@ -12,7 +12,7 @@ import tensorflow as tf
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 
-# Source: transformers, tests/models/xlnet/test_modeling_xlnet.py, test_lm_generate_xlnet_base_cased: what
+# Source: test_lm_generate_xlnet_base_cased in transformers' test_modeling_xlnet.py: what
 # xlnet-base-cased continues the text of these pieces with, taking the likeliest piece each time.
 _PROMPT = """
 67 2840 19 18 1484 20 965 29077 8719 1273 21 45 273 17 10 15048 28 27511 21 4185 11 41 2444 9 32 1025 20
@@ -40,7 +40,7 @@ class Published:
     """What is known of a released model.
 
     Attributes:
-        names: that it goes by, as hub.releases has them.
+        names: parts of the names and addresses that it goes by.
         config: its architecture.
         tokenizer: sha256 of its spiece.model.
         losses: least and most loss on the bundled paragraph in any order, in nats of a piece.
@@ -65,7 +65,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 # more than twice as much, because the paragraph is short and of another kind of text.
 PUBLISHED = (
     Published(
-        ("xlnet_cased_L-12_H-768_A-12", "xlnet/xlnet-base-cased"),
+        ("cased_L-12_H-768_A-12", "xlnet/xlnet-base-cased"),
         XLNetConfig.preset("base"),
         CASED,
         (0.7, 3.5),
@@ -73,7 +73,7 @@ PUBLISHED = (
         (_numbers(_PROMPT), _numbers(_CONTINUATION)),
     ),
     Published(
-        ("xlnet_cased_L-24_H-1024_A-16", "xlnet/xlnet-large-cased"),
+        ("cased_L-24_H-1024_A-16", "xlnet/xlnet-large-cased"),
         XLNetConfig.preset("large"),
         CASED,
         (0.6, 3.2),

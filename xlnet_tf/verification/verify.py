@@ -199,10 +199,11 @@ def _statistics(found: Statistics) -> Iterator[Check]:
         "; ".join(lines) or "finite, no constant and no repeated array, LayerNorms trained",
     )
     if found.large:
+        random = f"{len(found.unstructured)} of {found.large} kernels look random"
         yield Check(
             "structure",
             not found.unstructured,
-            f"{len(found.unstructured)} of {found.large} kernels look random {_few(found.unstructured)}".strip(),
+            f"{random}: {_few(found.unstructured)}" if found.unstructured else random,
             f"singular values above {statistics.LEAST_STRUCTURE:g} of a random matrix' largest",
         )
     else:

@@ -1,0 +1,1 @@
+"""The command push, which uploads what xlnet_tf.checkpoints.publishing prepares."""

@@ -1,0 +1,47 @@
+"""Uploads a model to the Hugging Face hub: weights, tokenizer, and a README.md with metrics and settings.
+
+    python -m run_scripts.push --model_dir=runs/reviews --to=me/xlnet-reviews --license=apache-2.0 --dry_run
+    python -m run_scripts.push --model_dir=runs/reviews --to=me/xlnet-reviews --license=apache-2.0
+
+--dry_run shows the files, their sizes and the README.md, and contacts nobody. Uploading needs a token that
+may write (HF_TOKEN), and the extra: pip install "xlnet-tf[hub]". Paths of this machine are not uploaded. Of a
+fine-tuned run, the best weights go, if they were kept.
+"""
+
+from collections.abc import Sequence
+
+from absl import flags
+
+from xlnet_tf import errors
+
+FLAGS = flags.FLAGS
+
+
+def main(_: Sequence[str]) -> None:
+    from xlnet_tf.checkpoints import publishing  # which --help need not wait for
+
+    publishing.check_name(FLAGS.to)
+    facts = publishing.Facts(FLAGS.license, FLAGS.language, FLAGS.dataset)
+    with publishing.prepared(FLAGS.model_dir, facts, FLAGS.format) as folder:
+        if not FLAGS.dry_run:
+            print(publishing.push(folder, FLAGS.to, private=FLAGS.private, update=FLAGS.update))
+            return
+        print(f"to be uploaded to hf://{FLAGS.to}{' (private)' * FLAGS.private}:")
+        for file in sorted(folder.iterdir()):
+            print(f"  {file.name:<28}{file.stat().length:>16,} bytes")
+        print(f"\n{(folder / publishing.README).read_text()}\nnothing was uploaded: --dry_run")
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string("model_dir", None, "Folder of a run or of weights.", required=True)
+    flags.DEFINE_string("to", None, "OWNER/NAME of the model on the hub.", required=True)
+    flags.DEFINE_enum(
+        "format", "hugging_face", ["hugging_face", "ours", "original"], "Format of the weights."
+    )
+    flags.DEFINE_bool("private", False, "Make the new model private.")
+    flags.DEFINE_bool("update", False, "Add a commit to a model that exists.")
+    flags.DEFINE_bool("dry_run", False, "Show what would be uploaded, and contact nobody.")
+    flags.DEFINE_string("license", "", "As the hub calls it: apache-2.0, mit, ...; empty: left out.")
+    flags.DEFINE_string("language", "", "Code of the texts' language, as en; empty: left out.")
+    flags.DEFINE_string("dataset", "", "Name of the training data, as glue or OWNER/NAME; empty: left out.")
+    errors.run(main, positional="model_dir")

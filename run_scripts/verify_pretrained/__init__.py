@@ -1,0 +1,1 @@
+"""The command verify_pretrained, which prints what xlnet_tf.verification finds."""

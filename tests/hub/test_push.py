@@ -1,0 +1,122 @@
+"""Models on their way to the hub, one on this machine."""
+
+import io
+import json
+
+import pytest
+import yaml
+
+from tests.helpers import fake_hub
+from xlnet_tf import hub
+from xlnet_tf.checkpoints import publishing, save_model
+from xlnet_tf.checkpoints.model_card import ModelCard
+from xlnet_tf.config import XLNetConfig
+from xlnet_tf.errors import UserError
+from xlnet_tf.models.classifier import XLNetClassifier
+from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.text.tokenizer import XLNetTokenizer
+
+huggingface_hub = pytest.importorskip("huggingface_hub", reason="needs the extra hub")
+
+NAME = "people/reviews"
+FACTS = publishing.Facts(license="apache-2.0", language="en", dataset="people/films")
+
+
+@pytest.fixture
+def model_dir(tmp_path, small_tokenizer):
+    """A classifier with what a run notes: metrics, settings, and where its weights came from."""
+    config = XLNetConfig(small_tokenizer.vocab_size, n_layer=1, d_model=16, n_head=2, d_head=8, d_inner=16)
+    model = XLNetClassifier(XLNetEncoder(config), 2, labels=["bad", "good"])
+    model.build()
+    card = ModelCard.of_model(model, small_tokenizer)
+    card = card.with_origin("init_checkpoint", "hf://xlnet/xlnet-base-cased@0123")
+    card = card.with_origin("converted_from", "/home/me/weights", metrics={"accuracy": 0.875})
+    save_model(model, tmp_path / "run", small_tokenizer, card)
+    params = {
+        "task": {
+            "init_checkpoint": "hf://xlnet/xlnet-base-cased@0123",
+            "model": {"dropout": 0.1},
+            "train_data": {"input_path": "/home/me/films/train", "global_batch_size": 32},
+        },
+        "trainer": {"train_steps": 1200},
+    }
+    (tmp_path / "run" / "params.yaml").write_text(yaml.safe_dump(params))
+    return str(tmp_path / "run")
+
+
+@pytest.fixture
+def token(monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", fake_hub.TOKEN)
+
+
+def push(model_dir, **options):
+    with publishing.prepared(model_dir, FACTS) as folder:
+        return publishing.push(folder, NAME, **options)
+
+
+def test_what_was_pushed_is_found_by_its_name(model_hub, model_dir, token):
+    address = push(model_dir)
+    assert address == f"{model_hub.url}/{NAME}/commit/{fake_hub.COMMIT}"
+    model = XLNetClassifier.from_pretrained(NAME)
+    assert list(model.labels) == ["bad", "good"]
+    tokenizer = XLNetTokenizer.from_pretrained(NAME)
+    assert tokenizer.fingerprint == XLNetTokenizer.from_pretrained(model_dir).fingerprint
+    assert hub.locate(NAME).source == f"hf://{NAME}@{fake_hub.COMMIT}"
+
+
+def test_the_readme_has_metrics_and_training_facts(model_dir):
+    with publishing.prepared(model_dir, FACTS) as folder:
+        text = (folder / "README.md").read_text()
+        contents = {file.name: file.read_bytes() for file in folder.iterdir()}
+    _, metadata, page = text.split("---\n", 2)
+    values = yaml.safe_load(io.StringIO(metadata))
+    assert (values["license"], values["language"]) == ("apache-2.0", "en")
+    assert values["base_model"] == "xlnet/xlnet-base-cased"
+    assert values["pipeline_tag"] == "text-classification"
+    [result] = values["model-index"][0]["results"]
+    assert result["metrics"] == [{"type": "accuracy", "value": 0.875}]
+    assert result["dataset"]["name"] == "people/films"
+    assert "| accuracy | 0.875 |" in page
+    assert "| steps | 1,200 |" in page and "| rows of a step | 32 |" in page
+    assert "| init_checkpoint | hf://xlnet/xlnet-base-cased@0123 |" in page
+    for name, content in contents.items():
+        assert b"/home/me" not in content, name
+    assert json.loads(contents["model.json"])["metrics"] == {"accuracy": 0.875}
+
+
+def test_a_private_model_is_made_private(model_hub, model_dir, token, monkeypatch):
+    push(model_dir, private=True)
+    assert model_hub.private == {NAME}
+    monkeypatch.delenv("HF_TOKEN")
+    with pytest.raises(UserError, match="or it is private"):
+        hub.locate(f"hf://{NAME}")
+
+
+def test_an_existing_model_is_only_changed_if_asked(model_hub, model_dir, token):
+    model_hub.models[NAME] = {"config.json": b"theirs"}
+    with pytest.raises(UserError, match="hf://people/reviews exists already: give --update"):
+        push(model_dir)
+    assert model_hub.models[NAME] == {"config.json": b"theirs"}
+    push(model_dir, update=True)
+    assert b"xlnet" in model_hub.models[NAME]["config.json"]
+
+
+@pytest.mark.parametrize("reason", ["no token", "a wrong token", "a token that may not write"])
+def test_a_refused_token_is_one_clear_error(model_hub, model_dir, monkeypatch, reason):
+    if reason == "a wrong token":
+        monkeypatch.setenv("HF_TOKEN", "hf_wrong")
+    if reason == "a token that may not write":
+        monkeypatch.setenv("HF_TOKEN", fake_hub.TOKEN)
+        model_hub.refused = True
+    with pytest.raises(UserError, match="the hub refuses to write hf://people/reviews: set HF_TOKEN"):
+        push(model_dir)
+    assert not model_hub.models
+
+
+def test_a_wrong_name_and_a_missing_tokenizer_are_refused(model_hub, model_dir, tmp_path):
+    with pytest.raises(UserError, match="expected OWNER/NAME"):
+        publishing.check_name("reviews")
+    (tmp_path / "run" / "spiece.model").unlink()
+    with pytest.raises(UserError, match="there is no spiece.model next to"):
+        push(model_dir)
+    assert not model_hub.requested

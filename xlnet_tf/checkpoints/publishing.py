@@ -1,0 +1,243 @@
+"""Publishes a model on the Hugging Face hub: weights, tokenizer, and a README.md with what is known of it."""
+
+import contextlib
+import dataclasses
+import json
+import math
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from etils import epath
+
+from xlnet_tf import __version__, checksums, files
+from xlnet_tf.checkpoints.checkpoint import Checkpoint
+from xlnet_tf.checkpoints.formats import open_checkpoint, save_checkpoint
+from xlnet_tf.checkpoints.model_card import BEST, PARAMS_FILE, TOKENIZER_FILE, ModelCard
+from xlnet_tf.errors import UserError, reason
+from xlnet_tf.hub.locating import EXTRA, SCHEME
+from xlnet_tf.task_registry import LANGUAGE_MODEL
+from xlnet_tf.text.cleaning import MANIFEST_FILE
+
+README, HISTORY_FILE = "README.md", "history.jsonl"
+# The hub's names of what models are for.
+_PIPELINES = {
+    LANGUAGE_MODEL: "fill-mask",
+    "classification": "text-classification",
+    "regression": "text-classification",
+    "tagging": "token-classification",
+    "question_answering": "question-answering",
+    "multiple_choice": "multiple-choice",
+    "ranking": "text-ranking",
+}
+_TRAINING = {  # of params.yaml
+    "trainer.train_steps": "steps",
+    "task.train_data.global_batch_size": "rows of a step",
+    "trainer.optimizer_config.learning_rate": "peak learning rate",
+    "trainer.optimizer_config.warmup_steps": "warm-up steps",
+    "trainer.optimizer_config.weight_decay": "weight decay",
+    "trainer.optimizer_config.layer_decay": "layer decay",
+    "task.model.dropout": "dropout",
+    "task.model.memory_len": "tokens of memory",
+    "runtime.mixed_precision_dtype": "type of activations",
+    "task.seed": "seed",
+}
+_LOCAL_PATH = re.compile(r"(?<=: )['\"]?(?:/|\.{1,2}/|[\w.-]+/)[^\n]*?([^/\n'\"]+)['\"]?$", re.MULTILINE)
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """What only the publisher knows of a model; each may be empty, and is then left out.
+
+    Attributes:
+        license: as the hub calls it: apache-2.0, mit, ...
+        language: code of the texts' language: en, zh, ...
+        dataset: name of the data that it was trained on.
+    """
+
+    license: str = ""
+    language: str = ""
+    dataset: str = ""
+
+
+@contextlib.contextmanager
+def prepared(model_dir: str, facts: Facts, format: str = "hugging_face") -> Iterator[epath.Path]:
+    """Writes what is to be published to a temporary folder.
+
+    Paths of this machine are left out of the files.
+
+    Args:
+        model_dir: as `open_checkpoint` takes it; of a fine-tuned run, the best weights, if they were kept.
+        facts: of the publisher.
+        format: of the weights, as `save_checkpoint` takes it.
+
+    Raises:
+        UserError: there are no such weights, no tokenizer is next to them, or the extra `hub` is missing.
+    """
+    best = epath.Path(model_dir) / BEST
+    checkpoint = open_checkpoint(best if best.exists() else model_dir)
+    if not epath.Path(checkpoint.path_of(TOKENIZER_FILE)).exists():
+        raise UserError(
+            f"there is no {TOKENIZER_FILE} next to {checkpoint.path}: copy the model's tokenizer there"
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        save_checkpoint(checkpoint, folder, format)
+        path = epath.Path(folder)
+        card = ModelCard.read(folder)
+        remote = {how: where for how, where in card.origin.items() if "://" in where}
+        written = dataclasses.replace(card, external={}, origin=remote)
+        written.write(folder)
+        if (params := path / PARAMS_FILE).exists():
+            files.write(params, _LOCAL_PATH.sub(r"\1", params.read_text()))
+        files.write(path / README, readme(checkpoint, written, model_dir, path, facts))
+        names = sorted(file.name for file in path.iterdir() if file.name != checksums.FILE_NAME)
+        checksums.write(folder, [name for name in names if name != README])
+        yield path
+
+
+def readme(checkpoint: Checkpoint, card: ModelCard, model_dir: str, folder: epath.Path, facts: Facts) -> str:
+    """Returns the README.md of a model: metadata for the hub, then architecture, metrics and training.
+
+    Args:
+        checkpoint: the weights.
+        card: what is known of them.
+        model_dir: of the run, which may have a history.
+        folder: that is to be published.
+        facts: of the publisher.
+    """
+    library = _library()
+    params = files.read_yaml(folder / PARAMS_FILE) if (folder / PARAMS_FILE).exists() else {}
+    manifest = files.read_json(folder / MANIFEST_FILE) if (folder / MANIFEST_FILE).exists() else {}
+    metrics = {
+        name: value for name, value in _metrics(card, model_dir).items() if type(value) in (int, float)
+    }
+    task, config = card.task or LANGUAGE_MODEL, checkpoint.config
+    base = re.match(rf"{SCHEME}([^@]+)", card.origin.get("init_checkpoint", ""))
+    data = facts.dataset or "its dev set"
+    results = [
+        library.EvalResult(_PIPELINES.get(task, "other"), data, data, name, value)
+        for name, value in metrics.items()
+    ]
+    metadata = library.ModelCardData(
+        license=facts.license or None,
+        language=facts.language or None,
+        datasets=[facts.dataset] if _NAME.fullmatch(facts.dataset) else None,
+        base_model=base and base[1],
+        library_name="xlnet-tf",
+        pipeline_tag=_PIPELINES.get(task),
+        tags=["xlnet", "tensorflow", task],
+        model_name="XLNet" if results else None,
+        eval_results=results or None,
+    )
+    weights = sum(math.prod(shape) for shape in checkpoint.arrays.shapes.values())
+    architecture = {
+        "layers": config.n_layer, "width": config.d_model, "heads": f"{config.n_head} of {config.d_head}",
+        "feed-forward width": config.d_inner, "activation": config.ff_activation, "pieces": config.n_token,
+        "weights": weights, "labels": ", ".join(card.labels or ()),
+    }  # fmt: skip
+    training = {meaning: _field(params, name) for name, meaning in _TRAINING.items()}
+    training |= {"tokens of a sequence": manifest.get("seq_len"), "data": facts.dataset, **card.origin}
+    command = f"xlnet-tf export{f' --head={task}' * (task != LANGUAGE_MODEL and not manifest)}"
+    texts = [
+        f"---\n{metadata.to_yaml()}\n---\n\n# XLNet: {task.replace('_', ' ')}",
+        f"Written by xlnet-tf {__version__}. Load it by its name:",
+        f"```bash\npip install 'xlnet-tf[hub]'\n{command} --model_dir=OWNER/NAME --output_dir=served\n```",
+        _table("Architecture", architecture),
+        _table("Metrics", metrics),
+        _table("Training", training),
+    ]
+    return "\n\n".join(filter(None, texts)) + "\n"
+
+
+def push(folder: epath.Path, name: str, *, private: bool = False, update: bool = False) -> str:
+    """Uploads a prepared folder in one commit.
+
+    Args:
+        folder: of `prepared`.
+        name: OWNER/NAME on the hub.
+        private: make the new model private.
+        update: the model may exist, and gets a new commit.
+
+    Returns:
+        The commit's address.
+
+    Raises:
+        UserError: the hub refuses, or cannot be reached; nothing else has been changed there.
+    """
+    library = _library()
+    check_name(name)
+    api = library.HfApi()
+    try:
+        api.create_repo(name, private=private or None, exist_ok=update)
+        return str(
+            api.upload_folder(
+                repo_id=name,
+                folder_path=os.fspath(folder),
+                commit_message=f"Weights of xlnet-tf {__version__}",
+            ).commit_url
+        )
+    except Exception as error:
+        if isinstance(error, ValueError) or not (_status(error) or isinstance(error, OSError)):
+            raise
+        raise UserError(_refusal(error, name)) from error
+
+
+def check_name(name: str) -> None:
+    """Raises UserError unless a name is OWNER/NAME."""
+    if not _NAME.fullmatch(name):
+        raise UserError(f"{name} is not the name of a model: expected OWNER/NAME")
+
+
+def _refusal(error: Exception, name: str) -> str:
+    status = _status(error)
+    if status == 409:
+        return f"{SCHEME}{name} exists already: give --update to add a commit to it, or another name"
+    if status in (401, 403):
+        return (
+            f"the hub refuses to write {SCHEME}{name}: set HF_TOKEN to a token of yours that may write there "
+            "(https://huggingface.co/settings/tokens)"
+        )
+    return f"{SCHEME}{name} cannot be written ({reason(error)}). Start again with --update"
+
+
+def _status(error: Exception) -> int | None:
+    return getattr(getattr(error, "response", None), "status_code", None)
+
+
+def _library() -> Any:
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise UserError(
+            f"what writes to the Hugging Face hub is not installed: pip install 'xlnet-tf[{EXTRA}]'"
+        ) from None
+    return huggingface_hub
+
+
+def _metrics(card: ModelCard, model_dir: str) -> Mapping[str, Any]:
+    """Returns those of the weights, or of a run's last evaluation."""
+    history = epath.Path(model_dir) / HISTORY_FILE
+    if card.metrics or not history.exists():
+        return card.metrics
+    lines = [json.loads(line) for line in history.read_text().splitlines()]
+    last = next((line for line in reversed(lines) if line.get("kind") == "dev"), {})
+    return {name: value for name, value in last.items() if name != "step"}
+
+
+def _field(values: Any, path: str) -> Any:
+    for name in path.split("."):
+        values = values.get(name) if isinstance(values, dict) else None
+    return values
+
+
+def _table(title: str, values: Mapping[str, Any]) -> str:
+    def cell(value: Any) -> str:
+        return (
+            f"{value:.5g}" if isinstance(value, float) else f"{value:,}" if type(value) is int else str(value)
+        )
+
+    rows = [f"| {name} | {cell(value)} |" for name, value in values.items() if value not in (None, "")]
+    return "\n".join([f"## {title}", "", "| | |", "|---|---|", *rows]) if rows else ""
