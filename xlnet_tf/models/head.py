@@ -124,7 +124,7 @@ class XLNetHead(EncoderModel):
         pair = len(texts) + len(inputs) == 2
         key = (pair, id(self.tokenizer), tuple(getattr(self, "labels", ())))
         if vars(self).get("_answering", (None,))[0] != key:  # not among what tf_keras tracks and saves
-            vars(self)["_answering"] = key, task_registry.load(task_registry.ANSWERING)(self, pair=pair)
+            self.__dict__["_answering"] = key, task_registry.load(task_registry.ANSWERING)(self, pair=pair)
         return vars(self)["_answering"][1].ask(texts, inputs, batch_size)
 
     def encode(self, features: Mapping[str, Any], training: bool | None):

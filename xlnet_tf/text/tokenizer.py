@@ -224,8 +224,8 @@ class XLNetTokenizer(Vocabulary):
 
     def encode(
         self,
-        text: str | Sequence[str],
-        text_pair: str | Sequence[str] | None = None,
+        text: Any,
+        text_pair: Any = None,
         add_special_tokens: bool = False,
         padding: str | bool = False,
         truncation: str | bool = False,
@@ -260,7 +260,7 @@ class XLNetTokenizer(Vocabulary):
         rows = self._rows(texts, pairs, add_special_tokens, padding, truncation, max_length)
         return rows if many else rows[0]
 
-    def tokenize(self, text: str | Sequence[str]) -> Any:
+    def tokenize(self, text: Any) -> Any:
         """Cleans a text and splits it into pieces, or several texts; unknown pieces keep their spelling."""
         if isinstance(text, list | tuple | np.ndarray):
             return [self.encode_pieces(one) for one in text]
@@ -347,18 +347,18 @@ class XLNetTokenizer(Vocabulary):
         Raises:
             UserError: a model is there whose texts are cleaned otherwise.
         """
-        folder = files.make_folder(folder)
+        target = files.make_folder(folder)
         there = cleaning_lib.find(
-            files.fields_reader(folder, {cleaning_lib.TOKENIZER_CONFIG_FILE: None}), folder
+            files.fields_reader(target, {cleaning_lib.TOKENIZER_CONFIG_FILE: None}), target
         )
         if there not in (None, self.cleaning):
-            raise UserError(f"{folder} has a model with {there}; the tokenizer has {self.cleaning}.")
+            raise UserError(f"{target} has a model with {there}; the tokenizer has {self.cleaning}.")
         settings = {"tokenizer_class": "XLNetTokenizer", **self.cleaning.to_hugging_face()}
         if not self.cleaning.normalize_quotes:
             settings["normalize_quotes"] = False  # of which Hugging Face knows nothing
-        files.write(folder / MODEL_FILE, self.model_proto)
-        files.write(folder / cleaning_lib.TOKENIZER_CONFIG_FILE, json.dumps(settings, indent=2) + "\n")
-        checksums.update(folder, (MODEL_FILE, cleaning_lib.TOKENIZER_CONFIG_FILE))
+        files.write(target / MODEL_FILE, self.model_proto)
+        files.write(target / cleaning_lib.TOKENIZER_CONFIG_FILE, json.dumps(settings, indent=2) + "\n")
+        checksums.update(target, (MODEL_FILE, cleaning_lib.TOKENIZER_CONFIG_FILE))
 
     def _rows(self, texts, pairs, add_special_tokens, padding, truncation, max_length) -> list[list[int]]:
         """Encodes texts or pairs of them, cut and padded."""
@@ -368,8 +368,8 @@ class XLNetTokenizer(Vocabulary):
             raise UserError("truncation and padding='max_length' need max_length, the most tokens of a text.")
         if pairs is not None and not add_special_tokens:
             raise UserError("two texts need special tokens between them: give add_special_tokens=True.")
-        ids_a = self.encode_rows(texts, "the texts")
-        ids_b = itertools.repeat(None) if pairs is None else self.encode_rows(pairs, "the second texts")
+        ids_a: Any = self.encode_rows(texts, "the texts")
+        ids_b: Any = itertools.repeat(None) if pairs is None else self.encode_rows(pairs, "the second texts")
         rows = []
         for a, b in zip(ids_a, ids_b, strict=pairs is not None):
             if not add_special_tokens:
