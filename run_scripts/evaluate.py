@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from absl import flags
+from etils import epath
 
 from run_scripts.common import experiment, training_flags
 from xlnet_tf import errors, files
@@ -20,7 +21,9 @@ from xlnet_tf.progress_bar import ProgressBar
 
 def define_flags():
     """Defines the flags of this script."""
-    flags.DEFINE_string("model_dir", None, "Folder of the fine-tuned run.", required=True)
+    flags.DEFINE_string(
+        "model_dir", None, "Folder of the fine-tuned run, or other fine-tuned weights.", required=True
+    )
     flags.DEFINE_string("data", None, "Folder of a set of examples with answers.", required=True)
     flags.DEFINE_string("output_dir", "", "Where evaluations.json goes; empty: --model_dir.")
     flags.DEFINE_string("checkpoint", "", "Only this one: best, last, or as ckpt-100; empty: all.")
@@ -55,8 +58,9 @@ def main(_: Sequence[str]):
     print(table(results, task.BEST_METRIC))
     if text := task.tables(examples, best_predictions):
         print(f"\n{text}")
-    folder = files.make_folder(values.output_dir or values.model_dir)
-    files.write(folder / "evaluations.json", json.dumps(results, indent=1) + "\n")
+    folder = epath.Path(values.output_dir or values.model_dir)
+    if values.output_dir or folder.is_dir():  # not a file or a name
+        files.write(files.make_folder(folder) / "evaluations.json", json.dumps(results, indent=1) + "\n")
 
 
 def best(results: dict[str, dict[str, float]], metric: str) -> str:

@@ -10,8 +10,10 @@ answers, the scores are printed too. An interrupted prediction resumes where it 
 training, unless flags say else.
 
 Texts need no set of examples: --input gives one row, a file as --data (csv, tsv or JSON lines, with the
-model's inputs by name) any number of rows. The answers are those of the exported model; they are printed, or
-written to --output_dir, with the rows, as JSON lines. With --server, a model in TensorFlow Serving is asked.
+model's inputs by name) any number of rows. They are answered by a run, a folder of save_pretrained, a .keras
+file, an exported model or a model of the hub. The answers are those of the exported model; they are printed,
+or written to --output_dir, with the rows, as JSON lines. A column that an answer is called as, such as label,
+goes along as given_label. With --server, a model in TensorFlow Serving is asked.
 """
 
 from collections.abc import Sequence
@@ -27,7 +29,12 @@ from xlnet_tf.progress_bar import ProgressBar
 
 def define_flags():
     """Defines the flags of this script."""
-    flags.DEFINE_string("model_dir", None, "Folder of the fine-tuned run; needed without --server.")
+    flags.DEFINE_string(
+        "model_dir",
+        None,
+        "The fine-tuned model: folder of a run, of save_pretrained or, for texts, of export, a .keras file "
+        "or hf://OWNER/NAME; needed without --server.",
+    )
     flags.DEFINE_string(
         "data",
         None,

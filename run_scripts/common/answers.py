@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -88,23 +89,31 @@ def answered_lines(
         inputs: names of the model's inputs, which an answer may repeat.
         first: number of the row to begin with, counted from 0.
 
+    What a row has under the name of an answer, such as the label to compare with, goes by "given_" and that
+    name, which is said once on stderr.
+
     Raises:
-        UserError: an answer would replace what a row holds, such as the label to compare with.
+        UserError: a row has that, too.
     """
+    noted = set()
     rows, copies = itertools.tee(itertools.islice(rows_of_file(path), first, None))
     for number, (row, answered) in enumerate(zip(rows, answer(copies), strict=True), first + 1):
-        if taken := sorted(set(row) & set(answered) - set(inputs)):
-            raise UserError(
-                f"{path}, row {number}: {', '.join(taken)} would be replaced by the model's answer of that "
-                "name. Rename the field"
-            )
+        for name in sorted(set(row) & set(answered) - set(inputs)):
+            given = f"given_{name}"
+            if given in row:
+                raise UserError(f"{path}, row {number} has {name} and {given}, and the model answers {name}")
+            row = {given if key == name else key: value for key, value in row.items()}
+            if name not in noted:
+                print(f"note: {name} of {path} is {given} in the answers", file=sys.stderr)
+                noted.add(name)
+        answered = dict(sorted(answered.items()))
         yield json.dumps(row | answered, ensure_ascii=False).translate(_CONTROLS) + "\n"
 
 
 def describe(answer: Mapping[str, Any]) -> str:
     """Returns an answer as a table, one output a line."""
     width = max(map(len, answer))
-    return "\n".join(f"{printable(name):<{width}}  {_show(value)}" for name, value in answer.items())
+    return "\n".join(f"{printable(name):<{width}}  {_show(value)}" for name, value in sorted(answer.items()))
 
 
 def _show(value: Any) -> str:

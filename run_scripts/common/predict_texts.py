@@ -1,4 +1,4 @@
-"""Answers texts with a fine-tuned run: `run_scripts.predict` with --input, or with a file as --data."""
+"""Answers texts with a fine-tuned model: `run_scripts.predict` with --input, or with a file as --data."""
 
 import contextlib
 import functools
@@ -13,7 +13,13 @@ from absl import flags
 from etils import epath
 
 from run_scripts.common import training_flags
-from run_scripts.common.answers import LINES_FILE, answered_lines, describe, rows_of_flags
+from run_scripts.common.answers import (
+    LINES_FILE,
+    answered_lines,
+    describe,
+    rows_of_file,
+    rows_of_flags,
+)
 from xlnet_tf import files, ownership
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.progress_bar import ProgressBar
@@ -33,36 +39,39 @@ def define_flags():
 
 def main(values: flags.FlagValues):
     """Prints the answers, or writes them to --output_dir."""
-    from xlnet_tf.serving.models import BFLOAT16, FLOAT32, module_of_run
-    from xlnet_tf.serving.text_answers import answer_texts, padding_buckets
-    from xlnet_tf.tasks.prediction import Run
-
     devices = [setting.flag for setting in training_flags.DEVICES if setting.flag != "dtype"]
     if given := [f"--{flag}" for flag in devices if values[flag].present]:
         raise UserError(
             f"{', '.join(given)}: texts are answered on one CPU or GPU. For other devices, build a set of "
             "examples from the texts and give its folder as --data"
         )
-    run = Run.open(values.model_dir, "")
-    checkpoint = run.checkpoint(values.checkpoint)
-    dtype = values.dtype or run.params.runtime.mixed_precision_dtype
-    weights = BFLOAT16 if dtype == BFLOAT16 else FLOAT32
-    buckets = padding_buckets(run.task.example_set.seq_len)
-    module = module_of_run(values.model_dir, checkpoint=values.checkpoint, weights=weights, buckets=buckets)
-    columns = {
-        name: TensorInfo(np.dtype(object), spec.shape.rank) for name, spec in module.input_specs().items()
-    }
+    from xlnet_tf.serving.models import BFLOAT16, FLOAT32, find_source
+    from xlnet_tf.serving.text_answers import answer_texts
+
+    if values.input:
+        named = [pair.partition("=")[0] for pair in values.input]
+    else:  # before anything that takes time
+        first = next(rows_of_file(values.data), {})
+        named = [*first, *(pair.partition("=")[0] for pair in values.column)]
+    source = find_source(values.model_dir, values.checkpoint, named)
+    weights = BFLOAT16 if (values.dtype or source.dtype) == BFLOAT16 else FLOAT32
+    columns = {name: TensorInfo(np.dtype(object), rank) for name, rank in source.ranks.items()}
     chosen = _chosen_columns(values.column, columns)
+    where = f"{values.data}, row 1"
+    given = rows_of_flags(values.input, columns) if values.input else []
+    for row in given or ([first] if first else []):
+        _inputs(row, columns, chosen, "--input" if given else where)
 
     def answer(rows: Iterator[Mapping[str, Any]], first: int = 0) -> Iterator[dict[str, Any]]:
         texts = (
             _inputs(row, columns, chosen, f"{values.data or '--input'}, row {number}")
             for number, row in enumerate(rows, first + 1)
         )
-        return answer_texts(module, texts, values.batch_size)
+        return answer_texts(served(), texts, values.batch_size)
 
+    served = functools.cache(lambda: source.load(weights))
     if values.input:
-        print("\n\n".join(map(describe, answer(iter(rows_of_flags(values.input, columns))))))
+        print("\n\n".join(map(describe, answer(iter(given)))))
         return
     with ProgressBar(desc="predict", unit="text") as bar:
         if not values.output_dir:
@@ -70,24 +79,22 @@ def main(values: flags.FlagValues):
                 sys.stdout.write(line)
                 bar.update()
             return
-        stat = epath.Path(values.data).stat()
+        stats = [epath.Path(path).stat() for path in (values.data, source.file)]
         fingerprint = {
-            "data": [values.data, stat.length, stat.mtime],
+            "data": [values.data, stats[0].length, stats[0].mtime],
             "columns": chosen,
-            "weights": weights,
+            "weights": [source.path, weights, stats[1].length, stats[1].mtime],
         }
-        _write(values, checkpoint, fingerprint, answer, columns, bar)
+        _write(values, source.path, fingerprint, answer, columns, bar)
 
 
-def _write(values, checkpoint: str, fingerprint: dict, answer, columns, bar: ProgressBar):
+def _write(values, weights: str, fingerprint: dict, answer, columns, bar: ProgressBar):
     """Writes the answers to a file in --output_dir, after those that an interrupted prediction has kept."""
-    from xlnet_tf.tasks.pieces import Pieces, remove_pieces, weights_fingerprint
+    from xlnet_tf.tasks.pieces import Pieces, remove_pieces
 
     folder = files.make_folder(values.output_dir)
     with ownership.owning(folder, "predicting", "--output_dir") as owner:
-        pieces = Pieces(
-            folder / "unfinished_answers", fingerprint | weights_fingerprint(checkpoint), suffix=".jsonl"
-        )
+        pieces = Pieces(folder / "unfinished_answers", fingerprint, suffix=".jsonl")
         done = pieces.count_lines()
         bar.update(done)
         lines = answered_lines(values.data, functools.partial(answer, first=done), columns, done)
@@ -98,7 +105,7 @@ def _write(values, checkpoint: str, fingerprint: dict, answer, columns, bar: Pro
         with files.replacing(folder / LINES_FILE, "wb") as file:
             file.writelines(pieces.read_lines())
         remove_pieces(pieces.folder)
-    print(f"weights: {checkpoint}\n  {folder / LINES_FILE}")
+    print(f"weights: {weights}\n  {folder / LINES_FILE}")
 
 
 def _counted(lines: Iterator[str], bar: ProgressBar) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import Any
 from absl import flags
 from etils import epath
 
-from xlnet_tf import errors, files, hub, task_registry
+from xlnet_tf import errors, hub, task_registry
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import define_of_tasks, given_of_task
 from xlnet_tf.task_registry import LANGUAGE_MODEL
@@ -27,9 +27,9 @@ def define_flags():
     flags.DEFINE_string("output_dir", None, "Folder of the served model, called by its name.", required=True)
     flags.DEFINE_enum(
         "head",
-        LANGUAGE_MODEL,
+        None,
         [LANGUAGE_MODEL, *task_registry.names()],
-        "The head to serve weights with that are not a fine-tuned run of this project.",
+        "The head to serve weights with that are not a fine-tuned run. Default: what they were trained for.",
     )
     define_of_tasks(task_registry.settings("export_settings"))
     flags.DEFINE_integer("version", None, "Number of the version. Default: the next one.", lower_bound=1)
@@ -59,22 +59,17 @@ def define_flags():
     flags.DEFINE_float("max_loss", 0.5, "Points of the task's metric that smaller weights may cost there.", 0)
 
 
-def is_run(model_dir: str) -> bool:
-    """Returns whether a folder is a fine-tuned run, and not pretrained weights."""
-    from xlnet_tf.records.examples import KIND, MANIFEST_FILE
-
-    path = epath.Path(hub.locate(model_dir).folder) / MANIFEST_FILE
-    return path.exists() and files.read_json(path).get("kind") == KIND
-
-
 def check_flags(values: flags.FlagValues):
     """Raises UserError for flags that do not go together."""
-    if not epath.Path(hub.locate(values.model_dir).folder).exists():
+    from xlnet_tf.checkpoints.model_card import is_run
+
+    folder = hub.locate(values.model_dir).folder
+    if not epath.Path(folder).exists():
         raise UserError(
             f"--model_dir={values.model_dir} is not there: expected the folder of a fine-tuned run or of "
-            "pretrained weights"
+            "other weights, or the name of a model"
         )
-    if is_run(values.model_dir):
+    if is_run(folder):
         flags_of_heads = ("head", *task_registry.settings("export_settings"))
         if given := [f"--{name}" for name in flags_of_heads if values[name].present]:
             raise UserError(f"{', '.join(given)}: for weights that are not a fine-tuned run, which has them")
@@ -92,7 +87,13 @@ def head_options(values: flags.FlagValues) -> dict[str, Any]:
         UserError: one of them is for other heads.
     """
     of_tasks = task_registry.settings("export_settings")
-    return given_of_task(of_tasks, task_registry.canonical(values.head), values)
+    if values.head:
+        return given_of_task(of_tasks, task_registry.canonical(values.head), values)
+    if not any(values[name].present for name in of_tasks):
+        return {}
+    from xlnet_tf.serving.models import task_of_weights
+
+    return given_of_task(of_tasks, task_of_weights(values.model_dir), values)
 
 
 def check_weights(values: flags.FlagValues):
@@ -130,17 +131,16 @@ def main(_: Sequence[str]):
         print(f"buckets for texts as in {values.bucket_data}: {', '.join(map(str, options['buckets']))}")
     warmup_batches = numbers("warmup_batches", values.warmup_batches)
     check_flags(values)
-    if is_run(values.model_dir):
-        if values.check_data:
-            check_weights(values)
-        served = models.module_of_run(
-            values.model_dir, checkpoint=values.checkpoint, weights=values.weights, **options
-        )
-    else:
-        options |= head_options(values)
-        served = models.module_of_checkpoint(
-            values.model_dir, head=values.head, weights=values.weights, **options
-        )
+    if values.check_data:
+        check_weights(values)
+    served = models.module_of(
+        values.model_dir,
+        checkpoint=values.checkpoint,
+        head=values.head,
+        weights=values.weights,
+        **options,
+        **head_options(values),
+    )
     path = export(served, values.output_dir, version=values.version, warmup_batches=warmup_batches)
     print(describe(path))
     print(f"\nTo serve it:\n\n{config_files.docker_command(values.output_dir)}")

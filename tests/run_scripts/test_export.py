@@ -36,7 +36,11 @@ def test_every_head_can_be_asked_for(tmp_path):
             False,
             "--head_name is for classification and regression, not for tagging",
         ),
-        (["--threshold=0"], False, "--threshold is for question_answering, not for language_model"),
+        (
+            ["--threshold=0", "--head=language_model"],
+            False,
+            "--threshold is for question_answering, not for language_model",
+        ),
         (["--threshold=0", "--head=question_answering"], False, None),
         ([], True, None),
         (

@@ -41,7 +41,8 @@ def _unpacked(path: str, _changed: int) -> str:
             f"{path} has a {type(model).__name__}; expected a model of xlnet_tf. Of a model with one inside, "
             "save that one: its save_pretrained(FOLDER)"
         )
-    folder = tempfile.mkdtemp(prefix="xlnet-keras-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    temporary = tempfile.mkdtemp(prefix="xlnet-keras-")
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    folder = os.path.join(temporary, os.path.basename(path))
     model.save_pretrained(folder)
     return folder

@@ -1,24 +1,28 @@
 """Finds out what trained weights are to be served as, and what it costs to store them smaller."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import dataclasses
+import inspect
+import types
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tf_keras
 
-from xlnet_tf import hub, task_registry
+from xlnet_tf import guesses, hub, task_registry
 from xlnet_tf.checkpoints import load_into, names, open_checkpoint
 from xlnet_tf.checkpoints.model_card import is_run, task_of
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, reason
 from xlnet_tf.models.head import XLNetHead
 from xlnet_tf.models.loading import Pretrained
 from xlnet_tf.models.pretrainer import XLNetPretrainer
+from xlnet_tf.serving import export
 from xlnet_tf.serving.classification import AlertRule
 from xlnet_tf.serving.int8 import Int8Weights
 from xlnet_tf.serving.language_model import LanguageModelModule
-from xlnet_tf.serving.module import ServingModule
-from xlnet_tf.serving.text_answers import padding_buckets
+from xlnet_tf.serving.module import EXAMPLES, SERVING_DEFAULT, ServingModule, serialized_example
+from xlnet_tf.serving.text_answers import RowFunction, Served, padding_buckets, split_rows
 from xlnet_tf.task_registry import LANGUAGE_MODEL
 from xlnet_tf.tasks.prediction import Predictor, Run
 from xlnet_tf.text.windows import NUM_SPECIAL
@@ -60,6 +64,117 @@ def module_of_run(
     origin = source.source if located.source == located.folder else located.source
     module.card = source.card.with_origin("exported_from", origin)
     return module
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A model that answers texts, before anything of it that takes time is read.
+
+    Attributes:
+        path: of its weights.
+        file: that changes with them.
+        ranks: its inputs, as Served.input_ranks has them.
+        load: from the kind of weights to the model.
+        dtype: of the run's training; "" if it is not a run.
+    """
+
+    path: str
+    file: str
+    ranks: Mapping[str, int]
+    load: Callable[[str], Served]
+    dtype: str = ""
+
+
+def find_source(path: str, checkpoint: str = "", inputs: Collection[str] = ()) -> Source:
+    """Finds what answers texts: a fine-tuned run, weights by path or name, or an exported model.
+
+    Args:
+        path: of it.
+        checkpoint: of a run; see module_of_run.
+        inputs: names of the inputs that are there; two texts make a pair where the model does not say.
+
+    Raises:
+        UserError: it is not for texts, or a file of it is damaged.
+        FileNotFoundError: there is nothing at the path.
+    """
+    folder = hub.locate(path.rstrip("/")).folder
+    if not is_run(folder) and checkpoint:
+        raise UserError("--checkpoint is for fine-tuned runs")
+    if is_run(folder):
+        run = Run.open(folder, "")
+        weights = run.checkpoint(checkpoint)
+        module_class = task_registry.of_examples(run.task.example_set).load("serving")
+        options = module_class.options_of_run(run.task)
+        segment_len = getattr(run.task.task_config.model, "segment_len", 0)
+        given: dict[str, Any] = {"buckets": _buckets(segment_len, options)}
+        dtype = run.params.runtime.mixed_precision_dtype
+    elif version := _exported(folder):
+        served = ExportedModel(version)
+        return Source(version, f"{version}/saved_model.pb", served.input_ranks(), lambda _: served)
+    else:
+        weights, task, dtype = path, task_of_weights(path), ""
+        if task == LANGUAGE_MODEL:
+            raise UserError(
+                f"{path} is a pretrained language model: ask it with fill-mask, generate or score, or "
+                "fine-tune it for what predict is to answer"
+            )
+        card, module_class = open_checkpoint(folder).card, task_registry.find(task).load("serving")
+        options = _with_lengths(module_class, card.serving)
+        given = {"buckets": _buckets(card.settings.get("segment_len", 0), options)}
+        if "pair" in module_class.OF_EXAMPLES and "pair" not in options:
+            options["pair"] = given["pair"] = {"text_a", "text_b"} <= set(inputs)
+    # An example needs no model, only what may be one of its options.
+    rows = module_class.example_rows(types.SimpleNamespace(**{"pair": False, **options}))
+    return Source(
+        weights,
+        _weights_file(weights),
+        {name: 1 + isinstance(value, list) for name, value in rows.items()},
+        lambda kind: module_of(path, checkpoint=checkpoint, weights=kind, **given),
+        dtype,
+    )
+
+
+def _weights_file(path: str) -> str:
+    weights = path if path.endswith(".keras") else open_checkpoint(path).path
+    return weights if tf.io.gfile.exists(weights) else f"{weights}.index"
+
+
+def _exported(folder: str) -> str | None:
+    """Returns the newest version of an exported model, or a version itself; None if it is something else."""
+    numbers = [folder, *(f"{folder}/{number}" for number in export.versions(folder))]
+    return next((path for path in numbers[::-1] if tf.io.gfile.exists(f"{path}/saved_model.pb")), None)
+
+
+class ExportedModel:
+    """A SavedModel that `export` wrote, asked in this process.
+
+    Args:
+        folder: of the version.
+
+    Raises:
+        UserError: it is something else.
+    """
+
+    def __init__(self, folder: str):
+        try:
+            self._loaded = tf.saved_model.load(folder)
+            signatures = self._loaded.signatures
+            self._inputs = signatures[SERVING_DEFAULT].structured_input_signature[1]
+            self._examples = signatures[EXAMPLES]
+        except (KeyError, OSError, ValueError, tf.errors.OpError) as error:
+            raise UserError(
+                f"{folder} is not a model that export wrote for texts ({reason(error)}): give another folder"
+            ) from error
+
+    def input_ranks(self) -> dict[str, int]:
+        """Returns the inputs by name: 1 for a text, 2 for a list of texts."""
+        return {name: spec.shape.rank for name, spec in self._inputs.items()}
+
+    def row_function(self) -> RowFunction:
+        """Returns the function that answers a batch of rows; as tf.Examples, their lists may differ."""
+        return lambda rows: split_rows(
+            self._examples(examples=tf.constant([serialized_example(row) for row in rows]))
+        )
 
 
 def module_of(
@@ -133,15 +248,19 @@ def module_of_model(model: XLNetHead, *, pair: bool = False) -> ServingModule:
     if "pair" in module_class.OF_EXAMPLES:
         options.setdefault("pair", pair)
     options = _with_lengths(module_class, options)
-    return module_class(model, model.tokenizer, buckets=_buckets(model, options), **options)
+    return module_class(model, model.tokenizer, buckets=_buckets(model.segment_len, options), **options)
 
 
-def _buckets(model: XLNetHead, options: Mapping[str, Any]) -> list[int] | None:
-    return None if model.segment_len else padding_buckets(options["seq_len"])
+def _buckets(segment_len: int, options: Mapping[str, Any]) -> list[int] | None:
+    return None if segment_len else padding_buckets(options["seq_len"])
 
 
 def _with_lengths(module_class: type[ServingModule], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns options of a module with those lengths that are not given."""
+    """Returns options of a module with those lengths that are not given; refuses unknown ones."""
+    constructors = [base.__init__ for base in module_class.__mro__]  # type: ignore[misc]
+    parameters = [p for each in constructors for p in inspect.signature(each).parameters.values()]
+    known = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+    guesses.refuse(set(options) - known, known)
     options = {"seq_len": _SEQ_LEN, **options}
     half = max(1, (options["seq_len"] - NUM_SPECIAL) // 2)
     return {name: min(length, half) for name, length in module_class.LENGTHS.items()} | options

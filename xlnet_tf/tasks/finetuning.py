@@ -493,7 +493,8 @@ class FinetuningTask(trainer_lib.Task):
         A finished run, or its folder of best weights, is its own set of examples.
         """
         folder = self.example_set.folder
-        return read_metrics(f"{folder}/{BEST}") or read_metrics(str(folder))
+        found = read_metrics(f"{folder}/{BEST}") or read_metrics(str(folder))
+        return found or dict(ModelCard.read(str(folder)).thresholds)  # of weights without a run
 
     def data_warnings(self):
         found = [line for examples in self.sets.values() for line in example_report.warnings(examples)]

@@ -9,19 +9,23 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 import tf_keras
+from etils import epath
 from official.core import config_definitions as cfg
 from official.core import exp_factory, task_factory
 
 from xlnet_tf import files, hub, task_registry
 from xlnet_tf.checkpoints import load_into, open_checkpoint
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
+from xlnet_tf.checkpoints.model_card import task_of
 from xlnet_tf.checkpoints.of_runs import newest_first
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.kernels import device
+from xlnet_tf.models.loading import Pretrained
 from xlnet_tf.records.batching import FILLER
 from xlnet_tf.records.example_reader import ExampleTable, example_dataset
 from xlnet_tf.records.examples import ExampleSet
+from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.finetuning import BEST, BEST_METRICS, FinetuningTask, in_order, without_numbers
 from xlnet_tf.tasks.pieces import Pieces, weights_fingerprint
 from xlnet_tf.training.config import check_types, override
@@ -50,7 +54,8 @@ class Run:
         """Opens a run.
 
         Args:
-            model_dir: its folder, or that of its best weights, or one that either was converted to.
+            model_dir: its folder, or that of its best weights, or one that either was converted to; or, if
+                there are data, fine-tuned weights without a run, as a model's save_pretrained writes them.
             data: folder of a set of examples.
 
         Raises:
@@ -60,6 +65,8 @@ class Run:
         model_dir = hub.locate(model_dir.rstrip("/")).folder  # FOLDER//NAME is another object of a bucket
         params_file = f"{model_dir}/params.yaml"
         if not tf.io.gfile.exists(params_file):
+            if data and tf.io.gfile.exists(model_dir):
+                return cls._of_weights(model_dir, data)
             if tf.io.gfile.exists(model_dir) and not tf.io.gfile.isdir(model_dir):
                 open_checkpoint(model_dir)  # says what else the file may be
             raise _no_run(params_file)
@@ -75,6 +82,44 @@ class Run:
         params.task.validation_data.input_path = data
         task_class = task_factory.get_task_cls(type(params.task))
         return cls(model_dir, params, task_class(params.task, trained_on=trained_on))
+
+    @classmethod
+    def _of_weights(cls, model_dir: str, data: str) -> "Run":
+        """Opens fine-tuned weights without a run: what its files would say is in the card and the weights."""
+        source = Pretrained(model_dir)
+        card, examples = source.card, ExampleSet.load(data)
+        entry = task_registry.of_examples(examples)
+        if (task := card.task or task_of(source.checkpoint.arrays)) != entry.name:
+            raise UserError(
+                f"{model_dir} has weights for {task or 'no single task'}, {data} examples for {entry.name}: "
+                "expected a model and examples of one task"
+            )
+        compatibility.check_texts(source.checkpoint, examples)
+        settings = dict(examples.settings)
+        if entry.labels:
+            settings["labels"] = list(source.find_labeled_head(entry.head_kind, None).labels)
+        if "kind" in settings:
+            settings["kind"] = "multi_label" if card.multi_label else entry.name
+        params = exp_factory.get_exp_config(entry.experiment)
+        head = source.find_head(entry.head_kind)
+        options = {**card.reading, **source.pooling_options(head), "head_name": head.task}
+        model = params.task.model
+        model.override({name: value for name, value in options.items() if hasattr(model, name)})
+        model.override(source.config.to_dict())
+        serving = card.serving
+        changes = {name: serving[name] for name in ("n_best", "max_answer_len") if name in serving}
+        if "threshold" in serving:
+            changes["no_answer_threshold"] = serving["threshold"]
+        if "alert" in serving:
+            changes["alert"] = {"label": serving["alert"]["label"]}
+        params.task.override(changes)
+        params.task.validation_data.input_path = data
+        trained_on = dataclasses.replace(examples, settings=settings, folder=epath.Path(model_dir))
+        return cls(
+            model_dir,
+            params,
+            task_factory.get_task_cls(type(params.task))(params.task, trained_on=trained_on),
+        )
 
     def checkpoints(self) -> list[str]:
         """Returns what can be loaded: the run's checkpoints, by step, and the folder of its best weights."""

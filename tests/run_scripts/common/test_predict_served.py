@@ -70,14 +70,19 @@ def test_rows_of_flags_are_answered_as_a_table(address):
     assert done.stdout == "\n".join(tables), done.stderr
 
 
-def test_answers_do_not_overwrite_fields_of_a_row(client, tmp_path):
+def test_answers_do_not_overwrite_fields_of_a_row(client, tmp_path, capsys):
     data = tmp_path / "rows.jsonl"
     row = {"query": "q", "passages": ["a"]}
-    data.write_text(json.dumps(row) + "\n" + json.dumps(row | {"scores": [1]}) + "\n")
+    rows = [row, row | {"scores": [1]}, row | {"scores": [2]}, row | {"scores": [1], "given_scores": 2}]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     ask = functools.partial(predict_served.ask, client, batch_size=2)
     lines = answers.answered_lines(str(data), ask, client.signature.inputs)
     assert json.loads(next(lines))["scores"] == pytest.approx([0.1])
-    with pytest.raises(UserError, match="rows.jsonl, row 2: scores would be replaced"):
+    labelled = json.loads(next(lines))
+    assert labelled["given_scores"] == [1] and labelled["scores"] == pytest.approx([0.1])
+    assert json.loads(next(lines))["given_scores"] == [2]
+    assert capsys.readouterr().err == f"note: scores of {data} is given_scores in the answers\n"
+    with pytest.raises(UserError, match="rows.jsonl, row 4 has scores and given_scores"):
         next(lines)
 
 
@@ -196,4 +201,4 @@ def test_flags_that_do_not_suffice(flags, message):
 
 def test_long_lists_are_shown_by_their_beginning():
     table = answers.describe({"vector": [0.5] * 20, "words": ["a", "b"], "pairs": [["\u00e9", 1]]})
-    assert table == f'vector  {"0.5000  " * 8}... 20 in all\nwords   a  b\npairs   [["\u00e9", 1]]'
+    assert table == f'pairs   [["\u00e9", 1]]\nvector  {"0.5000  " * 8}... 20 in all\nwords   a  b'

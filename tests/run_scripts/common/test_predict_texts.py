@@ -10,10 +10,15 @@ import pytest
 from run_scripts.common import predict_texts
 from tests.conftest import REPOSITORY
 from tests.helpers.commands import run_command
+from tests.helpers.serving.toys import built
+from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError
-from xlnet_tf.serving import text_answers
+from xlnet_tf.models.pretrainer import XLNetPretrainer
+from xlnet_tf.serving import models, text_answers
+from xlnet_tf.serving.export import export
 
 TEXTS = ["ba ne", "", "tor tor tor 1999, ba", "a film", "ne", "ren do su mi", "5, 12,"]
+ROWS = [*enumerate(["ba ne", "tor tor tor ba", "ne", "ren do su mi"])]
 
 
 @pytest.fixture(scope="module")
@@ -118,3 +123,121 @@ def test_what_cannot_be_answered_is_named(run, table, tmp_path, flags, message):
     lines.write_text('{"text": "a"}\n{"text": 5}\n')
     with pytest.raises((UserError, FileNotFoundError), match=message):
         predict(run, *(flag.format(table=table, lines=lines) for flag in flags))
+
+
+TASKS = ("classification", "question_answering", "multiple_choice", "tagging", "ranking")
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("task", TASKS)
+def test_run_folder_keras_file_and_export_answer_alike(run, tmp_path, task):
+    folder = run.parent / {"question_answering": "squad", "multiple_choice": "choice"}.get(task, task)
+    choices = {"num_choices": 2} if task in ("multiple_choice", "ranking") else {}
+    best = folder / "best" if (folder / "best").exists() else folder
+    model = task_registry.find(task).load("model").from_pretrained(best, **choices)
+    model.save_pretrained(tmp_path / "folder")
+    model.save(tmp_path / "model.keras")
+    export(models.module_of_run(str(folder)), str(tmp_path / "served"))
+    expected = None
+    for path in (folder, tmp_path / "folder", tmp_path / "model.keras", tmp_path / "served"):
+        source = models.find_source(str(path))
+        served = source.load("float32")
+        if expected is None:
+            rows = [
+                served.example_rows(),
+                {**served.example_rows(), **dict.fromkeys([*source.ranks][:1], "ba")},
+            ]
+            columns = source.ranks
+        assert source.ranks == columns
+        answers = list(text_answers.answer_texts(served, iter(rows), 2))
+        expected = expected or answers
+        for one, other in zip(answers, expected, strict=True):
+            assert_near(one, other)
+    by_name = model.answer(**{name: [row[name] for row in rows] for name in columns})
+    for row, found, answer in zip(rows, by_name, expected, strict=True):
+        assert_near(found, models.module_of(str(folder)).readable(row, answer))
+
+
+def assert_near(found, expected):
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for name in expected:
+            assert_near(found[name], expected[name])
+    elif isinstance(expected, list):
+        assert len(found) == len(expected)
+        for pair in zip(found, expected):
+            assert_near(*pair)
+    else:
+        assert found == (pytest.approx(expected, abs=1e-6) if isinstance(expected, float) else expected)
+
+
+@pytest.mark.integration
+def test_a_table_with_labels_is_answered(run, tmp_path, capsys):
+    path = tmp_path / "test.csv"
+    path.write_text("text,label\nba ne,good\ntor,bad\n")
+    predict(run, f"--data={path}")
+    shown = capsys.readouterr()
+    rows = [json.loads(line) for line in shown.out.splitlines()]
+    assert [row["given_label"] for row in rows] == ["good", "bad"]
+    assert all(row["label"] in ("bad", "good") for row in rows)
+    assert f"note: label of {path} is given_label in the answers" in shown.err
+
+
+def test_a_refused_start_reads_no_weights(run, table, monkeypatch):
+    monkeypatch.setattr(models, "module_of", None)
+    for flags in (["--input=review=a"], [f"--data={table}"], [f"--data={table}", "--column=text=body"]):
+        with pytest.raises(UserError, match="expected NAME=VALUE|missing"):
+            predict(run, *flags)
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("nothing", "there is no checkpoint at .*nothing"),
+        ("pretrained", "is a pretrained language model: ask it with fill-mask, generate or score"),
+        ("encoder", "does not say what it was trained for"),
+        ("empty", "holds no checkpoint"),
+        ("broken", "is not a model that export wrote for texts"),
+    ],
+)
+def test_models_that_answer_no_texts_are_named(tmp_path, small_tokenizer, what, message):
+    model = built(XLNetPretrainer, small_tokenizer)
+    model.save_pretrained(tmp_path / "pretrained", small_tokenizer)
+    model.encoder.save_pretrained(tmp_path / "encoder", small_tokenizer)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "saved_model.pb").write_bytes(b"x")
+    with pytest.raises((UserError, FileNotFoundError), match=message):
+        predict(tmp_path / what, "--input=text=a")
+
+
+@pytest.mark.integration
+def test_a_folder_without_a_run_is_evaluated_as_the_run(run, tmp_path):
+    """Examples, the run's model as save_pretrained writes it, and texts: the same numbers."""
+    texts = tmp_path / "dev.csv"
+    texts.write_text("text,label\n" + "".join(f"{text},{'bad' if n % 2 else 'good'}\n" for n, text in ROWS))
+    flags = [f"--dev={texts}", f"--tokenizer={run}", f"--output_dir={tmp_path / 'records'}", "--seq_len=24"]
+    flags += ["--labels=bad,good", "--text_column=text", "--label_column=label"]
+    run_command("tfrecord_builders.classification", *flags)
+    data = f"--data={tmp_path / 'records' / 'dev'}"
+    model = task_registry.find("classification").load("model").from_pretrained(run / "best")
+    model.save_pretrained(tmp_path / "folder")
+    model.save(tmp_path / "model.keras")
+    results = []
+    for path in (run, tmp_path / "folder", tmp_path / "model.keras"):
+        out = tmp_path / f"evaluated-{path.name}"
+        run_command(
+            "run_scripts.evaluate",
+            f"--model_dir={path}",
+            data,
+            f"--output_dir={out}",
+            *(["--checkpoint=best"] if path == run else []),
+        )
+        [scores] = json.loads((out / "evaluations.json").read_text()).values()
+        results.append(scores)
+    assert results[1] == pytest.approx(results[0]) and results[2] == pytest.approx(results[0])
+    predict(tmp_path / "folder", data, f"--output_dir={tmp_path / 'of_records'}")
+    lines = (tmp_path / "of_records" / "predictions.jsonl").read_text().splitlines()
+    answers_of_texts = model.answer([text for _, text in ROWS])
+    for line, answer in zip(map(json.loads, lines), answers_of_texts, strict=True):
+        assert line["probabilities"] == pytest.approx(answer["probabilities"], abs=1e-6)
