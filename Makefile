@@ -20,7 +20,8 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 		echo "Install it (on Debian and Ubuntu: python3 and python3-venv), or say make PYTHON=/path/to/python3.11."; exit 1; }
 	@echo "Setting up $(VENV) (about 3 GB; some minutes the first time)..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
+	@# seqeval has no wheel, and the pip of Debian 12 and Ubuntu 22.04 builds it only with --use-pep517.
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 --require-hashes --requirement requirements.lock
 	@# setuptools, which builds the project, comes from the lock. Checkouts that share $(VENV) keep the first one installed.
 	@{ test -x $(BIN)/xlnet-tf && $(BIN)/python -Ic "import xlnet_tf" 2>/dev/null; } || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@

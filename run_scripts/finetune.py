@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from run_scripts.common import experiment, training_flags
-from xlnet_tf import errors, task_registry
+from xlnet_tf import errors, files, task_registry
 from xlnet_tf.flags import Setting, define_of_tasks, given_of_task
 
 SETTINGS = (
@@ -66,6 +66,7 @@ def define_flags():
 
 
 def main(_: Sequence[str]):
+    from etils import epath
     from official.core import task_factory
 
     from xlnet_tf.records.examples import ExampleSet
@@ -74,6 +75,12 @@ def main(_: Sequence[str]):
 
     values = flags.FLAGS
     entry = task_registry.of_examples(ExampleSet.load(f"{values.data}/train"))
+    if values.dev_split and not epath.Path(f"{values.data}/{values.dev_split}").exists():
+        raise errors.UserError(
+            f"{values.data} has {', '.join(path.name for path in files.entries(values.data))}, and no "
+            f"{values.dev_split} to evaluate on: build it (--dev of the builder), name another with "
+            "--dev_split, or train without evaluations (--dev_split=)"
+        )
     given_of_task(task_registry.settings("settings"), entry.name, values)
     params = experiment.load(entry.experiment, (*SETTINGS, *entry.settings), values)
     params.task.train_data.input_path = f"{values.data}/train"

@@ -150,6 +150,7 @@ def test_help_exits_with_status_0(flag):
         ("fill_mask", ["--text=a"], "missing: --model_dir"),
         ("fill_mask", ["--modle_dir=a"], "there is no flag --modle_dir: did you mean --model_dir?"),
         ("fill_mask", ["--topk"], "there is no flag --topk: did you mean --top_k?"),
+        ("pretrain", ["--data=a"], "there is no flag --data: did you mean --dev_data or --train_data?"),
         ("sizing", ["--records=a"], "there is no flag --records (--help"),
         ("fill_mask", ["--top_k=five"], "--top_k=five: expected a positive integer"),
         ("fill_mask", ["--text", "two", "words", "--model_dir=a"], "unexpected argument 'words': write"),

@@ -57,6 +57,12 @@ def test_pythons_are_named_alike_everywhere():
     assert "(3, 10) <= sys.version_info < (3, 14)" in makefile and "--python-version 3.10" in makefile
 
 
+def test_packages_without_a_wheel_install_with_old_pips():
+    """Before version 23.1, pip runs the setup.py of a source archive itself, without what that needs."""
+    (install,) = re.findall(r".*--requirement requirements.lock", (REPOSITORY / "Makefile").read_text())
+    assert "--use-pep517" in install
+
+
 def test_no_code_needs_a_newer_python_than_the_oldest():
     some = re.compile(r"except\*|" + "|".join(rf"\b{name}\b" for names in TOO_NEW.values() for name in names))
     found = []

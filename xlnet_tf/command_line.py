@@ -84,7 +84,8 @@ def closest(name: str, known: Iterable[str]) -> str:
 
 def _did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
     match = closest(name, known)
-    return f": did you mean {prefix}{match}?" if match else ""
+    likely = [match] if match else sorted(other for other in known if name in other.split("_"))
+    return f": did you mean {' or '.join(prefix + other for other in likely)}?" if likely else ""
 
 
 def _required(values: flags.FlagValues) -> list[list[str]]:

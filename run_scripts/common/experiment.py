@@ -1,12 +1,13 @@
 """From flags and files of settings to one checked experiment; shared by the scripts that train."""
 
+import copy
 import operator
 import pathlib
 import re
 from collections.abc import Sequence
 from typing import Any
 
-from absl import flags
+from absl import flags, logging
 
 from xlnet_tf import hub
 from xlnet_tf.command_line import closest
@@ -96,15 +97,31 @@ def load(name: str, settings: Sequence[Setting], values: flags.FlagValues):
     params = exp_factory.get_exp_config(name)
     for file in values.config_file:
         override(params, settings_file(file), "--config_file")
+    recipe = copy.deepcopy(params)
     override_by_flags(params, settings, values)
     override(params, values.params_override, "--params_override")
     check_types(params, exp_factory.get_exp_config(name))
     for setting in settings:
         setting.check(operator.attrgetter(setting.field)(params))
+    if values["warmup_steps"].value is None and "warmup_steps" not in values.params_override:
+        _fit_warmup(params.trainer, recipe.trainer)
     # With their commits, so that the run's settings tell which weights it began with.
     params.task.init_checkpoint = hub.locate(params.task.init_checkpoint).source
     params.task.model.config_file = hub.locate(params.task.model.config_file, tokenizer_only=True).source
     return params
+
+
+def _fit_warmup(trainer, recipe):
+    """Shortens a recipe's warm-up where a flag leaves fewer steps than it, in proportion to all steps."""
+    warmup, optimizer = recipe.optimizer_config.warmup_steps, trainer.optimizer_config
+    if 0 < trainer.train_steps <= warmup == optimizer.warmup_steps:
+        optimizer.warmup_steps = trainer.train_steps * warmup // max(recipe.train_steps, 10 * warmup)
+        logging.warning(
+            "warmup_steps is %d, not the recipe's %d, because train_steps is only %d; --warmup_steps sets it",
+            optimizer.warmup_steps,
+            warmup,
+            trainer.train_steps,
+        )
 
 
 def override_by_flags(params, settings: Sequence[Setting], values: flags.FlagValues):

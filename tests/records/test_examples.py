@@ -200,6 +200,8 @@ def test_a_folder_of_splits_is_pointed_out(write, tmp_path):
         ExampleSet.load(tmp_path / "my.csv")
     with pytest.raises(FileNotFoundError, match="it has sets in train"):
         ExampleSet.load(tmp_path / "records")
+    with pytest.raises(FileNotFoundError, match="/train is one itself: give the folder that it is in"):
+        ExampleSet.load(tmp_path / "records/train/train")
 
 
 def damage(examples):

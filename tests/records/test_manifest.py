@@ -79,6 +79,11 @@ def test_missing_manifest(tmp_path):
         Manifest.load(tmp_path)
 
 
+def test_a_folder_of_sets_is_pointed_out(folder):
+    with pytest.raises(FileNotFoundError, match=f"pretraining records, such as .*{folder.name}.*Build them"):
+        Manifest.load(folder.parent)
+
+
 def set_field(*path_and_value):
     *path, name, value = path_and_value
 

@@ -397,7 +397,7 @@ def test_a_run_that_learns_nothing_is_flagged(data, tmp_path):
     (result,) = seeds.finetune_seeds(
         settings(data, task={"epochs": 3.0}), Constant, STRATEGY, str(tmp_path / "other")
     )
-    assert result.problem == "learned nothing: one answer for all scores 1.0000"
+    assert result.problem == "learned nothing: the same answer for every text scores 1.0000"
 
 
 def test_an_interrupted_prediction_resumes(run, registered, data, tmp_path, monkeypatch):

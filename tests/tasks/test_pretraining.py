@@ -1,6 +1,8 @@
 """A pretraining run from its settings: what it leaves, how it resumes, what it refuses."""
 
 import dataclasses
+import os
+import re
 import shutil
 
 import numpy as np
@@ -330,6 +332,32 @@ def test_settings_override_each_other_in_order(tmp_path):
     assert load(first).trainer.max_to_keep == 7 and load(first, override).trainer.max_to_keep == 9
     assert load("--memory_len=0", "--jit_compile").runtime.enable_xla
     assert load("--memory_len=0").task.model.memory_len == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "warmup"),
+    [
+        (["--train_steps=50"], 3),
+        (["--params_override=trainer.train_steps=1"], 0),
+        (["--train_steps=101"], 100),
+        (["--train_steps=50", "--warmup_steps=100"], 100),
+        (["--params_override=trainer.train_steps=50,trainer.optimizer_config.warmup_steps=100"], 100),
+    ],
+)
+def test_few_steps_shorten_the_warmup_of_a_recipe_but_no_other(arguments, warmup, caplog):
+    assert load("--config_file=micro", *arguments).trainer.optimizer_config.warmup_steps == warmup
+    assert ("not the recipe's 100" in caplog.text) == (warmup < 100)
+
+
+def test_a_step_larger_than_the_machine_is_warned_of(folder, monkeypatch, caplog):
+    params = settings(folder)
+    monkeypatch.setattr(pretraining, "run_training", lambda *unused: {})
+    pretraining.pretrain(params, "unused")
+    assert not caplog.text
+    params.task.model.preset, params.task.train_data.global_batch_size = "large", 1 << 20
+    monkeypatch.setattr(os, "sysconf", lambda name: 1 << 16)
+    pretraining.pretrain(params, "unused")
+    assert re.search("needs about 47 GB and this machine has .*--config_file=micro", caplog.text)
 
 
 @pytest.mark.parametrize(

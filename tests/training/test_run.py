@@ -303,6 +303,15 @@ def test_a_run_that_was_taken_over_writes_nothing_more(folder, tmp_path, monkeyp
     assert json.loads((tmp_path / "owner.json").read_text())["host"] == "host-7"
 
 
+def test_a_refused_run_leaves_nothing_behind(folder, tmp_path):
+    (tmp_path / "notes.txt").touch()
+    params = settings(folder)
+    params.trainer.optimizer_config.decay = "steep"
+    with pytest.raises(UserError, match="decay is 'steep'"):
+        pretraining.pretrain(params, str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
 def test_settings_count_before_the_first_checkpoint(folder, tmp_path, monkeypatch):
     bar = Progress.evaluation_bar
 

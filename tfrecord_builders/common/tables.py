@@ -226,12 +226,18 @@ def _read_fields(
                     f"{path}:{number}: {reason} ({', '.join(names)}); the delimiter is {delimiter!r} and "
                     f"double quotes {quotes}. Repair the row; the classification builder can read quotes "
                     f"otherwise (--{flag}), or leave such rows out (--skip_ragged)"
+                    f"{_other_delimiter(names)}"
                 )
             skip(reason, f"{path}:{number}")
             continue
         for written, meant in table.replaced:
             fields = [field.replace(written, meant) for field in fields]
         yield Row(dict(zip(names, fields)), str(path), number)
+
+
+def _other_delimiter(names: Sequence[str]) -> str:
+    found = next((mark for mark in ";\t|" if len(names) == 1 and mark in names[0]), "")
+    return f". The columns seem to be separated by {found!r}: save the table with commas" if found else ""
 
 
 def _plain_fields(path, lines, delimiter) -> Iterator[tuple[int, list[str]]]:

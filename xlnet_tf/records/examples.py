@@ -138,9 +138,11 @@ class ExampleSet:
                 for folder in (path.parent, path.parent.parent)
             )
             hint = f"; it has sets in {inside}" if inside else f"; next to it are {nearby}" if nearby else ""
+            if (path.parent.parent / MANIFEST_FILE).exists():
+                hint = f"; {path.parent.parent} is one itself: give the folder that it is in"
             raise FileNotFoundError(
                 f"{path} does not exist: expected a folder of finished fine-tuning examples{hint}. "
-                "Build them with one of tfrecord_builders/"
+                "Build them with `xlnet-tf build TASK`; `xlnet-tf build` lists the tasks"
             )
         values = files.read_json(path, fix=_FIX)
         found = [values.get(name) for name in ("kind", "schema_version")]

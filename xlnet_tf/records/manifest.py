@@ -203,10 +203,11 @@ class Manifest:
         if path.name != FILE_NAME:
             path = path / FILE_NAME
         if not path.exists():
+            sets = ", ".join(str(p) for p in files.entries(path.parent) if (p / FILE_NAME).exists())
             raise FileNotFoundError(
-                f"{path} does not exist: expected a folder of finished pretraining records. "
-                "Build them with `python -m tfrecord_builders.pretraining` (run the same command again to "
-                "resume an interrupted build)"
+                f"{path} does not exist: expected a folder of finished pretraining records"
+                f"{f', such as {sets}' if sets else ''}. Build them with `xlnet-tf build pretraining` (the "
+                "same command resumes an interrupted build)"
             )
         return cls._from_json(files.read_json(path, fix="build the records again"), path)
 

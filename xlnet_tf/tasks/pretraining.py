@@ -1,6 +1,7 @@
 """Permutation language modelling on pretraining records: the task and its experiment."""
 
 import dataclasses
+import os
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -25,7 +26,8 @@ from xlnet_tf.training import trainer as trainer_lib
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
 from xlnet_tf.training.memory import Memory
 from xlnet_tf.training.metrics import ExponentialRatio, Ratio
-from xlnet_tf.training.run import run_training
+from xlnet_tf.training.run import SMALLER_STEP, run_training
+from xlnet_tf.training.topology import describe
 
 EXPERIMENT = "xlnet/pretraining"
 
@@ -288,7 +290,28 @@ def pretrain(params: cfg.ExperimentConfig, model_dir: str) -> dict[str, float]:
         FileNotFoundError: there are no records.
     """
     strategy = runtime.prepare(params.runtime)
-    return run_training(params, build_task(params), strategy, model_dir)
+    task = build_task(params)
+    if describe(strategy).partition(" on ")[2].startswith("CPU"):
+        _warn_of_memory(params, task)
+    return run_training(params, task, strategy, model_dir)
+
+
+def _warn_of_memory(params, task: PretrainingTask):
+    """Warns of a step that does not fit this machine, whose system would end the run without a word."""
+    config, tokens = task.xlnet_config, task.tokens_per_step() // max(1, params.trainer.accumulation_steps)
+    layers = 1 if params.trainer.recompute else config.n_layer
+    # Measured with Base (512 tokens, 384 of memory): 0.83 GB a row, 44 floats a layer and unit of width.
+    needed = 44 * 4 * tokens * layers * config.d_model / 1e9
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    if needed > found:
+        logging.warning(
+            "a step of %d tokens needs about %.0f GB and this machine has %.0f: the system may kill the run. "
+            "%s, or begin with a small model (--config_file=micro)",
+            task.tokens_per_step(),
+            needed,
+            found,
+            SMALLER_STEP,
+        )
 
 
 def build_task(params: cfg.ExperimentConfig) -> PretrainingTask:

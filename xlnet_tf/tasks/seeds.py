@@ -18,6 +18,10 @@ from xlnet_tf.training.run import Diverged, own
 
 SUMMARY = "seeds.json"
 _LEARNED = 0.95  # of its first value, which the training loss must have fallen below
+_ADVICE = (
+    "Try a higher --learning_rate (1e-5 to 5e-5 suit released weights, about 1e-3 suits tiny models), more "
+    "--epochs or another --seed, with a new --model_dir"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +98,7 @@ def _problem(task: FinetuningTask, last: Mapping[str, float], model_dir: str) ->
     constant = task.constant_score(task.validation_set) if last else None
     if constant is not None:
         failed = last[task.BEST_METRIC] <= constant
-        return f"learned nothing: one answer for all scores {constant:.4f}" if failed else ""
+        return f"learned nothing: the same answer for every text scores {constant:.4f}" if failed else ""
     losses = [
         line["training_loss"] for line in read_history(f"{model_dir}/{HISTORY}") if line["kind"] == "train"
     ]
@@ -123,4 +127,6 @@ def table(results: Sequence[Result]) -> str:
             for name in names
         ]
         lines.append(f"{'median':>8}  " + "  ".join(f"{value:>16.4f}" for value in medians))
+    if any(result.problem.startswith("learned nothing") for result in results):
+        lines.append(_ADVICE)
     return "\n".join(line.rstrip() for line in lines)

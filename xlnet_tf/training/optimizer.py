@@ -101,7 +101,7 @@ def _compose(config: OptimizerConfig, train_steps: int) -> Schedule:
     if config.warmup_steps < 0 or decay_steps < 1:
         raise UserError(
             f"warmup_steps is {config.warmup_steps} and train_steps is {train_steps}: expected "
-            "0 <= warmup_steps < train_steps. Lower warmup_steps or raise train_steps."
+            "0 <= warmup_steps < train_steps. Lower --warmup_steps or raise --train_steps."
         )
     peak, last = config.learning_rate, config.min_lr_ratio
     shared = {"offset": config.warmup_steps, "initial_learning_rate": peak, "decay_steps": decay_steps}

@@ -84,17 +84,20 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
         owner = own(strategy, model_dir, stack)
         check_resumable(params, task, model_dir)  # on all hosts, as `own` is
         if owner:
+            before = set(tf.io.gfile.glob(f"{model_dir}/*")) - {f"{model_dir}/params.yaml"}
             task.save_assets(model_dir)
             # Last: what it is compared with in a later start is there then.
             files.write(f"{model_dir}/params.yaml", yaml.dump(params.as_dict(), default_flow_style=False))
             ModelCard.read(model_dir, {CARD_FILE: None}).write(model_dir)
+            written = set(tf.io.gfile.glob(f"{model_dir}/*")) - before
         try:
             return _run_owned(params, task, strategy, model_dir, owner)
         except UserError:
             # What failed before it saved anything is to be started again with other settings.
             if owner and not newest(model_dir):
                 owner.check()
-                tf.io.gfile.remove(f"{model_dir}/params.yaml")
+                for path in written:
+                    tf.io.gfile.remove(path)
             raise
 
 
