@@ -182,8 +182,8 @@ def _explain(message: str, vocab_size: int, character_coverage: float) -> str:
     """Says what SentencePiece's error means for the caller."""
     if largest := re.search(r"Vocabulary size too high.*?<= (\d+)", message):
         return (
-            f"the text is too small for {vocab_size} pieces: set the vocabulary size (--vocab_size) to at "
-            f"most {largest[1]}, or train on more text"
+            f"the text is too small for {vocab_size} pieces: set the vocabulary size to at most "
+            f"{largest[1]}, or train on more text"
         )
     if needed := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return (
