@@ -66,6 +66,8 @@ def test_from_tables_to_predictions(folder):
     assert "label new" in built.stdout
 
     options = (f"--config_file={folder}/recipe.yaml", f"--data={records}", f"--model_dir={model_dir}")
+    refused = run("run_scripts.finetune", *options, "--dev_split=nothing")
+    assert "has dev, train, and no nothing to evaluate on: build it" in refused.stderr
     trained = run("run_scripts.finetune", *options, "--num_seeds=2")
     assert trained.returncode == 0, trained.stderr
     assert trained.stdout.splitlines()[-1].split()[0] == "median"

@@ -398,6 +398,7 @@ def test_a_run_that_learns_nothing_is_flagged(data, tmp_path):
         settings(data, task={"epochs": 3.0}), Constant, STRATEGY, str(tmp_path / "other")
     )
     assert result.problem == "learned nothing: the same answer for every text scores 1.0000"
+    assert "Try a higher --learning_rate" in seeds.table([result])
 
 
 def test_an_interrupted_prediction_resumes(run, registered, data, tmp_path, monkeypatch):
