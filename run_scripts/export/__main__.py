@@ -7,6 +7,7 @@ language model: embed, score, fill_mask, generate; or, with --head, as what a ch
 What is written needs nothing of this project: TensorFlow Serving, or tensorflow and tensorflow_text, load it.
 """
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -144,6 +145,7 @@ def main(_: Sequence[str]):
     path = export(served, values.output_dir, version=values.version, warmup_batches=warmup_batches)
     print(describe(path))
     print(f"\nTo serve it:\n\n{config_files.docker_command(values.output_dir)}")
+    print(f"\nWithout a container: xlnet-tf serve --model={shlex.quote(values.output_dir)}")
 
 
 def describe(path: str) -> str:
