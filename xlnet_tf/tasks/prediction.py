@@ -65,7 +65,8 @@ class Run:
         model_dir = hub.locate(model_dir.rstrip("/")).folder  # FOLDER//NAME is another object of a bucket
         params_file = f"{model_dir}/params.yaml"
         if not tf.io.gfile.exists(params_file):
-            if data and tf.io.gfile.exists(model_dir):
+            # A run's own checkpoints need its settings: to guess them would be a quiet fallback.
+            if data and tf.io.gfile.exists(model_dir) and not newest_first(model_dir):
                 return cls._of_weights(model_dir, data)
             if tf.io.gfile.exists(model_dir) and not tf.io.gfile.isdir(model_dir):
                 open_checkpoint(model_dir)  # says what else the file may be
