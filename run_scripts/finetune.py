@@ -75,13 +75,13 @@ def main(_: Sequence[str]):
 
     values = flags.FLAGS
     entry = task_registry.of_examples(ExampleSet.load(f"{values.data}/train"))
+    given_of_task(task_registry.settings("settings"), entry.name, values)
     if values.dev_split and not epath.Path(f"{values.data}/{values.dev_split}").exists():
         raise errors.UserError(
             f"{values.data} has {', '.join(path.name for path in files.entries(values.data))}, and no "
             f"{values.dev_split} to evaluate on: build it (--dev of the builder), name another with "
             "--dev_split, or train without evaluations (--dev_split=)"
         )
-    given_of_task(task_registry.settings("settings"), entry.name, values)
     params = experiment.load(entry.experiment, (*SETTINGS, *entry.settings), values)
     params.task.train_data.input_path = f"{values.data}/train"
     params.task.validation_data.input_path = f"{values.data}/{values.dev_split}" if values.dev_split else ""

@@ -103,7 +103,8 @@ def load(name: str, settings: Sequence[Setting], values: flags.FlagValues):
     check_types(params, exp_factory.get_exp_config(name))
     for setting in settings:
         setting.check(operator.attrgetter(setting.field)(params))
-    if values["warmup_steps"].value is None and "warmup_steps" not in values.params_override:
+    given = "warmup_steps" not in values or values.warmup_steps is not None  # tpu_compile has no such flag
+    if not given and "warmup_steps" not in values.params_override:
         _fit_warmup(params.trainer, recipe.trainer)
     # With their commits, so that the run's settings tell which weights it began with.
     params.task.init_checkpoint = hub.locate(params.task.init_checkpoint).source
