@@ -3,7 +3,6 @@
 import collections
 import contextlib
 import functools
-import os
 import pathlib
 import resource
 import tempfile
@@ -167,19 +166,23 @@ def measure_workers(
         size = large.stat().st_size
         rates = {}
         for number in workers:
-            before = os.times()
+            before = time.process_time(), _children().ru_utime + _children().ru_stime
             wall = time.perf_counter()
             build_records(large, tokenizer, pathlib.Path(folder), num_workers=number, **options)
             rates[number] = size / (time.perf_counter() - wall)
-            after = os.times()
-    own = after.user + after.system - before.user - before.system
-    workers = after.children_user + after.children_system - before.children_user - before.children_system
+    own = time.process_time() - before[0]
+    workers = _children().ru_utime + _children().ru_stime - before[1]
     return {
         "text_bytes": size,
         "bytes_per_second": rates,
         "coordinator_share": own / workers,
-        "worker_peak_bytes": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024,
+        "worker_peak_bytes": _children().ru_maxrss * 1024,
     }
+
+
+def _children() -> resource.struct_rusage:
+    # os.times() counts in hundredths of a second, which a short build's coordinator does not reach.
+    return resource.getrusage(resource.RUSAGE_CHILDREN)
 
 
 def measure_reader(
