@@ -2,36 +2,18 @@
 
 import ast
 import functools
-import json
 import pkgutil
 import re
-import subprocess
-import sys
 
 import pytest
+from absl import flags
 
 import run_scripts
 import tfrecord_builders
 from tests.conftest import REPOSITORY
-
-# Runs a command with --help and writes on stderr what it has defined and loaded.
-HELP = """
-import json, runpy, sys
-from absl import flags
-name = sys.argv[1]
-sys.argv = [name, "--help"]
-try:
-    runpy.run_module(name, run_name="__main__", alter_sys=True)
-except SystemExit as end:
-    status = end.code
-defined = flags.FLAGS.flags_by_module_dict()
-report = {
-    "status": status,
-    "flags": [flag.name for module in defined if not module.startswith("absl.") for flag in defined[module]],
-    "heavy": sorted({"tensorflow", "tf_keras", "official", "torch", "jax"} & set(sys.modules)),
-}
-print(json.dumps(report), file=sys.stderr)
-"""
+from tests.helpers.command_flags import fresh_flags
+from tests.helpers.commands import run_in_fork
+from xlnet_tf import command_line
 
 
 def commands():
@@ -47,12 +29,6 @@ def commands():
 
 
 COMMANDS = commands()
-
-
-def run(command, *arguments):
-    """Runs a command and returns it, ended, with its stdout and stderr."""
-    command = [sys.executable, "-m", command, *arguments]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
 
 
 def flags_read(source):
@@ -71,25 +47,22 @@ def test_all_commands_are_found():
 
 @functools.cache
 def help_of(command):
-    """Returns what --help of a command prints, the flags in it, and the report of HELP."""
-    done = subprocess.run(
-        [sys.executable, "-c", HELP, command], cwd=REPOSITORY, capture_output=True, text=True
-    )
-    names = re.findall(r"^  --(?:\[no\])?(\w+)[:( ]", done.stdout, re.MULTILINE)
-    return done.stdout, set(names), json.loads(done.stderr)
+    """Returns --help of a command, ended, and the names of the flags that it prints."""
+    done = run_in_fork(command, "--help")
+    return done, set(re.findall(r"^  --(?:\[no\])?(\w+)[:( ]", done.stdout, re.MULTILINE))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_shows_every_flag_and_loads_no_tensorflow(command):
-    shown, names, report = help_of(command)
-    assert not report["status"] and not report["heavy"]
-    assert names == set(report["flags"]) - {"help", "helpshort"}
+    done, names = help_of(command)
+    assert (done.returncode, done.stderr, done.heavy) == (0, "", [])
+    assert names == set(done.flags) - {"help", "helpshort"}
     assert flags_read(COMMANDS[command]) <= names
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_the_flags_that_its_text_mentions(command):
-    text, _, paragraphs = help_of(command)[0].partition("\nflags:\n")
+    text, _, paragraphs = help_of(command)[0].stdout.partition("\nflags:\n")
     named = [other for other in COMMANDS if re.search(rf"\b{other.rpartition('.')[2]}\b", text)]
     known = set().union(*(help_of(other)[1] for other in [command, *named]))
     mentioned = re.findall(r"(?<=[\s(`])--(\w+)", text)
@@ -102,7 +75,7 @@ def test_help_has_the_flags_that_its_text_mentions(command):
 
 
 def test_required_flags_are_marked_and_come_first():
-    shown = run("tfrecord_builders.squad", "--help").stdout.partition("\nflags:\n")[2]
+    shown = run_in_fork("tfrecord_builders.squad", "--help").stdout.partition("\nflags:\n")[2]
     names = re.findall(r"^  --(?:\[no\])?(\w+)", shown, re.MULTILINE)
     assert names[:5] == ["output_dir", "tokenizer", "dev", "test", "train"]
     assert "  --output_dir (required): folder" in shown
@@ -111,7 +84,7 @@ def test_required_flags_are_marked_and_come_first():
 
 
 def test_help_shows_defaults_and_values():
-    shown = " ".join(run("run_scripts.sizing", "--help").stdout.split())
+    shown = " ".join(run_in_fork("run_scripts.sizing", "--help").stdout.split())
     assert "--preset: size of the model (one of micro, tiny, base, large; default: large)" in shown
     assert "--pieces: tokens of the corpus (a non-negative number; default: 32900000000)" in shown
     assert "--[no]bidirectional" not in shown
@@ -122,12 +95,17 @@ def test_help_shows_defaults_and_values():
     [["absent/a/b"], ["--json", "absent/a/b"], ["absent/a/b", "--json"], ["--model_dir", "absent/a/b"]],
 )
 def test_an_argument_without_a_name_stands_for_one_flag(arguments):
-    done = run("run_scripts.verify_pretrained", *arguments)
-    assert done.returncode == 1 and "ERROR: there is no checkpoint at absent/a/b" in done.stderr
+    with fresh_flags() as values:
+        flags.DEFINE_string("model_dir", None, "", required=True)
+        flags.DEFINE_bool("json", False, "")
+        assert command_line.parse(["command", *arguments], positional="model_dir") == ["command"]
+        assert (values.model_dir, values.json) == ("absent/a/b", "--json" in arguments)
 
 
-def test_a_second_argument_without_a_name_is_refused():
-    done = run("run_scripts.verify_pretrained", "one", "two")
+@pytest.mark.parametrize("command", ["verify_pretrained", "push"])
+def test_a_second_argument_without_a_name_is_refused(command):
+    """So the first stands for a flag."""
+    done = run_in_fork(f"run_scripts.{command}", "one", "--to=a/b" if command == "push" else "--json", "two")
     assert "unexpected argument 'two'" in done.stderr
 
 
@@ -135,7 +113,7 @@ def test_a_second_argument_without_a_name_is_refused():
     "flag", ["--help", "--helpshort", "-?", "--helpfull", "--helpxml", "--nostrict --help"]
 )
 def test_help_exits_with_status_0(flag):
-    done = run("run_scripts.convert_checkpoint", *flag.split())
+    done = run_in_fork("run_scripts.convert_checkpoint", *flag.split())
     assert done.returncode == 0 and done.stderr == ""
     assert "config_file" in done.stdout and ("alsologtostderr" in done.stdout) == (
         flag in ("--helpfull", "--helpxml")
@@ -171,7 +149,7 @@ def test_help_exits_with_status_0(flag):
     ],
 )  # fmt: skip
 def test_wrong_arguments_are_one_line(command, arguments, message):
-    done = run(f"run_scripts.{command}", *arguments)
+    done = run_in_fork(f"run_scripts.{command}", *arguments)
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.startswith(f"ERROR: {message}")
     assert done.stderr.endswith("(--help describes all flags)\n") and done.stderr.count("\n") == 1

@@ -1,18 +1,99 @@
-"""Runs a command as `python -m` does, but in this process, where TensorFlow is loaded already."""
+"""Runs commands as `python -m` does, without a new interpreter for each."""
 
+import atexit
+import contextlib
+import functools
+import json
+import pathlib
 import runpy
+import subprocess
 import sys
+import tempfile
 import unittest.mock
 import warnings
+from typing import NamedTuple
 
 from absl import flags
 
 from tests.helpers.command_flags import fresh_flags
 from xlnet_tf import errors
 
+_REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+# Reads a command a line, and runs it in a fork, which has loaded already what most commands load.
+_FORKS = """
+import atexit, json, os, pathlib, runpy, sys
+import numpy, sentencepiece, yaml
+from absl import flags
+from etils import epath
+from xlnet_tf import checksums, errors, files, task_registry
+
+def report():
+    defined = flags.FLAGS.flags_by_module_dict()
+    own = [flag.name for module in defined if not module.startswith("absl.") for flag in defined[module]]
+    heavy = sorted({"tensorflow", "tf_keras", "official", "torch", "jax"} & set(sys.modules))
+    pathlib.Path(folder, "report").write_text(json.dumps([own, heavy]))
+
+for line in iter(sys.stdin.readline, ""):
+    folder, *argv = json.loads(line)
+    if not (child := os.fork()):
+        for number, name in ((1, "stdout"), (2, "stderr")):
+            os.dup2(os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT), number)
+        atexit.register(report)
+        sys.argv = argv
+        runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
+        sys.exit()
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+class Ended(NamedTuple):
+    """A command that has ended.
+
+    Attributes:
+        returncode, stdout, stderr: as subprocess calls them.
+        flags: names of those that it has defined.
+        heavy: packages that it has loaded, of those that take seconds to.
+    """
+
+    returncode: int
+    stdout: str
+    stderr: str
+    flags: list[str]
+    heavy: list[str]
+
+
+def run_in_fork(module: str, *arguments: str) -> Ended:
+    """Runs `python -m MODULE ARGUMENTS` in a process without TensorFlow, in the checkout."""
+    with tempfile.TemporaryDirectory() as name:
+        server, folder = _server(), pathlib.Path(name)
+        server.stdin.write(json.dumps([name, module, *arguments]) + "\n")
+        server.stdin.flush()
+        status = int(server.stdout.readline())
+        texts = [(folder / name).read_text() for name in ("stdout", "stderr")]
+        return Ended(status, *texts, *json.loads((folder / "report").read_text()))
+
+
+@functools.cache
+def _server() -> subprocess.Popen:
+    server = subprocess.Popen(
+        [sys.executable, "-c", _FORKS],
+        cwd=_REPOSITORY,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    @atexit.register
+    def end():
+        with contextlib.suppress(OSError):
+            server.stdin.close()
+        server.wait()
+
+    return server
+
 
 def run_command(module: str, *arguments: str):
-    """Runs the command `python -m MODULE ARGUMENTS`; its errors are raised."""
+    """Runs the command `python -m MODULE ARGUMENTS` in this process; its errors are raised."""
 
     def run(main):
         main(flags.FLAGS([module, *arguments]))

@@ -191,7 +191,7 @@ def serving() -> Iterator[FakeHub]:
     handler = type("Handler", (_Handler,), {"hub": hub})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         hub.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=[0.01], daemon=True)
         thread.start()
         yield hub
         server.shutdown()

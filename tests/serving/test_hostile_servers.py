@@ -78,7 +78,7 @@ class Rest:
 @pytest.fixture(scope="module")
 def rest():
     made = Rest()
-    threading.Thread(target=made.server.serve_forever, daemon=True).start()
+    threading.Thread(target=made.server.serve_forever, args=[0.01], daemon=True).start()
     yield made
     made.server.shutdown()
 

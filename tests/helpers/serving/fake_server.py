@@ -166,7 +166,7 @@ def rest_server(folder: str, name: str, port: int = 0) -> Iterator[str]:
             pass
 
     with http.server.ThreadingHTTPServer(("localhost", port), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
         yield f"localhost:{server.server_port}"
         server.shutdown()
 
