@@ -130,34 +130,34 @@ _EXPORT_OF_TEXTS = (
 _THRESHOLD = Setting("threshold", "", "float",
                      "The logit of no answer above which an answer is refused. Default: none is, as of "
                      "models that were trained with questions that all have an answer.")  # fmt: skip
-# Where an answer begins, where it ends given its beginning, and whether there is one.
-_SPAN = (
-    ("start/logits/kernel", "D 1", "start_logits/dense/kernel", "start_logits.dense.weight.T"),
-    ("start/logits/bias", "1", "start_logits/dense/bias", "start_logits.dense.bias"),
-    ("end/hidden/kernel", "2D D", "end_logits/dense_0/kernel", "end_logits.dense_0.weight.T"),
-    ("end/hidden/bias", "D", "end_logits/dense_0/bias", "end_logits.dense_0.bias"),
-    ("end/norm/gamma", "D", "end_logits/LayerNorm/gamma", "end_logits.LayerNorm.weight"),
-    ("end/norm/beta", "D", "end_logits/LayerNorm/beta", "end_logits.LayerNorm.bias"),
-    ("end/logits/kernel", "D 1", "end_logits/dense_1/kernel", "end_logits.dense_1.weight.T"),
-    ("end/logits/bias", "1", "end_logits/dense_1/bias", "end_logits.dense_1.bias"),
-    ("answerable/hidden/kernel", "2D D", "answer_class/dense_0/kernel", "answer_class.dense_0.weight.T"),
-    ("answerable/hidden/bias", "D", "answer_class/dense_0/bias", "answer_class.dense_0.bias"),
-    ("answerable/logits/kernel", "D 1", "answer_class/dense_1/kernel", "answer_class.dense_1.weight.T"),
-)
 
 
-def _dense(outputs: str, original: str | None, hugging_face: str | None) -> tuple[Variable, ...]:
+def _dense(
+    shape: str, original: str | None, hugging_face: str | None, name: str = "logits"
+) -> tuple[Variable, ...]:
     """Returns the variables of a dense layer, which each format has under a name of its own."""
+    parts = (("kernel", shape, "weight.T"), ("bias", shape.split()[-1], "bias"))
     return tuple(
         (
-            f"logits/{name}",
+            f"{name}/{ours}",
             shape,
-            original and f"{original}/{name}",
+            original and f"{original}/{ours}",
             hugging_face and f"{hugging_face}.{external}",
         )
-        for name, shape, external in (("kernel", f"D {outputs}", "weight.T"), ("bias", outputs, "bias"))
+        for ours, shape, external in parts
     )
 
+
+# Where an answer begins, where it ends given its beginning, and whether there is one.
+_SPAN = (
+    *_dense("D 1", "start_logits/dense", "start_logits.dense", "start/logits"),
+    *_dense("2D D", "end_logits/dense_0", "end_logits.dense_0", "end/hidden"),
+    ("end/norm/gamma", "D", "end_logits/LayerNorm/gamma", "end_logits.LayerNorm.weight"),
+    ("end/norm/beta", "D", "end_logits/LayerNorm/beta", "end_logits.LayerNorm.bias"),
+    *_dense("D 1", "end_logits/dense_1", "end_logits.dense_1", "end/logits"),
+    *_dense("2D D", "answer_class/dense_0", "answer_class.dense_0", "answerable/hidden"),
+    ("answerable/logits/kernel", "D 1", "answer_class/dense_1/kernel", "answer_class.dense_1.weight.T"),
+)
 
 TASKS = (
     TaskEntry(
@@ -168,7 +168,7 @@ TASKS = (
         synthetic="xlnet_tf.tasks.classification:synthetic",
         builder="tfrecord_builders.classification",
         head="classification_{task}",
-        variables=_dense("C", "model/classification_{task}/logit", "classification_{task}.logits_proj"),
+        variables=_dense("D C", "model/classification_{task}/logit", "classification_{task}.logits_proj"),
         hugging_face="XLNetForSequenceClassification",
         labels=True,
         settings=(*_OF_TEXTS, *_ALERTS),
@@ -183,7 +183,7 @@ TASKS = (
         builder="tfrecord_builders.classification",
         examples="classification",
         head="regression_{task}",
-        variables=_dense("1", "model/regression_{task}/logit", "regression_{task}.logits_proj"),
+        variables=_dense("D 1", "model/regression_{task}/logit", "regression_{task}.logits_proj"),
         hugging_face="XLNetForSequenceClassification",
         settings=_OF_TEXTS,
         export_settings=_EXPORT_OF_TEXTS,
@@ -211,7 +211,7 @@ TASKS = (
         synthetic="xlnet_tf.tasks.multiple_choice:synthetic",
         builder="tfrecord_builders.race",
         head="choice",
-        variables=_dense("1", "logits/dense", "choice.logits_proj"),
+        variables=_dense("D 1", "logits/dense", "choice.logits_proj"),
         hugging_face="XLNetForMultipleChoice",
         sequences=None,
         settings=(_SUMMARY,),
@@ -225,7 +225,7 @@ TASKS = (
         synthetic="xlnet_tf.tasks.tagging:synthetic",
         builder="tfrecord_builders.tagging",
         head="tagging",
-        variables=_dense("C", None, "classifier"),
+        variables=_dense("D C", None, "classifier"),
         hugging_face="XLNetForTokenClassification",
         labels=True,
         settings=_IN_SEGMENTS,
@@ -238,7 +238,7 @@ TASKS = (
         synthetic="xlnet_tf.tasks.ranking:synthetic",
         builder="tfrecord_builders.ranking",
         head="ranking",
-        variables=_dense("1", None, None),
+        variables=_dense("D 1", None, None),
         sequences=None,
         settings=(
             _SUMMARY,
