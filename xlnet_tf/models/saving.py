@@ -4,6 +4,7 @@ import dataclasses
 import os
 from typing import Any
 
+import tensorflow as tf
 import tf_keras
 
 from xlnet_tf import files, guesses, task_registry
@@ -63,6 +64,7 @@ class ShapeFreeModel(tf_keras.Model):
         guesses.refuse_keras_3("metrics", metrics)
         super()._validate_compile(optimizer, metrics, **kwargs)
 
+    @tf.autograph.experimental.do_not_convert  # no layer needs it, and fit would wait seconds for it
     def __call__(self, inputs, *args, **kwargs):
         guesses.refuse_keras_3("the input", inputs)
         return super().__call__(inputs, *args, **kwargs)
