@@ -9,10 +9,10 @@ import dataclasses
 import functools
 import os
 import pathlib
+import shutil
 import urllib.error
 import urllib.request
 import zipfile
-from typing import IO
 
 from xlnet_tf import files
 from xlnet_tf.errors import UserError, reason
@@ -175,14 +175,8 @@ def _unpack(archive: pathlib.Path, folder: pathlib.Path) -> None:
                 )
             files.make_folder(unfinished)
             for name, member in wanted.items():
-                with packed.open(member) as source:
-                    _copy(source, unfinished / name)
+                with packed.open(member) as source, files.replacing(unfinished / name, "wb") as file:
+                    shutil.copyfileobj(source, file, _BLOCK_BYTES)
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
         raise UserError(f"{archive} is damaged ({reason(error)}): remove it and start again") from error
     unfinished.rename(folder)
-
-
-def _copy(source: IO[bytes], path: pathlib.Path) -> None:
-    with files.replacing(path, "wb") as file:
-        for block in iter(functools.partial(source.read, _BLOCK_BYTES), b""):
-            file.write(block)

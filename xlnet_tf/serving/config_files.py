@@ -118,13 +118,19 @@ def docker_command(folder: str) -> str:
     parts = [
         f"docker run --rm -p {GRPC_PORT}:{GRPC_PORT} -p {REST_PORT}:{REST_PORT}",
         f"-v {shlex.quote(f'{os.path.abspath(folder)}:/models/{name}:ro')} {IMAGE}",
-        f"--model_config_file=/models/{name}/{MODELS_FILE}",
+        *_server_flags(folder),
     ]
-    if tf.io.gfile.exists(os.path.join(folder, BATCHING_FILE)):
-        parts.append(f"--enable_batching --batching_parameters_file=/models/{name}/{BATCHING_FILE}")
-    if tf.io.gfile.exists(os.path.join(folder, MONITORING_FILE)):
-        parts.append(f"--monitoring_config_file=/models/{name}/{MONITORING_FILE}")
     return " \\\n    ".join(parts)
+
+
+def _server_flags(folder: str) -> list[str]:
+    """Returns the flags of a server for the settings in a model's folder, which it sees as /models/NAME."""
+    flags = [f"--model_config_file={MODELS_FILE}"]
+    if tf.io.gfile.exists(os.path.join(folder, BATCHING_FILE)):
+        flags.append(f"--enable_batching --batching_parameters_file={BATCHING_FILE}")
+    if tf.io.gfile.exists(os.path.join(folder, MONITORING_FILE)):
+        flags.append(f"--monitoring_config_file={MONITORING_FILE}")
+    return [flag.replace("file=", f"file=/models/{model_name(folder)}/") for flag in flags]
 
 
 def write_monitoring(folder: str) -> None:
@@ -138,16 +144,12 @@ def write_monitoring(folder: str) -> None:
         folder: of the model's versions.
     """
     name = model_name(folder)
-    flags = [f"--model_config_file=/models/{name}/{MODELS_FILE}"]
-    flags.append(f"--monitoring_config_file=/models/{name}/{MONITORING_FILE}")
-    if tf.io.gfile.exists(os.path.join(folder, BATCHING_FILE)):
-        flags += ["--enable_batching", f"--batching_parameters_file=/models/{name}/{BATCHING_FILE}"]
     files.make_folder(os.path.join(folder, "monitoring"))
+    metrics = f'prometheus_config {{ enable: true path: "{METRICS_PATH}" }}\n'
+    _complete(os.path.join(folder, MONITORING_FILE), metrics)
+    flags = json.dumps(" ".join(_server_flags(folder)).split())
     for file, text in {
-        MONITORING_FILE: f'prometheus_config {{ enable: true path: "{METRICS_PATH}" }}\n',
-        "compose.yaml": _COMPOSE.format(
-            name=name, image=IMAGE, grpc=GRPC_PORT, rest=REST_PORT, flags=json.dumps(flags)
-        ),
+        "compose.yaml": _COMPOSE.format(name=name, image=IMAGE, grpc=GRPC_PORT, rest=REST_PORT, flags=flags),
         "monitoring/prometheus.yml": _PROMETHEUS.format(path=METRICS_PATH, rest=REST_PORT),
         "monitoring/datasource.yml": _DATASOURCE,
         "monitoring/dashboards.yml": _DASHBOARDS,

@@ -15,7 +15,7 @@ from tensorflow_serving.apis.regression_pb2 import RegressionResponse
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.client_grpc import read_tensor
-from xlnet_tf.serving.local.loaded import RequestError
+from xlnet_tf.serving.local.loaded import RequestError, invalid
 from xlnet_tf.serving.local.service import Service, examples_of
 from xlnet_tf.serving.module import CLASSIFY, REGRESS
 
@@ -47,14 +47,13 @@ class _Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
             try:
                 inputs[name] = read_tensor(tensor)
             except ValueError as error:
-                raise RequestError("INVALID_ARGUMENT", f"Input {name} {error}") from error
+                raise invalid(f"Input {name} {error}") from error
         answer = self._service.predict(request.model_spec, inputs, entrypoint=_GRPC)
         known = set(answer.outputs)
         if unknown := sorted(set(request.output_filter) - known):
-            raise RequestError(
-                "INVALID_ARGUMENT",
+            raise invalid(
                 f"output tensor alias not found in signature: {unknown[0]} Outputs expected to be in the set "
-                f"{{{','.join(sorted(known))}}}.",
+                f"{{{','.join(sorted(known))}}}."
             )
         response = PredictResponse(model_spec=answer.spec)
         for name in request.output_filter or sorted(known):

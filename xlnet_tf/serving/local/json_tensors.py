@@ -13,15 +13,11 @@ import numpy as np
 import tensorflow as tf
 
 from xlnet_tf.errors import shown
-from xlnet_tf.serving.local.loaded import RequestError
+from xlnet_tf.serving.local.loaded import invalid
 from xlnet_tf.serving.signatures import TensorInfo
 
 _B64 = "b64"
 _ROWS, _COLUMNS = "instances", "inputs"
-
-
-def _invalid(message: str) -> RequestError:
-    return RequestError("INVALID_ARGUMENT", message)
 
 
 def parse(body: bytes) -> dict[str, Any]:
@@ -31,15 +27,15 @@ def parse(body: bytes) -> dict[str, Any]:
         RequestError: it is not a JSON object, or is signed by a name that is not a string.
     """
     if not body:
-        raise _invalid("JSON Parse error: The document is empty")
+        raise invalid("JSON Parse error: The document is empty")
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise _invalid(f"JSON Parse error: {str(error)[:200]}") from None
+        raise invalid(f"JSON Parse error: {str(error)[:200]}") from None
     if not isinstance(document, dict):
-        raise _invalid(f"JSON Value: {shown(document)} Is not object")
+        raise invalid(f"JSON Value: {shown(document)} Is not object")
     if not isinstance(document.get("signature_name", ""), str):
-        raise _invalid(
+        raise invalid(
             f"JSON Value: {shown(document)} not formatted correctly. 'signature_name' key must be a string "
             "value."
         )
@@ -63,44 +59,44 @@ def read_inputs(
     """
     by_rows = _ROWS in document
     if by_rows and _COLUMNS in document:
-        raise _invalid(f"JSON Value: expecting only one of '{_COLUMNS}' or '{_ROWS}' keys to exist")
+        raise invalid(f"JSON Value: expecting only one of '{_COLUMNS}' or '{_ROWS}' keys to exist")
     if by_rows:
         columns = _columns_of_rows(document[_ROWS], expected)
     elif _COLUMNS in document:
         columns = document[_COLUMNS]
         if not isinstance(columns, dict) or set(columns) == {_B64}:
             if len(expected) != 1:
-                raise _invalid(
+                raise invalid(
                     "inputs is a plain value/list, but expecting an object as multiple input tensors "
                     "required as per tensorinfo_map"
                 )
             columns = dict.fromkeys(expected, columns)
     else:
-        raise _invalid(f"Missing '{_COLUMNS}' or '{_ROWS}' key")
+        raise invalid(f"Missing '{_COLUMNS}' or '{_ROWS}' key")
     for name in expected:
         if name not in columns:
-            raise _invalid(f"Missing named input: {name} in 'inputs' object.")
+            raise invalid(f"Missing named input: {name} in 'inputs' object.")
     return {name: to_array(columns[name], column.dtype, name) for name, column in expected.items()}, by_rows
 
 
 def _columns_of_rows(rows: Any, expected: Mapping[str, TensorInfo]) -> dict[str, list[Any]]:
     if not isinstance(rows, list):
-        raise _invalid(f"Expecting '{_ROWS}' to be an list/array")
+        raise invalid(f"Expecting '{_ROWS}' to be an list/array")
     if not rows:
-        raise _invalid(f"No values in '{_ROWS}' array")
+        raise invalid(f"No values in '{_ROWS}' array")
     named = isinstance(rows[0], dict) and set(rows[0]) != {_B64}
     if not named and len(expected) > 1:
-        raise _invalid(
+        raise invalid(
             "instances is a plain list, but expecting list of objects as multiple input tensors required "
             "as per tensorinfo_map"
         )
     for number, row in enumerate(rows):
         if named and not isinstance(row, dict):
-            raise _invalid(f"Expecting object but got list at item {number} of input list")
+            raise invalid(f"Expecting object but got list at item {number} of input list")
         if not named and isinstance(row, dict) and set(row) != {_B64}:
-            raise _invalid(f"Expecting value/list but got object at item {number} of input list")
+            raise invalid(f"Expecting value/list but got object at item {number} of input list")
         if named and set(row) != set(expected):
-            raise _invalid(
+            raise invalid(
                 f"Failed to process element: {number} of '{_ROWS}' list. JSON object: {shown(row)} keys "
                 f"must be equal to: {','.join(sorted(expected))}"
             )
@@ -118,14 +114,14 @@ def to_array(value: Any, dtype: np.dtype, name: str) -> np.ndarray:
         sizes.append(len(first))
         first = first[0] if first else None
     if len(sizes) > 8:
-        raise _invalid(f"Input {name} has {len(sizes)} axes")
+        raise invalid(f"Input {name} has {len(sizes)} axes")
     flat: list[Any] = []
     _flatten(value, sizes, 0, flat)
     kinds = {str, dict} if dtype.kind == "O" else {bool} if dtype.kind == "b" else {int}
     kinds |= {float} if dtype.kind in "fV" else set()
     for found in flat:
         if type(found) not in kinds:
-            raise _invalid(
+            raise invalid(
                 f"JSON Value: {shown(found)} is not of expected type: {_called(dtype)}, input {name}"
             )
     if dtype.kind == "O":
@@ -133,7 +129,7 @@ def to_array(value: Any, dtype: np.dtype, name: str) -> np.ndarray:
     try:
         return np.array(flat, dtype).reshape(sizes)
     except (OverflowError, ValueError, TypeError):
-        raise _invalid(f"JSON Value: a number of input {name} is out of the range of {dtype}") from None
+        raise invalid(f"JSON Value: a number of input {name} is out of the range of {dtype}") from None
 
 
 def _called(dtype: np.dtype) -> str:
@@ -143,16 +139,16 @@ def _called(dtype: np.dtype) -> str:
 def _flatten(value: Any, sizes: Sequence[int], level: int, flat: list[Any]) -> None:
     if level == len(sizes):
         if isinstance(value, list):
-            raise _invalid(f"Encountered list at unexpected level: {level} expected < {len(sizes)}")
+            raise invalid(f"Encountered list at unexpected level: {level} expected < {len(sizes)}")
         flat.append(value)
         return
     if not isinstance(value, list):
-        raise _invalid(
+        raise invalid(
             f"JSON Value: {shown(value)} found at incorrect level: {level + 1} in the JSON DOM. "
             f"Expected at level: {len(sizes)}"
         )
     if len(value) != sizes[level]:
-        raise _invalid(
+        raise invalid(
             f"Encountered list at unexpected size: {len(value)} at level: {level} "
             f"expected size: {sizes[level]}"
         )
@@ -164,11 +160,11 @@ def _string(value: str | Mapping[str, Any]) -> bytes:
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass")
     if set(value) != {_B64} or not isinstance(value[_B64], str):
-        raise _invalid(f"JSON Value: {shown(value)} not formatted correctly for base64 data")
+        raise invalid(f"JSON Value: {shown(value)} not formatted correctly for base64 data")
     try:
         return base64.b64decode(value[_B64], validate=True)
     except binascii.Error:
-        raise _invalid("Unable to base64 decode") from None
+        raise invalid("Unable to base64 decode") from None
 
 
 def write_outputs(outputs: Mapping[str, np.ndarray], by_rows: bool) -> dict[str, Any]:
@@ -181,7 +177,7 @@ def write_outputs(outputs: Mapping[str, np.ndarray], by_rows: bool) -> dict[str,
     if not by_rows:
         return {"outputs": as_json if len(as_json) > 1 else as_json.popitem()[1]}
     if any(values.ndim == 0 for values in outputs.values()) or len({len(v) for v in outputs.values()}) > 1:
-        raise _invalid("the outputs have inconsistent batch sizes: ask with 'inputs' instead of 'instances'")
+        raise invalid("the outputs have inconsistent batch sizes: ask with 'inputs' instead of 'instances'")
     if len(as_json) == 1:
         return {"predictions": as_json.popitem()[1]}
     return {"predictions": [dict(zip(as_json, row)) for row in zip(*as_json.values())]}
@@ -216,16 +212,16 @@ def read_examples(document: Mapping[str, Any]) -> list[bytes]:
     """
     rows = document.get("examples")
     if not isinstance(rows, list):
-        raise _invalid(
+        raise invalid(
             "Expecting 'examples' value to be an list/array" if rows else "'examples' was not found"
         )
     if not rows:
-        raise _invalid("'examples' value is an empty array")
+        raise invalid("'examples' value is an empty array")
     context = document.get("context", {})
     found = []
     for row in rows:
         if not isinstance(row, dict) or not isinstance(context, dict):
-            raise _invalid(f"Example must be JSON object but got JSON {type(row).__name__}")
+            raise invalid(f"Example must be JSON object but got JSON {type(row).__name__}")
         features = {name: _feature(name, value) for name, value in {**context, **row}.items()}
         example = tf.train.Example(features=tf.train.Features(feature=features))
         found.append(example.SerializeToString())
@@ -243,5 +239,5 @@ def _feature(name: str, value: Any) -> tf.train.Feature:
         if kinds == {float}:
             return tf.train.Feature(float_list=tf.train.FloatList(value=values))
     except (ValueError, OverflowError) as error:
-        raise _invalid(f"Feature: {name}: {error}") from None
-    raise _invalid(f"Feature: {name} has elements of different or unexpected JSON types")
+        raise invalid(f"Feature: {name}: {error}") from None
+    raise invalid(f"Feature: {name} has elements of different or unexpected JSON types")

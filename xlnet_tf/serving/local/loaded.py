@@ -33,9 +33,9 @@ class RequestError(Exception):
         self.code = code
 
 
-def of_tensorflow(error: tf.errors.OpError) -> RequestError:
-    """Returns the error of a request that the model refuses."""
-    return RequestError(error_codes_pb2.Code.Name(error.error_code), error.message)
+def invalid(message: str) -> RequestError:
+    """Returns the error of a request that is wrong in itself."""
+    return RequestError("INVALID_ARGUMENT", message)
 
 
 class LoadedModel:
@@ -98,7 +98,7 @@ class LoadedModel:
         try:
             return self._session.run(tensors, feeds)
         except tf.errors.OpError as error:
-            raise of_tensorflow(error) from error
+            raise RequestError(error_codes_pb2.Code.Name(error.error_code), error.message) from error
 
     def check(self, name: str, inputs: Mapping[str, np.ndarray]) -> None:
         """Raises RequestError unless a signature takes such inputs."""
@@ -107,8 +107,7 @@ class LoadedModel:
         expected = self.signatures[name].inputs
         missing, extra = sorted(set(expected) - set(inputs)), sorted(set(inputs) - set(expected))
         if missing or extra:
-            raise RequestError(
-                "INVALID_ARGUMENT",
+            raise invalid(
                 f"input size does not match signature: {len(inputs)}!={len(expected)} len({{"
                 f"{','.join(sorted(inputs))}}}) != len({{{','.join(sorted(expected))}}}). Sent extra: "
                 f"{{{','.join(extra)}}}. Missing but required: {{{','.join(missing)}}}.",
@@ -116,15 +115,11 @@ class LoadedModel:
         for key, column in expected.items():
             found, sizes = inputs[key], sizes_of(self.definitions[name].inputs[key])
             if found.dtype != column.dtype:
-                raise RequestError(
-                    "INVALID_ARGUMENT", f"Input {key} has the type {found.dtype}, expected {column.dtype}"
-                )
+                raise invalid(f"Input {key} has the type {found.dtype}, expected {column.dtype}")
             if sizes is not None and (
                 found.ndim != len(sizes) or any(size not in (-1, n) for size, n in zip(sizes, found.shape))
             ):
-                raise RequestError(
-                    "INVALID_ARGUMENT", f"Input {key} has the shape {list(found.shape)}, expected {sizes}"
-                )
+                raise invalid(f"Input {key} has the shape {list(found.shape)}, expected {sizes}")
 
     def bucket(self, row: Sequence[np.ndarray]) -> int:
         """Returns the length, in tokens, that the model is likely to pad a row to.

@@ -19,7 +19,7 @@ from xlnet_tf.errors import UserError, reason
 from xlnet_tf.serving import config_files
 from xlnet_tf.serving.export import versions
 from xlnet_tf.serving.local.batching import Batcher
-from xlnet_tf.serving.local.loaded import LoadedModel, RequestError
+from xlnet_tf.serving.local.loaded import LoadedModel, RequestError, invalid
 
 MODEL_FILE = "saved_model.pb"
 POLL_SECONDS = 1.0
@@ -221,7 +221,7 @@ class Models:
             RequestError: it is not served.
         """
         if not spec.name:
-            raise RequestError("INVALID_ARGUMENT", "ModelSpec has no name specified.")
+            raise invalid("ModelSpec has no name specified.")
         number = self._number(spec)
         served = {version.number: version for name, version in self.available() if name == spec.name}
         if number is None and served:
@@ -248,9 +248,8 @@ class Models:
         response = GetModelStatusResponse()
         for version in known:
             status = response.model_version_status.add(version=version.number, state=version.state)
-            status.status.error_code = error_codes_pb2.Code.Value(
-                version.error.code if version.error else "OK"
-            )
+            code = version.error.code if version.error else "OK"
+            status.status.error_code = error_codes_pb2.Code.Value(code)
             status.status.error_message = str(version.error or "")
         return response
 
@@ -262,9 +261,7 @@ class Models:
             return None
         labels = self.configs[spec.name].labels if spec.name in self.configs else {}
         if spec.version_label not in labels:
-            raise RequestError(
-                "INVALID_ARGUMENT", f"Unrecognized servable version label: {spec.version_label}"
-            )
+            raise invalid(f"Unrecognized servable version label: {spec.version_label}")
         return labels[spec.version_label]
 
     def _load(self, config: ModelConfig, number: int) -> None:

@@ -8,6 +8,7 @@ import urllib.parse
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from google.protobuf import json_format
 from google.protobuf.message import Message
 from starlette.applications import Starlette
@@ -22,7 +23,7 @@ from tensorflow_serving.apis.model_pb2 import ModelSpec
 from xlnet_tf.errors import reason
 from xlnet_tf.serving.config_files import METRICS_PATH
 from xlnet_tf.serving.local import json_tensors
-from xlnet_tf.serving.local.loaded import RequestError
+from xlnet_tf.serving.local.loaded import RequestError, invalid
 from xlnet_tf.serving.local.service import SIGNATURES, Service
 from xlnet_tf.serving.module import SERVING_DEFAULT
 
@@ -95,12 +96,12 @@ def _answer(service: Service, request: Request, body: bytes) -> Response:
     path = request.scope["raw_path"].decode("ascii", "replace")
     found = (_ASK if request.method == "POST" else _LOOK).fullmatch(path)
     if not found:
-        raise RequestError("INVALID_ARGUMENT", f"Malformed request: {request.method} {path[:200]}")
+        raise invalid(f"Malformed request: {request.method} {path[:200]}")
     spec = _spec(found)
     if request.method == "POST":
         return _json(_ask(service, spec, found["method"].lower(), json_tensors.parse(body)))
     if not spec.name:
-        raise RequestError("INVALID_ARGUMENT", "Missing model name in request.")
+        raise invalid("Missing model name in request.")
     if not found["metadata"]:
         return _json(_to_json(service.models.status(spec)))
     response, signatures = service.metadata(spec), SignatureDefMap()
@@ -113,9 +114,7 @@ def _spec(found: re.Match[str]) -> ModelSpec:
     spec = ModelSpec(name=urllib.parse.unquote(found["name"] or ""))
     if found["version"]:
         if int(found["version"][:20]) >= 1 << 63:
-            raise RequestError(
-                "INVALID_ARGUMENT", f"Failed to convert version: {found['version'][:20]} to numeric."
-            )
+            raise invalid(f"Failed to convert version: {found['version'][:20]} to numeric.")
         spec.version.value = int(found["version"])
     if found["label"]:
         spec.version_label = urllib.parse.unquote(found["label"])
@@ -127,27 +126,20 @@ def _ask(service: Service, spec: ModelSpec, method: str, document: dict[str, Any
     if method == "predict":
         model, name = service.models.find(spec).model, spec.signature_name or SERVING_DEFAULT
         if name not in model.signatures:
-            raise RequestError(
-                "INVALID_ARGUMENT", f'Serving signature name: "{name}" not found in signature def'
-            )
+            raise invalid(f'Serving signature name: "{name}" not found in signature def')
         inputs, by_rows = json_tensors.read_inputs(document, model.signatures[name].inputs)
         answer = service.predict(spec, inputs, entrypoint="REST")
         return json_tensors.write_outputs(answer.outputs, by_rows)
     examples = json_tensors.read_examples(document)
     if method == "classify":
         _, classes = service.classify(spec, examples, entrypoint="REST")
-        return {
-            "results": [
-                [[one.label, _short(one.score)] for one in row.classes] for row in classes.classifications
-            ]
-        }
+        rows = [[[one.label, _short(one.score)] for one in row.classes] for row in classes.classifications]
+        return {"results": rows}
     _, numbers = service.regress(spec, examples, entrypoint="REST")
     return {"results": [_short(one.value) for one in numbers.regressions]}
 
 
 def _short(value: float) -> float:
-    import numpy as np
-
     return float(str(np.float32(value)))
 
 

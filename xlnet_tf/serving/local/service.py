@@ -15,7 +15,7 @@ from tensorflow_serving.apis.regression_pb2 import RegressionResult
 
 from xlnet_tf.serving.client_grpc import read_tensor
 from xlnet_tf.serving.local.batching import Closed
-from xlnet_tf.serving.local.loaded import LoadedModel, RequestError
+from xlnet_tf.serving.local.loaded import LoadedModel, RequestError, invalid
 from xlnet_tf.serving.local.metrics import Metrics
 from xlnet_tf.serving.local.models import Models
 from xlnet_tf.serving.module import CLASSIFY, REGRESS, SERVING_DEFAULT
@@ -64,7 +64,7 @@ class Service:
         begun, status, rows = time.perf_counter(), "OK", 0
         try:
             version, future = self._submit(spec, inputs)
-            rows = max((len(value) for value in inputs.values() if value.ndim), default=0)
+            rows = _rows(inputs)
             try:
                 outputs = future.result(self.timeout)
             except concurrent.futures.TimeoutError:
@@ -88,10 +88,8 @@ class Service:
             if model is None or batcher is None:  # unloaded since
                 continue
             model.check(name, inputs)
-            if (rows := max((len(value) for value in inputs.values() if value.ndim), default=0)) > MAX_ROWS:
-                raise RequestError(
-                    "INVALID_ARGUMENT", f"the request has {rows} rows; this server takes {MAX_ROWS}"
-                )
+            if (rows := _rows(inputs)) > MAX_ROWS:
+                raise invalid(f"the request has {rows} rows; this server takes {MAX_ROWS}")
             try:
                 return version.number, batcher.submit(name, inputs)
             except Closed:
@@ -132,14 +130,13 @@ class Service:
         name = spec.signature_name or SERVING_DEFAULT
         definition = self.definitions(spec).get(name)
         if definition is None:
-            raise RequestError("INVALID_ARGUMENT", f"No signature was found with the name: {name}")
+            raise invalid(f"No signature was found with the name: {name}")
         if definition.method_name != method:
-            raise RequestError(
-                "INVALID_ARGUMENT",
-                f"Expected {kind} signature method_name to be {method}. Was: {definition.method_name}",
+            raise invalid(
+                f"Expected {kind} signature method_name to be {method}. Was: {definition.method_name}"
             )
         if not examples:
-            raise RequestError("INVALID_ARGUMENT", "Input is empty")
+            raise invalid("Input is empty")
         return self.predict(spec, {"inputs": np.array(examples, object)}, api=api, entrypoint=entrypoint)
 
     def definitions(self, spec: ModelSpec) -> Mapping[str, Any]:
@@ -155,14 +152,18 @@ class Service:
         """
         for field in fields:
             if field != SIGNATURES:
-                raise RequestError("INVALID_ARGUMENT", f"Metadata field {field} is not supported")
+                raise invalid(f"Metadata field {field} is not supported")
         if not fields:
-            raise RequestError("INVALID_ARGUMENT", "the request names no metadata_field")
+            raise invalid("the request names no metadata_field")
         version = self.models.find(spec)
         response = GetModelMetadataResponse(model_spec=_spec(spec, version.number))
         response.model_spec.signature_name = ""
         response.metadata[SIGNATURES].Pack(version.model.definition_map())
         return response
+
+
+def _rows(inputs: Mapping[str, np.ndarray]) -> int:
+    return max((len(value) for value in inputs.values() if value.ndim), default=0)
 
 
 def _spec(asked: ModelSpec, number: int) -> ModelSpec:
