@@ -1,5 +1,6 @@
 """Fixtures shared by all tests."""
 
+import functools
 import gc
 import os
 import pathlib
@@ -30,6 +31,9 @@ def pytest_collection_finish(session):
         import tensorflow as tf  # not above: the process that only hands out the tests needs none
 
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+        config = tf.compat.v1.ConfigProto()
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
+        tf.compat.v1.Session = functools.partial(tf.compat.v1.Session, config=config)
         os.environ.setdefault("XLA_FLAGS", QUICK_COMPILER)
         gc.freeze()  # Python would look through all modules again and again, 8 % of the tests' time
         gc.set_threshold(50_000, 20, 20)

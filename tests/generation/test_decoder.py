@@ -69,7 +69,7 @@ def test_continuations_of_prompts_of_different_length(attention_type, jit_compil
     lengths, new_tokens = np.int32([6, 2, 0, 5]), np.int32([4, 3, 4, 1])
     tokens = rng.integers(9, 50, [4, 4]).astype(np.int32)
 
-    @tf.function(jit_compile=jit_compile)
+    @tf.function(jit_compile=jit_compile, autograph=False)
     def run(ids, lengths, new_tokens, tokens):
         layout = continuation(ids, lengths, new_tokens, 4)
         return layout.order, steps(CachedDecoder(model, layout), layout.order, tokens)

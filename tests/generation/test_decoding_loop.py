@@ -50,6 +50,7 @@ def traced(model, method, options):
     return tf.function(
         lambda *tensors: generate(model, *tensors[:3], dict(method), tensors[3], **dict(options)),
         [matrix, vector, vector, vector],
+        autograph=False,
     )
 
 
@@ -109,7 +110,9 @@ def test_xla_writes_the_same(model, method):
     ids, lengths, new_tokens = prompts()
     expected = run(model, ids, lengths, new_tokens, METHODS[method], tf.range(4))
     compiled = tf.function(
-        lambda *tensors: generate(model, *tensors, METHODS[method], tf.range(4), xla=True), jit_compile=True
+        lambda *tensors: generate(model, *tensors, METHODS[method], tf.range(4), xla=True),
+        jit_compile=True,
+        autograph=False,
     )
     found = compiled(ids, lengths, new_tokens)
     np.testing.assert_array_equal(found.tokens, expected.tokens)

@@ -34,7 +34,7 @@ def test_joint_fills(model, jit_compile):
     """Texts with different numbers of gaps: every number is that of the uncached computation."""
     ids, is_context, order = random_gaps(np.random.default_rng(0), batch=4, length=8, gaps=4)
 
-    @tf.function(jit_compile=jit_compile)
+    @tf.function(jit_compile=jit_compile, autograph=False)
     def run(*layout):
         return fill_jointly(model, infilling(*layout), beams=3, guesses=5, xla=jit_compile)
 
@@ -100,7 +100,7 @@ def test_easiest_first(model, temperature, jit_compile):
     """Each step fills, of the gaps that are open, the one whose best piece is likeliest; each row its own."""
     ids, is_context, gaps = random_gaps(np.random.default_rng(2), batch=4, length=8, gaps=4)
 
-    @tf.function(jit_compile=jit_compile)
+    @tf.function(jit_compile=jit_compile, autograph=False)
     def run(*layout):
         return fill_easiest_first(model, infilling(*layout), settings(4, temperature), xla=jit_compile)
 

@@ -57,7 +57,7 @@ def test_every_row_has_settings_of_its_own(jit_compile):
     rng = np.random.default_rng(1)
     log_probs = sampling.log_probabilities(rng.normal(size=[6, 40]).astype(np.float32))
     settings = make(6, [0, 1, 0.5, 2, 1, 0], [0, 0, 4, 0, 2, 1], [1, 0.7, 1, 0.9, 0.5, 0.1])
-    choose = tf.function(sampling.choose, jit_compile=jit_compile)
+    choose = tf.function(sampling.choose, jit_compile=jit_compile, autograph=False)
     for draws in rng.random([3, 6]).astype(np.float32):
         together = choose(log_probs, draws, settings)
         for row in range(6):

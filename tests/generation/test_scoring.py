@@ -157,7 +157,7 @@ def test_runs_in_a_graph_and_compiled(model):
     inputs = scoring.join_contexts(contexts, texts, 9)
     for order, jit_compile in (("right_to_left", False), ("random", True)):
 
-        @tf.function(jit_compile=jit_compile)
+        @tf.function(jit_compile=jit_compile, autograph=False)
         def run(features, is_scored):
             places = scoring.order_ranks(is_scored, order, seeds)  # noqa: B023
             return scoring.token_log_probabilities(model, features, is_scored, places)

@@ -222,7 +222,7 @@ def test_chunks_are_joined_in_order():
     numbers = tf.range(100)
     specs = {"even": tf.TensorSpec([None], tf.int32), "pairs": tf.TensorSpec([None, 2], tf.int32)}
 
-    @tf.function
+    @tf.function(autograph=False)
     def run(count):
         def chunk(begin, end):
             part = numbers[begin:end]

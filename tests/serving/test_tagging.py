@@ -248,7 +248,7 @@ def find_words(tokenizer):
     texts = GraphTokenizer(tokenizer)
     finder = WordFinder(tokenizer, texts)
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def find(batch):
         return finder(batch, characters(tf.strings.join([texts.valid(batch), " "])))
 

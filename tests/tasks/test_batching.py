@@ -27,7 +27,7 @@ from xlnet_tf.training.progress import read_history
 from xlnet_tf.training.trainer import Trainer
 
 T, ROWS, SEQUENCES = 32, 24, 3
-MODEL = {"n_layer": 2, "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 32}
+MODEL = {"n_layer": 1, "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 32}
 STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")
 
 

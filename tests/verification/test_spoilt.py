@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.conftest import invent_texts
+from tests.verification import language
 from xlnet_tf.checkpoints import open_checkpoint
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.checkpoints.safetensors_file import write_safetensors
@@ -84,6 +85,16 @@ SPOILT = {
     "float16 overflow": lambda w: of_all(w, lambda v: (v * 1e6).astype(np.float16), "outer/kernel"),
     "NaN": lambda w: {"lm_bias": np.where(np.arange(len(w["lm_bias"])) == 7, np.nan, w["lm_bias"])},
 }
+# One that each kind of check finds.
+QUICK = (
+    "layers shuffled",
+    "value kernel transposed",
+    "embedding and bias shifted by one",
+    "mask embedding random",
+    "a bias of zeros",
+    "float16 overflow",
+    "NaN",
+)
 
 
 @pytest.fixture
@@ -123,7 +134,15 @@ def test_whole_weights_pass(spoil):
     assert unchecked == {"architecture", "structure", "continuation"}
 
 
-@pytest.mark.parametrize("name", SPOILT)
+@pytest.mark.long
+def test_weights_trained_anew_pass(trained, tmp_path):
+    language.train_and_save(tmp_path)
+    assert verify_pretrained(tmp_path, trained[1]).passed
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.integration] * (name not in QUICK)) for name in SPOILT]
+)
 def test_spoilt_weights_fail(spoil, name):
     with np.errstate(over="ignore"):
         found = spoil(SPOILT[name](spoil.weights))

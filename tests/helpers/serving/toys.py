@@ -17,10 +17,10 @@ HOSTILE = [
 ]
 
 
-def built(model_class, tokenizer, *args, encoder_options=(), **options):
+def built(model_class, tokenizer, *args, layers=1, encoder_options=(), **options):
     """A model of random weights; nothing is near zero, so that errors show."""
     tf_keras.utils.set_random_seed(0)
-    config = XLNetConfig(tokenizer.vocab_size, n_layer=2, d_model=16, n_head=2, d_head=8, d_inner=20)
+    config = XLNetConfig(tokenizer.vocab_size, n_layer=layers, d_model=16, n_head=2, d_head=8, d_inner=20)
     encoder = XLNetEncoder(
         config, dropout=0.0, attention_dropout=0.0, initializer_range=0.4, **dict(encoder_options)
     )

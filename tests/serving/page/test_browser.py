@@ -26,7 +26,7 @@ TEXT = "ba <mask> ne <mask> kal <mask>"
 
 @pytest.fixture(scope="module")
 def model(small_tokenizer):
-    return XLNetLanguageModel(built(XLNetPretrainer, small_tokenizer), small_tokenizer)
+    return XLNetLanguageModel(built(XLNetPretrainer, small_tokenizer, layers=2), small_tokenizer)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ TEXT = "ba <mask> ne <mask> tor <mask> mi"
 
 @pytest.fixture(scope="module")
 def model(small_tokenizer):
-    return XLNetLanguageModel(built(XLNetPretrainer, small_tokenizer), small_tokenizer)
+    return XLNetLanguageModel(built(XLNetPretrainer, small_tokenizer, layers=2), small_tokenizer)
 
 
 @pytest.fixture(scope="module")
