@@ -124,12 +124,15 @@ def test_damaged_notes_of_a_runs_checkpoints(tmp_path, count):
     for number in (1, 2):
         step.assign(number)
         checkpoints.save(number)
+        checkpoints.wait()
     for number, rng in enumerate(mutations.generators(count), 3):
         note.write_bytes(mutations.damaged(rng, note.read_bytes()))
         step, checkpoints = run()
         assert checkpoints.restore_or_initialize() and int(step) == number - 1
         step.assign(number)
-        assert checkpoints.save(number) and names() == {f"ckpt-{number - 1}", f"ckpt-{number}"}
+        assert checkpoints.save(number)
+        checkpoints.wait()
+        assert names() == {f"ckpt-{number - 1}", f"ckpt-{number}"}
 
 
 def zipped(path, pickled: bytes, compression=zipfile.ZIP_STORED, storage=bytes(8)):

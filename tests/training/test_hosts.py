@@ -178,6 +178,38 @@ def test_two_hosts_fine_tune_as_one_does(tmp_path, small_tokenizer, batching):
     np.testing.assert_allclose(*losses, atol=1e-5)
 
 
+def assert_rehearsal(folder, rounds):
+    """Hosts die, hang and return, and the run ends with what an undisturbed one has, bit for bit."""
+    result = subprocess.run(
+        [sys.executable, "-m", "tests.helpers.training.rehearsal", str(folder), str(rounds)],
+        cwd=REPOSITORY,
+        env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1"},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr[-2000:] + (folder / "log").read_text()[-3000:]
+    assert len(result.stdout.splitlines()) == rounds, result.stdout
+    expected = tensors(folder / "undisturbed", 24)
+    assert len(expected) > 30 and expected["memory/.ATTRIBUTES/content"].any()
+    assert len(list((folder / "undisturbed").glob("ckpt-24.data*"))) == 2  # one of each host
+    for run in folder.glob("disturbed-*"):
+        found = tensors(run, 24)
+        assert found.keys() == expected.keys()
+        for name, value in expected.items():
+            np.testing.assert_array_equal(found[name], value, err_msg=f"{run.name}: {name}")
+        assert not list(run.glob("*temp*"))
+
+
+@pytest.mark.integration
+def test_a_slice_whose_hosts_die_and_return(tmp_path):
+    assert_rehearsal(tmp_path, 2)
+
+
+@pytest.mark.long
+def test_a_slice_whose_hosts_die_hang_and_return_20_times(tmp_path):
+    assert_rehearsal(tmp_path, 20)
+
+
 @pytest.mark.integration
 def test_sigterm_ends_a_host_that_does_not_train_yet():
     with socket.socket() as one:

@@ -1,16 +1,25 @@
 """Checkpoints that are torn, damaged or do not fit on the disk."""
 
+import concurrent.futures
 import logging as python_logging
 import os
 import shutil
+import subprocess
+import sys
+import threading
+import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
+from tests.conftest import REPOSITORY
 from tests.helpers.full_disk import files_of_at_most
 from xlnet_tf.checkpoints.of_runs import newest, newest_first
 from xlnet_tf.errors import UserError
+from xlnet_tf.training import saving
+from xlnet_tf.training.memory import Rows
 from xlnet_tf.training.saving import Checkpoints, newest_intact
 
 WEIGHT = "weight/.ATTRIBUTES/VARIABLE_VALUE"
@@ -19,7 +28,7 @@ WEIGHT = "weight/.ATTRIBUTES/VARIABLE_VALUE"
 class Saved:
     """A small run: a step and a weight that tells it."""
 
-    def __init__(self, folder, size=1000, **options):
+    def __init__(self, folder, size=1000, rows=None, **options):
         self.step = tf.Variable(0, dtype=tf.int64)
         self.hold = tf.Variable(0, dtype=tf.int64)
         self.weight = tf.Variable(tf.zeros([size]))
@@ -29,15 +38,22 @@ class Saved:
             self.begun += 1
 
         self.manager = Checkpoints(
-            tf.train.Checkpoint(step=self.step, weight=self.weight),
+            tf.train.Checkpoint(step=self.step, weight=self.weight, **({"rows": rows} if rows else {})),
             str(folder),
             step=self.step, hold=self.hold, interval=2, max_to_keep=3, initialize=begin, **options,
         )  # fmt: skip
 
-    def at(self, step):
+    def begin(self, step):
+        """Begins to save a step."""
         self.step.assign(step)
         self.weight.assign(tf.fill(self.weight.shape, float(step)))
         return self.manager.save(checkpoint_number=step)
+
+    def at(self, step):
+        """Saves a step."""
+        path = self.begin(step)
+        self.manager.wait()
+        return path
 
     def restored(self) -> int:
         self.manager.restore_or_initialize()
@@ -176,18 +192,21 @@ def test_the_checkpoint_of_another_run_is_refused(folder):
 
 
 def test_a_failed_save_removes_its_own_files_only(folder, monkeypatch):
-    def full(*args, **kwargs):
+    def full(*args):
         (folder / "ckpt-1_temp").mkdir()
         (folder / "ckpt-1.index").write_bytes(b"half")
         raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
 
     run = Saved(folder)
+    run.restored()
     before = sorted(path.name for path in folder.iterdir())
-    monkeypatch.setattr(tf.train.CheckpointManager, "save", full)
+    monkeypatch.setattr(saving, "_write_part", full)
+    run.step.assign(1)
     with pytest.raises(
         UserError, match=r"step 1: No space left on device.* the run resumes from .*ckpt-10, the last"
     ):
-        run.at(1)
+        run.manager.save(1, check_interval=False)
+        run.manager.wait()
     assert sorted(path.name for path in folder.iterdir()) == before  # ckpt-10, for one
 
 
@@ -206,11 +225,11 @@ def test_a_full_disk_keeps_the_last_good_one(folder):
 
 
 def test_a_host_lost_while_saving_is_not_a_disk_error(folder, monkeypatch):
-    def lost(*args, **kwargs):
+    def lost(*args):
         raise tf.errors.UnavailableError(None, None, "Socket closed")
 
     run = Saved(folder)
-    monkeypatch.setattr(tf.train.CheckpointManager, "save", lost)
+    monkeypatch.setattr(saving, "_write_part", lost)
     with pytest.raises(tf.errors.UnavailableError):
         run.at(14)
 
@@ -220,11 +239,272 @@ def test_checkpoints_wait_while_steps_fail(folder):
     run.hold.assign(1)
     assert run.at(20) is None and newest(str(folder)).endswith("ckpt-10")
     assert run.manager.save(checkpoint_number=20, check_interval=False)  # told to end: better than nothing
+    run.manager.wait()
+    assert newest(str(folder)).endswith("ckpt-20")
     run.hold.assign(0)
     assert run.at(22)
 
 
-def test_other_hosts_restore_and_write_elsewhere(folder):
-    run = Saved(folder, write=False)
+def test_other_hosts_restore_and_do_not_write_what_the_first_one_has(folder):
+    run = Saved(folder, host=1, hosts=2)
+    before = sorted(folder.iterdir())
     assert run.restored() == 10
-    assert run.at(12) and newest(str(folder)).endswith("ckpt-10")
+    assert run.at(12) and sorted(folder.iterdir()) == before
+
+
+def test_the_bytes_are_those_that_tensorflow_writes(tmp_path):
+    run = Saved(tmp_path)
+    run.at(2)
+    run.manager.checkpoint.write(str(tmp_path / "expected"))
+    for kind in ("index", "data-00000-of-00001"):
+        assert (tmp_path / f"ckpt-2.{kind}").read_bytes() == (tmp_path / f"expected.{kind}").read_bytes()
+
+
+@pytest.fixture
+def paused(monkeypatch):
+    """Lets the thread wait before it writes a part, until the event is set."""
+    resumed, write = threading.Event(), saving._write_part
+
+    def write_part(*args):
+        resumed.wait()
+        write(*args)
+
+    monkeypatch.setattr(saving, "_write_part", write_part)
+    yield resumed
+    resumed.set()
+
+
+def test_training_continues_while_a_checkpoint_is_written(folder, paused):
+    run = Saved(folder)
+    assert run.begin(12).endswith("ckpt-12")
+    run.weight.assign_add(tf.ones_like(run.weight))
+    assert newest(str(folder)).endswith("ckpt-10") and run.begin(13) is None
+    paused.set()
+    run.manager.wait()
+    np.testing.assert_array_equal(tf.train.load_variable(newest(str(folder)), WEIGHT), [12.0] * 1000)
+    assert kept(folder) == {6, 10, 12}
+
+
+def test_training_waits_if_it_is_told_to(folder):
+    assert Saved(folder, background=False).begin(12) and newest(str(folder)).endswith("ckpt-12")
+
+
+def test_there_is_one_copy_at_a_time(folder, paused):
+    run = Saved(folder)
+    run.begin(12)
+    threading.Timer(0.05, paused.set).start()
+    run.begin(14)  # waits
+    assert 12 in kept(folder)
+    run.manager.wait()
+    assert kept(folder) == {10, 12, 14}
+
+
+def test_a_failure_to_write_ends_the_run_after_the_next_steps(folder, monkeypatch):
+    def full(*args):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
+
+    monkeypatch.setattr(saving, "_write_part", full)
+    run = Saved(folder)
+    run.begin(12)
+    concurrent.futures.wait(run.manager._writing)
+    with pytest.raises(UserError, match=r"cannot write the checkpoint of step 12: No space left"):
+        run.begin(13)  # none is due
+    run.manager.wait()  # the error was raised once
+    assert kept(folder) == {4, 6, 10}
+
+
+def test_what_is_begun_is_completed_before_a_run_ends(folder, paused, caplog):
+    paused.set()
+    with Saved(folder).manager as manager:
+        manager._step_counter.assign(12)
+        manager.save()
+    assert 12 in kept(folder)
+    with pytest.raises(KeyError), Saved(folder).manager as manager:
+        manager._step_counter.assign(14)
+        manager.save()
+        raise KeyError  # the run's own
+    assert 14 in kept(folder)
+
+
+def updates():
+    """Ways to change a variable, none of which may change a copy that shares its memory."""
+    optimizer = tf_keras.optimizers.Adam(0.1)
+
+    def apply(variable):
+        optimizer.build([variable])
+        optimizer.apply_gradients([(tf.ones_like(variable), variable)])
+
+    add = lambda variable: variable.assign_add(tf.ones_like(variable))  # noqa: E731
+    return {
+        "assign": lambda variable: variable.assign(variable + 1),
+        "add": add,
+        "in a graph": tf.function(add),
+        "compiled": tf.function(add, jit_compile=True),
+        "some rows": lambda variable: variable.scatter_nd_add([[0]], [[7.0, 7.0]]),
+        "optimizer": apply,
+    }
+
+
+@pytest.mark.parametrize("update", updates())
+def test_a_copy_stays_as_it_is(update):
+    variable = tf.Variable(tf.random.stateless_normal([300, 2], [1, 2]))
+    for _ in range(2):  # some ways change how a variable is kept
+        expected = variable.numpy().copy()
+        ((copies),) = saving._copies(tf.train.Checkpoint(v=variable), only_slices=False).values()
+        for _ in range(2):
+            updates()[update](variable)
+        assert copies[0][0].startswith("v/") and (variable.numpy() != expected).any()
+        np.testing.assert_array_equal(copies[0][2].numpy(), expected)
+
+
+class RowsOfHost(Saved):
+    """One of several hosts, with two rows of a variable each."""
+
+    def __init__(self, folder, host, hosts, **options):
+        self.rows = tf.Variable(tf.zeros([3, 2]))
+        memory = types.SimpleNamespace(restored=False)
+        rows = tf.__internal__.tracking.Trackable()
+        rows._gather_saveables_for_checkpoint = lambda: {
+            "content": lambda name: Rows(memory, [self.rows], 1, 2 * host, hosts, name)
+        }
+        super().__init__(folder, host=host, hosts=hosts, rows=rows, **options)
+        self.rows.assign(100.0 * tf.range(3.0)[:, None] + tf.range(2.0) + 2 * host)
+
+    def restored(self):
+        self.rows.assign(tf.zeros([3, 2]))
+        return super().restored()
+
+
+def test_each_host_writes_and_reads_its_rows(tmp_path, monkeypatch):
+    chief, *others = hosts = [RowsOfHost(tmp_path, host, 4) for host in range(4)]
+    chief.begin(2)
+    for other in others:
+        assert newest(str(tmp_path)) is None  # some rows are missing
+        other.at(2)
+    chief.manager.wait()
+    path = str(tmp_path / "ckpt-2")
+    expected = 100.0 * np.arange(3)[:, None] + np.arange(8)
+    np.testing.assert_array_equal(tf.train.load_variable(path, "rows/.ATTRIBUTES/content"), expected)
+    names = {file.name for file in tmp_path.iterdir()}
+    assert names == {"checkpoint", "ckpt-2.index", *(f"ckpt-2.data-0000{n}-of-00004" for n in range(4))}
+    hosts = [RowsOfHost(tmp_path, host, 4) for host in range(4)]
+    for host, run in enumerate(hosts):
+        assert run.restored() == 2
+        np.testing.assert_array_equal(run.rows, expected[:, 2 * host : 2 * host + 2])
+
+    truncate(tmp_path / "ckpt-2.data-00003-of-00004")
+    for host, run in enumerate(hosts):
+        read = {name: [rows] for name, rows, _ in saving._saved(run.manager.checkpoint) if rows}
+        assert (saving._damage(path, read) is not None) == (host == 3)
+    chief, *others = hosts
+    for number in (4, 6, 8):
+        chief.begin(number)
+        for other in others:
+            other.at(number)
+    chief.manager.wait()
+    assert kept(tmp_path) == {4, 6, 8} and len(list(tmp_path.glob("ckpt-*"))) == 15
+
+
+def test_rows_of_other_hosts_are_read_by_fewer_and_by_one(tmp_path):
+    """The rows of 4 hosts are read by 2, which have twice as many each, and by one."""
+    hosts = [RowsOfHost(tmp_path, host, 4) for host in (1, 2, 3, 0)]
+    for run in hosts:
+        run.begin(2)
+    for run in hosts:
+        run.manager.wait()
+    expected = 100.0 * np.arange(3)[:, None] + np.arange(8)
+    for count in (1, 2, 8):
+        for host in range(count):
+            rows = tf.Variable(tf.zeros([3, 8 // count]))
+            memory = types.SimpleNamespace(restored=False)
+            parts = Rows(memory, [rows], 1, host * 8 // count, count, "rows/.ATTRIBUTES/content")
+            (spec,) = parts.specs
+            values = tf.raw_ops.RestoreV2(
+                prefix=str(tmp_path / "ckpt-2"), tensor_names=[spec.name],
+                shape_and_slices=[spec.slice_spec], dtypes=[spec.dtype],
+            )  # fmt: skip
+            parts.restore(values)
+            first = host * 8 // count
+            np.testing.assert_array_equal(rows, expected[:, first : first + 8 // count])
+
+
+def test_rows_that_never_come_are_no_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr(saving, "_PART_SECONDS", 0.0)
+    chief = RowsOfHost(tmp_path, 0, 2)
+    with pytest.raises(tf.errors.UnavailableError, match="1 of 2 hosts have not written"):
+        chief.at(2)
+    assert newest(str(tmp_path)) is None and list(tmp_path.glob("*temp*"))
+    RowsOfHost(tmp_path, 0, 2)
+    assert not list(tmp_path.glob("*temp*"))
+
+
+def test_a_failure_of_one_host_ends_all(tmp_path, monkeypatch):
+    failed = []
+    chief, other = (
+        RowsOfHost(tmp_path, host, 2, on_any_host=lambda here: here or any(failed)) for host in (0, 1)
+    )
+    chief.begin(2)
+    failed.append(True)
+    with pytest.raises(UserError, match="another host cannot write its part"):
+        chief.begin(3)
+    chief.manager._ended.set()
+
+
+_REMOTE_HOSTS = """
+import sys, types, numpy as np, tensorflow as tf
+from xlnet_tf.training import saving
+from xlnet_tf.training.memory import Rows
+
+servers = [tf.distribute.Server({"worker": ["localhost:0"]}, start=True) for _ in range(2)]
+cluster = tf.train.ClusterSpec({"worker": [server.target.removeprefix("grpc://") for server in servers]})
+tf.config.experimental_connect_to_cluster(cluster)
+tasks = [f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in range(2)]
+
+class Run:
+    def __init__(self):
+        self.step = tf.Variable(0, dtype=tf.int64)
+        self.parts = []
+        for task in tasks:
+            with tf.device(task):
+                self.parts.append(tf.Variable(tf.zeros([2, 3])))
+        rows = tf.__internal__.tracking.Trackable()
+        memory = types.SimpleNamespace(restored=False)
+        content = lambda name: Rows(memory, self.parts, 0, 0, 2, name)
+        rows._gather_saveables_for_checkpoint = lambda: {"content": content}
+        self.manager = saving.Checkpoints(
+            tf.train.Checkpoint(step=self.step, rows=rows), sys.argv[1], step=self.step, hold=tf.Variable(0),
+            interval=1, max_to_keep=1, initialize=lambda: None)
+
+run = Run()
+for number, part in enumerate(run.parts):
+    part.assign(tf.fill([2, 3], number + 1.0))
+run.step.assign(1)
+written, write = [], saving._write_part
+saving._write_part = lambda prefix, host, copies: (written.append(host), write(prefix, host, copies))
+run.manager.save()
+for part in run.parts:
+    part.assign(tf.zeros([2, 3]))
+run.manager.wait()
+assert set(tasks) < set(written), written
+values = tf.train.load_variable(f"{sys.argv[1]}/ckpt-1", "rows/.ATTRIBUTES/content")
+np.testing.assert_array_equal(values, [[1.0] * 3] * 2 + [[2.0] * 3] * 2)
+other = Run()
+other.manager.restore_or_initialize()
+for number, part in enumerate(other.parts):
+    np.testing.assert_array_equal(part.numpy(), np.full([2, 3], number + 1.0))
+print("restored", flush=True)
+import os
+os._exit(0)  # servers do not end
+"""
+
+
+@pytest.mark.integration
+def test_the_hosts_of_one_process_write_and_read_their_rows(tmp_path):
+    """As those of a TPU that is reached by name."""
+    command = [sys.executable, "-c", _REMOTE_HOSTS, str(tmp_path)]
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "-1"}
+    ended = subprocess.run(
+        command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert ended.stdout == "restored\n", ended.stderr[-3000:]
+    assert len(list(tmp_path.glob("ckpt-1.data*"))) == 3

@@ -30,6 +30,8 @@ class TrainerConfig(cfg.TrainerConfig):
         spike_factor: a step is skipped if its loss is more than this many times the usual one; 0: never.
         save_memory: keep the memory in checkpoints, so that a resumed run is as if it had not been stopped;
             L * M * D numbers a row, 155 GB at the paper's size. Without, memory then begins empty.
+        async_checkpoints: write checkpoints while training continues, from a copy in the memory of the hosts;
+            false saves that memory, and training waits until a checkpoint is written.
         check_data_gb: data up to this many gigabytes are compared with their checksums before the run begins,
             and after an error that they may be to blame for; some seconds a gigabyte. Damage is found
             without, when it is read; a shard of another set, with records of the same size, is not.
@@ -42,6 +44,7 @@ class TrainerConfig(cfg.TrainerConfig):
     max_skipped_steps: int = 10
     spike_factor: float = 0.0
     save_memory: bool = True
+    async_checkpoints: bool = True
     check_data_gb: float = 50.0
     profile_steps: str = ""
     train_steps: int = 10000

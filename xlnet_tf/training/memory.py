@@ -1,6 +1,9 @@
 """The memory of earlier segments, kept on the devices between steps: one row for each row of the batch."""
 
+from collections.abc import Callable
+
 import tensorflow as tf
+from tensorflow.python.training.saving.saveable_object import SaveableObject, SaveSpec
 
 from xlnet_tf.errors import UserError
 
@@ -8,8 +11,9 @@ from xlnet_tf.errors import UserError
 class Memory(tf.__internal__.tracking.Trackable):
     """Variables that hold, per replica, what its rows remember.
 
-    A checkpoint holds the rows in the order of the global batch, so that another number of replicas can go
-    on from it. Create it under the strategy's scope.
+    A checkpoint holds the rows in the order of the global batch, so that another number of replicas can
+    resume from it. Each process writes and reads the rows of its own replicas only. Create the memory under
+    the strategy's scope.
 
     Args:
         n_layer: L.
@@ -29,10 +33,6 @@ class Memory(tf.__internal__.tracking.Trackable):
         self._rows = rows
         self._content = _per_replica_variable([n_layer, rows, memory_len, d_model], dtype, "memory")
         self._mask = _per_replica_variable([rows, memory_len], tf.bool, "memory_mask")
-        # Once: each would be traced anew at every checkpoint, and every trace is kept.
-        run = self._strategy.run
-        self._assign = tf.function(lambda *values: run(self.write, args=values))
-        self._read = tf.function(lambda: run(lambda: (self._content.read_value(), self._mask.read_value())))
 
     def read(self, stream_start: tf.Tensor, document_offset: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
         """Returns the model's memory inputs; in replica context.
@@ -59,46 +59,66 @@ class Memory(tf.__internal__.tracking.Trackable):
 
     def reset(self):
         """Forgets everything; in cross-replica context."""
-        self._assign(*(tf.zeros(variable.shape, variable.dtype) for variable in (self._content, self._mask)))
+        for variable in (self._content, self._mask):
+            for part in self._strategy.experimental_local_results(variable):
+                part.assign(tf.zeros(part.shape, part.dtype))
 
-    def _serialize_to_tensors(self) -> dict[str, tf.Tensor]:
-        """Gathers the rows of all replicas, for a checkpoint."""
+    def _gather_saveables_for_checkpoint(self) -> dict[str, Callable[[str], SaveableObject]]:
+        """Returns what a checkpoint holds: the rows of each replica, as slices of those of the batch."""
         if not self.saved:
             return {}
-        content, mask = self._read()
-        return {"content": self._all_rows(content, 1), "mask": self._all_rows(mask, 0)}
+        return {
+            "content": lambda name: self._rows_of(self._content, 1, name),
+            "mask": lambda name: self._rows_of(self._mask, 0, name),
+        }
 
-    def _all_rows(self, values, axis: int) -> tf.Tensor:
-        """Joins what the replicas hold, on the host."""
-        local = self._strategy.experimental_local_results(values)
-        with tf.device("CPU:0"):
-            if len(local) == self._strategy.num_replicas_in_sync:
-                return tf.concat(local, axis)
-            # Other hosts hold the rest; collectives gather neither bfloat16 nor bool.
-            floats = self._strategy.run(tf.function(tf.cast), args=(values, tf.float32))
-            return tf.cast(self._strategy.gather(floats, axis), local[0].dtype)
+    def _rows_of(self, variable: tf.Variable, axis: int, name: str) -> "Rows":
+        replicas = self._strategy.experimental_distribute_values_from_function(
+            lambda context: tf.constant(context.replica_id_in_sync_group)
+        )
+        first_row = self._rows * int(self._strategy.experimental_local_results(replicas)[0])
+        parts = self._strategy.experimental_local_results(variable)
+        return Rows(self, parts, axis, first_row, self._strategy.num_replicas_in_sync, name)
 
-    def _restore_from_tensors(self, restored_tensors: dict[str, tf.Tensor]):
-        """Gives each replica its rows of a checkpoint."""
-        content, mask = restored_tensors["content"], restored_tensors["mask"]
-        layers, _, memory_len, d_model = self._content.shape
-        expected = [layers, self._rows * self._strategy.num_replicas_in_sync, memory_len, d_model]
-        if content.shape != expected:
-            raise UserError(
-                f"the checkpoint's memory has shape {content.shape.as_list()} (layers, rows of the batch, "
-                f"memory_len, d_model), this run expects {expected}: resume with the batch size and the "
-                "memory_len of the run, or start a new model_dir"
-            )
 
-        def rows_of(tensor, axis):
-            return self._strategy.experimental_distribute_values_from_function(
-                lambda context: tf.split(tensor, self._strategy.num_replicas_in_sync, axis)[
-                    context.replica_id_in_sync_group
-                ]
-            )
+class Rows(SaveableObject):
+    """A variable that each replica has its own rows of.
 
-        self._assign(rows_of(content, 1), rows_of(mask, 0))
-        self.restored = True
+    Args:
+        memory: that it belongs to.
+        parts: the variables of this process's replicas.
+        axis: of the rows.
+        first_row: number of the first row of the first part, in the batch.
+        replicas: of all processes.
+        name: in the checkpoint.
+    """
+
+    def __init__(self, memory: Memory, parts, axis: int, first_row: int, replicas: int, name: str):
+        self._memory = memory
+        self._parts = parts
+        rows = parts[0].shape[axis]
+        self._shape = [
+            size * replicas if index == axis else size for index, size in enumerate(parts[0].shape)
+        ]
+        specs = []
+        for number, part in enumerate(parts):
+            cut = ["-"] * len(self._shape)  # TensorFlow writes a slice as "8 4 0,2:-": of 8 rows two, from 0
+            cut[axis] = f"{first_row + number * rows},{rows}"
+            rows_of_part = f"{' '.join(map(str, self._shape))} {':'.join(cut)}" if replicas > 1 else ""
+            specs.append(SaveSpec(part.read_value, rows_of_part, name, part.dtype, part.device))
+        super().__init__(parts[0], specs, name)
+
+    def restore(self, restored_tensors, restored_shapes=None):
+        """Gives each replica its rows."""
+        for part, rows in zip(self._parts, restored_tensors):
+            if not part.shape.is_compatible_with(rows.shape):  # unknown in a graph, which then refuses them
+                raise UserError(
+                    f"the checkpoint's memory has shape {rows.shape.as_list()} (layers, rows of the batch, "
+                    f"memory_len, d_model), this run expects {self._shape}: resume with the batch size and "
+                    "the memory_len of the run, or start a new model_dir"
+                )
+            part.assign(rows)
+        self._memory.restored = True
 
 
 def _per_replica_variable(shape, dtype, name) -> tf.Variable:

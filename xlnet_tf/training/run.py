@@ -13,7 +13,7 @@ import collections
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 import tf_keras
@@ -28,7 +28,7 @@ from xlnet_tf.errors import UserError, of_file_systems
 from xlnet_tf.ownership import Ownership, owning
 from xlnet_tf.training import topology
 from xlnet_tf.training.config import flatten
-from xlnet_tf.training.interruption import OnAnyHost, Preemption, lost_hosts
+from xlnet_tf.training.interruption import OnAnyHost, Preemption, has_peers, lost_hosts
 from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.profile import Profile
 from xlnet_tf.training.progress import Progress
@@ -209,7 +209,15 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ow
     def end_if_told(_=None):
         if owner:
             owner.check()
-        preemption.end_run(runner.controller.save_checkpoint, int(trainer.global_step.numpy()), model_dir)
+        preemption.end_run(save_now, int(trainer.global_step.numpy()), model_dir)
+
+    def save_now():
+        runner.controller.save_checkpoint()
+        runner.checkpoint_manager.wait()
+
+    def last_saved() -> str | None:
+        runner.checkpoint_manager.wait()
+        return newest(model_dir)
 
     runner = _Runner(
         strategy,
@@ -221,7 +229,7 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ow
         trainer=trainer,
         train_actions=[
             progress.train,
-            Watch(trainer, params.trainer.max_skipped_steps, model_dir),
+            Watch(trainer, params.trainer.max_skipped_steps, last_saved),
             end_if_told,
         ],
         eval_actions=[progress.evaluation],
@@ -253,7 +261,7 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ow
     # At the end of a loop, so that the steps run in the same loops as without.
     loop = params.trainer.steps_per_loop
     early_steps = [interval // part // loop * loop for part in (8, 4, 2) if task.early_evaluations]
-    with preemption, progress, profile, strategy.scope():
+    with preemption, progress, profile, strategy.scope(), runner.checkpoint_manager:
         progress.say(topology.describe(strategy))
         for notice in filter(None, (trainer.changed_micro_batches(), trainer.lost_memory())):
             progress.say(notice)
@@ -280,12 +288,13 @@ class Watch:
 
     Args:
         limit: steps that may be skipped in a row; of ten times as many, half.
+        last_saved: returns the path of the newest checkpoint; None if there is none.
     """
 
-    def __init__(self, trainer: Trainer, limit: int, model_dir: str):
+    def __init__(self, trainer: Trainer, limit: int, last_saved: Callable[[], str | None]):
         self._trainer = trainer
         self._limit = limit
-        self._model_dir = model_dir
+        self._last_saved = last_saved
         self._past = collections.deque()  # after each of the last loops: steps taken, steps skipped
         self._finite_weights = tf.function(self._finite_weights_of_a_replica, autograph=False)
 
@@ -334,7 +343,7 @@ class Watch:
         )
 
     def _end(self, found: str):
-        kept = newest(self._model_dir)
+        kept = self._last_saved()
         raise Diverged(
             f"training has diverged: {found}\n"
             f"{f'The last good weights are in {kept}' if kept else 'No weights had been saved'}. Lower "
@@ -350,7 +359,8 @@ class _Runner(train_lib.OrbitExperimentRunner):
     """Model Garden's runner with our checkpoints; its workers all restore what the chief has saved."""
 
     def _maybe_build_checkpoint_manager(self):
-        settings = self.params.trainer
+        settings, resolver = self.params.trainer, self.strategy.cluster_resolver
+        together = has_peers(self.strategy)
         return Checkpoints(
             self.trainer.checkpoint,
             self.model_dir,
@@ -359,7 +369,10 @@ class _Runner(train_lib.OrbitExperimentRunner):
             interval=settings.checkpoint_interval,
             max_to_keep=settings.max_to_keep,
             initialize=self.trainer.initialize,
-            write=self.strategy.extended.should_checkpoint,
+            background=settings.async_checkpoints,
+            host=resolver.task_id if together else 0,
+            hosts=resolver.cluster_spec().num_tasks("worker") if together else 1,
+            on_any_host=OnAnyHost(self.strategy),
         )
 
 

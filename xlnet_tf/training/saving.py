@@ -1,8 +1,14 @@
 """The checkpoints of a run: never half of one, and back to the one before if the newest cannot be read."""
 
 import collections
+import concurrent.futures
+import contextlib
 import tempfile
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
@@ -10,16 +16,33 @@ from absl import logging
 from xlnet_tf.checkpoints.of_runs import NAME, newest_first
 from xlnet_tf.errors import UserError, reason
 
+# What is saved, as copies in the memory of the hosts: a host's CPU -> (variable, slice of it, value) of each
+# tensor on that host.
+Copies = Mapping[str, Sequence[tuple[str, str, tf.Tensor]]]
+
+_PART_SECONDS = 600.0  # that the first host waits for the others' parts, after its own
+_POLL_SECONDS = 0.2
+
 
 class Checkpoints(tf.train.CheckpointManager):
-    """Writes a run's checkpoints, and finds the one to resume from.
+    """Writes a run's checkpoints while it trains, and finds the one to resume from.
+
+    `save` copies what is saved to the memory of the hosts, and a thread writes the copies. There is one copy
+    at a time: `save` waits for the thread that writes the one before.
+
+    A variable of which each host has its own rows is written by all hosts, each its rows, and read by each in
+    the same way. TensorFlow's format knows such slices: the checkpoint is the same for any number of hosts.
+    Hosts share model_dir. The first one adds what the others have written, and only then there is a
+    checkpoint.
 
     Args:
         hold: while it is not 0, no checkpoint is saved but those asked for out of turn: weights after which
             every step fails are not to displace good ones.
         initialize: called where there is none to resume from.
-        write: whether this process writes into model_dir; the other hosts of a run save, too, as all must
-            take part, but into a folder of their own.
+        background: whether training resumes while a checkpoint is written.
+        host: number of this process among those that train together.
+        hosts: how many these are.
+        on_any_host: returns whether something is so on any of them.
 
     Raises:
         UserError: there are checkpoints, and none of them can be read.
@@ -34,27 +57,40 @@ class Checkpoints(tf.train.CheckpointManager):
         interval: int,
         max_to_keep: int,
         initialize: Callable[[], None],
-        write: bool = True,
+        background: bool = True,
+        host: int = 0,
+        hosts: int = 1,
+        on_any_host: Callable[[bool], bool] = bool,
     ):
-        directory = model_dir if write else tempfile.mkdtemp()
+        directory = tempfile.mkdtemp() if host else model_dir
         _remove_damaged_note(directory)
         super().__init__(
             checkpoint,
             directory=directory,
-            max_to_keep=max_to_keep if write else 1,
+            max_to_keep=max_to_keep,
             checkpoint_name=NAME,
             step_counter=step,
             checkpoint_interval=interval,
             init_fn=initialize,
         )
-        if write:
+        if not host:
             for leftover in tf.io.gfile.glob(f"{model_dir}/{NAME}-*temp*"):  # of a save that was cut off
                 _remove(leftover)
+        self._model_dir = model_dir
         self._hold = hold
+        self._background = background
+        self._host, self._hosts = host, hosts
+        self._on_any_host = on_any_host
+        self._thread = concurrent.futures.ThreadPoolExecutor(1, "checkpoint")
+        self._writing: tuple[concurrent.futures.Future, concurrent.futures.Future] | None = None
+        self._ended = threading.Event()
         # What a killed or full machine left, the files show, not TensorFlow's note of them: which
         # there are, oldest first (their times do not matter), and which of them to resume from.
         self._maybe_delete = collections.OrderedDict.fromkeys(reversed(newest_first(directory)), 0.0)
-        self._latest_checkpoint = newest_intact(model_dir)
+        slices = collections.defaultdict(list)
+        for name, rows, _ in _saved(checkpoint):
+            slices[name].append(rows)
+        self._latest_checkpoint = newest_intact(model_dir, slices, on_any_host)
         # Intervals count from step 0, not from a first checkpoint after the first loop: with equal intervals
         # checkpoints fall on evaluations.
         self._last_checkpoint_step = 0
@@ -81,28 +117,152 @@ class Checkpoints(tf.train.CheckpointManager):
         return path
 
     def save(self, checkpoint_number=None, check_interval=True, options=None) -> str | None:
-        """Saves a checkpoint if one is due; returns its path.
+        """Begins to save a checkpoint if one is due; returns its path. To be called after each loop of steps.
 
         Raises:
-            UserError: it cannot be written. The earlier ones are as they were.
+            UserError: this checkpoint or the one before cannot be written. The earlier ones are as they were.
         """
-        if check_interval and int(self._hold.numpy()):
+        self._check()
+        step = int(self._step_counter.numpy())
+        early = step < self._last_checkpoint_step + self._checkpoint_interval
+        held = int(self._hold.numpy()) > 0
+        if step == self._last_checkpoint_step or check_interval and (early or held):
             return None
+        self.wait()  # there is room for one copy
+        self._last_checkpoint_step = step
+        self._checkpoint.save_counter.assign_add(1)
+        prefix = f"{self._model_dir}/{NAME}-{step if checkpoint_number is None else int(checkpoint_number)}"
+        copies = _copies(self._checkpoint, only_slices=self._host > 0)
+        sliced = any(rows for values in copies.values() for _, rows, _ in values)
+        count = self._hosts if sliced and self._hosts > 1 else len(copies)
+        parts = [f"{prefix}_temp/part-{number:05d}-of-{count:05d}" for number in range(count)]
+        written = self._thread.submit(self._write, prefix, parts, copies)
+        del copies
+        self._writing = written, self._thread.submit(self._publish, prefix, parts, written)
+        if not self._background:
+            self.wait()
+        return prefix
+
+    def wait(self):
+        """Returns when the checkpoint that `save` began is complete.
+
+        Raises:
+            UserError: it cannot be written.
+        """
+        if self._writing:
+            written, published = self._writing
+            written.exception()
+            self._check()
+            published.result()
+            self._writing = None
+
+    def __enter__(self) -> "Checkpoints":
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        """Completes what is being written, after an error, too, unless that needs a host that was lost."""
+        try:
+            if kind is None:
+                self.wait()
+        finally:
+            self._ended.set()
+            self._thread.shutdown()
+            if self._writing and (failure := self._writing[1].exception()):
+                logging.warning("%s", failure)
+
+    def _check(self):
+        """Raises an error of the thread, on all hosts."""
+        if not self._writing:
+            return
+        failed = [future.exception() for future in self._writing if future.done() and future.exception()]
+        failed_anywhere = self._on_any_host(bool(failed))
+        if failed_anywhere:
+            self._writing = None
+            raise (
+                failed[0]
+                if failed
+                else UserError("another host cannot write its part of the checkpoint, as its message says")
+            )
+
+    def _write(self, prefix: str, parts: Sequence[str], copies: Copies):
+        """Writes this process's parts of a checkpoint, in the thread."""
+        with self._named_failure(prefix), concurrent.futures.ThreadPoolExecutor(len(copies) or 1) as hosts:
+            for _ in hosts.map(_write_part, parts[self._host :], copies, copies.values()):
+                pass
+
+    def _publish(self, prefix: str, parts: Sequence[str], written: concurrent.futures.Future):
+        """Makes a checkpoint of the parts of all hosts, in the first one's thread, and removes an old one."""
+        written.result()
+        if self._host:
+            return
+        deadline = time.monotonic() + _PART_SECONDS
+        while missing := [part for part in parts if not tf.io.gfile.exists(f"{part}.index")]:
+            if self._ended.wait(_POLL_SECONDS) or time.monotonic() > deadline:
+                text = f"{len(missing)} of {len(parts)} hosts have not written their part of {prefix}"
+                raise tf.errors.UnavailableError(None, None, text)
+        with self._named_failure(prefix):
+            tf.raw_ops.MergeV2Checkpoints(
+                checkpoint_prefixes=parts, destination_prefix=prefix, delete_old_dirs=True
+            )
+            self._maybe_delete.pop(prefix, None)
+            self._maybe_delete[prefix] = time.time()
+            self._latest_checkpoint = prefix
+            self._record_state()  # before and after old ones are removed: it never names one that is gone
+            self._sweep()
+            self._record_state()
+
+    @contextlib.contextmanager
+    def _named_failure(self, prefix: str) -> Iterator[None]:
         before = self._latest_checkpoint
         try:
-            return super().save(checkpoint_number, check_interval, options)
+            yield
         except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError):
-            raise  # another host was lost while all gathered what is saved; see interruption.lost_hosts
+            raise  # another host was lost while it wrote; see interruption.lost_hosts
         except (tf.errors.OpError, OSError) as error:
-            step = int(self._step_counter.numpy())
-            for part in tf.io.gfile.glob(f"{self._prefix}-{step}[._]*"):
+            for part in tf.io.gfile.glob(f"{prefix}[._]*") if not self._host else ():
                 _remove(part)
             why = reason(error).rpartition("; ")[2]  # TensorFlow puts the path before it
             after = f"resumes from {before}, the last good one" if before else "begins anew, as there is none"
+            step = prefix.rpartition("-")[2]
             raise UserError(
-                f"cannot write the checkpoint of step {step}: {why}. Make room in {self.directory} and start "
-                f"the same command again: the run {after}"
+                f"cannot write the checkpoint of step {step}: {why}. Make room in {self._model_dir} and "
+                f"start the same command again: the run {after}"
             ) from error
+
+
+def _saved(checkpoint: tf.train.Checkpoint) -> Iterator[tuple[str, str, Any]]:
+    """Yields what a checkpoint holds: name, slice ("" is all of it), and a tensor or what reads one."""
+    objects, *_ = checkpoint._saver._gather_serialized_tensors()
+    for tensors in objects.values():
+        for name, slices in tensors.items():
+            for rows, value in (slices if isinstance(slices, dict) else {"": slices}).items():
+                yield name, rows, value
+
+
+def _copies(checkpoint: tf.train.Checkpoint, only_slices: bool) -> Copies:
+    """Copies what is saved to the memory of the hosts of its devices.
+
+    A value that is there already is shared with its variable, whose next update copies it.
+
+    Args:
+        only_slices: leaves out what every host has.
+    """
+    copies = collections.defaultdict(list)
+    for name, rows, value in _saved(checkpoint):
+        if only_slices and not rows:
+            continue
+        with tf.device(value.device):
+            tensor = value if isinstance(value, tf.Tensor) else value.tensor
+        host = tf.DeviceSpec.from_string(value.device).replace(device_type="CPU", device_index=0).to_string()
+        with tf.device(host):
+            copies[host].append((name, rows, tf.identity(tensor)))
+    return copies
+
+
+def _write_part(prefix: str, host: str, copies: Sequence[tuple[str, str, tf.Tensor]]):
+    names, slices, tensors = zip(*copies)
+    with tf.device(host):
+        tf.raw_ops.SaveV2(prefix=prefix, tensor_names=names, shape_and_slices=slices, tensors=tensors)
 
 
 def _remove_damaged_note(directory: str):
@@ -115,22 +275,32 @@ def _remove_damaged_note(directory: str):
         tf.io.gfile.remove(note)
 
 
-def newest_intact(model_dir: str) -> str | None:
+def newest_intact(
+    model_dir: str,
+    slices: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    on_any_host: Callable[[bool], bool] = bool,
+) -> str | None:
     """Returns the path of the newest checkpoint of which every byte can be read; warns of damaged ones.
+
+    Args:
+        model_dir: of the run.
+        slices: name of a variable -> what this process reads of it; it reads all of those not named.
+        on_any_host: returns whether something is so for any of the processes that train together.
 
     Raises:
         UserError: there are checkpoints, and none of them can be read.
     """
     damaged = []
     for path in newest_first(model_dir):
-        if (damage := _damage(path)) is None:
+        damage = _damage(path, slices)
+        if not on_any_host(damage is not None):
             if damaged:
                 logging.warning(
                     "cannot be read: %s. The run resumes from %s, the newest checkpoint that can",
                     "; ".join(damaged), path,
                 )  # fmt: skip
             return path
-        damaged.append(f"{path} ({damage})")
+        damaged.append(f"{path} ({damage or 'by another host'})")
     if damaged:
         raise UserError(
             f"no checkpoint of {model_dir} can be read: {'; '.join(damaged)}. Restore them from a copy, or "
@@ -139,12 +309,20 @@ def newest_intact(model_dir: str) -> str | None:
     return None
 
 
-def _damage(prefix: str) -> str | None:
+def _damage(prefix: str, slices: Mapping[str, Sequence[str]]) -> str | None:
     """Returns why a checkpoint cannot be read; None if it can. Its checksums are compared on the way."""
     try:
         reader = tf.compat.v1.train.NewCheckpointReader(prefix)
-        for name in reader.get_variable_to_shape_map():
-            reader.get_tensor(name)
+        types = reader.get_variable_to_dtype_map()
+        for name, shape in reader.get_variable_to_shape_map().items():
+            full = " ".join(map(str, shape))
+            for rows in slices.get(name, [""]):
+                if not rows:
+                    reader.get_tensor(name)
+                elif rows.rpartition(" ")[0] == full:  # else it is another run's, which restoring refuses
+                    tf.raw_ops.RestoreV2(
+                        prefix=prefix, tensor_names=[name], shape_and_slices=[rows], dtypes=[types[name]]
+                    )
     except (tf.errors.OpError, RuntimeError, ValueError, LookupError) as error:
         return reason(error)
     return None

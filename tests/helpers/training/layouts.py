@@ -74,8 +74,11 @@ def first_gradients(trainer: Trainer, norm: float) -> dict[str, np.ndarray]:
 def state(trainer: Trainer) -> dict[str, np.ndarray]:
     values = {f"weight/{v.name}": v.numpy() for v in trainer.model.trainable_variables}
     values |= {f"slot/{i}": v.numpy() for i, v in enumerate(trainer.optimizer.variables)}
-    memory = trainer.checkpoint.memory._serialize_to_tensors()
-    return values | {f"memory/{name}": value.numpy() for name, value in memory.items()}
+    for (name, rows), axis in zip(
+        trainer.checkpoint.memory._gather_saveables_for_checkpoint().items(), (1, 0)
+    ):
+        values[f"memory/{name}"] = np.concatenate([spec.tensor.numpy() for spec in rows("").specs], axis)
+    return values
 
 
 def main(folder: pathlib.Path, names: list[str]):
