@@ -104,6 +104,8 @@ def size(run: PretrainingRun) -> dict[str, dict[str, float]]:
         "checkpoint": {
             "weights and optimizer, GB": 3 * weights / 1e9,
             "memory, GB": memory / 1e9,
+            "written by the first host, GB": (3 * weights + memory / hosts) / 1e9,
+            "written by each other host, GB": memory / hosts / 1e9,
         },
         "memory of a core": {
             "weights and optimizer, GB": 3 * weights / 1e9,

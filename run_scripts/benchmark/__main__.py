@@ -17,6 +17,8 @@
            Ratios are of the best modes, next to the project's goals. Temporaries are what XLA plans for
            intermediate results.
 
+  checkpoint  steps of ours, and how long they stop for a checkpoint: written first, or while they run.
+
 What is compared runs in turn, once per repetition, so that a disturbance hits all alike; figures are medians.
 --what=builder,reader measures some of them. The text is the demo's, or --text with --tokenizer.
 Serving and generation have benchmarks of their own: benchmark_serving, benchmark_generation.
@@ -29,15 +31,15 @@ from typing import Any
 
 from absl import flags
 
+from run_scripts.benchmark import checkpoints, flops, step, timing
 from run_scripts.benchmark import data as benchmark_data
-from run_scripts.benchmark import flops, step, timing
 from run_scripts.benchmark.step import ALL_PEER_MODES, GOALS, MODES
 from run_scripts.benchmark.timing import DEMO_TEXT, DEMO_TOKENIZER, existing
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.spans import default_num_predict
 
-PARTS = ("builder", "workers", "reader", "gemm", "step")
+PARTS = ("builder", "workers", "reader", "gemm", "step", "checkpoint")
 
 
 def table(report: Mapping[str, Any]) -> str:
@@ -111,6 +113,15 @@ def table(report: Mapping[str, Any]) -> str:
             f"{part['flops'] / 1e9:,.1f} GFLOP",
             times | planned | reached,
         )
+    if "checkpoint" in report:
+        part = report["checkpoint"]
+        rows(
+            f"Checkpoint of {part['bytes'] / 1e9:.2f} GB and {part['steps']} steps",
+            {
+                name: f"{part[name]['pause']:8.3f} s to the first step, {part[name]['seconds']:.3f} s in all"
+                for name in ("none", "waiting", "background")
+            },
+        )
     return "\n".join(lines)
 
 
@@ -176,6 +187,10 @@ def main(_: Sequence[str]) -> None:
             peer_modes=values.peer_modes,
             peer_python=values.peer_python,
             **sizes,
+        )
+    if "checkpoint" in values.what:
+        report["checkpoint"] = checkpoints.measure_checkpoint(
+            timing.config_of_flags(), values.batch_size, repeats=values.repeats, **sizes
         )
     timing.write(report, table(report), values.output)
 

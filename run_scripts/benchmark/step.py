@@ -78,6 +78,7 @@ class Step:
         # Arguments, not constants: what depends on them must not be computed while compiling.
         self._inputs = [tf.constant(values) for values in batch.values()]
         variables = model.trainable_variables
+        self.state = {"model": model, "optimizer": optimizer}
 
         @tf.function(jit_compile=xla, autograph=False)
         def step(*inputs):

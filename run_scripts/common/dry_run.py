@@ -192,6 +192,7 @@ def _rows(params, task: Task, where: Machines, model: tf_keras.Model) -> dict[st
         **_cut_rows(params, task, where),
         "tokens": f"{steps * tokens:,}: the data {steps * data.global_batch_size / _records(task):.2f} times",
         "a checkpoint": f"{gigabytes(saved)}, after each {trainer.checkpoint_interval:,} steps",
+        "host memory for its copy": _copies(saved, checkpoint_bytes(params, task, weights, 0), where.hosts),
         "disk for checkpoints": f"{gigabytes(saved * (trainer.max_to_keep + 1))} (the newest "
         f"{trainer.max_to_keep}, and one being written)",
     }
@@ -212,9 +213,23 @@ def _cut_rows(params, task: Task, where: Machines) -> dict[str, str]:
     return {"rows are cut to": f"{'the longest of each batch' if any_length else f'{few} tokens'}; {remain}"}
 
 
-def checkpoint_bytes(params, task: Task, weights: int) -> int:
-    """Returns what a checkpoint takes: weights and moments in float32, and the memory if it is saved."""
-    memory = _memory_bytes(params, task, params.task.train_data.global_batch_size)
+def _copies(saved: int, without_memory: int, hosts: int) -> str:
+    """Returns what hosts hold while a checkpoint is written; the memory of its rows is each host's own."""
+    memory = (saved - without_memory) // hosts
+    others = f", {gigabytes(memory)} on each of the others" if hosts > 1 and memory else ""
+    return f"{gigabytes(without_memory + memory)}{' on the first host' if hosts > 1 else ''}{others}"
+
+
+def checkpoint_bytes(params, task: Task, weights: int, rows: int | None = None) -> int:
+    """Returns what a checkpoint takes: weights and moments in float32, and the memory if it is saved.
+
+    Args:
+        params: of the run.
+        task: of the run.
+        weights: numbers that are trained.
+        rows: whose memory is saved; None: those of a batch.
+    """
+    memory = _memory_bytes(params, task, params.task.train_data.global_batch_size if rows is None else rows)
     return 4 * weights * (1 + _ADAM_SLOTS) + memory * params.trainer.save_memory
 
 

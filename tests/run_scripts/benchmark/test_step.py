@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from run_scripts.benchmark import __main__ as benchmark
-from run_scripts.benchmark import batches, flops, timing
+from run_scripts.benchmark import batches, checkpoints, flops, timing
 from run_scripts.benchmark import step as benchmark_step
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
@@ -247,3 +247,10 @@ def test_an_unknown_mode_is_refused():
         benchmark_step.measure_step(TINY, 2, repeats=1, gemm_rates=RATES, modes=["fast"], **SIZES)
     with pytest.raises(UserError, match="--peer_modes has fast: expected some of graph, xla, eager, "):
         benchmark_step.measure_step(TINY, 2, repeats=1, gemm_rates=RATES, peer_modes=["fast"], **SIZES)
+
+
+@pytest.mark.integration
+def test_checkpoints_are_measured_in_all_ways():
+    report = checkpoints.measure_checkpoint(XLNetConfig.preset("micro"), 2, 16, 2, repeats=1)
+    assert report["bytes"] > 1e6 and report["steps"] > 0
+    assert all(report[name]["seconds"] > report[name]["pause"] for name in ("none", "waiting", "background"))

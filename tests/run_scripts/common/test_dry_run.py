@@ -219,7 +219,7 @@ def test_the_manuals_run_on_a_slice_fits_together(tmp_path):
     assert (
         params.trainer.recompute and params.trainer.checkpoint_interval % params.trainer.steps_per_loop == 0
     )
-    assert not params.trainer.save_memory
+    assert params.trainer.save_memory
 
 
 @pytest.mark.integration
@@ -230,8 +230,10 @@ def test_other_hosts_are_counted_not_waited_for(folder, monkeypatch):
     params, task = pretraining_run(folder, runtime={"distribution_strategy": "multi_worker_mirrored"})
     where = dry_run.machines(params.runtime, None)
     assert (where.hosts, where.replicas) == (2, 2)
-    assert r"8: 4 a replica in 1 micro-batch(es), 4 a host" in dry_run.check(
-        params, task, where, str(folder / "model")
+    rows = dry_run.check(params, task, where, str(folder / "model"))
+    assert r"8: 4 a replica in 1 micro-batch(es), 4 a host" in rows
+    assert re.search(
+        r"host memory for its copy +0\.00 GB on the first host, 0\.00 GB on each of the others", rows
     )
 
 
