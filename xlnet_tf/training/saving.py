@@ -20,6 +20,7 @@ from xlnet_tf.errors import UserError, reason
 # tensor on that host.
 Copies = Mapping[str, Sequence[tuple[str, str, tf.Tensor]]]
 
+_CPU = tf.DeviceSpec.from_string("/device:CPU:0")
 _PART_SECONDS = 600.0  # that the first host waits for the others' parts, after its own
 _POLL_SECONDS = 0.2
 
@@ -187,6 +188,7 @@ class Checkpoints(tf.train.CheckpointManager):
     def _write(self, prefix: str, parts: Sequence[str], copies: Copies):
         """Writes this process's parts of a checkpoint, in the thread."""
         with self._named_failure(prefix), concurrent.futures.ThreadPoolExecutor(len(copies) or 1) as hosts:
+            tf.io.gfile.makedirs(self._model_dir)
             for _ in hosts.map(_write_part, parts[self._host :], copies, copies.values()):
                 pass
 
@@ -253,7 +255,7 @@ def _copies(checkpoint: tf.train.Checkpoint, only_slices: bool) -> Copies:
             continue
         with tf.device(value.device):
             tensor = value if isinstance(value, tf.Tensor) else value.tensor
-        host = tf.DeviceSpec.from_string(value.device).replace(device_type="CPU", device_index=0).to_string()
+        host = tf.DeviceSpec.from_string(value.device).make_merged_spec(_CPU).to_string()
         with tf.device(host):
             copies[host].append((name, rows, tf.identity(tensor)))
     return copies
