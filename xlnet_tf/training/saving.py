@@ -14,7 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from xlnet_tf.checkpoints.of_runs import NAME, newest_first
-from xlnet_tf.errors import UserError, reason
+from xlnet_tf.errors import Interrupted, UserError, reason
 
 # What is saved, as copies in the memory of the hosts: a host's CPU -> (variable, slice of it, value) of each
 # tensor on that host.
@@ -122,6 +122,7 @@ class Checkpoints(tf.train.CheckpointManager):
 
         Raises:
             UserError: this checkpoint or the one before cannot be written. The earlier ones are as they were.
+            Interrupted: the storage or another host does not answer.
         """
         self._check()
         step = int(self._step_counter.numpy())
@@ -149,6 +150,7 @@ class Checkpoints(tf.train.CheckpointManager):
 
         Raises:
             UserError: it cannot be written.
+            Interrupted: the storage or another host does not answer.
         """
         if self._writing:
             written, published = self._writing
@@ -198,11 +200,11 @@ class Checkpoints(tf.train.CheckpointManager):
         if self._host:
             return
         deadline = time.monotonic() + _PART_SECONDS
-        while missing := [part for part in parts if not tf.io.gfile.exists(f"{part}.index")]:
-            if self._ended.wait(_POLL_SECONDS) or time.monotonic() > deadline:
-                text = f"{len(missing)} of {len(parts)} hosts have not written their part of {prefix}"
-                raise tf.errors.UnavailableError(None, None, text)
         with self._named_failure(prefix):
+            while missing := [part for part in parts if not tf.io.gfile.exists(f"{part}.index")]:
+                if self._ended.wait(_POLL_SECONDS) or time.monotonic() > deadline:
+                    text = f"{len(missing)} of {len(parts)} hosts have not written their part"
+                    raise tf.errors.UnavailableError(None, None, text)
             tf.raw_ops.MergeV2Checkpoints(
                 checkpoint_prefixes=parts, destination_prefix=prefix, delete_old_dirs=True
             )
@@ -215,17 +217,19 @@ class Checkpoints(tf.train.CheckpointManager):
 
     @contextlib.contextmanager
     def _named_failure(self, prefix: str) -> Iterator[None]:
-        before = self._latest_checkpoint
+        step, before = prefix.rpartition("-")[2], self._latest_checkpoint
+        after = f"resumes from {before}, the last good one" if before else "begins anew, as there is none"
         try:
             yield
-        except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError):
-            raise  # another host was lost while it wrote; see interruption.lost_hosts
+        except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError) as error:
+            raise Interrupted(
+                f"the checkpoint of step {step} cannot be written, as the storage or another host does not "
+                f"answer ({reason(error)}). Start the same command again, on all hosts: the run {after}"
+            ) from error
         except (tf.errors.OpError, OSError) as error:
             for part in tf.io.gfile.glob(f"{prefix}[._]*") if not self._host else ():
                 _remove(part)
             why = reason(error).rpartition("; ")[2]  # TensorFlow puts the path before it
-            after = f"resumes from {before}, the last good one" if before else "begins anew, as there is none"
-            step = prefix.rpartition("-")[2]
             raise UserError(
                 f"cannot write the checkpoint of step {step}: {why}. Make room in {self._model_dir} and "
                 f"start the same command again: the run {after}"

@@ -39,7 +39,7 @@ SETTINGS = {
     "runtime": {"deterministic": True},
 }
 RUN_SECONDS = 300.0  # that a run may take
-LEFT_SECONDS = 45.0  # that the other hosts may take to notice that one is gone
+LEFT_SECONDS = 25.0  # that the other hosts may take to notice that one is gone
 
 
 def train(folder: pathlib.Path, model_dir: pathlib.Path):
