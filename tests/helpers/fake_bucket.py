@@ -154,14 +154,23 @@ def serving(folder: pathlib.Path, **options) -> Iterator[FakeBucket]:
             self.close_connection = False
 
         def do_GET(self):
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, content, headers = bucket.answer(self.command, self.path, self.headers, body)
+            status, content, headers = bucket.answer(self.command, self.path, self.headers, self.body())
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
+
+        def body(self) -> bytes:
+            if self.headers.get("Transfer-Encoding") != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            chunks = []
+            while size := int(self.rfile.readline(), 16):
+                chunks.append(self.rfile.read(size))
+                self.rfile.readline()
+            self.rfile.readline()
+            return b"".join(chunks)
 
         do_POST = do_PUT = do_DELETE = do_GET
 

@@ -252,5 +252,5 @@ def test_an_unknown_mode_is_refused():
 @pytest.mark.integration
 def test_checkpoints_are_measured_in_all_ways():
     report = checkpoints.measure_checkpoint(XLNetConfig.preset("micro"), 2, 16, 2, repeats=1)
-    assert report["bytes"] > 1e6 and report["steps"] > 0
+    assert report["bytes"] > 1e5 and report["steps"] > 0
     assert all(report[name]["seconds"] > report[name]["pause"] for name in ("none", "waiting", "background"))
