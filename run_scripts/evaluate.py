@@ -3,8 +3,12 @@ r"""Evaluates all checkpoints of a fine-tuned run: says which is best.
     python -m run_scripts.evaluate --model_dir=runs/sst-2 --data=records/sst-2/dev
 
 Prints a table, a row for each checkpoint, and writes it to evaluations.json in --output_dir. The best is the
-one with the highest value of the task's main metric; on a tie, the weights kept as best. Devices are those
-of the training, unless flags say else.
+one with the highest value of the task's main metric; on a tie, the weights kept as best. Of the best, it
+also prints how sure each metric is (95 % intervals) and how far its probabilities can be believed, and
+writes evaluation.json, reliability.svg and thresholds.svg. Devices are those of the training, unless flags
+say else. With --against=RUN the best weights of both are compared, with a paired test:
+
+    python -m run_scripts.evaluate --model_dir=runs/b --against=runs/a --data=records/sst-2/dev
 """
 
 import json
@@ -27,17 +31,23 @@ def define_flags():
     flags.DEFINE_string("data", None, "Folder of a set of examples with answers.", required=True)
     flags.DEFINE_string("output_dir", "", "Where evaluations.json goes; empty: --model_dir.")
     flags.DEFINE_string("checkpoint", "", "Only this one: best, last, or as ckpt-100; empty: all.")
+    flags.DEFINE_string("against", "", "Another run, to compare the best weights of both on --data.")
+    flags.DEFINE_integer("samples", 1000, "Samples of the bootstrap for intervals; 0: no intervals.", 0)
     flags.DEFINE_integer("batch_size", 32, "Examples per step, all devices.", 1, training_flags.ROWS - 1)
     for setting in training_flags.DEVICES:
         setting.define()
 
 
 def main(_: Sequence[str]):
+    from run_scripts.common import evaluation
     from xlnet_tf.tasks.prediction import Predictor, Run
     from xlnet_tf.training import runtime
 
     values = flags.FLAGS
+    if values.against and not values.samples:
+        raise errors.UserError("--against compares by samples: leave out --samples=0")
     run = Run.open(values.model_dir, values.data)
+    other = Run.open(values.against, values.data) if values.against else None
     experiment.override_by_flags(run.params, training_flags.DEVICES, values)
     examples, task = run.task.validation_set, run.task
     if not task.has_answers(examples):
@@ -46,8 +56,8 @@ def main(_: Sequence[str]):
     strategy = runtime.prepare(run.params.runtime)
     with ProgressBar(unit="text", dynamic_ncols=True) as bar:
         predictor = Predictor(run, strategy, values.batch_size, on_step=bar.update)
-        bar.reset(total=examples.records * len(paths))
-        results, best_predictions = {}, None
+        bar.reset(total=examples.records * (len(paths) + bool(other)))
+        results, best_predictions, others = {}, {}, None
         for path in paths:
             name = path.rpartition("/")[2]
             bar.set_description(name)
@@ -55,12 +65,22 @@ def main(_: Sequence[str]):
             results[name] = task.score(examples, predictions)
             if best(results, task.BEST_METRIC) == name:
                 best_predictions = predictions
+        if other:
+            bar.set_description(values.against)
+            experiment.override_by_flags(other.params, training_flags.DEVICES, values)
+            predictor = Predictor(other, strategy, values.batch_size, on_step=bar.update)
+            others = predictor.predict(other.checkpoint(""))
     print(table(results, task.BEST_METRIC))
     if text := task.tables(examples, best_predictions):
         print(f"\n{text}")
+    found = evaluation.report(task, examples, best_predictions, others, values.samples)
+    if text := evaluation.table(found, results[best(results, task.BEST_METRIC)], values.against):
+        print(f"\n{text}")
     folder = epath.Path(values.output_dir or values.model_dir)
     if values.output_dir or folder.is_dir():  # not a file or a name
-        files.write(files.make_folder(folder) / "evaluations.json", json.dumps(results, indent=1) + "\n")
+        folder = files.make_folder(folder)
+        files.write(folder / "evaluations.json", json.dumps(results, indent=1) + "\n")
+        print("\nwritten: " + ", ".join([str(folder / "evaluations.json"), *evaluation.write(found, folder)]))
 
 
 def best(results: dict[str, dict[str, float]], metric: str) -> str:

@@ -122,6 +122,13 @@ _ALERTS = (
 _ANSWERS = (
     Setting("n_best", "task.n_best", "integer", "Most answers to a question in nbest_predictions.json.", 1),
     Setting("max_answer_len", "task.max_answer_len", "integer", "Most tokens of an answer.", 1),
+    Setting(
+        "answer_precision",
+        "task.answer_precision",
+        "float",
+        "Share of the given answers that must be right on the dev examples; others are refused.",
+        0,
+    ),
 )
 _EXPORT_OF_TEXTS = (
     Setting("head_name", "", "string", "Which head, if there are several."),

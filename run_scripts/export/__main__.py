@@ -55,6 +55,12 @@ def define_flags():
         "warmup_batches", ["1", "8"], "Batch sizes that the server warms up with, and fills batches up to."
     )
     flags.DEFINE_string(
+        "calibrate",
+        None,
+        "Folder of a run's dev examples: divides logits by the temperature that makes their probabilities "
+        "likeliest. Changes no label.",
+    )
+    flags.DEFINE_string(
         "check_data", None, "Examples with answers, to compare smaller weights with float32 on."
     )
     flags.DEFINE_float("max_loss", 0.5, "Points of the task's metric that smaller weights may cost there.", 0)
@@ -74,8 +80,8 @@ def check_flags(values: flags.FlagValues):
         flags_of_heads = ("head", *task_registry.settings("export_settings"))
         if given := [f"--{name}" for name in flags_of_heads if values[name].present]:
             raise UserError(f"{', '.join(given)}: for weights that are not a fine-tuned run, which has them")
-    elif values.checkpoint or values.check_data:
-        raise UserError("--checkpoint and --check_data are for fine-tuned runs")
+    elif values.checkpoint or values.check_data or values.calibrate:
+        raise UserError("--checkpoint, --check_data and --calibrate are for fine-tuned runs")
     head_options(values)
     if values.check_data and values.weights == "float32":
         raise UserError("--check_data compares smaller weights with float32: give --weights")
@@ -134,6 +140,11 @@ def main(_: Sequence[str]):
     check_flags(values)
     if values.check_data:
         check_weights(values)
+    if values.calibrate:
+        options["temperature"] = models.fit_temperature(
+            values.model_dir, values.calibrate, values.weights, values.checkpoint
+        )
+        print(f"temperature: {', '.join(f'{value:.4f}' for value in options['temperature'])}")
     served = models.module_of(
         values.model_dir,
         checkpoint=values.checkpoint,

@@ -21,7 +21,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import prediction, tagging
 from xlnet_tf.tasks.finetuning import finetune
-from xlnet_tf.tasks.metrics.tagging import entity_scores, type_table
+from xlnet_tf.tasks.metrics.tagging import entity_counts, entity_scores, type_table
 from xlnet_tf.tasks.predictions.tagging import tagged_sentences
 from xlnet_tf.text.training import train_tokenizer
 
@@ -57,7 +57,7 @@ def chunks(tags):
 @given(st.lists(TAGS, min_size=1, max_size=4), st.randoms())
 def test_scores_are_those_of_counted_entities(gold, random):
     predicted = [[random.choice([tag, "O", "I-A", "B-B"]) for tag in tags] for tags in gold]
-    scores = entity_scores(gold, predicted)
+    scores = entity_scores(entity_counts(gold, predicted))
     right = sum(len(chunks(a) & chunks(b)) for a, b in zip(gold, predicted))
     true, found = (sum(len(chunks(tags)) for tags in both) for both in (gold, predicted))
     assert scores["precision"] == pytest.approx(right / max(found, 1))
@@ -71,7 +71,7 @@ def test_scores_match_manual_values():
     gold = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "B-ORG", "O"]]
     predicted = [["I-PER", "I-PER", "O", "B-ORG"], ["B-ORG", "I-ORG", "O"]]
     predicted[1] = ["B-ORG", "O", "O"]
-    scores = entity_scores(gold, predicted)
+    scores = entity_scores(entity_counts(gold, predicted))
     expected = {"precision": 2 / 3, "recall": 2 / 4, "f1": 4 / 7, "strict_f1": 2 / 6, "accuracy": 4 / 7}
     assert scores == pytest.approx(expected)
     rows = {line.split()[0]: line.split()[1:] for line in type_table(gold, predicted).split("\n")[2:] if line}
@@ -80,7 +80,7 @@ def test_scores_match_manual_values():
 
 
 def test_no_entities_at_all():
-    assert entity_scores([["O", "O"]], [["O", "O"]])["f1"] == 0
+    assert entity_scores(entity_counts([["O", "O"]], [["O", "O"]]))["f1"] == 0
     assert "no entities" in type_table([["O"]], [["O"]])
 
 
@@ -148,7 +148,7 @@ def test_files_have_every_word_once_with_true_and_predicted_tags(run, data, tmp_
     assert [[row[0] for row in block] for block in blocks] == [row["tokens"] for row in expected]
     assert [[row[1] for row in block] for block in blocks] == [row["tags"] for row in expected]
     gold, predicted = ([[row[column] for row in block] for block in blocks] for column in (1, 2))
-    assert task.score(examples, predictions) == entity_scores(gold, predicted)
+    assert task.score(examples, predictions) == entity_scores(entity_counts(gold, predicted))
     assert "micro avg" in task.tables(examples, predictions)
     assert not task.outputs_alike(examples, predictions)
     assert task.outputs_alike(examples, {**predictions, "tags": np.zeros_like(predictions["tags"])})
@@ -264,7 +264,7 @@ def test_the_small_recipe_on_a_slice_of_conll2003(tmp_path, shared):
     (tmp_path / "spiece.model").write_bytes(tokenizer.model_proto)
     build_tagging(TaggingOptions(str(tmp_path / "spiece.model"), str(tmp_path), seq_len=64, **files))
     gold = [row.tags for row in rows["dev"]]
-    baseline = entity_scores(gold, most_frequent_tags(rows["train"], rows["dev"]))
+    baseline = entity_scores(entity_counts(gold, most_frequent_tags(rows["train"], rows["dev"])))
     assert (len(rows["train"]), len(gold), round(baseline["f1"], 3)) == (940, 380, 0.533)
     metrics = finetune(settings(tmp_path), tagging.TaggingTask, STRATEGY, str(tmp_path / "run"))
     assert metrics["f1"] > baseline["f1"] and metrics["accuracy"] > baseline["accuracy"]

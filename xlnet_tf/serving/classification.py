@@ -1,6 +1,6 @@
 """SavedModels that classify texts or pairs of texts, or give them a number."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from xlnet_tf.serving.module import (
     REGRESS,
     ServingModule,
     Signature,
+    check_temperature,
     parse_examples,
     serialized_example,
     signature,
@@ -100,7 +101,9 @@ class ClassificationModule(_OneVector):
     Args:
         model: an XLNetClassifier.
         tokenizer: its tokenizer.
-        alert: what an alert is; None: there are none.
+        alert: what an alert is, of probabilities without a temperature; None: there are none.
+        temperature: what logits are divided by for the probabilities, one for all labels or one for each (see
+            metrics.calibration); None: they are as the model has them. It changes no label and no alert.
         **options: pair, truncation, and those of ServingModule.
 
     Example:
@@ -117,11 +120,13 @@ class ClassificationModule(_OneVector):
         tokenizer: XLNetTokenizer,
         *,
         alert: AlertRule | Mapping[str, Any] | None = None,
+        temperature: Sequence[float] | None = None,
         **options,
     ):
         super().__init__(model, tokenizer, **options)
         self.labels, self.multi_label = tuple(model.labels), model.multi_label
         self.alert = AlertRule(**alert) if isinstance(alert, Mapping) else alert
+        self.temperature = check_temperature(temperature, len(self.labels) if self.multi_label else 1)
 
     @classmethod
     def options_of_run(cls, task):
@@ -139,19 +144,20 @@ class ClassificationModule(_OneVector):
 
     def serve_tokens(self, features):
         logits = self.run(features)  # [B, C]
-        probabilities = tf.nn.sigmoid(logits) if self.multi_label else tf.nn.softmax(logits)
+        to_probabilities = tf.nn.sigmoid if self.multi_label else tf.nn.softmax
+        probabilities = to_probabilities(logits / self.temperature)
         labels = tf.constant(self.labels)
         answers = {
             "labels": tf.broadcast_to(labels, tf.shape(probabilities)),
             "probabilities": probabilities,
         }
         if self.multi_label:
-            answers["assigned"] = probabilities >= _ASSIGNED
+            answers["assigned"] = to_probabilities(logits) >= _ASSIGNED
         else:
-            answers["label"] = tf.gather(labels, tf.argmax(probabilities, axis=-1))
+            answers["label"] = tf.gather(labels, tf.argmax(logits, axis=-1))
             answers["score"] = tf.reduce_max(probabilities, axis=-1)
         if self.alert:
-            watched = probabilities[:, self.labels.index(self.alert.label)]
+            watched = to_probabilities(logits)[:, self.labels.index(self.alert.label)]
             answers["alert"] = watched >= self.alert.threshold
         return answers
 

@@ -7,6 +7,7 @@ import types
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 import tf_keras
 
@@ -24,6 +25,7 @@ from xlnet_tf.serving.language_model import LanguageModelModule
 from xlnet_tf.serving.module import EXAMPLES, SERVING_DEFAULT, ServingModule, serialized_example
 from xlnet_tf.serving.text_answers import RowFunction, Served, padding_buckets, split_rows
 from xlnet_tf.task_registry import LANGUAGE_MODEL
+from xlnet_tf.tasks.metrics import calibration
 from xlnet_tf.tasks.prediction import Predictor, Run
 from xlnet_tf.text.windows import NUM_SPECIAL
 from xlnet_tf.training.runtime import policy_restored
@@ -351,19 +353,51 @@ def compare_weights(model_dir: str, data: str, weights: str, checkpoint: str = "
         UserError: the set has no answers or does not fit the run.
         FileNotFoundError: one of them is not there.
     """
+    run = _run_to_score(model_dir, data)
+    task, path = run.task, run.checkpoint(checkpoint)
+    full, small = (
+        task.score(task.validation_set, _predictions(run, path, kind))[task.BEST_METRIC]
+        for kind in (FLOAT32, weights)
+    )
+    scale = 1 if task.IN_PERCENT else 100
+    return Comparison(task.BEST_METRIC, full, small, scale * (full - small))
+
+
+def fit_temperature(model_dir: str, data: str, weights: str = FLOAT32, checkpoint: str = "") -> list[float]:
+    """Finds the temperature of a run's probabilities on a set of examples.
+
+    Args:
+        model_dir, weights, checkpoint: as in module_of_run.
+        data: folder of examples with answers that the run was not trained on.
+
+    Returns:
+        One, or of several labels a text one for each.
+
+    Raises:
+        UserError: the task has no probabilities, the set has no answers or does not fit the run, or no
+            temperature is best.
+        FileNotFoundError: one of them is not there.
+    """
+    run = _run_to_score(model_dir, data)
+    predictions = _predictions(run, run.checkpoint(checkpoint), weights)
+    found = run.task.probabilities(run.task.validation_set, predictions)
+    if found is None or "logits" not in predictions:
+        raise UserError(f"{run.task.TASK} has no probabilities of labels to calibrate: leave out --calibrate")
+    with_answer = found.targets.any(axis=1) | (not found.exclusive)
+    logits, targets = predictions["logits"][with_answer], found.targets[with_answer]
+    return [float(value) for value in calibration.fit_temperature(logits, targets, found.exclusive)]
+
+
+def _run_to_score(model_dir: str, data: str) -> Run:
     run = Run.open(model_dir, data)
     if not run.task.has_answers(run.task.validation_set):
         raise UserError(f"{data} has no answers to score by: give a set of examples that has")
-    path = run.checkpoint(checkpoint)
-    full, small = (_score(run, path, kind) for kind in (FLOAT32, weights))
-    scale = 1 if run.task.IN_PERCENT else 100
-    return Comparison(run.task.BEST_METRIC, full, small, scale * (full - small))
+    return run
 
 
-def _score(run: Run, path: str, weights: str) -> float:
+def _predictions(run: Run, path: str, weights: str) -> dict[str, np.ndarray]:
     with policy(weights):
         predictor = Predictor(run, tf.distribute.get_strategy(), _BATCH)
     load_into(predictor.model, path)
     with Int8Weights(predictor.model).in_place() if weights == INT8 else contextlib.nullcontext():
-        predictions = predictor.predict(path)
-    return run.task.score(run.task.validation_set, predictions)[run.task.BEST_METRIC]
+        return predictor.predict(path)

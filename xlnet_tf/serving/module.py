@@ -364,6 +364,19 @@ def check_room(name: str, most: int, seq_len: int):
         )
 
 
+def check_temperature(temperature: Sequence[float] | None, number: int) -> list[float]:
+    """Returns what logits are divided by, [number], 1 where no temperature is given.
+
+    Raises:
+        UserError: there are more or fewer, or one is not above 0.
+    """
+    if temperature is None:
+        return [1.0] * number
+    if len(temperature) != number or not all(0 < value < np.inf for value in temperature):
+        raise UserError(f"temperature is {temperature}; expected {number}, each above 0")
+    return [float(value) for value in temperature]
+
+
 def buckets_for(data: str, seq_len: int | None = None) -> list[int]:
     """Returns the buckets that leave least padding for requests as long as the texts of a set.
 

@@ -1,9 +1,11 @@
 """SavedModels that choose among several options, each read by itself with a question and a context."""
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 import tf_keras
 
-from xlnet_tf.serving.module import LOWEST, CandidatesModule, check_room, lists
+from xlnet_tf.serving.module import LOWEST, CandidatesModule, check_room, check_temperature, lists
 from xlnet_tf.text.graph.truncation import first_pieces, last_pieces
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -25,6 +27,7 @@ class MultipleChoiceModule(CandidatesModule):
         model: an XLNetMultipleChoice.
         tokenizer: its tokenizer.
         max_qa_len: most pieces of a question with an option.
+        temperature: what logits are divided by for the probabilities, [1]; None: 1.
         **options: of ServingModule.
     """
 
@@ -32,10 +35,19 @@ class MultipleChoiceModule(CandidatesModule):
     LENGTHS = {"max_qa_len": 128}
     OF_EXAMPLES = ("max_qa_len",)
 
-    def __init__(self, model: tf_keras.Model, tokenizer: XLNetTokenizer, *, max_qa_len: int, **options):
+    def __init__(
+        self,
+        model: tf_keras.Model,
+        tokenizer: XLNetTokenizer,
+        *,
+        max_qa_len: int,
+        temperature: Sequence[float] | None = None,
+        **options,
+    ):
         super().__init__(model, tokenizer, **options)
         check_room("max_qa_len", max_qa_len, self.seq_len)
         self.max_qa_len = max_qa_len
+        self.temperature = check_temperature(temperature, 1)
 
     def example_rows(self):
         return {
@@ -57,11 +69,12 @@ class MultipleChoiceModule(CandidatesModule):
         context_ids = first_pieces(context_ids, self.seq_len - 3 - answer_ids.row_lengths())
         logits = tf.reshape(self.run(self.pack(context_ids, answer_ids)), [rows, choices])
         logits = tf.where(is_option, logits, LOWEST)
+        probabilities = tf.nn.softmax(logits / self.temperature)
         best = tf.argmax(logits, axis=-1, output_type=tf.int32)
         return {
             "answer": best,
             "option": tf.gather(options, best, batch_dims=1),
-            "probabilities": tf.where(is_option, tf.nn.softmax(logits), 0.0),  # those without any option, too
+            "probabilities": tf.where(is_option, probabilities, 0.0),  # those without any option, too
             "logits": logits,
         }
 

@@ -20,6 +20,7 @@ from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, alike, register, row_weights
 from xlnet_tf.tasks.metrics import classification as metrics
+from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import EncoderModelConfig
 from xlnet_tf.tasks.predictions.classification import write_files
 from xlnet_tf.training.metrics import Ratio
@@ -169,16 +170,25 @@ class ClassificationTask(FinetuningTask):
         return sums
 
     def predictions(self, features, outputs):
-        probabilities = {"classification": tf.nn.softmax, "multi_label": tf.nn.sigmoid}
-        outputs = probabilities.get(self.kind, tf.identity)(outputs)
-        return {"outputs": outputs, "label": features["label"]}
+        predictions = {"outputs": outputs, "label": features["label"]}
+        if self.kind == "regression":
+            return predictions
+        to_probabilities = tf.nn.sigmoid if self.kind == "multi_label" else tf.nn.softmax
+        return {**predictions, "outputs": to_probabilities(outputs), "logits": outputs}
 
-    def score(self, examples, predictions):
+    def probabilities(self, examples, predictions):
+        if self.kind == "regression":
+            return None
+        labels, exclusive = predictions["label"], self.kind == "classification"
+        targets = np.arange(len(self.labels)) == labels[:, None] if exclusive else labels == 1
+        return Probabilities(predictions["outputs"], targets, self.labels, exclusive)
+
+    def score_units(self, units):
         names = self.example_set.settings["metrics"]
-        values = metrics.scores(self.kind, names, predictions["label"], predictions["outputs"])
+        values = metrics.scores(self.kind, names, units["label"], units["outputs"])
         if label := self.task_config.alert.label:
             wish = self.task_config.alert
-            targets, probabilities = self._watched(label, predictions)
+            targets, probabilities = self._watched(label, units)
             alert = metrics.alert_threshold(targets, probabilities, wish.precision, wish.recall)
             values |= {f"alert_{name}": value for name, value in alert._asdict().items()}
         return values

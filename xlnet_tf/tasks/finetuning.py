@@ -35,6 +35,7 @@ from xlnet_tf.records.example_reader import ExampleTable, example_dataset
 from xlnet_tf.records.examples import MANIFEST_FILE, TOKENIZER_FILE, ExampleSet
 from xlnet_tf.records.manifest import settings_difference
 from xlnet_tf.tasks import compatibility
+from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import READING, EncoderModelConfig, architecture_difference
 from xlnet_tf.tasks.schedule_defaults import complete
 from xlnet_tf.text.special_tokens import PAD_ID
@@ -234,14 +235,32 @@ class FinetuningTask(trainer_lib.Task):
     def predictions(self, features, outputs) -> dict[str, tf.Tensor]:
         """Returns what the model says of each row, as scores and files need it: name -> [B, ...]."""
 
-    @abc.abstractmethod
-    def score(self, examples: ExampleSet, predictions: Mapping[str, np.ndarray]) -> dict[str, float]:
-        """Returns the task's metrics of a whole set.
+    def units(self, examples: ExampleSet, predictions: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Returns what the metrics need of each unit: a text, question, query or sentence.
 
         Args:
             examples: a set with answers.
             predictions: what `predictions` gave: name -> [records, ...], in the order of the set.
+
+        Returns:
+            name -> [units, ...]. By default each record is a unit.
         """
+        del examples
+        return predictions
+
+    @abc.abstractmethod
+    def score_units(self, units: Mapping[str, np.ndarray]) -> dict[str, float]:
+        """Returns the task's metrics of any of a set's units, as `units` gave them."""
+
+    def score(self, examples: ExampleSet, predictions: Mapping[str, np.ndarray]) -> dict[str, float]:
+        """Returns the task's metrics of a whole set; see `units`."""
+        return self.score_units(self.units(examples, predictions))
+
+    def probabilities(
+        self, examples: ExampleSet, predictions: Mapping[str, np.ndarray]
+    ) -> Probabilities | None:
+        """Returns the probabilities of a set with answers; None if the task's outputs are none."""
+        return None
 
     @abc.abstractmethod
     def write_predictions(

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from xlnet_tf.models.multiple_choice import XLNetMultipleChoice
 from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, alike, register, row_weights
+from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import EncoderModelConfig
 from xlnet_tf.training.metrics import Ratio
 
@@ -76,21 +78,28 @@ class MultipleChoiceTask(FinetuningTask):
         }
 
     def predictions(self, features, outputs):
-        return {"probabilities": tf.nn.softmax(outputs), "label": features["label"]}
+        return {"probabilities": tf.nn.softmax(outputs), "logits": outputs, "label": features["label"]}
 
     def outputs_alike(self, examples, predictions):
         """Compares the options of each question."""
         return alike(predictions["probabilities"], axis=1)
 
-    def score(self, examples, predictions):
-        levels = [row["level"] for row in examples.sidecar()]
-        return accuracies(predictions["probabilities"], predictions["label"], levels)
+    def units(self, examples, predictions):
+        return {**predictions, "level": np.array([row["level"] for row in examples.sidecar()])}
+
+    def score_units(self, units):
+        return accuracies(units["probabilities"], units["label"], units["level"])
+
+    def probabilities(self, examples, predictions):
+        values = predictions["probabilities"]
+        letters = [chr(ord("A") + option) for option in range(values.shape[1])]
+        return Probabilities(values, np.arange(len(letters)) == predictions["label"][:, None], letters, True)
 
     def write_predictions(self, examples, predictions, folder):
         return write_files(examples.sidecar(), predictions["probabilities"], folder)
 
 
-def accuracies(probabilities: np.ndarray, labels: np.ndarray, levels: list[str]) -> dict[str, float]:
+def accuracies(probabilities: np.ndarray, labels: np.ndarray, levels: Sequence[str]) -> dict[str, float]:
     """Returns the accuracy, and that of each level that questions have.
 
     Where k options share the highest probability, a hit counts 1/k: the mean over all orders of the options.

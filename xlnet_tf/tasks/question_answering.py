@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+import scipy.special
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError
@@ -10,6 +11,7 @@ from xlnet_tf.models.question_answering import XLNetQuestionAnswering, span_loss
 from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, register, row_weights
+from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import EncoderModelConfig
 from xlnet_tf.tasks.predictions import question_answering as squad_answers
 from xlnet_tf.training.metrics import Ratio
@@ -40,12 +42,15 @@ class QuestionAnsweringConfig(FinetuningConfig):
         max_answer_len: most tokens of an answer.
         no_answer_threshold: the no-answer logit above which a prediction is empty. Not given: the one that
             was best for F1 in the run's best evaluation.
+        answer_precision: the share of the answers given that must be exactly right on the dev examples, with
+            as many questions answered as possible; instead of the best F1. 0: no such demand.
     """
 
     model: QuestionAnsweringModelConfig = dataclasses.field(default_factory=QuestionAnsweringModelConfig)
     n_best: int = squad_answers.N_BEST
     max_answer_len: int = squad_answers.MAX_ANSWER_LEN
     no_answer_threshold: float | None = None
+    answer_precision: float = 0.0
 
 
 @register(EXPERIMENT, QuestionAnsweringConfig)
@@ -70,6 +75,15 @@ class QuestionAnsweringTask(FinetuningTask):
 
     def __init__(self, params: QuestionAnsweringConfig, *args, **kwargs):
         super().__init__(params, *args, **kwargs)
+        if not 0 <= params.answer_precision <= 1:
+            raise UserError(
+                f"task.answer_precision (--answer_precision) is {params.answer_precision}: expected 0 to 1"
+            )
+        if params.answer_precision and not self.unanswerable:
+            raise UserError(
+                "task.answer_precision (--answer_precision) is for questions of which some have no answer: "
+                f"those of {self.example_set.folder} all have one"
+            )
         if self.validation_set and self.validation_set.settings["unanswerable"] and not self.unanswerable:
             raise UserError(
                 f"{self.validation_set.folder} has questions without an answer (SQuAD 2.0), but the model is "
@@ -130,9 +144,20 @@ class QuestionAnsweringTask(FinetuningTask):
     def constant_score(self, examples):
         return squad_answers.share_without_answer(examples) if self.unanswerable else 0.0
 
-    def score(self, examples, predictions):
-        answers = self._answers(examples, predictions)
-        return squad_answers.score(answers, self.unanswerable, self.no_answer_threshold())
+    def units(self, examples, predictions):
+        return squad_answers.question_scores(self._answers(examples, predictions), self.unanswerable)
+
+    def score_units(self, units):
+        precision = self.task_config.answer_precision
+        return squad_answers.score(units, self.no_answer_threshold(), precision)
+
+    def probabilities(self, examples, predictions):
+        """Returns the probability that a question has no answer, where some have none."""
+        if not self.unanswerable:
+            return None
+        questions = self.units(examples, predictions)
+        values = scipy.special.expit(questions["no_answer_logit"])[:, None]
+        return Probabilities(values, ~questions["has_answer"][:, None], ["no answer"], exclusive=False)
 
     def write_predictions(self, examples, predictions, folder):
         return squad_answers.write_files(
@@ -150,7 +175,8 @@ class QuestionAnsweringTask(FinetuningTask):
     def no_answer_threshold(self) -> float | None:
         """Returns the threshold that is asked for or was found in training; None if there is none."""
         asked = self.task_config.no_answer_threshold
-        return self.best_metrics().get("best_f1_threshold") if asked is None else asked
+        found = "precise_threshold" if self.task_config.answer_precision else "best_f1_threshold"
+        return self.best_metrics().get(found) if asked is None else asked
 
     def refusal_threshold(self) -> float | None:
         """Returns the logit of no answer above which an answer is refused; None: all questions have one."""

@@ -11,7 +11,7 @@ from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks import ranking_losses
 from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, alike, register, row_weights
-from xlnet_tf.tasks.metrics.ranking import ranking_metrics
+from xlnet_tf.tasks.metrics.ranking import mean_metrics, query_metrics
 from xlnet_tf.tasks.multiple_choice import MultipleChoiceModelConfig
 from xlnet_tf.tasks.predictions.ranking import ranked_queries, write_files
 from xlnet_tf.training.metrics import Ratio
@@ -82,9 +82,12 @@ class RankingTask(FinetuningTask):
         several = [values for values in scores if len(values) > 1]
         return bool(several) and all(alike(values, axis=0) for values in several)
 
-    def score(self, examples, predictions):
+    def units(self, examples, predictions):
         queries = [query.judged() for query in _queries(examples, predictions)]
-        return ranking_metrics(queries, examples.settings["relevant_from"])
+        return query_metrics(queries, examples.settings["relevant_from"])
+
+    def score_units(self, units):
+        return mean_metrics(units)
 
     def write_predictions(self, examples, predictions, folder):
         return write_files(_queries(examples, predictions), folder)

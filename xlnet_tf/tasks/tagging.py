@@ -86,8 +86,11 @@ class TaggingTask(FinetuningTask):
     def constant_score(self, examples):
         return 0.0  # of no entities at all
 
-    def score(self, examples, predictions):
-        return tagging_metrics.entity_scores(*_gold_and_predicted(examples, predictions))
+    def units(self, examples, predictions):
+        return tagging_metrics.entity_counts(*_gold_and_predicted(examples, predictions))
+
+    def score_units(self, units):
+        return tagging_metrics.entity_scores(units)
 
     def tables(self, examples, predictions):
         return tagging_metrics.type_table(*_gold_and_predicted(examples, predictions))

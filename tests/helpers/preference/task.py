@@ -62,8 +62,8 @@ class PreferenceTask(FinetuningTask):
     def predictions(self, features, outputs):
         return {"scores": outputs, "label": features["label"]}
 
-    def score(self, examples, predictions):
-        return {"accuracy": float(np.mean(predictions["scores"].argmax(-1) == predictions["label"]))}
+    def score_units(self, units):
+        return {"accuracy": float(np.mean(units["scores"].argmax(-1) == units["label"]))}
 
     def write_predictions(self, examples, predictions, folder):
         path = pathlib.Path(folder) / "preferences.jsonl"

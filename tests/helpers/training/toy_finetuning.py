@@ -91,8 +91,11 @@ class ToyTask(FinetuningTask):
     def predictions(self, features, outputs):
         return {"logits": outputs, "yes": outputs[:, 0] < outputs[:, 1]}
 
-    def score(self, examples, predictions):
-        return {"accuracy": float((predictions["logits"].argmax(-1) == examples.arrays()["label"]).mean())}
+    def units(self, examples, predictions):
+        return {**predictions, "label": examples.arrays()["label"]}
+
+    def score_units(self, units):
+        return {"accuracy": float((units["logits"].argmax(-1) == units["label"]).mean())}
 
     def write_predictions(self, examples, predictions, folder):
         return []

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, ndcg_score
 
 from xlnet_tf.tasks.metrics import ranking as ranking_metrics_lib
-from xlnet_tf.tasks.metrics.ranking import Judged, ranking, ranking_metrics
+from xlnet_tf.tasks.metrics.ranking import Judged, mean_metrics, query_metrics, ranking
 
 
 def judged(relevance, missing=()):
@@ -19,7 +19,7 @@ def judged(relevance, missing=()):
 
 
 def test_metrics_of_two_queries_match_manual_values():
-    metrics = ranking_metrics([judged([0, 1, 0, 1]), judged([1, 0])])
+    metrics = mean_metrics(query_metrics([judged([0, 1, 0, 1]), judged([1, 0])]))
     assert metrics["map"] == pytest.approx(((1 / 2 + 2 / 4) / 2 + 1) / 2)
     assert metrics["mrr"] == pytest.approx((1 / 2 + 1) / 2)
     gained = 1 / math.log2(3) + 1 / math.log2(5)
@@ -28,28 +28,28 @@ def test_metrics_of_two_queries_match_manual_values():
 
 
 def test_grades_count_for_ndcg_and_from_a_threshold_for_the_rest():
-    metrics = ranking_metrics([judged([1, 3, 0])], relevant_from=2)
+    metrics = mean_metrics(query_metrics([judged([1, 3, 0])], relevant_from=2))
     assert metrics["map"] == metrics["mrr"] == 1 / 2
     assert metrics["ndcg_at_10"] == pytest.approx((1 + 3 / math.log2(3)) / (3 + 1 / math.log2(3)))
 
 
 def test_queries_with_nothing_relevant_are_left_out_and_counted():
-    with_one = ranking_metrics([judged([0, 1])])
-    with_two = ranking_metrics([judged([0, 1]), judged([0, 0])])
+    with_one = mean_metrics(query_metrics([judged([0, 1])]))
+    with_two = mean_metrics(query_metrics([judged([0, 1]), judged([0, 0])]))
     assert with_two == {**with_one, "queries_left_out": 1}
-    nothing = ranking_metrics([judged([0, 0])])
+    nothing = mean_metrics(query_metrics([judged([0, 0])]))
     assert math.isnan(nothing["map"]) and nothing["queries"] == 0
 
 
 def test_relevant_passages_outside_the_candidates_count_as_missed():
-    metrics = ranking_metrics([judged([1, 0], missing=[1]), judged([0, 0], missing=[2])])
+    metrics = mean_metrics(query_metrics([judged([1, 0], missing=[1]), judged([0, 0], missing=[2])]))
     assert metrics["map"] == pytest.approx((1 / 2 + 0) / 2)
     assert metrics["mrr"] == pytest.approx((1 + 0) / 2)
     assert metrics["ndcg_at_10"] == pytest.approx((1 / (1 + 1 / math.log2(3)) + 0) / 2)
 
 
 def test_only_ten_ranks_count_for_the_metrics_at_10():
-    metrics = ranking_metrics([judged([0] * 10 + [1])])
+    metrics = mean_metrics(query_metrics([judged([0] * 10 + [1])]))
     assert metrics["mrr"] == pytest.approx(1 / 11)
     assert metrics["mrr_at_10"] == metrics["ndcg_at_10"] == 0
 
@@ -69,7 +69,7 @@ queries = st.integers(2, 30).flatmap(
 @given(queries)
 def test_one_query_equals_scikit_learn(query):
     scores, relevance = np.array(query[0], float), np.array(query[1])
-    metrics = ranking_metrics([Judged(scores, relevance)])
+    metrics = mean_metrics(query_metrics([Judged(scores, relevance)]))
     assert metrics["map"] == pytest.approx(average_precision_score(relevance > 0, scores))
     assert metrics["ndcg_at_10"] == pytest.approx(ndcg_score([relevance], [scores], k=10))
     assert metrics["mrr"] == pytest.approx(1 / (1 + np.sum(scores > scores[relevance > 0].max())))
@@ -104,13 +104,13 @@ def test_ties_average_over_all_orders(rows, missing, relevant_from):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranking_metrics_lib, "CUT", 3)
         query = Judged(np.array(scores, float), np.array(relevance), missing)
-        found = ranking_metrics([query], relevant_from)
+        found = mean_metrics(query_metrics([query], relevant_from))
     expected = by_all_orders(scores, relevance, missing, relevant_from)
     assert [found[name] for name in ("map", "mrr", "mrr_at_3", "ndcg_at_3")] == pytest.approx(list(expected))
 
 
 @pytest.mark.parametrize("order", [[1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1]])
 def test_equal_scores_gain_nothing_from_input_order(order):
-    metrics = ranking_metrics([Judged(np.zeros(6), np.array(order))])
-    chance = ranking_metrics([Judged(np.zeros(6), np.array([0, 1, 0, 0, 1, 0]))])
+    metrics = mean_metrics(query_metrics([Judged(np.zeros(6), np.array(order))]))
+    chance = mean_metrics(query_metrics([Judged(np.zeros(6), np.array([0, 1, 0, 0, 1, 0]))]))
     assert metrics == chance and 0.4 < metrics["map"] < 0.6

@@ -153,12 +153,12 @@ def test_thresholds_are_those_of_the_official_scorer():
     official = squad_evaluate_v2_0.evaluate(
         dataset, answers, {p.question.id: p.no_answer_logit for p in predictions}
     )
-    scores = squad_answers.score(predictions, unanswerable=True)
+    scores = squad_answers.score(squad_answers.question_scores(predictions, unanswerable=True))
     for name in ("exact", "f1"):
         assert scores[f"best_{name}"] == pytest.approx(official[f"final_{name}"])
         assert scores[f"best_{name}_threshold"] == official[f"final_{name}_thresh"]
     assert scores["f1"] == pytest.approx(scores["best_f1"])
-    everything = squad_answers.score(predictions, unanswerable=True, threshold=2.0)
+    everything = squad_answers.score(squad_answers.question_scores(predictions, unanswerable=True), 2.0)
     assert everything["no_answer_exact"] == 0 < everything["has_answer_f1"]
     assert everything["f1"] == pytest.approx(official["f1"])
 
@@ -168,7 +168,7 @@ def test_questions_that_cannot_be_scored_are_left_out():
     good = good._replace(question=good.question._replace(answers=["x"]), candidates=[Candidate("x", 0, 0, 0)])
     for answers in (None, []):
         unknown = bad._replace(question=bad.question._replace(answers=answers))
-        scores = squad_answers.score([good, unknown], unanswerable=False)
+        scores = squad_answers.score(squad_answers.question_scores([good, unknown], unanswerable=False))
         assert scores == {"exact": 100.0, "f1": 100.0, "best_f1": 100.0}
 
 
@@ -229,7 +229,7 @@ def test_true_positions_score_100(shared, tmp_path):
     questions = list(squad_answers.read_questions(examples))
     assert examples.records > 1.2 * len(questions) > 200
     predictions = squad_answers.predict(questions, true_beams(examples))
-    scores = squad_answers.score(predictions, unanswerable=True)
+    scores = squad_answers.score(squad_answers.question_scores(predictions, unanswerable=True))
     assert scores["exact"] > 99 and scores["f1"] > 99 and scores["no_answer_exact"] == 100
     assert squad_answers.share_without_answer(examples) == pytest.approx(
         100 * examples.statistics["questions without an answer"] / len(questions)

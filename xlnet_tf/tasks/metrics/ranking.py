@@ -10,7 +10,7 @@ Conventions, which differ between tools:
     nDCG takes the relevance itself as the gain, as trec_eval and scikit-learn do, not 2 ** relevance - 1.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -117,23 +117,22 @@ def ndcg(ties: Sequence[_Tie], relevance: Sequence[int], missing: Sequence[int],
     return _discounted_gain(gains[:cut]) / _discounted_gain(best[:cut])
 
 
-def ranking_metrics(queries: Iterable[Judged], relevant_from: int = 1) -> dict[str, float]:
-    """Averages the metrics over queries.
+def query_metrics(queries: Iterable[Judged], relevant_from: int = 1) -> dict[str, np.ndarray]:
+    """Computes the metrics of each query.
 
     Args:
         queries: the candidates of each query.
         relevant_from: smallest relevance that counts as relevant for MAP and MRR; nDCG takes all grades.
 
     Returns:
-        map, mrr, mrr_at_10, ndcg_at_10: between 0 and 1; NaN where no query has a relevant passage.
-        queries, queries_left_out: how many they are the means of, and how many have nothing relevant.
+        map, mrr, mrr_at_10, ndcg_at_10: [queries], between 0 and 1; NaN where nothing is relevant to a query.
     """
-    rows, left_out = [], 0
+    rows = []
     for query in queries:
         missing = [grade for grade in query.missing if grade >= relevant_from]
         ties = _ties(query.scores, query.relevance, relevant_from)
         if not any(tie.relevant for tie in ties) and not missing:
-            left_out += 1
+            rows.append((np.nan,) * 4)
             continue
         rows.append(
             (
@@ -143,12 +142,25 @@ def ranking_metrics(queries: Iterable[Judged], relevant_from: int = 1) -> dict[s
                 ndcg(ties, query.relevance, query.missing, CUT),
             )
         )
-    means = np.mean(rows, axis=0) if rows else [float("nan")] * 4
     names = ("map", "mrr", f"mrr_at_{CUT}", f"ndcg_at_{CUT}")
+    return dict(zip(names, np.array(rows).reshape(-1, 4).T, strict=True))
+
+
+def mean_metrics(queries: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Averages the metrics of queries.
+
+    Args:
+        queries: as `query_metrics` gives them.
+
+    Returns:
+        The means; NaN where no query has a relevant passage.
+        queries, queries_left_out: how many they are the means of, and how many have nothing relevant.
+    """
+    judged = ~np.isnan(queries["map"])
     return {
-        **{name: float(mean) for name, mean in zip(names, means, strict=True)},
-        "queries": len(rows),
-        "queries_left_out": left_out,
+        **{name: float(np.mean(v[judged])) if judged.any() else np.nan for name, v in queries.items()},
+        "queries": int(judged.sum()),
+        "queries_left_out": int((~judged).sum()),
     }
 
 

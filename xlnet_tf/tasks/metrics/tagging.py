@@ -1,40 +1,68 @@
 """Scores of tagged sentences: entities by seqeval, words by themselves."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 from seqeval.metrics import classification_report
-from seqeval.metrics.sequence_labeling import precision_recall_fscore_support
-from seqeval.metrics.v1 import precision_recall_fscore_support as strict_scores
-from seqeval.scheme import IOB2
+from seqeval.metrics.sequence_labeling import get_entities
+from seqeval.scheme import IOB2, Entities
 
 Tags = Sequence[Sequence[str]]  # of all sentences, in BIO
 
 
-def entity_scores(gold: Tags, predicted: Tags) -> dict[str, float]:
-    """Scores entities: one is right if its type and both of its borders are.
+def entity_counts(gold: Tags, predicted: Tags) -> dict[str, np.ndarray]:
+    """Counts the entities of each sentence.
 
     Args:
         gold: the true tags.
         predicted: as many.
 
     Returns:
-        f1, precision, recall, as CoNLL's script conlleval counts: a predicted I-X that no entity of type X
-        goes before begins one; strict_f1, which takes only entities that begin with B-X; accuracy, part of
-        the words whose tag is right. All from 0 to 1.
+        int [sentences, 3], how many are true, predicted and both, of entities as CoNLL's script conlleval
+        reads them (a predicted I-X that no entity of type X goes before begins one), strict_entities, which
+        begin with B-X, and words: those, those, and the words whose tag is right.
     """
-    precision, recall, f1, _ = precision_recall_fscore_support(
-        gold, predicted, average="micro", zero_division=0
-    )
-    _, _, strict_f1, _ = strict_scores(gold, predicted, average="micro", scheme=IOB2, zero_division=0)
-    pairs = list(zip(itertools.chain(*gold), itertools.chain(*predicted), strict=True))
+    names = ("entities", "strict_entities", "words")
+    rows = []
+    for true, found in zip(gold, predicted, strict=True):
+        lenient = (set(get_entities(list(tags))) for tags in (true, found))
+        strict = (_strict_entities(tags) for tags in (true, found))
+        words = (set(enumerate(tags)) for tags in (true, found))
+        rows.append([(len(a), len(b), len(a & b)) for a, b in (lenient, strict, words)])
+    return dict(zip(names, np.array(rows, int).reshape(-1, 3, 3).swapaxes(0, 1), strict=True))
+
+
+def entity_scores(counts: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Scores entities: one is right if its type and both of its borders are.
+
+    Args:
+        counts: as `entity_counts` gives them.
+
+    Returns:
+        f1, precision, recall; strict_f1, of strict entities alone; accuracy, part of the words whose tag is
+        right. All from 0 to 1, and 0 where there is nothing.
+    """
+    precision, recall, f1 = _rates(counts["entities"])
     return {
-        "f1": float(f1),
-        "precision": float(precision),
-        "recall": float(recall),
-        "strict_f1": float(strict_f1),
-        "accuracy": sum(true == found for true, found in pairs) / max(len(pairs), 1),
+        "f1": f1,
+        "precision": precision,
+        "recall": recall,
+        "strict_f1": _rates(counts["strict_entities"])[2],
+        "accuracy": _rates(counts["words"])[1],
     }
+
+
+def _rates(counts: np.ndarray) -> tuple[float, float, float]:
+    """Returns precision, recall and F1 of counts [sentences, 3]."""
+    true, predicted, both = (int(count) for count in counts.sum(axis=0))
+    precision, recall = both / max(predicted, 1), both / max(true, 1)
+    return precision, recall, 2 * precision * recall / (precision + recall) if both else 0.0
+
+
+def _strict_entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
+    [found] = Entities([list(tags)], IOB2).entities
+    return {(entity.tag, entity.start, entity.end) for entity in found}
 
 
 def type_table(gold: Tags, predicted: Tags) -> str:

@@ -133,37 +133,97 @@ def _predict(
     return Prediction(question, list(candidates.values()), float(beams["no_answer_logits"][rows].min()))
 
 
-def score(
-    predictions: Sequence[Prediction], unanswerable: bool, threshold: float | None = None
-) -> dict[str, float]:
-    """Scores predictions by the official metrics, all in percent.
+def question_scores(predictions: Sequence[Prediction], unanswerable: bool) -> dict[str, np.ndarray]:
+    """Scores each question by the official metrics, all in percent.
 
     Questions whose answers are not known are left out; so are, in 1.1, those without one.
 
     Args:
         predictions: of questions, some with known answers.
         unanswerable: whether a question may have no answer (SQuAD 2.0).
+
+    Returns:
+        exact, f1: [questions], of the best candidate. For 2.0 also no_answer_logit, and has_answer, bool.
+    """
+    known = [p for p in predictions if p.question.answers or (unanswerable and p.question.answers == [])]
+    score_one = score_v2 if unanswerable else score_v1
+    scores = [score_one(_dataset([p]), {p.question.id: p.answer(None)}) for p in known]
+    units = {name: np.array([each[name] for each in scores], float) for name in ("exact", "f1")}
+    if unanswerable:
+        units["no_answer_logit"] = np.array([p.no_answer_logit for p in known], float)
+        units["has_answer"] = np.array([bool(p.question.answers) for p in known], bool)
+    return units
+
+
+def score(
+    questions: Mapping[str, np.ndarray], threshold: float | None = None, precision: float = 0.0
+) -> dict[str, float]:
+    """Scores questions, all in percent.
+
+    Args:
+        questions: as `question_scores` gives them.
         threshold: the no-answer logit above which there is none. None: the best one for F1.
+        precision: what the answers that are given must reach; see `precise_threshold`. 0: nothing.
 
     Returns:
         exact, f1 and best_f1, the highest that a threshold gives (in 1.1, which has none, f1). For 2.0 also
         best_exact, the thresholds of both (best_exact_threshold, best_f1_threshold), and, at the given
         threshold, the scores of questions with an answer and without: has_answer_exact, has_answer_f1,
-        no_answer_exact.
+        no_answer_exact. With a precision also precise_threshold, precise_precision and precise_answered.
     """
-    known = [p for p in predictions if p.question.answers or (unanswerable and p.question.answers == [])]
-    if not unanswerable:
-        scores = score_v1(_dataset(known), {p.question.id: p.answer(None) for p in known})
-        return {**scores, "best_f1": scores["f1"]}
-    answered = [score_v2(_dataset([p]), {p.question.id: p.answer(None)}) for p in known]
-    refused = np.array([0.0 if p.question.answers else 100.0 for p in known])
-    logits = np.array([p.no_answer_logit for p in known])
+    if "has_answer" not in questions:
+        exact, f1 = (float(np.mean(questions[name])) for name in ("exact", "f1"))
+        return {"exact": exact, "f1": f1, "best_f1": f1}
+    logits, has_answer = questions["no_answer_logit"], questions["has_answer"]
+    refused = np.where(has_answer, 0.0, 100.0)
     best = {}
     for name in ("f1", "exact"):
-        each = np.array([scores[name] for scores in answered])
-        best[f"best_{name}"], best[f"best_{name}_threshold"] = best_threshold(each, refused, logits)
+        found = best_threshold(questions[name], refused, logits)
+        best[f"best_{name}"], best[f"best_{name}_threshold"] = found
     threshold = best["best_f1_threshold"] if threshold is None else threshold
-    return {**score_v2(_dataset(known), {p.question.id: p.answer(threshold) for p in known}), **best}
+    given = {name: np.where(logits > threshold, refused, questions[name]) for name in ("exact", "f1")}
+    scores = {name: float(np.mean(values)) for name, values in given.items()}
+    for name, rows in (("has_answer", has_answer), ("no_answer", ~has_answer)):
+        if rows.any():
+            scores |= {f"{name}_{metric}": float(np.mean(values[rows])) for metric, values in given.items()}
+    scores.pop("no_answer_f1", None)  # the same as no_answer_exact
+    if precision:
+        found = precise_threshold(questions["exact"] / 100 * has_answer, logits, precision)
+        best |= {f"precise_{name}": value for name, value in found._asdict().items()}
+    return {**scores, **best}
+
+
+class PreciseThreshold(NamedTuple):
+    """From which no-answer logit on to refuse, so that the answers given are right often enough.
+
+    Attributes:
+        threshold: the logit.
+        precision: the share of the given answers that are exactly right, from 0 to 1.
+        answered: the share of all questions that get one.
+    """
+
+    threshold: float
+    precision: float
+    answered: float
+
+
+def precise_threshold(right: np.ndarray, logits: np.ndarray, precision: float) -> PreciseThreshold:
+    """Finds the threshold with which most questions are answered while enough of the answers are right.
+
+    Args:
+        right: [N], 1 where the best candidate is exactly right.
+        logits: [N] no-answer logits.
+        precision: the share that must be right. Out of reach, the threshold with the highest share counts.
+    """
+    order = np.argsort(logits, kind="stable")
+    answered = np.arange(1, len(order) + 1)
+    shares = np.cumsum(right[order]) / answered
+    ends = np.append(logits[order][:-1] != logits[order][1:], True)  # equal logits go together
+    reached = np.flatnonzero(ends & (shares >= precision))
+    best = reached[-1] if len(reached) else np.flatnonzero(ends)[np.argmax(shares[ends])]
+    return PreciseThreshold(
+        float(logits[order][best]), float(shares[best]), float(answered[best] / len(order))
+    )
 
 
 def best_threshold(answered: np.ndarray, refused: np.ndarray, logits: np.ndarray) -> tuple[float, float]:

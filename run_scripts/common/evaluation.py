@@ -1,0 +1,160 @@
+"""What an evaluation says beside its metrics: how sure they are, and what probabilities are worth."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from etils import epath
+
+from xlnet_tf import files
+from xlnet_tf.tasks.metrics import calibration, resampling
+from xlnet_tf.tasks.metrics.calibration import Bin, Point
+from xlnet_tf.tasks.metrics.resampling import Difference, Interval
+
+REPORT_FILE = "evaluation.json"
+PICTURES = ("reliability.svg", "thresholds.svg")
+_MOST_CURVES = 10  # of labels in one picture
+
+
+class Report(NamedTuple):
+    """What is known of one checkpoint's predictions.
+
+    Attributes:
+        intervals: of the metrics; empty if none were asked for.
+        differences: to another run's, likewise.
+        calibration: scores by name; empty where the outputs are no probabilities, as the next two.
+        bins: confidence against frequency.
+        curves: precision and recall over thresholds, by label.
+    """
+
+    intervals: Mapping[str, Interval]
+    differences: Mapping[str, Difference]
+    calibration: Mapping[str, float]
+    bins: list[Bin]
+    curves: Mapping[str, list[Point]]
+
+
+def report(task, examples, predictions, others=None, samples: int = resampling.SAMPLES) -> Report:
+    """Examines predictions.
+
+    Args:
+        task: the FinetuningTask that they are of.
+        examples: the set, with answers.
+        predictions: as a Predictor returns them.
+        others: predictions of another run for the same set; None: there is none.
+        samples: of the bootstrap; 0: no intervals.
+    """
+    units = task.units(examples, predictions)
+    intervals = resampling.intervals(task.score_units, units, samples) if samples else {}
+    differences: Mapping[str, Difference] = {}
+    if others is not None and samples:
+        differences = resampling.differences(task.score_units, units, task.units(examples, others), samples)
+    probabilities = task.probabilities(examples, predictions)
+    if probabilities is None:
+        return Report(intervals, differences, {}, [], {})
+    return Report(
+        intervals,
+        differences,
+        calibration.calibration_scores(probabilities),
+        calibration.reliability(probabilities),
+        {
+            label: calibration.threshold_curve(values, targets)
+            for label, values, targets in zip(
+                probabilities.labels, probabilities.values.T, probabilities.targets.T, strict=True
+            )
+        },
+    )
+
+
+def table(found: Report, metrics: Mapping[str, float], against: str = "") -> str:
+    """Returns a report for people.
+
+    Args:
+        found: the report.
+        metrics: of the checkpoint.
+        against: the other run.
+    """
+    sections = []
+    if found.intervals:
+        width = max(map(len, found.intervals))
+        lines = [f"{'':<{width}}  {'value':>9}  95 % interval"]
+        lines += [
+            f"{name:<{width}}  {metrics[name]:9.4f}  {low:.4f} to {high:.4f}"
+            for name, (low, high) in found.intervals.items()
+            if not math.isnan(low)
+        ]
+        sections.append("\n".join(lines))
+    if found.differences:
+        width = max(map(len, found.differences))
+        lines = [f"better than {against} by", f"{'':<{width}}  {'value':>9}  95 % interval          p"]
+        lines += [
+            f"{name:<{width}}  {value:+9.4f}  {low:+.4f} to {high:+.4f}  {p:.4f}"
+            for name, (value, (low, high), p) in found.differences.items()
+            if not math.isnan(value)
+        ]
+        sections.append("\n".join(lines))
+    if found.calibration:
+        sections.append("  ".join(f"{name} {value:.4f}" for name, value in found.calibration.items()))
+    return "\n\n".join(sections)
+
+
+def write(found: Report, folder: epath.Path) -> list[str]:
+    """Writes a report as evaluation.json and, where there are probabilities, pictures; returns the paths."""
+    content = {
+        "intervals": {name: list(interval) for name, interval in found.intervals.items()},
+        "differences": {name: each._asdict() for name, each in found.differences.items()},
+        "calibration": dict(found.calibration),
+        "reliability": [each._asdict() for each in found.bins],
+        "thresholds": {label: [p._asdict() for p in points] for label, points in found.curves.items()},
+    }
+    files.write(folder / REPORT_FILE, json.dumps(_without_nan(content), indent=1) + "\n")
+    paths = [folder / REPORT_FILE]
+    if found.bins:
+        _draw_reliability(found, folder / PICTURES[0])
+        _draw_thresholds(found.curves, folder / PICTURES[1])
+        paths += [folder / name for name in PICTURES]
+    return [str(path) for path in paths]
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_nan(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _draw_reliability(found: Report, path: epath.Path):
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5, 5), layout="constrained")
+    axes = figure.subplots()
+    confidence, frequency, counts = np.array(found.bins).T
+    axes.plot([0, 1], [0, 1], "--", color="grey", label="perfect")
+    axes.plot(confidence, frequency, color="tab:blue")
+    axes.scatter(confidence, frequency, s=20 + 180 * counts / counts.max(), color="tab:blue", label="model")
+    axes.set(
+        title=f"Expected calibration error {found.calibration['ece']:.3f}",
+        xlabel="confidence; larger points are of more predictions",
+        ylabel="share that is right",
+        xlim=(0, 1.02),
+        ylim=(0, 1.02),
+    )
+    axes.legend(loc="upper left")
+    files.save_figure(figure, path, dpi=100)
+
+
+def _draw_thresholds(curves: Mapping[str, list[Point]], path: epath.Path):
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4.5), layout="constrained")
+    shown = list(curves.items())[:_MOST_CURVES]
+    for axes, name in zip(figure.subplots(1, 2, sharey=True), ("precision", "recall")):
+        for label, points in shown:
+            axes.plot([p.threshold for p in points], [getattr(p, name) for p in points], label=label)
+        axes.set(title=name, xlabel="threshold on the label's probability", xlim=(0, 1), ylim=(0, 1.02))
+    more = f" (the first {_MOST_CURVES} of {len(curves)})" if len(curves) > len(shown) else ""
+    axes.legend(title=f"label{more}", fontsize="small")
+    files.save_figure(figure, path, dpi=100)

@@ -1,0 +1,175 @@
+"""How far probabilities can be believed, and the temperature that makes them so."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import scipy.optimize
+import scipy.special
+
+from xlnet_tf.errors import UserError
+
+BINS = 15
+_RANGE = (0.02, 50.0)  # of temperatures
+_FLAT = 1e-12  # a slope that is nothing but rounding
+
+
+class Probabilities(NamedTuple):
+    """What a model says of N examples, and what is true.
+
+    Attributes:
+        values: [N, C].
+        targets: bool [N, C], which of them came true.
+        labels: names of the C.
+        exclusive: whether one of an example's C comes true, or each may.
+    """
+
+    values: np.ndarray
+    targets: np.ndarray
+    labels: Sequence[str]
+    exclusive: bool
+
+
+class Bin(NamedTuple):
+    """Claims of about the same confidence.
+
+    Attributes:
+        confidence: their mean.
+        frequency: the share that came true.
+        count: how many there are.
+    """
+
+    confidence: float
+    frequency: float
+    count: int
+
+
+def reliability(probabilities: Probabilities, bins: int = BINS) -> list[Bin]:
+    """Returns the claims in bins of equal width, from least to most confident; empty bins are left out.
+
+    Of classes that exclude each other, the claim is that the likeliest one is right; else each probability
+    is a claim of its own.
+    """
+    values, targets = probabilities.values, probabilities.targets
+    if probabilities.exclusive:
+        best = np.argmax(values, axis=1)[:, None]
+        values, targets = (np.take_along_axis(array, best, axis=1) for array in (values, targets))
+    values, targets = np.ravel(values).astype(np.float64), np.ravel(targets)
+    numbers = np.clip(np.ceil(values * bins).astype(int) - 1, 0, bins - 1)  # (low, high], as in the source
+    counts = np.bincount(numbers, minlength=bins)
+    confidences, frequencies = (np.bincount(numbers, weights, bins) for weights in (values, targets))
+    return [
+        Bin(float(confidences[n] / counts[n]), float(frequencies[n] / counts[n]), int(counts[n]))
+        for n in np.flatnonzero(counts)
+    ]
+
+
+def expected_calibration_error(probabilities: Probabilities, bins: int = BINS) -> float:
+    """Returns the mean distance between confidence and frequency, over all claims.
+
+    Source: Guo et al., On Calibration of Modern Neural Networks, 2017, equation 3.
+    """
+    found = reliability(probabilities, bins)
+    total = sum(each.count for each in found)
+    return sum(each.count * abs(each.confidence - each.frequency) for each in found) / total
+
+
+def brier_score(probabilities: Probabilities) -> float:
+    """Returns the squared distance to what came true, 0 at best: of exclusive classes the sum, else the mean.
+
+    Source: Brier, Verification of Forecasts Expressed in Terms of Probability, 1950.
+    """
+    squares = np.square(probabilities.values - probabilities.targets)
+    return float(np.mean(np.sum(squares, axis=1) if probabilities.exclusive else squares))
+
+
+def calibration_scores(probabilities: Probabilities) -> dict[str, float]:
+    """Returns the scores of calibration by name."""
+    return {
+        "ece": expected_calibration_error(probabilities),
+        "brier": brier_score(probabilities),
+    }
+
+
+class Point(NamedTuple):
+    """What a threshold on the probability of a label gives.
+
+    Attributes:
+        threshold: from it on, the label is said.
+        precision: the share of those said that are right; nan if none is said.
+        recall: the share of those with the label that are said; nan if none has it.
+        said: how many are.
+    """
+
+    threshold: float
+    precision: float
+    recall: float
+    said: int
+
+
+def threshold_curve(
+    values: np.ndarray, targets: np.ndarray, thresholds: Sequence[float] = tuple(np.arange(0.05, 1, 0.05))
+) -> list[Point]:
+    """Returns precision and recall of one label for each threshold.
+
+    Args:
+        values: its probabilities [N].
+        targets: bool [N].
+        thresholds: to try.
+    """
+    points = []
+    for threshold in thresholds:
+        said = values >= threshold
+        hits, all_said, all_true = np.sum(said & targets), int(np.sum(said)), np.sum(targets)
+        precision = float(hits / all_said) if all_said else np.nan
+        recall = float(hits / all_true) if all_true else np.nan
+        points.append(Point(round(float(threshold), 4), precision, recall, all_said))
+    return points
+
+
+def fit_temperature(logits: np.ndarray, targets: np.ndarray, exclusive: bool) -> np.ndarray:
+    """Finds the temperatures T for which softmax(logits / T), or sigmoid, gives the targets most likelihood.
+
+    Dividing by a temperature never changes which class is likeliest, nor which side of one half a
+    probability is on.
+
+    Args:
+        logits: [N, C].
+        targets: bool [N, C].
+        exclusive: whether the classes exclude each other, and share one temperature.
+
+    Returns:
+        [1], or one for each label, [C].
+
+    Raises:
+        UserError: there is no best temperature: all targets are predicted, or the logits say nothing.
+
+    Source: Guo et al., 2017, section 4.2.
+    """
+    logits = np.asarray(logits, np.float64)
+    if exclusive:
+        return np.array([_temperature(logits, targets, scipy.special.softmax, "the examples")])
+    columns = zip(logits.T[..., None], targets.T[..., None])  # [N, 1] of each label
+    return np.array(
+        [_temperature(*column, _sigmoid, f"label number {c}") for c, column in enumerate(columns)]
+    )
+
+
+def _sigmoid(logits: np.ndarray, axis: int) -> np.ndarray:
+    del axis
+    return scipy.special.expit(logits)
+
+
+def _temperature(logits: np.ndarray, targets: np.ndarray, to_probabilities, what: str) -> float:
+    def slope(inverse):  # of the loss, which is convex in the inverse of the temperature
+        return np.mean(np.sum((to_probabilities(inverse * logits, axis=1) - targets) * logits, axis=1))
+
+    coldest, hottest = (1 / temperature for temperature in _RANGE)
+    why = ""
+    if slope(coldest) <= _FLAT:
+        why = "are all predicted right"
+    elif slope(hottest) >= 0:
+        why = "are not predicted better than by chance"
+    if why:
+        raise UserError(f"cannot calibrate: {what} {why}, so no temperature is best; give a larger set")
+    return 1 / scipy.optimize.brentq(slope, hottest, coldest, xtol=1e-12)

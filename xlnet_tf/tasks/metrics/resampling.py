@@ -1,0 +1,130 @@
+"""How sure a metric is: intervals by the bootstrap, and a paired test between two models.
+
+Both take the units of a set (its texts, questions, queries or sentences) as a sample of all there could be,
+and know of a metric only how it is computed from units. So they serve metrics that are no means, too: F1,
+correlation, AUC.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+SAMPLES = 1000
+CONFIDENCE = 0.95
+
+Units = Mapping[str, np.ndarray]  # name -> [units, ...]
+Scorer = Callable[[Units], Mapping[str, float]]
+
+
+class Interval(NamedTuple):
+    """Where a metric lies with a probability of CONFIDENCE: from `low` to `high`."""
+
+    low: float
+    high: float
+
+
+class Difference(NamedTuple):
+    """How much better one model is than another by a metric.
+
+    Attributes:
+        value: the difference on the set.
+        interval: of the difference.
+        p: how likely a difference of this size, either way, is between models that are alike.
+    """
+
+    value: float
+    interval: Interval
+    p: float
+
+
+def count(units: Units) -> int:
+    """Returns how many units there are."""
+    return len(next(iter(units.values())))
+
+
+def intervals(score: Scorer, units: Units, samples: int = SAMPLES, seed: int = 0) -> dict[str, Interval]:
+    """Computes the intervals of all metrics by the percentile bootstrap.
+
+    Args:
+        score: from units to metrics.
+        units: of the set.
+        samples: sets drawn from it, with replacement.
+        seed: of the draws.
+
+    Returns:
+        By metric. Samples in which a metric is undefined (AUC of one class) are left out; nan if all are.
+
+    Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13.
+    """
+    draws = [score(_take(units, rows)) for rows in _draws(count(units), samples, seed)]
+    return {name: _percentiles([draw[name] for draw in draws]) for name in draws[0]}
+
+
+def differences(
+    score: Scorer, ours: Units, theirs: Units, samples: int = SAMPLES, seed: int = 0
+) -> dict[str, Difference]:
+    """Compares two models on the same units by all metrics.
+
+    Intervals come from the bootstrap of pairs. p comes from approximate randomization: in each sample every
+    unit's answers are exchanged or not, with equal odds; p is the share of samples that differ at least as
+    much as the models do, the models themselves counted.
+
+    Args:
+        score: from units to metrics.
+        ours, theirs: the same units, with the answers of one model and of the other.
+        samples, seed: as in `intervals`.
+
+    Source: Noreen, Computer-Intensive Methods for Testing Hypotheses, 1989; Yeh, COLING 2000.
+    """
+    if count(ours) != count(theirs):
+        raise ValueError(f"{count(ours)} and {count(theirs)} units: expected the same set")
+    found = _minus(score(ours), score(theirs))
+    draws = [
+        _minus(score(_take(ours, rows)), score(_take(theirs, rows)))
+        for rows in _draws(count(ours), samples, seed)
+    ]
+    exchanges = np.random.default_rng([seed, 1])
+    as_extreme = dict.fromkeys(found, 1)  # the models as they are
+    for _ in range(samples):
+        exchanged = exchanges.random(count(ours)) < 0.5
+        mixed = _minus(score(_mix(exchanged, ours, theirs)), score(_mix(exchanged, theirs, ours)))
+        for name, value in found.items():
+            # Sums in another order may differ in their last digits.
+            as_extreme[name] += not abs(mixed[name]) < abs(value) * (1 - 1e-9)
+    return {
+        name: Difference(
+            value, _percentiles([draw[name] for draw in draws]), as_extreme[name] / (samples + 1)
+        )
+        for name, value in found.items()
+    }
+
+
+def _draws(number: int, samples: int, seed: int) -> Iterator[np.ndarray]:
+    generator = np.random.default_rng(seed)
+    for _ in range(samples):
+        yield generator.integers(number, size=number)
+
+
+def _take(units: Units, rows: np.ndarray) -> dict[str, np.ndarray]:
+    return {name: values[rows] for name, values in units.items()}
+
+
+def _mix(exchanged: np.ndarray, first: Units, second: Units) -> dict[str, np.ndarray]:
+    """Returns the second model's answers where they are exchanged, and the first's elsewhere."""
+    return {
+        name: np.where(exchanged.reshape(-1, *[1] * (first[name].ndim - 1)), second[name], first[name])
+        for name in first
+    }
+
+
+def _minus(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str, float]:
+    return {name: first[name] - second[name] for name in first if name in second}
+
+
+def _percentiles(values: list[float]) -> Interval:
+    defined = [value for value in values if np.isfinite(value)]
+    if not defined:
+        return Interval(np.nan, np.nan)
+    tail = (1 - CONFIDENCE) / 2
+    return Interval(*map(float, np.quantile(defined, [tail, 1 - tail])))
