@@ -80,14 +80,9 @@ def main(_: Sequence[str]):
     if values.output_dir or folder.is_dir():  # not a file or a name
         folder = files.make_folder(folder)
         files.write(folder / "evaluations.json", json.dumps(results, indent=1) + "\n")
-        print("\nwritten: " + ", ".join([str(folder / "evaluations.json"), *evaluation.write(found, folder)]))
-
-
-def best(results: dict[str, dict[str, float]], metric: str) -> str:
-    """Returns the checkpoint with the highest metric; of several, the weights kept as best, or the first."""
-    from xlnet_tf.checkpoints.model_card import BEST
-
-    return max(results, key=lambda name: (np.nan_to_num(results[name][metric], nan=-np.inf), name == BEST))
+        names = ["evaluations.json", *evaluation.write(found, folder)]
+        print(f"
+written to {folder}: {', '.join(names)}")
 
 
 def table(results: dict[str, dict[str, float]], metric: str) -> str:

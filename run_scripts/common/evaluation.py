@@ -101,7 +101,7 @@ def table(found: Report, metrics: Mapping[str, float], against: str = "") -> str
 
 
 def write(found: Report, folder: epath.Path) -> list[str]:
-    """Writes a report as evaluation.json and, where there are probabilities, pictures; returns the paths."""
+    """Writes a report as evaluation.json and, where there are probabilities, pictures; returns their names."""
     content = {
         "intervals": {name: list(interval) for name, interval in found.intervals.items()},
         "differences": {name: each._asdict() for name, each in found.differences.items()},
@@ -110,12 +110,11 @@ def write(found: Report, folder: epath.Path) -> list[str]:
         "thresholds": {label: [p._asdict() for p in points] for label, points in found.curves.items()},
     }
     files.write(folder / REPORT_FILE, json.dumps(_without_nan(content), indent=1) + "\n")
-    paths = [folder / REPORT_FILE]
-    if found.bins:
-        _draw_reliability(found, folder / PICTURES[0])
-        _draw_thresholds(found.curves, folder / PICTURES[1])
-        paths += [folder / name for name in PICTURES]
-    return [str(path) for path in paths]
+    if not found.bins:
+        return [REPORT_FILE]
+    _draw_reliability(found, folder / PICTURES[0])
+    _draw_thresholds(found.curves, folder / PICTURES[1])
+    return [REPORT_FILE, *PICTURES]
 
 
 def _without_nan(value: Any) -> Any:

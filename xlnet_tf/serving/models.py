@@ -65,6 +65,9 @@ def module_of_run(
     module = module_class(model, tokenizer, int8=weights == INT8, **options)
     origin = source.source if located.source == located.folder else located.source
     module.card = source.card.with_origin("exported_from", origin)
+    if temperature := options.get("temperature"):
+        serving = {**module.card.serving, "temperature": list(temperature)}
+        module.card = dataclasses.replace(module.card, serving=serving)
     return module
 
 

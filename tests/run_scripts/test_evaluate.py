@@ -1,0 +1,97 @@
+"""What evaluate says of a run beside its metrics; export with a temperature. One label in five is wrong."""
+
+import csv
+import json
+import random
+
+import numpy as np
+import pytest
+import scipy.special
+import sklearn.metrics as sk
+import tensorflow as tf
+
+from tests.conftest import invent_texts
+from tests.helpers.commands import run_command
+from xlnet_tf.errors import UserError
+from xlnet_tf.tasks.metrics import calibration
+
+RECIPE = """
+task:
+  model: {n_layer: 1, d_model: 16, n_head: 2, d_head: 8, d_inner: 16, summary: mean}
+  train_data: {global_batch_size: 8}
+  epochs: 8.0
+trainer: {optimizer_config: {learning_rate: 0.02}}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, small_tokenizer):
+    """A folder with two runs, on texts labelled by a word they hold, one in five wrongly."""
+    folder = tmp_path_factory.mktemp("evaluate")
+    (folder / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    (folder / "recipe.yaml").write_text(RECIPE)
+    rng = random.Random(0)
+    for split, count in (("train", 64), ("dev", 60)):
+        with (folder / f"{split}.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["text", "label"])
+            for number, text in enumerate(invent_texts(count, seed=count)):
+                words = [*text.split()[:4], "1999," if number % 2 else "2008,"]
+                writer.writerow([" ".join(words), ["new", "old"][(number % 2) ^ (rng.random() < 0.2)]])
+    run_command("tfrecord_builders.classification", f"--train={folder}/train.csv", f"--dev={folder}/dev.csv",
+                "--seq_len=32", f"--tokenizer={folder}/spiece.model",
+                f"--output_dir={folder}/records")  # fmt: skip
+    for name, rate in (("good", 0.02), ("bad", 1e-9)):
+        run_command("run_scripts.finetune", f"--config_file={folder}/recipe.yaml", f"--data={folder}/records",
+                    f"--model_dir={folder}/{name}", f"--learning_rate={rate}")  # fmt: skip
+    return folder
+
+
+@pytest.mark.integration
+def test_metrics_have_intervals_and_runs_are_compared(folder, capsys):
+    run_command("run_scripts.evaluate", f"--model_dir={folder}/good", f"--against={folder}/bad",
+                f"--data={folder}/records/dev", "--samples=200", f"--output_dir={folder}/out")  # fmt: skip
+    scores = json.loads((folder / "out" / "evaluations.json").read_text())
+    report = json.loads((folder / "out" / "evaluation.json").read_text())
+    best = scores["best"]
+    for name, (low, high) in report["intervals"].items():
+        assert low <= best[name] <= high, name
+    against = report["differences"]["accuracy"]
+    assert against["value"] > 0.1 and against["p"] < 0.05 and against["interval"][0] > 0
+    assert sum(each["count"] for each in report["reliability"]) == 60
+    assert set(report["thresholds"]) == {"new", "old"}
+    printed = capsys.readouterr().out
+    assert f"better than {folder}/bad by" in printed and f"ece {report['calibration']['ece']:.4f}" in printed
+    for picture in ("reliability.svg", "thresholds.svg"):
+        assert (folder / "out" / picture).read_text().rstrip().endswith("</svg>")
+    with pytest.raises(UserError, match="leave out --samples=0"):
+        run_command("run_scripts.evaluate", f"--model_dir={folder}/good", f"--against={folder}/bad",
+                    f"--data={folder}/records/dev", "--samples=0")  # fmt: skip
+
+
+@pytest.mark.integration
+def test_a_calibrated_export_has_the_likeliest_probabilities_and_the_same_labels(folder):
+    answers, texts, labels = {}, [], []
+    with (folder / "dev.csv").open() as file:
+        for row in csv.DictReader(file):
+            texts.append(row["text"])
+            labels.append(row["label"])
+    for name, options in (("plain", []), ("calibrated", [f"--calibrate={folder}/records/dev"])):
+        run_command("run_scripts.export", f"--model_dir={folder}/good", f"--output_dir={folder}/{name}",
+                    "--warmup_batches=1", *options)  # fmt: skip
+        served = tf.saved_model.load(str(folder / name / "1")).signatures["serving_default"]
+        answers[name] = {key: value.numpy() for key, value in served(text=tf.constant(texts)).items()}
+    plain, calibrated = answers["plain"], answers["calibrated"]
+    np.testing.assert_array_equal(plain["label"], calibrated["label"])
+    names = [label.decode() for label in plain["labels"][0]]
+    targets = np.array(labels)[:, None] == np.array(names)
+    logits = np.log(plain["probabilities"].astype(np.float64))
+    [temperature] = calibration.fit_temperature(logits, targets, exclusive=True)
+    expected = scipy.special.softmax(logits / temperature, axis=1)
+    np.testing.assert_allclose(calibrated["probabilities"], expected, atol=1e-4)
+    numbers = targets.argmax(axis=1)
+    losses = {name: sk.log_loss(numbers, each["probabilities"]) for name, each in answers.items()}
+    assert losses["calibrated"] < losses["plain"]
+    assert json.loads((folder / "calibrated" / "1" / "model.json").read_text())["serving"][
+        "temperature"
+    ] == pytest.approx([temperature], rel=1e-3)
