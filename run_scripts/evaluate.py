@@ -81,8 +81,7 @@ def main(_: Sequence[str]):
         folder = files.make_folder(folder)
         files.write(folder / "evaluations.json", json.dumps(results, indent=1) + "\n")
         names = ["evaluations.json", *evaluation.write(found, folder)]
-        print(f"
-written to {folder}: {', '.join(names)}")
+        print(f"\nwritten to {folder}: {', '.join(names)}")
 
 
 def table(results: dict[str, dict[str, float]], metric: str) -> str:

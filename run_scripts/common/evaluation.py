@@ -101,7 +101,7 @@ def table(found: Report, metrics: Mapping[str, float], against: str = "") -> str
 
 
 def write(found: Report, folder: epath.Path) -> list[str]:
-    """Writes a report as evaluation.json and, where there are probabilities, pictures; returns their names."""
+    """Writes evaluation.json and, where there are probabilities, pictures; returns the files' names."""
     content = {
         "intervals": {name: list(interval) for name, interval in found.intervals.items()},
         "differences": {name: each._asdict() for name, each in found.differences.items()},
