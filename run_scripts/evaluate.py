@@ -84,6 +84,13 @@ def main(_: Sequence[str]):
         print(f"\nwritten to {folder}: {', '.join(names)}")
 
 
+def best(results: dict[str, dict[str, float]], metric: str) -> str:
+    """Returns the checkpoint with the highest metric; of several, the weights kept as best, or the first."""
+    from xlnet_tf.checkpoints.model_card import BEST
+
+    return max(results, key=lambda name: (np.nan_to_num(results[name][metric], nan=-np.inf), name == BEST))
+
+
 def table(results: dict[str, dict[str, float]], metric: str) -> str:
     """Returns a table of metrics, a row for each checkpoint, the best marked."""
     names = [metric, *(name for name in next(iter(results.values())) if name != metric)]

@@ -49,7 +49,8 @@ def test_every_head_can_be_asked_for(tmp_path):
             "--head, --pair: for weights that are not a fine-tuned run",
         ),
         (["--threshold=0"], True, "--threshold: for weights that are not a fine-tuned run"),
-        (["--checkpoint=best"], False, "--checkpoint and --check_data are for fine-tuned runs"),
+        (["--checkpoint=best"], False, "--checkpoint, --check_data and --calibrate are for fine-tuned runs"),
+        (["--calibrate=dev"], False, "--checkpoint, --check_data and --calibrate are for fine-tuned runs"),
     ],
 )
 def test_flags_go_together(tmp_path, arguments, is_run, message):
