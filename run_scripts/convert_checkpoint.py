@@ -50,9 +50,7 @@ def convert(
     if output:
         lines += [f"note: {line}" for line in checkpoints.differences(checkpoint, target_format)]
         if tf.io.gfile.exists(best := checkpoint.path_of(BEST)):
-            lines.append(
-                f"note: these are the run's newest weights; those that did best on dev are in {best}"
-            )
+            lines.append(f"note: the run's weights that did best on dev are in {best}")
     text = "\n".join(lines)
     if strict and not coverage.complete:
         raise UserError(text)

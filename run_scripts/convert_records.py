@@ -90,4 +90,4 @@ def main(_: Sequence[str]):
 if __name__ == "__main__":
     define_flags()
     command_line.require_one_of("from", "to")
-    errors.run(main)
+    errors.run(main, after_ctrl_c="the same command converts them anew")

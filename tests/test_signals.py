@@ -80,6 +80,17 @@ def test_a_signal_ends_a_command_with_one_line(body, number):
 
 
 @pytest.mark.parametrize("number", LINES)
+def test_the_line_after_ctrl_c_says_what_the_same_command_does(number):
+    status, line = LINES[number]
+    program = PROGRAM.format(body=f"{READY}; time.sleep(600)").replace(
+        "(main)", "(main, after_ctrl_c='it resumes')"
+    )
+    if number == signal.SIGINT:
+        line = "INTERRUPTED: Ctrl-C: it resumes\n"
+    assert end([sys.executable, "-c", program], number, "ready") == (status, line)
+
+
+@pytest.mark.parametrize("number", LINES)
 def test_a_signal_in_exec_ends_a_command_with_its_status(number, tmp_path, monkeypatch):
     """As in dataclasses that are imported; the status of `python -m` would be that of a killed process."""
     (tmp_path / "slow_command.py").write_text(PROGRAM.format(body=f'exec("{READY}; time.sleep(600)")'))

@@ -126,9 +126,7 @@ def _one_of(names: Sequence[str]) -> str:
 
 def _help(values: flags.FlagValues, required: Sequence[Sequence[str]]) -> str:
     """Returns the command's docstring and a paragraph for each flag, the required ones first."""
-    program = sys.modules["__main__"]
-    spelled = getattr(program, "spelled", str)  # how a program of several commands calls them
-    paragraphs = spelled(program.__doc__ or "").rstrip().split("\n\n")
+    paragraphs = spelled(sys.modules["__main__"].__doc__ or "").rstrip().split("\n\n")
     text = ["\n\n".join(map(_wrapped, paragraphs)), "", "flags:"]
     for name, meaning in described(values, required):
         text += textwrap.wrap(
@@ -140,6 +138,11 @@ def _help(values: flags.FlagValues, required: Sequence[Sequence[str]]) -> str:
             break_long_words=False,
         )
     return "\n".join([*text, "", "--helpfull also shows absl's own flags."])
+
+
+def spelled(text: str) -> str:
+    """Returns a text in which `python -m run_scripts.X` is written as the user's own program calls it."""
+    return getattr(sys.modules["__main__"], "spelled", str)(text)
 
 
 def described(

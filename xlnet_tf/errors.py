@@ -122,7 +122,7 @@ def _is_no_note_of_tensorflow(record: logging.LogRecord) -> bool:
     return record.levelno >= logging.ERROR or "/tensorflow/python/" not in record.pathname
 
 
-def run(main: Callable[[Sequence[str]], None], positional: str | None = None) -> None:
+def run(main: Callable[[Sequence[str]], None], positional: str | None = None, after_ctrl_c: str = "") -> None:
     """Runs an absl main; expected errors become one clean message on stderr and an exit status.
 
     The status is 1; 130 after Ctrl-C; 75 after SIGTERM and for another interruption after which the same
@@ -133,6 +133,7 @@ def run(main: Callable[[Sequence[str]], None], positional: str | None = None) ->
     Args:
         main: the script's main, called with the arguments that are left after the flags.
         positional: see command_line.parse.
+        after_ctrl_c: what the line after Ctrl-C says of the same command, started again.
     """
 
     def guarded(argv: Sequence[str]) -> None:
@@ -143,14 +144,14 @@ def run(main: Callable[[Sequence[str]], None], positional: str | None = None) ->
         except (UserError, OSError) as error:
             if signals.received or (isinstance(error, BrokenPipeError) and _nobody_reads()):
                 raise
-            print(f"ERROR: {_plain(error)}", file=sys.stderr)
+            print(f"ERROR: {command_line.spelled(_plain(error))}", file=sys.stderr)
             sys.exit(1)
         except Interrupted as reason:
             print(f"INTERRUPTED: {reason}", file=sys.stderr)
             sys.exit(reason.EXIT_STATUS)
 
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # also of worker processes
-    with of_output(), Signals() as signals:
+    with of_output(), Signals(after_ctrl_c) as signals:
         try:
             app.run(guarded, flags_parser=functools.partial(command_line.parse, positional=positional))
         except SystemExit:

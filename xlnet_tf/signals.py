@@ -34,12 +34,18 @@ def end_while_importing() -> None:
 class Signals:
     """Turns Ctrl-C and SIGTERM, inside of a `with` block, into a KeyboardInterrupt.
 
+    Args:
+        after_ctrl_c: what the line after Ctrl-C ends with; "" for nothing.
+
     Attributes:
         received: number of the first signal; None while there is none. The KeyboardInterrupt may come out of
             the block as another exception.
     """
 
     received: int | None = None
+
+    def __init__(self, after_ctrl_c: str = ""):
+        self._lines = _LINES | {signal.SIGINT: ": ".join(filter(None, (_LINES[signal.SIGINT], after_ctrl_c)))}
 
     def __enter__(self) -> "Signals":
         import atexit
@@ -69,7 +75,7 @@ class Signals:
         """Prints the line of the signal and exits; a second signal ends the process at once."""
         status = EXIT_STATUS[self.received]
         self._before = dict.fromkeys(self._before, lambda *_: os._exit(status))
-        _say(self.received)
+        _say(self._lines[self.received])
         exec("")  # else a KeyboardInterrupt that left an earlier exec ends the process, whatever its status
         sys.exit(status)
 
@@ -92,7 +98,8 @@ class Signals:
         with os.fdopen(reader, "rb", buffering=0) as numbers:
             while read := numbers.read(1):
                 if read[0] in self._before and not self._handled.wait(_GRACE_SECONDS):
-                    _end_at_once(read[0])
+                    _say(self._lines[read[0]])
+                    os._exit(EXIT_STATUS[read[0]])
 
 
 def blocked(start: Callable, *arguments: object) -> object:
@@ -125,13 +132,13 @@ def _heeded() -> list[int]:
 
 
 def _end_at_once(number: int, frame: object = None) -> None:
-    _say(number)
+    _say(_LINES[number])
     os._exit(EXIT_STATUS[number])
 
 
-def _say(number: int) -> None:
+def _say(line: str) -> None:
     begin = "\n" if os.isatty(_STDERR) else ""  # after ^C or a progress bar
     try:
-        os.write(_STDERR, f"{begin}{_LINES[number]}\n".encode())
+        os.write(_STDERR, f"{begin}{line}\n".encode())
     except OSError:
         return  # nobody reads it

@@ -29,8 +29,11 @@ def rows_of_flags(pairs: Sequence[str], columns: Mapping[str, TensorInfo]) -> li
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or name not in columns:
+            texts = [each for each, info in columns.items() if info.dtype == object and info.rank == 1]
+            text = json.dumps(value if equals and name.isidentifier() else pair, ensure_ascii=False)
             raise UserError(
                 f"--input={pair}: expected NAME=VALUE with the names {', '.join(sorted(columns))}"
+                + "".join(f", such as --input={each}={text}" for each in texts[:1])
             )
         if columns[name].dtype != object or columns[name].rank > 1:
             try:

@@ -73,8 +73,8 @@ def check_flags(values: flags.FlagValues):
     folder = hub.locate(values.model_dir).folder
     if not epath.Path(folder).exists():
         raise UserError(
-            f"--model_dir={values.model_dir} is not there: expected the folder of a fine-tuned run or of "
-            "other weights, or the name of a model"
+            f"--model_dir={values.model_dir} is not there{hub.similar(folder)}: expected the folder of a "
+            "fine-tuned run or of other weights, or the name of a model"
         )
     if is_run(folder):
         flags_of_heads = ("head", *task_registry.settings("export_settings"))

@@ -22,7 +22,7 @@ def main(_: Sequence[str]) -> None:
 
     publishing.check_name(FLAGS.to)
     facts = publishing.Facts(FLAGS.license, FLAGS.language, FLAGS.dataset)
-    with publishing.prepared(FLAGS.model_dir, facts, FLAGS.format) as folder:
+    with publishing.prepared(FLAGS.model_dir, facts, FLAGS.format, FLAGS.to) as folder:
         if not FLAGS.dry_run:
             print(publishing.push(folder, FLAGS.to, private=FLAGS.private, update=FLAGS.update))
             return

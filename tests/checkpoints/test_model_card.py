@@ -91,6 +91,38 @@ def test_cards_of_later_versions_and_damaged_ones_are_refused(tmp_path):
             ModelCard.read(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("serving", "message"),
+    [
+        ({"seq_len": "64"}, "serving.seq_len is '64'; expected a whole number"),
+        ({"seq_len": True}, "serving.seq_len is True; expected a whole number"),
+        ({"pair": 1}, "serving.pair is 1; expected true or false"),
+        ({"alert": ["bad", 0.5]}, "serving.alert is .*; expected an object with fields"),
+        (
+            {"alert": {"label": "bad", "threshold": "high"}},
+            "serving.alert.threshold is 'high'; expected a number",
+        ),
+        ({"threshold": []}, r"serving.threshold is \[\]; expected a number"),
+    ],
+)
+def test_a_wrong_type_in_the_serving_section_is_named(tmp_path, serving, message):
+    (tmp_path / "model.json").write_text(json.dumps({"serving": serving}))
+    with pytest.raises(UserError, match=f"model.json: {message}"):
+        ModelCard.read(tmp_path)
+
+
+def test_right_types_in_the_serving_section_are_taken(tmp_path):
+    serving = {
+        "seq_len": 64,
+        "threshold": 1,
+        "alert": {"label": "bad", "threshold": 0},
+        "stride": None,
+        "own": {},
+    }
+    (tmp_path / "model.json").write_text(json.dumps({"serving": serving}))
+    assert ModelCard.read(tmp_path).serving == serving
+
+
 def test_a_damaged_card_is_refused_before_anything_is_written(tmp_path, small_tokenizer):
     save_model(built(XLNetClassifier, small_tokenizer, 3), tmp_path / "source")
     (tmp_path / "source" / "model.json").write_text("{")

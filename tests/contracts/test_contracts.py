@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tests.contracts import make
 from tests.helpers.commands import run_command
+from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import open_checkpoint
 from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.serving import models
@@ -40,6 +41,92 @@ def artefacts(unpacked, monkeypatch):
     """The artefacts' folder, which is the working directory, as it was when they were made."""
     monkeypatch.chdir(unpacked)
     return unpacked
+
+
+def read_lines(path):
+    return [json.loads(line) for line in pathlib.Path(path).read_text().splitlines()]
+
+
+def best_answers(question):
+    """Returns the n best answers to a question, as predictions of examples have them, as answers are."""
+    odds = json.loads(pathlib.Path("predictions/squad/null_odds.json").read_text())[question]
+    answers = [
+        {
+            "answer": one["text"],
+            "start": one["begin"],
+            "end": one["begin"] + len(one["text"]),
+            "score": float(np.exp(one["start_log_prob"] + one["end_log_prob"])),
+        }
+        for one in json.loads(pathlib.Path("predictions/squad/nbest_predictions.json").read_text())[question]
+    ]
+    return {"answers": [one for one in answers if one["answer"]], "null_odds": odds}
+
+
+def questions():
+    """Yields the questions of squad-dev.json with their passages."""
+    [article] = json.loads(pathlib.Path("squad-dev.json").read_text())["data"]
+    for paragraph in article["paragraphs"]:
+        for asked in paragraph["qas"]:
+            yield asked["id"], {"question": asked["question"], "context": paragraph["context"]}
+
+
+# By task: the texts of its dev examples, and what the predictions of the built examples say of them.
+TEXTS_AND_PREDICTIONS = {
+    "classification": lambda: [
+        ({"text": row["text"]}, {"label": row["prediction"], "probabilities": row["probabilities"]})
+        for row in read_lines("predictions/classification/predictions.jsonl")
+    ],
+    "regression": lambda: [
+        ({"text": row["text"]}, {"value": row["prediction"]})
+        for row in read_lines("predictions/regression/predictions.jsonl")
+    ],
+    "question_answering": lambda: [(row, best_answers(question)) for question, row in questions()],
+    "multiple_choice": lambda: [
+        (
+            {name: row[name] for name in ("context", "question", "options")},
+            {"option": predicted["answer_text"], "probabilities": predicted["probabilities"]},
+        )
+        for row, predicted in zip(
+            read_lines("choices-dev.jsonl"), read_lines("predictions/choice/predictions.jsonl"), strict=True
+        )
+    ],
+    "tagging": lambda: [
+        ({"text": row["text"]}, {"entities": row["entities"]})
+        for row in read_lines("predictions/tagging/predictions.jsonl")
+    ],
+    "ranking": lambda: [
+        (
+            {"query": row["query"], "candidates": [passage["text"] for passage in row["passages"]]},
+            {"scores": [passage["score"] for passage in row["passages"]]},
+        )
+        for row in read_lines("predictions/ranking/predictions.jsonl")
+    ],
+}
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("task", task_registry.tasks())
+def test_texts_are_answered_with_the_numbers_of_built_examples(artefacts, task):
+    entry = task_registry.find(task)
+    name = next(name for name in (task, *entry.aliases) if name in make.BUILDERS)
+    rows, predictions = zip(*TEXTS_AND_PREDICTIONS[task](), strict=True)
+    model = entry.load("model").from_pretrained(f"runs/{name}", **entry.model_options)
+    answers = model.answer(**{key: [row[key] for row in rows] for key in rows[0]})
+    assert len(answers) == len(predictions) > 1
+    for answer, predicted in zip(answers, predictions):
+        if task == "tagging":
+            predicted = {
+                "entities": [
+                    {"entity": e["text"], "label": e["label"], "start": e["start"], "end": e["end"]}
+                    for e in predicted["entities"]
+                ]
+            }
+            answer = {
+                "entities": [
+                    {key: e[key] for key in ("entity", "label", "start", "end")} for e in answer["entities"]
+                ]
+            }
+        assert_alike({key: answer[key] for key in predicted}, predicted)
 
 
 def assert_alike(found, expected, path=""):

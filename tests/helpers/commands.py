@@ -95,7 +95,7 @@ def _server() -> subprocess.Popen:
 def run_command(module: str, *arguments: str):
     """Runs the command `python -m MODULE ARGUMENTS` in this process; its errors are raised."""
 
-    def run(main):
+    def run(main, **_):
         main(flags.FLAGS([module, *arguments]))
 
     with fresh_flags(), unittest.mock.patch.object(errors, "run", run), warnings.catch_warnings():

@@ -1,12 +1,16 @@
 """Models by name, from a hub on this machine."""
 
 import os
+import sys
 
 import pytest
 
 from tests.helpers import fake_hub
 from xlnet_tf import hub
+from xlnet_tf.checkpoints import open_checkpoint
 from xlnet_tf.errors import UserError
+from xlnet_tf.tasks.prediction import Run
+from xlnet_tf.text.tokenizer import find_file
 
 constants = pytest.importorskip("huggingface_hub.constants", reason="needs the extra hub")
 
@@ -96,7 +100,7 @@ def test_a_private_model_needs_a_token(server, monkeypatch):
     ("path", "error", "message"),
     [
         ("hf://xlnet/none", UserError, "the Hugging Face hub has no model xlnet/none"),
-        ("xlnet/none", FileNotFoundError, "there is nothing at xlnet/none, and the Hugging Face hub has no"),
+        ("xlnet/none", FileNotFoundError, "nothing at xlnet/none .*, and the Hugging Face hub has no"),
         (f"hf://{NAME}@v7", UserError, "hf://xlnet/tiny has no revision v7: give a branch"),
         ("hf://tiny", UserError, "hf://tiny is not the name of a model: expected hf://OWNER/NAME"),
         ("hf://a/b/c", UserError, "is not the name of a model"),
@@ -122,6 +126,51 @@ def test_a_hub_that_does_not_answer_is_one_clear_error(server, monkeypatch):
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(UserError, match="cannot be fetched"):
         hub.locate(f"hf://{NAME}")
+
+
+def test_a_misspelt_folder_is_not_taken_for_a_name(server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("runs/micro", "runs/base", "weights"):
+        os.makedirs(folder)
+    for path in ("runs/mikro", "weights/base", "weights/model.ckpt-7"):
+        assert hub.locate(path) == (path, path)
+    assert not server.requested
+    assert hub.similar("runs/mikro") == (
+        " (similar: runs/micro; a model of the Hugging Face hub is written hf://runs/mikro)"
+    )
+    assert hub.similar("./run/base-x") == " (similar: ./runs/base)"
+    assert hub.similar("/no/such/x") == ""
+    with pytest.raises(
+        FileNotFoundError, match=r"^there is no checkpoint at runs/base-x \(similar: runs/base;"
+    ):
+        open_checkpoint("runs/base-x")
+    with pytest.raises(
+        FileNotFoundError, match=r"expected the folder of a fine-tuned run \(similar: runs/micro;"
+    ):
+        Run.open("runs/mikro", "records")
+    with pytest.raises(
+        FileNotFoundError, match=r"tokenizer runs/mikro does not exist \(similar: runs/micro;"
+    ):
+        find_file("runs/mikro")
+
+
+def test_a_name_that_the_hub_lacks_or_that_cannot_be_asked_is_also_a_path(server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.makedirs("xlnet-base")
+    written = r"\(a model of the Hugging Face hub is written hf://xlnet-bass/x\)"
+    expected = f"^there is nothing at xlnet-bass/x {written}, and "
+    with pytest.raises(FileNotFoundError, match=f"{expected}the Hugging Face hub has no model xlnet-bass/x"):
+        hub.locate("xlnet-bass/x")
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(UserError, match=f"{expected}hf://xlnet-bass/x cannot be fetched"):
+        hub.locate("xlnet-bass/x")
+
+
+def test_without_its_library_a_name_is_answered_at_once_with_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    for path, error in ((f"hf://{NAME}", UserError), (NAME, FileNotFoundError)):
+        with pytest.raises(error, match=r"is not installed: pip install 'xlnet-tf\[hub\]'"):
+            hub.locate(path)
 
 
 @pytest.mark.parametrize("path", ["/absent/x", "a/b/c", "name", "gs://bucket/x", "runs/demo/", "", "../a/b"])

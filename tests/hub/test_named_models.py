@@ -1,5 +1,6 @@
 """Weights and tokenizers by name, wherever a path is taken, from a hub on this machine."""
 
+import json
 import pathlib
 
 import numpy as np
@@ -10,16 +11,18 @@ from run_scripts.common import experiment
 from run_scripts.export import __main__ as export
 from tests.helpers import fake_hub
 from tests.helpers.command_flags import fresh_flags
+from tests.helpers.commands import run_command
 from xlnet_tf.checkpoints import open_checkpoint, read_architecture, save_checkpoint, save_model
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.models.encoder import XLNetEncoder
-from xlnet_tf.serving import models
+from xlnet_tf.serving import models, text_answers
 from xlnet_tf.tasks import pretraining
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 NAME = "people/reviews"
 LABELS = ["bad", "good"]
+TEXTS = ["a fine film", "tor tor ba", "ne", "ren do su mi"]
 
 
 @pytest.fixture
@@ -28,8 +31,9 @@ def published(model_hub, tmp_path, small_tokenizer):
     config = XLNetConfig(
         n_token=small_tokenizer.vocab_size, n_layer=1, d_model=16, n_head=2, d_head=8, d_inner=16
     )
-    model = XLNetClassifier(XLNetEncoder(config), 2, labels=LABELS)
+    model = XLNetClassifier(XLNetEncoder(config, initializer_range=0.4), 2, labels=LABELS)
     model.build()
+    model.tokenizer = small_tokenizer
     save_model(model, tmp_path / "ours", small_tokenizer)
     save_checkpoint(open_checkpoint(tmp_path / "ours"), str(tmp_path / "theirs"), "hugging_face")
     model_hub.models[NAME] = {
@@ -74,3 +78,40 @@ def test_conversions_and_exports_note_the_commit(published, tmp_path):
     assert open_checkpoint(tmp_path / "converted").card.origin["converted_from"] == source
     module = models.module_of_checkpoint(NAME, head="classification")
     assert module.card.origin["exported_from"] == source
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("name", [NAME, f"hf://{NAME}@v1"])
+def test_predict_evaluate_and_export_take_a_name(published, small_tokenizer, tmp_path, capsys, name):
+    """And give the numbers of the model's folder."""
+    expected = published.answer(TEXTS)
+    rows = [f'"{text}",{LABELS[number % 2]}' for number, text in enumerate(TEXTS)]
+    (tmp_path / "dev.csv").write_text("\n".join(["text,label", *rows]))
+
+    run_command("run_scripts.predict", f"--model_dir={name}", f"--data={tmp_path / 'dev.csv'}")
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["label"] for row in found] == [answer["label"] for answer in expected]
+    for row, answer in zip(found, expected, strict=True):
+        np.testing.assert_allclose(row["probabilities"], [*answer["probabilities"].values()], atol=1e-6)
+
+    data = f"--output_dir={tmp_path / 'records'}", f"--dev={tmp_path / 'dev.csv'}", "--labels=bad,good"
+    columns = "--text_column=text", "--label_column=label"
+    run_command("tfrecord_builders.classification", f"--tokenizer={name}", *data, *columns)
+    scores = {}
+    for model in (name, str(tmp_path / "ours")):
+        out = tmp_path / f"scores{len(scores)}"
+        given = f"--model_dir={model}", f"--data={tmp_path / 'records' / 'dev'}", f"--output_dir={out}"
+        run_command("run_scripts.evaluate", *given)
+        [scores[model]] = json.loads((out / "evaluations.json").read_text()).values()
+    hits = [answer["label"] == LABELS[number % 2] for number, answer in enumerate(expected)]
+    assert scores[name] == scores[str(tmp_path / "ours")]
+    assert scores[name]["accuracy"] == np.mean(hits)
+
+    served = str(tmp_path / "served")
+    run_command("run_scripts.export", f"--model_dir={name}", f"--output_dir={served}", "--warmup_batches=1")
+    [row, *_] = text_answers.answer_texts(
+        models.find_source(served).load("float32"), [{"text": text} for text in TEXTS], 2
+    )
+    np.testing.assert_allclose(row["probabilities"], [*expected[0]["probabilities"].values()], atol=1e-6)
+    card = json.loads((tmp_path / "served" / "1" / "model.json").read_text())
+    assert card["origin"]["exported_from"] == f"hf://{NAME}@{fake_hub.COMMIT}"

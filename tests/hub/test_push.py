@@ -50,7 +50,7 @@ def token(monkeypatch):
 
 
 def push(model_dir, **options):
-    with publishing.prepared(model_dir, FACTS) as folder:
+    with publishing.prepared(model_dir, FACTS, name=NAME) as folder:
         return publishing.push(folder, NAME, **options)
 
 
@@ -62,6 +62,7 @@ def test_what_was_pushed_is_found_by_its_name(model_hub, model_dir, token):
     tokenizer = XLNetTokenizer.from_pretrained(NAME)
     assert tokenizer.fingerprint == XLNetTokenizer.from_pretrained(model_dir).fingerprint
     assert hub.locate(NAME).source == f"hf://{NAME}@{fake_hub.COMMIT}"
+    assert f"--model_dir=hf://{NAME} --output_dir=served" in model_hub.models[NAME]["README.md"].decode()
 
 
 def test_the_readme_has_metrics_and_training_facts(model_dir):

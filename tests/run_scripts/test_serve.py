@@ -73,6 +73,13 @@ def test_the_page_comes_with_the_server_and_explains_a_model(folder, small_token
             assert f"Page  http://{running.rest}/" in serve.describe(running)
 
 
+def test_a_folder_of_exports_is_answered_with_their_flags(folder, monkeypatch):
+    monkeypatch.chdir(folder.parent.parent)
+    given = folder.parent.name
+    with pytest.raises(UserError, match=f"holds several models, .*: give --model={given}/reviews$"):
+        models.of_folder(f"{given}/")
+
+
 def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "starlette", None)
     with pytest.raises(UserError, match=r"needs starlette: pip install 'xlnet-tf\[serve\]'"):

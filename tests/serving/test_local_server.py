@@ -18,6 +18,8 @@ from tensorflow_serving.apis.get_model_status_pb2 import GetModelStatusRequest
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.regression_pb2 import RegressionRequest
 
+from run_scripts.benchmark import timing
+from run_scripts.benchmark_load import measure as benchmark_load
 from tests.conftest import invent_texts
 from tests.helpers.serving.exports import KINDS
 from xlnet_tf.errors import UserError
@@ -374,6 +376,33 @@ def test_slow_and_malformed_requests_are_answered(running, monkeypatch):
     assert raw(running, b"GET /" + b"x" * 200_000).startswith(b"HTTP/1.1 400")
     assert raw(running, b"").startswith(b"HTTP/1.1 408")  # a connection that says nothing
     assert ask(running, "POST", PREDICT, {"instances": ["ba"]})[0] == 200
+
+
+def test_slow_senders_over_grpc_do_not_keep_others_out(exports):
+    """Each sends the head of a call, and nothing else."""
+    configs, never = [models.of_folder(str(exports["classification"]))], threading.Event()
+    limits = guard.Limits(timeout=0.5, concurrency=4)
+    with server.serving(configs, limits=limits) as running, grpc.insecure_channel(running.grpc) as channel:
+        call = channel.stream_unary("/tensorflow.serving.PredictionService/Predict")
+        slow = [call.future(iter(never.wait, True)) for _ in range(limits.concurrency)]
+        for one in slow:
+            with pytest.raises(grpc.RpcError) as error:
+                one.result(timeout=60)
+            assert error.value.code() in (grpc.StatusCode.CANCELLED, grpc.StatusCode.RESOURCE_EXHAUSTED)
+        assert connect(f"grpc://{running.grpc}", "classification").predict({"text": ["ba"]})["label"].size
+        never.set()
+
+
+@pytest.mark.parametrize("scheme", ["rest", "grpc"])
+def test_load_at_a_server_is_reported(running, scheme):
+    address = running.rest if scheme == "rest" else f"grpc://{running.grpc}"
+    load = benchmark_load.Load(1, clients=3, rows=2, longest=100)
+    report = benchmark_load.measure("classification", "ba ne tor " * 20, load, server=address)
+    assert report["requests"] >= 3 and not report["errors"] and min(report["clients"]) > 0
+    assert bool(report["memory"]) == (scheme == "rest")  # which metrics are asked for over
+    assert all(50e6 < found < 50e9 for found in report["memory"])
+    shown = benchmark_load.table({"machine": timing.machine()} | report)
+    assert ("the server does not export it" in shown) == (scheme == "grpc")
 
 
 def test_too_many_requests_at_a_time_are_refused(running):

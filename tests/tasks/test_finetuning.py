@@ -94,6 +94,8 @@ def test_the_best_weights_are_kept_and_score_as_they_did(run, registered, data):
         predictions = predictor.predict(opened.checkpoint("best"))
         assert opened.task.score(opened.task.validation_set, predictions)["accuracy"] == highest
     best = str(model_dir / BEST)
+    np.testing.assert_equal(weights(model_dir), weights(best))  # a run stands for its best weights everywhere
+    assert open_checkpoint(model_dir).path.startswith(best)
     assert prediction.Run.open(best, str(data / "dev")).checkpoint("") == best
 
 
@@ -237,7 +239,7 @@ def test_a_stopped_run_resumes_bit_for_bit(data, run, tmp_path, monkeypatch):
     history = read_history(str(tmp_path / "again" / "history.jsonl"))
     assert [line["step"] for line in history if line["kind"] == "dev"] == [*range(0, 57, 8), 60, 64]
     assert judged == [*range(0, 57, 8), 64]
-    for folder in (".", BEST):
+    for folder in ("ckpt-64", BEST):
         for name, values in weights(model_dir / folder).items():
             np.testing.assert_array_equal(values, weights(tmp_path / "again" / folder)[name], err_msg=name)
 

@@ -350,15 +350,26 @@ def test_few_steps_shorten_the_warmup_of_a_recipe_but_no_other(arguments, warmup
     assert ("not the recipe's 100" in caplog.text) == (warmup < 100)
 
 
-def test_a_step_larger_than_the_machine_is_warned_of(folder, monkeypatch, caplog):
+def test_a_step_far_larger_than_the_machine_is_refused_or_warned_of(folder, monkeypatch, caplog):
     params = settings(folder)
     monkeypatch.setattr(pretraining, "run_training", lambda *unused: {})
     pretraining.pretrain(params, "unused")
     assert not caplog.text
     params.task.model.preset, params.task.train_data.global_batch_size = "large", 1 << 20
     monkeypatch.setattr(os, "sysconf", lambda name: 1 << 16)
+    with pytest.raises(
+        UserError, match="needs about 47 GB and this machine has 4: .*--config_file=micro"
+    ) as error:
+        pretraining.pretrain(params, "unused")
+    fits = re.search(r"--batch_size=(\d+), or --accumulation_steps=(\d+) with", str(error.value))
+    assert int(fits[1]) < (1 << 20) * 4.3 / 47 and int(fits[2]) == 16
+    params.trainer.check_memory = False
     pretraining.pretrain(params, "unused")
     assert re.search("needs about 47 GB and this machine has .*--config_file=micro", caplog.text)
+    caplog.clear()
+    params.trainer.check_memory, params.trainer.accumulation_steps = True, 16
+    pretraining.pretrain(params, "unused")
+    assert not caplog.text
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from tfrecord_builders.classification.build import build_classification
 from tfrecord_builders.classification.options import ClassificationOptions
 from tfrecord_builders.classification.presets import PRESETS
-from tfrecord_builders.common.example_builder import SPLITS
+from tfrecord_builders.common.example_builder import BUILDS_ANEW, SPLITS
 from xlnet_tf import command_line, errors
 from xlnet_tf.flags import define_flags, from_flags
 from xlnet_tf.records import example_report
@@ -32,4 +32,4 @@ def main(_: Sequence[str]) -> None:
 if __name__ == "__main__":
     define_flags(ClassificationOptions)
     command_line.require_one_of(*SPLITS, "preset")
-    errors.run(main)
+    errors.run(main, after_ctrl_c=BUILDS_ANEW)

@@ -15,6 +15,7 @@ from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer, find_file
 
 SPLITS = ("train", "dev", "test")
+BUILDS_ANEW = "the same command builds the examples anew"
 
 Options = TypeVar("Options", bound="ExampleOptions")
 
@@ -83,4 +84,7 @@ def run(options: type[Options], build: Callable[[Options, bool], Mapping[str, Ex
     """
     define_flags(options)
     command_line.require_one_of(*SPLITS)
-    errors.run(lambda _: print(example_report.summary(build(from_flags(options), True))))
+    errors.run(
+        lambda _: print(example_report.summary(build(from_flags(options), True))),
+        after_ctrl_c=BUILDS_ANEW,
+    )

@@ -27,4 +27,4 @@ def main(argv: Sequence[str]) -> None:
 if __name__ == "__main__":
     define_flags(PretrainingOptions)
     command_line.require_one_of("input", "tfds_name")
-    errors.run(main)
+    errors.run(main, after_ctrl_c="the same command resumes the build, finished shards are kept")

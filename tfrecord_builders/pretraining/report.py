@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from xlnet_tf import command_line
 from xlnet_tf.records import segments
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.text.marks import letters_lost
@@ -83,7 +84,7 @@ def warnings(manifest: Manifest) -> list[str]:
             f"{statistics['unknown_rate']:.1%} of the tokens are <unk> (more than {MAX_UNKNOWN_RATE:.0%}): "
             "the tokenizer cannot write this text, and the model learns to predict <unk>. Is the text of "
             "another language, script or case? Clean it, or train a tokenizer on it "
-            "(run_scripts.train_tokenizer)"
+            f"({command_line.spelled('python -m run_scripts.train_tokenizer')})"
         )
     if statistics["word_start_rate"] < MIN_WORD_START_RATE and manifest.mask["span_mode"] == "words":
         found.append(

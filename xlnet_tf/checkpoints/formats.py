@@ -14,7 +14,15 @@ from xlnet_tf.checkpoints import hugging_face, hugging_face_config, names, tenso
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE, Checkpoint
 from xlnet_tf.checkpoints.coverage import Coverage
-from xlnet_tf.checkpoints.model_card import CARD_FILE, COMPANIONS, TOKENIZER_FILE, ModelCard, task_of
+from xlnet_tf.checkpoints.model_card import (
+    BEST,
+    CARD_FILE,
+    COMPANIONS,
+    METRICS_FILE,
+    TOKENIZER_FILE,
+    ModelCard,
+    task_of,
+)
 from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safetensors
 from xlnet_tf.config import XLNetConfig
@@ -37,7 +45,8 @@ def open_checkpoint(path: str | os.PathLike, config_file: str | None = None) -> 
     Args:
         path: a folder (of a run, of the original's files, of Hugging Face's, or of weights that
             `save_checkpoint` wrote), the prefix of a TensorFlow checkpoint, a file of weights, or the name of
-            a model of the Hugging Face hub (see hub.locate).
+            a model of the Hugging Face hub (see hub.locate). Of a run, the weights that did best on dev count
+            where they were kept, else the newest checkpoint; RUN/ckpt-STEP is a certain one.
         config_file: its xlnet_config.json or config.json, if that does not lie next to the weights.
 
     Returns:
@@ -310,7 +319,7 @@ def _find_weights(path: str) -> str:
     if tensorflow_files.is_tensorflow(path):
         return path
     if not tf.io.gfile.exists(path):
-        raise FileNotFoundError(f"there is no checkpoint at {path}: {_EXPECTED}.")
+        raise FileNotFoundError(f"there is no checkpoint at {path}{hub.similar(path)}: {_EXPECTED}.")
     if not tf.io.gfile.isdir(path):
         if path.endswith((".safetensors", ".bin", ".index.json")):
             return path
@@ -319,6 +328,8 @@ def _find_weights(path: str) -> str:
     for file in (OUR_FILE, *hugging_face.WEIGHT_FILES):
         if tf.io.gfile.exists(f"{folder}/{file}"):
             return f"{folder}/{file}"
+    if tf.io.gfile.exists(f"{folder}/{BEST}/{METRICS_FILE}"):  # written last
+        return f"{folder}/{BEST}/{OUR_FILE}"
     original = f"{folder}/{tensorflow_files.ORIGINAL_FILE}"
     prefix = original if tensorflow_files.is_tensorflow(original) else _newest(folder)
     if not prefix:

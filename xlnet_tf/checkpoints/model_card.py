@@ -55,7 +55,25 @@ _TYPES = {
     "attention_dropout": float,
     "initializer_range": float,
 }
-_EXPECTED = {dict: "an object with fields", list: "strings", str: "a string", bool: "true or false"}
+_SERVING_TYPES = {  # options of the modules in xlnet_tf.serving
+    "seq_len": int,
+    "pair": bool,
+    "truncation": str,
+    "alert": dict,
+    "alert.label": str,
+    "alert.threshold": float,
+    "max_question_len": int,
+    "stride": int,
+    "threshold": float,
+    "n_best": int,
+    "max_answer_len": int,
+    "max_qa_len": int,
+    "max_query_len": int,
+}
+_EXPECTED = {
+    dict: "an object with fields", list: "strings", str: "a string", bool: "true or false",
+    int: "a whole number", float: "a number",
+}  # fmt: skip
 _FIELDS = {  # of model.json
     "task": str, "labels": list, "multi_label": bool, "settings": dict, "cleaning": dict, "thresholds": dict,
     "metrics": dict, "origin": dict, "serving": dict,
@@ -200,6 +218,9 @@ def _of_card(read: files.FieldsReader, folder: str) -> dict[str, Any]:
             raise UserError(f"{path}: {name} is {value!r}; expected {_EXPECTED[_FIELDS[name]]}.")
     if "labels" in fields:
         fields["labels"] = tuple(fields["labels"])
+    serving = fields.get("serving", {})
+    _check_types(serving, _SERVING_TYPES, f"{path}: serving.")
+    _check_types(serving.get("alert") or {}, _SERVING_TYPES, f"{path}: serving.", "alert.")
     return fields | {"settings": _checked(fields.get("settings", {}), path)}
 
 
@@ -266,9 +287,14 @@ def _are_strings(values: Any) -> bool:
 
 def _checked(settings: Mapping[str, Any], path: str) -> dict[str, Any]:
     """Returns the settings of models that a file has; one of a wrong type is an error."""
-    given = {name: value for name, value in settings.items() if name in _TYPES and value is not None}
-    for name, value in given.items():
-        is_whole_float = _TYPES[name] is float and type(value) is int
-        if type(value) is not _TYPES[name] and not is_whole_float:
-            raise UserError(f"{path}: {name} is {value!r}; expected a {_TYPES[name].__name__}.")
-    return given
+    _check_types(settings, _TYPES, f"{path}: ")
+    return {name: value for name, value in settings.items() if name in _TYPES and value is not None}
+
+
+def _check_types(values: Mapping[str, Any], types: Mapping[str, type], where: str, section: str = "") -> None:
+    """Raises UserError for a value that is not of its name's type; others, and null, are left alone."""
+    for name, value in values.items():
+        expected = types.get(section + name)
+        allowed = (expected, type(None), *[int] * (expected is float))
+        if expected and type(value) not in allowed:
+            raise UserError(f"{where}{section}{name} is {value!r}; expected {_EXPECTED[expected]}.")

@@ -15,7 +15,7 @@ from etils import epath
 from xlnet_tf import __version__, checksums, files
 from xlnet_tf.checkpoints.checkpoint import Checkpoint
 from xlnet_tf.checkpoints.formats import open_checkpoint, save_checkpoint
-from xlnet_tf.checkpoints.model_card import BEST, PARAMS_FILE, TOKENIZER_FILE, ModelCard
+from xlnet_tf.checkpoints.model_card import PARAMS_FILE, TOKENIZER_FILE, ModelCard
 from xlnet_tf.errors import UserError, reason
 from xlnet_tf.hub.locating import EXTRA, SCHEME
 from xlnet_tf.task_registry import LANGUAGE_MODEL
@@ -64,7 +64,9 @@ class Facts:
 
 
 @contextlib.contextmanager
-def prepared(model_dir: str, facts: Facts, format: str = "hugging_face") -> Iterator[epath.Path]:
+def prepared(
+    model_dir: str, facts: Facts, format: str = "hugging_face", name: str = "OWNER/NAME"
+) -> Iterator[epath.Path]:
     """Writes what is to be published to a temporary folder.
 
     Paths of this machine are left out of the files.
@@ -73,12 +75,12 @@ def prepared(model_dir: str, facts: Facts, format: str = "hugging_face") -> Iter
         model_dir: as `open_checkpoint` takes it; of a fine-tuned run, the best weights, if they were kept.
         facts: of the publisher.
         format: of the weights, as `save_checkpoint` takes it.
+        name: of the model on the hub, for its README.md.
 
     Raises:
         UserError: there are no such weights, no tokenizer is next to them, or the extra `hub` is missing.
     """
-    best = epath.Path(model_dir) / BEST
-    checkpoint = open_checkpoint(best if best.exists() else model_dir)
+    checkpoint = open_checkpoint(model_dir)
     if not epath.Path(checkpoint.path_of(TOKENIZER_FILE)).exists():
         raise UserError(
             f"there is no {TOKENIZER_FILE} next to {checkpoint.path}: copy the model's tokenizer there"
@@ -92,13 +94,15 @@ def prepared(model_dir: str, facts: Facts, format: str = "hugging_face") -> Iter
         written.write(folder)
         if (params := path / PARAMS_FILE).exists():
             files.write(params, _LOCAL_PATH.sub(r"\1", params.read_text()))
-        files.write(path / README, readme(checkpoint, written, model_dir, path, facts))
+        files.write(path / README, readme(checkpoint, written, model_dir, path, facts, name))
         names = sorted(file.name for file in path.iterdir() if file.name != checksums.FILE_NAME)
         checksums.write(folder, [name for name in names if name != README])
         yield path
 
 
-def readme(checkpoint: Checkpoint, card: ModelCard, model_dir: str, folder: epath.Path, facts: Facts) -> str:
+def readme(
+    checkpoint: Checkpoint, card: ModelCard, model_dir: str, folder: epath.Path, facts: Facts, name: str
+) -> str:
     """Returns the README.md of a model: metadata for the hub, then architecture, metrics and training.
 
     Args:
@@ -107,6 +111,7 @@ def readme(checkpoint: Checkpoint, card: ModelCard, model_dir: str, folder: epat
         model_dir: of the run, which may have a history.
         folder: that is to be published.
         facts: of the publisher.
+        name: OWNER/NAME on the hub.
     """
     library = _library()
     params = files.read_yaml(folder / PARAMS_FILE) if (folder / PARAMS_FILE).exists() else {}
@@ -144,7 +149,7 @@ def readme(checkpoint: Checkpoint, card: ModelCard, model_dir: str, folder: epat
     texts = [
         f"---\n{metadata.to_yaml()}\n---\n\n# XLNet: {task.replace('_', ' ')}",
         f"Written by xlnet-tf {__version__}. Load it by its name:",
-        f"```bash\npip install 'xlnet-tf[hub]'\n{command} --model_dir=OWNER/NAME --output_dir=served\n```",
+        f"```bash\npip install 'xlnet-tf[hub]'\n{command} --model_dir=hf://{name} --output_dir=served\n```",
         _table("Architecture", architecture),
         _table("Metrics", metrics),
         _table("Training", training),

@@ -9,6 +9,7 @@ reads are fetched. A model that cannot be fetched is an error: nothing else ever
 """
 
 import contextlib
+import difflib
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -66,14 +67,15 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
 
     Args:
         path: a path, which goes first where it exists, also of a .keras file; hf://OWNER/NAME[@REVISION], or
-            plain OWNER/NAME; or the folder's name of a model of the original's (see releases.released).
+            plain OWNER/NAME, unless that begins with a folder of this machine or with runs/; or the folder's
+            name of a model of the original's (see releases.released).
         tokenizer_only: fetch no weights.
 
     Raises:
         UserError: the hub has no such model or revision, or it cannot be asked; the model has no files that
             this project reads; or what came is damaged.
         FileNotFoundError: there is nothing at a path that looks like a name, and the hub has no such model
-            either.
+            either, or what asks it is not installed.
     """
     path = os.fspath(path)
     match = _NAME.fullmatch(path)
@@ -82,23 +84,51 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
         return Located(*releases.fetch(release))
     if path.endswith(keras_file.ENDING) and os.path.isfile(path):
         return Located(keras_file.unpacked(path), path)
-    if not match or (not path.startswith(SCHEME) and epath.Path(path).exists()):
+    if not match or (not path.startswith(SCHEME) and _is_local(path)):
         if path.startswith(SCHEME):
             raise UserError(f"{path} is not the name of a model: expected {SCHEME}OWNER/NAME[@REVISION]")
         return Located(path, path)
     try:
         import huggingface_hub as library
     except ImportError:
+        install = f"pip install 'xlnet-tf[{EXTRA}]'"
         if not path.startswith(SCHEME):
-            return Located(path, path)  # whoever opens it says what is missing
+            raise FileNotFoundError(
+                f"there is nothing at {path}{similar(path)}, and what fetches models of the Hugging Face hub "
+                f"is not installed: {install}"
+            ) from None
         raise UserError(
-            f"{path} is a model of the Hugging Face hub; what fetches it is not installed: "
-            f"pip install 'xlnet-tf[{EXTRA}]'"
+            f"{path} is a model of the Hugging Face hub; what fetches it is not installed: {install}"
         ) from None
     name, revision = match.groups()
     with _errors(path, name, revision):
         folder = _fetch(library, name, revision, tokenizer_only)
     return Located(folder, f"{SCHEME}{name}@{os.path.basename(folder)}")
+
+
+def similar(path: str) -> str:
+    """Returns, in brackets, what a path with nothing at it may have meant; "" if nothing comes near it."""
+    found = [f"similar: {', '.join(near)}"] if (near := _similar(path.rstrip("/"))) else []
+    if (match := _NAME.fullmatch(path)) and not path.startswith(SCHEME):
+        found.append(f"a model of the Hugging Face hub is written {SCHEME}{match[0]}")
+    return f" ({'; '.join(found)})" if found else ""
+
+
+def _similar(path: str) -> list[str]:
+    """Returns the paths of this machine with almost the same parts."""
+    folder, name = os.path.split(path)
+    found = []
+    for parent in [folder] if not folder or os.path.exists(folder) else _similar(folder):
+        with contextlib.suppress(OSError):  # a file, or nobody may look into it
+            near = difflib.get_close_matches(name, os.listdir(parent or "."))
+            found += [os.path.join(parent, each) for each in near]
+    return found
+
+
+def _is_local(path: str) -> bool:
+    """Returns whether what could be a name of the hub is a path, of what is there or was meant to be."""
+    first = path.partition("/")[0]
+    return first == "runs" or os.path.isdir(first)
 
 
 def _fetch(library: Any, name: str, revision: str | None, tokenizer_only: bool) -> str:
@@ -163,8 +193,8 @@ def _errors(path: str, name: str, revision: str | None) -> Iterator[None]:
         if not _is_of_library(error):
             raise
         raise UserError(
-            f"{path}: the cache lacks files of it, and the hub cannot be asked ({_first_line(error)}). Go "
-            "online (unset HF_HUB_OFFLINE) and start again"
+            f"{_nothing_at(path)}the cache lacks files of {name}, and the hub cannot be asked "
+            f"({_first_line(error)}). Go online (unset HF_HUB_OFFLINE) and start again"
         ) from error
     except Exception as error:
         if not _is_of_library(error) and not isinstance(error, OSError):
@@ -180,16 +210,21 @@ def _explained(error: Exception, path: str, name: str, revision: str | None) -> 
             f"{SCHEME}{name} is gated: accept its terms on its page, then set HF_TOKEN to a token of yours"
         )
     if isinstance(error, errors.RepositoryNotFoundError):
-        message = (
-            f"the Hugging Face hub has no model {name}, or it is private: check the name, or set HF_TOKEN "
-            "to a token that may read it"
+        kind = UserError if path.startswith(SCHEME) else FileNotFoundError
+        return kind(
+            f"{_nothing_at(path)}the Hugging Face hub has no model {name}, or it is private: check the name, "
+            "or set HF_TOKEN to a token that may read it"
         )
-        if path.startswith(SCHEME):
-            return UserError(message)
-        return FileNotFoundError(f"there is nothing at {path}, and {message}")
     if isinstance(error, errors.RevisionNotFoundError):
         return UserError(f"{SCHEME}{name} has no revision {revision}: give a branch, a tag or a commit of it")
-    return UserError(f"{path} cannot be fetched ({_first_line(error)}). Start again to resume the download")
+    return UserError(
+        f"{_nothing_at(path)}{SCHEME}{name} cannot be fetched ({_first_line(error)}). Start again to resume "
+        "the download"
+    )
+
+
+def _nothing_at(path: str) -> str:
+    return "" if path.startswith(SCHEME) else f"there is nothing at {path}{similar(path)}, and "
 
 
 def _is_of_library(error: Exception) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from xlnet_tf import command_line
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.input_counts import PIECES, TEXTS, UNKNOWN_PIECES, UNKNOWN_TEXTS, fingerprints
 
@@ -22,7 +23,8 @@ def warnings(examples: ExampleSet) -> list[str]:
     return [
         f"{unknown / pieces:.1%} of the pieces of {examples.split} are <unk>{only}: the tokenizer cannot "
         "write this text, and the model cannot distinguish such words. Take a tokenizer and weights "
-        "of the text's language, script and case (--lower), or train them (run_scripts.train_tokenizer)"
+        "of the text's language, script and case (--lower), or train them "
+        f"({command_line.spelled('python -m run_scripts.train_tokenizer')})"
     ]
 
 

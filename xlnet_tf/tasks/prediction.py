@@ -163,7 +163,9 @@ def _architecture(model_dir: str) -> XLNetConfig:
 
 
 def _no_run(path: str) -> FileNotFoundError:
-    return FileNotFoundError(f"{path} does not exist: expected the folder of a fine-tuned run")
+    folder = path.rpartition("/")[0]
+    tip = "" if tf.io.gfile.exists(folder) else hub.similar(folder)
+    return FileNotFoundError(f"{path} does not exist: expected the folder of a fine-tuned run{tip}")
 
 
 class Predictor:

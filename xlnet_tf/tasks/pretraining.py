@@ -292,26 +292,44 @@ def pretrain(params: cfg.ExperimentConfig, model_dir: str) -> dict[str, float]:
     strategy = runtime.prepare(params.runtime)
     task = build_task(params)
     if describe(strategy).partition(" on ")[2].startswith("CPU"):
-        _warn_of_memory(params, task)
+        _check_memory(params, task)
     return run_training(params, task, strategy, model_dir)
 
 
-def _warn_of_memory(params, task: PretrainingTask):
-    """Warns of a step that does not fit this machine, whose system would end the run without a word."""
+def _check_memory(params, task: PretrainingTask):
+    """Warns of a step that may not fit this machine, whose system would end the run without a word.
+
+    Raises:
+        UserError: the step needs twice the machine's memory, and trainer.check_memory does not allow it.
+    """
     config, tokens = task.xlnet_config, task.tokens_per_step() // max(1, params.trainer.accumulation_steps)
     layers = 1 if params.trainer.recompute else config.n_layer
     # Measured with Base (512 tokens, 384 of memory): 0.83 GB a row, 44 floats a layer and unit of width.
     needed = 44 * 4 * tokens * layers * config.d_model / 1e9
     found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    if needed > found:
+    if needed <= found:
+        return
+    problem = (
+        f"a step of {task.tokens_per_step():,} tokens needs about {needed:.0f} GB and this machine has "
+        f"{found:.0f}"
+    )
+    if needed < 2 * found or not params.trainer.check_memory:
         logging.warning(
-            "a step of %d tokens needs about %.0f GB and this machine has %.0f: the system may kill the run. "
-            "%s, or begin with a small model (--config_file=micro)",
-            task.tokens_per_step(),
-            needed,
-            found,
+            "%s: the system may kill the run. %s, or begin with a small model (--config_file=micro)",
+            problem,
             SMALLER_STEP,
         )
+        return
+    rows, parts = params.task.train_data.global_batch_size, max(1, params.trainer.accumulation_steps)
+    most = int(rows // parts * 0.8 * found / needed)
+    smaller = ""
+    if most:
+        fitting = (count for count in range(parts, rows + 1) if rows % count == 0 and rows // count <= most)
+        smaller = f"--batch_size={most * parts}, or --accumulation_steps={next(fitting)} with this batch, or "
+    raise UserError(
+        f"{problem}: the system would kill the run. What fits: {smaller}a small model "
+        "(--config_file=micro). --params_override=trainer.check_memory=false tries it all the same"
+    )
 
 
 def build_task(params: cfg.ExperimentConfig) -> PretrainingTask:

@@ -46,5 +46,6 @@ def check_special_symbols(processor, source: str) -> None:
     if wrong:
         raise UserError(
             f"{source} is not an XLNet tokenizer: {'; '.join(wrong)}. "
-            "Train one with run_scripts/train_tokenizer.py, which fixes the special symbols and their ids."
+            "Train one with `python -m run_scripts.train_tokenizer`, which fixes the special symbols and "
+            "their ids."
         )

@@ -501,7 +501,8 @@ def find_file(path: str | os.PathLike) -> epath.Path:
     file = epath.Path(hub.locate(path, tokenizer_only=True).folder)
     if not file.exists():
         raise FileNotFoundError(
-            f"tokenizer {file} does not exist: expected a folder with {MODEL_FILE}, or such a file."
+            f"tokenizer {file} does not exist{hub.similar(str(file))}: expected a folder with {MODEL_FILE}, "
+            "or such a file."
         )
     if file.is_dir():
         file = file / MODEL_FILE

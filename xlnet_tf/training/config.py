@@ -35,6 +35,7 @@ class TrainerConfig(cfg.TrainerConfig):
         check_data_gb: data up to this many gigabytes are compared with their checksums before the run begins,
             and after an error that they may be to blame for; some seconds a gigabyte. Damage is found
             without, when it is read; a shard of another set, with records of the same size, is not.
+        check_memory: refuse to pretrain where a step needs twice the memory of a machine without accelerator.
         profile_steps: "FIRST,LAST": the steps that a trace is written of; empty: none.
     """
 
@@ -46,6 +47,7 @@ class TrainerConfig(cfg.TrainerConfig):
     save_memory: bool = True
     async_checkpoints: bool = True
     check_data_gb: float = 50.0
+    check_memory: bool = True
     profile_steps: str = ""
     train_steps: int = 10000
     steps_per_loop: int = 10

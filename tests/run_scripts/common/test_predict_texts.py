@@ -112,6 +112,7 @@ def test_an_interrupted_prediction_resumes(run, table, tmp_path, monkeypatch):
         (["--data={table}", "--column=body=review"], "--column=body=review: expected INPUT=COLUMN .* text"),
         (["--input=text=a", "--data={table}"], "--input and --data are both given"),
         (["--input=review=a"], "--input=review=a: expected NAME=VALUE with the names text"),
+        (["--input=A fine film."], '--input=A fine film.: .*, such as --input=text="A fine film."$'),
         (["--data={table}", "--strategy=mirrored"], "--strategy: texts are answered on one CPU or GPU"),
         (["--data={lines}"], r"rows.jsonl, row 2: text is '5'; expected a text"),
         (["--data={lines}x"], "rows.jsonlx does not exist: check its name"),

@@ -1,9 +1,11 @@
 """tfrecord_builders/pretraining/report.py: no warning without a reason, each with one."""
 
 import dataclasses
+import sys
 
 import pytest
 
+from run_scripts import __main__ as console
 from tests.tfrecord_builders.conftest import make_text
 from tfrecord_builders.pretraining import report as pretraining_report
 
@@ -68,6 +70,13 @@ def test_each_warning(good, fields, statistics, parts):
     (warning,) = pretraining_report.warnings(bad)
     for part in parts:
         assert part in warning
+
+
+def test_a_warning_names_a_command_as_the_users_program_does(good, monkeypatch):
+    bad = dataclasses.replace(good, statistics={**good.statistics, "unknown_rate": 0.02})
+    assert "(python -m run_scripts.train_tokenizer)" in pretraining_report.warnings(bad)[0]
+    monkeypatch.setattr(sys.modules["__main__"], "spelled", console.spelled, raising=False)
+    assert "(xlnet-tf train-tokenizer)" in pretraining_report.warnings(bad)[0]
 
 
 def test_warnings_of_a_bad_corpus(build, tmp_path):

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import contextlib
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -109,8 +110,41 @@ class _ModelState(model_service_pb2_grpc.ModelServiceServicer):
         )
 
 
+class _Patience(grpc.ServerInterceptor):
+    """Ends calls whose request does not come in time: each would keep a thread, and with all, the server.
+
+    Args:
+        seconds: from the head of a call to the end of its request.
+    """
+
+    def __init__(self, seconds: float):
+        self._seconds = seconds
+
+    def intercept_service(self, continuation, handler_call_details):
+        method = continuation(handler_call_details)
+        if method is None or method.unary_unary is None:
+            return method
+
+        def answer(requests: Iterator[Any], context: grpc.ServicerContext) -> Any:
+            late = threading.Timer(self._seconds, context.cancel)
+            late.start()
+            try:
+                request = next(requests, None)
+            finally:
+                late.cancel()
+            if request is None:
+                return context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the call has no request")
+            return method.unary_unary(request, context)
+
+        return grpc.stream_unary_rpc_method_handler(
+            answer, method.request_deserializer, method.response_serializer
+        )
+
+
 @contextlib.contextmanager
-def serving(service: Service, address: str, *, max_bytes: int, concurrency: int) -> Iterator[int]:
+def serving(
+    service: Service, address: str, *, max_bytes: int, concurrency: int, timeout: float
+) -> Iterator[int]:
     """Answers gRPC while the block runs; yields the port.
 
     Args:
@@ -118,6 +152,7 @@ def serving(service: Service, address: str, *, max_bytes: int, concurrency: int)
         address: HOST:PORT; port 0 is any free one.
         max_bytes: of a request.
         concurrency: most requests at a time; others are refused.
+        timeout: seconds in which a request must have come.
 
     Raises:
         UserError: the address is taken.
@@ -128,7 +163,8 @@ def serving(service: Service, address: str, *, max_bytes: int, concurrency: int)
         ("grpc.max_send_message_length", -1),
         ("grpc.so_reuseport", 0),  # else a second server would take half of the requests
     ]
-    server = grpc.server(pool, options=options, maximum_concurrent_rpcs=concurrency)
+    patience = (_Patience(timeout),)
+    server = grpc.server(pool, interceptors=patience, options=options, maximum_concurrent_rpcs=concurrency)
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(_Prediction(service), server)
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(_ModelState(service), server)
     try:

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import os
+import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -59,7 +60,8 @@ def of_folder(folder: str) -> ModelConfig:
     Raises:
         UserError: it holds no exported model.
     """
-    folder = os.path.abspath(folder) if "://" not in folder else folder.rstrip("/")
+    given = folder.rstrip("/")
+    folder = os.path.abspath(folder) if "://" not in folder else given
     if not tf.io.gfile.isdir(folder):
         raise UserError(f"{folder} is not a folder: expected one that `xlnet-tf export` has written")
     only: tuple[int, ...] = ()
@@ -73,6 +75,10 @@ def of_folder(folder: str) -> ModelConfig:
         only = (int(version),)
     config = ModelConfig(config_files.model_name(folder), folder, only=only)
     if not config.wanted():
+        inside = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder))
+        if models := [name for name in inside if ModelConfig(name, f"{folder}/{name}").wanted()]:
+            flags = " ".join(f"--model={shlex.quote(f'{given}/{name}')}" for name in models)
+            raise UserError(f"{folder} holds several models, each in a folder of its own: give {flags}")
         raise UserError(
             f"{folder} holds no exported model: expected a version in it, such as {folder}/1/{MODEL_FILE}. "
             f"Trained weights are exported first: xlnet-tf export --model_dir={folder} --output_dir=FOLDER"

@@ -74,7 +74,11 @@ def serving(
         shown = f"[{host}]" if ":" in host else host
         grpc_port = stack.enter_context(
             grpc_service.serving(
-                service, f"{shown}:{grpc_port}", max_bytes=limits.max_bytes, concurrency=limits.concurrency
+                service,
+                f"{shown}:{grpc_port}",
+                max_bytes=limits.max_bytes,
+                concurrency=limits.concurrency,
+                timeout=limits.timeout,
             )
         )
         application = guard.Guard(rest.application(service, pages(service)), limits)

@@ -49,7 +49,8 @@ class GraphTokenizer(tf.Module):
         if tokenizer.unknown_may_end_in_comma:
             raise UserError(
                 "the tokenizer's vocabulary has no piece ',', without which the rule for commas after digits "
-                "cannot run in a SavedModel: train one on text with commas (run_scripts/train_tokenizer.py)."
+                "cannot run in a SavedModel: train one on text with commas (python -m "
+                "run_scripts.train_tokenizer)."
             )
         self.vocab_size = tokenizer.vocab_size
         self._cleaner = GraphCleaner(tokenizer.cleaning)
