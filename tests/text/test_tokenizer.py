@@ -142,7 +142,7 @@ def test_unknown_characters_may_hide_a_comma():
     path = io_model(["ba", "ne"], without={","})
     tokenizer = XLNetTokenizer(model_proto=path)
     texts = ["ba ٣, ne", "ba٣,ne", "5,", "7 ,", "ba"]
-    assert tokenizer.unknown_may_end_in_comma
+    assert tokenizer.commas.unknown_may_end_in_comma
     assert rows_of(*tokenizer.encode_batch(texts)) == [tokenizer.encode(text) for text in texts]
     for text in texts:
         assert tokenizer.encode_pieces(text) == define_encode(tokenizer, text)

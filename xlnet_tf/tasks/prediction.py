@@ -156,10 +156,10 @@ def _architecture(model_dir: str) -> XLNetConfig:
     path = f"{model_dir}/{CONFIG_FILE}"
     if tf.io.gfile.exists(path):
         return XLNetConfig.from_json_file(path)
-    config = open_checkpoint(model_dir).config
-    if config is None:
+    source = open_checkpoint(model_dir)
+    if source.config is None or source.path_of("x") != f"{model_dir}/x":  # of the best weights of a run
         raise _no_run(path)
-    return config
+    return source.config
 
 
 def _no_run(path: str) -> FileNotFoundError:

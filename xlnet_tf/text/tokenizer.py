@@ -19,6 +19,7 @@ from xlnet_tf import checksums, files, guesses, hub
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.text import cleaning as cleaning_lib
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig, clean_text, clean_texts, read_cleaning
+from xlnet_tf.text.commas import CommaRule
 from xlnet_tf.text.fragments import FragmentEncoder, has_fragments
 from xlnet_tf.text.packing import pack, truncated
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID, UNK_ID, check_special_symbols
@@ -48,10 +49,6 @@ def _choice(name: str, value: Any, choices: dict[Any, Any]) -> Any:
     if not isinstance(value, str | bool) or value not in choices:
         raise UserError(f"{name} is {value!r}; expected one of {', '.join(map(repr, choices))}.")
     return choices[value]
-
-
-def _ends_in_digit_comma(piece: str) -> bool:
-    return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
 
 
 class XLNetTokenizer(Vocabulary):
@@ -196,6 +193,11 @@ class XLNetTokenizer(Vocabulary):
         """The piece that stands for a space alone, as before an unknown word; UNK_ID if there is none."""
         return self._processor.piece_to_id(UNDERLINE)
 
+    @functools.cached_property
+    def commas(self) -> CommaRule:
+        """The rule for commas after digits."""
+        return CommaRule(self._processor, self.pieces)
+
     def id_to_piece(self, piece_id: int) -> str:
         """Returns the piece of an id."""
         return self.pieces[piece_id]
@@ -253,7 +255,7 @@ class XLNetTokenizer(Vocabulary):
             if many:
                 return [ids.tolist() for ids in self.encode_rows(text, "the texts")]
             check_text(text, "the text")
-            return [piece_id for _, piece_id in self._split(clean_text(text, self.cleaning))]
+            return [piece_id for _, piece_id in self.commas.encode(clean_text(text, self.cleaning))]
         guesses.refuse(unknown, ("add_special_tokens", "padding", "truncation", "max_length"))
         texts = text if many else [text]
         pairs = text_pair if many or text_pair is None else [text_pair]
@@ -269,7 +271,7 @@ class XLNetTokenizer(Vocabulary):
     def encode_pieces(self, text: str) -> list[str]:
         """Cleans a text and splits it into pieces; an unknown piece keeps its spelling."""
         check_text(text, "the text")
-        return [piece for piece, _ in self._split(clean_text(text, self.cleaning))]
+        return [piece for piece, _ in self.commas.encode(clean_text(text, self.cleaning))]
 
     def normalize(self, cleaned: str) -> tuple[str, list[int]]:
         """Applies SentencePiece's own normalisation, which precedes its splitting, to a cleaned text.
@@ -384,13 +386,13 @@ class XLNetTokenizer(Vocabulary):
     def _encode_whole(self, cleaned: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Encodes cleaned texts, each as a whole; returns (ids [N], lengths [texts])."""
         rows = self._processor.encode(cleaned, out_type=int, num_threads=1)
-        if self.unknown_may_end_in_comma:
+        if self.commas.unknown_may_end_in_comma:
             for index, row in enumerate(rows):
                 if UNK_ID in row:
-                    rows[index] = [piece_id for _, piece_id in self._split(cleaned[index])]
+                    rows[index] = [piece_id for _, piece_id in self.commas.encode(cleaned[index])]
         lengths = np.fromiter(map(len, rows), np.int32, len(rows))
         ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32, lengths.sum())
-        return self._split_commas(ids, lengths)
+        return self.commas.split(ids, lengths)
 
     def _encode_block(self, cleaned: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Encodes cleaned texts by their fragments where that is sure; returns (ids [N], lengths [texts])."""
@@ -410,85 +412,7 @@ class XLNetTokenizer(Vocabulary):
         """What encodes large batches, if the model lets it."""
         if not has_fragments(self.model_proto):
             return None
-        return FragmentEncoder(self.model_proto, self._split_commas)
-
-    def _split(self, text: str) -> list[tuple[str, int]]:
-        """Splits a cleaned text into (piece, id), commas after digits on their own."""
-        pieces = []
-        for piece, piece_id in self._encode_raw(text):
-            if _ends_in_digit_comma(piece):
-                pieces.extend(self._split_comma(piece))
-            else:
-                pieces.append((piece, piece_id))
-        return pieces
-
-    def _encode_raw(self, text: str) -> list[tuple[str, int]]:
-        """SentencePiece's own (piece, id) pairs."""
-        encode = self._processor.encode
-        return list(zip(encode(text, out_type=str), encode(text, out_type=int), strict=True))
-
-    def _split_comma(self, piece: str) -> list[tuple[str, int]]:
-        """Splits a piece such as '5,' in two: the number, encoded anew, and the comma.
-
-        The original's rule, its side effects included: a number that needs no space before it loses the
-        underline of its first piece, even if what is left is not a piece of the vocabulary.
-        """
-        number = self._encode_raw(piece[:-1].replace(UNDERLINE, ""))
-        first = number[0][0]
-        if piece[0] != UNDERLINE and first[0] == UNDERLINE:
-            rest = first[1:]
-            number[:1] = [(rest, self._piece_id(rest))] if rest else []
-        return number + [(",", self._piece_id(","))]
-
-    @functools.cached_property
-    def comma_splits(self) -> dict[int, list[tuple[str, int]]]:
-        """What the comma rule makes of the pieces that it splits: by id, (piece, id) of each part."""
-        return {
-            piece_id: self._split_comma(piece)
-            for piece_id, piece in enumerate(self.pieces)
-            if _ends_in_digit_comma(piece)
-        }
-
-    @functools.cached_property
-    def unknown_may_end_in_comma(self) -> bool:
-        """Whether the vocabulary has no comma: then unknown characters can hold one after a digit."""
-        return self._processor.piece_to_id(",") == UNK_ID
-
-    @functools.cached_property
-    def _comma_splits(self) -> tuple[np.ndarray, np.ndarray]:
-        """What becomes of each piece under the comma rule.
-
-        Returns:
-            (counts, ids): int32 [V], 1 for pieces that stay as they are, and int32 [V, longest split].
-        """
-        splits = [[piece_id] for piece_id in range(self.vocab_size)]
-        for piece_id, parts in self.comma_splits.items():
-            splits[piece_id] = [part_id for _, part_id in parts]
-        counts = np.array([len(split) for split in splits], np.int32)
-        ids = np.zeros((len(splits), counts.max()), np.int32)
-        ids[np.arange(counts.max()) < counts[:, None]] = list(itertools.chain.from_iterable(splits))
-        return counts, ids
-
-    def _split_commas(self, ids: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Applies the comma rule to many texts at once; takes and returns (ids [N], lengths [texts])."""
-        counts, splits = self._comma_splits
-        token_counts = counts[ids]
-        changed = np.flatnonzero(token_counts != 1)
-        if not len(changed):
-            return ids, lengths
-        text = np.searchsorted(np.cumsum(lengths), changed, side="right")
-        np.add.at(lengths, text, token_counts[changed] - 1)
-        begins = np.cumsum(token_counts) - token_counts
-        split_ids = np.repeat(ids, token_counts)
-        for offset in range(splits.shape[1]):
-            longer = changed[token_counts[changed] > offset]
-            split_ids[begins[longer] + offset] = splits[ids[longer], offset]
-        return split_ids, lengths
-
-    def _piece_id(self, piece: str) -> int:
-        """Returns a piece's id; text that spells a control symbol is unknown text."""
-        piece_id = self._processor.piece_to_id(piece)
-        return UNK_ID if self._processor.is_control(piece_id) else piece_id
+        return FragmentEncoder(self.model_proto, self.commas.split)
 
 
 def find_file(path: str | os.PathLike) -> epath.Path:

@@ -46,7 +46,7 @@ class GraphTokenizer(tf.Module):
 
     def __init__(self, tokenizer: XLNetTokenizer):
         super().__init__()
-        if tokenizer.unknown_may_end_in_comma:
+        if tokenizer.commas.unknown_may_end_in_comma:
             raise UserError(
                 "the tokenizer's vocabulary has no piece ',', without which the rule for commas after digits "
                 "cannot run in a SavedModel: train one on text with commas (python -m "
@@ -55,7 +55,7 @@ class GraphTokenizer(tf.Module):
         self.vocab_size = tokenizer.vocab_size
         self._cleaner = GraphCleaner(tokenizer.cleaning)
         self._model = SentencePieceModel(tokenizer.model_proto)
-        splits = tokenizer.comma_splits
+        splits = tokenizer.commas.parts
         self._commas = Replacements(
             {piece_id: [part_id for _, part_id in parts] for piece_id, parts in splits.items()},
             self.vocab_size,
