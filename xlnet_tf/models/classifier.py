@@ -72,7 +72,8 @@ class XLNetClassifier(PooledHead):
         """Builds the classifier of a checkpoint: with its head, or with a new one on pretrained weights.
 
         Args:
-            path: of a run, the original's or Hugging Face's files (see checkpoints.open_checkpoint).
+            path: of a run (its best weights, if kept), or files of the original or Hugging Face (see
+                checkpoints.open_checkpoint).
             labels: of the classes. A new head needs them; for one of the checkpoint's they may be left out,
                 or must agree with it.
             head_name: which head, if the checkpoint has several; one that it lacks is new.

@@ -140,7 +140,8 @@ class XLNetEncoder(ShapeFreeModel):
         """Builds the encoder of a checkpoint, whatever heads that has, and loads its weights.
 
         Args:
-            path: of a run, the original's or Hugging Face's files (see checkpoints.open_checkpoint).
+            path: of a run (its best weights, if kept), or files of the original or Hugging Face (see
+                checkpoints.open_checkpoint).
             **options: of the class: dropout, memory_len, ...
 
         Raises:

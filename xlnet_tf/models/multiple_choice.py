@@ -45,7 +45,8 @@ class XLNetMultipleChoice(PooledHead):
         """Builds the model of a checkpoint: with its head, or with a new one on pretrained weights.
 
         Args:
-            path: of a run, the original's or Hugging Face's files (see checkpoints.open_checkpoint).
+            path: of a run (its best weights, if kept), or files of the original or Hugging Face (see
+                checkpoints.open_checkpoint).
             num_choices: C, which need not be that of the training.
             **options: of this class and of XLNetEncoder: dropout, summary, ...
 

@@ -53,7 +53,8 @@ class XLNetPretrainer(EncoderModel):
         """Builds the model of a pretrained checkpoint and loads its weights.
 
         Args:
-            path: of a run, the original's or Hugging Face's files (see checkpoints.open_checkpoint).
+            path: of a run (its best weights, if kept), or files of the original or Hugging Face (see
+                checkpoints.open_checkpoint).
             **options: of XLNetEncoder: dropout, memory_len, ...
 
         Raises:

@@ -69,7 +69,8 @@ class XLNetQuestionAnswering(XLNetHead):
         """Builds the model of a checkpoint: with its head, or with a new one on pretrained weights.
 
         Args:
-            path: of a run, the original's or Hugging Face's files (see checkpoints.open_checkpoint).
+            path: of a run (its best weights, if kept), or files of the original or Hugging Face (see
+                checkpoints.open_checkpoint).
             **options: of this class and of XLNetEncoder: start_top, end_top, dropout, ...
 
         Raises:

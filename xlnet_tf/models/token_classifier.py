@@ -47,7 +47,8 @@ class XLNetTokenClassifier(XLNetHead):
         """Builds the tagger of a checkpoint: with its head, or with a new one on pretrained weights.
 
         Args:
-            path: of a run, the original's or Hugging Face's files (see checkpoints.open_checkpoint).
+            path: of a run (its best weights, if kept), or files of the original or Hugging Face (see
+                checkpoints.open_checkpoint).
             labels: as in XLNetClassifier.from_pretrained.
             **options: of this class and of XLNetEncoder.
 
