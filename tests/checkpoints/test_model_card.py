@@ -102,6 +102,7 @@ def test_cards_of_later_versions_and_damaged_ones_are_refused(tmp_path):
             {"alert": {"label": "bad", "threshold": "high"}},
             "serving.alert.threshold is 'high'; expected a number",
         ),
+        ({"temperature": 2.0}, "serving.temperature is 2.0; expected a list"),
         ({"threshold": []}, r"serving.threshold is \[\]; expected a number"),
     ],
 )

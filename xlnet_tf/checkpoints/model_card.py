@@ -69,9 +69,10 @@ _SERVING_TYPES = {  # options of the modules in xlnet_tf.serving
     "max_answer_len": int,
     "max_qa_len": int,
     "max_query_len": int,
+    "temperature": list,
 }
 _EXPECTED = {
-    dict: "an object with fields", list: "strings", str: "a string", bool: "true or false",
+    dict: "an object with fields", list: "a list", str: "a string", bool: "true or false",
     int: "a whole number", float: "a number",
 }  # fmt: skip
 _FIELDS = {  # of model.json
@@ -215,7 +216,8 @@ def _of_card(read: files.FieldsReader, folder: str) -> dict[str, Any]:
     fields = {name: values[name] for name in _FIELDS if name in values}
     for name, value in fields.items():
         if type(value) is not _FIELDS[name] or (name == "labels" and not _are_strings(value)):
-            raise UserError(f"{path}: {name} is {value!r}; expected {_EXPECTED[_FIELDS[name]]}.")
+            expected = "strings" if name == "labels" else _EXPECTED[_FIELDS[name]]
+            raise UserError(f"{path}: {name} is {value!r}; expected {expected}.")
     if "labels" in fields:
         fields["labels"] = tuple(fields["labels"])
     serving = fields.get("serving", {})

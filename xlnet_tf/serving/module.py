@@ -372,7 +372,8 @@ def check_temperature(temperature: Sequence[float] | None, number: int) -> list[
     """
     if temperature is None:
         return [1.0] * number
-    if len(temperature) != number or not all(0 < value < np.inf for value in temperature):
+    numbers = all(isinstance(v, int | float | np.floating) and 0 < v < np.inf for v in temperature)
+    if len(temperature) != number or not numbers:
         raise UserError(f"temperature is {temperature}; expected {number}, each above 0")
     return [float(value) for value in temperature]
 
