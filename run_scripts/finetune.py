@@ -88,7 +88,7 @@ def main(_: Sequence[str]):
     task_class = task_factory.get_task_cls(type(params.task))
     if values.dry_run:
         from run_scripts.common import dry_run
-        from xlnet_tf.training.topology import TpuSlice
+        from xlnet_tf.training.tpu_slice import TpuSlice
 
         replicas = TpuSlice.named(values.topology).replicas if values.topology else 0
         task = finetuning.build_task(params, task_class, values.model_dir, replicas)

@@ -17,7 +17,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from etils import epath
@@ -72,7 +72,7 @@ class Ownership:
                 self.renew()
         if self._taken_by:
             raise UserError(
-                f"{self._path.parent} was taken over by {_describe(self._taken_by)}, as this process had not "
+                f"{self._path.parent} was taken over by {describe(self._taken_by)}, as this process had not "
                 f"renewed {FILE} for {LEASE_SECONDS:.0f} s: this process ends and writes nothing more"
             )
 
@@ -128,19 +128,13 @@ class Ownership:
 
     def _await_end_of(self, there: dict[str, Any]) -> None:
         """Returns when the lease has not changed for as long as it is valid, or has gone."""
-        begun = self._clock.monotonic()
         print(
-            f"{self._path.parent} was in use by {_describe(there)}: waiting up to {LEASE_SECONDS:.0f} s to "
+            f"{self._path.parent} was in use by {describe(there)}: waiting up to {LEASE_SECONDS:.0f} s to "
             "see whether it still is",
             file=sys.stderr,
         )
-        while self._clock.monotonic() - begun < LEASE_SECONDS:
-            self._clock.sleep(_POLL_SECONDS)
-            now = _read(self._path)
-            if now is None:
-                return
-            if now != there:
-                raise _Occupied(now)
+        if now := living(lambda: _read(self._path), self._clock, there):
+            raise _Occupied(now)
 
 
 @contextlib.contextmanager
@@ -177,7 +171,7 @@ def owning(
             owner.take(_lock(folder, stack), at_once)
         except _Occupied as error:
             raise UserError(
-                f"{folder} is in use by {_describe(error.lease)}: wait for its end, or choose another {flag}"
+                f"{folder} is in use by {describe(error.lease)}: wait for its end, or choose another {flag}"
             ) from None
         stack.callback(owner.release)
         thread = threading.Thread(target=beat, daemon=True)
@@ -211,6 +205,25 @@ def _lock(folder: epath.Path, stack: contextlib.ExitStack) -> bool:
     return True
 
 
+def living(
+    read: Callable[[], dict[str, Any] | None], clock: Any, there: dict[str, Any] | None = None
+) -> dict[str, Any] | None:
+    """Returns the lease of an owner that lives; None as soon as there is none, or it has not changed in time.
+
+    Args:
+        read: returns the lease, None if there is none.
+        clock: has monotonic() and sleep(seconds).
+        there: the lease as it was read before; None: read it.
+    """
+    begun = clock.monotonic()
+    there = there or read()
+    while there and clock.monotonic() - begun < LEASE_SECONDS:
+        clock.sleep(_POLL_SECONDS)
+        if (now := read()) != there:
+            return now
+    return None
+
+
 def _read(path: epath.Path) -> dict[str, Any] | None:
     """Returns a lease; None if there is none. What cannot be read is one of an unknown owner."""
     try:
@@ -219,6 +232,11 @@ def _read(path: epath.Path) -> dict[str, Any] | None:
         if path.exists():
             raise
         return None
+    return parse(text)
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Returns the lease that a file's text spells."""
     try:
         lease = json.loads(text)
     except ValueError:
@@ -226,7 +244,8 @@ def _read(path: epath.Path) -> dict[str, Any] | None:
     return lease if isinstance(lease, dict) else {"text": text}
 
 
-def _describe(lease: dict[str, Any]) -> str:
+def describe(lease: dict[str, Any]) -> str:
+    """Returns who wrote a lease, for people."""
     if "pid" not in lease:
         return "another process"
     return "process {pid} on {host} ({what}, started {started})".format_map(

@@ -17,7 +17,7 @@ from xlnet_tf.layers.kernels import device
 from xlnet_tf.tpu import compilation, report, steps, topologies
 from xlnet_tf.tpu.report import gigabytes
 from xlnet_tf.training import run, runtime
-from xlnet_tf.training.topology import TpuSlice
+from xlnet_tf.training.tpu_slice import TpuSlice
 from xlnet_tf.training.trainer import Task
 
 _ROW = "{:>22}  {}"

@@ -34,6 +34,7 @@ from xlnet_tf.training.run import (
     named_lack_of_memory,
     run_training,
 )
+from xlnet_tf.training.tpu_slice import TpuSlice
 from xlnet_tf.training.trainer import Trainer
 
 
@@ -437,14 +438,14 @@ def test_a_slices_hosts_are_listed():
     ],
 )
 def test_slices_are_known_by_name(name, chips, replicas, hosts):
-    found = topology.TpuSlice.named(name)
+    found = TpuSlice.named(name)
     assert (found.chips, found.replicas, found.hosts) == (chips, replicas, hosts)
 
 
 @pytest.mark.parametrize("name", ["v3", "v3-", "v3-7", "v9-8", "v3-0", "gpu"])
 def test_unknown_slices_are_named(name):
     with pytest.raises(UserError, match="v3-8, v4-32, v5e-16"):
-        topology.TpuSlice.named(name)
+        TpuSlice.named(name)
 
 
 def test_a_tpu_reached_by_name_needs_paths_that_its_hosts_see(folder):

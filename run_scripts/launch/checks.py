@@ -1,0 +1,283 @@
+"""What is verified before anything is created: everything that would otherwise be found out on a paid TPU."""
+
+import pathlib
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from run_scripts.launch.cloud_tpu import TPU, accelerator_type
+from run_scripts.launch.job import Job
+from run_scripts.launch.machine import Step
+from run_scripts.launch.state import State
+from run_scripts.launch.tools import Failed, Tools
+from xlnet_tf import ownership
+from xlnet_tf.errors import UserError
+
+_MULTI_REGIONS = {"us": "us-", "eu": "europe-", "asia": "asia-"}
+_PROBE = "launch-may-write"
+_STEPS = re.compile(r"^ +steps +([\d,]+),", re.MULTILINE)
+_PASS = re.compile(r"One pass over the data, ([\d,]+) steps, takes ([\d.]+) s")
+
+
+class Checks:
+    """The checks of a job.
+
+    Args:
+        job: to check.
+        tools: to ask the cloud with.
+        clock: has monotonic() and sleep(seconds).
+        state: what earlier launches of the job have used.
+        dry_run: whether to run the training's own --dry_run on this machine.
+    """
+
+    def __init__(self, job: Job, tools: Tools, clock: Any, state: State, dry_run: bool):
+        self._job, self._tools, self._clock, self._state, self._dry_run = job, tools, clock, state, dry_run
+        self._hours: float | None = None
+
+    def run(self) -> float | None:
+        """Runs all checks and prints a line for each.
+
+        Returns:
+            An estimate of the hours of training; None: unknown.
+
+        Raises:
+            UserError: some failed; all were run, and the message has each failure.
+        """
+        failures = []
+        for name, check in self._checks():
+            try:
+                result, failed = check(), ""
+            except UserError as error:
+                result, failed = "", str(error)
+                failures.append(f"{name}: {failed}")
+            print(
+                f"{name:>12}  {'FAILED: ' + failed.splitlines()[0] if failed else 'ok: ' + result}",
+                flush=True,
+            )
+        if failures:
+            raise UserError("nothing was created, because checks failed:\n" + "\n".join(failures))
+        return self._hours
+
+    def steps(self) -> Iterator[Step]:
+        """Yields the commands of the checks, for `--print`."""
+        gke = self._job.backend == "gke"
+        yield Step("checks that nobody trains in model_dir", self._cat_lease())
+        if gke:
+            yield Step("checks the cluster", self._describe_cluster())
+        else:
+            for kind in ("accelerator-types", "versions"):
+                yield Step(f"checks the zone's {kind}", self._list(kind))
+        for bucket in self._buckets():
+            yield Step("checks the bucket's region", self._describe_bucket(bucket))
+        for path in self._job.paths():
+            yield Step("checks that the data are there", self._ls(path))
+        probe = f"{self._job.model_dir}/{_PROBE}"
+        yield Step("checks that model_dir can be written", self._copy(probe), "")
+        yield Step("removes what the check wrote", self._remove(probe))
+        if self._dry_run:
+            yield Step(
+                "checks settings, records and memory, and estimates the time", self._training_dry_run()
+            )
+
+    def _checks(self) -> list[tuple[str, Callable[[], str]]]:
+        gke = self._job.backend == "gke"
+        return [
+            ("model_dir", self._check_lease),
+            *([("cluster", self._check_cluster)] if gke else
+              [("accelerator", self._check_accelerator), ("runtime", self._check_runtime),
+               ("package", self._check_package)]),
+            ("buckets", self._check_buckets),
+            ("data", self._check_data),
+            ("rights", self._check_rights),
+            *([("dry run", self._check_dry_run)] if self._dry_run else []),
+            ("budget", self._check_budget),
+        ]  # fmt: skip
+
+    def _check_lease(self) -> str:
+        def read() -> dict[str, Any] | None:
+            outcome = self._tools.ask(self._cat_lease(), allow=("absent",))
+            return None if outcome.status else ownership.parse(outcome.stdout)
+
+        if lease := ownership.living(read, self._clock):
+            raise UserError(
+                f"{self._job.model_dir} is in use by {ownership.describe(lease)}: wait for its end, or "
+                "choose another model_dir"
+            )
+        return "nobody trains there"
+
+    def _check_accelerator(self) -> str:
+        kind = accelerator_type(self._job)
+        types = self._listed("accelerator-types", "type")
+        if kind not in types:
+            same = [name for name in types if name.partition("-")[0] == kind.partition("-")[0]]
+            offered = f"of this kind {', '.join(same)}" if same else f"{', '.join(types) or 'no TPUs'}"
+            raise UserError(f"{self._job.zone} has no {kind}; it has {offered}: change accelerator or zone")
+        return f"{self._job.zone} has {kind}"
+
+    def _check_runtime(self) -> str:
+        versions = self._listed("versions", "version")
+        if self._job.runtime not in versions:
+            hint = (
+                "take an accelerator of one host, which needs none"
+                if self._job.slice.hosts > 1
+                else "leave runtime out"
+            )
+            known = (
+                [name for name in versions if name.startswith("tpu-vm-tf-")]
+                if self._job.slice.hosts > 1
+                else versions
+            )
+            raise UserError(
+                f"{self._job.zone} has no runtime {self._job.runtime}; it has {', '.join(known[-8:])}: {hint}"
+            )
+        return self._job.runtime
+
+    def _check_package(self) -> str:
+        package = self._job.package
+        if package.endswith(".whl") and "://" not in package and not pathlib.Path(package).is_file():
+            raise UserError(
+                f"{package} does not exist: make it (make wheel), or say package: and what pip installs"
+            )
+        return package
+
+    def _check_cluster(self) -> str:
+        cluster = self._tools.look_up(self._describe_cluster())
+        if not cluster:
+            raise UserError(f"{self._job.project} has no cluster {self._job.cluster} in {self._job.zone}")
+        if (cluster.get("autopilot") or {}).get("enabled"):
+            return "Autopilot, which makes nodes as needed"
+        pools = [pool for pool in cluster.get("nodePools", ())
+                 if (pool.get("config") or {}).get("machineType", "").startswith("ct")]  # fmt: skip
+        topologies = [(pool.get("placementPolicy") or {}).get("tpuTopology") for pool in pools]
+        if self._job.slice.hosts > 1 and self._job.topology not in topologies:
+            raise UserError(
+                f"{self._job.cluster} has no node pool of topology {self._job.topology}: create one "
+                "(gcloud container node-pools create, docs/how-to/tpu-jobs.md)"
+            )
+        if not pools:
+            raise UserError(
+                f"{self._job.cluster} has no node pool with TPUs: create one (docs/how-to/tpu-jobs.md)"
+            )
+        return f"{len(pools)} node pool(s) with TPUs"
+
+    def _check_buckets(self) -> str:
+        found = []
+        for bucket in self._buckets():
+            try:
+                described = self._tools.look_up(self._describe_bucket(bucket))
+            except Failed as error:
+                if error.outcome.meaning != "denied":
+                    raise
+                found.append(f"{bucket}: your account may not see its region")
+                continue
+            if not described:
+                raise UserError(f"{bucket} does not exist")
+            location, kind = described.get("location", "").lower(), described.get("location_type", "region")
+            begins = location if kind == "region" else _MULTI_REGIONS.get(location, "")
+            if not self._job.region.startswith(begins) and not self._job.other_region:
+                raise UserError(
+                    f"{bucket} is in {location}, and the TPU in {self._job.region}: reading across "
+                    "regions is slow and costs money. Copy the data, change zone, or accept it with "
+                    "other_region: true"
+                )
+            found.append(f"{bucket} in {location}")
+        return ", ".join(found)
+
+    def _check_data(self) -> str:
+        paths = self._job.paths()
+        for path in paths:
+            self._storage(self._ls(path), f"{path} does not exist", f"your account may not read {path}")
+        return f"{len(paths)} path(s) can be read"
+
+    def _check_rights(self) -> str:
+        path = f"{self._job.model_dir}/{_PROBE}"
+        denied = f"your account may not write to {self._job.model_dir}: it needs the role Storage Object User"
+        self._storage(self._copy(path), "its bucket does not exist", denied, "")
+        self._storage(self._remove(path), "", denied)
+        return "model_dir can be written; the TPU's service account needs the same rights"
+
+    def _check_dry_run(self) -> str:
+        outcome = self._tools.once(self._training_dry_run(), seconds=3600)
+        if outcome.status:
+            raise UserError(f"{outcome.reason} (--skip_dry_run launches without this check)")
+        steps, one_pass = _STEPS.search(outcome.stdout), _PASS.search(outcome.stdout)
+        if steps:
+            total = int(steps[1].replace(",", ""))
+            speed = self._job.steps_per_second
+            if not speed and one_pass:
+                speed = int(one_pass[1].replace(",", "")) / max(float(one_pass[2]), 1e-9)
+            self._hours = total / speed / 3600 if speed else None
+        return "settings, records and memory fit"
+
+    def _check_budget(self) -> str:
+        budget, used = self._job.budget.seconds / 3600, self._state.used_seconds / 3600
+        if used >= budget:
+            raise UserError(
+                f"the budget is spent: {used:.2f} of {budget:.2f} h used. Raise it in the job's file"
+            )
+        left = f"{budget - used:.2f} of {budget:.2f} h are left"
+        if self._hours is None:
+            return f"{left}; how long the training takes is unknown (steps_per_second: would say)"
+        if self._hours > budget - used and not self._job.until_budget:
+            raise UserError(
+                f"the training takes about {self._hours:.2f} h, and {left}: raise the budget, train fewer "
+                "steps, or accept it with until_budget: true"
+            )
+        return f"the training takes about {self._hours:.2f} h, {left}"
+
+    def _storage(self, command: list[str], absent: str, denied: str, text: str | None = None) -> None:
+        outcome = self._tools.ask(command, text, allow=("absent", "denied"))
+        if outcome.status:
+            raise UserError(denied if outcome.meaning == "denied" else absent)
+
+    def _listed(self, kind: str, name: str) -> list[str]:
+        try:
+            found = self._tools.look_up(self._list(kind))
+        except Failed as error:
+            if error.outcome.meaning != "denied":
+                raise
+            found = None
+        if found is None:
+            raise UserError(
+                f"{self._job.zone} has no TPUs that your account may use in {self._job.project}: check zone, "
+                "project and the role TPU Admin (zones: https://docs.cloud.google.com/tpu/docs/regions-zones)"
+            )
+        return sorted(item.get(name, "") for item in found)
+
+    def _buckets(self) -> list[str]:
+        paths = [self._job.model_dir, *self._job.paths()]
+        return list(dict.fromkeys("/".join(path.split("/")[:3]) for path in paths))
+
+    def _list(self, kind: str) -> list[str]:
+        at = [f"--project={self._job.project}", f"--zone={self._job.zone}", "--quiet"]
+        return [*TPU, "tpu-vm", kind, "list", "--format=json", *at]
+
+    def _describe_cluster(self) -> list[str]:
+        at = [f"--location={self._job.zone}", f"--project={self._job.project}", "--quiet"]
+        return ["gcloud", "container", "clusters", "describe", self._job.cluster, "--format=json", *at]
+
+    def _describe_bucket(self, bucket: str) -> list[str]:
+        return ["gcloud", "storage", "buckets", "describe", bucket, "--format=json", "--quiet"]
+
+    def _cat_lease(self) -> list[str]:
+        return ["gcloud", "storage", "cat", f"{self._job.model_dir}/{ownership.FILE}", "--quiet"]
+
+    def _ls(self, path: str) -> list[str]:
+        return ["gcloud", "storage", "ls", path, "--quiet"]
+
+    def _copy(self, path: str) -> list[str]:
+        return ["gcloud", "storage", "cp", "-", path, "--quiet"]
+
+    def _remove(self, path: str) -> list[str]:
+        return ["gcloud", "storage", "rm", path, "--quiet"]
+
+    def _training_dry_run(self) -> list[str]:
+        tpu = "local" if self._job.slice.hosts == 1 else self._job.name
+        return [
+            sys.executable,
+            "-m",
+            *self._job.training(tpu),
+            "--dry_run",
+            f"--topology={self._job.accelerator}",
+        ]

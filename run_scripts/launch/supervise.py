@@ -1,0 +1,285 @@
+"""The loop of a launch: it looks at what there is, and does what is missing until the training has ended.
+
+No step relies on the one before: a launch that was killed continues from what the next one finds.
+"""
+
+import sys
+from typing import Any, TextIO
+
+from run_scripts.launch.job import Job
+from run_scripts.launch.machine import Machine, NotOurs, Phase, Refused, Sight, Unreachable
+from run_scripts.launch.state import State
+from run_scripts.launch.tools import Failed
+from xlnet_tf.errors import Interrupted, UserError
+
+RESUME = Interrupted.EXIT_STATUS
+STOP_SECONDS = 180  # that a training may take to save and end; as much of the budget is kept for it
+_UNREACHABLE_SECONDS = 900  # after which a TPU that says READY and does not answer is replaced
+_DELETE_TRIES = 20
+_LATE_LOOKS = 3  # that find nothing, after a request whose answer was lost
+_TAIL = 12  # lines of the log that an error repeats
+_QUIET_SECONDS = 600  # between two lines of progress, where stderr is no terminal
+
+
+class Supervisor:
+    """Runs a job to its end.
+
+    Args:
+        job: what to run.
+        machine: where.
+        state: what earlier launches left.
+        clock: has time() and sleep(seconds).
+        poll_seconds: between two looks.
+        estimate: hours that the training may need; None: unknown.
+        out: for the training's log.
+    """
+
+    def __init__(
+        self, job: Job, machine: Machine, state: State, clock: Any, poll_seconds: float,
+        estimate: float | None = None, out: TextIO | None = None,
+    ):  # fmt: skip
+        self._job, self._machine, self._state, self._clock, self._poll = (
+            job,
+            machine,
+            state,
+            clock,
+            poll_seconds,
+        )
+        self._estimate, self._out = estimate, out or sys.stdout
+        self._progress = Progress(clock)
+        self._tail: list[str] = []
+        self._silent_since: float | None = None
+
+    def run(self) -> None:
+        """Creates, waits, trains, resumes; at the end, whatever it is, nothing that costs money is left.
+
+        Raises:
+            UserError: the training failed, the budget is spent, or the cloud refuses the TPU.
+        """
+        try:
+            self._run()
+        except KeyboardInterrupt:
+            self._say("stopping: the training saves a checkpoint (Ctrl-C again deletes the TPU at once)")
+            self._attempt_stop()
+            raise
+        finally:
+            self.clean()
+
+    def clean(self) -> None:
+        """Deletes the TPU if there may be one.
+
+        Raises:
+            UserError: it cannot be deleted; the message says how to.
+        """
+        if not self._state.created:
+            return
+        self._say("deleting the TPU")
+        try:
+            why = self._delete_all()
+        except KeyboardInterrupt:
+            self._say("still deleting the TPU (Ctrl-C again leaves it as it is, and it costs money)")
+            try:
+                why = self._delete_all()
+            except KeyboardInterrupt:
+                self._say(f"NOT deleted: {self._by_hand()}")
+                raise
+        if why:
+            raise UserError(f"the TPU could not be deleted and may cost money ({why}): {self._by_hand()}")
+        self._say(f"nothing is left; the run used {self._cost()}")
+
+    def _delete_all(self) -> str:
+        """Returns why the TPU cannot be deleted; "" once it is gone."""
+        absent, why = 0, ""
+        for _ in range(_DELETE_TRIES):
+            try:
+                sight = self._machine.sight()
+                if sight.phase is Phase.ABSENT:
+                    absent += 1
+                    # A request that was cut off may still be on its way.
+                    if absent > _LATE_LOOKS * (not self._state.answered):
+                        self._state.count(self._clock.time(), ready=False)
+                        self._state.save(created=False)
+                        return ""
+                else:
+                    absent, why = 0, f"it is still {sight.text}"
+                    self._machine.delete()
+                    continue
+            except NotOurs:
+                self._state.save(created=False)
+                return ""
+            except Failed as error:
+                why = str(error)
+            self._clock.sleep(self._poll)
+        return why
+
+    def _by_hand(self) -> str:
+        return (
+            f"run the same launch with --stop, or delete {self._job.name} in {self._job.zone} yourself, at "
+            "https://console.cloud.google.com"
+        )
+
+    def _run(self) -> None:
+        while True:
+            sight = self._sight()
+            self._show(sight)
+            if self._left() <= 0:
+                self._end_of_budget()
+            if sight.phase is Phase.ABSENT:
+                self._create()
+            elif sight.phase is Phase.FAILED:
+                raise UserError(
+                    f"there is no TPU: {sight.text}. Launch again to wait once more, or change zone or "
+                    "accelerator"
+                )
+            elif sight.phase is Phase.LOST:
+                self._replace(f"the TPU is lost ({sight.text}): the run resumes on a new one")
+            elif sight.phase is Phase.READY and self._train():
+                return
+            self._clock.sleep(max(0.0, min(self._poll, self._left())))
+
+    def _sight(self) -> Sight:
+        """Returns how far the TPU is; a cloud that does not answer leaves it as far as it was."""
+        try:
+            sight = self._machine.sight()
+            ready = sight.phase is Phase.READY
+            if sight.phase is not Phase.ABSENT:
+                self._state.answered = self._state.created = True
+        except NotOurs:
+            self._state.save(created=False)
+            raise
+        except Failed as error:
+            if error.outcome.meaning not in ("transient", "login") or not self._state.created:
+                raise
+            sight, ready = (
+                Sight(Phase.WAITING, f"no answer ({error.outcome.reason})"),
+                self._state.ready_at is not None,
+            )
+        self._state.count(self._clock.time(), ready)
+        return sight
+
+    def _replace(self, why: str) -> None:
+        self._say(why)
+        self._silent_since = None
+        try:
+            self._machine.delete()
+        except Failed as error:
+            self._say(f"it cannot be deleted yet: {error.outcome.reason}")
+        self._state.save(log_offset="")
+
+    def _create(self) -> None:
+        again = self._state.created_times > 0
+        # First the note, then the deed: what is half created by a killed launch is found again.
+        self._state.save(
+            created=True, answered=False, created_times=self._state.created_times + 1, log_offset=""
+        )
+        self._say(f"asking for {self._job.accelerator} in {self._job.zone}" + " again" * again)
+        try:
+            self._machine.create()
+        except Refused as error:
+            self._state.save(created=not error.nothing)
+            raise
+        self._state.save(answered=True)
+
+    def _train(self) -> bool:
+        """Looks at the training, starts or resumes it if it does not run; returns whether it is done."""
+        try:
+            look = self._look()
+            if not look.started:
+                self._say("installing and starting the training")
+                self._machine.start(self._left())
+            elif look.status == RESUME:
+                self._state.save(resumed=self._state.resumed + 1)
+                self._say("the training was interrupted (status 75): resuming it")
+                self._machine.start(self._left())
+            elif look.status == 0:
+                return True
+            elif look.status is not None:
+                raise UserError(
+                    f"the training ended with status {look.status}, which a restart does not fix. Its "
+                    "last lines:\n" + "".join(f"    {line}\n" for line in self._tail)
+                )
+            self._silent_since = None
+        except Unreachable as error:
+            now = self._clock.time()
+            self._silent_since = self._silent_since or now
+            self._say(f"the TPU does not answer ({error}): trying again; the training goes on without us")
+            if now - self._silent_since > _UNREACHABLE_SECONDS:
+                self._replace(
+                    f"no answer for {_UNREACHABLE_SECONDS // 60} minutes: the run resumes on a new TPU"
+                )
+        return False
+
+    def _look(self):
+        while True:
+            look = self._machine.look(self._state.log_offset)
+            if look.log:
+                self._progress.clear()
+                self._out.write(look.log)
+                self._out.flush()
+                self._tail = [*self._tail, *look.log.splitlines()][-_TAIL:]
+            more = look.log and look.offset != self._state.log_offset
+            self._state.save(log_offset=look.offset)
+            if not more or look.status is None:
+                return look
+
+    def _end_of_budget(self) -> None:
+        if self._state.ready_at is not None:
+            self._say("the budget is spent: the training saves a checkpoint")
+            self._attempt_stop()
+        raise UserError(
+            f"the budget is spent: {self._cost()} used. The run saved what it could and resumes "
+            "with the same launch once the job's file has a larger budget"
+        )
+
+    def _attempt_stop(self) -> None:
+        """Asks the training to end, and waits until it has, or for as long as it may take."""
+        try:
+            end = self._clock.time() + STOP_SECONDS
+            if not self._look().started:
+                return
+            self._machine.stop()
+            while self._clock.time() < end and self._look().status is None:
+                self._clock.sleep(min(self._poll, STOP_SECONDS))
+        except (Unreachable, Failed, KeyboardInterrupt) as error:
+            self._say(f"not waiting for the checkpoint: {error or 'Ctrl-C'}")
+
+    def _left(self) -> float:
+        """Returns the seconds of the budget without those kept for the last checkpoint."""
+        total = self._job.budget.seconds
+        return total - min(STOP_SECONDS, total / 10) - self._state.used(self._clock.time())
+
+    def _cost(self) -> str:
+        hours, price = self._state.used(self._clock.time()) / 3600, self._job.budget.price_per_hour
+        total = self._job.budget.seconds / 3600
+        money = f", {hours * price:,.2f} of {total * price:,.2f}" if price else ""
+        return f"{hours:.2f} of {total:.2f} h{money}"
+
+    def _show(self, sight: Sight) -> None:
+        left = "" if self._estimate is None else f", the training needs about {self._estimate:.1f} h"
+        resumed = f", resumed {self._state.resumed} times" if self._state.resumed else ""
+        self._progress.show(sight.text, f"{self._job.name}: {sight.text}, used {self._cost()}{left}{resumed}")
+
+    def _say(self, text: str) -> None:
+        self._progress.clear()
+        print(f"[launch] {text}", file=sys.stderr, flush=True)
+
+
+class Progress:
+    """A line that is redrawn on a terminal; elsewhere a line when something changes, and now and then."""
+
+    def __init__(self, clock: Any):
+        self._clock, self._key, self._due, self._width = clock, "", 0.0, 0
+
+    def show(self, key: str, text: str) -> None:
+        if sys.stderr.isatty():
+            print(f"\r{text:<{self._width}}", end="", file=sys.stderr, flush=True)
+            self._width = len(text)
+        elif key != self._key or self._clock.time() >= self._due:
+            print(f"[launch] {text}", file=sys.stderr, flush=True)
+            self._due = self._clock.time() + _QUIET_SECONDS
+        self._key = key
+
+    def clear(self) -> None:
+        if self._width:
+            print(f"\r{' ' * self._width}\r", end="", file=sys.stderr)
+            self._width = 0

@@ -1,0 +1,1 @@
+"""Launching jobs on the stand-in for Google Cloud. Begin with `test_supervise.py`."""

@@ -1,0 +1,95 @@
+"""A job's file: what it may say, and what is said about mistakes in it."""
+
+import re
+
+import pytest
+
+from run_scripts.launch import job
+from tests.helpers.cloud.harness import GKE, SETTINGS, World
+from xlnet_tf.errors import UserError
+
+
+def load(folder, **settings):
+    return job.load(str(World(folder, **settings).file))
+
+
+def test_defaults(tmp_path):
+    found = load(tmp_path, package=None)
+    assert (found.name, found.backend, found.spot, found.runtime) == (
+        "base",
+        "queued-resource",
+        False,
+        "v2-alpha-tpuv5-lite",
+    )
+    assert re.fullmatch(r"dist/xlnet_tf-.*-py3-none-any\.whl", found.package)
+    assert found.budget.seconds == 36_000
+    assert found.training("local")[:2] == ["run_scripts.pretrain", "--config_file=base"]
+
+
+@pytest.mark.parametrize("begin", ["xlnet-tf ", "python -m run_scripts.", "python3 -m run_scripts ", ""])
+def test_a_command_may_be_written_as_it_is_typed(tmp_path, begin):
+    found = load(tmp_path, command=begin + "finetune --data=gs://b/imdb --learning_rate 1e-5")
+    assert found.command == ["finetune", "--data=gs://b/imdb", "--learning_rate", "1e-5"]
+
+
+@pytest.mark.parametrize(("accelerator", "runtime"), [
+    ("v3-8", "tpu-ubuntu2204-base"), ("v4-8", "tpu-ubuntu2204-base"), ("v5p-8", "v2-alpha-tpuv5"),
+    ("v6e-8", "v2-alpha-tpuv6e"), ("v5litepod-4", "v2-alpha-tpuv5-lite"),
+    ("v3-32", "tpu-vm-tf-2.20.0-pod-se"), ("v5e-16", "tpu-vm-tf-2.20.0-pod-pjrt"),
+])  # fmt: skip
+def test_the_runtime_follows_from_the_accelerator(tmp_path, accelerator, runtime):
+    assert load(tmp_path, accelerator=accelerator).runtime == runtime
+
+
+MISTAKES = [
+    ({"acelerator": "v5e-8"}, "there is no setting acelerator: did you mean accelerator?"),
+    ({"gpu": 1}, "there is no setting gpu: expected command, model_dir, "),
+    ({"project": None}, "project is missing: project of Google Cloud"),
+    ({"budget": 48}, "budget is 48: expected settings: hours, money, price_per_hour"),
+    ({"budget": {}}, "budget has neither hours nor money"),
+    ({"budget": {"hour": 3}}, r"there is no setting budget\.hour: did you mean budget\.hours\?"),
+    ({"budget": {"hours": -1}}, "hours is -1.0, expected more than 0"),
+    ({"budget": {"hours": float("nan")}}, "budget.hours is nan: expected a number"),
+    ({"budget": {"money": 10}}, "budget.money needs budget.price_per_hour"),
+    ({"spot": "maybe"}, "spot is 'maybe': expected true or false"),
+    ({"project": 7}, "project is 7: expected text"),
+    ({"zone": "us-west4"}, "zone is 'us-west4': expected one like us-west4-a"),
+    ({"backend": "qr"}, "backend is 'qr', expected one of queued-resource, tpu-vm, gke"),
+    ({"accelerator": "v5e"}, "accelerator is 'v5e': expected a kind of TPU"),
+    ({"accelerator": "a100"}, "accelerator is 'a100': expected a kind of TPU"),
+    ({"name": "My_Run"}, "name is 'My_Run': expected up to 40 small letters"),
+    ({"model_dir": "runs/base"}, "model_dir is 'runs/base': expected gs://BUCKET/FOLDER"),
+    ({"command": ""}, "command begins with '': expected pretrain or finetune"),
+    ({"command": "pretrian --x"}, "command begins with 'pretrian': did you mean pretrain?"),
+    ({"command": 3}, "command is 3: expected a command in one line"),
+    ({"command": "pretrain --model_dir=gs://b/x"}, "command has --model_dir: say model_dir:"),
+    ({"command": "pretrain --strategy tpu"}, "command has --strategy: leave it out"),
+    ({"command": "pretrain --train_data=records"}, "--train_data=records, which the TPU's machine"),
+    ({"command": "pretrain --train_data records"}, "--train_data=records, which the TPU's machine"),
+    ({"command": "pretrain --config_file=README.md"}, "--config_file=README.md, which the TPU's machine"),
+    ({"runtime": "tpu-vm-tf-2.16.1-pjrt"}, "which has TensorFlow 2.16.1, and this project needs 2.20.0"),
+    ({"accelerator": "v5e-16", "runtime": "tpu-vm-tf-2.20.0-pjrt"}, "and v5e-16 has 4: add -pod"),
+    ({"accelerator": "v5e-16", "runtime": "v2-alpha-tpuv5-lite"}, "without TensorFlow's runtime for slices"),
+    ({"image": "x"}, "this job's is queued-resource; the image of a TPU VM is runtime"),
+    (GKE | {"image": None}, "image is missing: with gke"),
+    (GKE | {"runtime": "x"}, "runtime is not for backend: gke"),
+    (GKE | {"accelerator": "v3-8"}, "accelerator is v3-8: GKE has v4, v5p, v5e, v6e"),
+    (GKE | {"topology": "2x2"}, "topology is '2x2': expected an arrangement of the 8 chips of v5e-8"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("settings", "message"), MISTAKES, ids=[text[:40] for _, text in MISTAKES])
+def test_a_mistake_is_named_with_what_would_be_right(tmp_path, settings, message):
+    with pytest.raises(UserError, match=rf"base\.yaml: .*{message}"):
+        load(tmp_path, **settings)
+
+
+def test_a_file_that_is_no_mapping_is_refused(tmp_path):
+    (tmp_path / "job.yaml").write_text("- pretrain\n")
+    with pytest.raises(UserError, match="expected settings"):
+        job.load(str(tmp_path / "job.yaml"))
+
+
+def test_every_setting_is_described():
+    fields = {**job.Job.__dataclass_fields__, **job.Budget.__dataclass_fields__}
+    assert all(field.metadata["help"] for field in fields.values()) and set(SETTINGS) <= set(fields)
