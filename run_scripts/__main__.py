@@ -31,7 +31,7 @@ GROUPS = {
         *("convert-checkpoint", "verify-pretrained", "push", "fill-mask", "score", "generate"),
         *("export", "serve"),
     ),
-    "Machines": ("doctor", "sizing", "tpu-compile", "run-hlo"),
+    "Machines": ("doctor", "sizing", "tpu-compile", "run-hlo", "launch"),
     "Examples and benchmarks": ("demo", "tutorial", "*"),
 }
 

