@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,7 +16,7 @@ from xlnet_tf import ownership
 from xlnet_tf.errors import UserError
 
 _MULTI_REGIONS = {"us": "us-", "eu": "europe-", "asia": "asia-"}
-_PROBE = "launch-may-write"
+_PROBE, _TEXT = "launch-may-write", "written and removed by a launch\n"
 _STEPS = re.compile(r"^ +steps +([\d,]+),", re.MULTILINE)
 _PASS = re.compile(r"One pass over the data, ([\d,]+) steps, takes ([\d.]+) s")
 
@@ -33,7 +34,8 @@ class Checks:
 
     def __init__(self, job: Job, tools: Tools, clock: Any, state: State, dry_run: bool):
         self._job, self._tools, self._clock, self._state, self._dry_run = job, tools, clock, state, dry_run
-        self._hours: float | None = None
+        given = re.search(r"--train_steps[= ](\d+)", " ".join(job.command))
+        self._steps, self._speed = int(given[1]) if given else None, job.steps_per_second
 
     def run(self) -> float | None:
         """Runs all checks and prints a line for each.
@@ -47,17 +49,14 @@ class Checks:
         failures = []
         for name, check in self._checks():
             try:
-                result, failed = check(), ""
+                result = f"ok: {check()}"
             except UserError as error:
-                result, failed = "", str(error)
-                failures.append(f"{name}: {failed}")
-            print(
-                f"{name:>12}  {'FAILED: ' + failed.splitlines()[0] if failed else 'ok: ' + result}",
-                flush=True,
-            )
+                result = "FAILED"
+                failures.append(f"{name}: {error}")
+            print(f"{name:>12}  {result}", flush=True)
         if failures:
             raise UserError("nothing was created, because checks failed:\n" + "\n".join(failures))
-        return self._hours
+        return self._hours()
 
     def steps(self) -> Iterator[Step]:
         """Yields the commands of the checks, for `--print`."""
@@ -73,7 +72,7 @@ class Checks:
         for path in self._job.paths():
             yield Step("checks that the data are there", self._ls(path))
         probe = f"{self._job.model_dir}/{_PROBE}"
-        yield Step("checks that model_dir can be written", self._copy(probe), "")
+        yield Step("checks that model_dir can be written", self._copy(probe), _TEXT)
         yield Step("removes what the check wrote", self._remove(probe))
         if self._dry_run:
             yield Step(
@@ -99,7 +98,10 @@ class Checks:
             outcome = self._tools.ask(self._cat_lease(), allow=("absent",))
             return None if outcome.status else ownership.parse(outcome.stdout)
 
-        if lease := ownership.living(read, self._clock):
+        if there := read():
+            who, wait = ownership.describe(there), f"{ownership.LEASE_SECONDS:.0f} s"
+            print(f"{'':>12}  model_dir was in use by {who}: looking for up to {wait} whether it still is")
+        if lease := ownership.living(read, self._clock, there):
             raise UserError(
                 f"{self._job.model_dir} is in use by {ownership.describe(lease)}: wait for its end, or "
                 "choose another model_dir"
@@ -142,6 +144,8 @@ class Checks:
         return package
 
     def _check_cluster(self) -> str:
+        if not shutil.which("kubectl"):
+            raise UserError("kubectl is not installed on this machine: gcloud components install kubectl")
         cluster = self._tools.look_up(self._describe_cluster())
         if not cluster:
             raise UserError(f"{self._job.project} has no cluster {self._job.cluster} in {self._job.zone}")
@@ -193,7 +197,7 @@ class Checks:
     def _check_rights(self) -> str:
         path = f"{self._job.model_dir}/{_PROBE}"
         denied = f"your account may not write to {self._job.model_dir}: it needs the role Storage Object User"
-        self._storage(self._copy(path), "its bucket does not exist", denied, "")
+        self._storage(self._copy(path), "its bucket does not exist", denied, _TEXT)
         self._storage(self._remove(path), "", denied)
         return "model_dir can be written; the TPU's service account needs the same rights"
 
@@ -201,13 +205,10 @@ class Checks:
         outcome = self._tools.once(self._training_dry_run(), seconds=3600)
         if outcome.status:
             raise UserError(f"{outcome.reason} (--skip_dry_run launches without this check)")
-        steps, one_pass = _STEPS.search(outcome.stdout), _PASS.search(outcome.stdout)
-        if steps:
-            total = int(steps[1].replace(",", ""))
-            speed = self._job.steps_per_second
-            if not speed and one_pass:
-                speed = int(one_pass[1].replace(",", "")) / max(float(one_pass[2]), 1e-9)
-            self._hours = total / speed / 3600 if speed else None
+        if found := _STEPS.search(outcome.stdout):
+            self._steps = int(found[1].replace(",", ""))
+        if found := _PASS.search(outcome.stdout):
+            self._speed = self._speed or int(found[1].replace(",", "")) / max(float(found[2]), 1e-9)
         return "settings, records and memory fit"
 
     def _check_budget(self) -> str:
@@ -217,14 +218,18 @@ class Checks:
                 f"the budget is spent: {used:.2f} of {budget:.2f} h used. Raise it in the job's file"
             )
         left = f"{budget - used:.2f} of {budget:.2f} h are left"
-        if self._hours is None:
-            return f"{left}; how long the training takes is unknown (steps_per_second: would say)"
-        if self._hours > budget - used and not self._job.until_budget:
+        if (hours := self._hours()) is None:
+            return f"{left}; how long the training takes is unknown"
+        if hours > budget - used and not self._job.until_budget:
             raise UserError(
-                f"the training takes about {self._hours:.2f} h, and {left}: raise the budget, train fewer "
+                f"the training takes about {hours:.2f} h, and {left}: raise the budget, train fewer "
                 "steps, or accept it with until_budget: true"
             )
-        return f"the training takes about {self._hours:.2f} h, {left}"
+        return f"the training takes about {hours:.2f} h, {left}"
+
+    def _hours(self) -> float | None:
+        """Returns how long the training takes, in hours, once a dry run or the job has said so."""
+        return self._steps / self._speed / 3600 if self._steps and self._speed else None
 
     def _storage(self, command: list[str], absent: str, denied: str, text: str | None = None) -> None:
         outcome = self._tools.ask(command, text, allow=("absent", "denied"))

@@ -77,7 +77,7 @@ class JobSet:
     def look(self, offset: str) -> Look:
         found = self._look_up(self._get("jobset", self._job.name))
         if not found:
-            raise Unreachable("the JobSet is gone")
+            return Look("", offset, False, None)
         pods = sorted(self._pods(TRAINER), key=lambda pod: pod["metadata"].get("creationTimestamp", ""))
         log, end = self._log(pods[-1]["metadata"]["name"], offset) if pods else ("", offset)
         status = {"Completed": 0, "Failed": _exit_status(pods)}.get(
@@ -126,7 +126,9 @@ class JobSet:
                 *[f"--since-time={since}"] * bool(since)]  # fmt: skip
 
     def _delete(self) -> list[str]:
-        return [*self._kubectl, "delete", "jobset", self._job.name, "--ignore-not-found", "--wait=true"]
+        """Returns what deletes the JobSet and waits until its pods have saved and ended."""
+        return [*self._kubectl, "delete", "jobset", self._job.name, "--ignore-not-found",
+                "--cascade=foreground"]  # fmt: skip
 
     def _connect(self) -> None:
         if not self._connected:

@@ -196,7 +196,7 @@ class Supervisor:
         except Unreachable as error:
             now = self._clock.time()
             self._silent_since = self._silent_since or now
-            self._say(f"the TPU does not answer ({error}): trying again; the training goes on without us")
+            self._say(f"the TPU does not answer ({error}): trying again; the training continues")
             if now - self._silent_since > _UNREACHABLE_SECONDS:
                 self._replace(
                     f"no answer for {_UNREACHABLE_SECONDS // 60} minutes: the run resumes on a new TPU"
@@ -232,7 +232,10 @@ class Supervisor:
             if not self._look().started:
                 return
             self._machine.stop()
-            while self._clock.time() < end and self._look().status is None:
+            while self._clock.time() < end:
+                look = self._look()
+                if not look.started or look.status is not None:
+                    return
                 self._clock.sleep(min(self._poll, STOP_SECONDS))
         except (Unreachable, Failed, KeyboardInterrupt) as error:
             self._say(f"not waiting for the checkpoint: {error or 'Ctrl-C'}")

@@ -2,7 +2,10 @@
 
 import contextlib
 import io
+import os
+import pathlib
 import sys
+from unittest import mock
 
 import yaml
 
@@ -12,6 +15,7 @@ from run_scripts.launch.state import State
 from run_scripts.launch.tools import Outcome, Tools
 from tests.helpers.cloud.standin import Cloud
 
+BIN = pathlib.Path(__file__).parent / "bin"  # the stand-ins' programs
 POLL = 30.0
 DRY_RUN = (
     "  steps  3,600, 100 in a loop\nOne pass over the data, 1,000 steps, takes 1000.0 s by these estimates.\n"
@@ -89,7 +93,8 @@ class World:
     def check(self):
         """Runs the checks; returns the hours that they estimate."""
         loaded = job.load(str(self.file))
-        return checks.Checks(loaded, self.tools(), self.clock, State.of(self.folder, loaded), True).run()
+        with mock.patch.dict(os.environ, PATH=str(BIN)):
+            return checks.Checks(loaded, self.tools(), self.clock, State.of(self.folder, loaded), True).run()
 
     def launch(self, estimate=None):
         """Launches the job; returns what was shown."""

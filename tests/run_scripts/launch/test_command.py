@@ -11,10 +11,8 @@ import time
 import pytest
 
 from tests.conftest import REPOSITORY
-from tests.helpers.cloud.harness import GKE, World
+from tests.helpers.cloud.harness import BIN, GKE, World
 from tests.helpers.cloud.standin import EMPTY
-
-BIN = REPOSITORY / "tests/helpers/cloud/bin"
 
 
 class Shell:
@@ -121,7 +119,7 @@ def test_errors_are_one_message(tmp_path):
     assert (
         status == 1
         and error.startswith("ERROR: nothing was created")
-        and "FAILED: us-east1-d has no TPUs" in out
+        and "accelerator: us-east1-d has no TPUs" in error
     )
     shell.environment["PATH"] = str(tmp_path)
     status, _, error = shell.run()

@@ -10,6 +10,7 @@ import sys
 import jsonschema
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from run_scripts.launch import cloud_tpu, job
 from run_scripts.launch.job import TENSORFLOW
@@ -110,5 +111,12 @@ def test_versions_are_those_of_the_requirements():
     for path in (DEPLOY / "Dockerfile", DEPLOY / "compute-engine/startup.sh"):
         found = re.findall(r"tensorflow(?:-tpu|\[and-cuda\])==([\d.]+)", path.read_text())
         assert found and set(found) == {TENSORFLOW}, path
+    (edit,) = re.findall(r"&& (sed .*) requirements.lock >", (DEPLOY / "Dockerfile").read_text())
+    done = subprocess.run(
+        f"{edit} requirements.lock", shell=True, cwd=REPOSITORY, capture_output=True, text=True
+    )
+    assert {f"{Requirement(line)}" for line in done.stdout.split("\n") if line} >= {
+        f"tensorflow=={TENSORFLOW}"
+    }
     stages = re.findall(r"^FROM (\S+) AS (\w+)$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
     assert [name for _, name in stages] == ["wheel", "cpu", "gpu", "tpu"]
