@@ -256,7 +256,7 @@ def _running(pod: dict) -> bool:
 
 
 def _exit_status(pods: Sequence[dict]) -> int:
-    """Returns the exit status of the pod that ended last; 75, an interruption, if none tells one."""
+    """Returns the exit status of the pod that ended last; 75, an interruption, if none is known."""
     for pod in reversed(pods):
         for container in (pod.get("status") or {}).get("containerStatuses", ()):
             if ended := (container.get("state") or {}).get("terminated"):

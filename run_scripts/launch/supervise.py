@@ -76,10 +76,10 @@ class Supervisor:
             try:
                 why = self._delete_all()
             except KeyboardInterrupt:
-                self._say(f"NOT deleted: {self._by_hand()}")
+                self._say(f"NOT deleted: {self._how_to_delete()}")
                 raise
         if why:
-            raise UserError(f"the TPU could not be deleted and may cost money ({why}): {self._by_hand()}")
+            raise UserError(f"the TPU could not be deleted and may cost money ({why}): {self._how_to_delete()}")
         self._say(f"nothing is left; the run used {self._cost()}")
 
     def _delete_all(self) -> str:
@@ -108,7 +108,7 @@ class Supervisor:
             self._clock.sleep(self._poll)
         return why
 
-    def _by_hand(self) -> str:
+    def _how_to_delete(self) -> str:
         return (
             f"run the same launch with --stop, or delete {self._job.name} in {self._job.zone} yourself, at "
             "https://console.cloud.google.com"

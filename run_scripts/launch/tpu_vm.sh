@@ -85,7 +85,7 @@ shift
 mkdir -p "$folder"
 case $command in
 start)
-    # The lock goes on to what is started, and to the training: it is free when nothing trains any more.
+    # What is started inherits the lock, and so does the training: it is free when nothing trains any more.
     exec 9>"$lock"
     flock --timeout 2 9 || exit 0 # it runs already
     rm -f "$status"

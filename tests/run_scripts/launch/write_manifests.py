@@ -18,7 +18,7 @@ _NOTE = """\
 
 def text(name):
     """Returns the manifest of a job of deploy/jobs."""
-    made = kubernetes.manifest(job.load(str(REPOSITORY / "deploy/jobs" / name)), "by-hand")
+    made = kubernetes.manifest(job.load(str(REPOSITORY / "deploy/jobs" / name)), "manual")
     return _NOTE.format(name) + yaml.safe_dump(made, sort_keys=False, width=110)
 
 
