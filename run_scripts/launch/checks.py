@@ -16,6 +16,7 @@ from xlnet_tf import ownership
 from xlnet_tf.errors import UserError
 
 _MULTI_REGIONS = {"us": "us-", "eu": "europe-", "asia": "asia-"}
+_REGISTRY = "docker.pkg.dev/"  # of Google's Artifact Registry
 _PROBE, _TEXT = "launch-may-write", "written and removed by a launch\n"
 _STEPS = re.compile(r"^ +steps +([\d,]+),", re.MULTILINE)
 _PASS = re.compile(r"One pass over the data, ([\d,]+) steps, takes ([\d.]+) s")
@@ -64,6 +65,8 @@ class Checks:
         yield Step("checks that nobody trains in model_dir", self._cat_lease())
         if gke:
             yield Step("checks the cluster", self._describe_cluster())
+            if _REGISTRY in self._job.image:
+                yield Step("checks that the image is there", self._describe_image())
         else:
             for kind in ("accelerator-types", "versions"):
                 yield Step(f"checks the zone's {kind}", self._list(kind))
@@ -83,7 +86,7 @@ class Checks:
         gke = self._job.backend == "gke"
         return [
             ("model_dir", self._check_lease),
-            *([("cluster", self._check_cluster)] if gke else
+            *([("cluster", self._check_cluster), ("image", self._check_image)] if gke else
               [("accelerator", self._check_accelerator), ("runtime", self._check_runtime),
                ("package", self._check_package)]),
             ("buckets", self._check_buckets),
@@ -165,6 +168,14 @@ class Checks:
             )
         return f"{len(pools)} node pool(s) with TPUs"
 
+    def _check_image(self) -> str:
+        image = self._job.image
+        if _REGISTRY not in image:
+            return f"{image}, which only the cluster can look up; it checks its TensorFlow before it trains"
+        denied = f"your account may not read {image}"
+        self._require(self._describe_image(), f"{image} does not exist: build and push it", denied)
+        return f"{image}; it checks its TensorFlow before it trains"
+
     def _check_buckets(self) -> str:
         found = []
         for bucket in self._buckets():
@@ -191,14 +202,14 @@ class Checks:
     def _check_data(self) -> str:
         paths = self._job.paths()
         for path in paths:
-            self._storage(self._ls(path), f"{path} does not exist", f"your account may not read {path}")
+            self._require(self._ls(path), f"{path} does not exist", f"your account may not read {path}")
         return f"{len(paths)} path(s) can be read"
 
     def _check_rights(self) -> str:
         path = f"{self._job.model_dir}/{_PROBE}"
         denied = f"your account may not write to {self._job.model_dir}: it needs the role Storage Object User"
-        self._storage(self._copy(path), "its bucket does not exist", denied, _TEXT)
-        self._storage(self._remove(path), "", denied)
+        self._require(self._copy(path), "its bucket does not exist", denied, _TEXT)
+        self._require(self._remove(path), "", denied)
         return "model_dir can be written; the TPU's service account needs the same rights"
 
     def _check_dry_run(self) -> str:
@@ -231,7 +242,8 @@ class Checks:
         """Returns how long the training takes, in hours, once a dry run or the job has said so."""
         return self._steps / self._speed / 3600 if self._steps and self._speed else None
 
-    def _storage(self, command: list[str], absent: str, denied: str, text: str | None = None) -> None:
+    def _require(self, command: list[str], absent: str, denied: str, text: str | None = None) -> None:
+        """Raises UserError with one of two messages if what a command needs is absent or denied."""
         outcome = self._tools.ask(command, text, allow=("absent", "denied"))
         if outcome.status:
             raise UserError(denied if outcome.meaning == "denied" else absent)
@@ -261,6 +273,9 @@ class Checks:
     def _describe_cluster(self) -> list[str]:
         at = [f"--location={self._job.zone}", f"--project={self._job.project}", "--quiet"]
         return ["gcloud", "container", "clusters", "describe", self._job.cluster, "--format=json", *at]
+
+    def _describe_image(self) -> list[str]:
+        return ["gcloud", "artifacts", "docker", "images", "describe", self._job.image, "--quiet"]
 
     def _describe_bucket(self, bucket: str) -> list[str]:
         return ["gcloud", "storage", "buckets", "describe", bucket, "--format=json", "--quiet"]

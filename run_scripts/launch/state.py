@@ -24,7 +24,7 @@ class State:
         ready_at: when the TPU was last seen so, in seconds since 1970; None while there is none.
         created_times: how often a TPU was asked for.
         resumed: how often the training was started again.
-        answered: whether the cloud has answered the last request for a TPU.
+        seen: whether what was asked for last has appeared.
         token: the label of all that launches of this job create.
         log_offset: where the log of the TPU continues that was shown.
         where: the job's name, project and so on, when something was created.
@@ -36,7 +36,7 @@ class State:
     ready_at: float | None = None
     created_times: int = 0
     resumed: int = 0
-    answered: bool = False
+    seen: bool = False
     log_offset: str = ""
     token: str = dataclasses.field(default_factory=lambda: secrets.token_hex(8))
     where: dict[str, str] = dataclasses.field(default_factory=dict)

@@ -17,7 +17,7 @@ RESUME = Interrupted.EXIT_STATUS
 STOP_SECONDS = 180  # that a training may take to save and end; as much of the budget is kept for it
 _UNREACHABLE_SECONDS = 900  # after which a TPU that says READY and does not answer is replaced
 _DELETE_TRIES = 20
-_LATE_LOOKS = 3  # that find nothing, after a request whose answer was lost
+_LATE_LOOKS = 3  # that find nothing of what was asked for
 _TAIL = 12  # lines of the log that an error repeats
 _QUIET_SECONDS = 600  # between two lines of progress, where stderr is no terminal
 
@@ -79,7 +79,9 @@ class Supervisor:
                 self._say(f"NOT deleted: {self._how_to_delete()}")
                 raise
         if why:
-            raise UserError(f"the TPU could not be deleted and may cost money ({why}): {self._how_to_delete()}")
+            raise UserError(
+                f"the TPU could not be deleted and may cost money ({why}): {self._how_to_delete()}"
+            )
         self._say(f"nothing is left; the run used {self._cost()}")
 
     def _delete_all(self) -> str:
@@ -90,8 +92,8 @@ class Supervisor:
                 sight = self._machine.sight()
                 if sight.phase is Phase.ABSENT:
                     absent += 1
-                    # A request that was cut off may still be on its way.
-                    if absent > _LATE_LOOKS * (not self._state.answered):
+                    # What was asked for and never seen may still be on its way.
+                    if absent > _LATE_LOOKS * (not self._state.seen):
                         self._state.count(self._clock.time(), ready=False)
                         self._state.save(created=False)
                         return ""
@@ -139,7 +141,7 @@ class Supervisor:
             sight = self._machine.sight()
             ready = sight.phase is Phase.READY
             if sight.phase is not Phase.ABSENT:
-                self._state.answered = self._state.created = True
+                self._state.seen = self._state.created = True
         except NotOurs:
             self._state.save(created=False)
             raise
@@ -163,16 +165,13 @@ class Supervisor:
     def _create(self) -> None:
         again = self._state.created_times > 0
         # First the note, then the deed: what is half created by a killed launch is found again.
-        self._state.save(
-            created=True, answered=False, created_times=self._state.created_times + 1, log_offset=""
-        )
+        self._state.save(created=True, seen=False, created_times=self._state.created_times + 1, log_offset="")
         self._say(f"asking for {self._job.accelerator} in {self._job.zone}" + " again" * again)
         try:
             self._machine.create()
         except Refused as error:
             self._state.save(created=not error.nothing)
             raise
-        self._state.save(answered=True)
 
     def _train(self) -> bool:
         """Looks at the training, starts or resumes it if it does not run; returns whether it is done."""

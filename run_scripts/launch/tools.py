@@ -66,8 +66,8 @@ class Failed(UserError):
 
     @property
     def certain(self) -> bool:
-        """Whether it is certain that the command had no effect: nobody was allowed to give it."""
-        return self.first and self.outcome.meaning in ("denied", "login")
+        """Whether it is certain that the command had no effect."""
+        return self.first and self.outcome.meaning in ("denied", "login", "quota", "absent")
 
 
 def start(command: Sequence[str], text: str | None, seconds: float) -> Outcome:

@@ -112,6 +112,10 @@ class Cloud:
                 return self.ssh(self.connect(name), flags["command"])
             case ["storage", *rest]:
                 return self.storage(rest, flags, text)
+            case ["artifacts", "docker", "images", "describe", image]:
+                if image in self.scenario.get("no_image", []):
+                    raise Refusal(1, "ERROR: (gcloud.artifacts.docker.images.describe) Image not found.")
+                return ""
             case ["container", "clusters", "get-credentials", _]:
                 return ""
             case ["container", "clusters", "describe", _]:
@@ -362,7 +366,10 @@ class Cloud:
             raise Refusal(1, f"Error from server (NotFound): pods {pod} not found")
         if self.next("ssh") in ("lost", "preempt"):
             raise Refusal(1, "Unable to connect to the server: net/http: TLS handshake timeout")
-        times = [f"2026-01-01T00:00:{second:02d}.000000000Z" for second in range(found["looks"])]
+        times = [
+            f"2026-01-01T00:00:{second:02d}.000000000Z"
+            for second in range(min(found["looks"], found["run"]["looks"]))
+        ]
         return "".join(f"{time} step {index}\n" for index, time in enumerate(times) if time >= since)
 
 

@@ -48,6 +48,7 @@ def test_all_failures_are_reported_at_once(tmp_path):
     ({"command": "pretrain --train_data=gs://b/nothing"}, {}, "gs://b/nothing does not exist"),
     ({"budget": {"hours": 0.5}}, {}, "takes about 1.00 h, and 0.50 of 0.50 h are left: raise the budget"),
     ({"steps_per_second": 0.01}, {}, "takes about 100.00 h"),
+    (GKE, {"no_image": [GKE["image"]]}, "us-docker.pkg.dev/p/r/xlnet-tf does not exist: build and push it"),
     (GKE | {"accelerator": "v5e-32"}, {}, "tpus has no node pool of topology 4x8"),
 ])  # fmt: skip
 def test_a_mistake_is_found_before_it_costs(tmp_path, settings, scenario, message):

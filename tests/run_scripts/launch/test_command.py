@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tests.helpers.cloud.harness import BIN, GKE, World
-from tests.helpers.cloud.standin import EMPTY
+from tests.helpers.cloud.standin import EMPTY, Cloud
 
 
 class Shell:
@@ -49,7 +49,8 @@ class Shell:
         return process.returncode, out, error
 
     def state(self):
-        return json.loads((self.folder / "state.json").read_text())
+        with Cloud(self.folder).locked() as cloud:
+            return cloud.state
 
     def left(self):
         return [*self.state()["resources"], *self.state()["jobsets"]]

@@ -1,7 +1,4 @@
-"""Writes the JobSets of deploy/gke from the jobs of deploy/jobs.
-
-python -m tests.run_scripts.launch.write_manifests
-"""
+"""Writes the JobSets of deploy/gke from the jobs of deploy/jobs; run it as a module."""
 
 import yaml
 
