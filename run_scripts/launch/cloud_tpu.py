@@ -135,8 +135,10 @@ class CloudTpu:
         return [*TPU, kind, "delete", self._job.name, *["--force"] * (kind == "queued-resources"), *self._at]
 
     def _upload(self) -> list[str]:
-        package = [self._job.package] * self._is_file()
-        return [*TPU, "tpu-vm", "scp", str(SCRIPT), *package, f"{self._job.name}:.", "--worker=0", *self._at]
+        package = pathlib.Path(self._job.package)
+        lock = package.parent.parent / "requirements.lock"  # of the checkout that the wheel was made in
+        files = [str(package), *[str(lock)] * lock.is_file()] * self._is_file()
+        return [*TPU, "tpu-vm", "scp", str(SCRIPT), *files, f"{self._job.name}:.", "--worker=0", *self._at]
 
     def _work(self, seconds: float) -> list[str]:
         """Returns the words that start the training on the first VM."""

@@ -28,7 +28,12 @@ install() {
     fi
     python3 -m venv "$environment"
     local pip=("$environment/bin/python" -m pip --quiet --disable-pip-version-check)
-    "${pip[@]}" install --use-pep517 "$package"
+    local pins=()
+    if [ -e requirements.lock ]; then # the versions that were tested, if they came along
+        sed -E '/^ +(--hash|#)/d; s/ *\\$//' requirements.lock >"$folder/constraints"
+        pins=(--constraint "$folder/constraints")
+    fi
+    "${pip[@]}" install --use-pep517 "${pins[@]}" "$package"
     if [ "$tpu" = local ]; then
         # tensorflow-tpu takes the place of tensorflow, which other packages require by name: order matters.
         "${pip[@]}" uninstall --yes tensorflow

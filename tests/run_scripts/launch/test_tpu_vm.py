@@ -76,6 +76,16 @@ def test_it_installs_once_trains_and_keeps_the_status(vm):
     assert (vm.home / "trained").read_text() == "/lib/libtpu.so||-m run_scripts.pretrain --x=a b\n" * 2
 
 
+def test_tested_versions_are_installed_if_their_list_came_along(vm):
+    (vm.home / "requirements.lock").write_text(
+        "numpy==2.3.0 ; python_version >= '3.11' \\\n    --hash=sha256:1\n    # via x\n"
+    )
+    vm(*START)
+    ended(vm)
+    assert "install --use-pep517 --constraint" in (vm.home / "pip").read_text()
+    assert (vm.home / "xlnet-job/constraints").read_text() == "numpy==2.3.0 ; python_version >= '3.11'\n"
+
+
 def test_a_slice_keeps_tensorflow_and_is_reached_by_name(vm):
     vm(*START[:4], "my-slice", *START[5:])
     ended(vm)
