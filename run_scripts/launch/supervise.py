@@ -163,14 +163,14 @@ class Supervisor:
         self._state.save(log_offset="")
 
     def _create(self) -> None:
-        again = self._state.created_times > 0
+        again, before = self._state.created_times > 0, self._state.created
         # First the note, then the deed: what is half created by a killed launch is found again.
         self._state.save(created=True, seen=False, created_times=self._state.created_times + 1, log_offset="")
         self._say(f"asking for {self._job.accelerator} in {self._job.zone}" + " again" * again)
         try:
             self._machine.create()
         except Refused as error:
-            self._state.save(created=not error.nothing)
+            self._state.save(created=before or not error.nothing)
             raise
 
     def _train(self) -> bool:

@@ -219,7 +219,7 @@ EVENTS = {
 SCENARIOS = st.fixed_dictionaries({name: st.lists(events, max_size=8) for name, events in EVENTS.items()})
 
 
-@hypothesis.settings(deadline=None, max_examples=80)
+@hypothesis.settings(deadline=None, max_examples=60)
 @hypothesis.given(
     scenario=SCENARIOS,
     place=st.sampled_from([QUEUED, VM, GKE]),
