@@ -14,6 +14,14 @@ model's inputs by name) any number of rows. They are answered by a run, a folder
 file, an exported model or a model of the hub. The answers are those of the exported model; they are printed,
 or written to --output_dir, with the rows, as JSON lines. A column that an answer is called as, such as label,
 goes along as given_label. With --server, a model in TensorFlow Serving is asked.
+
+A corpus is answered in shards, by many processes or machines:
+
+    python -m run_scripts.predict --model_dir=runs/sst-2 --data='reviews/*.jsonl.gz' \
+        --output_dir=predictions --output_format=parquet --runner=beam
+
+Flags such as --runner, --output_format and --shard_mb ask for that, and so do parquet, .zst and globs as
+--data. An interrupted job resumes; rows that cannot be answered are listed in failed-predictions-*.jsonl.
 """
 
 from collections.abc import Sequence
@@ -21,9 +29,11 @@ from collections.abc import Sequence
 from absl import flags
 
 from run_scripts.common import experiment, predict_served, predict_texts, training_flags
+from run_scripts.common.sharded import options as sharded
 from tfrecord_builders.common import tables
 from xlnet_tf import errors, files, ownership
 from xlnet_tf.errors import UserError
+from xlnet_tf.flags import define_flags as define_flags_of
 from xlnet_tf.progress_bar import ProgressBar
 
 
@@ -39,7 +49,8 @@ def define_flags():
         "data",
         None,
         "Folder of a set of examples that a builder of tfrecord_builders wrote, or a file of texts: csv, tsv "
-        "or JSON lines, with the model's inputs by name.",
+        "or JSON lines, with the model's inputs by name; in shards also text, parquet, folders, globs and "
+        "several of them, separated by commas.",
     )
     flags.DEFINE_multi_string(
         "input", [], "NAME=VALUE: a text for the model, a list as JSON; repeat it for other inputs and rows."
@@ -53,6 +64,7 @@ def define_flags():
         setting.define()
     predict_texts.define_flags()
     predict_served.define_flags()
+    define_flags_of(sharded.ShardOptions)
 
 
 def main(_: Sequence[str]):
@@ -62,13 +74,12 @@ def main(_: Sequence[str]):
         return
     if values.input and values.data:
         raise UserError("--input and --data are both given: expected one of them")
+    if not values.input and sharded.is_wanted(values):
+        _require(values, "model_dir", "output_dir", *([] if values.tfds_name else ["data"]))
+        predict_texts.answer_corpus(values)
+        return
     texts = values.input or (values.data and tables.existing(values.data).is_file())
-    required = ("model_dir",) if texts else ("model_dir", "data", "output_dir")
-    if missing := [f"--{name}" for name in required if not values[name].value]:
-        raise UserError(
-            f"{', '.join(missing)} missing: predict for a set of examples, give texts (--input=text=..., or "
-            "a file as --data), or give --server to ask a server"
-        )
+    _require(values, *(("model_dir",) if texts else ("model_dir", "data", "output_dir")))
     if texts:
         predict_texts.main(values)
         return
@@ -98,6 +109,14 @@ def main(_: Sequence[str]):
             print(f"{name:>24}  {value:.4f}")
         if text := task.tables(examples, predictions):
             print(f"\n{text}")
+
+
+def _require(values: flags.FlagValues, *names: str):
+    if missing := [f"--{name}" for name in names if not values[name].value]:
+        raise UserError(
+            f"{', '.join(missing)} missing: predict for a set of examples, give texts (--input=text=..., or "
+            "a file as --data), or give --server to ask a server"
+        )
 
 
 if __name__ == "__main__":

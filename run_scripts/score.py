@@ -5,6 +5,12 @@ r"""Scores the likelihood of texts: by a pretrained model, piece by piece, in an
 The sum over a text's pieces is its log-probability, whatever the order: --order=right_to_left, or random.
 What --context holds is given: it stands before each text, and is not scored.
 A text and its context have at most 32,768 pieces.
+
+    python -m run_scripts.score --model_dir=runs/demo/model --data='corpus/*.txt.gz' --output_dir=scores
+
+Scores a corpus into shards, by many processes or, with --runner=beam, on many machines. Each row gets its
+log_probability and num_pieces. An interrupted job resumes; rows that cannot be scored are listed in
+failed-scores-*.jsonl with the reason.
 """
 
 import gc
@@ -13,7 +19,9 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from xlnet_tf import errors
+from run_scripts.common.sharded import options as sharded
+from xlnet_tf import command_line, errors
+from xlnet_tf.flags import from_flags
 
 _ORDERS = ("left_to_right", "right_to_left", "random")
 
@@ -34,6 +42,16 @@ def describe(text: str, score) -> str:
 
 def main(_: Sequence[str]) -> None:
     gc.set_threshold(50_000)  # else Python looks through TensorFlow's modules, again and again as they load
+    if not FLAGS.text:
+        from run_scripts.common.sharded import job, models
+        from xlnet_tf.serving.models import weights_file
+
+        options = from_flags(sharded.ShardOptions).resolved()
+        scorer = models.Scoring(
+            FLAGS.model_dir, FLAGS.text_field, FLAGS.context, FLAGS.order, FLAGS.seed, FLAGS.pieces
+        )
+        job.run_texts("scores", scorer, FLAGS, weights_file(FLAGS.model_dir), options)
+        return
     from xlnet_tf.generation.language_model import XLNetLanguageModel
 
     model = XLNetLanguageModel.from_pretrained(FLAGS.model_dir)
@@ -50,8 +68,11 @@ if __name__ == "__main__":
         "Folder of a pretrained model: a run's, the original's or Hugging Face's.",
         required=True,
     )
-    flags.DEFINE_multi_string("text", None, "Text to score.", required=True)
+    flags.DEFINE_multi_string("text", None, "Text to score.")
     flags.DEFINE_string("context", "", "What stands before each text.")
     flags.DEFINE_enum("order", _ORDERS[0], _ORDERS, "Order in which the pieces are predicted.")
     flags.DEFINE_integer("seed", 0, "Random seed for --order=random.", lower_bound=0)
+    flags.DEFINE_boolean("pieces", False, "Of a corpus: write each piece and its log-probability, too.")
+    sharded.define_text_flags()
+    command_line.require_one_of("text", "data", "tfds_name")
     errors.run(main)

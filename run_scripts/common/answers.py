@@ -101,16 +101,30 @@ def answered_lines(
     noted = set()
     rows, copies = itertools.tee(itertools.islice(rows_of_file(path), first, None))
     for number, (row, answered) in enumerate(zip(rows, answer(copies), strict=True), first + 1):
-        for name in sorted(set(row) & set(answered) - set(inputs)):
-            given = f"given_{name}"
-            if given in row:
-                raise UserError(f"{path}, row {number} has {name} and {given}, and the model answers {name}")
-            row = {given if key == name else key: value for key, value in row.items()}
-            if name not in noted:
-                print(f"note: {name} of {path} is {given} in the answers", file=sys.stderr)
-                noted.add(name)
-        answered = dict(sorted(answered.items()))
-        yield json.dumps(row | answered, ensure_ascii=False).translate(_CONTROLS) + "\n"
+        try:
+            given = renamed(row, set(answered) - set(inputs))
+        except UserError as error:
+            raise UserError(f"{path}, row {number} has {error}") from None
+        for name in sorted(set(row) - set(given) - noted):
+            print(f"note: {name} of {path} is given_{name} in the answers", file=sys.stderr)
+            noted.add(name)
+        yield json_line(given | dict(sorted(answered.items())))
+
+
+def renamed(row: Mapping[str, Any], taken: Collection[str]) -> dict[str, Any]:
+    """Returns a row in which columns that are called as answers have "given_" before their names.
+
+    Raises:
+        UserError: it has such a column as well.
+    """
+    if clash := [name for name in taken if name in row and f"given_{name}" in row]:
+        raise UserError(f"{clash[0]} and given_{clash[0]}, and the model answers {clash[0]}")
+    return {f"given_{name}" if name in taken else name: value for name, value in row.items()}
+
+
+def json_line(row: Mapping[str, Any]) -> str:
+    """Returns a row as a line of JSON that a terminal shows as it is."""
+    return json.dumps(row, ensure_ascii=False).translate(_CONTROLS) + "\n"
 
 
 def describe(answer: Mapping[str, Any]) -> str:

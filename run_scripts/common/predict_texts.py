@@ -5,7 +5,7 @@ import functools
 import itertools
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,10 @@ from run_scripts.common.answers import (
     rows_of_file,
     rows_of_flags,
 )
+from run_scripts.common.sharded.options import ShardOptions
 from xlnet_tf import files, ownership
 from xlnet_tf.errors import UserError, shown
+from xlnet_tf.flags import from_flags
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.serving.signatures import TensorInfo
 
@@ -39,13 +41,9 @@ def define_flags():
 
 def main(values: flags.FlagValues):
     """Prints the answers, or writes them to --output_dir."""
-    devices = [setting.flag for setting in training_flags.DEVICES if setting.flag != "dtype"]
-    if given := [f"--{flag}" for flag in devices if values[flag].present]:
-        raise UserError(
-            f"{', '.join(given)}: texts are answered on one CPU or GPU. For other devices, build a set of "
-            "examples from the texts and give its folder as --data"
-        )
-    from xlnet_tf.serving.models import BFLOAT16, FLOAT32, find_source
+    refuse_devices(values)
+    from run_scripts.common.sharded import job
+    from xlnet_tf.serving.models import find_source
     from xlnet_tf.serving.text_answers import answer_texts
 
     if values.input:
@@ -54,17 +52,17 @@ def main(values: flags.FlagValues):
         first = next(rows_of_file(values.data), {})
         named = [*first, *(pair.partition("=")[0] for pair in values.column)]
     source = find_source(values.model_dir, values.checkpoint, named)
-    weights = BFLOAT16 if (values.dtype or source.dtype) == BFLOAT16 else FLOAT32
+    weights = _kind_of_weights(values, source)
     columns = {name: TensorInfo(np.dtype(object), rank) for name, rank in source.ranks.items()}
-    chosen = _chosen_columns(values.column, columns)
+    chosen = chosen_columns(values.column, columns)
     where = f"{values.data}, row 1"
     given = rows_of_flags(values.input, columns) if values.input else []
     for row in given or ([first] if first else []):
-        _inputs(row, columns, chosen, "--input" if given else where)
+        inputs_of_row(row, source.ranks, chosen, "--input" if given else where)
 
     def answer(rows: Iterator[Mapping[str, Any]], first: int = 0) -> Iterator[dict[str, Any]]:
         texts = (
-            _inputs(row, columns, chosen, f"{values.data or '--input'}, row {number}")
+            inputs_of_row(row, source.ranks, chosen, f"{values.data or '--input'}, row {number}")
             for number, row in enumerate(rows, first + 1)
         )
         return answer_texts(served(), texts, values.batch_size)
@@ -79,13 +77,59 @@ def main(values: flags.FlagValues):
                 sys.stdout.write(line)
                 bar.update()
             return
-        stats = [epath.Path(path).stat() for path in (values.data, source.file)]
+        data = epath.Path(values.data).stat()
         fingerprint = {
-            "data": [values.data, stats[0].length, stats[0].mtime],
+            "data": [values.data, data.length, data.mtime],
             "columns": chosen,
-            "weights": [source.path, weights, stats[1].length, stats[1].mtime],
+            "weights": [weights, *job.fingerprint(source.file)],
         }
         _write(values, source.path, fingerprint, answer, columns, bar)
+
+
+def refuse_devices(values: flags.FlagValues):
+    """Raises UserError if a flag asks for other devices than texts are answered on."""
+    devices = [setting.flag for setting in training_flags.DEVICES if setting.flag != "dtype"]
+    if given := [f"--{flag}" for flag in devices if values[flag].present]:
+        raise UserError(
+            f"{', '.join(given)}: texts are answered on one CPU or GPU. For other devices, build a set of "
+            "examples from the texts and give its folder as --data"
+        )
+
+
+def answer_corpus(values: flags.FlagValues):
+    """Answers the rows of a corpus into shards in --output_dir."""
+    refuse_devices(values)
+    from run_scripts.common.sharded import job, models
+    from xlnet_tf.serving.models import find_source
+
+    options = from_flags(ShardOptions).resolved()
+    pairs = [pair.partition("=")[::2] for pair in values.column]
+    # The column with a text by which parquet files are cut; which inputs the model has is not known yet.
+    source = options.corpus(values.data or "", pairs[0][1] if pairs else "text")
+    rows = job.first_rows(source, options)
+    named = (*rows[0].values, *(name for name, _ in pairs))
+    found = find_source(values.model_dir, values.checkpoint, named)
+    chosen = chosen_columns(values.column, found.ranks)
+    if not any(set(chosen.values()) <= set(row.values) for row in rows):
+        check_columns(rows[0].values, found.ranks, chosen, f"{rows[0].source}, row 1")
+    weights = _kind_of_weights(values, found)
+    job.run(
+        "predictions",
+        models.Predicting(values.model_dir, values.checkpoint, named, weights, tuple(chosen.items())),
+        source,
+        options,
+        output_dir=values.output_dir,
+        batch_size=values.batch_size,
+        settings={"inputs": chosen, "weights": [weights, *job.fingerprint(found.file)]},
+        columns=tuple(rows[0].values),
+    )
+    print(f"weights: {found.path}")
+
+
+def _kind_of_weights(values: flags.FlagValues, source) -> str:
+    from xlnet_tf.serving.models import BFLOAT16, FLOAT32
+
+    return BFLOAT16 if (values.dtype or source.dtype) == BFLOAT16 else FLOAT32
 
 
 def _write(values, weights: str, fingerprint: dict, answer, columns, bar: ProgressBar):
@@ -114,7 +158,7 @@ def _counted(lines: Iterator[str], bar: ProgressBar) -> Iterator[str]:
         yield line
 
 
-def _chosen_columns(pairs: Sequence[str], columns: Mapping[str, TensorInfo]) -> dict[str, str]:
+def chosen_columns(pairs: Sequence[str], columns: Collection[str]) -> dict[str, str]:
     """Reads --column: the column of each input."""
     chosen = {name: name for name in columns}
     for pair in pairs:
@@ -125,23 +169,34 @@ def _chosen_columns(pairs: Sequence[str], columns: Mapping[str, TensorInfo]) -> 
     return chosen
 
 
-def _inputs(
-    row: Mapping[str, Any], columns: Mapping[str, TensorInfo], chosen: Mapping[str, str], where: str
-) -> dict[str, str | list[str]]:
-    """Returns a row's texts by the names of the inputs.
-
-    Raises:
-        UserError: a column is missing, or is not a text or list of texts, as the input needs.
-    """
-    if missing := [name for name in columns if chosen[name] not in row]:
+def check_columns(row: Mapping[str, Any], ranks: Mapping[str, int], chosen: Mapping[str, str], where: str):
+    """Raises UserError if a row lacks the column of an input, and says how to name it."""
+    if missing := [name for name in ranks if chosen[name] not in row]:
         wanted = " ".join(f"--column={name}=COLUMN" for name in missing)
         raise UserError(
             f"{where}: {', '.join(chosen[name] for name in missing)} missing; there is {', '.join(row)}. "
             f"Name the right column with {wanted}"
         )
-    found = {name: row[chosen[name]] for name in columns}
+
+
+def inputs_of_row(
+    row: Mapping[str, Any], ranks: Mapping[str, int], chosen: Mapping[str, str], where: str = "the row"
+) -> dict[str, str | list[str]]:
+    """Returns a row's texts by the names of the inputs.
+
+    Args:
+        row: column -> value.
+        ranks: the inputs, as Served.input_ranks has them.
+        chosen: the column of each.
+        where: the row is, for messages.
+
+    Raises:
+        UserError: a column is missing, or is not a text or list of texts, as the input needs.
+    """
+    check_columns(row, ranks, chosen, where)
+    found = {name: row[chosen[name]] for name in ranks}
     for name, value in found.items():
-        if columns[name].rank == 1:
+        if ranks[name] == 1:
             if not isinstance(value, str):
                 raise UserError(f"{where}: {chosen[name]} is {shown(json.dumps(value))}; expected a text")
             continue

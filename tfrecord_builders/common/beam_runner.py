@@ -4,18 +4,19 @@ The pipeline itself carries numbers only. Jobs and results are files in a scratc
 of any runner reach, for they write records there, too; nothing depends on what a runner hands back.
 """
 
+import concurrent.futures
 import contextlib
 import json
 import pickle
 import secrets
 import shlex
-import time
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.runner import PipelineResult, PipelineState
+from apache_beam.runners.runner import PipelineResult
 from etils import epath
 
 from xlnet_tf import errors, files
@@ -123,12 +124,21 @@ def _watch(pipeline: beam.Pipeline, folder: epath.Path) -> Iterator[set[str]]:
         UserError: the pipeline failed; says what the first job with an error said.
     """
     running: PipelineResult | None = None
+    waiting: concurrent.futures.Future = concurrent.futures.Future()
+
+    def wait() -> None:
+        try:
+            waiting.set_result(running.wait_until_finish())
+        except Exception as error:
+            waiting.set_exception(error)
+
     try:
         running = pipeline.run()
-        while not PipelineState.is_terminal(running.state):
-            time.sleep(POLL_SECONDS)
+        # In a thread: not all runners say by themselves that a pipeline has ended.
+        threading.Thread(target=wait, daemon=True).start()
+        while not concurrent.futures.wait([waiting], POLL_SECONDS).done:
             yield _names(folder)
-        running.wait_until_finish()
+        waiting.result()
     except Exception as error:
         failed = sorted(name for name in _names(folder) if name.endswith(".error"))
         if failed:

@@ -19,7 +19,7 @@ KINDS = ("csv", "tsv", "jsonl", "at", "folders")
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 MAX_TEXT_BYTES = 1 << 26  # of a line, or of a file that is one text
 _BLOCK_BYTES = 1 << 20
-_MAX_FIELD = 1 << 24  # characters; the csv module's own limit is less than a long document
+MAX_FIELD = 1 << 24  # characters; the csv module's own limit is less than a long document
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,7 +248,7 @@ def _plain_fields(path, lines, delimiter) -> Iterator[tuple[int, list[str]]]:
 
 def _quoted_fields(path, lines, delimiter) -> Iterator[tuple[int, list[str]]]:
     """Yields (first line, fields) where a quoted field may hold delimiters and line breaks."""
-    csv.field_size_limit(_MAX_FIELD)
+    csv.field_size_limit(MAX_FIELD)
     reader = csv.reader((line for _, line in lines), delimiter=delimiter, strict=True)
     begin = 1
     try:

@@ -4,23 +4,26 @@ A corpus is files and folders of plain text, jsonl or parquet, plain or compress
 TensorFlow Datasets. Its shards depend on the corpus and their size alone.
 
 Begin with `shards.py`. `sources.py` finds what a corpus consists of; `text.py`, `jsonl.py`, `parquet.py` and
-`datasets.py` read one format each.
+`datasets.py` read one format each, and so does `delimited.py`, for those who want rows instead of documents.
 """
 
 from tfrecord_builders.corpus.files import Snapshot, is_part
 from tfrecord_builders.corpus.options import CorpusOptions
+from tfrecord_builders.corpus.rows import Row
 from tfrecord_builders.corpus.shards import (
     CorpusShard,
     Lines,
     Selection,
     plan_shards,
     read_lines,
+    read_rows,
     sample_lines,
 )
 from tfrecord_builders.corpus.sources import Source, find_sources
 
 __all__ = [
     "CorpusOptions",
+    "Row",
     "Lines",
     "Selection",
     "CorpusShard",
@@ -30,5 +33,6 @@ __all__ = [
     "is_part",
     "plan_shards",
     "read_lines",
+    "read_rows",
     "sample_lines",
 ]

@@ -1,12 +1,13 @@
 """Texts of documents as lines: what the formats have in common that hold whole documents."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
 from typing_extensions import Self
 
 from tfrecord_builders.corpus.options import CorpusOptions
+from tfrecord_builders.corpus.rows import Row
 from tfrecord_builders.corpus.streams import StreamCache
 
 EOP = "<eop>"
@@ -63,6 +64,12 @@ class PartOfRows:
         """Returns the text; raises what `texts` does."""
         del cache
         return part_of_documents(self.texts(), self.options.mark_paragraphs)
+
+    def rows(self, cache: StreamCache) -> Iterator[Row]:
+        """Yields the rows, with all their columns where the format has more than the text."""
+        del cache
+        for number, text in enumerate(self.texts(), self.start):
+            yield Row(self.options.tfds_name, number, {self.options.text_field: text}, numbered=True)
 
 
 def document_lines(lines: Iterable[str], mark_paragraphs: bool) -> list[str]:

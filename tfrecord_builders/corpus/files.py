@@ -23,6 +23,7 @@ UNREADABLE = {
 }
 _WHAT_TO_DO = {suffix: what for what, suffixes in UNREADABLE.items() for suffix in suffixes.split()}
 FORMATS = {".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+TABLES = {".csv": "csv", ".tsv": "tsv"}  # for those who want rows
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +31,7 @@ class FileFormat:
     """What a file's name says of it.
 
     Args:
-        kind: "text", "jsonl" or "parquet".
+        kind: "text", "jsonl", "parquet", "csv" or "tsv".
         compression: "", "gzip" or "zstd".
     """
 
@@ -49,16 +50,21 @@ def file_format(path: epath.Path) -> FileFormat:
     compression = COMPRESSIONS.get(suffixes[-1], "") if suffixes else ""
     if compression:
         suffixes.pop()
-    if suffixes and (what := _WHAT_TO_DO.get(suffixes[-1])):
-        raise UserError(
-            f"{path} is a {suffixes[-1]} file, expected text, jsonl (also .gz, .zst) or parquet: {what}"
-        )
-    kind = FORMATS.get(suffixes[-1], "text") if suffixes else "text"
+    suffix = suffixes[-1] if suffixes else ""
+    if suffix in _WHAT_TO_DO and suffix not in TABLES:
+        raise not_a_corpus(path, suffix)
+    kind = (FORMATS | TABLES).get(suffix, "text")
     if kind == "parquet" and compression:
         raise UserError(
             f"{path} is parquet inside of {compression}, which cannot be read in parts: unpack it"
         )
     return FileFormat(kind, compression)
+
+
+def not_a_corpus(path: epath.Path, suffix: str) -> UserError:
+    """Returns the error of a file whose suffix shows that it is not a corpus."""
+    expected = "expected text, jsonl (also .gz, .zst) or parquet"
+    return UserError(f"{path} is a {suffix} file, {expected}: {_WHAT_TO_DO[suffix]}")
 
 
 def find_files(patterns: Sequence[str]) -> list[epath.Path]:

@@ -26,9 +26,9 @@ class CorpusOptions:
     tfds_split: str = option("split of --tfds_name", "train")
     text_field: str = option("field (of jsonl and data sets) or column (of parquet) with the text", "text")
     documents: str = option(
-        "where documents of text files end: at blank lines, or each file is one",
+        "where documents of text files end: at blank lines, or each file or each line is one",
         "blank_lines",
-        choices=("blank_lines", "files"),
+        choices=("blank_lines", "files", "lines"),
     )
     mark_paragraphs: bool = option(
         "write <eop> for a blank line inside of a document, where blank lines do not end documents", True

@@ -5,7 +5,7 @@ Memory holds a page of the column and a few rows; a corpus shard has at most fou
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow
@@ -15,7 +15,8 @@ from etils import epath
 
 from tfrecord_builders.corpus.documents import PartOfRows
 from tfrecord_builders.corpus.options import CorpusOptions
-from tfrecord_builders.corpus.streams import BLOCK_BYTES
+from tfrecord_builders.corpus.rows import Row, plain_value
+from tfrecord_builders.corpus.streams import BLOCK_BYTES, StreamCache
 from tfrecord_builders.corpus.text import MAX_DOCUMENT_BYTES
 from xlnet_tf.errors import UserError
 
@@ -37,13 +38,27 @@ class ParquetPart(PartOfRows):
     path: str
 
     def texts(self) -> Iterator[str]:
-        for first, column in _batches(epath.Path(self.path), self.options.text_field, self.start, self.stop):
+        field = self.options.text_field
+        for first, batch in _batches(epath.Path(self.path), field, self.start, self.stop, [field]):
+            column = batch.column(0)
             try:
                 texts = column.to_pylist()
             except UnicodeDecodeError:
                 texts = [self._text(first + index, value) for index, value in enumerate(column)]
             for text in texts:
                 yield text or ""
+
+    def rows(self, cache: StreamCache) -> Iterator[Row]:
+        del cache
+        field = self.options.text_field
+        for first, batch in _batches(epath.Path(self.path), field, self.start, self.stop):
+            for index in range(batch.num_rows):
+                try:
+                    [values] = batch.slice(index, 1).to_pylist()
+                    yield Row(self.path, first + index, plain_value(values), numbered=True)
+                except UnicodeDecodeError as error:
+                    reason = f"a column is not UTF-8 (byte 0x{error.object[error.start]:02x})"
+                    yield Row(self.path, first + index, error=reason, numbered=True)
 
     def _text(self, row: int, value: pyarrow.Scalar) -> str | None:
         try:
@@ -96,7 +111,9 @@ class ParquetSource:
         Raises:
             UserError: the file is damaged, or a text is longer than MAX_DOCUMENT_BYTES.
         """
-        for first, column in _batches(self.path, self.options.text_field, 0, int(self.row_ends[-1])):
+        field = self.options.text_field
+        for first, batch in _batches(self.path, field, 0, int(self.row_ends[-1]), [field]):
+            column = batch.column(0)
             if pyarrow.types.is_dictionary(column.type):
                 column = column.dictionary_decode()
             for row, length in enumerate(pyarrow.compute.binary_length(column).to_pylist(), first):
@@ -161,18 +178,20 @@ class _ParquetCutter(contextlib.AbstractContextManager):
         return ParquetPart(start, self._row, num_bytes, source.options, str(source.path))
 
 
-def _batches(path: epath.Path, field: str, start: int, stop: int) -> Iterator[tuple[int, pyarrow.Array]]:
-    """Yields (first row, texts) of a few rows at a time."""
+def _batches(
+    path: epath.Path, field: str, start: int, stop: int, columns: Sequence[str] | None = None
+) -> Iterator[tuple[int, pyarrow.RecordBatch]]:
+    """Yields (first row, rows) of a few rows at a time: some columns of them, or all."""
     with _open(path, field) as file:
         ends = _row_group_ends(file)
         groups = range(np.searchsorted(ends, start, side="right"), np.searchsorted(ends, stop) + 1)
         row = int(ends[groups[0] - 1]) if groups[0] else 0
         for batch in file.iter_batches(
-            _BATCH_ROWS, row_groups=list(groups), columns=[field], use_threads=False
+            _BATCH_ROWS, row_groups=list(groups), columns=columns, use_threads=False
         ):
             first, row = row, row + batch.num_rows
             if row > start:
-                yield max(first, start), batch.column(0)[max(start - first, 0) : stop - first]
+                yield max(first, start), batch[max(start - first, 0) : stop - first]
             if row >= stop:
                 return
 

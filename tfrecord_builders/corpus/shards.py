@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from tfrecord_builders.corpus.documents import PartText
+from tfrecord_builders.corpus.rows import Row
 from tfrecord_builders.corpus.sources import Source
 from tfrecord_builders.corpus.streams import StreamCache
 from xlnet_tf.errors import UserError
@@ -34,6 +35,9 @@ class Part(Protocol):
 
     def read(self, cache: StreamCache) -> PartText:
         """Returns the text."""
+
+    def rows(self, cache: StreamCache) -> Iterator[Row]:
+        """Yields the rows."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -211,6 +215,20 @@ def read_lines(corpus_shard: CorpusShard) -> Lines:
             raise _changed(corpus_shard)
     begun, sha256 = documents - continues, digest.hexdigest()
     return Lines(lines, sha256, num_bytes, begun, empty, continues, takes_rest, dict(nul_bytes))
+
+
+def read_rows(corpus_shard: CorpusShard) -> Iterator[Row]:
+    """Yields the rows of a corpus shard; all that cannot be read of a row is its error.
+
+    Raises:
+        UserError: a file is damaged or has changed.
+    """
+    with StreamCache() as cache:
+        for number, part in enumerate(corpus_shard.parts):
+            for row in part.rows(cache):
+                # What began in the shard before is too long, which is an error there.
+                if number or not corpus_shard.continues or row.start != part.start:
+                    yield row
 
 
 def sample_lines(sources: Sequence[Source]) -> Iterator[str]:

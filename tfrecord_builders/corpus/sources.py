@@ -3,7 +3,7 @@
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from tfrecord_builders.corpus.files import file_format, find_files
+from tfrecord_builders.corpus.files import TABLES, file_format, find_files, not_a_corpus
 from tfrecord_builders.corpus.options import CorpusOptions
 from tfrecord_builders.corpus.text import TextSource
 
@@ -43,8 +43,12 @@ class Source(Protocol):
         """Returns what cuts the source."""
 
 
-def find_sources(options: CorpusOptions) -> list[Source]:
+def find_sources(options: CorpusOptions, tables: bool = False) -> list[Source]:
     """Finds the files and data sets of a corpus.
+
+    Args:
+        options: of the corpus.
+        tables: whether csv and tsv files are part of it, which have rows but no documents.
 
     Raises:
         FileNotFoundError: nothing is where the options say.
@@ -53,7 +57,14 @@ def find_sources(options: CorpusOptions) -> list[Source]:
     options.check()
     sources: list[Source] = []
     for path in find_files(options.input):
-        if file_format(path).kind == "parquet":
+        kind = file_format(path).kind
+        if kind in TABLES.values():
+            if not tables:
+                raise not_a_corpus(path, f".{kind}")
+            from tfrecord_builders.corpus.delimited import TableSource
+
+            sources.append(TableSource(path, options))
+        elif kind == "parquet":
             from tfrecord_builders.corpus.parquet import ParquetSource
 
             sources.append(ParquetSource(path, options))

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -12,6 +13,7 @@ from tfrecord_builders.corpus.documents import PartText, document_lines, part_of
 from tfrecord_builders.corpus.files import file_format
 from tfrecord_builders.corpus.jsonl import BadDocument, document_text
 from tfrecord_builders.corpus.options import CorpusOptions
+from tfrecord_builders.corpus.rows import Row
 from tfrecord_builders.corpus.streams import Stream, StreamCache
 from xlnet_tf.errors import UserError
 
@@ -20,7 +22,8 @@ MAX_DOCUMENT_BYTES = 1 << 26  # of a line of jsonl
 MAX_NUL_SHARE = 0.01  # of a part's bytes; UTF-16 has one at least for each space and line's end
 _BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
 _LINE_END = re.compile(rb"\n")
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LEADING_BLANK_LINES = re.compile(rb"(?:\s*\n)?")
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -76,8 +79,10 @@ class TextPart:
                 f"`iconv -f {encoding} -t utf-8`"
             ) from None
         if self.start == 0:
-            decoded = decoded.removeprefix(_BYTE_ORDER_MARK.decode())
+            decoded = decoded.removeprefix(BYTE_ORDER_MARK.decode())
         lines = decoded.removesuffix("\n").split("\n")
+        if self.options.documents == "lines":
+            return part_of_documents(lines, self.options.mark_paragraphs)
         if max(map(len, lines)) > MAX_LINE_BYTES // 4:  # a character has up to 4 bytes
             self._check_line_lengths(text)
         if self.options.documents == "files":
@@ -88,6 +93,28 @@ class TextPart:
             empty = 0
         nuls = {epath.Path(self.path).name: nul_bytes} if nul_bytes else {}
         return PartText(lines, text + bytes([self.ends_document]), self.num_bytes, int(empty), nuls)
+
+    def rows(self, cache: StreamCache) -> Iterator[Row]:
+        """Yields the rows: objects of jsonl, else lines or documents of text without markup."""
+        data, start = self._read_bytes(cache), self.start
+        if start == 0 and data.startswith(BYTE_ORDER_MARK):
+            data, start = data[len(BYTE_ORDER_MARK) :], len(BYTE_ORDER_MARK)
+        is_jsonl = file_format(epath.Path(self.path)).kind == "jsonl"
+        as_lines = is_jsonl or self.options.documents == "lines"
+        border = _LINE_END if as_lines else _BLANK_LINE if self.options.documents == "blank_lines" else None
+        first = _LEADING_BLANK_LINES.match(data).end()
+        begins = [first, *(found.end() for found in border.finditer(data, first))] if border else [first]
+        for begin, end in itertools.pairwise([*begins, len(data)]):
+            text = data[begin:end]
+            if not text.strip():
+                continue
+            if end == len(data) and not (self.ends_document or as_lines):
+                reason = f"a document of more than {self.num_bytes:,} bytes: give a larger --shard_mb"
+                yield Row(self.path, start + begin, error=reason)
+            elif is_jsonl:
+                yield Row.of_json(self.path, start + begin, text)
+            else:
+                yield Row.of_text(self.path, start + begin, text, self.options.text_field)
 
     def _read_bytes(self, cache: StreamCache) -> bytes:
         if self.text is not None:
@@ -104,7 +131,7 @@ class TextPart:
         for line in lines.split(b"\n"):
             begin, offset = offset, offset + len(line) + 1
             if begin == 0:
-                line = line.removeprefix(_BYTE_ORDER_MARK)
+                line = line.removeprefix(BYTE_ORDER_MARK)
             if not line or line.isspace():
                 continue
             try:
@@ -146,7 +173,7 @@ class _TextCutter(contextlib.AbstractContextManager):
         self._options = options
         self._stream = Stream(path)
         self._compressed = bool(self._stream.compression)
-        self._lines_are_documents = file_format(path).kind == "jsonl"
+        self._lines_are_documents = file_format(path).kind == "jsonl" or options.documents == "lines"
         self._ahead = b""  # read from a compressed file, but not yet taken
         self._position = 0
         self._size = size

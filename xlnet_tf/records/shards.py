@@ -31,6 +31,13 @@ def framed_bytes(layout: Layout) -> int:
     return layout.record_bytes + FRAME_BYTES
 
 
+def framed(record: bytes) -> bytes:
+    """Returns a record of any length with what a TFRecord file has around it."""
+    length = np.uint64(len(record)).tobytes()
+    checksums = masked_checksums([length, record])
+    return b"".join([length, checksums[:1].tobytes(), record, checksums[1:].tobytes()])
+
+
 class ShardWriter:
     """Writes one shard; the file gets its name when the `with` block ends without an error.
 

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import inspect
 import types
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,15 +15,18 @@ from xlnet_tf import guesses, hub, task_registry
 from xlnet_tf.checkpoints import load_into, names, open_checkpoint
 from xlnet_tf.checkpoints.model_card import is_run, task_of
 from xlnet_tf.errors import UserError, reason
+from xlnet_tf.generation.embedding import TextVectors, embed_texts
+from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import XLNetHead
 from xlnet_tf.models.loading import Pretrained
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.serving import export
 from xlnet_tf.serving.classification import AlertRule
 from xlnet_tf.serving.int8 import Int8Weights
-from xlnet_tf.serving.language_model import LanguageModelModule
+from xlnet_tf.serving.language_model import EMBED, LanguageModelModule
 from xlnet_tf.serving.module import EXAMPLES, SERVING_DEFAULT, ServingModule, serialized_example
-from xlnet_tf.serving.text_answers import RowFunction, Served, padding_buckets, split_rows
+from xlnet_tf.serving.signatures import plain
+from xlnet_tf.serving.text_answers import RowFunction, padding_buckets
 from xlnet_tf.task_registry import LANGUAGE_MODEL
 from xlnet_tf.tasks.metrics import calibration
 from xlnet_tf.tasks.prediction import Predictor, Run
@@ -79,14 +82,14 @@ class Source:
         path: of its weights.
         file: that changes with them.
         ranks: its inputs, as Served.input_ranks has them.
-        load: from the kind of weights to the model.
+        load: from the kind of weights to the model: a Served, or what find_embedder says.
         dtype: of the run's training; "" if it is not a run.
     """
 
     path: str
     file: str
     ranks: Mapping[str, int]
-    load: Callable[[str], Served]
+    load: Callable[[str], Any]
     dtype: str = ""
 
 
@@ -132,14 +135,15 @@ def find_source(path: str, checkpoint: str = "", inputs: Collection[str] = ()) -
     rows = module_class.example_rows(types.SimpleNamespace(**{"pair": False, **options}))
     return Source(
         weights,
-        _weights_file(weights),
+        weights_file(weights),
         {name: 1 + isinstance(value, list) for name, value in rows.items()},
         lambda kind: module_of(path, checkpoint=checkpoint, weights=kind, **given),
         dtype,
     )
 
 
-def _weights_file(path: str) -> str:
+def weights_file(path: str) -> str:
+    """Returns a file that changes with the weights at a path."""
     weights = path if path.endswith(".keras") else open_checkpoint(path).path
     return weights if tf.io.gfile.exists(weights) else f"{weights}.index"
 
@@ -177,9 +181,71 @@ class ExportedModel:
 
     def row_function(self) -> RowFunction:
         """Returns the function that answers a batch of rows; as tf.Examples, their lists may differ."""
-        return lambda rows: split_rows(
-            self._examples(examples=tf.constant([serialized_example(row) for row in rows]))
+        return RowFunction(
+            self._examples, lambda rows: {"examples": tf.constant([*map(serialized_example, rows)])}
         )
+
+
+def find_embedder(path: str, checkpoint: str = "", layer: int = -1) -> Source:
+    """Finds what makes vectors of texts; what it loads takes texts, and whether each token is to have one.
+
+    Args:
+        path: of any weights, fine-tuned or not, or of an exported language model.
+        checkpoint: of a fine-tuned run; see module_of_run.
+        layer: see generation.embedding.embed_texts; of an exported model, the one that was exported.
+
+    Raises:
+        UserError: the model has no tokenizer, or has been exported for something else.
+        FileNotFoundError: there is nothing at the path.
+    """
+    folder = hub.locate(path.rstrip("/")).folder
+    if not is_run(folder) and checkpoint:
+        raise UserError("--checkpoint is for fine-tuned runs")
+    if version := _exported(folder):
+        if layer != -1:
+            raise UserError(f"{path} is exported: its layer was chosen then, expected no --layer")
+        return Source(
+            version, f"{version}/saved_model.pb", {"text": 1}, lambda _: _exported_embedder(version)
+        )
+    weights = Run.open(folder, "").checkpoint(checkpoint) if is_run(folder) else path
+
+    def load(_: str) -> Callable[[Sequence[str], bool], TextVectors]:
+        source = Pretrained(weights)
+        encoder, tokenizer = XLNetEncoder.from_pretrained(source), source.load_tokenizer()
+        return lambda texts, tokens: embed_texts(
+            encoder, tokenizer, texts, tokens=tokens, layer=layer, batch_size=max(1, len(texts))
+        )
+
+    return Source(weights, weights_file(weights), {"text": 1}, load)
+
+
+def _exported_embedder(version: str) -> Callable[[Sequence[str], bool], TextVectors]:
+    loaded = tf.saved_model.load(version)
+    if EMBED not in loaded.signatures:
+        raise UserError(
+            f"{version} has no signature {EMBED}: expected an exported language model. Give the folder of "
+            "the weights that it was exported from"
+        )
+
+    def embed(texts: Sequence[str], tokens: bool) -> TextVectors:
+        found = {
+            name: value.numpy() for name, value in loaded.signatures[EMBED](text=tf.constant(texts)).items()
+        }
+        if error := next(filter(None, found["error"]), b"").decode():
+            raise UserError(error)
+        if found["truncated"].any():
+            raise UserError("a text has more pieces than the model was exported for (--seq_len)")
+        vectors = TextVectors(found["mean"], found["cls"])
+        if not tokens:
+            return vectors
+        of_rows = [*zip(found["tokens"], plain(found["pieces"]), found["num_tokens"])]
+        return dataclasses.replace(
+            vectors,
+            tokens=[values[:count] for values, _, count in of_rows],
+            pieces=[pieces[:count] for _, pieces, count in of_rows],
+        )
+
+    return embed
 
 
 def module_of(

@@ -9,7 +9,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -24,7 +24,26 @@ _AT_ONCE = 2  # batches: one is tokenized, one computed
 _MULTIPLE = 8
 
 Row = Mapping[str, str | Sequence[str]]
-RowFunction = Callable[[Sequence[Row]], list[dict[str, Any]]]
+
+
+class RowFunction(NamedTuple):
+    """Answers a batch of rows with a graph function.
+
+    Attributes:
+        serve: the function.
+        inputs: from rows to what it takes, by name.
+    """
+
+    serve: Any
+    inputs: Callable[[Sequence[Row]], dict[str, Any]]
+
+    def __call__(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
+        return split_rows(self.serve(**self.inputs(rows)))
+
+    @property
+    def outputs(self) -> Mapping[str, tf.TensorSpec]:
+        """What the answers have, by name, with the axis of the batch."""
+        return self.serve.structured_outputs
 
 
 class Served(Protocol):
@@ -139,15 +158,15 @@ def row_function(answer: Callable[..., Any], specs: Mapping[str, tf.TensorSpec])
     columns = {name: _spec(spec) for name, spec in specs.items()}
     serve = tf.function(answer, autograph=False).get_concrete_function(**columns)
 
-    def answer_rows(rows: Sequence[Row]) -> list[dict[str, Any]]:
-        inputs = {}
+    def inputs(rows: Sequence[Row]) -> dict[str, Any]:
+        found = {}
         for name, spec in columns.items():
             values = [row[name] for row in rows]
             is_text = isinstance(spec, tf.TensorSpec)
-            inputs[name] = tf.constant(values) if is_text else tf.ragged.constant(values, spec.dtype, 1)
-        return split_rows(serve(**inputs))
+            found[name] = tf.constant(values) if is_text else tf.ragged.constant(values, spec.dtype, 1)
+        return found
 
-    return answer_rows
+    return RowFunction(serve, inputs)
 
 
 def split_rows(answers: Mapping[str, tf.Tensor]) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """Jobs on Apache Beam, with real worker processes."""
 
 import sys
+import time
 
 import pytest
 
@@ -48,7 +49,8 @@ def test_a_pipeline_that_nobody_waits_for_is_cancelled(tmp_path, monkeypatch):
     cancelled = []
 
     class Running:
-        state = "RUNNING"
+        def wait_until_finish(self):
+            time.sleep(60)
 
         def cancel(self):
             cancelled.extend(tmp_path.iterdir())

@@ -1,0 +1,215 @@
+"""All shards of a corpus: planned here, answered wherever the runner takes them, and counted."""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from absl import flags
+from etils import epath
+
+from run_scripts.common.sharded.options import ShardOptions
+from run_scripts.common.sharded.shard import UNFINISHED, RowModel, ShardJob, answer_shard, shard_name
+from tfrecord_builders import corpus
+from tfrecord_builders.common import runners
+from tfrecord_builders.common.progress import BuildProgress
+from xlnet_tf import files, ownership
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.manifest import settings_difference
+
+_TEMPORARY = re.compile(r"\.tmp\d+-[0-9a-f]+$")  # what a killed process has not finished writing
+SCRATCH = "scratch"  # what Beam's workers and the process that waits for them exchange
+
+
+def first_rows(source: corpus.CorpusOptions, options: ShardOptions) -> list[corpus.Row]:
+    """Returns the first rows of a corpus that can be read: at least one.
+
+    Raises:
+        UserError: none of its first rows can be read.
+        FileNotFoundError: there is no such corpus.
+    """
+    error = "it has no rows"
+    for shard in corpus.plan_shards(corpus.find_sources(source, tables=True), options.shard_bytes):
+        rows = list(corpus.read_rows(shard))
+        if readable := [row for row in rows if not row.error]:
+            return readable
+        if rows:
+            error = f"{rows[0].location}: {rows[0].error}"
+            break
+    raise UserError(f"the corpus {', '.join(source.input) or source.tfds_name} cannot be read: {error}")
+
+
+def run_texts(
+    name: str, model: RowModel, values: flags.FlagValues, weights: str, options: ShardOptions
+) -> None:
+    """Answers the column of a corpus with the text, as the flags say; see `run`.
+
+    Args:
+        name, model, options: as `run` takes them.
+        values: the flags of `options.define_text_flags`.
+        weights: a file that changes with the model's weights.
+
+    Raises:
+        UserError: as `run`; or none of the first rows has that column.
+    """
+    if not values.output_dir:
+        raise UserError("--output_dir missing: where the answers to a corpus go")
+    source = options.corpus(values.data, values.text_field)
+    rows = first_rows(source, options)
+    if not any(values.text_field in row.values for row in rows):
+        raise UserError(
+            f"{rows[0].source} has the columns {', '.join(rows[0].values)}, expected {values.text_field!r}: "
+            "name the one with the text by --text_field"
+        )
+    run(
+        name,
+        model,
+        source,
+        options,
+        output_dir=values.output_dir,
+        batch_size=values.batch_size,
+        settings={**dataclasses.asdict(model), "weights": fingerprint(weights)},
+        columns=tuple(rows[0].values),
+    )
+
+
+def fingerprint(path: epath.PathLike) -> list[Any]:
+    """Returns what identifies a file, as json can hold it."""
+    file = epath.Path(path).stat()
+    return [str(path), file.length, file.mtime]
+
+
+def run(
+    name: str,
+    model: RowModel,
+    source: corpus.CorpusOptions,
+    options: ShardOptions,
+    *,
+    output_dir: str,
+    batch_size: int,
+    settings: Mapping[str, Any],
+    columns: tuple[str, ...],
+) -> None:
+    """Answers a corpus into shards; resumes an interrupted job.
+
+    Args:
+        name: of the shards, before their numbers.
+        model: what answers.
+        source: the corpus.
+        options: how; resolved.
+        output_dir: folder for the shards.
+        batch_size: rows that are answered together.
+        settings: all that the answers depend on besides the corpus and the options, as json can hold it.
+        columns: of the corpus' first row, for formats whose files must all have the same.
+
+    Raises:
+        UserError: the folder holds answers of another job, a worker failed, or more rows failed than may.
+    """
+    folder = files.make_folder(output_dir)
+    columns = () if options.output_format == "jsonl" else columns
+    snapshot, sources = corpus.Snapshot(source.input), corpus.find_sources(source, tables=True)
+
+    def shards():
+        return corpus.plan_shards(sources, options.shard_bytes)
+
+    with ownership.owning(folder, f"writing {name}", "--output_dir") as owner:
+        for unfinished in (path for path in folder.iterdir() if _TEMPORARY.search(path.name)):
+            unfinished.unlink(missing_ok=True)
+        job = _open(
+            folder / f"{name}.json",
+            {
+                **settings,
+                "batch_size": batch_size,
+                "worker_threads": options.worker_threads,
+                "output_format": options.output_format,
+                "shard_mb": options.shard_mb,
+                "documents": source.documents,
+                "columns": list(columns),
+                "corpus": _corpus_summary(sources),
+            },
+        )
+        if "num_shards" not in job:
+            job["num_shards"] = sum(1 for _ in shards())
+            files.write(folder / f"{name}.json", json.dumps(job, indent=1))
+        earlier = {shard["index"]: shard for shard in job.get("shards", ())}
+        files.make_folder(folder / f"{UNFINISHED}{name}")
+        jobs = (
+            ShardJob(
+                shard,
+                name,
+                job["num_shards"],
+                str(folder),
+                model,
+                batch_size,
+                options.worker_threads,
+                options.output_format,
+                columns,
+                earlier.get(shard.index),
+            )
+            for shard in shards()
+        )
+        done: list[dict[str, Any]] = []
+        running = runners.run_jobs(
+            answer_shard,
+            jobs,
+            runner=options.runner,
+            num_workers=options.num_workers,
+            beam_options=options.beam_options,
+            scratch=folder / SCRATCH,
+        )
+        total = sum(one.num_bytes for one in sources)
+        with contextlib.closing(running), BuildProgress(total, name, True) as bar:
+            for one, result in running:
+                owner.check()
+                kept = result.pop("kept")
+                done.append(result)
+                bar.add(one.corpus_shard.source_bytes, one.corpus_shard.num_bytes, result["rows"], kept)
+        snapshot.check()
+        done.sort(key=lambda shard: shard["index"])
+        counts = {count: sum(shard[count] for shard in done) for count in ("rows", "failed")}
+        files.write(folder / f"{name}.json", json.dumps({**job, **counts, "shards": done}, indent=1))
+        for leftover in (f"{UNFINISHED}{name}", SCRATCH):
+            (folder / leftover).rmtree(missing_ok=True)
+    _report(name, folder, job["num_shards"], counts, options)
+
+
+def _open(path: epath.Path, settings: dict[str, Any]) -> dict[str, Any]:
+    """Returns what is noted of a job: its settings, and its shards if it is whole."""
+    if path.exists():
+        job = files.read_json(path, fix="remove the folder, or choose another --output_dir")
+        if difference := settings_difference(job.get("settings", {}), settings):
+            listed = "\n  ".join(difference)
+            raise UserError(
+                f"{path.parent} holds the answers of another job: choose another --output_dir, or remove "
+                f"it. Differences:\n  {listed}"
+            )
+        return job
+    if path.parent.exists() and any(p.name.startswith(f"{path.stem}-") for p in path.parent.iterdir()):
+        raise UserError(
+            f"{path.parent} holds {path.stem}-* of an unknown job: choose another --output_dir, or remove it"
+        )
+    return {"settings": settings}
+
+
+def _corpus_summary(sources) -> dict[str, Any]:
+    """Returns what identifies a corpus, however many files it has; each shard compares its rows as well."""
+    listed = [[source.name, source.num_bytes] for source in sources]
+    digest = hashlib.sha256(json.dumps(listed).encode()).hexdigest()
+    return {"files": len(listed), "bytes": sum(size for _, size in listed), "names_and_sizes": digest}
+
+
+def _report(name: str, folder: epath.Path, num_shards: int, counts: Mapping[str, int], options) -> None:
+    shards = folder / shard_name(name, "*", num_shards, options.output_format)
+    print(f"{counts['rows']:,} rows, {counts['failed']:,} failed, {num_shards:,} shards\n  {shards}")
+    if not counts["failed"]:
+        return
+    failed = folder / shard_name(f"failed-{name}", "*", num_shards, "jsonl")
+    print(f"  {failed}")
+    if counts["failed"] > options.max_failed:
+        raise UserError(
+            f"{counts['failed']:,} of {counts['rows']:,} rows failed, expected at most --max_failed="
+            f"{options.max_failed}: {failed} says which and why. The others are answered"
+        )

@@ -1,0 +1,151 @@
+"""What answers the rows of a corpus: a fine-tuned model, likelihoods, vectors."""
+
+import contextlib
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from run_scripts.common.sharded.shard import Answerer, Inputs
+from xlnet_tf.errors import UserError, shown
+
+_TEXT, _FLOAT, _INT = np.dtype(object), np.dtype(np.float32), np.dtype(np.int32)
+
+
+@dataclasses.dataclass(frozen=True)
+class Predicting:
+    """A fine-tuned model: the answers of `find_source`'s.
+
+    Args:
+        path, checkpoint, inputs: see xlnet_tf.serving.models.find_source.
+        weights: kind of its weights.
+        columns: (input, column) pairs.
+    """
+
+    path: str
+    checkpoint: str
+    inputs: tuple[str, ...]
+    weights: str
+    columns: tuple[tuple[str, str], ...]
+
+    def load(self, threads: int) -> Answerer:
+        _use_threads(threads)
+        from run_scripts.common.predict_texts import inputs_of_row
+        from xlnet_tf.serving.models import find_source
+
+        source = find_source(self.path, self.checkpoint, self.inputs)
+        answer = source.load(self.weights).row_function()
+        outputs = {
+            name: (
+                np.dtype(spec.dtype.as_numpy_dtype),
+                spec.shape.rank - 1,
+            )
+            for name, spec in answer.outputs.items()
+        }
+        columns = dict(self.columns)
+        return Answerer(lambda row: inputs_of_row(row, source.ranks, columns), answer, outputs, source.ranks)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scoring:
+    """A pretrained model that scores texts; see generation.scoring.score_texts.
+
+    Args:
+        path: of the model.
+        text_field: the column with the text.
+        context: what stands before each text.
+        order, seed: of the factorization.
+        pieces: whether to give each piece's log-probability, too.
+    """
+
+    path: str
+    text_field: str
+    context: str
+    order: str
+    seed: int
+    pieces: bool
+
+    def load(self, threads: int) -> Answerer:
+        _use_threads(threads)
+        from xlnet_tf.generation.language_model import XLNetLanguageModel
+
+        model = XLNetLanguageModel.from_pretrained(self.path)
+
+        def answer(rows: Sequence[Inputs]) -> list[dict[str, Any]]:
+            scores = model.score(
+                [row["text"] for row in rows],
+                [self.context] * len(rows),
+                order=self.order,
+                seed=self.seed,
+                batch_size=len(rows),
+            )
+            answers = []
+            for score in scores:
+                found = {"log_probability": np.float32(score.total), "num_pieces": len(score.pieces)}
+                if self.pieces:
+                    found |= {"pieces": score.pieces, "log_probabilities": score.log_probabilities}
+                answers.append(found)
+            return answers
+
+        outputs = {"log_probability": (_FLOAT, 0), "num_pieces": (_INT, 0)}
+        if self.pieces:
+            outputs |= {"pieces": (_TEXT, 1), "log_probabilities": (_FLOAT, 1)}
+        return Answerer(_text_reader(self.text_field), answer, outputs)
+
+
+@dataclasses.dataclass(frozen=True)
+class Embedding:
+    """Vectors of texts; see generation.embedding.embed_texts.
+
+    Args:
+        path, checkpoint, layer: see xlnet_tf.serving.models.find_embedder.
+        text_field: the column with the text.
+        pooling: "mean" or "cls".
+        tokens: whether to give each token's vector, too.
+    """
+
+    path: str
+    checkpoint: str
+    layer: int
+    text_field: str
+    pooling: str
+    tokens: bool
+
+    def load(self, threads: int) -> Answerer:
+        _use_threads(threads)
+        from xlnet_tf.serving.models import FLOAT32, find_embedder
+
+        embed = find_embedder(self.path, self.checkpoint, self.layer).load(FLOAT32)
+
+        def answer(rows: Sequence[Inputs]) -> list[dict[str, Any]]:
+            found = embed([row["text"] for row in rows], self.tokens)
+            answers = [{"embedding": vector} for vector in getattr(found, self.pooling)]
+            if self.tokens:
+                for one, pieces, vectors in zip(answers, found.pieces, found.tokens, strict=True):
+                    one |= {"pieces": pieces, "token_embeddings": vectors}
+            return answers
+
+        outputs = {"embedding": (_FLOAT, 1)}
+        if self.tokens:
+            outputs |= {"pieces": (_TEXT, 1), "token_embeddings": (_FLOAT, 2)}
+        return Answerer(_text_reader(self.text_field), answer, outputs)
+
+
+def _text_reader(field: str):
+    def read(row: Mapping[str, Any]) -> Inputs:
+        if not isinstance(row.get(field), str):
+            found = shown(row[field]) if field in row else "missing"
+            raise UserError(f"{field} is {found}; expected a text")
+        return {"text": row[field]}
+
+    return read
+
+
+def _use_threads(threads: int) -> None:
+    """Limits TensorFlow to some threads, unless it has begun to compute: then this process keeps its own."""
+    import tensorflow as tf
+
+    with contextlib.suppress(RuntimeError):
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(threads)

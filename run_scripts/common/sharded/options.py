@@ -1,0 +1,105 @@
+"""Which corpus is answered, where, and how it is written: the flags of predict, score and embed."""
+
+import dataclasses
+import os
+
+from tfrecord_builders.common.runners import RUNNERS
+from tfrecord_builders.corpus import CorpusOptions
+from xlnet_tf import flags
+from xlnet_tf.errors import UserError
+from xlnet_tf.flags import check_limits, option
+
+FORMATS = ("jsonl", "parquet", "tfrecord")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ShardOptions:
+    """How the rows of a corpus are answered; each field is a flag."""
+
+    runner: str = option(
+        "where shards are answered: processes of this machine, or Apache Beam (the extra beam)",
+        "local",
+        choices=RUNNERS,
+    )
+    num_workers: int | None = option(
+        "processes of --runner=local; each holds the model. Default: the cores of this machine",
+        None,
+        least=1,
+        most=1024,
+    )
+    beam_options: str = option(
+        "Beam's own options, as on a command line: '--runner=DataflowRunner --project=...'", ""
+    )
+    output_format: str = option(
+        "of the shards. In parquet and TFRecord, columns are texts: those of the corpus' first row",
+        FORMATS[0],
+        choices=FORMATS,
+    )
+    shard_mb: float = option("MB of text in a shard", 4.0, least=0.001, most=1024)
+    max_failed: int = option(
+        "rows that may fail without the command failing; failed-*.jsonl lists all that did", 0, least=0
+    )
+    worker_threads: int = option(
+        "TensorFlow's threads in a worker; another number may change last digits", 1, least=1, most=1024
+    )
+    documents: str = option(
+        "what a row of a text file is: a line, what stands between blank lines, or the file",
+        "lines",
+        choices=("lines", "blank_lines", "files"),
+    )
+    tfds_name: str = option("a prepared data set of TensorFlow Datasets, instead of --data", "")
+    tfds_data_dir: str = option("folder of --tfds_name. Default: TensorFlow Datasets' own", "")
+    tfds_split: str = option("split of --tfds_name", "train")
+
+    def resolved(self) -> "ShardOptions":
+        """Returns the options with all defaults filled in, and checked."""
+        check_limits(self)
+        if self.beam_options and self.runner != "beam":
+            raise UserError(f"beam_options are for runner beam (now {self.runner})")
+        return dataclasses.replace(self, num_workers=self.num_workers or threads_of_machine())
+
+    @property
+    def shard_bytes(self) -> int:
+        return int(self.shard_mb * 1e6)
+
+    def corpus(self, data: str, text_field: str) -> CorpusOptions:
+        """Returns where the corpus is.
+
+        Args:
+            data: files, folders and globs, with commas between them; or one file whose name has commas.
+            text_field: the column with the text, by which parquet files are cut.
+        """
+        return CorpusOptions(
+            input=[data] if os.path.exists(data) else [name for name in data.split(",") if name],
+            text_field=text_field,
+            documents=self.documents,
+            tfds_name=self.tfds_name,
+            tfds_data_dir=self.tfds_data_dir,
+            tfds_split=self.tfds_split,
+        )
+
+
+def define_text_flags() -> None:
+    """Defines the flags of a command that reads one text of each row."""
+    flags.flags.DEFINE_string(
+        "data",
+        "",
+        "Corpus: files, folders and globs, separated by commas. A row is a line of text, an object of jsonl, "
+        "or a row of csv, tsv or parquet; all but parquet may be .gz or .zst.",
+    )
+    flags.flags.DEFINE_string("text_field", "text", "Column with the text.")
+    flags.flags.DEFINE_string("output_dir", "", "Folder for the shards; needed for a corpus.")
+    flags.flags.DEFINE_integer("batch_size", 8, "Texts that are read together.", 1)
+    flags.define_flags(ShardOptions)
+
+
+def is_wanted(values: flags.flags.FlagValues) -> bool:
+    """Returns whether a command that answers single files, too, is asked for shards."""
+    given = any(values[field.name].present for field in dataclasses.fields(ShardOptions))
+    data = values.data or ""
+    return given or data.endswith((".parquet", ".zst")) or ("*" in data and not os.path.exists(data))
+
+
+def threads_of_machine() -> int:
+    """Returns how many of its cores this process may use."""
+    return len(os.sched_getaffinity(0))

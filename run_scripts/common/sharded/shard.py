@@ -1,0 +1,251 @@
+"""One shard: its rows are read, answered in batches of like length, and written in their own order.
+
+What is written depends on the job alone: whoever runs it, and however often, writes the same bytes. A batch
+that fails is halved until the row is alone that makes it fail.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from etils import epath
+
+from run_scripts.common.answers import json_line, renamed
+from run_scripts.common.sharded import formats
+from tfrecord_builders import corpus
+from xlnet_tf import files
+from xlnet_tf.errors import UserError, reason
+
+UNFINISHED = (
+    "unfinished_"  # and the shards' name: folder of the notes of finished shards, until all are finished
+)
+_WINDOW = 64  # batches that are sorted together
+_WINDOW_BYTES = 1 << 18  # of text, after which a window ends early: each token may have a vector
+_SHOWN_CHARACTERS = 200  # of a row that failed
+
+Inputs = Mapping[str, str | Sequence[str]]
+
+
+class Answerer(NamedTuple):
+    """A loaded model.
+
+    Attributes:
+        read: from a row's columns to what is answered; raises UserError if they are wrong.
+        answer: from a batch to an answer for each.
+        outputs: types of the answers.
+        inputs: names of columns that an answer may repeat.
+    """
+
+    read: Callable[[Mapping[str, Any]], Inputs]
+    answer: Callable[[Sequence[Inputs]], Sequence[Mapping[str, Any]]]
+    outputs: formats.Outputs
+    inputs: Collection[str] = ()
+
+
+class RowModel(Protocol):
+    """What answers rows: small, picklable, equal to another with the same answers."""
+
+    def load(self, threads: int) -> Answerer:
+        """Loads the model, in the process that answers, which may use this many threads."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardJob:
+    """What one shard needs.
+
+    Args:
+        corpus_shard: its rows.
+        name: of the shards, before their numbers: "predictions".
+        num_shards: of the whole job.
+        folder: where they go.
+        model: what answers.
+        batch_size: rows that are answered together.
+        threads: of a worker.
+        output_format: suffix of the shards.
+        columns: of the first row, for formats whose files must all have the same.
+        earlier: what an earlier run has noted of the shard, by a whole job.
+    """
+
+    corpus_shard: corpus.CorpusShard
+    name: str
+    num_shards: int
+    folder: str
+    model: RowModel
+    batch_size: int
+    threads: int
+    output_format: str
+    columns: tuple[str, ...]
+    earlier: Mapping[str, Any] | None = None
+
+    @property
+    def file(self) -> str:
+        """Name of the shard."""
+        return shard_name(self.name, self.corpus_shard.index, self.num_shards, self.output_format)
+
+    @property
+    def failed_file(self) -> str:
+        """Name of the file of rows that failed; there is none if none did."""
+        return shard_name(f"failed-{self.name}", self.corpus_shard.index, self.num_shards, "jsonl")
+
+
+def shard_name(name: str, index: int | str, num_shards: int, suffix: str) -> str:
+    """Returns the name of a shard, or a pattern for all of them if the index is "*"."""
+    number = index if isinstance(index, str) else f"{index:05d}"
+    return f"{name}-{number}-of-{num_shards:05d}.{suffix}"
+
+
+def answer_shard(job: ShardJob) -> dict[str, Any]:
+    """Answers a shard, unless it has been answered.
+
+    Returns:
+        Its index, the number of its rows and of those that failed, the sha256 of what was read and of each
+        file, by name, and whether it was there.
+
+    Raises:
+        UserError: the model or a file of the corpus cannot be read, or the shard cannot be written.
+    """
+    rows = list(corpus.read_rows(job.corpus_shard))
+    folder = epath.Path(job.folder)
+    note = folder / f"{UNFINISHED}{job.name}" / f"{job.file}.json"
+    rows_sha256 = _digest(rows)
+    there = job.earlier or _read_note(note)
+    if there and there["rows_sha256"] == rows_sha256 and _are_intact(folder, there["files"]):
+        return {**there, "kept": True}
+    model = _load(job.model, job.threads)
+    failed: list[str] = []
+    taken = set(model.outputs) - set(model.inputs)
+    columns = [*renamed(dict.fromkeys(job.columns), taken)]
+    with formats.writing(folder / job.file, columns, model.outputs) as write:
+        for row, given, answer in _answers(model, rows, taken, job.batch_size):
+            if isinstance(answer, str):
+                failed.append(_failure(row, answer))
+            else:
+                write(given, answer)
+    if failed:
+        files.write(folder / job.failed_file, "".join(failed))
+    else:
+        (folder / job.failed_file).unlink(missing_ok=True)
+    names = [job.file, *([job.failed_file] if failed else [])]
+    done = {
+        "index": job.corpus_shard.index,
+        "rows": len(rows),
+        "failed": len(failed),
+        "rows_sha256": rows_sha256,
+        "files": {name: files.sha256(folder / name) for name in names},
+    }
+    files.write(note, json.dumps(done))
+    return {**done, "kept": False}
+
+
+def _answers(
+    model: Answerer, rows: Sequence[corpus.Row], taken: Collection[str], batch_size: int
+) -> Iterator[tuple[corpus.Row, Mapping[str, Any], Mapping[str, Any] | str]]:
+    """Yields each row with the columns to write and its answer, or with what is wrong with it."""
+    window: list[tuple[corpus.Row, Mapping[str, Any], Inputs | str]] = []
+    num_bytes = 0
+    for row in rows:
+        given: Mapping[str, Any] = {}
+        inputs: Inputs | str = row.error
+        if not row.error:
+            try:
+                inputs, given = model.read(row.values), renamed(row.values, taken)
+            except UserError as error:
+                inputs = str(error)
+        window.append((row, given, inputs))
+        num_bytes += _num_bytes(inputs)
+        if len(window) == _WINDOW * batch_size or num_bytes > _WINDOW_BYTES:
+            yield from _answered(model, window, batch_size)
+            window, num_bytes = [], 0
+    yield from _answered(model, window, batch_size)
+
+
+def _answered(model: Answerer, window: Sequence[tuple], batch_size: int) -> Iterator[tuple]:
+    """Yields the rows of a window with answers instead of inputs."""
+    found = [inputs for *_, inputs in window]
+    order = [index for index, inputs in enumerate(found) if not isinstance(inputs, str)]
+    order.sort(key=lambda index: -_num_bytes(found[index]))  # what does not fit into memory fails at once
+    for begin in range(0, len(order), batch_size):
+        batch = order[begin : begin + batch_size]
+        for index, answer in zip(batch, _isolated(model, [found[index] for index in batch])):
+            found[index] = answer
+    return ((row, given, answer) for (row, given, _), answer in zip(window, found))
+
+
+def _isolated(model: Answerer, batch: Sequence[Inputs]) -> list[Mapping[str, Any] | str]:
+    """Answers a batch; halves one that fails, down to the rows that make it fail."""
+    try:
+        answers = model.answer(batch)
+        if len(answers) != len(batch):
+            raise UserError(f"the model gives {len(answers)} answers to {len(batch)} rows")
+    except Exception as error:
+        if len(batch) == 1:
+            return [
+                str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {reason(error)}"
+            ]
+        half = len(batch) // 2
+        return [*_isolated(model, batch[:half]), *_isolated(model, batch[half:])]
+    return ["the answer is NaN or infinite" if _is_bad(answer) else answer for answer in answers]
+
+
+def _is_bad(value: Any) -> bool:
+    """Returns whether an answer has a number that is NaN or infinite."""
+    if isinstance(value, np.ndarray | np.floating):
+        return value.dtype.kind == "f" and not np.isfinite(value).all()
+    if isinstance(value, Mapping):
+        return any(map(_is_bad, value.values()))
+    if isinstance(value, list):
+        return any(map(_is_bad, value))
+    return isinstance(value, float) and not np.isfinite(value)
+
+
+def _failure(row: corpus.Row, why: str) -> str:
+    """Returns the line of a row that failed."""
+    values = json.dumps(row.values, ensure_ascii=False) if row.values else ""
+    cut = values if len(values) <= _SHOWN_CHARACTERS else f"{values[:_SHOWN_CHARACTERS]}..."
+    return json_line({**row.location, "reason": " ".join(why.split()), **({"found": cut} if cut else {})})
+
+
+def _num_bytes(inputs: Inputs | str) -> int:
+    """Returns the bytes of a row's texts; 0 for the reason of one that failed."""
+    if isinstance(inputs, str):
+        return 0
+    texts = (text for value in inputs.values() for text in ([value] if isinstance(value, str) else value))
+    return sum(len(text.encode()) for text in texts)
+
+
+def _digest(rows: Sequence[corpus.Row]) -> str:
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(json.dumps([row.start, row.values, row.error]).encode())
+    return digest.hexdigest()
+
+
+def _read_note(path: epath.Path) -> dict[str, Any] | None:
+    try:
+        return json.loads(path.read_text()) if path.exists() else None
+    except ValueError:
+        return None
+
+
+def _are_intact(folder: epath.Path, digests: Mapping[str, str]) -> bool:
+    paths = {folder / name: sha256 for name, sha256 in digests.items()}
+    return all(path.exists() and files.sha256(path) == sha256 for path, sha256 in paths.items())
+
+
+_loading = threading.Lock()  # a worker of Beam may have several threads, and must not hold the model twice
+
+
+def _load(model: RowModel, threads: int) -> Answerer:
+    """Loads a model once per process."""
+    with _loading:
+        return _load_last(model, threads)
+
+
+@functools.lru_cache(maxsize=1)
+def _load_last(model: RowModel, threads: int) -> Answerer:
+    return model.load(threads)

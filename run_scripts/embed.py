@@ -1,0 +1,65 @@
+r"""Makes vectors of texts: with any model's encoder, pretrained, fine-tuned or exported.
+
+    python -m run_scripts.embed --model_dir=runs/demo/model --text="A fine film ."
+    python -m run_scripts.embed --model_dir=runs/demo/model --data='corpus/*.jsonl' --output_dir=vectors \
+        --output_format=parquet
+
+The vector of a text is the mean of its tokens' or, with --pooling=cls, that of CLS. Vectors of texts given by
+--text are printed as JSON lines. A text has at most 32,768 tokens.
+
+A corpus is embedded into shards, by many processes or, with --runner=beam, on many machines. An interrupted
+job resumes; rows that cannot be embedded are listed in failed-embeddings-*.jsonl with the reason.
+"""
+
+import gc
+import sys
+from collections.abc import Sequence
+
+from absl import flags
+
+from run_scripts.common.answers import json_line
+from run_scripts.common.sharded import options as sharded
+from xlnet_tf import command_line, errors
+from xlnet_tf.flags import from_flags
+
+
+def define_flags():
+    """Defines the flags of this script."""
+    flags.DEFINE_string(
+        "model_dir",
+        None,
+        "Folder of a model: a run's, of save_pretrained, of export (of a pretrained model), the original's, "
+        "Hugging Face's, or hf://OWNER/NAME.",
+        required=True,
+    )
+    flags.DEFINE_string("checkpoint", "", "Of a fine-tuned run: best, last, or as ckpt-100; empty: best.")
+    flags.DEFINE_multi_string("text", None, "Text to embed.")
+    flags.DEFINE_enum("pooling", "mean", ["mean", "cls"], "Which vector stands for a text.")
+    flags.DEFINE_integer("layer", -1, "Layer whose output is taken, from 0; -1: the last.")
+    flags.DEFINE_boolean("tokens", False, "Give each token's piece and vector, too.")
+    sharded.define_text_flags()
+    command_line.require_one_of("text", "data", "tfds_name")
+
+
+def main(_: Sequence[str]) -> None:
+    gc.set_threshold(50_000)  # else Python looks through TensorFlow's modules, again and again as they load
+    from run_scripts.common.sharded import formats, job, models
+    from xlnet_tf.serving.models import find_embedder
+
+    values = flags.FLAGS
+    embedder = models.Embedding(
+        values.model_dir, values.checkpoint, values.layer, values.text_field, values.pooling, values.tokens
+    )
+    if not values.text:
+        source = find_embedder(values.model_dir, values.checkpoint, values.layer)
+        options = from_flags(sharded.ShardOptions).resolved()
+        job.run_texts("embeddings", embedder, values, source.file, options)
+        return
+    answerer = embedder.load(sharded.threads_of_machine())
+    for text, answer in zip(values.text, answerer.answer([{"text": text} for text in values.text])):
+        sys.stdout.write(json_line({"text": text, **formats.plain_answer(answer)}))
+
+
+if __name__ == "__main__":
+    define_flags()
+    errors.run(main)

@@ -1,0 +1,61 @@
+"""Models without TensorFlow, which worker processes can import: for tests of sharded answers."""
+
+import dataclasses
+import os
+import pathlib
+import time
+
+import numpy as np
+
+from run_scripts.common.sharded.shard import Answerer
+from xlnet_tf.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Echo:
+    """Answers a text with its length and with how many rows its batch has; refuses those with "bad" in them.
+
+    Args:
+        log: folder that gets a file for each batch.
+        seconds: that a batch takes.
+    """
+
+    log: str
+    seconds: float = 0.0
+
+    def load(self, threads: int) -> Answerer:
+        del threads
+
+        def read(row):
+            if not isinstance(row.get("text"), str):
+                raise UserError("the row has no text")
+            return {"text": row["text"]}
+
+        def answer(rows):
+            batch(self, [row["text"] for row in rows])
+            if any("bad" in row["text"] for row in rows):
+                raise ValueError("a bad text\nin the batch")
+            return [
+                {
+                    "length": len(row["text"]),
+                    "batch": len(rows),
+                    "vector": np.float32([0.1, len(row["text"])]),
+                    "n": np.float32(np.nan if "nan" in row["text"] else 1),
+                }
+                for row in rows
+            ]
+
+        outputs = {
+            "length": (np.dtype(np.int32), 0),
+            "batch": (np.dtype(np.int32), 0),
+            "vector": (np.dtype(np.float32), 1),
+            "n": (np.dtype(np.float32), 0),
+        }
+        return Answerer(read, answer, outputs)
+
+
+def batch(model: Echo, texts: list[str]) -> None:
+    """Called with each batch; tests may put another function in its place."""
+    number = f"{os.getpid()}-{time.monotonic_ns()}"
+    (pathlib.Path(model.log) / number).write_text("\n".join(texts))
+    time.sleep(model.seconds)

@@ -1,0 +1,241 @@
+"""Sharded answers: the same bytes whoever computes them and whatever is killed; each row once."""
+
+import concurrent.futures
+import contextlib
+import gzip
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run_scripts.common.sharded import job, shard
+from run_scripts.common.sharded.options import ShardOptions
+from tests.conftest import REPOSITORY
+from tests.helpers import row_models
+from tests.helpers.profiles import examples
+from tfrecord_builders import corpus
+from tfrecord_builders.common import runners
+from xlnet_tf.errors import UserError
+
+TWO_PROCESSES = "--runner=FnApiRunner --direct_num_workers=2 --direct_running_mode=multi_processing"
+_WORDS = st.text("abc ", max_size=9).map(lambda text: {"text": text})
+_ROW = st.one_of(
+    _WORDS, _WORDS, st.sampled_from([{"text": "bad"}, {"text": 3}, {"x": 1}, {"text": "nan", "n": 5}, None])
+)
+
+
+class Killed(BaseException):
+    """As kill -9: nothing handles it."""
+
+
+def answer(data, folder, log, **changes):
+    """Answers a corpus; returns the files of the folder, and how many rows failed."""
+    options = ShardOptions(**{"shard_mb": 0.001, "num_workers": 1, "max_failed": 10**6} | changes)
+    columns = ("text", "n")
+    model = row_models.Echo(str(log))
+    source = options.corpus(str(data), "text")
+    where = {"output_dir": str(folder), "batch_size": 3, "settings": {"model": "echo"}, "columns": columns}
+    job.run("answers", model, source, options.resolved(), **where)
+    return contents(folder)
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def unreliable(seed, workers):
+    """Returns a runner that takes jobs in any order, some twice at the same time, in several threads."""
+
+    def run_jobs(function, jobs, **_):
+        jobs = list(jobs)
+        order = jobs + random.Random(seed).choices(jobs, k=len(jobs) // 2)
+        random.Random(seed + 1).shuffle(order)
+        seen = set()
+        with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+            for one, result in [(one, pool.submit(function, one)) for one in order]:
+                found = result.result()
+                if one.corpus_shard.index not in seen:
+                    seen.add(one.corpus_shard.index)
+                    yield one, found
+
+    return run_jobs
+
+
+@examples(15, 300)
+@given(rows=st.lists(_ROW, min_size=1, max_size=60), seed=st.integers(0, 99), workers=st.integers(1, 4),
+       kill=st.lists(st.integers(0, 20), max_size=2), packed=st.booleans())  # fmt: skip
+def test_each_row_is_answered_once_whatever_is_killed(rows, seed, workers, kill, packed, tmp_path_factory):
+    tmp_path = tmp_path_factory.mktemp("job")
+    lines = [b"{" if row is None else json.dumps(row).encode() for row in rows]
+    data = tmp_path / ("a.jsonl.gz" if packed else "a.jsonl")
+    data.write_bytes((gzip.compress if packed else bytes)(b"\n".join(lines)))
+    log = tmp_path / "log"
+    log.mkdir()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ShardOptions, "shard_bytes", 50)
+        patched.setattr(shard, "_WINDOW", 2)
+        expected = answer(data, tmp_path / "whole", log)
+        patched.setattr(runners, "run_jobs", unreliable(seed, workers))
+        for batches in [*kill, 0]:
+            left = itertools.count(batches, -1)
+
+            def batch(model, texts, left=left):
+                if next(left) == 1:
+                    raise Killed
+
+            patched.setattr(row_models, "batch", batch)
+            with contextlib.suppress(Killed):
+                found = answer(data, tmp_path / "killed", log)
+    assert found == expected
+
+    answered, failed = [], []
+    for name, content in sorted(found.items()):
+        of_shard = [json.loads(line) for line in content.splitlines()] if name.endswith("jsonl") else []
+        (failed if name.startswith("failed-") else answered).extend(of_shard)
+    good = [row for row in rows if row and row.get("text") not in (None, 3, "bad", "nan")]
+    assert [row["text"] for row in answered] == [row["text"] for row in good]
+    assert all(row["length"] == len(row["text"]) and row["vector"][0] == 0.1 for row in answered)
+    bad = [number for number, row in enumerate(rows, 1) if not any(row is one for one in good)]
+    assert [row["line"] for row in failed] == bad
+    summary = json.loads(found["answers.json"])
+    assert (summary["rows"], summary["failed"]) == (len(rows), len(bad))
+
+
+@pytest.fixture
+def data(tmp_path):
+    (tmp_path / "log").mkdir()
+    path = tmp_path / "data.jsonl"
+    rows = [{"text": "word " * (n % 7), "n": n} for n in range(200)]
+    rows[50]["text"] = "bad"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_a_row_that_always_fails_is_isolated_and_ends_the_job_with_counts(data, tmp_path, capsys):
+    with pytest.raises(
+        UserError, match=r"^1 of 200 rows failed, expected at most --max_failed=0: .*failed-answers-\*"
+    ):
+        answer(data, tmp_path / "out", tmp_path / "log", max_failed=0)
+    [failed] = (tmp_path / "out").glob("failed-*")
+    assert json.loads(failed.read_text()) == {
+        "source": str(data),
+        "line": 51,
+        "byte": sum(map(len, data.read_bytes().splitlines(keepends=True)[:50])),
+        "reason": "ValueError: a bad text",
+        "found": '{"text": "bad", "n": 50}',
+    }
+    assert "200 rows, 1 failed" in capsys.readouterr().out
+    # Nothing is computed again, neither to fail again nor with more that may fail.
+    batches = len(list((tmp_path / "log").iterdir()))
+    answer(data, tmp_path / "out", tmp_path / "log", max_failed=1)
+    assert len(list((tmp_path / "log").iterdir())) == batches
+
+
+def test_a_lost_or_damaged_shard_alone_is_answered_again(data, tmp_path):
+    before = answer(data, tmp_path / "out", tmp_path / "log")
+    shards = sorted((tmp_path / "out").glob("answers-*"))
+    assert len(shards) > 3 and shards[0].name == f"answers-00000-of-{len(shards):05d}.jsonl"
+    shards[1].unlink()
+    shards[2].write_bytes(shards[2].read_bytes()[:-5])
+    times = {path: path.stat().st_mtime_ns for path in shards if path.exists()}
+    assert answer(data, tmp_path / "out", tmp_path / "log") == before
+    changed = [path for path in shards if path.stat().st_mtime_ns != times.get(path)]
+    assert changed == shards[1:3]
+
+
+def test_another_job_is_refused(data, tmp_path):
+    before = answer(data, tmp_path / "out", tmp_path / "log")
+    for changes in ({"output_format": "parquet"}, {"shard_mb": 0.002}, {"documents": "files"}):
+        with pytest.raises(UserError, match=f"holds the answers of another job.*\n  .*{[*changes][0]}: "):
+            answer(data, tmp_path / "out", tmp_path / "log", **changes)
+    data.write_text(data.read_text() + "{}\n")
+    with pytest.raises(UserError, match="another job.*\n  corpus.bytes"):
+        answer(data, tmp_path / "out", tmp_path / "log")
+    (tmp_path / "out" / "answers.json").unlink()
+    with pytest.raises(UserError, match="holds answers-.* of an unknown job"):
+        answer(data, tmp_path / "out", tmp_path / "log")
+    assert contents(tmp_path / "out") == {name: before[name] for name in before if name != "answers.json"}
+
+
+def test_all_formats_hold_the_same(data, tmp_path):
+    import tensorflow as tf
+
+    lines = answer(data, tmp_path / "jsonl", tmp_path / "log")
+    rows = [
+        json.loads(line)
+        for name in sorted(lines)
+        if name.startswith("answers-")
+        for line in lines[name].splitlines()
+    ]
+    answer(data, tmp_path / "parquet", tmp_path / "log", output_format="parquet")
+    parts = sorted((tmp_path / "parquet").glob("*.parquet"))
+    table = [row for path in parts for row in pyarrow.parquet.read_table(path).to_pylist()]
+    answer(data, tmp_path / "tfrecord", tmp_path / "log", output_format="tfrecord")
+    files = sorted(map(str, (tmp_path / "tfrecord").glob("*.tfrecord")))
+    records = [
+        tf.train.Example.FromString(one.numpy()).features.feature for one in tf.data.TFRecordDataset(files)
+    ]
+    assert len(rows) == len(table) == len(records) == 199
+    for row, of_parquet, record in zip(rows, table, records):
+        assert of_parquet["text"] == row["text"] == record["text"].bytes_list.value[0].decode()
+        assert of_parquet["given_n"] == str(row["given_n"]) and of_parquet["n"] == row["n"]
+        assert of_parquet["vector"] == pytest.approx(row["vector"])
+        assert list(record["vector"].float_list.value) == pytest.approx(row["vector"])
+        assert list(record["length"].int64_list.value) == [row["length"]] == [of_parquet["length"]]
+
+
+@pytest.mark.integration
+def test_processes_beam_and_one_process_write_the_same_bytes(data, tmp_path):
+    expected = answer(data, tmp_path / "one", tmp_path / "log")
+    assert answer(data, tmp_path / "three", tmp_path / "log", num_workers=3) == expected
+    pytest.importorskip("apache_beam", reason="requirements-beam.txt")
+    beam = {"runner": "beam", "beam_options": TWO_PROCESSES}
+    assert answer(data, tmp_path / "beam", tmp_path / "log", **beam) == expected
+
+
+@pytest.mark.integration
+def test_after_kill_9_the_same_call_resumes(data, tmp_path):
+    expected = answer(data, tmp_path / "whole", tmp_path / "log")
+    code = (
+        "import sys; from tests.helpers import row_models; from run_scripts.common.sharded import job; "
+        "from run_scripts.common.sharded.options import ShardOptions\n"
+        "if __name__ == '__main__':\n"
+        "    options = ShardOptions(shard_mb=0.001, num_workers=2, max_failed=9).resolved()\n"
+        "    job.run('answers', row_models.Echo(sys.argv[3], 0.05), options.corpus(sys.argv[1], 'text'),\n"
+        "            options, output_dir=sys.argv[2], batch_size=3, settings={'model': 'echo'}, columns=())\n"
+    )
+    script, out, log = tmp_path / "script.py", tmp_path / "out", tmp_path / "kill_log"
+    script.write_text(code)
+    log.mkdir()
+    command = [sys.executable, str(script), str(data), str(out), str(log)]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while len(list(out.glob("answers-*"))) < 2:
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    kept = {path: path.stat().st_mtime_ns for path in out.glob("unfinished_answers/*.json")}
+    assert kept and not (out / "scratch").exists()
+    time.sleep(0.5)  # the workers notice that they are alone
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    assert contents(out) == expected
+
+
+def test_a_corpus_without_a_readable_row_is_refused(tmp_path):
+    (tmp_path / "a.jsonl").write_text("{\n[]\n")
+    options = ShardOptions()
+    with pytest.raises(UserError, match="a.jsonl cannot be read: .*not json"):
+        job.first_rows(options.corpus(str(tmp_path / "a.jsonl"), "text"), options)
+    (tmp_path / "b.jsonl").write_text('[]\n{"text": "a"}\n')
+    [row] = job.first_rows(options.corpus(f"{tmp_path}/b.jsonl,{tmp_path}/a.jsonl", "text"), options)
+    assert row == corpus.Row(str(tmp_path / "b.jsonl"), 3, {"text": "a"})

@@ -1,0 +1,134 @@
+"""Rows of corpora: however a corpus is cut, each row comes once; one that is damaged spoils no other."""
+
+import csv
+import gzip
+import io
+import json
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.helpers.profiles import examples
+from tfrecord_builders import corpus
+from tfrecord_builders.corpus import delimited, streams
+from xlnet_tf.errors import UserError
+
+# What separates, ends, quotes and escapes somewhere.
+_TEXT = st.text(st.sampled_from('ab,"\t\n\r{}\\é𝄞 '), max_size=12)
+_ROWS = st.lists(st.fixed_dictionaries({"text": _TEXT, "n": _TEXT}), min_size=1, max_size=30)
+
+
+def rows_of(path, shard_bytes=10**6, **options):
+    """Returns the rows of a corpus, through all of its shards."""
+    sources = corpus.find_sources(corpus.CorpusOptions(input=[str(path)], **options), tables=True)
+    return [row for shard in corpus.plan_shards(sources, shard_bytes) for row in corpus.read_rows(shard)]
+
+
+def pack(path, data):
+    compressed = {".gz": gzip.compress, ".zst": zstandard.compress}.get(path.suffix, bytes)
+    path.write_bytes(compressed(data))
+
+
+@examples(25, 500)
+@given(
+    rows=_ROWS,
+    kind=st.sampled_from(["jsonl", "csv", "parquet"]),
+    compression=st.sampled_from(["", ".gz", ".zst"]),
+    shard_bytes=st.integers(1, 300),
+)
+def test_rows_do_not_depend_on_the_cuts(rows, kind, compression, shard_bytes, tmp_path_factory):
+    path = tmp_path_factory.mktemp("rows") / f"a.{kind}{compression if kind != 'parquet' else ''}"
+    if kind == "jsonl":
+        pack(path, "".join(json.dumps(row) + "\n" for row in rows).encode())
+    elif kind == "csv":
+        table = io.StringIO(newline="")
+        writer = csv.DictWriter(table, ["text", "n"])
+        writer.writeheader()
+        writer.writerows(rows)
+        pack(path, table.getvalue().encode())
+    else:
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path, row_group_size=4)
+    with pytest.MonkeyPatch.context() as patched:
+        for module in (streams, delimited):
+            patched.setattr(module, "BLOCK_BYTES", 7)
+        found = rows_of(path, shard_bytes)
+    assert [dict(row.values) for row in found] == rows and not any(row.error for row in found)
+
+
+def test_lines_and_documents_of_text(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\xef\xbb\xbfone\n two \r\n\n\n\nthree\nno \xff\nend")
+    found = rows_of(path, documents="lines")
+    assert [row.values.get("text") for row in found] == ["one", "two", "three", None, "end"]
+    assert found[3].error == "byte 4 of the row (0xff) is not UTF-8"
+    assert found[3].location == {"source": str(path), "line": 7, "byte": 23}
+    assert [row.values.get("text") for row in rows_of(path)] == ["one\n two", None]
+    assert [row.error != "" for row in rows_of(path, documents="files")] == [True]
+
+
+def test_a_document_that_is_cut_is_one_error(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("short\n\n" + "long line\n" * 30 + "\nlast\n")
+    found = rows_of(path, 50)
+    assert [row.values.get("text") for row in found] == ["short", None, "last"]
+    assert found[1].error.startswith("a document of more than") and "--shard_mb" in found[1].error
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "errors"),
+    [
+        (
+            "a.jsonl",
+            b'{"text": "a"}\n[1]\n{"text": \n\n{"text": "\xff"}\n{"text": "\\ud800"}\n{"text": "b"}\n',
+            {2: "a json list, expected an object", 3: "not json", 5: "is not UTF-8", 6: "half a character"},
+        ),
+        (
+            "a.csv",
+            b'text,n\na,1\nb\n"b",1,2\n"b"c,1\n\xff,1\n\nb,2\n',
+            {3: "1 fields where there are 2", 4: "3 fields", 5: "bad quoting", 6: "byte 1 of the row (0xff)"},
+        ),
+        ("a.tsv", b'text\tn\na\t1\n"b\nb\t2', {3: "1 fields where there are 2 columns (text, n)"}),
+    ],
+)
+def test_a_damaged_row_spoils_no_other(tmp_path, name, data, errors):
+    (tmp_path / name).write_bytes(data)
+    found = rows_of(tmp_path / name, 20)
+    assert [row.values["text"] for row in found if not row.error] == ["a", "b"]
+    damaged = {row.location["line"]: row.error for row in found if row.error}
+    assert damaged.keys() == errors.keys()
+    assert all(errors[line] in damaged[line] for line in errors)
+
+
+def test_a_damaged_row_of_parquet_has_its_number(tmp_path):
+    column = pyarrow.array([b"a", b"\xff", b"c"]).cast(pyarrow.binary()).view(pyarrow.string())
+    table = pyarrow.table(
+        {"text": column, "day": pyarrow.array([0, 1, 2], pyarrow.date32()), "x": [1.5, None, 2]}
+    )
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    first, second, third = rows_of(tmp_path / "a.parquet")
+    assert first.values == {"text": "a", "day": "1970-01-01", "x": 1.5} and third.values["text"] == "c"
+    assert second.error and second.location["row"] == 2
+
+
+def test_builders_take_lines_as_documents_and_refuse_tables(tmp_path):
+    (tmp_path / "a.txt").write_text("one.\ntwo.\n\nthree.\n")
+    sources = corpus.find_sources(corpus.CorpusOptions(input=[str(tmp_path / "a.txt")], documents="lines"))
+    lines = [line for shard in corpus.plan_shards(sources, 1) for line in corpus.read_lines(shard).lines]
+    assert lines == ["one.", "", "two.", "", "three.", ""]
+    (tmp_path / "b.csv").write_text("text\na\n")
+    with pytest.raises(UserError, match="a .csv file, expected text.*its rows are not sentences"):
+        corpus.find_sources(corpus.CorpusOptions(input=[str(tmp_path / "b.csv")]))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [(b"a,a\n1,2\n", "two columns have the same name in a, a"), (b"\xff,b\n", "the first row, which names")],
+)
+def test_a_damaged_header_is_an_error(tmp_path, data, message):
+    (tmp_path / "a.csv").write_bytes(data)
+    with pytest.raises(UserError, match=message):
+        rows_of(tmp_path / "a.csv")

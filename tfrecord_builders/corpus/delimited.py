@@ -1,0 +1,165 @@
+"""Tables with named columns, csv and tsv, compressed or not: rows for predictions, no documents."""
+
+import contextlib
+import csv
+import dataclasses
+import io
+from collections.abc import Iterator
+
+from etils import epath
+
+from tfrecord_builders.common.tables import MAX_FIELD
+from tfrecord_builders.corpus.files import file_format
+from tfrecord_builders.corpus.options import CorpusOptions
+from tfrecord_builders.corpus.rows import Row, not_utf8
+from tfrecord_builders.corpus.streams import BLOCK_BYTES, Stream, StreamCache
+from tfrecord_builders.corpus.text import BYTE_ORDER_MARK, MAX_DOCUMENT_BYTES
+from xlnet_tf.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class TablePart:
+    """A stretch of whole rows of a file.
+
+    Args:
+        path: the file.
+        start: first byte, counted in the uncompressed file.
+        num_bytes: length of the stretch, uncompressed.
+        columns: their names.
+        text: its bytes, where the file is compressed; None: to be read from the file.
+    """
+
+    path: str
+    start: int
+    num_bytes: int
+    columns: tuple[str, ...]
+    text: bytes | None = dataclasses.field(repr=False)
+    ends_document = True
+
+    def rows(self, cache: StreamCache) -> Iterator[Row]:
+        """Yields the rows; one with other fields than the table has columns is an error."""
+        data = self.text if self.text is not None else cache.read(self.path, self.start, self.num_bytes)
+        quoted, begin = is_quoted(self.path), 0
+        while begin < len(data):
+            end = row_end(data, begin, begin, quoted) or len(data)
+            yield from self._row(data[begin:end], self.start + begin, quoted)
+            begin = end
+
+    def _row(self, line: bytes, start: int, quoted: bool) -> Iterator[Row]:
+        try:
+            fields = split(line.decode().rstrip("\r\n"), quoted)
+        except UnicodeDecodeError as error:
+            yield Row(self.path, start, error=not_utf8(error))
+            return
+        except csv.Error as error:
+            yield Row(self.path, start, error=f"bad quoting ({error})")
+            return
+        if fields == [""] and len(self.columns) > 1:
+            return
+        if len(fields) != len(self.columns):
+            reason = f"{len(fields)} fields where there are {len(self.columns)} columns"
+            yield Row(self.path, start, error=f"{reason} ({', '.join(self.columns)})")
+        else:
+            yield Row(self.path, start, dict(zip(self.columns, fields)))
+
+
+class TableSource:
+    """A csv or tsv file whose first row names the columns.
+
+    Args:
+        path: the file.
+        options: of the corpus.
+
+    Raises:
+        UserError: the first row is not UTF-8, or names a column twice.
+    """
+
+    def __init__(self, path: epath.Path, options: CorpusOptions):
+        del options
+        self.path = path
+        self.name = path.name
+        self.num_bytes = path.stat().length
+
+    def open(self) -> "_TableCutter":
+        return _TableCutter(self.path)
+
+
+class _TableCutter(contextlib.AbstractContextManager):
+    """A table that is cut between rows; as quotes hide line ends, it is read from its begin to its end."""
+
+    def __init__(self, path: epath.Path):
+        self._path = str(path)
+        self._quoted = is_quoted(self._path)
+        self._stream = Stream(path)
+        self._ahead, self._position = b"", 0
+        header = self._next_rows(1)
+        try:
+            names = header.removeprefix(BYTE_ORDER_MARK).decode().rstrip("\r\n")
+            self._columns = tuple(split(names, self._quoted))
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise UserError(f"{path}: the first row, which names the columns, is damaged ({error})") from None
+        if len(set(self._columns)) < len(self._columns):
+            raise UserError(f"{path}: two columns have the same name in {', '.join(self._columns)}")
+
+    def __exit__(self, *_) -> None:
+        self._stream.__exit__()
+
+    @property
+    def at_end(self) -> bool:
+        self._ahead = self._ahead or self._stream.read(BLOCK_BYTES)
+        return not self._ahead
+
+    @property
+    def source_position(self) -> int:
+        return self._stream.source_position
+
+    def take(self, target: int, slack: int) -> TablePart:
+        """Takes at least `target` bytes and the rest of a row."""
+        del slack
+        start, text = self._position, self._next_rows(target)
+        kept = text if self._stream.compression else None
+        return TablePart(self._path, start, len(text), self._columns, kept)
+
+    def _next_rows(self, target: int) -> bytes:
+        while not (end := row_end(self._ahead, 0, target - 1, self._quoted)):
+            if len(self._ahead) > target + MAX_DOCUMENT_BYTES:
+                raise UserError(
+                    f"{self._path}: a row of more than {MAX_DOCUMENT_BYTES:,} bytes after byte "
+                    f"{self._position}: is there a quote without its other half?"
+                )
+            block = self._stream.read(max(BLOCK_BYTES, target))
+            if not block:
+                end = len(self._ahead)
+                break
+            self._ahead += block
+        text, self._ahead = self._ahead[:end], self._ahead[end:]
+        self._position += end
+        return text
+
+
+def is_quoted(path: str) -> bool:
+    """Returns whether double quotes enclose fields: in csv they do, in tsv they are text."""
+    return file_format(epath.Path(path)).kind == "csv"
+
+
+def row_end(data: bytes, begin: int, least: int, quoted: bool) -> int:
+    """Returns where a row ends that holds the byte `least` of those from `begin` on; 0 if it does not."""
+    quotes, position = 0, begin
+    while (end := data.find(b"\n", max(position, least)) + 1) and quoted:
+        quotes += data.count(b'"', position, end)
+        if quotes % 2 == 0:
+            return end
+        position = end
+    return end
+
+
+def split(line: str, quoted: bool) -> list[str]:
+    """Returns the fields of a row.
+
+    Raises:
+        csv.Error: its quotes are wrong.
+    """
+    if not quoted:
+        return line.split("\t")
+    csv.field_size_limit(MAX_FIELD)
+    return next(csv.reader(io.StringIO(line, newline=""), strict=True), [""])

@@ -1,0 +1,87 @@
+"""Rows of a corpus: what one prediction is made for. One that cannot be read is a row with an error.
+
+A row is an object of jsonl, a row of a table or of parquet, and of text a line or a document.
+"""
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from etils import epath
+
+from tfrecord_builders.common.tables import half_character
+from tfrecord_builders.corpus.streams import BLOCK_BYTES, Stream
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One row.
+
+    Args:
+        source: the file or data set.
+        start: where the row begins: a byte of the uncompressed file or, `numbered`, its number from 0.
+        values: column -> value of json's types.
+        error: why it cannot be read; "" if it can.
+        numbered: whether the format counts rows.
+    """
+
+    source: str
+    start: int
+    values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    error: str = ""
+    numbered: bool = False
+
+    @classmethod
+    def of_json(cls, source: str, start: int, line: bytes) -> "Row":
+        """Returns the row of a line of jsonl."""
+        try:
+            values = json.loads(line)
+        except UnicodeDecodeError as error:
+            return cls(source, start, error=not_utf8(error))
+        except (ValueError, RecursionError) as error:
+            return cls(source, start, error=f"not json ({error}), expected an object")
+        if not isinstance(values, dict):
+            return cls(source, start, error=f"a json {type(values).__name__}, expected an object")
+        if half := half_character(values):
+            return cls(source, start, error=f"{half} is half a character (a lone surrogate): repair it")
+        return cls(source, start, values)
+
+    @classmethod
+    def of_text(cls, source: str, start: int, text: bytes, field: str) -> "Row":
+        """Returns the row whose only column is a text."""
+        try:
+            return cls(source, start, {field: text.decode().strip()})
+        except UnicodeDecodeError as error:
+            return cls(source, start, error=not_utf8(error))
+
+    @property
+    def location(self) -> dict[str, Any]:
+        """Where the row is, for people: source, and its line or number from 1; may read the file up to it."""
+        if self.numbered:
+            return {"source": self.source, "row": self.start + 1}
+        line, left = 1, self.start
+        with Stream(epath.Path(self.source)) as stream:
+            while left > 0 and (block := stream.read(min(left, BLOCK_BYTES))):
+                line += block.count(b"\n")
+                left -= len(block)
+        return {"source": self.source, "line": line, "byte": self.start}
+
+
+def plain_value(value: Any) -> Any:
+    """Returns a value as json can hold it: what has no type there (dates, decimals, bytes) becomes a text."""
+    if isinstance(value, dict):
+        return {str(name): plain_value(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_value(one) for one in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, str | int):
+        return value
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def not_utf8(error: UnicodeDecodeError) -> str:
+    """Says which byte of a row is not UTF-8."""
+    return f"byte {error.start + 1} of the row (0x{error.object[error.start]:02x}) is not UTF-8"
