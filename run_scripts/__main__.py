@@ -28,7 +28,7 @@ GROUPS = {
     "Text to records": ("train-tokenizer", f"{BUILD} *", "inspect", "convert-records", "corpus-plan"),
     "Training": ("pretrain", "finetune", "evaluate", "predict"),
     "Trained models": (
-        *("convert-checkpoint", "verify-pretrained", "push", "fill-mask", "score", "generate"),
+        *("convert-checkpoint", "verify-pretrained", "push", "fill-mask", "score", "embed", "generate"),
         *("export", "serve"),
     ),
     "Machines": ("doctor", "sizing", "tpu-compile", "run-hlo", "launch"),

@@ -1,5 +1,6 @@
 """Rows for a model, from flags and files, and its answers for people and files: for run_scripts.predict."""
 
+import contextlib
 import itertools
 import json
 import sys
@@ -125,6 +126,59 @@ def renamed(row: Mapping[str, Any], taken: Collection[str]) -> dict[str, Any]:
 def json_line(row: Mapping[str, Any]) -> str:
     """Returns a row as a line of JSON that a terminal shows as it is."""
     return json.dumps(row, ensure_ascii=False).translate(_CONTROLS) + "\n"
+
+
+def chosen_columns(pairs: Sequence[str], columns: Collection[str]) -> dict[str, str]:
+    """Reads --column: the column of each input."""
+    chosen = {name: name for name in columns}
+    for pair in pairs:
+        name, equals, column = pair.partition("=")
+        if not equals or name not in columns:
+            raise UserError(f"--column={pair}: expected INPUT=COLUMN with the inputs {', '.join(columns)}")
+        chosen[name] = column
+    return chosen
+
+
+def check_columns(row: Mapping[str, Any], ranks: Mapping[str, int], chosen: Mapping[str, str], where: str):
+    """Raises UserError if a row lacks the column of an input, and says how to name it."""
+    if missing := [name for name in ranks if chosen[name] not in row]:
+        wanted = " ".join(f"--column={name}=COLUMN" for name in missing)
+        raise UserError(
+            f"{where}: {', '.join(chosen[name] for name in missing)} missing; there is {', '.join(row)}. "
+            f"Name the right column with {wanted}"
+        )
+
+
+def inputs_of_row(
+    row: Mapping[str, Any], ranks: Mapping[str, int], chosen: Mapping[str, str], where: str = "the row"
+) -> dict[str, str | list[str]]:
+    """Returns a row's texts by the names of the inputs.
+
+    Args:
+        row: column -> value.
+        ranks: the inputs, as Served.input_ranks has them.
+        chosen: the column of each.
+        where: the row is, for messages.
+
+    Raises:
+        UserError: a column is missing, or is not a text or list of texts, as the input needs.
+    """
+    check_columns(row, ranks, chosen, where)
+    found = {name: row[chosen[name]] for name in ranks}
+    for name, value in found.items():
+        if ranks[name] == 1:
+            if not isinstance(value, str):
+                raise UserError(f"{where}: {chosen[name]} is {shown(json.dumps(value))}; expected a text")
+            continue
+        if isinstance(value, str):  # of a csv or tsv file
+            with contextlib.suppress(ValueError):
+                found[name] = value = json.loads(value)
+        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+            raise UserError(
+                f"{where}: {chosen[name]} is {shown(str(row[chosen[name]]))}; expected a list, such as "
+                '["a", "b"]'
+            )
+    return found
 
 
 def describe(answer: Mapping[str, Any]) -> str:

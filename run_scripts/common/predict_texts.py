@@ -1,11 +1,9 @@
 """Answers texts with a fine-tuned model: `run_scripts.predict` with --input, or with a file as --data."""
 
-import contextlib
 import functools
 import itertools
-import json
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,13 +14,16 @@ from run_scripts.common import training_flags
 from run_scripts.common.answers import (
     LINES_FILE,
     answered_lines,
+    check_columns,
+    chosen_columns,
     describe,
+    inputs_of_row,
     rows_of_file,
     rows_of_flags,
 )
 from run_scripts.common.sharded.options import ShardOptions
 from xlnet_tf import files, ownership
-from xlnet_tf.errors import UserError, shown
+from xlnet_tf.errors import UserError
 from xlnet_tf.flags import from_flags
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.serving.signatures import TensorInfo
@@ -156,56 +157,3 @@ def _counted(lines: Iterator[str], bar: ProgressBar) -> Iterator[str]:
     for line in lines:
         bar.update()
         yield line
-
-
-def chosen_columns(pairs: Sequence[str], columns: Collection[str]) -> dict[str, str]:
-    """Reads --column: the column of each input."""
-    chosen = {name: name for name in columns}
-    for pair in pairs:
-        name, equals, column = pair.partition("=")
-        if not equals or name not in columns:
-            raise UserError(f"--column={pair}: expected INPUT=COLUMN with the inputs {', '.join(columns)}")
-        chosen[name] = column
-    return chosen
-
-
-def check_columns(row: Mapping[str, Any], ranks: Mapping[str, int], chosen: Mapping[str, str], where: str):
-    """Raises UserError if a row lacks the column of an input, and says how to name it."""
-    if missing := [name for name in ranks if chosen[name] not in row]:
-        wanted = " ".join(f"--column={name}=COLUMN" for name in missing)
-        raise UserError(
-            f"{where}: {', '.join(chosen[name] for name in missing)} missing; there is {', '.join(row)}. "
-            f"Name the right column with {wanted}"
-        )
-
-
-def inputs_of_row(
-    row: Mapping[str, Any], ranks: Mapping[str, int], chosen: Mapping[str, str], where: str = "the row"
-) -> dict[str, str | list[str]]:
-    """Returns a row's texts by the names of the inputs.
-
-    Args:
-        row: column -> value.
-        ranks: the inputs, as Served.input_ranks has them.
-        chosen: the column of each.
-        where: the row is, for messages.
-
-    Raises:
-        UserError: a column is missing, or is not a text or list of texts, as the input needs.
-    """
-    check_columns(row, ranks, chosen, where)
-    found = {name: row[chosen[name]] for name in ranks}
-    for name, value in found.items():
-        if ranks[name] == 1:
-            if not isinstance(value, str):
-                raise UserError(f"{where}: {chosen[name]} is {shown(json.dumps(value))}; expected a text")
-            continue
-        if isinstance(value, str):  # of a csv or tsv file
-            with contextlib.suppress(ValueError):
-                found[name] = value = json.loads(value)
-        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-            raise UserError(
-                f"{where}: {chosen[name]} is {shown(str(row[chosen[name]]))}; expected a list, such as "
-                '["a", "b"]'
-            )
-    return found

@@ -109,8 +109,9 @@ def run_jobs(
 def _new_pipeline(beam_options: str) -> beam.Pipeline:
     try:
         options = PipelineOptions(shlex.split(beam_options))
+        pipeline = beam.Pipeline(options=options)
         options.get_all_options(display_warnings=True)  # what is wrong shows now, not after the planning
-        return beam.Pipeline(options=options)
+        return pipeline
     except SystemExit:
         raise UserError(f"Beam does not take --beam_options={beam_options!r}: see its words above") from None
     except Exception as error:

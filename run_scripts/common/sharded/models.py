@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from run_scripts.common.answers import inputs_of_row
 from run_scripts.common.sharded.shard import Answerer, Inputs
 from xlnet_tf.errors import UserError, shown
 
@@ -31,7 +32,6 @@ class Predicting:
 
     def load(self, threads: int) -> Answerer:
         _use_threads(threads)
-        from run_scripts.common.predict_texts import inputs_of_row
         from xlnet_tf.serving.models import find_source
 
         source = find_source(self.path, self.checkpoint, self.inputs)

@@ -1,0 +1,170 @@
+"""predict, score and embed answer a corpus in shards: as single texts are answered, on every runner."""
+
+import json
+import tarfile
+
+import numpy as np
+import pytest
+
+from tests.conftest import REPOSITORY, invent_texts
+from tests.helpers.commands import run_command
+from tests.helpers.serving.toys import built
+from xlnet_tf.errors import UserError
+from xlnet_tf.generation.language_model import XLNetLanguageModel
+from xlnet_tf.models.pretrainer import XLNetPretrainer
+from xlnet_tf.serving import models
+from xlnet_tf.serving.export import export
+
+TEXTS = invent_texts(40, seed=5)
+BEAM = "--beam_options=--runner=FnApiRunner --direct_num_workers=1 --direct_running_mode=in_memory"
+LONG = "ba " * 40_000
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A classifier of the labels bad and good."""
+    folder = tmp_path_factory.mktemp("artefacts")
+    with tarfile.open(REPOSITORY / "tests" / "contracts" / "artefacts.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "runs" / "classification"
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory, small_tokenizer):
+    folder = tmp_path_factory.mktemp("model")
+    built(XLNetPretrainer, small_tokenizer).save_pretrained(folder, small_tokenizer)
+    return folder
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A corpus of two formats, with a row that cannot be read."""
+    rows = [{"id": number, "text": text, "label": "good"} for number, text in enumerate(TEXTS[:25])]
+    lines = [json.dumps(row) for row in rows]
+    (tmp_path / "a.jsonl").write_text("\n".join([*lines[:9], "{", *lines[9:]]) + "\n")
+    (tmp_path / "b.txt").write_text("\n".join(TEXTS[25:]) + "\n")
+    return f"--data={tmp_path}/*.jsonl,{tmp_path}/b.txt"
+
+
+def answer(command, model, data, folder, *flags):
+    """Runs a command on the corpus in shards; returns the files that it wrote."""
+    flags = ("--batch_size=4", "--shard_mb=0.001", "--num_workers=1", "--max_failed=1", *flags)
+    run_command(f"run_scripts.{command}", f"--model_dir={model}", data, f"--output_dir={folder}", *flags)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def rows_of(found, name):
+    shards = sorted(file for file in found if file.startswith(f"{name}-"))
+    return [json.loads(line) for file in shards for line in found[file].splitlines()]
+
+
+def assert_beam_writes_the_same(found, command, model, data, folder, *flags):
+    pytest.importorskip("apache_beam", reason="requirements-beam.txt")
+    assert answer(command, model, data, folder, "--runner=beam", BEAM, *flags) == found
+
+
+@pytest.mark.integration
+def test_predict(run, data, tmp_path, capsys):
+    found = answer("predict", run, data, tmp_path / "out")
+    assert "40 rows" not in capsys.readouterr().out  # but 41, one of which failed
+    rows = rows_of(found, "predictions")
+    assert [row["text"] for row in rows] == TEXTS
+    assert [row["id"] for row in rows[:25]] == [*range(25)] and rows[0]["given_label"] == "good"
+    table = tmp_path / "all.csv"
+    table.write_text("text\n" + "".join(f'"{text}"\n' for text in TEXTS))
+    run_command("run_scripts.predict", f"--model_dir={run}", f"--data={table}")
+    for row, line in zip(rows, capsys.readouterr().out.splitlines(), strict=True):
+        expected = json.loads(line)
+        assert row["probabilities"] == pytest.approx(expected["probabilities"], abs=1e-5)
+        assert row["label"] == expected["label"]
+    [failed] = rows_of(found, "failed-predictions")
+    assert failed["source"].endswith("a.jsonl") and failed["line"] == 10
+    assert_beam_writes_the_same(found, "predict", run, data, tmp_path / "beam")
+
+
+@pytest.mark.integration
+def test_score(pretrained, data, tmp_path):
+    found = answer("score", pretrained, data, tmp_path / "out", "--order=random", "--seed=3", "--pieces")
+    rows = rows_of(found, "scores")
+    expected = XLNetLanguageModel.from_pretrained(pretrained).score(TEXTS, order="random", seed=3)
+    for row, score, text in zip(rows, expected, TEXTS, strict=True):
+        assert row["text"] == text and row["pieces"] == score.pieces
+        assert row["log_probability"] == pytest.approx(score.total, rel=1e-4)
+        np.testing.assert_allclose(row["log_probabilities"], score.log_probabilities, rtol=1e-3, atol=1e-5)
+    flags = ("--order=random", "--seed=3", "--pieces")
+    assert_beam_writes_the_same(found, "score", pretrained, data, tmp_path / "beam", *flags)
+    with pytest.raises(UserError, match="another job.*\n  seed: 3 there, 4 now"):
+        answer("score", pretrained, data, tmp_path / "out", "--order=random", "--seed=4", "--pieces")
+
+
+@pytest.mark.integration
+def test_embed(pretrained, run, data, tmp_path, capsys):
+    found = answer("embed", pretrained, data, tmp_path / "out", "--tokens")
+    rows = rows_of(found, "embeddings")
+    expected = XLNetLanguageModel.from_pretrained(pretrained).embed(TEXTS, tokens=True)
+    for row, mean, tokens, pieces in zip(rows, expected.mean, expected.tokens, expected.pieces, strict=True):
+        np.testing.assert_allclose(row["embedding"], mean, atol=1e-5)
+        np.testing.assert_allclose(row["token_embeddings"], tokens, atol=1e-5)
+        assert row["pieces"] == pieces
+    assert_beam_writes_the_same(found, "embed", pretrained, data, tmp_path / "beam", "--tokens")
+
+    export(models.module_of(str(pretrained), seq_len=64), str(tmp_path / "served"))
+    served = answer("embed", tmp_path / "served", data, tmp_path / "of_served", "--tokens")
+    for row, one in zip(rows_of(served, "embeddings"), rows, strict=True):
+        np.testing.assert_allclose(row["token_embeddings"], one["token_embeddings"], atol=1e-5)
+        assert row["pieces"] == one["pieces"] and row["embedding"] == pytest.approx(
+            one["embedding"], abs=1e-5
+        )
+
+    capsys.readouterr()
+    run_command("run_scripts.embed", f"--model_dir={run}", "--text=ba ne", "--text=tor", "--pooling=cls")
+    one, other = map(json.loads, capsys.readouterr().out.splitlines())
+    assert one["text"] == "ba ne" and len(one["embedding"]) == len(other["embedding"]) > 1
+    assert one["embedding"] != other["embedding"]
+
+
+@pytest.mark.integration
+def test_a_text_that_is_too_long_fails_alone(pretrained, tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_text("\n".join([*TEXTS[:3], LONG, *TEXTS[3:6]]))
+    found = answer("embed", pretrained, f"--data={path}", tmp_path / "out")
+    assert [row["text"] for row in rows_of(found, "embeddings")] == TEXTS[:6]
+    [failed] = rows_of(found, "failed-embeddings")
+    assert failed["line"] == 4 and "expected at most 32,768" in failed["reason"]
+    assert len(failed["found"]) < 300
+
+
+@pytest.mark.parametrize(
+    ("command", "flags", "message"),
+    [
+        (
+            "predict",
+            ["--data={data}/a.jsonl", "--column=text=body"],
+            "body missing; there is id, text, label",
+        ),
+        ("predict", ["--data={data}/none*"], "no corpus file matches"),
+        (
+            "score",
+            ["--data={data}/a.jsonl", "--text_field=body"],
+            "expected 'body': name the one .* by --text_field",
+        ),
+        ("embed", ["--data={data}/a.jsonl", "--beam_options=--x"], "beam_options are for runner beam"),
+    ],
+)
+def test_what_cannot_be_answered_is_named(run, pretrained, data, tmp_path, command, flags, message):
+    model = run if command == "predict" else pretrained
+    flags = [flag.format(data=tmp_path) for flag in flags]
+    with pytest.raises((UserError, FileNotFoundError), match=message):
+        run_command(
+            f"run_scripts.{command}",
+            f"--model_dir={model}",
+            f"--output_dir={tmp_path}/out",
+            "--shard_mb=1",
+            *flags,
+        )
+    assert not (tmp_path / "out").exists()
+
+
+def test_output_dir_is_needed(pretrained, data):
+    with pytest.raises(UserError, match="--output_dir missing"):
+        run_command("run_scripts.score", f"--model_dir={pretrained}", data)
