@@ -108,7 +108,7 @@ def test_embed(pretrained, run, data, tmp_path, capsys):
         assert row["pieces"] == pieces
     assert_beam_writes_the_same(found, "embed", pretrained, data, tmp_path / "beam", "--tokens")
 
-    export(models.module_of(str(pretrained), seq_len=64), str(tmp_path / "served"))
+    export(models.module_of(str(pretrained), seq_len=512), str(tmp_path / "served"))
     served = answer("embed", tmp_path / "served", data, tmp_path / "of_served", "--tokens")
     for row, one in zip(rows_of(served, "embeddings"), rows, strict=True):
         np.testing.assert_allclose(row["token_embeddings"], one["token_embeddings"], atol=1e-5)
