@@ -21,7 +21,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 
 
 # Folders of tests that train or start processes.
-SLOW = ("training", "serving", "run_scripts", "tasks")
+SLOW = ("training", "serving", "run_scripts", "tasks", "verification", "models", "generation")
 QUICK_COMPILER = "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"
 
 

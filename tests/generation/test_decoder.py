@@ -1,16 +1,21 @@
 """A step with cached content states predicts what the whole model predicts."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.helpers.models import uncached
 from tests.helpers.models.cases import N_TOKEN, architectures
+from tests.helpers.profiles import examples
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation.decoder import CachedDecoder
 from xlnet_tf.generation.layout import continuation, infilling
+
+DEEP = dataclasses.replace(uncached.CONFIG, n_layer=2)
 
 
 def steps(decoder, order, tokens):
@@ -42,7 +47,7 @@ def check(model, ids, is_context, order, tokens, found):
     np.testing.assert_allclose(found.numpy()[order >= 0], expected[order >= 0], atol=1e-4)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(12, 200)
 @given(config=architectures(), data=st.data())
 def test_any_order_equals_the_uncached_computation(config, data):
     draw = data.draw
@@ -63,7 +68,7 @@ def test_any_order_equals_the_uncached_computation(config, data):
 @pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.integration)])
 @pytest.mark.parametrize("attention_type", ["bi", "uni"])
 def test_continuations_of_prompts_of_different_length(attention_type, jit_compile):
-    model = uncached.random_model(attention_type=attention_type)
+    model = uncached.random_model(DEEP, attention_type=attention_type)
     rng = np.random.default_rng(1)
     ids = rng.integers(9, 50, [4, 6]).astype(np.int32)
     lengths, new_tokens = np.int32([6, 2, 0, 5]), np.int32([4, 3, 4, 1])
@@ -81,7 +86,7 @@ def test_continuations_of_prompts_of_different_length(attention_type, jit_compil
 
 def test_several_targets_at_once():
     """Each is predicted from what is written, none from another."""
-    model = uncached.random_model()
+    model = uncached.random_model(DEEP)
     ids, is_context, order = random_gaps(np.random.default_rng(2), batch=2, length=8, gaps=4)
     decoder = CachedDecoder(model, infilling(ids, is_context, order))
     logits, cache = decoder.start(order)
@@ -103,7 +108,7 @@ def test_several_targets_at_once():
 
 def test_candidates_share_a_cache_and_see_their_own_past():
     """Candidates that swap places and follow one another are as texts of their own."""
-    model = uncached.random_model()
+    model = uncached.random_model(DEEP)
     ids = np.int32([[10, 11, 12, 0, 0, 0, 13]])
     is_context, order = ids > 0, np.int32([[3, 5, 4]])
     decoder = CachedDecoder(model, infilling(ids, is_context, order), candidates=3)

@@ -14,7 +14,7 @@ from xlnet_tf.generation.layout import continuation, infilling
 from xlnet_tf.text.special_tokens import EOP_ID, PAD_ID
 
 # Five pieces can be written: <eop> and four words.
-FEW_PIECES = XLNetConfig(n_token=13, n_layer=2, d_model=16, n_head=2, d_head=6, d_inner=20)
+FEW_PIECES = XLNetConfig(n_token=13, n_layer=1, d_model=16, n_head=2, d_head=6, d_inner=20)
 METHODS = {
     "greedy": {"temperature": 0.0},
     "temperature": {"temperature": 1.3},
@@ -186,6 +186,6 @@ def test_words_alone_are_written():
     model.lm_bias.assign(np.where(np.arange(13) < EOP_ID, 100.0, 0.0))
     ids, lengths = np.full([50, 2], 9, np.int32), np.full(50, 2, np.int32)
     tokens = run(
-        model, ids, lengths, np.full(50, 4, np.int32), METHODS["temperature"], tf.range(50), most=4
+        model, ids, lengths, np.full(50, 4, np.int32), {"temperature": 4.0}, tf.range(50), most=4
     ).tokens
     assert set(tokens.numpy().ravel()) == set(range(EOP_ID, 13))

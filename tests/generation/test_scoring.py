@@ -13,7 +13,7 @@ from xlnet_tf.generation import scoring
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 
-CONFIG = XLNetConfig(n_token=14, n_layer=2, d_model=16, n_head=2, d_head=6, d_inner=20)
+CONFIG = XLNetConfig(n_token=14, n_layer=1, d_model=16, n_head=2, d_head=6, d_inner=20)
 CLS, SEP, PAD = 3, 4, 5
 
 

@@ -20,4 +20,9 @@ settings.load_profile("default")
 
 def examples(few: int, many: int) -> settings:
     """Returns the settings of a test: how many examples it tries in `make test`, and in the long profile."""
-    return settings(max_examples=many if settings.get_current_profile_name() == "long" else few)
+    return settings(max_examples=few_or_many(few, many))
+
+
+def few_or_many(few: int, many: int) -> int:
+    """Returns the first number in `make test`, the second in the long profile."""
+    return many if settings.get_current_profile_name() == "long" else few

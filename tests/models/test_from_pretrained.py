@@ -1,5 +1,6 @@
 """Models made from checkpoints have their weights, settings and labels, and work as any tf_keras model."""
 
+import functools
 import json
 
 import numpy as np
@@ -74,6 +75,21 @@ def pretrained(tmp_path_factory):
     encoder.build()
     save_model(encoder, folder := str(tmp_path_factory.mktemp("pretrained")))
     return folder
+
+
+@pytest.fixture(scope="module")
+def of_the_original(tmp_path_factory):
+    """Returns a function of a format: weights that the original fine-tuned; None: as it wrote them."""
+    source = original.write_fine_tuned(tmp_path_factory.mktemp("original") / "source")
+
+    @functools.cache
+    def converted(format):
+        if format is None:
+            return source
+        save_checkpoint(open_checkpoint(source), path := str(tmp_path_factory.mktemp(format)), format)
+        return path
+
+    return converted
 
 
 @pytest.fixture
@@ -236,13 +252,10 @@ def test_heads_of_the_original_without_labels(golden, model_class, arguments):
     ],
 )
 def test_checkpoints_that_the_original_fine_tuned_have_no_query_stream(
-    tmp_path, golden, format, model_class, options
+    of_the_original, golden, format, model_class, options
 ):
-    path = original.write_fine_tuned(tmp_path / "source")
-    if format:
-        save_checkpoint(open_checkpoint(path), str(tmp_path / "other"), format)
-        path = tmp_path / "other"
-    found, expected = (model_class.from_pretrained(p, **options) for p in (path, golden("tiny_ckpt_heads")))
+    paths = of_the_original(format), golden("tiny_ckpt_heads")
+    found, expected = (model_class.from_pretrained(path, **options) for path in paths)
     unread = (names.QUERY_START, *(f"{part}/" for part in ("classification_new", "ranking", "tagging")))
     for ours, theirs in zip(found.variables, expected.variables, strict=True):
         if not names.canonical(ours.name).startswith(unread):

@@ -91,8 +91,24 @@ def test_backward_rows_mirror_forward_rows():
     )
 
 
-@pytest.mark.parametrize("case", ["as records have it", "one head", "forward", "all queries", "clamped"])
-@pytest.mark.parametrize("memory", [0, 7])
+@pytest.mark.parametrize(
+    ("memory", "case"),
+    [
+        (7, "as records have it"),
+        (7, "one head"),
+        (0, "forward"),
+        (7, "all queries"),
+        (0, "clamped"),
+        *(
+            pytest.param(memory, case, marks=pytest.mark.integration)
+            for memory, cases in (
+                (0, ("as records have it", "one head", "all queries")),
+                (7, ("forward", "clamped")),
+            )
+            for case in cases
+        ),
+    ],
+)
 def test_blocked_position_scores_equal_unblocked_ones(memory, case):
     """On a CPU, 384 queries are scored in three groups; elsewhere in one, by all distances."""
     config = dataclasses.replace(CONFIG, n_layer=1, n_head=1 if case == "one head" else 2)

@@ -97,6 +97,7 @@ SERVED = [
         {"query": TEXTS, "candidates": [[CONTEXT, "ba", ""]] * 4},
     ),
 ]
+QUICK = ("classification", "question_answering", "choice")
 _HERE = {task_registry.canonical(head) for head, *_ in SERVED}
 SERVED += [(task, None, (), {}, None) for task in task_registry.tasks() if task not in _HERE]
 
@@ -117,7 +118,10 @@ SERVED += [(task, None, (), {}, None) for task in task_registry.tasks() if task 
         ),
     ],
 )
-@pytest.mark.parametrize(("head", "model_class", "arguments", "lengths", "inputs"), SERVED)
+@pytest.mark.parametrize(
+    ("head", "model_class", "arguments", "lengths", "inputs"),
+    [pytest.param(*case, marks=[pytest.mark.integration] * (case[0] not in QUICK)) for case in SERVED],
+)
 def test_every_head_is_served(
     tmp_path, small_tokenizer, format, dropped, head, model_class, arguments, lengths, inputs
 ):
@@ -262,7 +266,7 @@ def test_a_run_is_the_same_model_by_hugging_faces_files_alone(tmp_path, small_to
         (folder / name).unlink()
     assert json.loads((folder / "config.json").read_text()) == {
         "architectures": ["XLNetForSequenceClassification"], "model_type": "xlnet", "layer_norm_eps": 1e-12,
-        "vocab_size": small_tokenizer.vocab_size, "n_layer": 2, "d_model": 16, "n_head": 2, "d_head": 8,
+        "vocab_size": small_tokenizer.vocab_size, "n_layer": 1, "d_model": 16, "n_head": 2, "d_head": 8,
         "d_inner": 20, "ff_activation": "gelu_new", "untie_r": True, "mem_len": None,
         "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 5,
         "attn_type": "uni", "same_length": True, "clamp_len": 2,

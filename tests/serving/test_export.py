@@ -157,6 +157,7 @@ def test_smaller_weights_are_near(run):
         models.module_of_run(str(run), weights="float8")
 
 
+@pytest.mark.integration
 def test_what_smaller_weights_cost_is_measured(run, monkeypatch):
     data = str(run.parent / "records" / "dev")
     found = models.compare_weights(str(run), data, models.INT8)

@@ -9,12 +9,14 @@ import tensorflow as tf
 import tf_keras
 from hypothesis import strategies as st
 
+from tests.helpers.profiles import few_or_many
 from xlnet_tf.config import ACTIVATIONS, XLNetConfig
 from xlnet_tf.layers.kernels import device
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.records import ranks
 
 N_TOKEN = 40
+MOST_LAYERS = few_or_many(2, 3)
 # Nothing random at the edges: the layers' kernels are small at birth and would hide errors.
 SPREAD = 0.4
 
@@ -80,7 +82,7 @@ def take_rows(features, keep):
     }
 
 
-def architectures(max_layers: int = 3, activations=ACTIVATIONS) -> st.SearchStrategy[XLNetConfig]:
+def architectures(max_layers: int = MOST_LAYERS, activations=ACTIVATIONS) -> st.SearchStrategy[XLNetConfig]:
     """Draws every field of an architecture: see test_any_configuration.py, which asserts it."""
     return st.builds(
         XLNetConfig,
@@ -102,7 +104,7 @@ def cases(
     order=("permutation", "autoregressive", "denoising", "any"),
     queries=("positions", "mask"),
     max_memory: int = 12,
-    max_layers: int = 3,
+    max_layers: int = MOST_LAYERS,
     rates=(0.0,),
     activations=ACTIVATIONS,
     kinds=("cpu", "tpu"),

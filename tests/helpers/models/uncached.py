@@ -8,7 +8,7 @@ from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.text.special_tokens import EOP_ID
 
-CONFIG = XLNetConfig(n_token=50, n_layer=2, d_model=16, n_head=2, d_head=6, d_inner=20)
+CONFIG = XLNetConfig(n_token=50, n_layer=1, d_model=16, n_head=2, d_head=6, d_inner=20)
 
 
 def random_model(config=CONFIG, seed=0, **options):

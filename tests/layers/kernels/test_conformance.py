@@ -159,7 +159,7 @@ def close(found, expected, dtype):
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16], ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("name", FAST)
 @given(case=attention_cases())
-@examples(5, 300)
+@examples(4, 300)
 def test_attention(name, dtype, case):
     kernels = FAST[name]
     if isinstance(kernels, TpuKernels) and case["clamp_len"] < 0:
@@ -184,7 +184,7 @@ def feed_forward(kernels, rows, weights, bias, activation: str, rate: float):
     rate=st.sampled_from([0.0, 0.3]),
     number=st.integers(0, 2**31),
 )
-@examples(4, 100)
+@examples(3, 100)
 def test_feed_forward_operations(name, dtype, sizes, activation, rate, number):
     """A dense layer, dropout, an activation with dropout, and a product with transposed weights."""
     rng = np.random.default_rng(number)

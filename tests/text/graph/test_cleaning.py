@@ -4,9 +4,10 @@ import functools
 
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.helpers.profiles import examples
 from tests.text.test_offsets import AWKWARD
 from xlnet_tf.text.cleaning import CleaningConfig, clean_text
 from xlnet_tf.text.graph import cleaning as graph_cleaning
@@ -46,7 +47,7 @@ def check(texts, config):
 
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
 @given(texts=st.lists(TEXTS, max_size=4))
-@settings(max_examples=50, deadline=None)
+@examples(25, 500)
 def test_any_texts(config, texts):
     check(texts, config)
 

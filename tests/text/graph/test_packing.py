@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import strategies
 
+from tests.helpers.profiles import examples
 from xlnet_tf.errors import UserError
 from xlnet_tf.text import packing
 from xlnet_tf.text.graph.packing import bucket, pack, truncate
@@ -21,7 +22,7 @@ def ragged(rows):
     return tf.RaggedTensor.from_row_lengths(values, np.array([len(row) for row in rows], np.int64))
 
 
-@tf.function(input_signature=[RAGGED, RAGGED, tf.TensorSpec([], tf.int32)])
+@tf.function(input_signature=[RAGGED, RAGGED, tf.TensorSpec([], tf.int32)], autograph=False)
 def pack_all_ways(ids_a, ids_b, seq_len):
     """[texts or pairs][left or right], of a length that is known only when it runs."""
     return [
@@ -30,12 +31,12 @@ def pack_all_ways(ids_a, ids_b, seq_len):
     ]
 
 
-@tf.function(input_signature=[RAGGED, RAGGED, tf.TensorSpec([None], tf.int32)])
+@tf.function(input_signature=[RAGGED, RAGGED, tf.TensorSpec([None], tf.int32)], autograph=False)
 def truncate_rows(ids_a, ids_b, room):
     return truncate(ids_a, ids_b, room), truncate(ids_a, None, room)[0]
 
 
-@hypothesis.settings(deadline=None, max_examples=150)
+@examples(60, 1000)
 @hypothesis.given(PAIRS, strategies.integers(4, 50))
 def test_rows_are_those_of_python(pairs, seq_len):
     ids_a, ids_b = [a for a, _ in pairs], [b for _, b in pairs]
@@ -51,7 +52,7 @@ def test_rows_are_those_of_python(pairs, seq_len):
             assert {feature.dtype for feature in features.values()} == {tf.int32}
 
 
-@hypothesis.settings(deadline=None, max_examples=150)
+@examples(60, 1000)
 @hypothesis.given(strategies.lists(strategies.tuples(IDS, IDS, strategies.integers(1, 45)), max_size=5))
 def test_each_row_has_a_room_of_its_own(rows):
     ids_a, ids_b, room = ([row[column] for row in rows] for column in range(3))

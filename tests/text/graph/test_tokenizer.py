@@ -8,10 +8,11 @@ import random
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sentencepiece import sentencepiece_model_pb2
 
+from tests.helpers.profiles import examples
 from tests.text.test_offsets import AWKWARD, model_proto  # noqa: F401
 from tests.text.test_tokenizer import hostile_texts, io_model
 from xlnet_tf.errors import UserError
@@ -78,7 +79,7 @@ def decode(text):
 
 @pytest.mark.parametrize("cleaning", CLEANINGS, ids=str)
 @given(texts=st.lists(BYTES, max_size=4))
-@settings(max_examples=30, deadline=None)
+@examples(12, 300)
 def test_any_bytes(model_proto, cleaning, texts):  # noqa: F811
     tokenizer, graph = load(model_proto, cleaning)
     check_ids(tokenizer, graph, texts)
@@ -93,7 +94,7 @@ def test_hostile_texts(shared, cleaning):
     tokenizer, graph = load(shared(MODEL), cleaning)
     texts = hostile_texts(800, seed=5)
     check_ids(tokenizer, graph, texts)
-    check_offsets(tokenizer, graph, texts[:300])
+    check_offsets(tokenizer, graph, texts[:150])
 
 
 @pytest.mark.parametrize(
