@@ -140,6 +140,7 @@ def test_a_misspelt_folder_is_not_taken_for_a_name(server, tmp_path, monkeypatch
     )
     assert hub.similar("./run/base-x") == " (similar: ./runs/base)"
     assert hub.similar("/no/such/x") == ""
+    assert hub.similar("xlnet-base-cased").startswith(" (similar: hf://xlnet/xlnet-base-cased")
     with pytest.raises(
         FileNotFoundError, match=r"^there is no checkpoint at runs/base-x \(similar: runs/base;"
     ):

@@ -107,8 +107,11 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
 
 
 def similar(path: str) -> str:
-    """Returns, in brackets, what a path with nothing at it may have meant; "" if nothing comes near it."""
-    found = [f"similar: {', '.join(near)}"] if (near := _similar(path.rstrip("/"))) else []
+    """Returns, in brackets, which paths and released models are called almost so; "" if there are none."""
+    released = {release.name.rpartition("/")[2]: release.name for release in releases.RELEASES}
+    near = _similar(path.rstrip("/"))
+    near += [released[name] for name in difflib.get_close_matches(os.path.basename(path), released, 2, 0.75)]
+    found = [f"similar: {', '.join(near)}"] if near else []
     if (match := _NAME.fullmatch(path)) and not path.startswith(SCHEME):
         found.append(f"a model of the Hugging Face hub is written {SCHEME}{match[0]}")
     return f" ({'; '.join(found)})" if found else ""

@@ -219,6 +219,8 @@ def test_served_models_are_asked(page):
     assert answer("answers", question="?", context="It is 1843.").locator("mark").count() == 1
     rows = answer("ranker", query="?", candidates="one\ntwo\n").locator("tbody th").all_inner_texts()
     assert rows == ["two", "one"]
+    fields = page.eval_on_selector_all("#inputs textarea", "all => all.map(each => each.id)")
+    assert fields == ["input-query", "input-candidates"]  # a text before the lists
     assert "88 %" in answer("choices", context="", question="?", options="at noon\nat dawn").inner_text()
     assert "3.5" in answer("stars", text="A").inner_text()
 
