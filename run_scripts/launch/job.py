@@ -70,7 +70,7 @@ class Job:
     project: str = option("project of Google Cloud")
     zone: str = option("zone, as us-west4-a; with gke the location of the cluster")
     accelerator: str = option("kind and size of the TPU: v5e-8, v3-32, ...")
-    budget: Budget = option("hours, or money and price_per_hour")
+    budget: Budget = option("{hours: 48}, or {money: 300, price_per_hour: 9.6}")
     name: str = option("name of what is created; default: that of the file", "")
     backend: str = option("what creates the TPU", "queued-resource", choices=BACKENDS)
     spot: bool = option("take a spot TPU: cheaper, and taken away at any time", False)
@@ -111,8 +111,6 @@ def load(path: str) -> Job:
         UserError: a setting is unknown, missing or wrong; the message says what to write.
     """
     values = files.read_yaml(path)
-    if isinstance(values.get("command"), str):
-        values["command"] = shlex.split(values["command"])
     if isinstance(values.get("model_dir"), str):
         values["model_dir"] = values["model_dir"].rstrip("/")
     try:
@@ -126,8 +124,6 @@ def load(path: str) -> Job:
 def _build(cls: type, values: Any, where: str) -> Any:
     """Returns the dataclass that a mapping spells, its fields of their types and in their limits."""
     fields = {field.name: field for field in dataclasses.fields(cls)}
-    if not isinstance(values, Mapping):
-        raise UserError(f"{where.rstrip('.')} is {values!r}: expected settings: {', '.join(fields)}")
     for name in values:
         if name not in fields:
             near = closest(str(name), fields)
@@ -143,19 +139,29 @@ def _build(cls: type, values: Any, where: str) -> Any:
             if field.default is dataclasses.MISSING:
                 raise UserError(f"{where}{name} is missing: {field.metadata['help']}")
             continue
-        made[name] = _typed(hints[name], value, f"{where}{name}")
+        made[name] = _typed(hints[name], value, f"{where}{name}", field.metadata["help"])
     built = cls(**made)
-    check_limits(built)
+    try:
+        check_limits(built)
+    except UserError as error:
+        raise UserError(f"{where}{error}") from None
     return built
 
 
-def _typed(hint: Any, value: Any, name: str) -> Any:
+def _typed(hint: Any, value: Any, name: str, meaning: str) -> Any:
     """Returns a value of a field's type: an int serves as a float, and nothing else is converted."""
     if isinstance(hint, types.UnionType):
         hint = next(kind for kind in typing.get_args(hint) if kind is not types.NoneType)
     if dataclasses.is_dataclass(hint):
+        if not isinstance(value, Mapping):
+            raise UserError(f"{name} is {value!r}: expected {meaning}")
         return _build(hint, value, f"{name}.")
     if typing.get_origin(hint) is Sequence:
+        if isinstance(value, str):
+            try:
+                return shlex.split(value)
+            except ValueError as error:
+                raise UserError(f"{name} cannot be split into words: {error}") from None
         if not isinstance(value, list) or not all(isinstance(word, str | int | float) for word in value):
             raise UserError(f"{name} is {value!r}: expected a command in one line, or a list of its words")
         return [str(word) for word in value]
@@ -182,6 +188,8 @@ def _command(words: Sequence[str]) -> list[str]:
         value = value or (rest[index + 1] if index + 1 < len(rest) and "=" not in word else "")
         known = flag == "config_file" and value.removesuffix(".yaml") in experiment.recipes()
         local = flag in _DATA_FLAGS or (not known and pathlib.Path(value).exists())
+        if flag == "config_file" and not local:
+            experiment.settings_file(value)  # raises an error about a name that is no recipe's
         if word.startswith("-") and value and local and "://" not in value:
             raise UserError(
                 f"command has --{flag}={value}, which the TPU's machine does not have: copy it into a bucket "
@@ -218,7 +226,11 @@ def _checked(job: Job) -> Job:
         return _checked_gke(job, found)
     for name in ("image", "cluster", "topology"):
         if getattr(job, name):
-            hint = "; the image of a TPU VM is runtime:" if name == "image" else ""
+            instead = {
+                "image": "the image of a TPU VM is runtime",
+                "topology": "kind and size are accelerator",
+            }
+            hint = f"; {instead[name]}:" if name in instead else ""
             raise UserError(f"{name} is for backend: gke, and this job's is {job.backend}{hint}")
     runtime = job.runtime or default_runtime(found)
     if match := _IMAGE_OF_TENSORFLOW.fullmatch(runtime):

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, shown
 
 # What the tools write on stderr, by meaning; the first that matches counts.
 _MEANINGS = {
@@ -127,4 +127,7 @@ class Tools:
     def look_up(self, command: Sequence[str]) -> Any:
         """Returns the json that a command prints; None if what it asks for does not exist."""
         outcome = self.ask(command, allow=("absent",))
-        return None if outcome.status else json.loads(outcome.stdout or "null")
+        try:
+            return None if outcome.status else json.loads(outcome.stdout or "null")
+        except ValueError:
+            raise UserError(f"{shlex.join(command)} printed {shown(outcome.stdout)}: expected json") from None

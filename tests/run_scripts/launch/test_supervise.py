@@ -136,7 +136,7 @@ def test_a_spent_budget_saves_and_deletes(tmp_path, place):
 
 
 def test_waiting_costs_nothing(tmp_path):
-    world = World(tmp_path, {"states": [["WAITING_FOR_RESOURCES"] * 2000 + ["ACTIVE"]]}, budget={"hours": 1})
+    world = World(tmp_path, {"states": [["WAITING_FOR_RESOURCES"] * 400 + ["ACTIVE"]]}, budget={"hours": 1})
     world.launch()
     assert world.state().used_seconds < 600
 
@@ -219,7 +219,8 @@ EVENTS = {
 SCENARIOS = st.fixed_dictionaries({name: st.lists(events, max_size=8) for name, events in EVENTS.items()})
 
 
-@hypothesis.settings(deadline=None, max_examples=60)
+@pytest.mark.integration
+@hypothesis.settings(deadline=None)
 @hypothesis.given(
     scenario=SCENARIOS,
     place=st.sampled_from([QUEUED, VM, GKE]),

@@ -3,12 +3,14 @@
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import time
 
 import pytest
 
 from run_scripts.launch.cloud_tpu import SCRIPT
+from tests.helpers.cloud.harness import World
 
 # Plays python3, the environment's python, and the training: what the last one does is in $HOME/play.
 PYTHON = r"""#!/bin/bash
@@ -33,13 +35,16 @@ def vm(tmp_path):
     (tmp_path / "play").write_text("echo step 1\n")
     environment = {"HOME": str(tmp_path), "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
 
-    def call(*words):
+    def shell(*words):
         options = {"env": environment, "cwd": tmp_path, "capture_output": True, "text": True, "timeout": 60}
-        done = subprocess.run(["bash", str(SCRIPT), *words], **options)
+        done = subprocess.run(words, **options)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    call.home = tmp_path
+    def call(*words):
+        return shell("bash", str(SCRIPT), *words)
+
+    call.home, call.shell = tmp_path, shell
     return call
 
 
@@ -126,6 +131,34 @@ def test_a_restarted_vm_is_like_a_lost_host(vm):
     (vm.home / "xlnet-job").mkdir()
     (vm.home / "xlnet-job/started").touch()
     assert vm("look", "0") == "xlnet-job ended 75 0\n"
+
+
+def test_a_launch_drives_the_script(vm, tmp_path):
+    """From copying it to the VM to the end, with an interruption: nothing of the script is played here."""
+    (vm.home / "play").write_text("date >>$HOME/times; echo step $(wc -l <$HOME/times); sleep 0.1\n"
+                                  "[ $(wc -l <$HOME/times) = 2 ] || exit 75\n")  # fmt: skip
+    folder = tmp_path / "job"
+    folder.mkdir()
+    world = World(folder, package=None)
+    play = world.cloud.run
+
+    def run(command, text=None):
+        status, out, error = play(command, text)
+        if "scp" in command:
+            shutil.copy(command[command.index("scp") + 1], vm.home)
+        elif "ssh" in command:
+            (text,) = (word.partition("=")[2] for word in command if word.startswith("--command="))
+            out = vm.shell("bash", "-c", text)
+        return status, out, error
+
+    world.cloud.run = run
+    world.clock.before = lambda count: time.sleep(0.05)
+    shown = world.launch()
+    lines = [line for line in shown.splitlines() if line.startswith("step")]
+    assert lines == ["step 1", "step 2"] and "resuming" in shown
+    assert (vm.home / "pip").read_text().count("install --use-pep517") == 1
+    assert "--model_dir=gs://b/runs/base --strategy=tpu --tpu=local" in (vm.home / "trained").read_text()
+    world.assert_nothing_left()
 
 
 def test_a_log_is_read_in_parts(vm):
