@@ -78,4 +78,4 @@ if __name__ == "__main__":
         "Launch without the training's own --dry_run, which needs the records and a compiler.",
     )
     flags.DEFINE_float("poll_seconds", 30.0, "Seconds between two looks at the TPU.", lower_bound=0.0)
-    errors.run(main, positional="job")
+    errors.run(main, positional="job", after_ctrl_c="the same command resumes the training")

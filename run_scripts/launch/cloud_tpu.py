@@ -43,7 +43,7 @@ class CloudTpu:
             self._tools.ask(self._create(), allow=("exists",))
         except Failed as error:
             text = f"{self._job.accelerator} in {self._job.zone} is refused: {_advice(error)}"
-            raise Refused(text, error.certain) from error
+            raise Refused(text, error) from error
 
     def sight(self) -> Sight:
         if not self._queued:

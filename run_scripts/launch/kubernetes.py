@@ -49,7 +49,7 @@ class JobSet:
             self._ask(self._create(), self._manifest(), allow=("exists",))
         except Failed as error:
             text = f"the cluster {self._job.cluster} refuses the JobSet: {_advice(error)}"
-            raise Refused(text, error.certain) from error
+            raise Refused(text, error) from error
 
     def sight(self) -> Sight:
         found = self._look_up(self._get("jobset", self._job.name))

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
+from run_scripts.launch.tools import Failed
 from xlnet_tf.errors import UserError
 
 
@@ -57,12 +58,16 @@ class Refused(UserError):
 
     Args:
         text: why, and what to do.
+        failed: the command.
+
+    Attributes:
         nothing: whether it is certain that nothing was created.
+        later: whether the same request may be granted later.
     """
 
-    def __init__(self, text: str, nothing: bool):
+    def __init__(self, text: str, failed: Failed):
         super().__init__(text)
-        self.nothing = nothing
+        self.nothing, self.later = failed.certain, failed.outcome.meaning in ("quota", "transient")
 
 
 class NotOurs(UserError):

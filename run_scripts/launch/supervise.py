@@ -44,6 +44,7 @@ class Supervisor:
         self._progress = Progress(clock)
         self._tail: list[str] = []
         self._silent_since: float | None = None
+        self._ready, self._lost_at, self._wait = False, 0.0, 3600 * job.wait_hours
 
     def run(self) -> None:
         """Creates, waits, trains, resumes; at the end, whatever it is, nothing that costs money is left.
@@ -76,12 +77,12 @@ class Supervisor:
             try:
                 why = self._delete_all()
             except KeyboardInterrupt:
-                self._say(f"NOT deleted: {self._how_to_delete()}")
+                self._say(f"NOT deleted, and it may cost money: {self._how_to_delete()}")
                 raise
         if why:
-            raise UserError(
-                f"the TPU could not be deleted and may cost money ({why}): {self._how_to_delete()}"
-            )
+            # After Ctrl-C nobody prints the error.
+            self._say(f"NOT deleted, and it may cost money: {self._how_to_delete()}")
+            raise UserError(f"the TPU could not be deleted and may cost money: {why}")
         self._say(f"nothing is left; the run used {self._cost()}")
 
     def _delete_all(self) -> str:
@@ -140,6 +141,9 @@ class Supervisor:
         try:
             sight = self._machine.sight()
             ready = sight.phase is Phase.READY
+            if self._ready and not ready:
+                self._lost_at = self._clock.time()
+            self._ready = ready
             if sight.phase is not Phase.ABSENT:
                 self._state.seen = self._state.created = True
         except NotOurs:
@@ -171,7 +175,10 @@ class Supervisor:
             self._machine.create()
         except Refused as error:
             self._state.save(created=before or not error.nothing)
-            raise
+            # A run that has lost its TPU waits for the next one; a new run is told at once.
+            if not (error.later and self._lost_at and self._clock.time() - self._lost_at < self._wait):
+                raise
+            self._say(f"trying again: {error}")
 
     def _train(self) -> bool:
         """Looks at the training, starts or resumes it if it does not run; returns whether it is done."""

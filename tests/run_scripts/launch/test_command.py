@@ -31,17 +31,12 @@ class Shell:
         (folder / "state.json").write_text(json.dumps(EMPTY | {"objects": self.world.cloud.state["objects"]}))
 
     def start(self, *flags, job="base.yaml"):
-        command = [
-            sys.executable,
-            "-m",
-            "run_scripts.launch",
-            job,
-            "--poll_seconds=0.01",
-            "--skip_dry_run",
-            *flags,
-        ]
-        return subprocess.Popen(command, cwd=self.folder, env=self.environment, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True, start_new_session=True)  # fmt: skip
+        command = [sys.executable, "-m", "run_scripts.launch", job, "--poll_seconds=0.01", "--skip_dry_run"]
+        # Tests may run in the background, where Ctrl-C is ignored.
+        return subprocess.Popen(
+            [*command, *flags], cwd=self.folder, env=self.environment, text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )  # fmt: skip
 
     def run(self, *flags, **options):
         process = self.start(*flags, **options)
@@ -88,14 +83,29 @@ def test_a_launch_runs_the_commands_that_print_shows(tmp_path, place):
 
 
 @pytest.mark.integration
-def test_ctrl_c_ends_with_130_and_leaves_nothing(tmp_path):
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
+def test_a_signal_saves_and_leaves_nothing(tmp_path, number, status):
     shell = Shell(tmp_path, {"run": [{"looks": 100_000}]})
+    process = shell.start()
+    shell.wait_for("scp")
+    process.send_signal(number)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == status and not shell.left()
+    assert "the training saves a checkpoint" in error
+    assert error.splitlines()[-1].startswith("INTERRUPTED: ") and "same command" in error.splitlines()[-1]
+
+
+@pytest.mark.integration
+def test_what_ctrl_c_cannot_delete_is_said(tmp_path):
+    shell = Shell(tmp_path, {"run": [{"looks": 100_000}], "delete": ["denied"] * 100})
     process = shell.start()
     shell.wait_for("scp")
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=60)
-    assert process.returncode == 130 and not shell.left()
-    assert "the training saves a checkpoint" in error and error.rstrip().endswith("INTERRUPTED: Ctrl-C")
+    assert (
+        process.returncode == 130
+        and "NOT deleted, and it may cost money: run the same launch with --stop" in error
+    )
 
 
 @pytest.mark.integration

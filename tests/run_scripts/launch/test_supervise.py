@@ -95,6 +95,20 @@ def test_a_refusal_says_what_to_do(tmp_path, event, advice):
     world.assert_nothing_left()
 
 
+@pytest.mark.parametrize("place", [QUEUED, VM], ids=lambda place: place["backend"])
+def test_after_preemption_a_lack_of_capacity_is_waited_out(tmp_path, place):
+    scenario = {"ssh": ["ok"] * 4 + ["preempt"], "create": ["ok"] + ["quota"] * 20}
+    world = World(tmp_path, scenario, **place)
+    assert world.launch().count("trying again: v5e-8 in us-west4-a is refused") == 20
+    assert world.cloud.state["runs"] == 2
+    world.assert_nothing_left()
+    (tmp_path / "short").mkdir()
+    world = World(tmp_path / "short", scenario, **place, wait_hours=0.1)
+    with pytest.raises(UserError, match="is refused"):
+        world.launch()
+    world.assert_nothing_left()
+
+
 def test_a_request_that_expires_ends_the_launch(tmp_path):
     world = World(tmp_path, {"states": [["WAITING_FOR_RESOURCES", "FAILED"]]})
     with pytest.raises(UserError, match="there is no TPU: FAILED: no capacity before valid-until"):
@@ -197,7 +211,7 @@ def test_a_moved_job_does_not_forget_what_it_created(tmp_path):
 
 def test_what_cannot_be_deleted_is_said_loudly(tmp_path):
     world = World(tmp_path, {"delete": ["denied"] * 50})
-    with pytest.raises(UserError, match="could not be deleted and may cost money .*--stop"):
+    with pytest.raises(UserError, match="could not be deleted and may cost money: .*PERMISSION_DENIED"):
         world.launch()
     assert world.state().created
     world.cloud.scenario = {}
