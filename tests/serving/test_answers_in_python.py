@@ -58,9 +58,14 @@ def test_a_saved_model_answers_as_the_exported_one(tmp_path, small_tokenizer, ta
     expected = [module.readable(row, answer) for row, answer in zip(rows, split_rows(served))]
     model.save_pretrained(tmp_path / "ours", small_tokenizer, seq_len=40, **OPTIONS.get(task, {}))
     save_checkpoint(open_checkpoint(tmp_path / "ours"), str(tmp_path / "again"), "ours")
-    for folder in ("ours", "again"):
-        found = type(model).from_pretrained(tmp_path / folder, **CHOICES.get(task, {}))
-        assert same(found.answer(**columns), expected)
+    first, found = (
+        type(model).from_pretrained(tmp_path / folder, **CHOICES.get(task, {}))
+        for folder in ("ours", "again")
+    )
+    assert first.current_card().serving == found.current_card().serving
+    for weights, converted in zip(first.get_weights(), found.get_weights(), strict=True):
+        np.testing.assert_array_equal(weights, converted)
+    assert same(found.answer(**columns), expected)
     assert same(found.answer(*rows[-1].values()), expected[-1])
     found.save(tmp_path / "model.keras")
     loaded = tf_keras.models.load_model(tmp_path / "model.keras")

@@ -27,20 +27,21 @@ from xlnet_tf.serving.client import connect
 from xlnet_tf.serving.export import export
 from xlnet_tf.serving.local import guard, models, server
 
-SERVED = ("classification", "regression", "tagging")
+SERVED = ("classification", "regression")
 LIMITS = guard.Limits(hosts=("models.example",), max_bytes=200_000, timeout=3.0, concurrency=24)
 
 
 @pytest.fixture(scope="module")
 def exports(small_tokenizer, tmp_path_factory):
     """Folders of exported models, by their names."""
-    folder, found = tmp_path_factory.mktemp("served"), {}
-    for name in SERVED:
-        kind = KINDS[name]
-        module = kind.module(kind.model(small_tokenizer), small_tokenizer)
-        export(module, str(folder / name), warmup_batches=(1,))
-        found[name] = folder / name
-    return found
+    folder = tmp_path_factory.mktemp("served")
+    return {name: exported(folder, name, small_tokenizer) for name in SERVED}
+
+
+def exported(folder, name, tokenizer):
+    kind = KINDS[name]
+    export(kind.module(kind.model(tokenizer), tokenizer), str(folder / name), warmup_batches=(1,))
+    return folder / name
 
 
 @pytest.fixture(scope="module")
@@ -86,11 +87,15 @@ def rows_of(name, number, seed=0):
 @pytest.mark.parametrize("scheme", ["rest", "grpc"])
 @pytest.mark.parametrize("name", SERVED)
 def test_a_request_alone_gets_the_answer_of_the_saved_model(running, loaded, name, scheme):
+    check_alone(running, loaded[name], name, scheme)
+
+
+def check_alone(running, model, name, scheme):
     address = running.rest if scheme == "rest" else f"grpc://{running.grpc}"
     columns = rows_of(name, 5)
     found, expected = (
         connect(address, name).predict(columns),
-        direct(loaded[name], "serving_default", **columns),
+        direct(model, "serving_default", **columns),
     )
     assert set(found) == set(expected)
     for key, values in expected.items():
@@ -99,6 +104,20 @@ def test_a_request_alone_gets_the_answer_of_the_saved_model(running, loaded, nam
 
 @pytest.mark.parametrize("name", SERVED)
 def test_requests_at_the_same_time_get_their_own_answers(running, loaded, name, monkeypatch):
+    check_together(running, loaded[name], name, monkeypatch)
+
+
+@pytest.mark.integration
+def test_entities_are_answered_alone_and_together(small_tokenizer, tmp_path, monkeypatch):
+    folder = exported(tmp_path, "tagging", small_tokenizer)
+    model = tf.saved_model.load(str(folder / "1"))
+    with server.serving([models.of_folder(str(folder))]) as running:
+        for scheme in ("rest", "grpc"):
+            check_alone(running, model, "tagging", scheme)
+        check_together(running, model, "tagging", monkeypatch)
+
+
+def check_together(running, model, name, monkeypatch):
     runs, run = [], running.service.models.find(models.ModelSpec(name=name)).model.run
 
     def counted(signature, inputs):
@@ -120,7 +139,7 @@ def test_requests_at_the_same_time_get_their_own_answers(running, loaded, name, 
     for thread in threads:
         thread.join()
     for request, found in zip(requests, answers):
-        expected = direct(loaded[name], "serving_default", **request)
+        expected = direct(model, "serving_default", **request)
         for key, values in expected.items():
             assert found[key].shape == values.shape, key
             if values.dtype.kind == "f":
@@ -506,13 +525,13 @@ def test_folders_and_settings_that_cannot_be_served(exports, tmp_path):
         server.serving([models.of_folder(str(torn))]),
     ):
         pass
-    assert models.of_folder(str(exports["tagging"] / "1")).only == (1,)
-    [config] = models.of_config_file(str(exports["tagging"] / "models.config"))  # written for a container
-    assert (config.name, config.folder) == ("tagging", str(exports["tagging"]))
+    assert models.of_folder(str(exports["regression"] / "1")).only == (1,)
+    [config] = models.of_config_file(str(exports["regression"] / "models.config"))  # written for a container
+    assert (config.name, config.folder) == ("regression", str(exports["regression"]))
 
 
 def test_a_taken_port_is_named(running, exports):
     port = int(running.rest.rpartition(":")[2])
-    config, message = models.of_folder(str(exports["tagging"])), f"localhost:{port} cannot be listened on"
+    config, message = models.of_folder(str(exports["regression"])), f"localhost:{port} cannot be listened on"
     with pytest.raises(UserError, match=message), server.serving([config], rest_port=port):
         pass

@@ -1,0 +1,124 @@
+"""Requests that are answered together get the answers that each would get alone, whatever the model is."""
+
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
+
+from tests.helpers.profiles import examples
+from xlnet_tf.serving.local.batching import Batcher, Closed, Rule
+from xlnet_tf.serving.local.loaded import RequestError
+
+# The axes of the outputs, of which the first is the batch, and the rule that follows.
+SIGNATURES = {
+    "rows": ({"score": [-1]}, Rule.ROWS),
+    "requests": ({"values": [-1, -1], "num_entities": [-1]}, Rule.REQUESTS),
+    "alone": ({"values": [-1, -1]}, Rule.ALONE),
+}
+MOST = 8  # rows of a batch
+
+
+def definition(outputs):
+    found = SignatureDef()
+    for side, names in ((found.inputs, {"text": [-1]}), (found.outputs, outputs)):
+        for name, sizes in names.items():
+            for size in sizes:
+                side[name].tensor_shape.dim.add(size=size)
+    return found
+
+
+class Model:
+    """Answers with the lengths of texts, or with as many values; `free` lets it begin."""
+
+    def __init__(self):
+        self.definitions = {name: definition(outputs) for name, (outputs, _) in SIGNATURES.items()}
+        self.free, self.runs = threading.Event(), []
+
+    def run(self, name, inputs):
+        assert self.free.wait(20)
+        texts = inputs["text"]
+        self.runs.append((name, texts.tolist()))
+        if b"bad" in texts:
+            raise RequestError("INVALID_ARGUMENT", "a bad text")
+        lengths = np.array([len(text) for text in texts])
+        places = np.arange(lengths.max(initial=0))
+        values = np.where(places < lengths[:, None], 1 + places, 0)
+        answers = {"score": lengths / 7, "values": values, "num_entities": lengths}
+        return {output: answers[output] for output in SIGNATURES[name][0]}
+
+    def bucket(self, row):
+        return 4 if len(row[0][0]) <= 4 else 16
+
+
+def columns(lengths):
+    return {"text": np.array([b"x" * length for length in lengths], object)}
+
+
+def answered(requests):
+    """Returns the model, and the futures of requests that all came before it began."""
+    model = Model()
+    batcher = Batcher(model, max_batch=MOST)
+    futures = [batcher.submit(name, inputs) for name, inputs in requests]
+    model.free.set()
+    batcher.close()
+    return model, futures
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_rules_follow_from_the_axes(name):
+    outputs, rule = SIGNATURES[name]
+    assert Rule.of(definition(outputs)) is rule
+
+
+REQUESTS = st.tuples(st.sampled_from(list(SIGNATURES)), st.lists(st.integers(0, 16), max_size=12))
+
+
+@examples(60, 2000)
+@given(requests=st.lists(REQUESTS, min_size=1, max_size=9))
+def test_answers_are_those_of_requests_alone(requests):
+    requests = [(name, columns(lengths)) for name, lengths in requests]
+    model, futures = answered(requests)
+    reference = Model()
+    reference.free.set()
+    for (name, inputs), future in zip(requests, futures, strict=True):
+        found, expected = future.result(20), reference.run(name, inputs)
+        assert found.keys() == expected.keys()
+        for key in expected:
+            np.testing.assert_array_equal(found[key], expected[key])
+    alone = sorted(len(inputs["text"]) for name, inputs in requests if name == "alone")
+    assert sorted(len(texts) for name, texts in model.runs if name == "alone") == alone
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_single_rows_share_batches_of_one_length(name):
+    """Two workers begin with a request each; of the other 18, 9 are short and 9 long."""
+    model, _ = answered([(name, columns([16 if number % 2 else 3])) for number in range(20)])
+    assert len(model.runs) == 20 if name == "alone" else len(model.runs) <= 2 + 4
+    assert all(len(texts) <= MOST for _, texts in model.runs)
+    assert all(len({len(text) > 4 for text in texts}) == 1 for _, texts in model.runs)
+
+
+def test_one_bad_request_spoils_no_other():
+    bad = {"text": np.array([b"bad"], object)}
+    requests = [("rows", bad if number % 5 == 4 else columns([3])) for number in range(20)]
+    _, futures = answered(requests)
+    for number, future in enumerate(futures):
+        if number % 5 == 4:
+            assert future.exception(20).code == "INVALID_ARGUMENT"
+        else:
+            np.testing.assert_array_equal(future.result(20)["score"], [3 / 7])
+
+
+def test_what_nobody_waits_for_is_not_computed_and_what_comes_late_is_refused():
+    model = Model()
+    batcher = Batcher(model, max_batch=MOST)
+    futures = [batcher.submit("alone", columns([number + 1])) for number in range(6)]
+    cancelled = [future for future in futures[3:] if future.cancel()]
+    model.free.set()
+    batcher.close()
+    assert len(cancelled) == 3 and len(model.runs) == 3
+    with pytest.raises(Closed):
+        batcher.submit("alone", columns([1]))
