@@ -5,6 +5,7 @@ import gc
 import os
 import pathlib
 import random
+import signal
 
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -23,6 +24,11 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 # Folders of tests that train or start processes.
 SLOW = ("training", "serving", "run_scripts", "tasks", "verification", "models", "generation")
 QUICK_COMPILER = "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"
+
+
+def pytest_configure():
+    """Heeds Ctrl-C, which a shell lets background commands ignore, so that tests can send it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish(session):

@@ -63,8 +63,9 @@ def file_format(path: epath.Path) -> FileFormat:
 
 def not_a_corpus(path: epath.Path, suffix: str) -> UserError:
     """Returns the error of a file whose suffix shows that it is not a corpus."""
-    expected = "expected text, jsonl (also .gz, .zst) or parquet"
-    return UserError(f"{path} is a {suffix} file, {expected}: {_WHAT_TO_DO[suffix]}")
+    return UserError(
+        f"{path} is a {suffix} file, expected text, jsonl (also .gz, .zst) or parquet: {_WHAT_TO_DO[suffix]}"
+    )
 
 
 def find_files(patterns: Sequence[str]) -> list[epath.Path]:

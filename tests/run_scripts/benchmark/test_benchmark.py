@@ -62,7 +62,7 @@ def test_script_refuses_what_it_does_not_know():
     assert done.returncode == 1
     assert (
         done.stderr.strip()
-        == "ERROR: --what has speed: expected some of builder, workers, reader, gemm, step"
+        == "ERROR: --what has speed: expected some of builder, workers, reader, gemm, step, checkpoint"
     )
 
 
