@@ -162,6 +162,11 @@ def serving(folder: pathlib.Path, **options) -> Iterator[FakeBucket]:
             self.end_headers()
             self.wfile.write(content)
 
+        def handle_expect_100(self):
+            super().handle_expect_100()
+            self.wfile.flush()  # else the client waits for a second
+            return True
+
         def body(self) -> bytes:
             if self.headers.get("Transfer-Encoding") != "chunked":
                 return self.rfile.read(int(self.headers.get("Content-Length") or 0))

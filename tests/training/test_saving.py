@@ -1,6 +1,7 @@
 """Checkpoints that are torn, damaged or do not fit on the disk."""
 
 import concurrent.futures
+import itertools
 import logging as python_logging
 import os
 import shutil
@@ -415,14 +416,19 @@ def test_rows_of_other_hosts_are_read_by_fewer_and_by_one(tmp_path):
     for run in hosts:
         run.manager.wait()
     expected = 100.0 * np.arange(3)[:, None] + np.arange(8)
-    for count in (1, 2, 8):
+    whole = str(tmp_path / "whole")  # as earlier versions wrote it
+    name = "rows/.ATTRIBUTES/content"
+    tf.raw_ops.SaveV2(
+        prefix=whole, tensor_names=[name], shape_and_slices=[""], tensors=[np.float32(expected)]
+    )
+    for count, path in itertools.product((1, 2, 8), (str(tmp_path / "ckpt-2"), whole)):
         for host in range(count):
             rows = tf.Variable(tf.zeros([3, 8 // count]))
             memory = types.SimpleNamespace(restored=False)
-            parts = Rows(memory, [rows], 1, host * 8 // count, count, "rows/.ATTRIBUTES/content")
+            parts = Rows(memory, [rows], 1, host * 8 // count, count, name)
             (spec,) = parts.specs
             values = tf.raw_ops.RestoreV2(
-                prefix=str(tmp_path / "ckpt-2"), tensor_names=[spec.name],
+                prefix=path, tensor_names=[spec.name],
                 shape_and_slices=[spec.slice_spec], dtypes=[spec.dtype],
             )  # fmt: skip
             parts.restore(values)
