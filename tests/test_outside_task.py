@@ -142,7 +142,7 @@ def test_a_dry_run_describes_it(data, tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("name", ["preference", "comparison"])
+@pytest.mark.parametrize("name", ["preference", pytest.param("comparison", marks=pytest.mark.integration)])
 def test_its_step_is_lowered_on_synthetic_data(name):
     arguments = [f"--task={name}", "--preset=micro", "--seq_len=24", "--vocab_size=60", "--batch_per_core=2"]
     plan.check_flags(parsed(plan.define_flags, *arguments))

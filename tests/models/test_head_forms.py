@@ -83,7 +83,9 @@ def test_config_and_weights_go_round_and_graph_and_xla_agree(tmp_path, kind):
         assert_equal(arrays(run(features)), expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.integration] * (kind not in COMPILED)) for kind in KINDS]
+)
 def test_bfloat16_is_near_float32(kind):
     features = heads.random_features(kind, np.random.default_rng(9))
     outputs = {}

@@ -261,6 +261,7 @@ def test_continuations_have_the_models_probabilities(model, module, small_tokeni
     assert (found["log_probability"][:, 0] > found["log_probability"][:, 1]).all()
 
 
+@pytest.mark.integration
 def test_samples_are_a_function_of_their_row(module):
     numbers = np.arange(len(TEXTS))
     options = {

@@ -59,6 +59,7 @@ def test_options_are_joined_as_by_the_builder():
     assert [[text.decode() for text in row] for row in joined] == expected
 
 
+@pytest.mark.integration
 def test_ranking(small_tokenizer):
     model = built(XLNetRanker, small_tokenizer, CHOICES)
     options = ranking.RankingOptions(
@@ -84,6 +85,7 @@ def test_ranking(small_tokenizer):
     assert none["scores"].shape == (1, 0)
 
 
+@pytest.mark.integration
 def test_examples_hold_lists(small_tokenizer):
     model = built(XLNetRanker, small_tokenizer, CHOICES)
     module = RankingModule(model, small_tokenizer, max_query_len=7, seq_len=SEQ_LEN)

@@ -265,7 +265,7 @@ def test_bad_parquet(tmp_path):
         plan(tmp_path / "b.parquet.gz", 1000)
 
 
-@pytest.mark.parametrize("row_group_size", [200, 7])
+@pytest.mark.parametrize("row_group_size", [pytest.param(200, marks=pytest.mark.integration), 7])
 def test_parquet_that_stores_a_long_text_once_takes_little_memory(tmp_path, row_group_size):
     texts = pyarrow.DictionaryArray.from_arrays([0] * 200, ["A sentence. " * 170_000])
     table = pyarrow.table({"text": texts})
