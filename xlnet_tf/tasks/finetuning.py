@@ -219,6 +219,9 @@ class FinetuningTask(trainer_lib.Task):
     def shown_metric(self) -> str:
         return self.BEST_METRIC
 
+    def dev_score(self, metrics):
+        return metrics[self.BEST_METRIC]
+
     @abc.abstractmethod
     def build_head(self, encoder: XLNetEncoder) -> tf_keras.Model:
         """Returns the whole model, not built yet, over an encoder that is not built either."""

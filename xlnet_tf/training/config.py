@@ -32,6 +32,7 @@ class TrainerConfig(cfg.TrainerConfig):
             L * M * D numbers a row, 155 GB at the paper's size. Without, memory then begins empty.
         async_checkpoints: write checkpoints while training continues, from a copy in the memory of the hosts;
             false saves that memory, and training waits until a checkpoint is written.
+        patience: evaluations without a better one after which the run ends; 0: it never ends early.
         check_data_gb: data up to this many gigabytes are compared with their checksums before the run begins,
             and after an error that they may be to blame for; some seconds a gigabyte. Damage is found
             without, when it is read; a shard of another set, with records of the same size, is not.
@@ -46,6 +47,7 @@ class TrainerConfig(cfg.TrainerConfig):
     spike_factor: float = 0.0
     save_memory: bool = True
     async_checkpoints: bool = True
+    patience: int = 0
     check_data_gb: float = 50.0
     check_memory: bool = True
     profile_steps: str = ""

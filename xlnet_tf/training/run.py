@@ -28,6 +28,7 @@ from xlnet_tf.errors import UserError, of_file_systems
 from xlnet_tf.ownership import Ownership, owning
 from xlnet_tf.training import topology
 from xlnet_tf.training.config import flatten
+from xlnet_tf.training.early_stopping import Patience
 from xlnet_tf.training.interruption import OnAnyHost, Preemption, has_peers, lost_hosts
 from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.profile import Profile
@@ -79,6 +80,8 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
     check_name(model_dir)
     check_remote_paths(params, model_dir)
     check_data(params, task)
+    if params.trainer.patience and not params.task.validation_data.input_path:
+        raise UserError("trainer.patience (--patience) counts evaluations, and there are no dev examples")
     params.trainer.summary_interval = params.trainer.steps_per_loop  # summaries are written with the reports
     with contextlib.ExitStack() as stack:
         owner = own(strategy, model_dir, stack)
@@ -236,6 +239,9 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ow
     )
     validation_steps = task.validation_steps() if evaluate else 0
 
+    patience = Patience(task, model_dir, int(trainer.global_step.numpy()), interval, params.trainer.patience)
+    ends_early = OnAnyHost(strategy)
+
     def evaluation() -> dict[str, float]:
         if not evaluate:
             return {}
@@ -267,6 +273,8 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ow
             progress.say(notice)
         metrics = evaluation()
         step = int(trainer.global_step.numpy())  # the runner has restored the checkpoint
+        if ends_early(patience.lost(metrics, step)):  # as it had before it was started again
+            return metrics
         while step < train_steps:
             # The next multiple of the interval, wherever a resumed run begins.
             later = (step // interval + 1) * interval
@@ -276,6 +284,10 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ow
             runner.controller.train(step, checkpoint_at_completion=step == train_steps)
             if step == evaluated:
                 metrics = evaluation()
+                if ends_early(patience.lost(metrics, step)):
+                    progress.say(patience.reason(step))
+                    save_now()
+                    break
     return metrics
 
 

@@ -83,6 +83,10 @@ class Task(base_task.Task):
     def validation_steps(self) -> int:
         """Returns the steps that evaluate the whole of task.validation_data once."""
 
+    def dev_score(self, metrics: Mapping[str, float]) -> float:
+        """Returns how good an evaluation is; the higher, the better."""
+        return -metrics["loss"]
+
     def build_memory(self, rows: int) -> Memory | None:
         """Returns the memory for the rows of a replica; None for a task without."""
         return None
