@@ -9,6 +9,7 @@ The examples know which task they are for. Settings come, each over the one befo
 everything and trains nothing. MODEL_DIR/best keeps the weights that did best on the dev examples.
 """
 
+import copy
 from collections.abc import Sequence
 
 from absl import flags
@@ -63,6 +64,15 @@ def define_flags():
         lower_bound=1,
         upper_bound=10_000,
     )
+    flags.DEFINE_multi_string(
+        "sweep",
+        [],
+        "Values of a setting to try, as learning_rate:1e-5,2e-5,3e-5, or a range, as 1e-5..5e-5; by its flag "
+        "or its path. Of several settings, all combinations; each with --num_seeds. Marks the best on dev.",
+    )
+    flags.DEFINE_integer(
+        "sweep_samples", 0, "Combinations of the --sweep to draw at random; 0: all of them.", 0, 10_000
+    )
 
 
 def main(_: Sequence[str]):
@@ -70,7 +80,7 @@ def main(_: Sequence[str]):
     from official.core import task_factory
 
     from xlnet_tf.records.examples import ExampleSet
-    from xlnet_tf.tasks import finetuning, seeds
+    from xlnet_tf.tasks import finetuning, seeds, sweep
     from xlnet_tf.training import runtime
 
     values = flags.FLAGS
@@ -86,6 +96,14 @@ def main(_: Sequence[str]):
     params.task.train_data.input_path = f"{values.data}/train"
     params.task.validation_data.input_path = f"{values.data}/{values.dev_split}" if values.dev_split else ""
     task_class = task_factory.get_task_cls(type(params.task))
+    variants = []
+    if values.sweep or values.sweep_samples:
+        axes = [sweep.Axis.parse(text) for text in values.sweep]
+        points = sweep.points(axes, values.sweep_samples, params.task.seed)
+        settings = (*SETTINGS, *entry.settings)
+        variants = [(each, experiment.variant(params, entry.experiment, settings, each)) for each in points]
+        for _, variant in variants:  # all of them, before the first is trained
+            finetuning.build_task(copy.deepcopy(variant), task_class)
     if values.dry_run:
         from run_scripts.common import dry_run
         from xlnet_tf.training.tpu_slice import TpuSlice
@@ -93,6 +111,13 @@ def main(_: Sequence[str]):
         replicas = TpuSlice.named(values.topology).replicas if values.topology else 0
         task = finetuning.build_task(params, task_class, values.model_dir, replicas)
         dry_run.check_and_print(params, task, values.topology, values.model_dir)
+        return
+    if values.sweep:
+        strategy = runtime.prepare(params.runtime)
+        trials = sweep.sweep(variants, task_class, strategy, values.model_dir, values.num_seeds)
+        print(sweep.table(trials))
+        sweep.draw_picture(trials, f"{values.model_dir}/{sweep.PICTURE}")
+        print(f"\nwritten to {values.model_dir}: {sweep.SUMMARY}, {sweep.PICTURE}")
         return
     results = seeds.finetune_seeds(
         params,

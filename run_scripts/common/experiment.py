@@ -4,7 +4,7 @@ import copy
 import operator
 import pathlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import flags, logging
@@ -92,7 +92,7 @@ def load(name: str, settings: Sequence[Setting], values: flags.FlagValues):
     """
     from official.core import exp_factory
 
-    from xlnet_tf.training.config import check_types, override
+    from xlnet_tf.training.config import override
 
     params = exp_factory.get_exp_config(name)
     for file in values.config_file:
@@ -100,9 +100,7 @@ def load(name: str, settings: Sequence[Setting], values: flags.FlagValues):
     recipe = copy.deepcopy(params)
     override_by_flags(params, settings, values)
     override(params, values.params_override, "--params_override")
-    check_types(params, exp_factory.get_exp_config(name))
-    for setting in settings:
-        setting.check(operator.attrgetter(setting.field)(params))
+    _check(params, name, settings)
     given = "warmup_steps" not in values or values.warmup_steps is not None  # tpu_compile has no such flag
     if not given and "warmup_steps" not in values.params_override:
         _fit_warmup(params.trainer, recipe.trainer)
@@ -110,6 +108,39 @@ def load(name: str, settings: Sequence[Setting], values: flags.FlagValues):
     params.task.init_checkpoint = hub.locate(params.task.init_checkpoint).source
     params.task.model.config_file = hub.locate(params.task.model.config_file, tokenizer_only=True).source
     return params
+
+
+def variant(params, name: str, settings: Sequence[Setting], point: Mapping[str, Any]):
+    """Returns a copy of an experiment with some settings changed.
+
+    Args:
+        params, name, settings: of the experiment; see `load`.
+        point: the settings by flag or by path, as learning_rate or task.model.dropout.
+
+    Raises:
+        UserError: there is no such setting, or a value is of another type or out of its limits.
+    """
+    from xlnet_tf.training.config import override
+
+    changed, fields = copy.deepcopy(params), {setting.flag: setting.field for setting in settings}
+    for axis, value in point.items():
+        if axis not in fields and "." not in axis:
+            tip = f": did you mean {match}?" if (match := closest(axis, fields)) else ""
+            raise UserError(f"--sweep={axis}: there is no such setting{tip}")
+        override(changed, _nested(fields.get(axis, axis), value), f"--sweep={axis}")
+    _check(changed, name, settings)
+    return changed
+
+
+def _check(params, name: str, settings: Sequence[Setting]):
+    """Raises UserError unless each value is of its type and in its limits."""
+    from official.core import exp_factory
+
+    from xlnet_tf.training.config import check_types
+
+    check_types(params, exp_factory.get_exp_config(name))
+    for setting in settings:
+        setting.check(operator.attrgetter(setting.field)(params))
 
 
 def _fit_warmup(trainer, recipe):

@@ -49,6 +49,7 @@ def finetune_seeds(
     strategy: tf.distribute.Strategy,
     model_dir: str,
     num_seeds: int = 1,
+    keep_going: bool = False,
 ) -> list[Result]:
     """Fine-tunes with seeds params.task.seed, + 1, ...; what is finished is not done again.
 
@@ -56,21 +57,24 @@ def finetune_seeds(
         params, task_class, strategy: see `finetuning.finetune`.
         model_dir: folder of the run; with several seeds, each has a folder seed-N in it.
         num_seeds: how many.
+        keep_going: whether a single run that diverges is a result, too.
 
     Returns:
         One result for each seed; also in model_dir/seeds.json.
 
     Raises:
-        Diverged: the only run has diverged. Of several runs, each is tried.
+        Diverged: the only run has diverged. Of several runs, each is tried, and so with `keep_going`.
     """
     model_dir = model_dir.rstrip("/")  # FOLDER//NAME is another object of a bucket
     with contextlib.ExitStack() as stack:
         if num_seeds > 1:  # of one seed, the folder is the run's own
             own(strategy, model_dir, stack)
-        return _finetune_seeds(params, task_class, strategy, model_dir, num_seeds)
+        return _finetune_seeds(params, task_class, strategy, model_dir, num_seeds, keep_going)
 
 
-def _finetune_seeds(params, task_class, strategy, model_dir: str, num_seeds: int) -> list[Result]:
+def _finetune_seeds(
+    params, task_class, strategy, model_dir: str, num_seeds: int, keep_going: bool
+) -> list[Result]:
     results = []
     for seed in range(params.task.seed, params.task.seed + num_seeds):
         run_params = copy.deepcopy(params)
@@ -80,7 +84,7 @@ def _finetune_seeds(params, task_class, strategy, model_dir: str, num_seeds: int
         try:
             last = finetune(run_params, task_class, strategy, folder)
         except Diverged as error:
-            if num_seeds == 1:
+            if num_seeds == 1 and not keep_going:
                 raise
             results.append(Result(seed, task_class.BEST_METRIC, {}, {}, f"diverged: {error}"))
             continue

@@ -1,0 +1,208 @@
+"""Fine-tuning with several values of several settings, each with several seeds; dev says which is best.
+
+Every run has a folder of its own below the sweep's, so that the same command resumes after any kill, and one
+with more values or seeds adds their runs.
+"""
+
+import contextlib
+import copy
+import dataclasses
+import itertools
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import yaml
+from etils import epath
+from official.core import config_definitions as cfg
+
+from xlnet_tf import files
+from xlnet_tf.errors import UserError
+from xlnet_tf.tasks.finetuning import FinetuningTask
+from xlnet_tf.tasks.seeds import Result, finetune_seeds
+from xlnet_tf.training.run import own
+
+SUMMARY, PICTURE = "sweep.json", "sweep.svg"
+_RANGE = re.compile(r"(?P<low>[^,:]+)\.\.(?P<high>[^,:]+)")
+Point = Mapping[str, Any]  # by the names of the axes
+
+
+class Axis(NamedTuple):
+    """What one setting varies over.
+
+    Attributes:
+        name: of the setting.
+        values: to take; empty if any in a range.
+        low, high: ends of the range.
+    """
+
+    name: str
+    values: tuple[Any, ...] = ()
+    low: float = math.nan
+    high: float = math.nan
+
+    @classmethod
+    def parse(cls, text: str) -> "Axis":
+        """Reads NAME:VALUE,VALUE,... or NAME:LOW..HIGH.
+
+        Raises:
+            UserError: it is neither, or a value comes twice.
+        """
+        name, colon, listed = text.partition(":")
+        if not (name and colon and listed):
+            raise UserError(f"--sweep={text}: expected NAME:VALUE,VALUE,... or NAME:LOW..HIGH")
+        if found := _RANGE.fullmatch(listed):
+            low, high = (yaml.load(end, yaml.FullLoader) for end in found.groups())
+            if not all(isinstance(end, (int, float)) for end in (low, high)) or not low < high:
+                raise UserError(f"--sweep={text}: expected two numbers, the lower one first")
+            return cls(name, low=low, high=high)
+        values = tuple(yaml.load(value, yaml.FullLoader) for value in listed.split(","))
+        if len(set(values)) < len(values) or None in values:
+            raise UserError(f"--sweep={text}: a value is missing, or there twice")
+        return cls(name, values)
+
+    def draw(self, generator: np.random.Generator) -> Any:
+        """Draws a value; of a range above 0 on a logarithmic scale, as learning rates are chosen."""
+        if self.values:
+            return self.values[generator.integers(len(self.values))]
+        whole = isinstance(self.low, int) and isinstance(self.high, int)
+        if self.low > 0:
+            value = math.exp(generator.uniform(math.log(self.low), math.log(self.high)))
+        else:
+            value = generator.uniform(self.low, self.high)
+        return round(value) if whole else float(f"{value:.3g}")
+
+
+def points(axes: Sequence[Axis], samples: int = 0, seed: int = 0) -> list[Point]:
+    """Returns what to try: all combinations of the axes' values, or a random sample.
+
+    Args:
+        axes: each of another setting.
+        samples: how many to draw; of these, equal ones are tried once. 0: all combinations.
+        seed: of the draws.
+
+    Raises:
+        UserError: a setting comes twice, or a range has no samples.
+    """
+    names = [axis.name for axis in axes]
+    if not names:
+        raise UserError("--sweep_samples draws from a --sweep: give one")
+    if len(set(names)) < len(names):
+        raise UserError(f"--sweep names a setting twice: {', '.join(names)}")
+    if samples:
+        generator = np.random.default_rng(seed)
+        drawn = [{axis.name: axis.draw(generator) for axis in axes} for _ in range(samples)]
+        return [point for number, point in enumerate(drawn) if point not in drawn[:number]]
+    if ranges := [axis.name for axis in axes if not axis.values]:
+        raise UserError(f"--sweep: {', '.join(ranges)} has a range: say how many to draw, --sweep_samples=N")
+    return [dict(zip(names, values)) for values in itertools.product(*(axis.values for axis in axes))]
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """What became of one point.
+
+    Attributes:
+        point: the settings.
+        folder: of its runs.
+        results: one for each seed.
+    """
+
+    point: Point
+    folder: str
+    results: list[Result]
+
+    @property
+    def values(self) -> list[float]:
+        """The best metric of each seed on dev; minus infinity for runs that have none."""
+        return [result.best.get(result.metric, -math.inf) for result in self.results]
+
+    @property
+    def median(self) -> float:
+        """Of the values; failed runs are the worst."""
+        return float(np.median(self.values))
+
+    @property
+    def failed(self) -> int:
+        """How many runs have diverged or learned nothing."""
+        return sum(bool(result.problem) for result in self.results)
+
+
+def label(point: Point) -> str:
+    """Returns a point's name, which its folder has, too."""
+    return ",".join(f"{name}={re.sub(r'[^A-Za-z0-9._+-]', '_', str(value))}" for name, value in point.items())
+
+
+def sweep(
+    variants: Sequence[tuple[Point, cfg.ExperimentConfig]],
+    task_class: type[FinetuningTask],
+    strategy: tf.distribute.Strategy,
+    model_dir: str,
+    num_seeds: int = 1,
+) -> list[Trial]:
+    """Fine-tunes with each variant of the settings; what is finished is not done again.
+
+    Args:
+        variants: each point with its complete settings.
+        task_class, strategy: see `finetuning.finetune`.
+        model_dir: folder of the sweep; each point has a folder in it.
+        num_seeds: runs of each point.
+
+    Returns:
+        A trial for each point. After each, model_dir/sweep.json has those that are done.
+    """
+    model_dir = model_dir.rstrip("/")
+    trials: list[Trial] = []
+    with contextlib.ExitStack() as stack:
+        own(strategy, model_dir, stack)
+        for point, params in variants:
+            folder = f"{model_dir}/{label(point)}"
+            results = finetune_seeds(
+                copy.deepcopy(params), task_class, strategy, folder, num_seeds, keep_going=True
+            )
+            trials.append(Trial(point, folder, results))
+            if strategy.extended.should_checkpoint:  # of several hosts one writes
+                content = [{**dataclasses.asdict(t), "median": t.median, "failed": t.failed} for t in trials]
+                files.write(f"{model_dir}/{SUMMARY}", json.dumps(content, indent=1) + "\n")
+    return trials
+
+
+def best(trials: Sequence[Trial]) -> Trial:
+    """Returns the trial with the highest median on dev; of equal ones the one with fewer failures."""
+    return max(trials, key=lambda trial: (np.nan_to_num(trial.median, nan=-math.inf), -trial.failed))
+
+
+def table(trials: Sequence[Trial]) -> str:
+    """Returns the trials as a table, the best marked."""
+    metric, marked = trials[0].results[0].metric, best(trials)
+    width = max(len(label(trial.point)) for trial in trials)
+    lines = [f"{'':<{width}}  {'median ' + metric:>16}  {'lowest':>8}  {'highest':>8}  failed"]
+    for trial in trials:
+        row = f"{label(trial.point):<{width}}  {trial.median:>16.4f}  {min(trial.values):>8.4f}  "
+        row += f"{max(trial.values):>8.4f}  {trial.failed} of {len(trial.results)}"
+        lines.append(row + ("  <- best on dev" if trial is marked else ""))
+    return "\n".join(lines)
+
+
+def draw_picture(trials: Sequence[Trial], path: epath.PathLike) -> None:
+    """Draws the value of each run and the median of each point."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 1.5 + 0.4 * len(trials)), layout="constrained")
+    axes = figure.subplots()
+    for row, trial in enumerate(trials):
+        seen = [value for value in trial.values if math.isfinite(value)]
+        axes.plot(seen, [row] * len(seen), "o", color="tab:blue", alpha=0.5)
+        if math.isfinite(trial.median):
+            axes.plot([trial.median], [row], "|", color="tab:red", markersize=18, markeredgewidth=3)
+        if trial.failed:
+            axes.annotate(f"{trial.failed} failed", (1, row), xycoords=("axes fraction", "data"), va="center")
+    axes.set_yticks(range(len(trials)), [label(trial.point) for trial in trials])
+    axes.invert_yaxis()
+    axes.set(xlabel=f"{trials[0].results[0].metric} on dev: points are runs, bars medians")
+    axes.grid(axis="x", alpha=0.3)
+    files.save_figure(figure, path, dpi=100)
