@@ -117,7 +117,7 @@ def described_flags(module: str) -> tuple[str, list[tuple[str, str]]]:
 
     found = []
 
-    def run(_, positional=None):
+    def run(_, positional=None, **_options):
         found.append(sys.modules["__main__"].__doc__)
         found.extend(command_line.described(flags.FLAGS))
 
