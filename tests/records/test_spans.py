@@ -187,3 +187,8 @@ def test_only_the_ratio_of_alpha_and_beta_counts():
 def test_no_rows_give_no_targets():
     nothing = np.ones((0, 10), bool)
     assert spans.sample_targets(np.random.default_rng(0), nothing, nothing, 3, 6, 1).shape == (0, 10)
+
+
+@pytest.mark.parametrize(("seq_len", "expected"), [(512, 85), (128, 21), (24, 4)])
+def test_a_sixth_of_the_tokens_are_targets_by_default(seq_len, expected):
+    assert spans.default_num_predict(seq_len) == expected

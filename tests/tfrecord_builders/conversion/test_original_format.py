@@ -1,6 +1,7 @@
 """Sets of ours become the original's, and come back; the script does both."""
 
 import dataclasses
+import json
 import shutil
 
 import numpy as np
@@ -147,6 +148,14 @@ def test_a_record_may_lack_as_many_targets_as_it_has_special_tokens(tmp_path, sm
 
 def run_script(*arguments):
     convert_records.run(parsed(convert_records.define_flags, *arguments))
+
+
+@pytest.mark.parametrize("steps", [0, -1, 2.0, True, None])
+def test_a_count_of_steps_that_cannot_be_is_refused(tmp_path, steps):
+    name = "record_info-train-0-0.bsz-4.seqlen-24.reuse-12.uni.alpha-6.beta-1.json"
+    (tmp_path / name).write_text(json.dumps({"filenames": ["records.tfrecords"], "num_batch": steps}))
+    with pytest.raises(UserError, match="expected one name in filenames and the steps in num_batch"):
+        original_format.find([str(tmp_path)])
 
 
 def test_the_script(tmp_path, small_tokenizer, capsys):
