@@ -1,0 +1,93 @@
+"""A run whose records and checkpoints are in a bucket that is slow, fails and is counted.
+
+TensorFlow's own gs:// file system asks a stand-in for Cloud Storage, in processes of their own.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.conftest import REPOSITORY
+from tests.helpers import fake_bucket
+from tests.helpers.training import toy
+from tests.helpers.training.worker import settings
+from xlnet_tf.tasks import pretraining
+
+pytest.importorskip("cryptography", reason="the stand-in needs a certificate")
+STEPS = 12
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bucket")
+    toy.make_records(folder / "records")
+    toy.make_records(folder / "dev", segments=((7, 5), (4, 3)), seed=1)
+    return folder
+
+
+def start(bucket) -> subprocess.Popen:
+    """Starts a run on gs://bucket/records."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.helpers.training.bucket_run", "gs://bucket", str(STEPS)],
+        cwd=REPOSITORY,
+        env=os.environ | bucket.environment | {"CUDA_VISIBLE_DEVICES": "-1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended_well(process: subprocess.Popen):
+    said = process.communicate(timeout=300)[1]
+    assert process.returncode == 0, said[-3000:]
+
+
+def checkpoint(bucket, step: int) -> dict[str, bytes]:
+    prefix = f"bucket/run/ckpt-{step}."
+    return {name[len(prefix) :]: data for name, data in bucket.objects.items() if name.startswith(prefix)}
+
+
+@pytest.fixture(scope="module")
+def here(folder):
+    """The last checkpoint of the same run on a disk."""
+    pretraining.pretrain(settings(folder), str(folder / "here"))
+    prefix = f"ckpt-{STEPS}."
+    return {path.name[len(prefix) :]: path.read_bytes() for path in (folder / "here").glob(f"{prefix}*")}
+
+
+@pytest.fixture
+def bucket(folder, tmp_path, request):
+    options = getattr(request, "param", {})
+    with fake_bucket.serving(tmp_path, **options) as bucket:
+        for name in ("records", "dev"):
+            bucket.put(folder / name, f"bucket/{name}")
+        yield bucket
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("bucket", [{"seconds": 0.002, "failing": 0.1}], indirect=True)
+def test_nothing_is_lost_in_a_bucket_that_is_slow_and_fails(bucket, here):
+    process = start(bucket)
+    while process.poll() is None and not checkpoint(bucket, 4).get("index"):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    ended_well(start(bucket))
+    assert bucket.failures > 20
+    assert len(here) == 2 and checkpoint(bucket, STEPS) == here
+    assert not [name for name in bucket.objects if "temp" in name or ".tmp" in name]
+
+
+@pytest.mark.integration
+def test_the_page_has_the_requests_of_a_run(bucket):
+    ended_well(start(bucket))
+    page = (REPOSITORY / "docs" / "how-to" / "sizing.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (a checkpoint|a report|a stream) +\| (.*) \|$", page, re.M)
+    counts = {what: tuple(map(int, cells.split(" | "))) for what, cells in rows}
+    kinds = ("upload", "copy", "delete", "read")
+    middle = bucket.count("bucket/run/ckpt-8")
+    assert counts["a checkpoint"] == tuple(middle[kind] for kind in kinds)
