@@ -1,1 +1,1 @@
-"""Tests of the page that explains XLNet. Begin with test_browser.py, which uses it as people do."""
+"""Tests of the local server. Begin with test_server.py, which asks it as clients do."""
