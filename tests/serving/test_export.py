@@ -13,6 +13,7 @@ from tests.helpers.full_disk import files_of_at_most
 from tests.helpers.records.labelled import builder, table
 from tests.helpers.serving.toys import built
 from xlnet_tf.checkpoints import FORMATS, open_checkpoint, save_checkpoint, save_model
+from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.models.classifier import XLNetClassifier
@@ -124,7 +125,8 @@ def test_a_run_is_served_as_its_task(run, small_tokenizer):
 @pytest.mark.integration
 @pytest.mark.parametrize(("name", "format"), [*(("best", format) for format in FORMATS), ("last", "ours")])
 def test_a_converted_run_is_used_as_the_run(run, tmp_path, format, name):
-    source, folder = run / "best" if name == "best" else run, str(tmp_path / "small")
+    source = run / "best" if name == "best" else newest(str(run))
+    folder = str(tmp_path / "small")
     printed = convert(str(source), folder, format, None, strict=True)
     assert (f"{run}/best" in printed.partition("\n")[2]) == (name == "last")
     expected, found = (

@@ -68,3 +68,17 @@ def test_the_same_seed_gives_the_same_interval():
     units = {"right": np.random.default_rng(0).random(50)}
     first, second = (resampling.intervals(accuracy, units, samples=20, seed=3) for _ in range(2))
     assert first == second != resampling.intervals(accuracy, units, samples=20, seed=4)
+
+
+def test_a_metric_that_samples_lack_has_the_interval_of_those_that_have_it():
+    rare = np.array([True] + [False] * 9)
+    right = np.array([1.0] + [0.0] * 9)
+
+    def score(units):
+        of_rare = {"rare": float(np.mean(units["right"][units["rare"]]))} if units["rare"].any() else {}
+        return {**accuracy(units), **of_rare}
+
+    units = {"right": right, "rare": rare}
+    assert resampling.intervals(score, units, samples=50)["rare"] == (1.0, 1.0)
+    worse = {"right": 1 - right, "rare": rare}
+    assert resampling.differences(score, units, worse, samples=50)["rare"].value == 1.0

@@ -5,7 +5,7 @@ and know of a metric only how it is computed from units. So they serve metrics t
 correlation, AUC.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -58,7 +58,7 @@ def intervals(score: Scorer, units: Units, samples: int = SAMPLES, seed: int = 0
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13.
     """
     draws = [score(_take(units, rows)) for rows in _draws(count(units), samples, seed)]
-    return {name: _percentiles([draw[name] for draw in draws]) for name in draws[0]}
+    return {name: _percentiles(draws, name) for name in score(units)}
 
 
 def differences(
@@ -91,11 +91,9 @@ def differences(
         mixed = _minus(score(_mix(exchanged, ours, theirs)), score(_mix(exchanged, theirs, ours)))
         for name, value in found.items():
             # Sums in another order may differ in their last digits.
-            as_extreme[name] += not abs(mixed[name]) < abs(value) * (1 - 1e-9)
+            as_extreme[name] += not abs(mixed.get(name, np.nan)) < abs(value) * (1 - 1e-9)
     return {
-        name: Difference(
-            value, _percentiles([draw[name] for draw in draws]), as_extreme[name] / (samples + 1)
-        )
+        name: Difference(value, _percentiles(draws, name), as_extreme[name] / (samples + 1))
         for name, value in found.items()
     }
 
@@ -122,8 +120,9 @@ def _minus(first: Mapping[str, float], second: Mapping[str, float]) -> dict[str,
     return {name: first[name] - second[name] for name in first if name in second}
 
 
-def _percentiles(values: list[float]) -> Interval:
-    defined = [value for value in values if np.isfinite(value)]
+def _percentiles(draws: Sequence[Mapping[str, float]], name: str) -> Interval:
+    """Returns where a metric lies; a sample may lack it, as that of questions without an answer."""
+    defined = [draw[name] for draw in draws if np.isfinite(draw.get(name, np.nan))]
     if not defined:
         return Interval(np.nan, np.nan)
     tail = (1 - CONFIDENCE) / 2
