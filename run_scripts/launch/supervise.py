@@ -175,7 +175,7 @@ class Supervisor:
             self._machine.create()
         except Refused as error:
             self._state.save(created=before or not error.nothing)
-            # A run that has lost its TPU waits for the next one; a new run is told at once.
+            # A run that has lost its TPU waits for the next one; a new run ends at once.
             if not (error.later and self._lost_at and self._clock.time() - self._lost_at < self._wait):
                 raise
             self._say(f"trying again: {error}")

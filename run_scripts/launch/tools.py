@@ -46,8 +46,8 @@ class Outcome(NamedTuple):
     def reason(self) -> str:
         """The line that says most."""
         lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
-        told = [line for line in lines if line.startswith(("ERROR", "Error", "error"))]
-        text = (told or lines or [f"it ended with status {self.status}"])[-1 if not told else 0]
+        errors = [line for line in lines if line.startswith(("ERROR", "Error", "error"))]
+        text = errors[0] if errors else (lines or [f"it ended with status {self.status}"])[-1]
         return re.sub(r"^ERROR: (\(gcloud\S*\) )?", "", text)
 
 

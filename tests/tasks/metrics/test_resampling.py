@@ -46,13 +46,13 @@ def test_metrics_that_are_no_means_and_undefined_samples():
 
 
 def test_p_is_that_of_all_exchanges():
-    ours = np.array([1, 1, 1, 1, 0, 1, 1, 0], float)
-    theirs = np.array([0, 1, 0, 0, 0, 1, 0, 1], float)
+    first = np.array([1, 1, 1, 1, 0, 1, 1, 0], float)
+    second = np.array([0, 1, 0, 0, 0, 1, 0, 1], float)
     signs = np.array(list(itertools.product([1, -1], repeat=8)))
-    observed = abs(np.mean(ours - theirs))
-    exact = np.mean(np.abs(signs @ (ours - theirs)) / 8 >= observed - 1e-12)
-    found = resampling.differences(accuracy, {"right": ours}, {"right": theirs}, samples=20_000)["accuracy"]
-    assert found.value == pytest.approx(np.mean(ours - theirs))
+    observed = abs(np.mean(first - second))
+    exact = np.mean(np.abs(signs @ (first - second)) / 8 >= observed - 1e-12)
+    found = resampling.differences(accuracy, {"right": first}, {"right": second}, samples=20_000)["accuracy"]
+    assert found.value == pytest.approx(np.mean(first - second))
     assert found.p == pytest.approx(exact, abs=0.01)
     assert found.interval.low < found.value < found.interval.high
 

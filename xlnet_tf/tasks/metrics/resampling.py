@@ -62,7 +62,7 @@ def intervals(score: Scorer, units: Units, samples: int = SAMPLES, seed: int = 0
 
 
 def differences(
-    score: Scorer, ours: Units, theirs: Units, samples: int = SAMPLES, seed: int = 0
+    score: Scorer, first: Units, second: Units, samples: int = SAMPLES, seed: int = 0
 ) -> dict[str, Difference]:
     """Compares two models on the same units by all metrics.
 
@@ -72,23 +72,23 @@ def differences(
 
     Args:
         score: from units to metrics.
-        ours, theirs: the same units, with the answers of one model and of the other.
+        first, second: the same units, with the answers of one model and of the other.
         samples, seed: as in `intervals`.
 
     Source: Noreen, Computer-Intensive Methods for Testing Hypotheses, 1989; Yeh, COLING 2000.
     """
-    if count(ours) != count(theirs):
-        raise ValueError(f"{count(ours)} and {count(theirs)} units: expected the same set")
-    found = _minus(score(ours), score(theirs))
+    if count(first) != count(second):
+        raise ValueError(f"{count(first)} and {count(second)} units: expected the same set")
+    found = _minus(score(first), score(second))
     draws = [
-        _minus(score(_take(ours, rows)), score(_take(theirs, rows)))
-        for rows in _draws(count(ours), samples, seed)
+        _minus(score(_take(first, rows)), score(_take(second, rows)))
+        for rows in _draws(count(first), samples, seed)
     ]
     exchanges = np.random.default_rng([seed, 1])
     as_extreme = dict.fromkeys(found, 1)  # the models as they are
     for _ in range(samples):
-        exchanged = exchanges.random(count(ours)) < 0.5
-        mixed = _minus(score(_mix(exchanged, ours, theirs)), score(_mix(exchanged, theirs, ours)))
+        exchanged = exchanges.random(count(first)) < 0.5
+        mixed = _minus(score(_mix(exchanged, first, second)), score(_mix(exchanged, second, first)))
         for name, value in found.items():
             # Sums in another order may differ in their last digits.
             as_extreme[name] += not abs(mixed.get(name, np.nan)) < abs(value) * (1 - 1e-9)
