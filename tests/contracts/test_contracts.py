@@ -225,7 +225,22 @@ def test_predictions_and_scores_are_the_same(artefacts, tmp_path, task):
         else:
             found, lines = ([line.split() for line in each] for each in (found, lines))
             found, lines = ([[number(value) for value in line] for line in each] for each in (found, lines))
+        if task == "classification":
+            threshold = ModelCard.read(f"runs/{task}/best").thresholds["alert_threshold"]
+            found, lines = without_ties(found, threshold), without_ties(lines, threshold)
         assert_alike(found, lines, expected.name)
+
+
+def without_ties(rows: list, threshold: float) -> list:
+    """Drops the alert of the row that set the threshold: the last bit of its probability decides it."""
+
+    def is_tie(row):
+        probability = row["probabilities"]["bad"] if isinstance(row, dict) else row[2]
+        return not isinstance(probability, str) and np.isclose(probability, threshold, **CLOSE)
+
+    [tie] = filter(is_tie, rows)
+    tie = tie | {"alert": None} if isinstance(tie, dict) else tie[:-1]
+    return [tie if is_tie(row) else row for row in rows]
 
 
 def number(text: str) -> float | str:
