@@ -139,6 +139,19 @@ def test_faults_are_reported_with_their_location(rewrite, change, invariant, rec
     assert f"record {record} (byte {failure.byte})" in str(report) and not report.sound
 
 
+def test_a_single_token_from_nowhere_is_reported(rewrite):
+    def change(columns):
+        ids = columns["input_ids"][4]
+        separator = np.flatnonzero(ids == SEP_ID)[0]
+        ids[separator:28] = ids[separator + 1 : 29]
+        ids[28:30] = SEP_ID, np.setdiff1d(np.arange(9, 200), columns["input_ids"])[0]
+        columns["segment_ids"][4, separator:29] = 0
+        columns["next_sentence"][4] = 0
+
+    (failure,) = inspect_check.check(rewrite(change)).failures["B that next_sentence says is from elsewhere"]
+    assert failure.record == 4 and failure.found.startswith("a B of 1 tokens")
+
+
 def test_a_stream_of_backward_records_is_named(small_records, rewrite):
     record = small_records.shards[0].forward_segments + 8
     report = inspect_check.check(rewrite(value("stream", record, 5 << 44)))
