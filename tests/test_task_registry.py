@@ -110,7 +110,7 @@ def test_a_flag_of_other_tasks_is_an_error_that_names_those_that_have_it(entry, 
 def test_help_says_which_tasks_a_flag_is_for():
     values = parsed()
     assert values["ranking_loss"].help.endswith("Loss of training. For ranking. Sets task.loss.")
-    assert "For classification, regression, tagging." in values["segment_len"].help
+    assert "For classification, regression." in values["head_name"].help
 
 
 def test_a_registered_task_is_found(tmp_path, small_tokenizer):

@@ -105,6 +105,8 @@ _IN_SEGMENTS = (
     Setting("segment_len", "task.model.segment_len", "integer",
             "Tokens of the segments in which long texts are read, each with memory; 0: at once.", 0),
     Setting("memory_len", "task.model.memory_len", "integer", "Tokens of memory; 0: --segment_len.", 0),
+    Setting("memory_gradient", "task.model.memory_gradient", "integer",
+            "Segments that the gradient of the last one flows back through the memory.", 0),
 )  # fmt: skip
 _OF_TEXTS = (
     _SUMMARY,
@@ -206,7 +208,7 @@ TASKS = (
         head="span",
         variables=_SPAN,
         hugging_face="XLNetForQuestionAnswering",
-        settings=_ANSWERS,
+        settings=(*_ANSWERS, *_IN_SEGMENTS),
         export_settings=(_THRESHOLD,),
     ),
     TaskEntry(
@@ -221,7 +223,7 @@ TASKS = (
         variables=_dense("D 1", "logits/dense", "choice.logits_proj"),
         hugging_face="XLNetForMultipleChoice",
         sequences=None,
-        settings=(_SUMMARY,),
+        settings=(_SUMMARY, *_IN_SEGMENTS),
         model_options={"num_choices": 1},
     ),
     TaskEntry(
@@ -250,6 +252,7 @@ TASKS = (
         settings=(
             _SUMMARY,
             Setting("ranking_loss", "task.loss", ("pointwise", "pairwise", "listwise"), "Loss of training."),
+            *_IN_SEGMENTS,
         ),
         model_options={"num_choices": 1},
     ),

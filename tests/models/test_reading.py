@@ -1,5 +1,7 @@
 """Reading in segments: what memory carries, and what it must not."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,10 +15,10 @@ from xlnet_tf.models.reading import encode_long
 LENGTH = 4
 
 
-def random_encoder(**options):
+def random_encoder(n_layer=1, **options):
     tf_keras.utils.set_random_seed(0)
     options = {"dropout": 0.0, "attention_dropout": 0.0, "initializer_range": 0.4, **options}
-    encoder = XLNetEncoder(heads.CONFIG, **options)
+    encoder = XLNetEncoder(dataclasses.replace(heads.CONFIG, n_layer=n_layer), **options)
     encoder.build()
     return encoder
 
@@ -70,6 +72,117 @@ def test_memory_reaches_back_by_its_length(memory_len):
             for segment in range(3)
         ]
         np.testing.assert_array_equal(felt, expected, err_msg=str(place))
+
+
+def gradients(encoder, ids, segment_len, memory_gradient=0, compiled=False):
+    """Returns the gradients of a loss on the vectors of the last segment, by variable."""
+    weights = tf.random.stateless_normal([len(ids), LENGTH, heads.CONFIG.d_model], [1, 2])
+
+    @tf.function(jit_compile=compiled)
+    def compute():
+        with tf.GradientTape() as tape:
+            found = encode_long(encoder, {"input_word_ids": ids}, segment_len, True, memory_gradient)
+            loss = tf.reduce_sum(weights * found[:, -LENGTH:])
+        return loss, tape.gradient(loss, encoder.trainable_variables, unconnected_gradients="zero")
+
+    loss, found = compute()
+    return loss, [tf.convert_to_tensor(gradient) for gradient in found]
+
+
+@pytest.mark.parametrize("recompute, compiled", [(False, False), (True, False), (True, True)])
+def test_gradient_through_all_memory_is_that_of_reading_at_once(recompute, compiled):
+    ids = np.random.default_rng(6).integers(9, 50, [2, 12])
+    whole = gradients(random_encoder(attention_type="uni"), ids, 0)
+    encoder = random_encoder(attention_type="uni", memory_len=8, recompute=recompute)
+    loss, found = gradients(encoder, ids, LENGTH, 2, compiled)
+    np.testing.assert_allclose(loss, whole[0], rtol=1e-5)
+    for variable, ours, expected in zip(encoder.trainable_variables, found, whole[1]):
+        np.testing.assert_allclose(ours, expected, atol=2e-5, rtol=1e-3, err_msg=variable.name)
+    _, cut = gradients(encoder, ids, LENGTH, 1, compiled)
+    assert not all(np.allclose(ours, expected, rtol=1e-2) for ours, expected in zip(cut, whole[1]))
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_gradient_reaches_as_far_back_as_asked(recompute):
+    """Each segment has words of its own: their embeddings show where the gradient arrives."""
+    segments = 4
+    ids = 9 + np.arange(segments * LENGTH)[None]
+    encoder = random_encoder(n_layer=3, memory_len=LENGTH, recompute=recompute)
+    for memory_gradient in (0, 1, 3):
+        _, found = gradients(encoder, ids, LENGTH, memory_gradient)
+        felt = tf.reshape(tf.gather(found[0], ids[0]) != 0, [segments, -1])
+        expected = np.arange(segments) >= segments - 1 - memory_gradient
+        np.testing.assert_array_equal(tf.reduce_any(felt, axis=1), expected)
+
+
+def test_gradient_through_memory_is_the_numeric_one():
+    """Along the gradient itself, where rounding matters least: what lies outside the block is held."""
+    ids = np.random.default_rng(7).integers(9, 50, [2, 16])
+    encoder = random_encoder(memory_len=6)
+    _, found = gradients(encoder, ids, LENGTH, 3)
+    norm = float(tf.linalg.global_norm(found))
+    losses = []
+    for step in (1e-3, -1e-3):
+        for variable, gradient in zip(encoder.trainable_variables, found):
+            variable.assign_add(step * gradient / norm)
+        losses.append(float(gradients(encoder, ids, LENGTH, 3)[0]))
+        for variable, gradient in zip(encoder.trainable_variables, found):
+            variable.assign_sub(step * gradient / norm)
+    np.testing.assert_allclose((losses[0] - losses[1]) / 2e-3, norm, rtol=1e-2)
+
+
+@pytest.mark.parametrize("memory_gradient", [0, 1, 2])
+def test_memory_changes_gradients_and_not_vectors(memory_gradient):
+    """The gradient of all segments is that of blocks that take the memory before them as a constant."""
+    features = heads.random_texts(np.random.default_rng(8), length=20)
+    encoder = random_encoder(memory_len=6)
+    weights = tf.random.stateless_normal([heads.B, 20, heads.CONFIG.d_model], [3, 4])
+    with tf.GradientTape() as tape:
+        vectors = encode_long(encoder, features, LENGTH, memory_gradient=memory_gradient)
+        loss = tf.reduce_sum(weights * vectors)
+    ours = tape.gradient(loss, encoder.trainable_variables, unconnected_gradients="zero")
+
+    expected = [tf.zeros(variable.shape) for variable in encoder.trainable_variables]
+    memory, first = {}, 0
+    for last in range((5 - 1) % (memory_gradient + 1), 5, memory_gradient + 1):  # of each block
+        with tf.GradientTape() as tape:
+            losses = []
+            for segment in range(first, last + 1):
+                part = slice(segment * LENGTH, (segment + 1) * LENGTH)
+                inputs = {name: value[:, part] for name, value in features.items()}
+                outputs = encoder({**inputs, **memory}, memory_gradient=True)
+                memory = {name: outputs[f"next_{name}"] for name in ("memory", "memory_mask")}
+                losses.append(tf.reduce_sum(weights[:, part] * outputs["sequence_output"]))
+                np.testing.assert_allclose(outputs["sequence_output"], vectors[:, part], atol=1e-5)
+        of_block = tape.gradient(losses, encoder.trainable_variables, unconnected_gradients="zero")
+        expected = [total + gradient for total, gradient in zip(expected, of_block)]
+        memory = {name: tf.constant(value.numpy()) for name, value in memory.items()}
+        first = last + 1
+    for variable, one, other in zip(encoder.trainable_variables, ours, expected):
+        np.testing.assert_allclose(
+            tf.convert_to_tensor(one), other, atol=1e-4, rtol=1e-3, err_msg=variable.name
+        )
+
+
+@pytest.mark.parametrize("kind", ["classifier_mean", "regressor", "span", "choice", "ranker", "tagger"])
+def test_any_head_left_to_right_with_all_memory_is_that_of_whole_texts(kind):
+    """Its outputs and its gradients."""
+    features = heads.random_features(kind, np.random.default_rng(9), side="right")
+    del features["input_type_ids"]  # memory counts as segment 0
+    results = []
+    for segment_len in (0, LENGTH):
+        model = heads.random_head(kind, attention_type="uni")
+        model.segment_len, model.memory_gradient, model.encoder.memory_len = segment_len, 2, 12
+        with tf.GradientTape() as tape:
+            outputs = model(features, training=False)
+            numbers = [tf.sin(v) for v in tf.nest.flatten(outputs) if v.dtype.is_floating]
+            loss = tf.add_n(list(map(tf.reduce_sum, numbers)))
+        found = tape.gradient(loss, model.trainable_variables, unconnected_gradients="zero")
+        results.append((heads.arrays(outputs), list(map(tf.convert_to_tensor, found))))
+    (whole, expected), (outputs, found) = results
+    heads.assert_equal(outputs, whole, atol=2e-5)
+    for variable, one, other in zip(model.trainable_variables, found, expected):
+        np.testing.assert_allclose(one, other, atol=1e-4, rtol=1e-3, err_msg=variable.name)
 
 
 def test_segments_drop_out_differently_and_by_seed():

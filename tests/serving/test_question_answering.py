@@ -22,7 +22,7 @@ from xlnet_tf.serving.question_answering import QuestionAnsweringModule
 from xlnet_tf.tasks import question_answering
 from xlnet_tf.tasks.predictions import question_answering as squad_answers
 from xlnet_tf.text import windows as windows_lib
-from xlnet_tf.text.graph.passage_windows import shows_best, split_windows
+from xlnet_tf.text.graph.passage_windows import shows_best, split_windows, window_tokens
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 OPTIONS = {"seq_len": 40, "max_question_len": 10, "stride": 9}
@@ -59,6 +59,9 @@ def predict(module, model, rows, folder, **options):
         for start in range(0, examples.records, 64)
     ]
     beams = {name: np.concatenate([output[name] for output in outputs]) for name in outputs[0]}
+    if "segment_len" in options:
+        for name in ("start_top_index", "end_top_index"):
+            beams[name] = window_tokens(features["answer_mask"], beams[name]).numpy()
     questions = list(squad_answers.read_questions(examples))
     return squad_answers.predict(questions, beams, max_answer_len=module.max_answer_len)
 
@@ -117,6 +120,22 @@ def test_answers_equal_those_of_evaluation(module, model, rows, answers, tmp_pat
     assert_like(answers, predictions, rows)
     for row, prediction in enumerate(predictions):
         assert answers["answer"][row].decode() == prediction.answer(module.threshold)
+
+
+def test_answers_read_in_segments_equal_those_of_evaluation(small_tokenizer, rows, tmp_path):
+    """Of windows of three segments, each with the question."""
+    memory = {"segment_len": 20, "encoder_options": {"memory_len": 30}}
+    model = built(XLNetQuestionAnswering, small_tokenizer, start_top=4, end_top=3, **memory)
+    options = {**OPTIONS, "seq_len": 60, "max_answer_len": MAX_ANSWER_LEN}
+    module = QuestionAnsweringModule(model, small_tokenizer, threshold=-0.5, **options)
+    del options["max_answer_len"]
+    predictions = predict(module, model, rows, tmp_path, **options, segment_len=20)
+    assert max(len(prediction.question.windows) for prediction in predictions) > 8
+    assert_like(serve(module, rows), predictions, rows)
+    with pytest.raises(UserError, match="seq_len is 50; expected a multiple of 20"):
+        QuestionAnsweringModule(model, small_tokenizer, **{**OPTIONS, "seq_len": 50})
+    with pytest.raises(UserError, match="max_question_len is 17; expected 1 to 16, so that segments of 20"):
+        QuestionAnsweringModule(model, small_tokenizer, **{**OPTIONS, "seq_len": 60, "max_question_len": 17})
 
 
 def test_an_answer_is_the_best_one_or_refused(module, answers):

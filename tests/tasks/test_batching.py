@@ -111,6 +111,9 @@ def assert_close(found, expected):
         ),
         pytest.param("classification", {"segment_len": 8}, marks=pytest.mark.integration),
         pytest.param("tagging", {"segment_len": 8}, marks=pytest.mark.integration),
+        pytest.param(
+            "multiple_choice", {"segment_len": 8, "memory_gradient": 3}, marks=pytest.mark.integration
+        ),
     ],
 )
 def test_cut_rows_give_the_numbers_of_whole_ones(tmp_path, small_tokenizer, task, model):

@@ -213,6 +213,11 @@ def test_long_texts_are_read_in_segments(data, tmp_path):
     with pytest.raises(UserError, match="segment_len is 12, expected a divisor of 32"):
         params = settings(data, {"task": {"model": {"segment_len": 12}}})
         classification.ClassificationTask(params.task).build_model()
+    with pytest.raises(
+        UserError, match=r"memory_gradient \(--memory_gradient\) is 1, but texts are read at once"
+    ):
+        params = settings(data, {"task": {"model": {"memory_gradient": 1}}})
+        classification.ClassificationTask(params.task).build_model()
 
 
 def test_the_loss_of_each_kind(data):

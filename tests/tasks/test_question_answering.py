@@ -44,7 +44,7 @@ def squad_file(path, count, seed, unanswerable=True, answered=True):
     return str(path)
 
 
-def build(folder, tokenizer, unanswerable):
+def build(folder, tokenizer, unanswerable, **sizes):
     folder.mkdir()
     (folder / "spiece.model").write_bytes(tokenizer.model_proto)
     files = {
@@ -53,10 +53,8 @@ def build(folder, tokenizer, unanswerable):
     }
     if unanswerable:
         files["test"] = squad_file(folder / "test.json", 9, 2, answered=False)
-    options = SquadOptions(
-        str(folder / "spiece.model"), str(folder), seq_len=32, max_question_len=8, stride=10, **files
-    )
-    build_squad(options)
+    sizes = {"seq_len": 32, "max_question_len": 8, "stride": 10, **sizes}
+    build_squad(SquadOptions(str(folder / "spiece.model"), str(folder), **sizes, **files))
     return folder
 
 
@@ -92,6 +90,47 @@ def test_it_learns_answers_and_their_absence(run):
     model_dir, metrics = run
     assert metrics["best_f1"] > 90 and metrics["no_answer_exact"] > 80 and metrics["has_answer_f1"] > 80
     assert read_metrics(str(model_dir / "best"))["best_f1"] >= metrics["best_f1"]
+
+
+@pytest.fixture(scope="module")
+def in_segments(tmp_path_factory, small_tokenizer):
+    """Windows of four segments, each with the question."""
+    folder = tmp_path_factory.mktemp("squad") / "segments"
+    return build(folder, small_tokenizer, True, seq_len=80, segment_len=20, stride=40)
+
+
+@pytest.mark.integration
+def test_it_learns_answers_in_segments(in_segments, tmp_path):
+    """Answers at any distance, with gradients through memory that are computed again; then its files."""
+    model = {"segment_len": 20, "memory_gradient": 2}
+    params = settings(in_segments, task={"model": model}, trainer={"recompute": True})
+    metrics = finetune(params, question_answering.QuestionAnsweringTask, STRATEGY, str(tmp_path / "run"))
+    assert metrics["best_f1"] > 90 and metrics["no_answer_exact"] > 80 and metrics["has_answer_f1"] > 80
+    opened = prediction.Run.open(str(tmp_path / "run"), str(in_segments / "dev"))
+    predictions = prediction.Predictor(opened, STRATEGY, 4).predict(opened.checkpoint(""))
+    score = opened.task.score(opened.task.validation_set, predictions)
+    assert score["best_f1"] == pytest.approx(read_metrics(str(tmp_path / "run/best"))["best_f1"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({}, "question in each segment of 20 tokens, and task.model.segment_len is 0: give --segment_len=20"),
+        ({"segment_len": 40}, "task.model.segment_len is 40: give --segment_len=20"),
+        ({"segment_len": 20, "memory_gradient": 4}, "is 4, expected 0 to 3: .* have 4 segments of 20 tokens"),
+    ],
+)
+def test_segments_must_be_those_of_the_examples(in_segments, asked, message):
+    with pytest.raises(UserError, match=message):
+        params = settings(in_segments, task={"model": asked})
+        question_answering.QuestionAnsweringTask(params.task).build_model()
+
+
+def test_a_question_at_the_end_only_is_not_read_in_segments(data):
+    with pytest.raises(
+        UserError, match="have the question at the end only.*build them with --segment_len=16"
+    ):
+        question_answering.QuestionAnsweringTask(settings(data, task={"model": {"segment_len": 16}}).task)
 
 
 @pytest.mark.integration

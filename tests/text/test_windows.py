@@ -1,9 +1,11 @@
 """Windows hold every token, and each token has one window that shows it best."""
 
 import numpy as np
+import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from xlnet_tf.text.graph import passage_windows as graph
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
 from xlnet_tf.text.windows import (
     Window,
@@ -12,6 +14,8 @@ from xlnet_tf.text.windows import (
     cls_position,
     pack_window,
     split_windows,
+    token_position,
+    window_room,
 )
 
 SIZES = st.tuples(st.integers(0, 300), st.integers(1, 60), st.integers(1, 80))
@@ -54,6 +58,44 @@ def test_a_long_passage():
     windows = split_windows(10, room=6, stride=3)
     assert windows == [(0, 6), (3, 6), (6, 4)]
     assert best_windows(windows, 10).tolist() == [0, 0, 0, 0, 0, 1, 1, 1, 2, 2]
+
+
+@given(
+    window=st.builds(Window, st.integers(0, 5), st.integers(0, 60)),
+    question_len=st.integers(0, 6),
+    segments=st.integers(2, 5),
+    more=st.integers(1, 9),
+)
+@settings(deadline=None)  # the machine may be busy
+def test_segments_have_each_token_once_and_the_question_each(window, question_len, segments, more):
+    segment_len = question_len + 3 + more
+    seq_len = segments * segment_len
+    window = window._replace(length=min(window.length, window_room(question_len, seq_len, segment_len)))
+    passage, question = list(range(100, 200)), list(range(50, 50 + question_len))
+    ids, segment_ids = pack_window(passage, window, question, seq_len, segment_len)
+    mask = answer_mask(window, question_len, seq_len, segment_len)
+    *tokens, cls = np.flatnonzero(mask)
+    assert cls == cls_position(window, question_len, segment_len) == np.flatnonzero(ids == CLS_ID)[-1]
+    assert ids[tokens].tolist() == passage[window.first : window.first + window.length]
+    assert tokens == [token_position(token, question_len, segment_len) for token in range(window.length)]
+    for row in ids.reshape(segments, segment_len):
+        real = row[row != PAD_ID].tolist()
+        assert real[-question_len - 3 :] == ([SEP_ID, *question, SEP_ID, CLS_ID] if real else [])
+    assert (ids[: cls + 1] != PAD_ID).all() and (ids[cls + 1 :] == PAD_ID).all()
+    assert segment_ids[tokens].tolist() == [0] * window.length
+
+    features = graph.pack_segments(
+        tf.ragged.constant([ids[tokens]], tf.int32, 1),
+        tf.ragged.constant([question], tf.int32, 1),
+        seq_len,
+        segment_len,
+    )
+    np.testing.assert_array_equal(features["input_word_ids"], [ids])
+    np.testing.assert_array_equal(features["input_type_ids"], [segment_ids])
+    np.testing.assert_array_equal(features["input_mask"], [ids != PAD_ID])
+    found = graph.window_tokens(mask[None], tf.range(seq_len)[None])[0].numpy()
+    assert found[tokens].tolist() == list(range(window.length)) and found[cls] == window.length
+    assert (np.delete(found, [*tokens, cls]) == seq_len).all()
 
 
 def test_packing():

@@ -51,12 +51,12 @@ class ExampleOptions:
         if not self.splits:
             raise UserError("no data: give --train, --dev or --test")
 
-    def check_room(self, name: str, num_special: int, rest: str) -> None:
-        """Raises UserError unless `seq_len` has room for an option's tokens, special ones and the rest."""
-        value, most = getattr(self, name), self.seq_len - num_special - 1
-        if not 1 <= value <= most:
+    def check_room(self, name: str, num_special: int, rest: str, within: str = "seq_len") -> None:
+        """Raises UserError unless a length has room for an option's tokens, special ones and the rest."""
+        value, length = getattr(self, name), getattr(self, within)
+        if not 1 <= value <= (most := length - num_special - 1):
             raise UserError(
-                f"{name} is {value}, expected 1 to {most}, so that seq_len {self.seq_len} has room for {rest}"
+                f"{name} is {value}, expected 1 to {most}, so that {within} {length} has room for {rest}"
             )
 
     def load_tokenizer(self) -> XLNetTokenizer:

@@ -9,6 +9,7 @@ import numpy as np
 from tfrecord_builders.common.example_builder import ExampleOptions
 from tfrecord_builders.squad.data import Passage, Question, SquadFile, locate, read_squad
 from xlnet_tf import checksums, files
+from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
@@ -35,11 +36,23 @@ class SquadOptions(ExampleOptions):
     seq_len: int = option("tokens of a window with its question", 512, least=5)
     max_question_len: int = option("most tokens of a question; the rest is cut", 64, least=1)
     stride: int = option("tokens from one window of a passage to the next", 128, least=1)
+    segment_len: int = option(
+        "tokens of the segments that the model is to read a window in, with memory; each has the question. "
+        "A divisor of --seq_len; 0: a window is read at once",
+        0,
+        least=0,
+    )
 
     def check(self) -> None:
         """Raises UserError for options that are out of range or do not fit each other."""
         super().check()
-        self.check_room("max_question_len", windows_lib.NUM_SPECIAL, "some of the passage")
+        if self.segment_len and (self.seq_len % self.segment_len or self.segment_len == self.seq_len):
+            raise UserError(
+                f"segment_len is {self.segment_len}, expected a divisor of seq_len {self.seq_len} that is "
+                "smaller, as half of it, or 0"
+            )
+        read_at_once = "segment_len" if self.segment_len else "seq_len"
+        self.check_room("max_question_len", windows_lib.NUM_SPECIAL, "some of the passage", read_at_once)
 
 
 class Span(NamedTuple):
@@ -89,6 +102,8 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
         "max_question_len": options.max_question_len,
         "stride": options.stride,
     }
+    if options.segment_len:
+        settings["segment_len"] = options.segment_len
     return {
         split: _build_split(split, file, tokenizer, options, settings | {"answered": file.answered}, progress)
         for split, file in read.items()
@@ -159,8 +174,9 @@ class _SplitBuilder:
             "answers": None if question.answers is None else [answer.text for answer in question.answers],
         }
         ids = self.tokenizer.encode(question.text)
-        length, seq_len = min(len(ids), self.options.max_question_len), self.options.seq_len
-        room = seq_len - windows_lib.NUM_SPECIAL - length
+        length = min(len(ids), self.options.max_question_len)
+        seq_len, segment_len = self.options.seq_len, self.options.segment_len
+        room = windows_lib.window_room(length, seq_len, segment_len)
         windows = windows_lib.split_windows(len(encoded.ids), room, self.options.stride)
         try:
             answer = self._training_answer(question, passage, encoded) if self.training else None
@@ -175,11 +191,11 @@ class _SplitBuilder:
         self.writer.count("questions cut", int(len(ids) > length))
         for window in windows:
             columns = {
-                **windows_lib.pack_window(encoded.ids, window, ids[:length], seq_len)._asdict(),
-                "answer_mask": windows_lib.answer_mask(window, length, seq_len),
+                **windows_lib.pack_window(encoded.ids, window, ids[:length], seq_len, segment_len)._asdict(),
+                "answer_mask": windows_lib.answer_mask(window, length, seq_len, segment_len),
             }
             if self.training:
-                columns |= training_columns(answer, window, windows_lib.cls_position(window, length))
+                columns |= training_columns(answer, window, length, segment_len)
                 missed = answer is not None and columns["is_impossible"]
                 self.writer.count("windows without the question's answer", int(missed))
             self.writer.write(columns, {**described, "passage": number, **window._asdict()})
@@ -226,18 +242,21 @@ def inside(answer: Span, window: Window) -> bool:
     return window.first <= answer.first and answer.last < window.first + window.length
 
 
-def training_columns(answer: Span | None, window: Window, cls: int) -> dict[str, int]:
+def training_columns(
+    answer: Span | None, window: Window, question_len: int, segment_len: int = 0
+) -> dict[str, int]:
     """Returns a window's targets: where the answer is in it, or CLS if it does not hold all of it.
 
     Args:
         answer: in the tokens of the passage; None for no answer.
         window: the part of the passage.
-        cls: position of CLS in the packed window.
+        question_len: tokens of the question.
+        segment_len: see `windows.window_room`.
     """
     if answer is None or not inside(answer, window):
+        cls = windows_lib.cls_position(window, question_len, segment_len)
         return {"answer_first": cls, "answer_last": cls, "is_impossible": 1}
-    return {
-        "answer_first": answer.first - window.first,
-        "answer_last": answer.last - window.first,
-        "is_impossible": 0,
-    }
+    first, last = (
+        windows_lib.token_position(token - window.first, question_len, segment_len) for token in answer
+    )
+    return {"answer_first": first, "answer_last": last, "is_impossible": 0}

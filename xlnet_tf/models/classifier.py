@@ -23,7 +23,7 @@ class XLNetClassifier(PooledHead):
         num_labels: C.
         head_name: the task in the names of the head's variables, as in the original's: "imdb", "sts-b".
         summary, projection, pool_padding: how the tokens become one vector (see SequenceSummary).
-        segment_len: tokens of the segments in which long texts are read; 0: at once (see encode_long).
+        segment_len, memory_gradient: how long texts are read (see XLNetHead).
         labels: of the classes, for people who use the model; default: their numbers.
         multi_label: whether a text has any number of them, for people who use the model.
 

@@ -64,14 +64,15 @@ class XLNetEncoder(ShapeFreeModel):
     Call kwargs: training; query_only=True skips what only the content stream's output needs; in_blocks=True
         computes the scores of few queries at a time, so that memory grows with T and not with its square (not
         in training, and without memory, direction and permutation_mask); kernels to compute with (see
-        attention_maps), None for the device's.
+        attention_maps), None for the device's; memory_gradient=True lets gradients flow through memory, both
+        into what came in and from next_memory.
 
     Returns: a dict of
         sequence_output: [B, T, D], the content stream (absent with query_only).
         query_output: [B, P, D] or [B, T, D], the query stream (absent with one stream).
         encoder_outputs: list of L [B, T, D], each layer's content stream (L - 1 with query_only).
-        next_memory: [L, B, M', D]; M' = M, or what one segment gives where no memory came in. No
-            gradient flows through it. Absent when memory_len is 0.
+        next_memory: [L, B, M', D]; M' = M, or what one segment gives where no memory came in.
+            No gradient flows through it unless memory_gradient says so. Absent when memory_len is 0.
         next_memory_mask: [B, M'] bool.
 
     Example:
@@ -181,6 +182,7 @@ class XLNetEncoder(ShapeFreeModel):
         query_only: bool = False,
         in_blocks: bool = False,
         kernels: kernels_lib.Kernels | None = None,
+        memory_gradient: bool = False,
     ):
         word_ids = tf.cast(features["input_word_ids"], tf.int32)
         memory, memory_mask = self._memory(features, tf.shape(word_ids)[0])
@@ -218,7 +220,7 @@ class XLNetEncoder(ShapeFreeModel):
             )
             # The backward pass begins with the last layer, which is still there.
             recompute = self.recompute and training and not last
-            content, query = (_recomputed(call) if recompute else call)(content, query)
+            content, query = (_recomputed(call, memory_gradient) if recompute else call)(content, query)
             layer_outputs.append(content)
 
         outputs = {"encoder_outputs": layer_outputs[:-1] if query_only else layer_outputs}
@@ -227,7 +229,7 @@ class XLNetEncoder(ShapeFreeModel):
         if query is not None:
             outputs["query_output"] = kernels.dropout(query, self.dropout, fold_in(seed, -2))
         if self.memory_len:
-            outputs.update(self._next_memory(features, layer_inputs, memory, memory_mask))
+            outputs.update(self._next_memory(features, layer_inputs, memory, memory_mask, memory_gradient))
         return outputs
 
     def position_keys(self, length: int) -> tf.Tensor:
@@ -397,9 +399,12 @@ class XLNetEncoder(ShapeFreeModel):
             return content, None
         return content, kernels.dropout(query, self.dropout, fold_in(seed, -6))
 
-    def _next_memory(self, features, layer_inputs, memory, memory_mask) -> dict[str, tf.Tensor]:
+    def _next_memory(
+        self, features, layer_inputs, memory, memory_mask, memory_gradient
+    ) -> dict[str, tf.Tensor]:
         """Appends the segment's first `reuse_len` tokens, as each layer got them, to the memory."""
-        fresh = tf.stack([tf.stop_gradient(content[:, : self.reuse_len]) for content in layer_inputs])
+        kept = tf.identity if memory_gradient else tf.stop_gradient
+        fresh = tf.stack([kept(content[:, : self.reuse_len]) for content in layer_inputs])
         if "input_mask" in features:
             fresh_mask = tf.cast(features["input_mask"], tf.bool)[:, : self.reuse_len]
         else:
@@ -428,23 +433,27 @@ class XLNetEncoder(ShapeFreeModel):
 XLNetBackbone = XLNetEncoder  # as other libraries call it
 
 
-def _recomputed(call: functools.partial) -> Callable:
-    """Returns the call of a block that keeps nothing for its gradient but its inputs, the streams.
+def _recomputed(call: functools.partial, memory_gradient: bool) -> Callable:
+    """Returns the call of a block that keeps nothing for its gradient but its inputs: streams and memory.
 
     What is drawn from the seed, or made for a row's direction, is made to wait for them: a compiler that saw
     that it is the same as before would keep it, for all layers. Projected positions are kept: they do not
-    grow with the rows.
+    grow with the rows. Only what is an argument of `again` gets a gradient.
     """
-    seed, positions = call.keywords["seed"], call.keywords["positions"]
-
-    def again(content, query=None):
-        late = positions._replace(direction=_after(positions.direction, content))
-        return call(content, query, seed=_after(seed, content), positions=late)
+    seed, positions, memory = (call.keywords[name] for name in ("seed", "positions", "memory"))
 
     def run(content, query):
-        if query is None:
-            return tf.recompute_grad(lambda content: again(content)[0])(content), None
-        return tf.recompute_grad(again)(content, query)
+        inputs = {"query": query, "memory": memory if memory_gradient else None}
+        inputs = {name: value for name, value in inputs.items() if value is not None}
+
+        def again(content, *values):
+            late = positions._replace(direction=_after(positions.direction, content))
+            given = {"query": None, **dict(zip(inputs, values))}
+            outputs = call(content, **given, seed=_after(seed, content), positions=late)
+            return [output for output in outputs if output is not None]
+
+        content, *streams = tf.recompute_grad(again)(content, *inputs.values())
+        return content, streams[0] if streams else None
 
     return run
 

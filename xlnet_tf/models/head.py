@@ -53,12 +53,14 @@ class XLNetHead(EncoderModel):
 
     Args:
         encoder: the body.
-        segment_len: tokens of the segments in which texts are read; 0 reads them at once (see encode_long).
+        segment_len: tokens of the segments in which texts are read; 0 reads them at once.
+        memory_gradient: segments that gradients flow back through the memory (see encode_long).
     """
 
-    def __init__(self, encoder: XLNetEncoder, segment_len: int = 0, **kwargs):
+    def __init__(self, encoder: XLNetEncoder, *, segment_len: int = 0, memory_gradient: int = 0, **kwargs):
         super().__init__(encoder, **kwargs)
         self.segment_len = segment_len
+        self.memory_gradient = memory_gradient
 
     @classmethod
     def load(cls, source: Pretrained, head: Head, options: Mapping[str, Any], *arguments, **stored) -> Self:
@@ -136,10 +138,12 @@ class XLNetHead(EncoderModel):
         seed = step_seed(features, training)
         if seed is not None:
             features = {**features, "dropout_seed": seed}
-        return encode_long(self.encoder, features, self.segment_len, training), fold_in(seed, _HEAD)
+        vectors = encode_long(self.encoder, features, self.segment_len, training, self.memory_gradient)
+        return vectors, fold_in(seed, _HEAD)
 
     def get_config(self):
-        return {**super().get_config(), "segment_len": self.segment_len}
+        own = {"segment_len": self.segment_len, "memory_gradient": self.memory_gradient}
+        return {**super().get_config(), **own}
 
 
 def _as_array(values: Any) -> Any:
@@ -169,7 +173,7 @@ class PooledHead(XLNetHead):
         head_scope: the first scope of the head's variables, as checkpoints/names.py has it.
         outputs: C, the width of the dense layer.
         summary, projection, pool_padding: how the tokens become one vector (see SequenceSummary).
-        segment_len: see XLNetHead.
+        **kwargs: see XLNetHead.
     """
 
     def __init__(
@@ -181,10 +185,9 @@ class PooledHead(XLNetHead):
         summary: str = "last",
         projection: bool = True,
         pool_padding: bool = False,
-        segment_len: int = 0,
         **kwargs,
     ):
-        super().__init__(encoder, segment_len, **kwargs)
+        super().__init__(encoder, **kwargs)
         self.head_scope = head_scope
         self.pooling = SequenceSummary(
             encoder.config,

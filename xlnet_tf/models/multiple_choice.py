@@ -22,7 +22,7 @@ class XLNetMultipleChoice(PooledHead):
         encoder: the body.
         num_choices: C.
         summary, projection, pool_padding: how the tokens become one vector (see SequenceSummary).
-        segment_len: tokens of the segments in which long texts are read; 0: at once (see encode_long).
+        segment_len, memory_gradient: how long texts are read (see XLNetHead).
 
     Call args: the encoder's features, [B, C * T]: the texts of a row one after the other.
 

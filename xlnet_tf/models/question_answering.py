@@ -24,6 +24,7 @@ class XLNetQuestionAnswering(XLNetHead):
         encoder: the body.
         start_top: K, beginnings that are looked at in prediction.
         end_top: E, ends that are looked at for each beginning.
+        segment_len, memory_gradient: how long texts are read (see XLNetHead).
 
     Call args: the encoder's features, and
         answer_mask: [B, T], 1 where an answer may begin or end, that is in the passage, and on CLS, where

@@ -19,13 +19,20 @@ def token_features(features: Mapping[str, Any]) -> dict[str, tf.Tensor]:
 
 
 def encode_long(
-    encoder: XLNetEncoder, features: Mapping[str, Any], segment_len: int = 0, training: bool | None = None
+    encoder: XLNetEncoder,
+    features: Mapping[str, Any],
+    segment_len: int = 0,
+    training: bool | None = None,
+    memory_gradient: int = 0,
 ) -> tf.Tensor:
     """Reads texts of T tokens.
 
     With `segment_len`, S = T / segment_len segments are read one after the other, each with the encoder's
-    memory of those before it: time and space grow with T instead of its square. No gradient flows back
-    through the memory. Padding is hidden, in the memory as well, so that whole segments of it change nothing.
+    memory of those before it: time and space grow with T instead of its square. Padding is hidden, in the
+    memory as well, so that whole segments of it change nothing.
+
+    The gradient flows back through the memory within blocks of memory_gradient + 1 segments, counted from the
+    end of the row: that of the last segment reaches memory_gradient segments back.
 
     Args:
         encoder: with segment_len, one of memory_len > 0.
@@ -33,6 +40,8 @@ def encode_long(
             without segment_len, position_keys, or packed_start and packed_source (see `packed_source`).
         segment_len: tokens of a segment; 0 reads all T at once.
         training: whether to drop out.
+        memory_gradient: segments that the gradient of the last one reaches back through the memory; S - 1 and
+            more: all.
 
     Returns:
         [B, T, D].
@@ -54,10 +63,15 @@ def encode_long(
     _check(encoder, length, segment_len)
     sequence_outputs = []
     memory: dict[str, tf.Tensor] = {}
-    for segment, start in enumerate(range(0, length, segment_len)):
+    starts = range(0, length, segment_len)
+    for segment, start in enumerate(starts):
+        if (len(starts) - segment) % (memory_gradient + 1) == 0:
+            memory = {name: tf.stop_gradient(value) for name, value in memory.items()}
         inputs = {name: value[:, start : start + segment_len] for name, value in tokens.items()}
         seeds = {name: fold_in(value, segment) for name, value in seed.items()}
-        outputs = encoder({**inputs, **seeds, **memory}, training=training)
+        outputs = encoder(
+            {**inputs, **seeds, **memory}, training=training, memory_gradient=memory_gradient > 0
+        )
         memory = {"memory": outputs["next_memory"], "memory_mask": outputs["next_memory_mask"]}
         sequence_outputs.append(outputs["sequence_output"])
     return tf.concat(sequence_outputs, axis=1)

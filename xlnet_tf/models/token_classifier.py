@@ -19,8 +19,8 @@ class XLNetTokenClassifier(XLNetHead):
     Args:
         encoder: the body.
         num_labels: C.
-        segment_len: tokens of the segments in which long texts are read; 0: at once (see encode_long).
         labels: of the classes, for people who use the model; default: their numbers.
+        segment_len, memory_gradient: how long texts are read (see XLNetHead).
 
     Call args: the encoder's features.
 
@@ -32,12 +32,11 @@ class XLNetTokenClassifier(XLNetHead):
         encoder: XLNetEncoder,
         num_labels: int,
         *,
-        segment_len: int = 0,
         labels: Sequence[str] | None = None,
         name: str = "tagger",
         **kwargs,
     ):
-        super().__init__(encoder, segment_len, name=name, **kwargs)
+        super().__init__(encoder, name=name, **kwargs)
         self.num_labels = num_labels
         self.dense = logits_layer(num_labels, encoder)
         self.labels = class_names(labels, num_labels)

@@ -12,7 +12,13 @@ from xlnet_tf.serving.module import ServingModule
 from xlnet_tf.tasks.predictions import question_answering as squad_answers
 from xlnet_tf.text import windows as windows_lib
 from xlnet_tf.text.graph.characters import characters, substrings
-from xlnet_tf.text.graph.passage_windows import PassageWindows, shows_best, split_windows
+from xlnet_tf.text.graph.passage_windows import (
+    PassageWindows,
+    pack_segments,
+    shows_best,
+    split_windows,
+    window_tokens,
+)
 from xlnet_tf.text.special_tokens import SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -73,11 +79,19 @@ class QuestionAnsweringModule(ServingModule):
         **options,
     ):
         super().__init__(model, tokenizer, **options)
-        self.most_room = self.seq_len - windows_lib.NUM_SPECIAL
-        if not 0 < max_question_len < self.most_room:
+        self.segment_len = model.segment_len or self.seq_len
+        if self.seq_len % self.segment_len:
             raise UserError(
-                f"max_question_len is {max_question_len}; expected 1 to {self.most_room - 1}, so that "
-                f"sequences of {self.seq_len} tokens have room for some of the context"
+                f"seq_len is {self.seq_len}; expected a multiple of {self.segment_len}, the tokens of the "
+                "segments that the model reads"
+            )
+        self.most_room = windows_lib.window_room(0, self.seq_len, self.segment_len)
+        most = windows_lib.window_room(1, self.segment_len)
+        if not 0 < max_question_len <= most:
+            raise UserError(
+                f"max_question_len is {max_question_len}; expected 1 to {most}, so that "
+                f"{'segments' if model.segment_len else 'sequences'} of {self.segment_len} tokens have room "
+                "for some of the context"
             )
         if stride < 1:
             raise UserError(f"stride is {stride}; expected at least 1")
@@ -116,16 +130,13 @@ class QuestionAnsweringModule(ServingModule):
 
     def serve_tokens(self, features):
         """Returns the head's outputs; answers may be where segment 0 is, SEP left out, and on CLS."""
-        ids, segments = features["input_word_ids"], features["input_type_ids"]
-        mask = tf.cast(features["input_mask"], tf.bool)
-        cls = tf.range(tf.shape(ids)[1]) == last_position(mask)[:, None]
-        passage = mask & (segments == 0) & (ids != SEP_ID)
-        return self.run({**features, "answer_mask": passage | cls})
+        return self.run({**features, "answer_mask": _answer_mask(features)})
 
     def serve(self, question, context):
         questions = self.texts.encode(question)[:, : self.max_question_len]
         encoded = self.texts.encode_with_offsets(context)
-        room = self.most_room - tf.cast(questions.row_lengths(), tf.int32)
+        segments = self.seq_len // self.segment_len
+        room = self.most_room - segments * tf.cast(questions.row_lengths(), tf.int32)
         windows = split_windows(tf.cast(encoded.ids.row_lengths(), tf.int32), room, self.stride)
         rows = tf.size(room)
         found = map_in_chunks(
@@ -166,8 +177,7 @@ class QuestionAnsweringModule(ServingModule):
         """
         base = tf.cast(tf.gather(encoded.ids.row_starts(), windows.row), tf.int32) + windows.first
         pieces = tf.gather(encoded.ids.flat_values, tf.ragged.range(base, base + windows.length))
-        beams = self.serve_tokens(self.pack(pieces, tf.gather(questions, windows.row), padding="right"))
-
+        beams = self._beams(pieces, tf.gather(questions, windows.row))
         last = beams["end_top_index"]  # [C, K, E]
         first = tf.broadcast_to(beams["start_top_index"][:, :, None], tf.shape(last))
         length, base = windows.length[:, None, None], base[:, None, None]
@@ -182,6 +192,15 @@ class QuestionAnsweringModule(ServingModule):
             name: tf.reshape(values, [-1, last.shape[1] * last.shape[2]]) for name, values in found.items()
         }
         return {**self._top(flat), "no_answer_logits": beams["no_answer_logits"]}
+
+    def _beams(self, pieces: tf.RaggedTensor, questions: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+        """Returns the head's outputs for windows; positions are tokens of the window, or lie beyond it."""
+        if self.segment_len == self.seq_len:
+            return self.serve_tokens(self.pack(pieces, questions, padding="right"))
+        features = pack_segments(pieces, questions, self.seq_len, self.segment_len)
+        beams, mask = self.serve_tokens(features), _answer_mask(features)
+        tokens = {name: window_tokens(mask, beams[name]) for name in ("start_top_index", "end_top_index")}
+        return {**beams, **tokens}
 
     def _best(self, found: dict[str, tf.Tensor], row: tf.Tensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns scores, starts and ends [B, n_best] of each row from those of its windows."""
@@ -206,6 +225,13 @@ class QuestionAnsweringModule(ServingModule):
         log_probs, indices = tf.math.top_k(found["log_probs"], self.n_best)
         offsets = {name: tf.gather(found[name], indices, batch_dims=1) for name in ("starts", "ends")}
         return {"log_probs": log_probs, **offsets}
+
+
+def _answer_mask(features: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Returns text.windows.answer_mask of packed windows, bool [W, T]."""
+    ids, mask = features["input_word_ids"], tf.cast(features["input_mask"], tf.bool)
+    cls = tf.range(tf.shape(ids)[1]) == last_position(mask)[:, None]
+    return mask & (features["input_type_ids"] == 0) & (ids != SEP_ID) | cls
 
 
 def _characters_at(offsets: tf.RaggedTensor, pieces: tf.Tensor) -> tf.Tensor:

@@ -21,7 +21,7 @@ from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, alike, register, row_weights
 from xlnet_tf.tasks.metrics import classification as metrics
 from xlnet_tf.tasks.metrics.calibration import Probabilities
-from xlnet_tf.tasks.model_config import EncoderModelConfig
+from xlnet_tf.tasks.model_config import SegmentsModelConfig
 from xlnet_tf.tasks.predictions.classification import write_files
 from xlnet_tf.training.metrics import Ratio
 
@@ -29,23 +29,18 @@ EXPERIMENT = "xlnet/classification"
 
 
 @dataclasses.dataclass
-class ClassifierModelConfig(EncoderModelConfig):
+class ClassifierModelConfig(SegmentsModelConfig):
     """The network.
 
-    Attributes:
+    Attributes (besides those of SegmentsModelConfig):
         summary: which tokens become the vector of a text: last (CLS), first, mean or attn.
         projection: whether a dense layer with tanh follows.
         head_name: the task in the names of the head's variables; empty: the preset's name, or "task".
-        segment_len: tokens of the segments in which long texts are read, each with the memory of those
-            before; 0 reads a text at once.
-        memory_len: tokens of memory; 0: segment_len.
     """
 
     summary: str = "last"
     projection: bool = True
     head_name: str = ""
-    segment_len: int = 0
-    memory_len: int = 0
 
 
 @dataclasses.dataclass
@@ -139,7 +134,7 @@ class ClassificationTask(FinetuningTask):
             "head_name": self.head_name,
             "summary": model.summary,
             "projection": model.projection,
-            "segment_len": model.segment_len,
+            **model.segment_options(),
         }
         if self.kind == "regression":
             return XLNetRegressor(encoder, **options)

@@ -10,6 +10,7 @@ from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import Checkpoint
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import MANIFEST_FILE, MAX_SEQ_LEN, TOKENIZER_FILE, ExampleSet
+from xlnet_tf.tasks.model_config import EncoderModelConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 _EXPECTED = {
@@ -81,6 +82,33 @@ def check_alike(trained_on: ExampleSet, other: ExampleSet, names: Sequence[str])
                 f"{name} of {other.folder} is {found}, but the model is for {expected} "
                 f"({trained_on.folder}): build both with the same settings"
             )
+
+
+def check_segments(model: EncoderModelConfig, sets: Mapping[str, ExampleSet]):
+    """Raises UserError unless examples can be read in the segments that the settings ask for.
+
+    Args:
+        model: settings of the network.
+        sets: the examples; those of "train" are trained on.
+    """
+    segment_len, memory_gradient = (getattr(model, name, 0) for name in ("segment_len", "memory_gradient"))
+    if memory_gradient and not segment_len:
+        raise UserError(
+            f"task.model.memory_gradient (--memory_gradient) is {memory_gradient}, but texts are read at "
+            "once, without memory: give --segment_len, too, or leave it out"
+        )
+    for examples in sets.values():
+        if segment_len and examples.seq_len % segment_len:
+            raise UserError(
+                f"task.model.segment_len is {segment_len}, expected a divisor of {examples.seq_len}, the "
+                f"tokens of the examples in {examples.folder}"
+            )
+    most = sets["train"].seq_len // segment_len - 1 if segment_len else 0
+    if memory_gradient > most:
+        raise UserError(
+            f"task.model.memory_gradient (--memory_gradient) is {memory_gradient}, expected 0 to {most}: the "
+            f"examples in {sets['train'].folder} have {most + 1} segments of {segment_len} tokens"
+        )
 
 
 def check_texts(checkpoint: Checkpoint, examples: ExampleSet):

@@ -315,12 +315,7 @@ class FinetuningTask(trainer_lib.Task):
     def build_encoder(self, **options) -> XLNetEncoder:
         """Returns the encoder of the settings; options go before them."""
         model = self.task_config.model
-        for examples in self.sets.values():
-            if self.segment_len and examples.seq_len % self.segment_len:
-                raise UserError(
-                    f"task.model.segment_len is {self.segment_len}, expected a divisor of "
-                    f"{examples.seq_len}, the tokens of the examples in {examples.folder}"
-                )
+        compatibility.check_segments(model, self.sets)
         options = {"memory_len": getattr(model, "memory_len", 0) or self.segment_len} | options
         return XLNetEncoder(self.xlnet_config, **model.encoder_options() | options)
 

@@ -91,6 +91,26 @@ class EncoderModelConfig(_Changes):
         return {name: value for name, value in taken.items() if value != READING[name]}
 
 
+@dataclasses.dataclass
+class SegmentsModelConfig(EncoderModelConfig):
+    """The network of a task whose texts may be read in segments with memory.
+
+    Attributes (besides those of EncoderModelConfig):
+        segment_len: tokens of the segments in which long texts are read, each with the memory of those
+            before; 0 reads a text at once.
+        memory_len: tokens of memory; 0: segment_len.
+        memory_gradient: segments that the gradient of the last one flows back through the memory.
+    """
+
+    segment_len: int = 0
+    memory_len: int = 0
+    memory_gradient: int = 0
+
+    def segment_options(self) -> dict[str, int]:
+        """Returns those of XLNetHead's options that are settings."""
+        return {"segment_len": self.segment_len, "memory_gradient": self.memory_gradient}
+
+
 def architecture_difference(config: XLNetConfig, model_dir: str) -> list[str]:
     """Returns in what an architecture differs from that of the run in model_dir, one line each.
 

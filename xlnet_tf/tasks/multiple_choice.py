@@ -16,7 +16,7 @@ from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, alike, register, row_weights
 from xlnet_tf.tasks.metrics.calibration import Probabilities
-from xlnet_tf.tasks.model_config import EncoderModelConfig
+from xlnet_tf.tasks.model_config import SegmentsModelConfig
 from xlnet_tf.training.metrics import Ratio
 
 EXPERIMENT = "xlnet/multiple_choice"
@@ -24,16 +24,20 @@ TSV_FILE, JSONL_FILE = "predictions.tsv", "predictions.jsonl"
 
 
 @dataclasses.dataclass
-class MultipleChoiceModelConfig(EncoderModelConfig):
+class MultipleChoiceModelConfig(SegmentsModelConfig):
     """The network.
 
-    Attributes:
+    Attributes (besides those of SegmentsModelConfig):
         summary: how the tokens of a text become one vector: last (CLS), first, mean or attn.
         projection: whether a dense layer with tanh follows.
     """
 
     summary: str = "last"
     projection: bool = True
+
+    def head_options(self) -> dict[str, Any]:
+        """Returns the options of a head that scores texts against each other."""
+        return {"summary": self.summary, "projection": self.projection, **self.segment_options()}
 
 
 @dataclasses.dataclass
@@ -53,10 +57,8 @@ class MultipleChoiceTask(FinetuningTask):
     ALIKE = ("num_choices",)
 
     def build_head(self, encoder):
-        model = self.task_config.model
-        return XLNetMultipleChoice(
-            encoder, self.example_set.sequences, summary=model.summary, projection=model.projection
-        )
+        options = self.task_config.model.head_options()
+        return XLNetMultipleChoice(encoder, self.example_set.sequences, **options)
 
     def new_scopes(self):
         return ["summary", "choice"]

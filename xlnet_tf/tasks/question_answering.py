@@ -12,8 +12,9 @@ from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, register, row_weights
 from xlnet_tf.tasks.metrics.calibration import Probabilities
-from xlnet_tf.tasks.model_config import EncoderModelConfig
+from xlnet_tf.tasks.model_config import SegmentsModelConfig
 from xlnet_tf.tasks.predictions import question_answering as squad_answers
+from xlnet_tf.text.graph.passage_windows import window_tokens
 from xlnet_tf.training.metrics import Ratio
 
 EXPERIMENT = "xlnet/question_answering"
@@ -21,10 +22,10 @@ _TARGETS = {"answer_first": "start_position", "answer_last": "end_position"}
 
 
 @dataclasses.dataclass
-class QuestionAnsweringModelConfig(EncoderModelConfig):
+class QuestionAnsweringModelConfig(SegmentsModelConfig):
     """The network.
 
-    Attributes:
+    Attributes (besides those of SegmentsModelConfig):
         start_top: beginnings of answers that are looked at in a window.
         end_top: ends that are looked at for each beginning.
     """
@@ -91,6 +92,23 @@ class QuestionAnsweringTask(FinetuningTask):
                 "same version"
             )
 
+    def check_settings(self, examples):
+        """Raises UserError, too, if the examples do not have the question in each segment that is read."""
+        super().check_settings(examples)
+        built, asked = examples.settings.get("segment_len", 0), self.segment_len
+        if built == asked:
+            return
+        if not built:
+            raise UserError(
+                f"task.model.segment_len (--segment_len) is {asked}, but the examples in {examples.folder} "
+                "have the question at the end only, where earlier segments do not see it: build them with "
+                f"--segment_len={asked}"
+            )
+        raise UserError(
+            f"the examples in {examples.folder} have the question in each segment of {built} tokens, and "
+            f"task.model.segment_len is {asked}: give --segment_len={built}"
+        )
+
     @property
     def unanswerable(self) -> bool:
         """Whether a question may have no answer."""
@@ -98,7 +116,8 @@ class QuestionAnsweringTask(FinetuningTask):
 
     def build_head(self, encoder):
         model = self.task_config.model
-        return XLNetQuestionAnswering(encoder, start_top=model.start_top, end_top=model.end_top)
+        options = {"start_top": model.start_top, "end_top": model.end_top, **model.segment_options()}
+        return XLNetQuestionAnswering(encoder, **options)
 
     def new_scopes(self):
         return ["span"]
@@ -139,7 +158,12 @@ class QuestionAnsweringTask(FinetuningTask):
         return {}  # evaluation searches for answers and does not know where they begin
 
     def predictions(self, features, outputs):
-        return dict(outputs)
+        if not self.segment_len:
+            return dict(outputs)
+        tokens = {
+            name: window_tokens(features["answer_mask"], outputs[name]) for name in self.POSITION_PREDICTIONS
+        }
+        return {**outputs, **tokens}
 
     def constant_score(self, examples):
         return squad_answers.share_without_answer(examples) if self.unanswerable else 0.0

@@ -47,10 +47,7 @@ class RankingTask(FinetuningTask):
             raise UserError(
                 f"task.loss is {settings.loss!r}, expected one of {', '.join(ranking_losses.LOSSES)}"
             )
-        model = settings.model
-        return XLNetRanker(
-            encoder, self.example_set.sequences, summary=model.summary, projection=model.projection
-        )
+        return XLNetRanker(encoder, self.example_set.sequences, **settings.model.head_options())
 
     def new_scopes(self):
         return ["summary", "ranking"]

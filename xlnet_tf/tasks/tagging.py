@@ -12,7 +12,7 @@ from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, register, row_weights
 from xlnet_tf.tasks.metrics import tagging as tagging_metrics
-from xlnet_tf.tasks.model_config import EncoderModelConfig
+from xlnet_tf.tasks.model_config import SegmentsModelConfig
 from xlnet_tf.tasks.predictions import tagging as tagging_predictions
 from xlnet_tf.training.metrics import Ratio
 
@@ -20,24 +20,10 @@ EXPERIMENT = "xlnet/tagging"
 
 
 @dataclasses.dataclass
-class TaggingModelConfig(EncoderModelConfig):
-    """The network.
-
-    Attributes:
-        segment_len: tokens of the segments in which long texts are read, each with the memory of those
-            before; 0 reads a text at once.
-        memory_len: tokens of memory; 0: segment_len.
-    """
-
-    segment_len: int = 0
-    memory_len: int = 0
-
-
-@dataclasses.dataclass
 class TaggingConfig(FinetuningConfig):
     """Settings of tagging."""
 
-    model: TaggingModelConfig = dataclasses.field(default_factory=TaggingModelConfig)
+    model: SegmentsModelConfig = dataclasses.field(default_factory=SegmentsModelConfig)
 
 
 @register(EXPERIMENT, TaggingConfig)
@@ -57,8 +43,8 @@ class TaggingTask(FinetuningTask):
 
     def build_head(self, encoder):
         labels = self.example_set.settings["labels"]
-        segment_len = self.task_config.model.segment_len
-        return XLNetTokenClassifier(encoder, len(labels), segment_len=segment_len, labels=labels)
+        options = self.task_config.model.segment_options()
+        return XLNetTokenClassifier(encoder, len(labels), labels=labels, **options)
 
     def new_scopes(self):
         return ["tagging"]

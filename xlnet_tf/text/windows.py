@@ -1,11 +1,16 @@
-"""Cuts a passage into overlapping windows and packs each with a question: [P SEP Q SEP CLS]."""
+"""Cuts a passage into overlapping windows and packs each with a question: [P SEP Q SEP CLS].
+
+A window that is read in segments has the question in each: [P1 SEP Q SEP CLS | P2 SEP Q SEP CLS | ...]. The
+segments follow each other without overlap, all full but the last one, and padding comes after it.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from xlnet_tf.text.packing import Packed, pack
+from xlnet_tf.text.packing import PAD_SEGMENT, Packed, pack
+from xlnet_tf.text.special_tokens import PAD_ID
 
 NUM_SPECIAL = 3  # SEP, SEP and CLS
 
@@ -54,7 +59,21 @@ def best_windows(windows: Sequence[Window], tokens: int) -> np.ndarray:
     return context.argmax(axis=0)
 
 
-def pack_window(passage: Sequence[int], window: Window, question: Sequence[int], seq_len: int) -> Packed:
+def window_room(question_len: int, seq_len: int, segment_len: int = 0) -> int:
+    """Returns the most tokens of a passage in a window.
+
+    Args:
+        question_len: tokens of the question.
+        seq_len: T.
+        segment_len: tokens of the segments that it is read in, a divisor of T; 0: it is read at once.
+    """
+    segment_len = segment_len or seq_len
+    return seq_len // segment_len * (segment_len - NUM_SPECIAL - question_len)
+
+
+def pack_window(
+    passage: Sequence[int], window: Window, question: Sequence[int], seq_len: int, segment_len: int = 0
+) -> Packed:
     """Packs a window of a passage and a question, padded on the right.
 
     Args:
@@ -62,19 +81,37 @@ def pack_window(passage: Sequence[int], window: Window, question: Sequence[int],
         window: which of them.
         question: piece ids.
         seq_len: T, with room for all of them and the special tokens.
+        segment_len: see `window_room`.
     """
     ids = passage[window.first : window.first + window.length]
-    return pack(ids, question, seq_len=seq_len, padding="right")
+    room = window_room(len(question), segment_len or seq_len)
+    packed = Packed(np.full(seq_len, PAD_ID, np.int32), np.full(seq_len, PAD_SEGMENT, np.uint8))
+    for segment in range(max(1, -(-window.length // room))):
+        part = ids[segment * room : (segment + 1) * room]
+        begin = segment * segment_len
+        row = slice(begin, begin + (segment_len or seq_len))
+        for whole, values in zip(packed, pack(part, question, seq_len=row.stop - begin, padding="right")):
+            whole[row] = values
+    return packed
 
 
-def answer_mask(window: Window, question_len: int, seq_len: int) -> np.ndarray:
+def token_position(token, question_len: int, segment_len: int = 0):
+    """Returns where a token of a window, or each of an array, counted in it, is in the packed window."""
+    if not segment_len:
+        return token
+    room = window_room(question_len, segment_len)
+    return token // room * segment_len + token % room
+
+
+def answer_mask(window: Window, question_len: int, seq_len: int, segment_len: int = 0) -> np.ndarray:
     """Returns where answers may begin and end: in the passage and, for no answer, on CLS; uint8 [T]."""
     mask = np.zeros(seq_len, np.uint8)
-    mask[: window.length] = 1
-    mask[cls_position(window, question_len)] = 1
+    mask[token_position(np.arange(window.length), question_len, segment_len)] = 1
+    mask[cls_position(window, question_len, segment_len)] = 1
     return mask
 
 
-def cls_position(window: Window, question_len: int) -> int:
-    """Returns where CLS is in a packed window."""
-    return window.length + question_len + NUM_SPECIAL - 1
+def cls_position(window: Window, question_len: int, segment_len: int = 0) -> int:
+    """Returns where CLS is in a packed window: the last one, if it has several."""
+    last = token_position(window.length - 1, question_len, segment_len) if window.length else -1
+    return last + question_len + NUM_SPECIAL

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import subprocess
 import sys
 
@@ -22,6 +23,7 @@ from tfrecord_builders.squad.build import (
 from tfrecord_builders.squad.data import Answer, locate, read_squad
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.passages import Passage
+from xlnet_tf.text.graph.passage_windows import window_tokens
 from xlnet_tf.text.offsets import encode_with_offsets
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -48,15 +50,13 @@ def write(path, *questions, context=PASSAGE, version="1.1"):
 def build(tmp_path, tokenizer_file):
     """Builds splits of questions about PASSAGE: split -> its set."""
 
-    def build(context=PASSAGE, version="1.1", **splits):
+    def build(context=PASSAGE, version="1.1", sizes=(), **splits):
         files = {
             split: write(tmp_path / f"{split}.json", *questions, context=context, version=version)
             for split, questions in splits.items()
         }
-        options = SquadOptions(
-            str(tokenizer_file), str(tmp_path / "out"), **files, seq_len=40, max_question_len=8, stride=9
-        )
-        return build_squad(options)
+        sizes = {"seq_len": 40, "max_question_len": 8, "stride": 9, **dict(sizes)}
+        return build_squad(SquadOptions(str(tokenizer_file), str(tmp_path / "out"), **files, **sizes))
 
     return build
 
@@ -94,6 +94,51 @@ def test_positions_mark_the_answer_in_each_window_that_holds_it(build):
         if text is None:
             assert arrays["answer_first"][record] == arrays["answer_last"][record] == cls
     assert texts == {"Ka?": {"5,000", None}, "Mi?": {"to!", None}}
+
+
+def test_answers_in_segments_are_the_characters_that_were_marked(build):
+    """Any answer, also one that begins in a segment and ends in the next."""
+    words = [match.span() for match in re.finditer(r"\w\S*", PASSAGE)]
+    spans = [(words[k][0], words[min(k + k % 4, len(words) - 1)][1]) for k in range(len(words))]
+    asked = [question("Ka?" + " sol" * (k % 4) + str(k), PASSAGE[b:e], b) for k, (b, e) in enumerate(spans)]
+    sizes = {"seq_len": 64, "segment_len": 16, "max_question_len": 12, "stride": 20}
+    examples = build(train=asked, sizes=sizes)["train"]
+    assert examples.settings["segment_len"] == 16 and not examples.skipped
+    arrays, [passage] = examples.arrays(), Passage.read_all(examples.folder)
+    tokens = window_tokens(
+        arrays["answer_mask"], np.stack([arrays["answer_first"], arrays["answer_last"]], 1)
+    )
+    found, crossing = set(), 0
+    for line, (first, last), impossible, begin, end in zip(
+        examples.sidecar(),
+        tokens.numpy(),
+        arrays["is_impossible"],
+        arrays["answer_first"],
+        arrays["answer_last"],
+    ):
+        if impossible:
+            assert first == last == line["length"]
+            continue
+        text = passage.text[passage.begins[line["first"] + first] : passage.ends[line["first"] + last]]
+        assert [text] == line["answers"]
+        found.add(line["id"])
+        crossing += begin // 16 != end // 16
+    assert len(found) == len(asked) and crossing > 5
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ({"segment_len": 15}, "segment_len is 15, expected a divisor of seq_len 40 that is smaller"),
+        ({"segment_len": 40}, "segment_len is 40, expected a divisor of seq_len 40 that is smaller"),
+        ({"segment_len": 10}, "max_question_len is 8, expected 1 to 6, so that segment_len 10 has room"),
+        ({"segment_len": -1}, "segment_len"),
+    ],
+)
+def test_segments_that_cannot_be_are_refused(build, tmp_path, sizes, message):
+    with pytest.raises(UserError, match=message):
+        build(train=[question("Ka?", "sol")], sizes=sizes)
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_last_token_of_a_passage_can_be_the_answer(build):
@@ -217,13 +262,13 @@ def test_targets_of_windows():
     assert (
         inside(Span(10, 14), window) and not inside(Span(9, 10), window) and not inside(Span(14, 15), window)
     )
-    assert training_columns(Span(11, 14), window, cls=9) == {
+    assert training_columns(Span(11, 14), window, question_len=2) == {
         "answer_first": 1,
         "answer_last": 4,
         "is_impossible": 0,
     }
     nothing = {"answer_first": 9, "answer_last": 9, "is_impossible": 1}
-    assert training_columns(None, window, cls=9) == training_columns(Span(14, 15), window, cls=9) == nothing
+    assert training_columns(None, window, 2) == training_columns(Span(14, 15), window, 2) == nothing
 
 
 @pytest.mark.parametrize(

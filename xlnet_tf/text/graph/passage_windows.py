@@ -5,6 +5,11 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from xlnet_tf.text.graph.packing import pack
+from xlnet_tf.text.packing import PAD_SEGMENT
+from xlnet_tf.text.special_tokens import PAD_ID
+from xlnet_tf.text.windows import NUM_SPECIAL
+
 
 class PassageWindows(NamedTuple):
     """W windows, those of a passage one after another; int32 [W].
@@ -59,6 +64,52 @@ def split_windows(tokens: tf.Tensor, room: tf.Tensor, stride: int) -> PassageWin
     return PassageWindows(
         row, number.flat_values, *(tf.gather(values, row) for values in (count, tokens, room, step))
     )
+
+
+def pack_segments(
+    pieces: tf.RaggedTensor, questions: tf.RaggedTensor, seq_len: int, segment_len: int
+) -> dict[str, tf.Tensor]:
+    """Packs windows that are read in segments, as text.windows.pack_window packs each of them.
+
+    Args:
+        pieces: int32 [W, (pieces)], no more than a window has room for.
+        questions: int32 [W, (pieces)].
+        seq_len: T.
+        segment_len: tokens of a segment, a divisor of T.
+
+    Returns:
+        The model's features [W, T].
+    """
+    windows, segments = pieces.nrows(out_type=tf.int32), seq_len // segment_len
+    lengths, question_lengths = (tf.cast(ids.row_lengths()[:, None], tf.int32) for ids in (pieces, questions))
+    room = segment_len - NUM_SPECIAL - question_lengths  # [W, 1]
+    length = tf.clip_by_value(lengths - tf.range(segments) * room, 0, room)  # [W, segments]
+    parts = tf.RaggedTensor.from_row_lengths(
+        pieces.flat_values, tf.cast(tf.reshape(length, [-1]), questions.row_splits.dtype), validate=False
+    )
+    questions = tf.gather(questions, tf.repeat(tf.range(windows), segments))
+    packed = pack(parts, questions, seq_len=segment_len, padding="right")
+    is_empty = tf.reshape((length == 0) & (tf.range(segments) > 0), [-1, 1])
+    padding = {"input_word_ids": PAD_ID, "input_mask": 0, "input_type_ids": PAD_SEGMENT}
+    return {
+        name: tf.reshape(tf.where(is_empty, padding[name], values), [windows, seq_len])
+        for name, values in packed.items()
+    }
+
+
+def window_tokens(answer_mask: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
+    """Returns which tokens of their window are at positions of packed windows.
+
+    Args:
+        answer_mask: [W, T], as text.windows.answer_mask has it.
+        positions: int32 [W, ...].
+
+    Returns:
+        int32 [W, ...]: the tokens, counted in the window; its length for CLS, and T for all else.
+    """
+    mask = tf.cast(answer_mask, tf.int32)
+    tokens = tf.where(mask > 0, tf.cumsum(mask, axis=1, exclusive=True), tf.shape(mask)[1])
+    return tf.gather(tokens, positions, batch_dims=1)
 
 
 def shows_best(windows: PassageWindows, positions: tf.Tensor, most_room: int, stride: int) -> tf.Tensor:
