@@ -84,18 +84,29 @@ def test_segments_have_each_token_once_and_the_question_each(window, question_le
     assert (ids[: cls + 1] != PAD_ID).all() and (ids[cls + 1 :] == PAD_ID).all()
     assert segment_ids[tokens].tolist() == [0] * window.length
 
-    features = graph.pack_segments(
-        tf.ragged.constant([ids[tokens]], tf.int32, 1),
-        tf.ragged.constant([question], tf.int32, 1),
-        seq_len,
-        segment_len,
-    )
-    np.testing.assert_array_equal(features["input_word_ids"], [ids])
-    np.testing.assert_array_equal(features["input_type_ids"], [segment_ids])
-    np.testing.assert_array_equal(features["input_mask"], [ids != PAD_ID])
-    found = graph.window_tokens(mask[None], tf.range(seq_len)[None])[0].numpy()
-    assert found[tokens].tolist() == list(range(window.length)) and found[cls] == window.length
-    assert (np.delete(found, [*tokens, cls]) == seq_len).all()
+
+def test_segments_in_graph_are_the_same():
+    rng, seq_len, segment_len = np.random.default_rng(0), 48, 12
+    passages, questions, masks = [], [], []
+    expected = {"input_word_ids": [], "input_type_ids": []}
+    for question_len in (*range(9), 0, 4):
+        room = window_room(question_len, seq_len, segment_len)
+        window = Window(0, int(rng.integers(room + 1)) if question_len else room)
+        passages.append(list(range(100, 100 + window.length)))
+        questions.append(list(range(50, 50 + question_len)))
+        packed = pack_window(passages[-1], window, questions[-1], seq_len, segment_len)
+        for values, of_row in zip(expected.values(), packed):
+            values.append(of_row)
+        masks.append(answer_mask(window, question_len, seq_len, segment_len))
+    rows = [tf.ragged.constant(ids, tf.int32, ragged_rank=1) for ids in (passages, questions)]
+    features = graph.pack_segments(*rows, seq_len, segment_len)
+    expected["input_mask"] = np.array(expected["input_word_ids"]) != PAD_ID
+    for name, values in expected.items():
+        np.testing.assert_array_equal(features[name], values, name)
+    positions = np.tile(np.arange(seq_len), [len(masks), 1])
+    for mask, found in zip(masks, graph.window_tokens(np.array(masks), positions).numpy()):
+        assert found[mask > 0].tolist() == list(range(mask.sum()))  # the last one is CLS
+        assert (found[mask == 0] == seq_len).all()
 
 
 def test_packing():
