@@ -15,7 +15,7 @@ import json
 from collections.abc import Sequence
 
 import numpy as np
-from absl import flags
+from absl import flags, logging
 from etils import epath
 
 from run_scripts.common import experiment, training_flags
@@ -73,6 +73,8 @@ def main(_: Sequence[str]):
     print(table(results, task.BEST_METRIC))
     if text := task.tables(examples, best_predictions):
         print(f"\n{text}")
+    if text := task.shortfall(results[best(results, task.BEST_METRIC)]):
+        logging.warning("%s: %s", values.data, text)
     found = evaluation.report(task, examples, best_predictions, others, values.samples)
     if text := evaluation.table(found, results[best(results, task.BEST_METRIC)], values.against):
         print(f"\n{text}")

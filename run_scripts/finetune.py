@@ -9,7 +9,6 @@ The examples know which task they are for. Settings come, each over the one befo
 everything and trains nothing. MODEL_DIR/best keeps the weights that did best on the dev examples.
 """
 
-import copy
 from collections.abc import Sequence
 
 from absl import flags
@@ -26,6 +25,9 @@ SETTINGS = (
             training_flags.ROWS),
     Setting("init_checkpoint", "task.init_checkpoint", "string",
             "Weights to begin with: a folder (ours, the original's, Hugging Face's) or hf://OWNER/NAME."),
+    Setting("reinit_layers", "task.reinit_layers", "integer",
+            "Top layers that begin with random weights instead of init_checkpoint's, and all above them: a "
+            "cure for runs on small sets that fail.", 0),
     Setting("seed", "task.seed", "integer",
             "Random seed for the head's weights, dropout and the order of examples.", 0,
             training_flags.SEEDS),
@@ -80,7 +82,7 @@ def main(_: Sequence[str]):
     from official.core import task_factory
 
     from xlnet_tf.records.examples import ExampleSet
-    from xlnet_tf.tasks import finetuning, seeds, sweep
+    from xlnet_tf.tasks import seeds, sweep
     from xlnet_tf.training import runtime
 
     values = flags.FLAGS
@@ -102,15 +104,15 @@ def main(_: Sequence[str]):
         points = sweep.points(axes, values.sweep_samples, params.task.seed)
         settings = (*SETTINGS, *entry.settings)
         variants = [(each, experiment.variant(params, entry.experiment, settings, each)) for each in points]
-        for _, variant in variants:  # all of them, before the first is trained
-            finetuning.build_task(copy.deepcopy(variant), task_class)
     if values.dry_run:
         from run_scripts.common import dry_run
         from xlnet_tf.training.tpu_slice import TpuSlice
 
         replicas = TpuSlice.named(values.topology).replicas if values.topology else 0
-        task = finetuning.build_task(params, task_class, values.model_dir, replicas)
-        dry_run.check_and_print(params, task, values.topology, values.model_dir)
+        planned = sweep.trainings(
+            variants or [({}, params)], task_class, values.model_dir, values.num_seeds, replicas
+        )
+        dry_run.check_and_print_all(planned, values.topology)
         return
     if values.sweep:
         strategy = runtime.prepare(params.runtime)

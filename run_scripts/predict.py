@@ -26,7 +26,7 @@ Flags such as --runner, --output_format and --shard_mb ask for that, and so do p
 
 from collections.abc import Sequence
 
-from absl import flags
+from absl import flags, logging
 
 from run_scripts.common import experiment, predict_served, predict_texts, training_flags
 from run_scripts.common.sharded import options as sharded
@@ -91,6 +91,8 @@ def main(_: Sequence[str]):
     experiment.override_by_flags(run.params, training_flags.DEVICES, values)
     examples, task = run.task.validation_set, run.task
     checkpoint = run.checkpoint(values.checkpoint)
+    if text := task.shortfall(task.best_metrics()):
+        logging.warning("%s: %s", values.model_dir, text)
     strategy = runtime.prepare(run.params.runtime)
     folder = files.make_folder(values.output_dir)
     pieces = str(folder / "unfinished_predictions")

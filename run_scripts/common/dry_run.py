@@ -7,16 +7,19 @@ the complete settings of an experiment, `task` is built from params.task.
 import copy
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import tensorflow as tf
 import tf_keras
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.kernels import device
+from xlnet_tf.tasks import sweep
+from xlnet_tf.tasks.sweep import Training
 from xlnet_tf.tpu import compilation, report, steps, topologies
 from xlnet_tf.tpu.report import gigabytes
 from xlnet_tf.training import run, runtime
+from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.tpu_slice import TpuSlice
 from xlnet_tf.training.trainer import Task
 
@@ -70,10 +73,26 @@ def machines(config: runtime.RuntimeConfig, topology: str | None) -> Machines:
 
 def check_and_print(params, task: Task, topology: str | None, model_dir: str):
     """Does what --dry_run promises."""
-    where = machines(params.runtime, topology)
-    print(check(params, task, where, model_dir))
-    if where.slice:
-        print(f"\nThe step of one replica, compiled:\n{compiled(params, task, where)}")
+    check_and_print_all([Training("", params, task, [(params, model_dir)])], topology)
+
+
+def check_and_print_all(trainings: Iterable[Training], topology: str | None):
+    """Does what --dry_run promises for each of a sweep; of all but the first, prints only what differs."""
+    first: list[str] = []
+    for training in trainings:
+        params, task = training.params, training.task
+        with sweep.named(training.name):
+            where = machines(params.runtime, topology)
+            lines = check(params, task, where, training.runs[0][1]).splitlines()
+            for run_params, folder in training.runs[1:]:
+                run.check_resumable(run_params, task, folder)
+            if where.slice:
+                lines += ["", "The step of one replica, compiled:"]
+                lines += compiled(params, task, where).splitlines()
+        if training.name:
+            print(f"{training.name}:")
+        print("\n".join([line for line in lines if line not in first] or ["as the first"]), flush=True)
+        first = first or lines
     for warning in task.data_warnings():
         print(f"\nWARNING: {warning}")
     print(f"\nEverything fits. Nothing was trained.{_still_needed(params.runtime, where)}")
@@ -99,6 +118,7 @@ def check(params, task: Task, where: Machines, model_dir: str) -> str:
     run.check_remote_paths(params, model_dir)
     task.replicas, task.accumulation_steps = where.replicas, params.trainer.accumulation_steps
     run.check_resumable(params, task, model_dir)
+    build_optimizer(params.trainer.optimizer_config, params.trainer.train_steps, task.n_layer)
     _check_data(params, task, where)
     model = task.build_model()
     task.initialize(model)

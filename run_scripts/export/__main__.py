@@ -69,6 +69,7 @@ def define_flags():
 def check_flags(values: flags.FlagValues):
     """Raises UserError for flags that do not go together."""
     from xlnet_tf.checkpoints.model_card import is_run
+    from xlnet_tf.tasks.prediction import Run
 
     folder = hub.locate(values.model_dir).folder
     if not epath.Path(folder).exists():
@@ -80,6 +81,12 @@ def check_flags(values: flags.FlagValues):
         flags_of_heads = ("head", *task_registry.settings("export_settings"))
         if given := [f"--{name}" for name in flags_of_heads if values[name].present]:
             raise UserError(f"{', '.join(given)}: for weights that are not a fine-tuned run, which has them")
+        task = Run.open(folder, "").task
+        if text := task.shortfall(task.best_metrics()):
+            raise UserError(
+                f"{values.model_dir}: {text}. Fine-tune with a lower demand, another --model_dir, and "
+                "better: more epochs or examples, another learning rate"
+            )
     elif values.checkpoint or values.check_data or values.calibrate:
         raise UserError("--checkpoint, --check_data and --calibrate are for fine-tuned runs")
     head_options(values)

@@ -127,6 +127,7 @@ def load_params(values: flags.FlagValues):
         params = experiment.load(pretraining.EXPERIMENT, (MEMORY, *SETTINGS), values)
     else:
         params = experiment.load(task_registry.find(values.task).experiment, SETTINGS, values)
+        params.task.reinit_layers = 0  # of init_checkpoint, which no step is compiled with
     params.task.validation_data.input_path = ""
     params.task.init_checkpoint = ""
     return params

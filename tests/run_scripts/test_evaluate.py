@@ -43,7 +43,8 @@ def folder(tmp_path_factory, small_tokenizer):
                 f"--output_dir={folder}/records")  # fmt: skip
     for name, rate in (("good", 0.02), ("bad", 1e-9)):
         run_command("run_scripts.finetune", f"--config_file={folder}/recipe.yaml", f"--data={folder}/records",
-                    f"--model_dir={folder}/{name}", f"--learning_rate={rate}")  # fmt: skip
+                    f"--model_dir={folder}/{name}", f"--learning_rate={rate}", "--alert_label=old",
+                    "--alert_precision=0.7")  # fmt: skip
     return folder
 
 
@@ -83,6 +84,9 @@ def test_a_calibrated_export_has_the_likeliest_probabilities_and_the_same_labels
         answers[name] = {key: value.numpy() for key, value in served(text=tf.constant(texts)).items()}
     plain, calibrated = answers["plain"], answers["calibrated"]
     np.testing.assert_array_equal(plain["label"], calibrated["label"])
+    alerts = plain["alert"]  # with the precision that they are to have, before and after
+    assert alerts.any() and np.mean(np.array(labels)[alerts] == "old") >= 0.7
+    np.testing.assert_array_equal(alerts, calibrated["alert"])
     names = [label.decode() for label in plain["labels"][0]]
     targets = np.array(labels)[:, None] == np.array(names)
     logits = np.log(plain["probabilities"].astype(np.float64))
@@ -95,3 +99,35 @@ def test_a_calibrated_export_has_the_likeliest_probabilities_and_the_same_labels
     assert json.loads((folder / "calibrated" / "1" / "model.json").read_text())["serving"][
         "temperature"
     ] == pytest.approx([temperature], rel=1e-3)
+
+
+@pytest.mark.integration
+def test_a_precision_that_no_probability_reaches_is_a_warning_and_is_not_exported(folder, caplog):
+    texts = invent_texts(20, seed=5)
+    with (folder / "both.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(
+            [("text", "label"), *((t, label) for t in texts for label in ("new", "old"))]
+        )
+    run_command("tfrecord_builders.classification", f"--train={folder}/train.csv", f"--dev={folder}/both.csv",
+                "--seq_len=32", f"--tokenizer={folder}/spiece.model",
+                f"--output_dir={folder}/both")  # fmt: skip
+    run_command("run_scripts.finetune", f"--config_file={folder}/recipe.yaml", f"--data={folder}/both",
+                f"--model_dir={folder}/unsure", "--epochs=1", "--alert_label=old",
+                "--alert_precision=0.8")  # fmt: skip
+    message = "the precision 0.8 that --alert_precision asks for: the highest is 0.5"
+    assert message in caplog.text
+    caplog.clear()
+    for command in ("evaluate", "predict"):
+        run_command(
+            f"run_scripts.{command}",
+            f"--model_dir={folder}/unsure",
+            f"--data={folder}/both/dev",
+            f"--output_dir={folder}/unsure_{command}",
+        )
+        assert message in caplog.text
+        caplog.clear()
+    with pytest.raises(UserError, match=f"{message}.*Fine-tune with a lower demand"):
+        run_command(
+            "run_scripts.export", f"--model_dir={folder}/unsure", f"--output_dir={folder}/served_unsure"
+        )
+    assert not (folder / "served_unsure").exists()

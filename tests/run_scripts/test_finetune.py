@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 
@@ -11,6 +12,8 @@ import pytest
 
 from run_scripts import evaluate
 from tests.conftest import REPOSITORY, invent_texts
+from tests.helpers.commands import run_command
+from xlnet_tf.errors import UserError
 
 RECIPE = """
 task:
@@ -110,3 +113,26 @@ def test_errors_are_one_line():
     result = run("run_scripts.finetune", "--data=nowhere", "--model_dir=x")
     assert result.returncode == 1
     assert "nowhere/train/manifest.json does not" in result.stderr and "Traceback" not in result.stderr
+
+
+def test_a_sweep_over_what_does_not_exist_is_one_error_before_anything_is_written(tmp_path, small_tokenizer):
+    (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    rows = [f"{text},{number % 2}" for number, text in enumerate(["A fine film", "A dull film"] * 8)]
+    (tmp_path / "train.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    (tmp_path / "recipe.yaml").write_text(RECIPE)
+    run_command("tfrecord_builders.classification", f"--train={tmp_path}/train.csv", "--dev_fraction=0.5",
+                "--seq_len=32", f"--tokenizer={tmp_path}/spiece.model",
+                f"--output_dir={tmp_path}/records")  # fmt: skip
+    for axis, message in (
+        ("lerning_rate:1,2", "--sweep=lerning_rate: there is no such setting: did you mean learning_rate?"),
+        ("task.model.droput:0.1", "there is no setting task.model.droput: did you mean task.model.dropout"),
+        ("dropout:0.1,2", "dropout"),
+        ("reinit_layers:0,1", "reinit_layers=1: task.reinit_layers (--reinit_layers) is 1, and without"),
+        ("warmup_steps:0,1000", "warmup_steps=1000: warmup_steps is 1000 and train_steps is"),
+    ):
+        for options in ([], ["--dry_run"]):
+            with pytest.raises(UserError, match=re.escape(message)):
+                run_command("run_scripts.finetune", f"--config_file={tmp_path}/recipe.yaml",
+                            f"--data={tmp_path}/records", f"--model_dir={tmp_path}/sweep",
+                            f"--sweep={axis}", *options)  # fmt: skip
+            assert not (tmp_path / "sweep").exists()

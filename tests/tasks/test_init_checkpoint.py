@@ -1,15 +1,18 @@
-"""A fine-tuning run reads texts as the checkpoint does that it begins with."""
+"""A fine-tuning run reads texts as its init_checkpoint does, and begins with its weights, or some of them."""
 
 import json
 
+import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 import yaml
 
 from tests.helpers import tasks
 from tests.helpers.training import toy_finetuning as toy
 from xlnet_tf import checksums
 from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint, save_model
+from xlnet_tf.checkpoints.names import canonical
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks import prediction
 from xlnet_tf.tasks.finetuning import finetune
@@ -95,3 +98,70 @@ def test_other_cleaning_by_hugging_faces_files_is_refused(data, pretrained, tmp_
     file.write_text(json.dumps({"do_lower_case": True}))
     with pytest.raises(UserError, match="'lower': False.* by .*'lower': True.* build the examples with"):
         toy.ToyTask(settings(data, tmp_path).task)
+
+
+def weights(model):
+    return {canonical(variable.name): variable.numpy() for variable in model.variables}
+
+
+def built(seed, params):
+    tf_keras.utils.set_random_seed(seed)
+    return toy.ToyTask(params.task).build_model()
+
+
+@pytest.mark.parametrize(
+    ("layers", "anew"),
+    [
+        (0, ()),
+        (1, ("layer_1/", "summary/", "classification_task/")),
+        (2, ("layer_0/", "layer_1/", "summary/", "classification_task/")),
+    ],
+)
+def test_top_layers_and_all_above_begin_anew(data, tmp_path, layers, anew):
+    params = settings(data, n_layer=2)
+    save_model(model := built(1, params), str(tmp_path))  # with a head, as of a fine-tuned run
+    params.override({"task": {"init_checkpoint": str(tmp_path), "reinit_layers": layers}})
+    toy.ToyTask(params.task).initialize(begun := built(2, params))
+    random, loaded, found = weights(built(2, params)), weights(model), weights(begun)
+    assert all(any(name.startswith(part) for name in found) for part in anew)
+    for name, value in found.items():
+        np.testing.assert_array_equal(value, (random if name.startswith(anew) else loaded)[name], name)
+
+
+def test_more_new_layers_than_there_are_or_no_checkpoint_is_refused(data, pretrained):
+    params = settings(data, pretrained)
+    for layers in (2, -1):
+        params.task.reinit_layers = layers
+        with pytest.raises(UserError, match=rf"reinit_layers\) is {layers}: expected 0 to 1, the layers of"):
+            toy.ToyTask(params.task)
+    params.override({"task": {"reinit_layers": 1, "init_checkpoint": ""}})
+    with pytest.raises(UserError, match="without --init_checkpoint all layers begin with random weights"):
+        toy.ToyTask(params.task)
+
+
+@pytest.mark.integration
+def test_a_run_with_new_layers_resumes_bit_for_bit(data, tmp_path):
+    save_model(built(1, settings(data)), str(tmp_path / "pretrained"))
+
+    def run(name, layers=1):
+        params = settings(data, tmp_path / "pretrained")
+        params.override({"task": {"reinit_layers": layers, "epochs": 1.0},
+                         "trainer": {"steps_per_loop": 2, "checkpoint_interval": 2}})  # fmt: skip
+        finetune(params, toy.ToyTask, tf.distribute.OneDeviceStrategy("CPU:0"), str(tmp_path / name))
+        reader = tf.train.load_checkpoint(str(tmp_path / name / "ckpt-4"))
+        return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}
+
+    undisturbed = run("run")
+    assert yaml.safe_load((tmp_path / "run" / "params.yaml").read_text())["task"]["reinit_layers"] == 1
+    for path in (tmp_path / "run").glob("ckpt-4*"):
+        path.unlink()
+    index = tmp_path / "run" / "checkpoint"
+    index.write_text(index.read_text().replace('path: "ckpt-4"', 'path: "ckpt-2"'))
+    resumed = run("run")
+    assert resumed.keys() == undisturbed.keys()
+    for name, value in undisturbed.items():
+        np.testing.assert_array_equal(value, resumed[name], name)
+    with pytest.raises(UserError, match="task.reinit_layers: 1 there, 0 now"):
+        run("run", layers=0)
+    with tasks.registered(toy.ENTRY):
+        prediction.Run.open(str(tmp_path / "run"), "")  # which knows of no init_checkpoint

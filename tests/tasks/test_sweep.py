@@ -2,11 +2,13 @@
 
 import json
 import math
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from run_scripts.common import dry_run
 from tests.helpers.training import toy_finetuning
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks import sweep
@@ -76,18 +78,62 @@ def test_the_best_is_that_of_the_median_and_failures_count(tmp_path):
     assert [f"<!-- {count} failed -->" in drawn for count in (1, 2, 3)] == [True, True, False]
 
 
-@pytest.mark.integration
-def test_a_sweep_is_run_and_resumed(tmp_path, small_tokenizer):
+@pytest.fixture
+def settings(tmp_path, small_tokenizer):
+    """Returns settings with some of the optimizer's changed, and a strategy."""
     for name in ("train", "dev"):
         toy_finetuning.make_examples(tmp_path / name, small_tokenizer, 32)
-    variants = []
-    for rate in (1e-9, 0.02):
+
+    def changed(**optimizer):
         params = toy_finetuning.experiment()
         params.override({"task": {"train_data": {"input_path": str(tmp_path / "train")},
                                   "validation_data": {"input_path": str(tmp_path / "dev")}},
-                         "trainer": {"optimizer_config": {"learning_rate": rate}}})  # fmt: skip
-        variants.append(({"learning_rate": rate}, params))
-    strategy = prepare(params.runtime)
+                         "trainer": {"optimizer_config": optimizer}})  # fmt: skip
+        return params
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("warmup_steps", 500, "warmup_steps=500: warmup_steps is 500 and train_steps is 32: expected"),
+        ("beta_2", 1.0, "beta_2=1.0: beta_2 is 1.0: expected a number between 0 and 1"),
+    ],
+)
+def test_a_variant_that_cannot_be_trained_is_found_before_the_first_is(
+    tmp_path, settings, setting, value, message
+):
+    good = settings()
+    variants = [({setting: 0.5}, good), ({setting: value}, settings(**{setting: value}))]
+    with pytest.raises(UserError, match=message):
+        sweep.sweep(variants, toy_finetuning.ToyTask, prepare(good.runtime), str(tmp_path / "sweep"))
+    planned = sweep.trainings(variants, toy_finetuning.ToyTask, str(tmp_path / "sweep"))
+    with pytest.raises(UserError, match=message):
+        dry_run.check_and_print_all(planned, None)
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_two_variants_of_one_folder_are_refused(tmp_path, settings):
+    variants = [({"name": "a/b"}, settings()), ({"name": "a_b"}, settings())]
+    with pytest.raises(UserError, match="would both have the folder name=a_b"):
+        list(sweep.trainings(variants, toy_finetuning.ToyTask, str(tmp_path)))
+
+
+def test_a_dry_run_prints_of_each_variant_in_what_it_differs(tmp_path, settings, capsys):
+    variants = [({"rate": rate}, settings(learning_rate=rate)) for rate in (0.1, 0.2)]
+    variants.append(({"rate": 0.3}, settings()))
+    variants[2][1].trainer.train_steps = 7
+    dry_run.check_and_print_all(sweep.trainings(variants, toy_finetuning.ToyTask, str(tmp_path)), None)
+    first, second, third = re.split(r"rate=0\.\d:\n", capsys.readouterr().out)[1:]
+    assert "32 records of 10 tokens" in first and second == "as the first\n"
+    assert "steps  7, 4 in a loop" in third and "records" not in third and "Everything fits." in third
+
+
+@pytest.mark.integration
+def test_a_sweep_is_run_and_resumed(tmp_path, settings):
+    variants = [({"learning_rate": rate}, settings(learning_rate=rate)) for rate in (1e-9, 0.02)]
+    strategy = prepare(variants[0][1].runtime)
     folder = tmp_path / "sweep"
 
     def run(variants, seeds):

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from xlnet_tf.checkpoints import hugging_face_config
@@ -41,6 +41,11 @@ class Checkpoint:
     def path_of(self, name: str) -> str:
         """Returns the path of a file in the folder of the weights, whether it is there or not."""
         return os.path.join(os.path.dirname(self.path), name)
+
+    def without(self, names: Collection[str]) -> "Checkpoint":
+        """Returns the same without some of its arrays."""
+        entries = {name: entry for name, entry in self.arrays.entries.items() if name not in names}
+        return dataclasses.replace(self, arrays=Arrays(entries))
 
     @functools.cached_property
     def card(self) -> ModelCard:

@@ -226,6 +226,16 @@ class ClassificationTask(FinetuningTask):
             )
         return threshold
 
+    def shortfall(self, metrics):
+        wish, found = self.task_config.alert, metrics.get("alert_precision", np.nan)
+        if not found < wish.precision:
+            return ""
+        return (
+            f"no threshold on the probability of {wish.label!r} has the precision {wish.precision:g} that "
+            f"--alert_precision asks for: the highest is {found:.4f}, with recall "
+            f"{metrics['alert_recall']:.4f}"
+        )
+
     def _has_dev_examples(self, label: str) -> bool:
         if not self.validation_set:
             return False

@@ -25,6 +25,7 @@ from xlnet_tf.checkpoints import Checkpoint, load_into, open_checkpoint, save_mo
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.checkpoints.model_card import BEST, CARD_FILE, PARAMS_FILE, ModelCard
 from xlnet_tf.checkpoints.model_card import METRICS_FILE as BEST_METRICS
+from xlnet_tf.checkpoints.names import head_scope
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
@@ -41,6 +42,7 @@ from xlnet_tf.tasks.schedule_defaults import complete
 from xlnet_tf.text.special_tokens import PAD_ID
 from xlnet_tf.training import trainer as trainer_lib
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
+from xlnet_tf.training.optimizer import layer_number
 from xlnet_tf.training.run import run_training
 
 BATCHING = ("length", "packed", "fixed")
@@ -82,6 +84,8 @@ class FinetuningConfig(cfg.TaskConfig):
             that had no such setting have fixed batches. The default of new runs is length or, on TPUs, packed
             where it computes fewer positions.
         sort_window: batches within which examples are sorted by length.
+        reinit_layers: how many of the top layers begin with random weights instead of init_checkpoint's, and
+            with them what lies above: the pooled vector's projection and the head. 0 loads all.
     """
 
     model: EncoderModelConfig = dataclasses.field(default_factory=EncoderModelConfig)
@@ -94,6 +98,7 @@ class FinetuningConfig(cfg.TaskConfig):
     seed: int = 0
     batching: str | None = "fixed"
     sort_window: int = WINDOW
+    reinit_layers: int = 0
 
 
 def finetuning_experiment(task: FinetuningConfig) -> cfg.ExperimentConfig:
@@ -179,6 +184,8 @@ class FinetuningTask(trainer_lib.Task):
             compatibility.check_alike(self.example_set, self.validation_set, self.ALIKE)
         self.xlnet_config = self._architecture()
         self.n_layer = self.xlnet_config.n_layer
+        if not trained_on:
+            self._check_reinit()
         self._train_table = self._validation_table = None
         self.train_steps: int | None = None
 
@@ -209,6 +216,17 @@ class FinetuningTask(trainer_lib.Task):
                 f"{self.example_set.folder} {vocab_size}: build the examples with the model's tokenizer"
             )
         return config
+
+    def _check_reinit(self):
+        """Raises UserError unless there are as many layers as begin anew, and they have others' weights."""
+        name, layers = "task.reinit_layers (--reinit_layers)", self.task_config.reinit_layers
+        if not 0 <= layers <= self.n_layer:
+            raise UserError(f"{name} is {layers}: expected 0 to {self.n_layer}, the layers of the model")
+        if layers and not self._init_checkpoint:
+            raise UserError(
+                f"{name} is {layers}, and without --init_checkpoint all layers begin with random weights: "
+                "give both, or leave it out"
+            )
 
     @property
     def sets(self) -> dict[str, ExampleSet]:
@@ -303,6 +321,11 @@ class FinetuningTask(trainer_lib.Task):
                 examples.folder,
             )
 
+    def shortfall(self, metrics: Mapping[str, float]) -> str:
+        """Says what the settings demand of a threshold and an evaluation's metrics lack; "" if nothing."""
+        del metrics
+        return ""
+
     def constant_score(self, examples: ExampleSet) -> float | None:
         """Returns BEST_METRIC of the best answer that ignores the texts; None if the task has no such."""
         return None
@@ -320,11 +343,24 @@ class FinetuningTask(trainer_lib.Task):
         return XLNetEncoder(self.xlnet_config, **model.encoder_options() | options)
 
     def initialize(self, model: tf_keras.Model):
-        """Loads `init_checkpoint`, of any format, into a new run's model; the head may be new."""
+        """Loads `init_checkpoint`, of any format, into a new run's model; the head may be new.
+
+        With `reinit_layers` the top layers, and all above them, keep the weights that they were built with.
+
+        Source: Zhang et al., Revisiting Few-sample BERT Fine-tuning, 2021, section 5.
+        """
         if checkpoint := self._init_checkpoint:
-            compatibility.check_classes(checkpoint, self.example_set, self.new_scopes())
-            coverage = load_into(model, checkpoint, new=self.new_scopes())
+            new = self.new_scopes()
+            if layers := self.task_config.reinit_layers:
+                again = [name for name in checkpoint.arrays if self._is_above(name, self.n_layer - layers)]
+                checkpoint, new = checkpoint.without(again), [*new, *again]
+            compatibility.check_classes(checkpoint, self.example_set, new)
+            coverage = load_into(model, checkpoint, new=new)
             logging.info("init_checkpoint %s:\n%s", checkpoint.path, coverage.table())
+
+    def _is_above(self, name: str, layer: int) -> bool:
+        """Returns whether a variable is the head's, or of a layer above this one; they count from 1."""
+        return head_scope(name) in self.new_scopes() or (layer_number(name) or 0) > layer
 
     def build_inputs(
         self, params: ExamplesConfig, input_context=None, start_step: int = 0

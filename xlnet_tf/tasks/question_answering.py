@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+import numpy as np
 import scipy.special
 import tensorflow as tf
 
@@ -182,6 +183,15 @@ class QuestionAnsweringTask(FinetuningTask):
         questions = self.units(examples, predictions)
         values = scipy.special.expit(questions["no_answer_logit"])[:, None]
         return Probabilities(values, ~questions["has_answer"][:, None], ["no answer"], exclusive=False)
+
+    def shortfall(self, metrics):
+        wish, found = self.task_config.answer_precision, metrics.get("precise_precision", np.nan)
+        if not found < wish:
+            return ""
+        return (
+            f"no threshold has the share of right answers {wish:g} that --answer_precision asks for: the "
+            f"highest is {found:.4f}, with {metrics['precise_answered']:.1%} of the questions answered"
+        )
 
     def write_predictions(self, examples, predictions, folder):
         return squad_answers.write_files(

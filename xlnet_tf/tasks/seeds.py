@@ -4,11 +4,12 @@ import contextlib
 import copy
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
+from absl import logging
 from official.core import config_definitions as cfg
 
 from xlnet_tf import files
@@ -72,14 +73,22 @@ def finetune_seeds(
         return _finetune_seeds(params, task_class, strategy, model_dir, num_seeds, keep_going)
 
 
+def runs(
+    params: cfg.ExperimentConfig, model_dir: str, num_seeds: int
+) -> Iterator[tuple[cfg.ExperimentConfig, str]]:
+    """Yields the settings and the folder of each seed's run; see `finetune_seeds`."""
+    for seed in range(params.task.seed, params.task.seed + num_seeds):
+        run_params = copy.deepcopy(params)
+        run_params.task.seed = seed
+        yield run_params, f"{model_dir}/seed-{seed}" if num_seeds > 1 else model_dir
+
+
 def _finetune_seeds(
     params, task_class, strategy, model_dir: str, num_seeds: int, keep_going: bool
 ) -> list[Result]:
     results = []
-    for seed in range(params.task.seed, params.task.seed + num_seeds):
-        run_params = copy.deepcopy(params)
-        run_params.task.seed = seed
-        folder = f"{model_dir}/seed-{seed}" if num_seeds > 1 else model_dir
+    for run_params, folder in runs(params, model_dir, num_seeds):
+        seed = run_params.task.seed
         tf_keras.backend.clear_session()
         try:
             last = finetune(run_params, task_class, strategy, folder)
@@ -89,7 +98,10 @@ def _finetune_seeds(
             results.append(Result(seed, task_class.BEST_METRIC, {}, {}, f"diverged: {error}"))
             continue
         best = read_metrics(f"{folder}/{BEST}")
-        problem = _problem(task_class(run_params.task), last, folder)
+        task = task_class(run_params.task)
+        problem = _problem(task, last, folder)
+        if shortfall := task.shortfall(best):
+            logging.warning("%s: %s", folder, shortfall)
         results.append(Result(seed, task_class.BEST_METRIC, last, best, problem))
     if strategy.extended.should_checkpoint:  # of several hosts one writes
         text = json.dumps([dataclasses.asdict(result) for result in results], indent=1) + "\n"

@@ -11,7 +11,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,9 +22,11 @@ from official.core import config_definitions as cfg
 
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
-from xlnet_tf.tasks.finetuning import FinetuningTask
-from xlnet_tf.tasks.seeds import Result, finetune_seeds
-from xlnet_tf.training.run import own
+from xlnet_tf.tasks.finetuning import FinetuningTask, build_task
+from xlnet_tf.tasks.seeds import Result, finetune_seeds, runs
+from xlnet_tf.training.optimizer import build_optimizer
+from xlnet_tf.training.run import check_batch_sizes, check_resumable, own
+from xlnet_tf.training.trainer import Task
 
 SUMMARY, PICTURE = "sweep.json", "sweep.svg"
 _RANGE = re.compile(r"(?P<low>[^,:]+)\.\.(?P<high>[^,:]+)")
@@ -137,6 +139,62 @@ def label(point: Point) -> str:
     return ",".join(f"{name}={re.sub(r'[^A-Za-z0-9._+-]', '_', str(value))}" for name, value in point.items())
 
 
+class Training(NamedTuple):
+    """What is about to be trained.
+
+    Attributes:
+        name: of the point; empty for a training that is of no sweep.
+        params: the complete settings.
+        task: of the settings.
+        runs: settings and folder of each seed.
+    """
+
+    name: str
+    params: cfg.ExperimentConfig
+    task: Task
+    runs: Sequence[tuple[cfg.ExperimentConfig, str]]
+
+
+@contextlib.contextmanager
+def named(name: str) -> Iterator[None]:
+    """Puts a point's name, if it has one, before errors that are raised within."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{name}: {error}") if name else error from error
+
+
+def trainings(
+    variants: Sequence[tuple[Point, cfg.ExperimentConfig]],
+    task_class: type[FinetuningTask],
+    model_dir: str,
+    num_seeds: int = 1,
+    tpu_replicas: int = 0,
+) -> Iterator[Training]:
+    """Yields each variant with its task.
+
+    Args:
+        variants, task_class, model_dir, num_seeds: see `sweep`; an empty point has no folder of its own.
+        tpu_replicas: see `finetuning.build_task`.
+
+    Raises:
+        UserError: settings, examples and checkpoint of a variant do not fit together, or two variants would
+            have the same folder.
+        FileNotFoundError: there are no examples.
+    """
+    seen: dict[str, Point] = {}
+    for point, params in variants:
+        name, params = label(point), copy.deepcopy(params)
+        if other := seen.get(name):
+            raise UserError(f"--sweep: {dict(point)} and {dict(other)} would both have the folder {name}")
+        seen[name] = point
+        folder = f"{model_dir}/{name}" if point else model_dir
+        with named(name):
+            _, first = next(runs(params, folder, num_seeds))
+            task = build_task(params, task_class, first, tpu_replicas)
+        yield Training(name, params, task, list(runs(params, folder, num_seeds)))
+
+
 def sweep(
     variants: Sequence[tuple[Point, cfg.ExperimentConfig]],
     task_class: type[FinetuningTask],
@@ -154,8 +212,12 @@ def sweep(
 
     Returns:
         A trial for each point. After each, model_dir/sweep.json has those that are done.
+
+    Raises:
+        UserError: settings of a variant cannot be trained with; then none is.
     """
     model_dir = model_dir.rstrip("/")
+    _check(trainings(variants, task_class, model_dir, num_seeds), strategy)
     trials: list[Trial] = []
     with contextlib.ExitStack() as stack:
         own(strategy, model_dir, stack)
@@ -169,6 +231,17 @@ def sweep(
                 content = [{**dataclasses.asdict(t), "median": t.median, "failed": t.failed} for t in trials]
                 files.write(f"{model_dir}/{SUMMARY}", json.dumps(content, indent=1) + "\n")
     return trials
+
+
+def _check(planned: Iterable[Training], strategy: tf.distribute.Strategy):
+    """Raises UserError unless each can begin or resume; nothing has been written then."""
+    for training in planned:
+        with named(training.name):
+            check_batch_sizes(training.params, strategy.num_replicas_in_sync)
+            trainer = training.params.trainer
+            build_optimizer(trainer.optimizer_config, trainer.train_steps, training.task.n_layer)
+            for params, folder in training.runs:
+                check_resumable(params, training.task, folder)
 
 
 def best(trials: Sequence[Trial]) -> Trial:
