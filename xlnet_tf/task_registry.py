@@ -114,6 +114,15 @@ _OF_TEXTS = (
             "The data set in the names of the head's variables. Default: the preset's name, or task."),
     *_IN_SEGMENTS,
 )  # fmt: skip
+_LABELS = (
+    Setting("class_weights", "task.class_weights", "string",
+            "Weights of the classes in training: none, balanced (all weigh the same together), or "
+            "LABEL:WEIGHT,LABEL:WEIGHT."),
+    Setting("label_smoothing", "task.label_smoothing", "float",
+            "Part of a label's probability that training spreads over all classes.", 0, 1),
+)  # fmt: skip
+_SAMPLING = Setting("sampling", "task.sampling", ("uniform", "balanced"),
+                    "Whether training sees each example equally often, or each class.")  # fmt: skip
 _ALERTS = (
     Setting("alert_label", "task.alert.label", "string", "The class whose texts are alerts."),
     Setting("alert_precision", "task.alert.precision", "float",
@@ -180,7 +189,7 @@ TASKS = (
         variables=_dense("D C", "model/classification_{task}/logit", "classification_{task}.logits_proj"),
         hugging_face="XLNetForSequenceClassification",
         labels=True,
-        settings=(*_OF_TEXTS, *_ALERTS),
+        settings=(*_OF_TEXTS, *_LABELS, _SAMPLING, *_ALERTS),
         export_settings=_EXPORT_OF_TEXTS,
     ),
     TaskEntry(
@@ -237,7 +246,7 @@ TASKS = (
         variables=_dense("D C", None, "classifier"),
         hugging_face="XLNetForTokenClassification",
         labels=True,
-        settings=_IN_SEGMENTS,
+        settings=(*_IN_SEGMENTS, *_LABELS),
     ),
     TaskEntry(
         name="ranking",

@@ -1,5 +1,6 @@
 """Batches by length: every example once an epoch, little padding, an index that is verified."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -42,6 +43,27 @@ def test_every_example_comes_once_an_epoch(examples, size, window, seed):
     again = Batches(examples, size, seed, by_length=True, window=window)
     for step in (7, 2, 0):  # a step does not depend on those before it
         np.testing.assert_array_equal(again.numbers(step), stream[step * size : (step + 1) * size])
+
+
+@given(random_sets, st.integers(1, 12), st.booleans(), st.integers(0, 3), st.data())
+def test_balanced_sampling_takes_turns(examples, size, by_length, seed, data):
+    """Over any number of epochs: each class as often, and of each all examples before one comes again."""
+    records = examples.records
+    classes = np.array(data.draw(st.lists(st.sampled_from([0, 1, 1, 4]), min_size=records, max_size=records)))
+    batches = Batches(examples, size, seed, by_length=by_length, window=2, classes=classes)
+    stream = np.concatenate([batches.numbers(step) for step in range(8 + 5 * records // size)])
+    members = [np.flatnonzero(classes == one) for one in np.unique(classes)]
+    for epochs in range(1, len(stream) // records + 1):
+        drawn = np.bincount(stream[: epochs * records], minlength=records)
+        of_class = [drawn[part].sum() for part in members]
+        assert max(of_class) - min(of_class) <= 1
+        assert all(np.ptp(drawn[part]) <= 1 for part in members)
+    again = Batches(examples, size, seed, by_length=by_length, window=2, classes=classes)
+    for step in (7, 2, 0):  # as a resumed run reads them
+        np.testing.assert_array_equal(again.numbers(step), stream[step * size : (step + 1) * size])
+    if (len(members) > 1 or len(members[0]) > 4) and not by_length:
+        orders = {tuple(dataclasses.replace(batches, seed=other).numbers(0)) for other in range(20)}
+        assert len(orders) > 1 or size == 1
 
 
 @given(random_sets, st.integers(1, 8), st.integers(1, 3), st.integers(1, 3))

@@ -245,6 +245,42 @@ def test_the_loss_of_each_kind(data):
     )
 
 
+def test_weights_and_smoothing_are_for_training_alone(data):
+    plain = classification.ClassificationTask(settings(data).task)
+    changes = {"class_weights": "old:5", "label_smoothing": 0.2}
+    if plain.kind == "regression":
+        with pytest.raises(UserError, match="expected LABEL:WEIGHT"):
+            classification.ClassificationTask(settings(data, {"task": changes}).task)
+        return
+    changed = classification.ClassificationTask(settings(data, {"task": changes}).task)
+    features = next(iter(changed.build_inputs(changed.task_config.validation_data)))
+    outputs = tf.random.stateless_normal([8, 3], [0, 0])
+    before, after = (task.validation_sums(features, outputs) for task in (plain, changed))
+    assert tf.nest.map_structure(float, before) == tf.nest.map_structure(float, after)
+    before, after = (task.sums(features, outputs) for task in (plain, changed))
+    assert float(before["loss"][0]) != pytest.approx(float(after["loss"][0]), rel=1e-3)
+    assert float(before["loss"][1]) == float(after["loss"][1]) == float(changed.counts(features)["loss"])
+    assert float(before["loss"][0]) == float(plain.validation_sums(features, outputs)["loss"][0])
+
+
+def test_an_epoch_of_balanced_sampling_has_as_many_of_each_class(data):
+    changes = {"task": {"sampling": "balanced"}}
+    if "classification" not in data.name:
+        with pytest.raises(UserError, match="needs one class for each text"):
+            classification.ClassificationTask(settings(data, changes).task)
+        return
+    labels = np.array([0] * 100 + [1] * 20 + [2] * 8)
+    params = settings(data, changes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ExampleSet, "column", lambda self, name: labels)
+        batches = classification.ClassificationTask(params.task).batches(training=True)
+        epoch = labels[np.concatenate([batches.numbers(step) for step in range(16)])]
+    assert sorted(np.bincount(epoch)) == [42, 43, 43]
+    params.task.sampling = "often"
+    with pytest.raises(UserError, match="task.sampling is 'often': expected uniform or balanced"):
+        classification.ClassificationTask(params.task)
+
+
 def test_settings_of_alerts_are_checked(data):
     if "classification" not in data.name:
         return

@@ -17,8 +17,8 @@ from tfrecord_builders.ranking.build import RankingOptions, build_ranking
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks import prediction, ranking
 from xlnet_tf.tasks.finetuning import finetune
+from xlnet_tf.tasks.losses.ranking import LOSSES
 from xlnet_tf.tasks.predictions.ranking import ranked_queries, write_files
-from xlnet_tf.tasks.ranking_losses import LOSSES
 
 STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")
 RECIPE = REPOSITORY / "run_scripts/recipes/wikiqa_small.yaml"

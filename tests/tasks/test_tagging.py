@@ -189,6 +189,28 @@ def test_only_words_of_real_rows_count(data):
     )
 
 
+def test_words_are_weighed_by_their_tags_in_training_alone(data):
+    params = settings(data)
+    params.task.class_weights, params.task.label_smoothing = "balanced", 0.1
+    task = tagging.TaggingTask(params.task)
+    tags = task.example_set.column("tags")
+    counts = np.bincount(tags[tags >= 0], minlength=3)  # O, B-X, I-X: the last one never
+    features = next(iter(task.build_inputs(params.task.train_data)))
+    logits = np.random.default_rng(0).normal(size=[*features["tags"].shape, 3]).astype(np.float32)
+    log_probabilities = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    expected = 0
+    for row, token in np.argwhere(features["tags"] >= 0):
+        tag = int(features["tags"][row, token])
+        smoothed = 0.9 * log_probabilities[row, token, tag] + 0.1 * log_probabilities[row, token].mean()
+        expected -= smoothed * counts.sum() / (2 * counts[tag])
+    loss, count = task.sums(features, tf.constant(logits))["loss"]
+    assert float(loss) == pytest.approx(expected, rel=1e-4)
+    assert float(count) == float(task.counts(features)["loss"])
+    plain = tagging.TaggingTask(settings(data).task).sums(features, tf.constant(logits))
+    unchanged = task.validation_sums(features, tf.constant(logits))
+    assert tf.nest.map_structure(float, unchanged) == tf.nest.map_structure(float, plain)
+
+
 def test_what_does_not_fit_is_refused(data, tmp_path):
     params = settings(data)
     params.task.train_data.input_path = str(data / "test")

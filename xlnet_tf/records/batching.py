@@ -7,6 +7,9 @@ together, and each step has one of a few lengths, the same on all hosts, that it
 
     shuffle the epoch's examples -> sort by length within windows of many batches -> shuffle the batches
 
+Where some classes are rare, training may see all of them equally often. An epoch then has as many draws as
+the set has examples, of each class in turn, and each class goes through its own examples in random order.
+
 Or batches stay in random order, and several examples share a row: each micro-batch is packed by itself, and
 each step has one of a few numbers of rows.
 
@@ -64,6 +67,8 @@ class Batches:
             None: rows are whole.
         micro_batches: of a step over all devices, each of which is packed; 0: none are.
         window: batches within which training sorts by length.
+        classes: int [records], the class of each example, of which training sees all equally often; None: it
+            sees each example equally often.
 
     Raises:
         UserError: the set is empty, or the window.
@@ -77,6 +82,7 @@ class Batches:
     cut_to: Sequence[int] = ()
     micro_batches: int = 0
     window: int = WINDOW
+    classes: np.ndarray | None = None
 
     def __post_init__(self):
         if not self.examples.records:
@@ -205,6 +211,8 @@ class Batches:
         rng = np.random.default_rng([self.seed, epoch])
         records, size = self.examples.records, self.batch_size
         order = rng.permutation(records)
+        if self.classes is not None:
+            order = self._in_turn(epoch * records + order)
         if not self.by_length:
             return order
         begin = min(records, -epoch * records % size)
@@ -214,6 +222,26 @@ class Batches:
             window[:] = window[np.argsort(self._lengths[window], kind="stable")]
         order[begin:end] = rng.permutation(order[begin:end].reshape(-1, size)).ravel()
         return order
+
+    def _in_turn(self, draws: np.ndarray) -> np.ndarray:
+        """Returns the examples of draws, counted from 0 over all epochs: each class in turn.
+
+        Draw n is of class n mod C, whose draws go through its examples, in another order in each pass.
+        """
+        numbers = np.empty(len(draws), np.int64)
+        for index, members in enumerate(self._members):
+            of_class = np.flatnonzero(draws % len(self._members) == index)
+            passes, positions = np.divmod(draws[of_class] // len(self._members), len(members))
+            for number in np.unique(passes):
+                now = passes == number
+                shuffled = np.random.default_rng([self.seed, index, number]).permutation(members)
+                numbers[of_class[now]] = shuffled[positions[now]]
+        return numbers
+
+    @functools.cached_property
+    def _members(self) -> list[np.ndarray]:
+        """The numbers of the examples of each class that has any."""
+        return [np.flatnonzero(self.classes == one) for one in np.unique(self.classes)]
 
 
 def best_fit(lengths: np.ndarray, row_len: int) -> np.ndarray:

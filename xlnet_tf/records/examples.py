@@ -267,6 +267,11 @@ class ExampleSet:
         parts = [*self.read_shards()] or [layout.decode(np.zeros((0, layout.record_bytes), np.uint8))]
         return {name: np.concatenate([part[name] for part in parts]) for name in layout.dtypes}
 
+    def column(self, name: str) -> np.ndarray:
+        """Returns one column of all examples, as `arrays` has it."""
+        parts = [columns[name] for columns in self.read_shards()]
+        return np.concatenate(parts) if parts else self.arrays()[name]
+
     def read_shards(self) -> Iterator[dict[str, np.ndarray]]:
         """Yields the examples of each shard, as `arrays` has them."""
         layout = self.layout

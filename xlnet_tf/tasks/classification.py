@@ -1,6 +1,7 @@
 """Classification, regression and multi-label classification of texts and pairs of texts."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,9 @@ from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks import compatibility
-from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, alike, register, row_weights
+from xlnet_tf.tasks.finetuning import FinetuningTask, alike, register, row_weights
+from xlnet_tf.tasks.losses import labels as label_losses
+from xlnet_tf.tasks.losses.labels import BALANCED, UNIFORM, LabelConfig
 from xlnet_tf.tasks.metrics import classification as metrics
 from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import SegmentsModelConfig
@@ -59,13 +62,16 @@ class AlertConfig(base_config.Config):
 
 
 @dataclasses.dataclass
-class ClassificationConfig(FinetuningConfig):
+class ClassificationConfig(LabelConfig):
     """Settings of classification.
 
     Attributes:
+        sampling: "uniform": an epoch has each example once; "balanced": it has as many examples of each
+            class, those of rare ones several times (see batching.py).
         alert: of texts of one class.
     """
 
+    sampling: str = UNIFORM
     model: ClassifierModelConfig = dataclasses.field(default_factory=ClassifierModelConfig)
     alert: AlertConfig = dataclasses.field(default_factory=AlertConfig)
 
@@ -93,6 +99,14 @@ class ClassificationTask(FinetuningTask):
         super().__init__(params, *args, trained_on=trained_on, **kwargs)
         settings = self.example_set.settings
         self.kind, self.labels = settings["kind"], settings["labels"]
+        self.task_config.check_labels(self.labels)
+        if (sampling := self.task_config.sampling) not in (UNIFORM, BALANCED):
+            raise UserError(f"task.sampling is {sampling!r}: expected {UNIFORM} or {BALANCED}")
+        if sampling == BALANCED and self.kind != "classification":
+            raise UserError(
+                f"task.sampling=balanced (--sampling) needs one class for each text; the examples are for "
+                f"{self.kind}: leave it out"
+            )
         alert = self.task_config.alert
         if alert.label and alert.label not in self.labels:
             raise UserError(
@@ -149,20 +163,39 @@ class ClassificationTask(FinetuningTask):
         return [Ratio("loss")] + ([Ratio("accuracy")] if self.kind == "classification" else [])
 
     def sums(self, features, outputs):
-        weights, labels = row_weights(features), features["label"]
-        count = tf.reduce_sum(weights)
+        smoothing, labels = self.task_config.label_smoothing, features["label"]
         if self.kind == "regression":
-            losses = regression_losses(outputs, labels)
-        elif self.kind == "multi_label":
-            targets = tf.cast(labels, tf.float32)
-            losses = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(targets, outputs), axis=-1)
+            return self._sums(features, outputs, regression_losses(outputs, labels))
+        if self.kind == "multi_label":
+            losses = label_losses.label_set_losses(outputs, labels, self._class_weights, smoothing)
         else:
             losses = classification_losses(outputs, labels)
+            losses = label_losses.training_losses(losses, outputs, labels, self._class_weights, smoothing)
+        return self._sums(features, outputs, losses)
+
+    def validation_sums(self, features, outputs):
+        of_kind = {"regression": regression_losses, "multi_label": label_losses.label_set_losses}
+        losses = of_kind.get(self.kind, classification_losses)
+        return self._sums(features, outputs, losses(outputs, features["label"]))
+
+    def _sums(self, features, outputs, losses):
+        weights, labels = row_weights(features), features["label"]
+        count = tf.reduce_sum(weights)
         sums = {"loss": (tf.reduce_sum(weights * losses), count)}
         if self.kind == "classification":
             hits = tf.cast(tf.argmax(outputs, axis=-1, output_type=labels.dtype) == labels, tf.float32)
             sums["accuracy"] = (tf.reduce_sum(weights * hits), count)
         return sums
+
+    @functools.cached_property
+    def _class_weights(self) -> np.ndarray | None:
+        config, targets = self.task_config, self.example_set.column("label")
+        if self.kind == "multi_label":
+            return config.label_set_weights(self.labels, targets)
+        return config.weights(self.labels, np.bincount(targets, minlength=len(self.labels)))
+
+    def sampled_classes(self):
+        return self.example_set.column("label") if self.task_config.sampling == BALANCED else None
 
     def predictions(self, features, outputs):
         predictions = {"outputs": outputs, "label": features["label"]}

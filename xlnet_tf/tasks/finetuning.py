@@ -391,13 +391,20 @@ class FinetuningTask(trainer_lib.Task):
         micro_batches = self.replicas * self.accumulation_steps
         return self._batches(training, batching, data.global_batch_size, tuple(data.lengths), micro_batches)
 
+    def sampled_classes(self) -> np.ndarray | None:
+        """Returns the class of each training example, if training sees all as often: see Batches.classes."""
+        return None
+
     @functools.cache  # noqa: B019 (a task lives as long as its run)
     def _batches(
         self, training: bool, batching: str, batch_size: int, lengths: tuple[int, ...], micro_batches: int
     ) -> Batches:
         config = self.task_config
         if training:
-            batches = Batches(self.example_set, batch_size, config.seed, window=config.sort_window)
+            classes = self.sampled_classes()
+            batches = Batches(
+                self.example_set, batch_size, config.seed, classes=classes, window=config.sort_window
+            )
         else:
             batches = Batches(self.validation_set, batch_size, repeat=False)
         if batching == "fixed":

@@ -9,8 +9,8 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.models.multiple_choice import XLNetRanker
 from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
-from xlnet_tf.tasks import ranking_losses
 from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, alike, register, row_weights
+from xlnet_tf.tasks.losses import ranking as ranking_losses
 from xlnet_tf.tasks.metrics.ranking import mean_metrics, query_metrics
 from xlnet_tf.tasks.multiple_choice import MultipleChoiceModelConfig
 from xlnet_tf.tasks.predictions.ranking import ranked_queries, write_files
@@ -24,7 +24,7 @@ class RankingConfig(FinetuningConfig):
     """Settings of ranking.
 
     Attributes:
-        loss: pointwise, pairwise or listwise (see ranking_losses).
+        loss: pointwise, pairwise or listwise (see losses/ranking.py).
     """
 
     model: MultipleChoiceModelConfig = dataclasses.field(default_factory=MultipleChoiceModelConfig)

@@ -1,16 +1,19 @@
 """Tagging words: named entities and whatever else is written as BIO tags."""
 
 import dataclasses
+import functools
 import itertools
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from xlnet_tf.models.token_classifier import XLNetTokenClassifier
 from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks import compatibility
-from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, register, row_weights
+from xlnet_tf.tasks.finetuning import FinetuningTask, register, row_weights
+from xlnet_tf.tasks.losses.labels import LabelConfig, training_losses
 from xlnet_tf.tasks.metrics import tagging as tagging_metrics
 from xlnet_tf.tasks.model_config import SegmentsModelConfig
 from xlnet_tf.tasks.predictions import tagging as tagging_predictions
@@ -20,7 +23,7 @@ EXPERIMENT = "xlnet/tagging"
 
 
 @dataclasses.dataclass
-class TaggingConfig(FinetuningConfig):
+class TaggingConfig(LabelConfig):
     """Settings of tagging."""
 
     model: SegmentsModelConfig = dataclasses.field(default_factory=SegmentsModelConfig)
@@ -40,6 +43,7 @@ class TaggingTask(FinetuningTask):
     def check_settings(self, examples):
         super().check_settings(examples)
         compatibility.check_labels(examples, 1)
+        self.task_config.check_labels(examples.settings["labels"])
 
     def build_head(self, encoder):
         labels = self.example_set.settings["labels"]
@@ -56,15 +60,28 @@ class TaggingTask(FinetuningTask):
         return {"loss": tf.reduce_sum(_word_weights(features))}
 
     def sums(self, features, outputs):
-        weights = _word_weights(features)
-        count = tf.reduce_sum(weights)
-        tags = tf.maximum(tf.cast(features["tags"], tf.int32), 0)
+        tags, smoothing = _tags(features), self.task_config.label_smoothing
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tags, outputs)
+        losses = training_losses(losses, outputs, tags, self._class_weights, smoothing)
+        return self._sums(features, outputs, losses)
+
+    def validation_sums(self, features, outputs):
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(_tags(features), outputs)
+        return self._sums(features, outputs, losses)
+
+    def _sums(self, features, outputs, losses):
+        weights, tags = _word_weights(features), _tags(features)
+        count = tf.reduce_sum(weights)
         hits = tf.cast(_best(outputs) == tags, tf.float32)
         return {
             "loss": (tf.reduce_sum(weights * losses), count),
             "accuracy": (tf.reduce_sum(weights * hits), count),
         }
+
+    @functools.cached_property
+    def _class_weights(self) -> np.ndarray | None:
+        labels, tags = self.example_set.settings["labels"], self.example_set.column("tags")
+        return self.task_config.weights(labels, np.bincount(tags[tags >= 0], minlength=len(labels)))
 
     def predictions(self, features, outputs):
         return {"tags": _best(outputs)}
@@ -95,6 +112,11 @@ class TaggingTask(FinetuningTask):
 def _word_weights(features) -> tf.Tensor:
     """Returns 1 at the first pieces of words to predict: [B, T] float32."""
     return tf.cast(features["tags"] >= 0, tf.float32) * row_weights(features)[:, None]
+
+
+def _tags(features) -> tf.Tensor:
+    """Returns the number of each token's tag, 0 where it has none: int32 [B, T]."""
+    return tf.maximum(tf.cast(features["tags"], tf.int32), 0)
 
 
 def _best(logits: tf.Tensor) -> tf.Tensor:
