@@ -24,7 +24,7 @@ class RankingConfig(FinetuningConfig):
     """Settings of ranking.
 
     Attributes:
-        loss: pointwise, pairwise or listwise (see losses/ranking.py).
+        loss: pointwise, pairwise or listwise (see tasks/losses/ranking.py).
     """
 
     model: MultipleChoiceModelConfig = dataclasses.field(default_factory=MultipleChoiceModelConfig)
