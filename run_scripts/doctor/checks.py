@@ -23,6 +23,7 @@ BUILDERS = ("absl-py", "etils", "google-crc32c", "numpy", "sentencepiece", "sent
 SERVING = ("tensorflow-text", "tensorflow-serving-api")
 EXTRAS = {
     "hub": "fetch models by name from the Hugging Face hub",
+    "datasets": "read data sets by name from the Hugging Face hub",
     "serve": "serve exported models without a container",
     "beam": "build records with Apache Beam",
     "tpu-compile": "compile for a TPU without one",

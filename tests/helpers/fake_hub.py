@@ -7,6 +7,7 @@ import hashlib
 import http.server
 import json
 import threading
+import urllib.parse
 from collections.abc import Iterator
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -18,7 +19,8 @@ class FakeHub:
     """What the hub holds, and how it misbehaves.
 
     Attributes:
-        models: name -> file -> content; of one revision, "main", and its commit.
+        models: name -> file -> content; of one revision, "main", and its commit. The names of data sets begin
+            with datasets/.
         private: names that ask for TOKEN.
         wrong_sums: files whose sha256 the hub gives wrong.
         cut_after: bytes of a file after which the connection ends, once.
@@ -54,6 +56,18 @@ def _mode(file: str) -> str:
     return "lfs" if file.endswith((".safetensors", ".model")) else "regular"
 
 
+def _children(entries: list[dict], folder: str) -> list[dict]:
+    """Returns what lies in a folder of a data set: files, and folders."""
+    begin = f"{folder}/" if folder else ""
+    inside = {
+        entry["path"].removeprefix(begin): entry for entry in entries if entry["path"].startswith(begin)
+    }
+    folders = {name.partition("/")[0] for name in inside if "/" in name}
+    return [entry for name, entry in inside.items() if "/" not in name] + [
+        {"type": "directory", "path": begin + name, "oid": "0" * 40, "size": 0} for name in sorted(folders)
+    ]
+
+
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     hub: FakeHub
@@ -75,6 +89,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         path, body = self.path.partition("?")[0], self._body()
         self.hub.requested.append(("POST", path))
+        if "/paths-info/" in path:
+            return self._paths_info(path, body)
         if path == "/api/validate-yaml":
             return self._send(200, b'{"errors": [], "warnings": []}')
         if self.headers.get("Authorization") != f"Bearer {TOKEN}":
@@ -104,6 +120,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self._send(200, json.dumps({"transfer": "basic", "objects": objects}).encode())
         return self._commit(path, map(json.loads, body.splitlines()))
 
+    def _paths_info(self, path: str, body: bytes):
+        name = path.removeprefix("/api/").removeprefix("models/").partition("/paths-info/")[0]
+        is_json = body.startswith(b"{")
+        asked = json.loads(body)["paths"] if is_json else urllib.parse.parse_qs(body.decode())["paths"]
+        described = self._described(name, ["tree"], self.hub.models.get(name, {}))
+        found = [entry for entry in described if entry["path"] in asked]
+        self._send(200, json.dumps(found).encode())
+
     def _commit(self, path, lines):
         name = path.removeprefix("/api/models/").rpartition("/commit/")[0]
         for line in lines:
@@ -122,8 +146,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         self.hub.requested.append((self.command, path))
         parts = path.strip("/").split("/")
-        is_api = parts[:2] == ["api", "models"]
-        name = "/".join(parts[2:4] if is_api else parts[:2])
+        is_api = parts[0] == "api"
+        prefix = "datasets/" if "datasets" in parts[:2] else ""
+        parts = parts[1:] if prefix and not is_api else parts
+        name = prefix + "/".join(parts[2:4] if is_api else parts[:2])
         if name not in self.hub.models:
             return self._send(404, b"{}", {"X-Error-Code": "RepoNotFound"})
         if name in self.hub.private and self.headers.get("Authorization") != f"Bearer {TOKEN}":
@@ -133,7 +159,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if revision not in ("main", "v1", COMMIT):
             return self._send(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
         if is_api:
-            return self._send(200, json.dumps(self._described(name, parts[4:5], files)).encode())
+            described = self._described(name, parts[4:5], files)
+            if prefix and parts[4:5] == ["tree"]:
+                described = _children(described, "/".join(parts[6:]))
+            return self._send(200, json.dumps(described).encode())
         file = "/".join(parts[4:])
         if file not in files:
             return self._send(404, b"", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT})

@@ -11,7 +11,7 @@ from tfrecord_builders.classification import labels as labels_lib
 from tfrecord_builders.classification.options import ClassificationOptions
 from tfrecord_builders.classification.presets import BINARY_METRICS, Dataset, Source
 from tfrecord_builders.common import tables
-from tfrecord_builders.common.tables import Row
+from tfrecord_builders.common.rows import Row
 from tfrecord_builders.pretraining.dedup import fingerprints, is_held_out
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar

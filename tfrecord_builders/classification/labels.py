@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from tfrecord_builders.classification.presets import Dataset, Source
-from tfrecord_builders.common.tables import Row
+from tfrecord_builders.common.rows import Row
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.layout import Column
 

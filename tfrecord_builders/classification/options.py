@@ -12,7 +12,7 @@ from tfrecord_builders.common.tables import TableFormat
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import check_limits, option
 
-_FILES = "{} data: a csv, tsv or jsonl file, plain or .gz, or folders of .txt files"
+_FILES = f"{{}} data: {tables.SOURCES}; or folders of .txt files"
 _GENERIC_ONLY = (
     "train", "dev", "test", "text_column", "text_pair_column", "label_column", "id_column", "kind", "labels",
     "label_separator", "format", "header", "quoting", "encoding",

@@ -1,21 +1,33 @@
-"""Reads labelled texts row by row: csv, tsv, jsonl, `text@label` lines, and folders of text files."""
+"""Reads labelled texts row by row: from tables of text and from all other sources of rows.
+
+Tables of text are csv, tsv, jsonl, `text@label` lines and folders of text files. `columnar.py` reads Parquet
+and Arrow, `named_sets.py` what TensorFlow Datasets and the Hugging Face hub have.
+"""
 
 import codecs
 import csv
 import dataclasses
 import gzip
 import json
+import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO
 
 from etils import epath
 
+from tfrecord_builders.common import columnar, named_sets
+from tfrecord_builders.common.rows import Row, half_character, row_values
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
 Skip = Callable[[str, str], None]  # hears of a row that is left out: reason and location
-KINDS = ("csv", "tsv", "jsonl", "at", "folders")
+KINDS = ("csv", "tsv", "jsonl", "at", "folders", *columnar.KINDS)
+NAMED = "named"
+SOURCES = (
+    "csv, tsv or jsonl, plain or .gz; Parquet, Arrow, or a folder of such files; "
+    "hf://datasets/OWNER/NAME/SPLIT or tfds://NAME/SPLIT"
+)
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 MAX_TEXT_BYTES = 1 << 26  # of a line, or of a file that is one text
 _BLOCK_BYTES = 1 << 20
@@ -28,7 +40,8 @@ class TableFormat:
 
     Attributes:
         kind: csv; tsv; jsonl (an object a line); at (`text@label` lines, the last @ counts: columns text and
-            label); folders (one folder of .txt files for each label: columns id, text and label).
+            label); folders (one folder of .txt files for each label: columns id, text and label); parquet;
+            arrow; named (a data set by its name).
         header: csv and tsv: whether the first line names the columns; if not, their names are "0", "1", ...
         quoting: csv and tsv: whether double quotes around a field hide delimiters and line breaks.
         encoding: of the files.
@@ -44,46 +57,22 @@ class TableFormat:
     folders: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class Row:
-    """One row of a table.
+def check_exists(source: str) -> None:
+    """Raises an error unless a file, a folder or a data set by name is there.
 
-    Attributes:
-        values: column -> text, or list of texts (jsonl).
-        file: where it stands.
-        line: number of its first line; 0: the row is the whole file.
+    Raises:
+        FileNotFoundError: there is no such file or folder.
+        UserError: there is no such data set, or it has no such split.
     """
+    if named_sets.is_name(source):
+        named_sets.check(source)
+    else:
+        existing(source)
 
-    values: Mapping[str, str | list[str]]
-    file: str
-    line: int
 
-    @property
-    def location(self) -> str:
-        """File and line, for messages."""
-        return f"{self.file}:{self.line}" if self.line else self.file
-
-    def __contains__(self, column: str) -> bool:
-        return column in self.values
-
-    def __getitem__(self, column: str) -> str | list[str]:
-        if column not in self.values:
-            raise UserError(
-                f"{self.location}: there is no column {column!r}, only {', '.join(self.values)}: "
-                "name the right one"
-            )
-        return self.values[column]
-
-    def text(self, column: str) -> str:
-        """Returns a column's text.
-
-        Raises:
-            UserError: the column is missing, or holds a list.
-        """
-        value = self[column]
-        if isinstance(value, list):
-            raise UserError(f"{self.location}: column {column!r} is a list, expected a text")
-        return value
+def is_columnar(source: epath.PathLike) -> bool:
+    """Returns whether rows come from Parquet, Arrow or a data set by name, and not from text."""
+    return named_sets.is_name(source) or bool(columnar.kind_of(epath.Path(source)))
 
 
 def existing(path: epath.PathLike) -> epath.Path:
@@ -99,20 +88,24 @@ def existing(path: epath.PathLike) -> epath.Path:
 
 
 def infer_format(path: epath.PathLike) -> TableFormat:
-    """Returns the usual format for a file's name: csv quoted, tsv not.
+    """Returns the usual format for a file's name, csv quoted, tsv not, or for what else holds rows.
 
     Raises:
         FileNotFoundError: there is no such file or folder.
         UserError: the name does not show the format.
     """
+    if named_sets.is_name(path):
+        return TableFormat(NAMED)
     path = existing(path)
+    if kind := columnar.kind_of(path):
+        return TableFormat(kind)
     if path.is_dir():
         return TableFormat("folders")
     kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
     if kind not in ("csv", "tsv", "jsonl"):
         raise UserError(
-            f"{path}: the name does not show the format: end it in .csv, .tsv or .jsonl, or, with the "
-            f"classification builder, give --format (one of {', '.join(KINDS)})"
+            f"{path}: the name does not show the format: end it in .csv, .tsv, .jsonl, .parquet or .arrow, "
+            f"or, with the classification builder, give --format (one of {', '.join(KINDS)})"
         )
     return TableFormat(kind, quoting=kind == "csv")
 
@@ -121,7 +114,7 @@ def read_table(path: epath.PathLike, table: TableFormat, skip: Skip | None = Non
     """Reads a table, row by row.
 
     Args:
-        path: a file, plain or .gz, local or remote, or a folder.
+        path: a file, plain or .gz, local or remote, a folder, or the name of a data set.
         table: how it is written.
         skip: called with reason and location of each row that has too few or too many fields; None: an error.
 
@@ -132,7 +125,11 @@ def read_table(path: epath.PathLike, table: TableFormat, skip: Skip | None = Non
         FileNotFoundError: the file is missing.
         UserError: it is damaged, badly encoded or badly written; the message has file and line.
     """
+    if table.kind == NAMED:
+        return named_sets.read(os.fspath(path))
     path = existing(path)
+    if table.kind in columnar.KINDS:
+        return columnar.read(path, table.kind)
     if path.is_dir() != (table.kind == "folders"):
         kind = "a folder" if path.is_dir() else "a file"
         raise UserError(f"{path} is {kind}, which cannot be read as {table.kind}")
@@ -274,27 +271,7 @@ def _read_json_lines(path: epath.Path, lines: Iterator[tuple[int, str]]) -> Iter
             raise UserError(f"{path}:{number}: {half} is half a character (a lone surrogate): repair it")
         if not isinstance(values, dict):
             raise UserError(f"{path}:{number}: a json {type(values).__name__}, expected an object")
-        yield Row({name: _json_text(value) for name, value in values.items()}, str(path), number)
-
-
-def half_character(values: Any) -> str:
-    """Returns a surrogate without its other half, which json can spell but no file can hold; "" for none."""
-    try:
-        json.dumps(values, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        return ascii(error.object[error.start])
-    return ""
-
-
-def _json_text(value: Any) -> str | list[str]:
-    """Texts stay, other values become texts; true and false become 1 and 0, null the empty text."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list):
-        return [item if isinstance(item, str) else json.dumps(item) for item in value]
-    if value is None:
-        return ""
-    return json.dumps(int(value) if isinstance(value, bool) else value)
+        yield Row(row_values(values), str(path), number)
 
 
 def _read_at_lines(path: epath.Path, lines: Iterator[tuple[int, str]]) -> Iterator[Row]:

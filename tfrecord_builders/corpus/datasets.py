@@ -11,6 +11,7 @@ from typing import Any
 
 import tensorflow_datasets as tfds
 
+from tfrecord_builders.common.named_sets import prepared_builder
 from tfrecord_builders.corpus.documents import PartOfRows
 from tfrecord_builders.corpus.options import CorpusOptions
 from tfrecord_builders.corpus.text import MAX_DOCUMENT_BYTES
@@ -102,19 +103,4 @@ class _DatasetCutter:
 @functools.lru_cache(maxsize=1)
 def _builder(options: CorpusOptions) -> Any:
     """Opens a prepared data set once per process; nothing is downloaded."""
-    where = options.tfds_data_dir or "TensorFlow Datasets' own folder"
-    try:
-        builder = tfds.builder(options.tfds_name, data_dir=options.tfds_data_dir or None)
-    except tfds.core.registered.DatasetNotFoundError:
-        raise UserError(
-            f"{where} has no data set {options.tfds_name!r}, and TensorFlow Datasets knows none: check "
-            "--tfds_name and --tfds_data_dir"
-        ) from None
-    except (ValueError, RuntimeError) as error:
-        raise UserError(f"the data set {options.tfds_name!r} cannot be opened: {error}") from None
-    if not builder.info.splits:
-        raise UserError(
-            f"{where} has no prepared {options.tfds_name!r}: prepare it first, with "
-            f"`tfds build {options.tfds_name}` or tfds.builder(...).download_and_prepare()"
-        )
-    return builder
+    return prepared_builder(options.tfds_name, options.tfds_data_dir, "--tfds_name and --tfds_data_dir")

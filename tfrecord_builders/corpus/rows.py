@@ -11,7 +11,7 @@ from typing import Any
 
 from etils import epath
 
-from tfrecord_builders.common.tables import half_character
+from tfrecord_builders.common.rows import half_character
 from tfrecord_builders.corpus.streams import BLOCK_BYTES, Stream
 
 

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tfrecord_builders.common.example_builder import ExampleOptions
-from tfrecord_builders.race.questions import UNKNOWN, Question, read_questions
+from tfrecord_builders.common.tables import SOURCES
+from tfrecord_builders.race.questions import UNKNOWN, Question, QuestionColumns, read_questions
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
 from xlnet_tf.progress_bar import ProgressBar
@@ -22,7 +23,7 @@ TASK = "choice"
 
 _NUM_SPECIAL = 3  # SEP, SEP and CLS
 _BLANK = re.compile("_+")
-_FILES = "questions of the {} split: folders of RACE's .txt files, or .jsonl files, plain or .gz"
+_FILES = f"questions of the {{}} split: folders of RACE's .txt files, or tables ({SOURCES})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +35,23 @@ class RaceOptions(ExampleOptions):
     test: Sequence[str] = option(_FILES.format("test"), ())
     seq_len: int = option("tokens of a sequence", 512, least=5)
     max_qa_len: int = option("most tokens of a question with an option", 128, least=1)
+    context_column: str = option("column of the text to read", "context")
+    question_column: str = option("column of the question; empty: there is none", "question")
+    options_column: Sequence[str] = option(
+        "column of the options, a list; or one column for each option", ("options",)
+    )
+    answer_column: str = option("column of the answer, a letter or a number from 0", "answer")
+    id_column: str = option("column of the question's id, if any", "id")
+
+    @property
+    def columns(self) -> QuestionColumns:
+        return QuestionColumns(
+            self.context_column,
+            self.question_column,
+            self.options_column,
+            self.answer_column,
+            self.id_column,
+        )
 
     def check(self) -> None:
         """Raises UserError for options that do not fit each other."""
@@ -58,7 +76,7 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
     """
     options.check()
     tokenizer = options.load_tokenizer()
-    inputs = {split: _read(getattr(options, split)) for split in options.splits}
+    inputs = {split: _read(getattr(options, split), options.columns) for split in options.splits}
     num_choices = _num_choices([question for questions, _ in inputs.values() for question in questions])
     asked = (question for questions, _ in inputs.values() for question in questions)
     texts = ("\n".join([question.context, question.question, *question.options]) for question in asked)
@@ -86,14 +104,14 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
     return sets
 
 
-def _read(paths: Sequence[str]) -> tuple[list[Question], list[tuple[str, str]]]:
+def _read(paths: Sequence[str], columns: QuestionColumns) -> tuple[list[Question], list[tuple[str, str]]]:
     """Returns the questions of a split, and reason and location of those skipped."""
     skipped: list[tuple[str, str]] = []
 
     def skip(reason: str, location: str) -> None:
         skipped.append((reason, location))
 
-    questions = [question for path in paths for question in read_questions(path, skip)]
+    questions = [question for path in paths for question in read_questions(path, skip, columns)]
     if not questions:
         raise UserError(f"no questions in {', '.join(paths)} ({len(skipped)} skipped): check the files")
     return questions, skipped

@@ -1,18 +1,38 @@
-"""Reads multiple-choice questions: RACE as it is distributed, RACE as jsonl, and a person's own jsonl."""
+"""Reads multiple-choice questions: RACE as it is distributed, RACE as jsonl, and a person's own tables."""
 
+import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from etils import epath
 
-from tfrecord_builders.common.tables import Row, TableFormat, read_table
+from tfrecord_builders.common.rows import Row
+from tfrecord_builders.common.tables import TableFormat, existing, infer_format, is_columnar, read_table
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
 UNKNOWN = -1
 LEVELS = ("middle", "high")
 _OBJECTS = TableFormat("jsonl")
+
+
+@dataclasses.dataclass(frozen=True)
+class QuestionColumns:
+    """Which columns of a table hold what.
+
+    Attributes:
+        context, question: texts; "" for questions that the data lack.
+        options: a column with a list, or one column for each option.
+        answer: a letter or a number.
+        id: if any.
+    """
+
+    context: str = "context"
+    question: str = "question"
+    options: Sequence[str] = ("options",)
+    answer: str = "answer"
+    id: str = "id"
 
 
 class Question(NamedTuple):
@@ -37,15 +57,19 @@ class Question(NamedTuple):
     location: str
 
 
-def read_questions(path: epath.PathLike, skip: Callable[[str, str], None]) -> Iterator[Question]:
-    """Reads the questions of a file or folder.
+def read_questions(
+    path: epath.PathLike, skip: Callable[[str, str], None], columns: QuestionColumns | None = None
+) -> Iterator[Question]:
+    """Reads the questions of a file or folder, or of a data set by name.
 
     Args:
-        path: a folder of RACE's .txt files, or of folders of them (RACE/dev); or a jsonl file, plain or .gz,
-            with RACE's objects {id, article, questions, options, answers}, or one question a line:
-            {context, question, options, answer} and, if you like, id and level. An answer is a letter (A is
-            the first option) or a number (0 is the first option); it is left out where it is not known.
+        path: a folder of RACE's .txt files, or of folders of them (RACE/dev); or a table, as
+            `tables.read_table` reads them, with RACE's objects {id, article, questions, options, answers}, or
+            one question a row: {context, question, options, answer} and, if you like, id and level. An answer
+            is a letter (A is the first option) or a number (0 is the first option); it is left out where it
+            is not known.
         skip: called with reason and location of each question that is left out.
+        columns: of rows with one question; None: the names above.
 
     Yields:
         The questions, in the order of the files.
@@ -54,15 +78,11 @@ def read_questions(path: epath.PathLike, skip: Callable[[str, str], None]) -> It
         FileNotFoundError: there is no such file.
         UserError: a file is not as it should be; the message has file and line.
     """
-    path = epath.Path(path)
-    texts = [path]
-    if path.is_dir():
-        texts = sorted(file for at in (path, *files.entries(path)) for file in files.files_in(at, ".txt"))
-        if not texts:
-            raise UserError(f"{path} has no .txt files, expected RACE's middle/*.txt and high/*.txt")
-    for file in texts:
-        for row in read_table(file, _OBJECTS):
-            for question in _race_questions(row) if "article" in row else [_own_question(row)]:
+    columns = columns or QuestionColumns()
+    for file, table in _tables(path):
+        for row in read_table(file, table):
+            is_race = "article" in row and "questions" in row
+            for question in _race_questions(row) if is_race else [_own_question(row, columns)]:
                 reason = _reason_to_skip(question)
                 if reason:
                     skip(reason, question.location)
@@ -70,11 +90,28 @@ def read_questions(path: epath.PathLike, skip: Callable[[str, str], None]) -> It
                     yield question
 
 
+def _tables(path: epath.PathLike) -> list[tuple[epath.PathLike, TableFormat]]:
+    """Returns the files to read, and how they are written."""
+    if is_columnar(path):
+        return [(path, infer_format(path))]
+    folder = existing(path)
+    if not folder.is_dir():
+        known = folder.name.removesuffix(".gz").endswith((".csv", ".tsv"))
+        return [(folder, infer_format(folder) if known else _OBJECTS)]
+    texts = sorted(file for at in (folder, *files.entries(folder)) for file in files.files_in(at, ".txt"))
+    if not texts:
+        raise UserError(
+            f"{path} has no .txt files, expected RACE's middle/*.txt and high/*.txt, or Parquet or Arrow "
+            "files"
+        )
+    return [(file, _OBJECTS) for file in texts]
+
+
 def _race_questions(row: Row) -> Iterator[Question]:
     name = row.text("id").removesuffix(".txt")
     level = next((level for level in LEVELS if name.startswith(level)), "")
-    lists = [_list(row, column) for column in ("questions", "options")]
-    lists.append(_list(row, "answers") if "answers" in row else [""] * len(lists[0]))
+    lists = [row.texts(column) for column in ("questions", "options")]
+    lists.append(row.texts("answers") if "answers" in row else [""] * len(lists[0]))
     if len({len(values) for values in lists}) > 1:
         raise UserError(
             f"{row.location}: {len(lists[0])} questions, {len(lists[1])} lists of options and "
@@ -94,25 +131,21 @@ def _race_questions(row: Row) -> Iterator[Question]:
         )
 
 
-def _own_question(row: Row) -> Question:
-    options = _list(row, "options")
-    answer = row.text("answer") if "answer" in row else ""
+def _own_question(row: Row, columns: QuestionColumns) -> Question:
+    if len(columns.options) == 1:
+        options = row.texts(columns.options[0])
+    else:
+        options = [row.text(column) for column in columns.options]
+    answer = row.text(columns.answer) if columns.answer in row else ""
     return Question(
-        row.text("id") if "id" in row else row.location,
-        row.text("context"),
-        row.text("question"),
+        row.text(columns.id) if columns.id in row else row.location,
+        row.text(columns.context),
+        row.text(columns.question) if columns.question else "",
         options,
         _answer_index(answer, len(options), row.location),
         row.text("level") if "level" in row else "",
         row.location,
     )
-
-
-def _list(row: Row, column: str) -> list[str]:
-    values = row[column]
-    if not isinstance(values, list):
-        raise UserError(f"{row.location}: {column} is {values!r}, expected a list")
-    return values
 
 
 def _nested_list(value: str, location: str) -> list[str]:

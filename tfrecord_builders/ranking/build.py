@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 import numpy as np
 
 from tfrecord_builders.common.example_builder import ExampleOptions
-from tfrecord_builders.common.tables import Skip, existing
+from tfrecord_builders.common.tables import SOURCES, Skip, check_exists
 from tfrecord_builders.ranking.queries import (
     UNKNOWN,
     PairColumns,
@@ -40,8 +40,8 @@ class RankingOptions(ExampleOptions):
     """What to build; each field is a flag."""
 
     format: str = option(
-        "table (csv, tsv or jsonl: a query, a passage and its relevance a line), wikiqa (.tsv, or .txt with "
-        ".ref next to it) or trec",
+        f"table (a query, a passage and its relevance a row: {SOURCES}), wikiqa (.tsv, or .txt with .ref "
+        "next to it) or trec",
         "table",
         choices=FORMATS,
     )
@@ -124,7 +124,7 @@ def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, 
     options.check()
     tokenizer = options.load_tokenizer()
     for file in filter(None, (file for split in options.splits for file in options.files(split))):
-        existing(file)  # found out before a split is written, which may take long
+        check_exists(file)  # found out before a split is written, which may take long
     marks = DroppedMarks(options.cleaning)
     return {split: _build_split(split, options, tokenizer, marks, progress) for split in options.splits}
 

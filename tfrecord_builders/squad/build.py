@@ -7,7 +7,15 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from tfrecord_builders.common.example_builder import ExampleOptions
-from tfrecord_builders.squad.data import Passage, Question, SquadFile, locate, read_squad
+from tfrecord_builders.common.tables import SOURCES
+from tfrecord_builders.squad.data import (
+    Passage,
+    Question,
+    QuestionColumns,
+    SquadFile,
+    locate,
+    read_squad,
+)
 from xlnet_tf import checksums, files
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
@@ -24,15 +32,20 @@ from xlnet_tf.text.windows import Window
 
 TASK = "squad"
 SKIPPED_FILE = "skipped.jsonl"
+_FILE = f"the {{}} split: SQuAD's json, plain or .gz, or a table ({SOURCES})"
 
 
 @dataclasses.dataclass(frozen=True)
 class SquadOptions(ExampleOptions):
     """What to build; each field is a flag."""
 
-    train: str = option("json file of the train split, plain or .gz", "")
-    dev: str = option("json file of the dev split, plain or .gz", "")
-    test: str = option("json file of the test split, plain or .gz", "")
+    train: str = option(_FILE.format("train"), "")
+    dev: str = option(_FILE.format("dev"), "")
+    test: str = option(_FILE.format("test"), "")
+    context_column: str = option("tables: column of the passage", "context")
+    question_column: str = option("tables: column of the question", "question")
+    answers_column: str = option("tables: column of the answers, with their text and answer_start", "answers")
+    id_column: str = option("tables: column of the question's id, if any", "id")
     seq_len: int = option("tokens of a window with its question", 512, least=5)
     max_question_len: int = option("most tokens of a question; the rest is cut", 64, least=1)
     stride: int = option("tokens from one window of a passage to the next", 128, least=1)
@@ -91,7 +104,9 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
     """
     options.check()
     tokenizer = options.load_tokenizer()
-    read = {split: read_squad(getattr(options, split)) for split in options.splits}
+    names = (options.context_column, options.question_column, options.answers_column, options.id_column)
+    columns = QuestionColumns(*names)
+    read = {split: read_squad(getattr(options, split), columns) for split in options.splits}
     passages = (passage for file in read.values() for passage in file.passages)
     texts = (
         "\n".join([passage.text, *(question.text for question in passage.questions)]) for passage in passages

@@ -1,5 +1,6 @@
-"""Reads SQuAD's json, 1.1 and 2.0, and finds answers in their passages."""
+"""Reads SQuAD's json, 1.1 and 2.0, and tables of questions; finds answers in their passages."""
 
+import dataclasses
 import gzip
 import json
 import re
@@ -8,7 +9,8 @@ from typing import Any, NamedTuple
 
 from etils import epath
 
-from tfrecord_builders.common.tables import half_character
+from tfrecord_builders.common.rows import Row, half_character
+from tfrecord_builders.common.tables import infer_format, is_columnar, read_table
 from xlnet_tf.errors import UserError
 
 _MAX_BYTES = 1 << 30  # memory holds a file's questions
@@ -68,17 +70,42 @@ class SquadFile(NamedTuple):
         return any(question.answers for passage in self.passages for question in passage.questions)
 
 
-def read_squad(path: epath.PathLike) -> SquadFile:
+@dataclasses.dataclass(frozen=True)
+class QuestionColumns:
+    """Which columns of a table hold what.
+
+    Attributes:
+        context, question: texts.
+        answers: {text: [...], answer_start: [...]} or a list of {text, answer_start}; empty lists for a
+            question without an answer. A table without the column has questions whose answers are not known.
+        id: if any; else questions are named by file and row.
+    """
+
+    context: str = "context"
+    question: str = "question"
+    answers: str = "answers"
+    id: str = "id"
+
+
+def read_squad(path: epath.PathLike, columns: QuestionColumns | None = None) -> SquadFile:
     """Reads a file of questions.
 
     Args:
-        path: json as SQuAD 1.1 and 2.0 have it, plain or .gz.
+        path: json as SQuAD 1.1 and 2.0 have it, plain or .gz; or a table, as `tables.read_table` reads them.
+        columns: of a table; None: context, question, answers and id.
 
     Raises:
         FileNotFoundError: there is no such file.
-        UserError: it is not such json; the message says where, as in data[3].paragraphs[0].qas[2].
+        UserError: it is not such json or such a table; the message says where, as in
+            data[3].paragraphs[0].qas[2].
     """
-    path = epath.Path(path)
+    is_table = str(path).removesuffix(".gz").endswith((".jsonl", ".csv", ".tsv"))
+    if is_table or is_columnar(path):
+        return _read_rows(path, columns or QuestionColumns())
+    return _read_json(epath.Path(path))
+
+
+def _read_json(path: epath.Path) -> SquadFile:
     try:
         with path.open("rb") as file:
             content = (gzip.GzipFile(fileobj=file) if path.name.endswith(".gz") else file).read(
@@ -92,19 +119,68 @@ def read_squad(path: epath.PathLike) -> SquadFile:
     except (ValueError, RecursionError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise UserError(f"{path} is not json ({error}): expected a file of SQuAD's questions") from None
     passages = []
-    ids: dict[str, str] = {}
     for a, article in enumerate(_field(data, "data", list, f"{path}")):
         location = f"{path}: data[{a}]"
         for p, paragraph in enumerate(_field(article, "paragraphs", list, location)):
-            passage = _passage(paragraph, f"{location}.paragraphs[{p}]")
-            for question in passage.questions:
-                if (first := ids.setdefault(question.id, question.location)) != question.location:
-                    raise UserError(f"{question.location}: id {question.id!r} is that of {first}, too")
-            passages.append(passage)
-    if not ids:
-        raise UserError(f"{path} has no questions")
+            passages.append(_passage(paragraph, f"{location}.paragraphs[{p}]"))
+    _check_ids(passages, path)
     marked = any(question.impossible for passage in passages for question in passage.questions)
     return SquadFile(passages, marked or str(data.get("version", "")).lstrip("v").startswith("2"))
+
+
+def _read_rows(path: epath.PathLike, columns: QuestionColumns) -> SquadFile:
+    passages: list[Passage] = []
+    for row in read_table(path, infer_format(path)):
+        context = row.text(columns.context)
+        if not passages or passages[-1].text != context:
+            passages.append(Passage(context, []))
+        answers = _row_answers(row, columns.answers)
+        passages[-1].questions.append(
+            Question(
+                id=row.text(columns.id) if columns.id in row else row.location,
+                text=row.text(columns.question),
+                answers=answers,
+                impossible=None if answers is None else not answers,
+                location=row.location,
+            )
+        )
+    _check_ids(passages, path)
+    unanswerable = any(question.impossible for passage in passages for question in passage.questions)
+    return SquadFile(passages, unanswerable)
+
+
+def _row_answers(row: Row, column: str) -> list[Answer] | None:
+    """Returns the answers of a row; None if they are not known."""
+    if column not in row or not (value := row[column]) and isinstance(value, str):
+        return None
+    location = f"{row.location}: {column}"
+    try:
+        found = [json.loads(text) for text in value] if isinstance(value, list) else json.loads(value)
+    except ValueError:
+        found = value
+    if isinstance(found, dict):
+        parts = [found.get(name) for name in ("text", "answer_start")]
+        if all(isinstance(part, list) for part in parts) and len(parts[0]) == len(parts[1]):
+            found = [{"text": text, "answer_start": begin} for text, begin in zip(*parts)]
+        elif not any(isinstance(part, list) for part in parts):
+            found = [found]
+    if not isinstance(found, list):
+        raise UserError(
+            f"{location} is {str(value)[:60]!r}, expected {{text: [...], answer_start: [...]}} with as many "
+            "of each, or a list of {text, answer_start}"
+        )
+    return [_answer(entry, location) for entry in found]
+
+
+def _check_ids(passages: list[Passage], path: epath.PathLike) -> None:
+    """Raises UserError unless there are questions and each has an id of its own."""
+    ids: dict[str, str] = {}
+    for passage in passages:
+        for question in passage.questions:
+            if (first := ids.setdefault(question.id, question.location)) != question.location:
+                raise UserError(f"{question.location}: id {question.id!r} is that of {first}, too")
+    if not ids:
+        raise UserError(f"{path} has no questions")
 
 
 def locate(passage: str, answer: Answer) -> int | None:

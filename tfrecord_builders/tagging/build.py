@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from tfrecord_builders.common.example_builder import ExampleOptions
-from tfrecord_builders.common.tables import existing
+from tfrecord_builders.common.tables import check_exists
 from tfrecord_builders.tagging.data import AnnotatedText, TaggedWords, read_sentences
 from tfrecord_builders.tagging.examples import NUM_SPECIAL, text_examples
 from tfrecord_builders.tagging.schemes import SCHEMES, label_set
@@ -23,7 +23,10 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TASK = "tagging"
 
-_FILES = "files of the {} split: columns, or .jsonl with tokens or texts; plain or .gz"
+_FILES = (
+    "files of the {} split: columns, or .jsonl with tokens or texts, plain or .gz; Parquet, Arrow, or a "
+    "folder of such files; hf://datasets/OWNER/NAME/SPLIT or tfds://NAME/SPLIT"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +37,10 @@ class TaggingOptions(ExampleOptions):
     dev: Sequence[str] = option(_FILES.format("dev"), ())
     test: Sequence[str] = option(_FILES.format("test") + ", tags may be missing", ())
     types: Sequence[str] = option("types of entities. Default: those of the training data", ())
-    word_column: int = option("column of the words, from 0; -1 is the last one", 0)
-    tag_column: int = option("column of the tags", -1)
+    word_column: int = option("files of columns: that of the words, from 0; -1 is the last one", 0)
+    tag_column: int = option("files of columns: that of the tags", -1)
+    tokens_column: str = option("other files: column of the words, a list", "tokens")
+    tags_column: str = option("other files: column of the tags, a list", "tags")
     scheme: str = option("how tags mark entities; stored as BIO", "bio", choices=tuple(SCHEMES))
     repair: bool = option("repair and count tags that the scheme does not allow; else they are errors", True)
     seq_len: int = option("tokens of a sequence", 128, least=8)
@@ -84,7 +89,7 @@ def build_tagging(options: TaggingOptions, progress: bool = False) -> dict[str, 
     options.check()
     tokenizer = options.load_tokenizer()
     for file in itertools.chain.from_iterable(getattr(options, split) for split in options.splits):
-        existing(file)  # found out before a split is written, which may take long
+        check_exists(file)  # found out before a split is written, which may take long
     labels = label_set(options.types or _types(options))
     marks, totals = DroppedMarks(options.cleaning), dict.fromkeys(options.splits, 0)
     for split in options.splits:
@@ -102,7 +107,14 @@ def _rows(split: str, options: TaggingOptions) -> Iterator[TaggedWords | Annotat
     """Reads a split and checks that tags are known: always, or in test data in all rows or in none."""
     files = getattr(options, split)
     rows = itertools.chain.from_iterable(
-        read_sentences(file, options.word_column, options.tag_column) for file in files
+        read_sentences(
+            file,
+            options.word_column,
+            options.tag_column,
+            options.tokens_column,
+            options.tags_column,
+        )
+        for file in files
     )
     first = next(rows, None)
     if first is None:

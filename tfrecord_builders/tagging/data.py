@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from etils import epath
 
-from tfrecord_builders.common.tables import Row, TableFormat, decoded_lines, existing, read_table
+from tfrecord_builders.common.rows import Row
+from tfrecord_builders.common.tables import decoded_lines, existing, infer_format, is_columnar, read_table
 from xlnet_tf.errors import UserError
 
 DOCUMENT_START = "-DOCSTART-"
 _SPACES = re.compile("[ \t]+")
-_JSON_LINES = TableFormat("jsonl")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,12 +90,17 @@ class AnnotatedText:
 
 
 def read_sentences(
-    path: epath.PathLike, word_column: int = 0, tag_column: int = -1
+    path: epath.PathLike,
+    word_column: int = 0,
+    tag_column: int = -1,
+    tokens_column: str = "tokens",
+    tags_column: str = "tags",
 ) -> Iterator[TaggedWords | AnnotatedText]:
-    """Reads a file, plain or .gz, of one of three forms.
+    """Reads a source of one of three forms.
 
-    - `*.jsonl` with {"tokens": [...], "tags": [...]}, an object a line; "id" and "document" may be given.
-    - `*.jsonl` with {"text": "...", "entities": [{"start": 0, "end": 5, "label": "LOC"}, ...]}.
+    - `*.jsonl`, plain or .gz, Parquet, Arrow or a data set by name, with a list of tokens and one of tags in
+      each row; "id" and "document" may be given.
+    - the same with {"text": "...", "entities": [{"start": 0, "end": 5, "label": "LOC"}, ...]}.
     - all else is columns: a word a line, a blank line after each sentence, `-DOCSTART-` before each document.
 
     Tags may be left out: no "tags", no "entities", no column of tags.
@@ -104,6 +109,7 @@ def read_sentences(
         path: the file, local or remote.
         word_column: the words' column, counted from 0, or from the last with -1.
         tag_column: the tags' column.
+        tokens_column, tags_column: the lists' columns in other files.
 
     Yields:
         The sentences in order.
@@ -112,12 +118,11 @@ def read_sentences(
         FileNotFoundError: there is no such file.
         UserError: it is not of such a form; the message has file and line.
     """
-    path = existing(path)
-    if path.name.removesuffix(".gz").endswith(".jsonl"):
-        for row in read_table(path, _JSON_LINES):
-            yield _from_json(row)
+    if is_columnar(path) or existing(path).name.removesuffix(".gz").endswith(".jsonl"):
+        for row in read_table(path, infer_format(path)):
+            yield _from_row(row, tokens_column, tags_column)
     else:
-        yield from _read_columns(path, word_column, tag_column)
+        yield from _read_columns(existing(path), word_column, tag_column)
 
 
 def _read_columns(path: epath.Path, word_column: int, tag_column: int) -> Iterator[TaggedWords]:
@@ -201,13 +206,13 @@ def _fields(line: str, tabs: bool) -> list[str]:
     return [field.strip(" ") for field in line.split("\t")] if tabs else _SPACES.split(line.strip(" \t"))
 
 
-def _from_json(row: Row) -> TaggedWords | AnnotatedText:
-    name = f"{epath.Path(row.file).name}:{row.line}"
+def _from_row(row: Row, tokens_column: str, tags_column: str) -> TaggedWords | AnnotatedText:
+    name = f"{row.file.rpartition('/')[2]}:{row.line}"
     sentence_id = row.text("id") if "id" in row else name
     document = row.text("document") if "document" in row else name
-    if "tokens" in row:
-        words = _texts(row, "tokens")
-        tags = _texts(row, "tags") if "tags" in row else None
+    if tokens_column in row:
+        words = _texts(row, tokens_column)
+        tags = _texts(row, tags_column) if tags_column in row else None
         if "" in words:
             raise UserError(f"{row.location}: token {words.index('')} is empty: leave it out, and its tag")
         if tags is not None and len(tags) != len(words):
@@ -222,7 +227,8 @@ def _from_json(row: Row) -> TaggedWords | AnnotatedText:
             entities = sorted(_entities(row, text), key=lambda entity: (entity.start, -entity.end))
         return AnnotatedText(sentence_id, document, row.location, text, entities)
     raise UserError(
-        f'{row.location}: found {", ".join(row.values) or "nothing"}, expected "tokens" (and "tags"), or '
+        f'{row.location}: found {", ".join(row.values) or "nothing"}, expected "{tokens_column}" (and '
+        f'"{tags_column}"; name them with --tokens_column and --tags_column), or '
         '"text" (and "entities")'
     )
 

@@ -106,6 +106,24 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
     return Located(folder, f"{SCHEME}{name}@{os.path.basename(folder)}")
 
 
+def commit_of_data_set(name: str, revision: str | None = None) -> str | None:
+    """Asks the hub for the commit of a data set; offline, returns the revision as it is.
+
+    Raises:
+        UserError: the hub has no such data set or revision, or it cannot be asked.
+    """
+    import huggingface_hub as library
+
+    if library.is_offline_mode():
+        return revision
+    try:
+        return library.HfApi().dataset_info(name, revision=revision).sha
+    except Exception as error:
+        if not _is_of_library(error) and not isinstance(error, OSError):
+            raise
+        raise _explained(error, f"{SCHEME}datasets/{name}", name, revision, "data set") from error
+
+
 def similar(path: str) -> str:
     """Returns, in brackets, which paths and released models are called almost so; "" if there are none."""
     released = {release.name.rpartition("/")[2]: release.name for release in releases.RELEASES}
@@ -205,23 +223,26 @@ def _errors(path: str, name: str, revision: str | None) -> Iterator[None]:
         raise _explained(error, path, name, revision) from error
 
 
-def _explained(error: Exception, path: str, name: str, revision: str | None) -> Exception:
+def _explained(
+    error: Exception, path: str, name: str, revision: str | None, what: str = "model"
+) -> Exception:
     from huggingface_hub import errors
 
+    shown = path if what != "model" else f"{SCHEME}{name}"
     if isinstance(error, errors.GatedRepoError):
         return UserError(
-            f"{SCHEME}{name} is gated: accept its terms on its page, then set HF_TOKEN to a token of yours"
+            f"{shown} is gated: accept its terms on its page, then set HF_TOKEN to a token of yours"
         )
     if isinstance(error, errors.RepositoryNotFoundError):
         kind = UserError if path.startswith(SCHEME) else FileNotFoundError
         return kind(
-            f"{_nothing_at(path)}the Hugging Face hub has no model {name}, or it is private: check the name, "
-            "or set HF_TOKEN to a token that may read it"
+            f"{_nothing_at(path)}the Hugging Face hub has no {what} {name}, or it is private: check the "
+            "name, or set HF_TOKEN to a token that may read it"
         )
     if isinstance(error, errors.RevisionNotFoundError):
-        return UserError(f"{SCHEME}{name} has no revision {revision}: give a branch, a tag or a commit of it")
+        return UserError(f"{shown} has no revision {revision}: give a branch, a tag or a commit of it")
     return UserError(
-        f"{_nothing_at(path)}{SCHEME}{name} cannot be fetched ({_first_line(error)}). Start again to resume "
+        f"{_nothing_at(path)}{shown} cannot be fetched ({_first_line(error)}). Start again to resume "
         "the download"
     )
 

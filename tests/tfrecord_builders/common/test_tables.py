@@ -203,7 +203,7 @@ def test_damaged_gzip(tmp_path):
 def test_files_that_are_not_there_or_of_unknown_format(tmp_path):
     with pytest.raises(FileNotFoundError, match="x.csv does not exist"):
         infer_format(tmp_path / "x.csv")
-    with pytest.raises(UserError, match="end it in .csv, .tsv or .jsonl"):
+    with pytest.raises(UserError, match="end it in .csv, .tsv, .jsonl, .parquet or .arrow"):
         infer_format(write(tmp_path / "x.txt", ""))
     with pytest.raises(UserError, match="has no folders: expected a folder of .txt files"):
         list(read_table(tmp_path, TableFormat("folders")))

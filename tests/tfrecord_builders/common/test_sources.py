@@ -1,0 +1,304 @@
+"""Whatever holds the rows, a builder makes the same examples of them; wrong names and folders are named."""
+
+import json
+import sys
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from tests.tfrecord_builders.conftest import make_text
+from tfrecord_builders.classification.build import ClassificationOptions, build_classification
+from tfrecord_builders.common import named_sets, tables
+from tfrecord_builders.race.build import RaceOptions, build_race
+from tfrecord_builders.ranking.build import RankingOptions, build_ranking
+from tfrecord_builders.squad.build import SquadOptions, build_squad
+from tfrecord_builders.tagging.build import TaggingOptions, build_tagging
+from xlnet_tf.errors import UserError
+
+N = 24
+WORDS = make_text(20).split()
+TEXT = {"_type": "Value", "dtype": "string"}
+
+
+def classes(*names):
+    return {"_type": "ClassLabel", "names": list(names)}
+
+
+def texts(words: int, seed: int = 0) -> list[str]:
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(WORDS, words)) for _ in range(N)]
+
+
+def answers(context: str, number: int) -> dict:
+    """Returns the answers of SQuAD 2.0 as the hub has them: some questions have none."""
+    word = context.split()[number % 5]
+    found = [(word, context.index(word))] if number % 4 else []
+    return {"text": [text for text, _ in found], "answer_start": [begin for _, begin in found]}
+
+
+class Case:
+    """Rows of a task, as json and as columns with the features that `datasets` would note."""
+
+    def __init__(self, options, build, plain: dict, numbers: dict, features: dict, **changes):
+        self.options, self.build, self.changes = options, build, {"seq_len": 64, **changes}
+        self.plain, self.columns, self.features = plain, plain | numbers, features
+
+    def built(self, folder, source: str, tokenizer: str) -> list[bytes]:
+        """Returns the bytes of the training records."""
+        source = [source] if self.options in (RaceOptions, TaggingOptions) else source
+        options = self.options(tokenizer, str(folder), train=source, **self.changes)
+        examples = self.build(options)["train"]
+        return [(examples.folder / shard["file"]).read_bytes() for shard in examples.shards]
+
+    def write(self, folder):
+        """Writes the rows in all forms; returns name -> source."""
+        lines = (dict(zip(self.plain, values)) for values in zip(*self.plain.values()))
+        (folder / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        noted = json.dumps({"info": {"features": self.features}})
+        table = pyarrow.table(self.columns).replace_schema_metadata({"huggingface": noted})
+        pyarrow.parquet.write_table(table, folder / "rows.parquet", row_group_size=7)
+        with pyarrow.ipc.new_file(folder / "rows.arrow", table.schema) as file:
+            file.write_table(table, max_chunksize=9)
+        saved, several = folder / "saved" / "train", folder / "several"
+        saved.mkdir(parents=True)
+        several.mkdir()
+        parts = [table.slice(0, 10), table.slice(10)]
+        names = [f"data-0000{number}-of-00002.arrow" for number in range(2)]
+        for name, part in zip(names, parts):
+            with pyarrow.ipc.new_stream(saved / name, table.schema) as stream:
+                stream.write_table(part)
+            pyarrow.parquet.write_table(part, several / name.replace("arrow", "parquet"))
+        (saved / "state.json").write_text(json.dumps({"_data_files": [{"filename": name} for name in names]}))
+        (folder / "saved/dataset_dict.json").write_text('{"splits": ["train"]}')
+        sources = {
+            "parquet": "rows.parquet",
+            "arrow": "rows.arrow",
+            "saved": "saved/train",
+            "several": "several",
+        }
+        return {name: str(folder / source) for name, source in sources.items()}
+
+
+NUMBERS = [number % 3 for number in range(N)]
+NAMED = [("bad", "fine", "good")[number] for number in NUMBERS]
+PASSAGES, IDS = texts(12, 1), [str(number) for number in range(N)]
+ANSWERS = [answers(context, number) for number, context in enumerate(PASSAGES)]
+CASES = {
+    "classification": Case(
+        ClassificationOptions,
+        build_classification,
+        {"text": texts(8), "label": NAMED},
+        {"label": NUMBERS},
+        {"text": TEXT, "label": classes("bad", "fine", "good")},
+    ),
+    "regression": Case(
+        ClassificationOptions,
+        build_classification,
+        {"text": texts(8), "score": [number / 4 for number in range(N)]},
+        {},
+        {},
+        kind="regression",
+        label_column=["score"],
+    ),
+    "pairs": Case(
+        ClassificationOptions,
+        build_classification,
+        {"both": [{"first": a, "second": b} for a, b in zip(texts(5), texts(6, 2))], "label": NAMED},
+        {"label": NUMBERS},
+        {"both": {"first": TEXT, "second": TEXT}, "label": classes("bad", "fine", "good")},
+        text_column=["both.first"],
+        text_pair_column=["both.second"],
+    ),
+    "question_answering": Case(
+        SquadOptions,
+        build_squad,
+        {"id": IDS, "context": PASSAGES, "question": texts(3), "answers": ANSWERS},
+        {},
+        {},
+        max_question_len=20,
+        stride=16,
+    ),
+    "multiple_choice": Case(
+        RaceOptions,
+        build_race,
+        {
+            "context": PASSAGES,
+            "question": texts(3),
+            "options": [list(four) for four in zip(*(texts(2, seed) for seed in range(4)))],
+            "answer": [("A", "B", "C")[number] for number in NUMBERS],
+        },
+        {"answer": NUMBERS},
+        {"answer": classes("A", "B", "C", "D")},
+        max_qa_len=30,
+    ),
+    "tagging": Case(
+        TaggingOptions,
+        build_tagging,
+        {
+            "words": [text.split() for text in texts(3)],
+            "ner_tags": [[("O", "B-X")[number % 2], "O", "B-X"] for number in range(N)],
+        },
+        {"ner_tags": [[number % 2, 0, 1] for number in range(N)]},
+        {"words": {"_type": "List", "feature": TEXT}, "ner_tags": {"feature": classes("O", "B-X")}},
+        tokens_column="words",
+        tags_column="ner_tags",
+    ),
+    "ranking": Case(
+        RankingOptions,
+        build_ranking,
+        {
+            "query": [f"{WORDS[number // 4]} {number // 4}" for number in range(N)],
+            "passage": PASSAGES,
+            "relevance": [int(number % 4 == 1) for number in range(N)],
+        },
+        {},
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_all_forms_give_the_same_records(tmp_path, tokenizer_file, name):
+    case = CASES[name]
+    sources = case.write(tmp_path)
+    expected = case.built(tmp_path / "jsonl records", str(tmp_path / "rows.jsonl"), tokenizer_file)
+    for form, source in sources.items():
+        assert case.built(tmp_path / f"{form} records", source, tokenizer_file) == expected, form
+
+
+def test_prepared_data_sets_give_the_same_rows(tmp_path, monkeypatch):
+    import tensorflow_datasets as tfds
+
+    features = tfds.features.FeaturesDict(
+        {
+            "text": tfds.features.Text(),
+            "label": tfds.features.ClassLabel(names=["bad", "fine", "good"]),
+            "tags": tfds.features.Sequence(tfds.features.ClassLabel(names=["O", "B-X"])),
+            "answers": tfds.features.Sequence({"text": tfds.features.Text(), "answer_start": np.int32}),
+        }
+    )
+    found = [
+        {"text": text, "label": number, "tags": [number % 2] * number, "answers": answers}
+        for text, number, answers in zip(texts(4), NUMBERS, ANSWERS)
+    ]
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name="tiny",
+        version="1.0.0",
+        data_dir=str(tmp_path),
+        disable_shuffling=True,
+        features=features,
+        split_datasets={"train": list(enumerate(found))},
+    )
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    for source in (f"tfds://{tmp_path}/tiny/1.0.0/train", f"tfds://{tmp_path}/tiny/1.0.0/train[:50%]"):
+        rows = list(tables.read_table(source, tables.infer_format(source)))
+        assert len(rows) == (N // 2 if "%" in source else N)
+        for row, expected in zip(rows, found):
+            assert row["text"] == expected["text"] and row["label"] == NAMED[NUMBERS.index(expected["label"])]
+            assert row["tags"] == [("O", "B-X")[tag] for tag in expected["tags"]]
+            assert row["answers.text"] == expected["answers"]["text"]
+            assert row["answers.answer_start"] == list(map(str, expected["answers"]["answer_start"]))
+    for source, message in (
+        (f"tfds://{tmp_path}/tiny/1.0.0/dev", "tiny/1.0.0 has the splits train, and no 'dev'"),
+        ("tfds://not_there/train", "has no data set 'not_there'.*check the name"),
+        ("tfds://train", "is not the name of a split: expected tfds://NAME"),
+    ):
+        with pytest.raises(UserError, match=message):
+            tables.check_exists(source)
+
+
+@pytest.fixture
+def hub(model_hub, monkeypatch, tmp_path):
+    """A hub with a data set of two splits, and an empty cache."""
+    datasets = pytest.importorskip("datasets", reason="needs the extra datasets")
+    import huggingface_hub
+
+    monkeypatch.setattr(datasets.config, "HF_ENDPOINT", model_hub.url)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "data sets")
+    monkeypatch.setattr(datasets.config, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    case = CASES["classification"]
+    case.write(tmp_path)
+    content = (tmp_path / "rows.parquet").read_bytes()
+    files = {f"data/{split}-00000-of-00001.parquet": content for split in ("train", "test")}
+    model_hub.models["datasets/me/set"] = files | {"README.md": b"# A set\n"}
+    forgetful = (named_sets._on_hub.cache_clear, huggingface_hub.HfFileSystem.clear_instance_cache)
+    for forget in forgetful:
+        forget()
+    yield model_hub
+    for forget in forgetful:
+        forget()
+
+
+def test_a_data_set_of_the_hub_gives_the_same_records(hub, tmp_path, tokenizer_file, monkeypatch):
+    case = CASES["classification"]
+    expected = case.built(tmp_path / "jsonl records", str(tmp_path / "rows.jsonl"), tokenizer_file)
+    assert case.built(tmp_path / "records", "hf://datasets/me/set/train", tokenizer_file) == expected
+    assert "train-00000-of-00001.parquet" in hub.fetched()
+    for source, message in (
+        ("me/set/dev", "me/set/dev cannot be read: Unknown split .dev"),
+        ("me/set:other/train", "cannot be read: BuilderConfig 'other' not found"),
+        ("me/none/train", "the Hugging Face hub has no data set me/none, or it is private"),
+        ("me/set@v9/train", "hf://datasets/me/set has no revision v9"),
+    ):
+        with pytest.raises(UserError, match=message):
+            tables.check_exists(f"hf://datasets/{source}")
+
+
+def test_an_old_copy_never_stands_for_a_hub_that_is_silent(hub, monkeypatch):
+    import huggingface_hub
+
+    source = "hf://datasets/me/set/train"
+    rows = list(tables.read_table(source, tables.infer_format(source)))
+    named_sets._on_hub.cache_clear()
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(UserError, match="hf://datasets/me/set cannot be fetched"):
+        tables.check_exists(source)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    asked = len(hub.requested)
+    assert [row.values for row in tables.read_table(source, tables.infer_format(source))] == [
+        row.values for row in rows
+    ]
+    assert len(hub.requested) == asked
+
+
+def test_without_the_extra_the_error_names_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    named_sets._on_hub.cache_clear()
+    with pytest.raises(UserError, match=r"not installed: pip install 'xlnet-tf\[datasets\]'"):
+        tables.check_exists("hf://datasets/me/set/train")
+
+
+def test_names_of_the_hub_are_checked():
+    for name in ("hf://datasets/train", "hf://datasets/me/set/", "hf://datasets/a/b/c/train"):
+        with pytest.raises(UserError, match="is not the name of a split: expected hf://datasets/OWNER/NAME"):
+            tables.check_exists(name)
+
+
+def test_folders_and_files_that_are_wrong_are_named(tmp_path):
+    sources = CASES["classification"].write(tmp_path)
+    with pytest.raises(UserError, match="saved has the splits train: name one, as .*saved/train"):
+        tables.infer_format(tmp_path / "saved")
+    mixed = tmp_path / "mixed"
+    mixed.mkdir()
+    for split in ("train", "test"):
+        (mixed / f"{split}-00000-of-00001.parquet").write_bytes((tmp_path / "rows.parquet").read_bytes())
+    with pytest.raises(UserError, match=r"has files of several splits \(test, train\)"):
+        list(tables.read_table(mixed, tables.infer_format(mixed)))
+    for form in ("parquet", "arrow"):
+        path = tmp_path / f"cut.{form}"
+        path.write_bytes((tmp_path / f"rows.{form}").read_bytes()[:-30])
+        with pytest.raises(UserError, match=f"cut.{form} cannot be read as {form} .*is it damaged"):
+            list(tables.read_table(path, tables.infer_format(path)))
+    [row, *_] = tables.read_table(sources["parquet"], tables.infer_format(sources["parquet"]))
+    with pytest.raises(UserError, match="rows.parquet, row 1: there is no column 'review', only text, label"):
+        row.text("review")
+
+
+def test_classes_without_a_number_are_none(tmp_path):
+    noted = json.dumps({"info": {"features": {"label": classes("a", "b")}}})
+    table = pyarrow.table({"label": [1, -1, None]}).replace_schema_metadata({"huggingface": noted})
+    pyarrow.parquet.write_table(table, tmp_path / "rows.parquet")
+    rows = tables.read_table(tmp_path / "rows.parquet", tables.TableFormat("parquet"))
+    assert [row["label"] for row in rows] == ["b", "", ""]

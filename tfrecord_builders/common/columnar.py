@@ -1,0 +1,157 @@
+"""Rows of columnar files: Parquet, Arrow and Feather, and folders of them, as `datasets` saves them, too.
+
+Names of classes, which `datasets` writes into its files, stand for their numbers.
+"""
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from etils import epath
+
+from tfrecord_builders.common.rows import Row, row_values
+from xlnet_tf import files
+from xlnet_tf.errors import UserError
+
+KINDS = ("parquet", "arrow")
+STATE_FILE, DICT_FILE = "state.json", "dataset_dict.json"  # what save_to_disk writes
+_SUFFIXES = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow"}
+_BATCH_ROWS = 256
+_METADATA = b"huggingface"  # of a schema: the features of `datasets`, as json
+_PART_OF = re.compile(r"(?P<split>.*?)-\d+-of-\d+")
+
+
+def kind_of(path: epath.Path) -> str:
+    """Returns "parquet" or "arrow" for such a file or a folder of such files; "" for anything else.
+
+    Raises:
+        UserError: a folder holds several splits.
+    """
+    if not path.is_dir():
+        return _SUFFIXES.get(path.suffix.lower(), "")
+    if (path / DICT_FILE).exists():
+        splits = files.read_json(path / DICT_FILE).get("splits", [])
+        raise UserError(f"{path} has the splits {', '.join(splits)}: name one, as {path}/{splits[0]}")
+    if (path / STATE_FILE).exists():
+        return "arrow"
+    return next((kind for suffix, kind in _SUFFIXES.items() if files.files_in(path, suffix)), "")
+
+
+def read(path: epath.Path, kind: str) -> Iterator[Row]:
+    """Yields the rows of a file, or of all files of a folder.
+
+    Args:
+        path: local or remote.
+        kind: one of KINDS.
+
+    Raises:
+        UserError: a file is damaged or is something else, a column is not UTF-8, or a folder has no such
+            files.
+    """
+    number = 0
+    for file in _files(path, kind):
+        batches = _parquet_batches(file) if kind == "parquet" else _arrow_batches(file)
+        with _errors(file, kind):
+            for batch, features in batches:
+                for values in batch.to_pylist():
+                    number += 1
+                    yield Row(row_values(with_names(values, features)), str(path), number, numbered=True)
+
+
+def with_names(value: Any, features: Any) -> Any:
+    """Returns a value with the names of its classes for their numbers.
+
+    Args:
+        value: of json's types.
+        features: what it is, as `datasets` describes it: a mapping of columns, or {"_type": "ClassLabel",
+            "names": [...]}, or another _type, perhaps with its items' "feature"; None: not known.
+
+    Class -1, as test data have it, is none: "".
+    """
+    if value is None or not isinstance(features, Mapping):
+        return value
+    if features.get("_type") == "ClassLabel":
+        names = features.get("names")
+        return value if names is None or not isinstance(value, int) else names[value] if value >= 0 else ""
+    if isinstance(value, list):
+        return [with_names(item, features.get("feature")) for item in value]
+    if isinstance(value, Mapping):
+        # A sequence of objects is stored as an object of sequences.
+        inner = features.get("feature", features)
+        several = "feature" in features
+        return {
+            name: [with_names(item, inner.get(name)) for item in part]
+            if several and isinstance(part, list)
+            else with_names(part, inner.get(name))
+            for name, part in value.items()
+        }
+    return value
+
+
+def _files(path: epath.Path, kind: str) -> list[epath.Path]:
+    if not path.is_dir():
+        return [path]
+    if (path / STATE_FILE).exists():
+        listed = files.read_json(path / STATE_FILE).get("_data_files", [])
+        return [path / entry["filename"] for entry in listed]
+    suffixes = [suffix for suffix, of_kind in _SUFFIXES.items() if of_kind == kind]
+    found = sorted(file for suffix in suffixes for file in files.files_in(path, suffix))
+    if not found:
+        raise UserError(f"{path} has no files that end in {', '.join(suffixes)}: give a folder with some")
+    parts = [_PART_OF.fullmatch(file.stem) for file in found]
+    if len(splits := sorted({part["split"] for part in parts if part})) > 1:
+        raise UserError(
+            f"{path} has files of several splits ({', '.join(splits)}): put those of each split into a "
+            "folder of their own, and give that"
+        )
+    return found
+
+
+def _parquet_batches(path: epath.Path) -> Iterator[tuple[Any, Any]]:
+    import pyarrow.parquet
+
+    with path.open("rb") as raw:
+        file = pyarrow.parquet.ParquetFile(raw)
+        features = _features(file.schema_arrow)
+        for batch in file.iter_batches(_BATCH_ROWS, use_threads=False):
+            yield batch, features
+
+
+def _arrow_batches(path: epath.Path) -> Iterator[tuple[Any, Any]]:
+    import pyarrow
+
+    with path.open("rb") as raw:
+        is_file = raw.read(6) == b"ARROW1"
+        raw.seek(0)
+        reader = pyarrow.ipc.open_file(raw) if is_file else pyarrow.ipc.open_stream(raw)
+        features = _features(reader.schema)
+        whole = map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader
+        for batch in whole:
+            for first in range(0, batch.num_rows, _BATCH_ROWS):
+                yield batch.slice(first, _BATCH_ROWS), features
+
+
+def _features(schema: Any) -> Any:
+    """Returns the features that `datasets` noted in a schema; None if it did not write the file."""
+    text = (schema.metadata or {}).get(_METADATA)
+    if len(set(schema.names)) < len(schema.names):
+        raise UserError(f"two columns have the same name in {', '.join(schema.names)}")
+    return json.loads(text).get("info", {}).get("features") if text else None
+
+
+@contextlib.contextmanager
+def _errors(path: epath.Path, kind: str) -> Iterator[None]:
+    import pyarrow
+
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    except UnicodeDecodeError as error:
+        found = f"byte 0x{error.object[error.start]:02x}"
+        raise UserError(f"{path}: a column is not UTF-8 ({found}): repair the file") from None
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"{path} cannot be read as {kind} ({reason}): is it damaged?") from None

@@ -1,0 +1,107 @@
+"""Rows of labelled data, from whatever holds them: a table of text, a columnar file, a data set by name."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from xlnet_tf.errors import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One row.
+
+    Attributes:
+        values: column -> text, or list of texts. What is nested is there as json, and each of its parts as a
+            column of its own: answers and answers.text.
+        file: where it stands: a file, a folder or the name of a data set.
+        line: number of its first line or, `numbered`, of the row, from 1; 0: the row is the whole file.
+        numbered: whether rows are counted, as in files without lines.
+    """
+
+    values: Mapping[str, str | list[str]]
+    file: str
+    line: int
+    numbered: bool = False
+
+    @property
+    def location(self) -> str:
+        """File and line or row, for messages."""
+        if self.numbered:
+            return f"{self.file}, row {self.line}"
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+    def __contains__(self, column: str) -> bool:
+        return column in self.values
+
+    def __getitem__(self, column: str) -> str | list[str]:
+        if column not in self.values:
+            raise UserError(
+                f"{self.location}: there is no column {column!r}, only {', '.join(self.values)}: "
+                "name the right one"
+            )
+        return self.values[column]
+
+    def text(self, column: str) -> str:
+        """Returns a column's text.
+
+        Raises:
+            UserError: the column is missing, or holds a list.
+        """
+        value = self[column]
+        if isinstance(value, list):
+            raise UserError(f"{self.location}: column {column!r} is a list, expected a text")
+        return value
+
+    def texts(self, column: str) -> list[str]:
+        """Returns a column's list; in a csv or tsv file it is one of json.
+
+        Raises:
+            UserError: the column is missing, or holds something else.
+        """
+        value = self[column]
+        if isinstance(value, str):
+            try:
+                parsed = json.loads(value)
+            except ValueError:
+                parsed = None
+            if not isinstance(parsed, list):
+                raise UserError(f"{self.location}: {column} is {value!r}, expected a list")
+            value = _items(parsed)
+        return value
+
+
+def row_values(values: Mapping[str, Any]) -> dict[str, str | list[str]]:
+    """Returns the values of a row, given those of json's types."""
+    found: dict[str, str | list[str]] = {}
+    for name, value in values.items():
+        if isinstance(value, list):
+            found[name] = _items(value)
+            continue
+        found[name] = _text(value)
+        if isinstance(value, Mapping):
+            found |= {f"{name}.{part}": inner for part, inner in row_values(value).items()}
+    return found
+
+
+def _items(values: list) -> list[str]:
+    return [value if isinstance(value, str) else json.dumps(value, default=str) for value in values]
+
+
+def _text(value: Any) -> str:
+    """Texts stay, other values become texts; true and false become 1 and 0, null the empty text."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return json.dumps(int(value) if isinstance(value, bool) else value, default=str)
+
+
+def half_character(values: Any) -> str:
+    """Returns a surrogate without its other half, which json can spell but no file can hold; "" for none."""
+    try:
+        json.dumps(values, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        return ascii(error.object[error.start])
+    return ""
