@@ -41,7 +41,7 @@ def parse(argv: Sequence[str], positional: str | None = None) -> list[str]:
         if rest[1:]:
             problem = f"unexpected argument {rest[1]!r}: write --name=value, and quote values with spaces"
     except (flags.Error, ValueError) as error:
-        problem = _problem(error, values, required)
+        problem = _problem(error, values, required) + _example(positional, values)
     except SystemExit:  # of --helpfull and --helpxml, with status 1
         sys.exit()
     if values["help"].value or values["helpshort"].value:
@@ -115,6 +115,15 @@ def _problem(error: Exception, values: flags.FlagValues, required: Sequence[Sequ
         return f"{given}: expected one of {', '.join(known)}{_did_you_mean(given[found.end() :], known)}"
     expected = "true or false" if flag.boolean else flag.parser.syntactic_help
     return f"{given}: expected {expected}" if expected else message
+
+
+def _example(positional: str | None, values: flags.FlagValues) -> str:
+    """Returns the docstring's shortest example for a command that lacks its argument."""
+    if not positional or values[positional].present:
+        return ""
+    lines = map(str.strip, (sys.modules["__main__"].__doc__ or "").splitlines())
+    examples = sorted((line for line in lines if line.startswith("python -m ")), key=len)
+    return f"; for example: {spelled(examples[0])}" if examples else ""
 
 
 def _one_of(names: Sequence[str]) -> str:

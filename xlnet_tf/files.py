@@ -136,16 +136,36 @@ def read_text(path: epath.PathLike, content: bytes | None = None) -> str:
         raise UserError(f"{path} is not a text file ({reason(error)})") from None
 
 
+class _SecondKey(Exception):
+    """A key that a mapping has already."""
+
+
+class _UniqueKeys(yaml.SafeLoader):
+    """Reads yaml in which no mapping has a key twice; PyYAML alone takes the last one."""
+
+    def construct_mapping(self, node, deep=False):
+        seen: dict[tuple[str, str], yaml.ScalarNode] = {}
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            first = seen.setdefault((key.tag, key.value), key)
+            if first is not key:
+                lines = sorted({one.start_mark.line + 1 for one in (first, key)})
+                where = f"line {lines[0]}" if len(lines) == 1 else f"lines {lines[0]} and {lines[1]}"
+                raise _SecondKey(f"{key.value} is given twice, in {where}")
+        return super().construct_mapping(node, deep)
+
+
 def read_yaml(path: epath.PathLike) -> dict[str, Any]:
     """Reads a yaml file of settings.
 
     Raises:
         FileNotFoundError: there is none.
-        UserError: it is not such a file.
+        UserError: it is not such a file, or has a key twice.
     """
     text = read_text(path)
     try:
-        values = yaml.safe_load(text)
+        values = yaml.load(text, _UniqueKeys)
+    except _SecondKey as error:
+        raise UserError(f"{path}: {error}: keep one of them") from None
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise UserError(f"{path} is not yaml ({str(error).splitlines()[0]}).") from None
     return _mapping(values, path, "settings")

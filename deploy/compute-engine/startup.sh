@@ -3,14 +3,16 @@
 #
 #   gcloud compute instances create NAME --project=PROJECT --zone=ZONE --machine-type=MACHINE \
 #       --image-family=FAMILY --image-project=IMAGES --scopes=cloud-platform --maintenance-policy=TERMINATE \
-#       --provisioning-model=SPOT --instance-termination-action=STOP \
+#       --provisioning-model=SPOT --instance-termination-action=STOP --max-run-duration=48h \
 #       --metadata="xlnet-package=gs://BUCKET/xlnet_tf-0.1.0-py3-none-any.whl,xlnet-kind=gpu" \
 #       --metadata-from-file=startup-script=deploy/compute-engine/startup.sh,xlnet-unit=deploy/systemd/xlnet-train.service,xlnet-command=command.txt
 #
 # command.txt has the command in one line: pretrain --config_file=base --train_data=gs://... --model_dir=gs://...
 # xlnet-kind is cpu, gpu or tpu (one host). Machine types and images of TPUs: TPU resources in Compute Engine,
 # https://docs.cloud.google.com/tpu/docs/tpus-in-compute-engine; Spot:
-# https://docs.cloud.google.com/tpu/docs/spot-compute (both read 2026-11-24). Never run on the real cloud.
+# https://docs.cloud.google.com/tpu/docs/spot-compute; the longest time that the VM runs:
+# https://docs.cloud.google.com/compute/docs/instances/limit-vm-runtime (all read 2026-11-24). Never run on the
+# real cloud.
 #
 # The script runs at every start of the VM, and the training resumes from its last checkpoint.
 set -euo pipefail

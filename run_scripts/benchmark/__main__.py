@@ -26,103 +26,20 @@ Serving and generation have benchmarks of their own: benchmark_serving, benchmar
 
 import pathlib
 import tempfile
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from absl import flags
 
-from run_scripts.benchmark import checkpoints, flops, step, timing
+from run_scripts.benchmark import checkpoints, engines, flops, step, timing
 from run_scripts.benchmark import data as benchmark_data
-from run_scripts.benchmark.step import ALL_PEER_MODES, GOALS, MODES
+from run_scripts.benchmark.report import table
+from run_scripts.benchmark.step import ALL_PEER_MODES, MODES
 from run_scripts.benchmark.timing import DEMO_TEXT, DEMO_TOKENIZER, existing
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.spans import default_num_predict
 
-PARTS = ("builder", "workers", "reader", "gemm", "step", "checkpoint")
-
-
-def table(report: Mapping[str, Any]) -> str:
-    """Returns a report for a person."""
-    lines = [timing.heading(report["machine"])]
-
-    def rows(title: str, values: Mapping[str, str]) -> None:
-        lines.extend(["", title, *(f"  {name:<24} {value}" for name, value in values.items())])
-
-    if "builder" in report:
-        part = report["builder"]
-        speeds = {
-            name: f"{part[name]['bytes_per_second'] / 1e6:8.2f} MB/s of text, "
-            f"{part[name]['bytes_per_cpu_second'] / 1e6:.2f} MB per CPU second"
-            for name in ("builder", "sentencepiece")
-        }
-        shares = ", ".join(f"{stage} {share:.0%}" for stage, share in part["stage_shares"].items())
-        rows(
-            f"Builder, one process, {part['text_bytes'] / 1e6:.1f} MB",
-            speeds
-            | {
-                "time / sentencepiece": f"{part['ratio']:8.2f}",
-                "stages": shares,
-                "original, one core": f"{benchmark_data.ORIGINAL_BYTES_PER_SECOND / 1e6:8.2f} MB/s of text "
-                "on the machine of the project's goals",
-            },
-        )
-    if "workers" in report:
-        part = report["workers"]
-        rows(
-            f"Builder, {part['text_bytes'] / 1e6:.0f} MB",
-            {
-                f"{number} worker{'s' * (number > 1)}": f"{rate / 1e6:8.2f} MB/s of text"
-                for number, rate in part["bytes_per_second"].items()
-            }
-            | {
-                "a worker's peak memory": f"{part['worker_peak_bytes'] / 1e6:8.0f} MB",
-                "CPU next to the workers'": f"{part['coordinator_share']:8.1%}",
-            },
-        )
-    if "reader" in report:
-        part = report["reader"]
-        rows(
-            f"Reader, {part['rows']} rows of {part['seq_len']} tokens and {part['num_predict']} targets",
-            {
-                "examples/s": f"{part['examples_per_second']:8,.0f}",
-                "bytes per example": f"{part['bytes_per_example']:8,.0f} to the device, "
-                f"{part['record_bytes']:,} on disk",
-            },
-        )
-    for dtype, part in report.get("gemm", {}).items():
-        rates = {f"{size} x {size}": f"{rate / 1e9:8.1f} GFLOP/s" for size, rate in part["by_size"].items()}
-        rows(f"Matrix products, {dtype}", rates)
-    if "step" in report:
-        part = report["step"]
-        config = part["config"]
-        times = {
-            f"{who}, {mode}": f"{seconds:8.3f} s, {part['gemm_fraction'][who][mode]:.0%} of the gemm rate"
-            for who, modes in part["seconds"].items()
-            for mode, seconds in modes.items()
-        }
-        planned = {
-            f"temporaries, {mode}": f"{size / 1e9:8.3f} GB" for mode, size in part["temporaries"].items()
-        }
-        reached = {
-            name: f"{value:8.2f} (goal: at most {GOALS[name]:.2f})" for name, value in part["ratios"].items()
-        }
-        rows(
-            f"Pretraining step, {config['n_layer']} layers of {config['d_model']}, "
-            f"batch {part['batch_size']}, {part['seq_len']} tokens, {part['num_predict']} targets: "
-            f"{part['flops'] / 1e9:,.1f} GFLOP",
-            times | planned | reached,
-        )
-    if "checkpoint" in report:
-        part = report["checkpoint"]
-        rows(
-            f"Checkpoint of {part['bytes'] / 1e9:.2f} GB and {part['steps']} steps",
-            {
-                name: f"{part[name]['pause']:8.3f} s to the first step, {part[name]['seconds']:.3f} s in all"
-                for name in ("none", "waiting", "background")
-            },
-        )
-    return "\n".join(lines)
+PARTS = ("builder", "workers", "engines", "reader", "gemm", "step", "checkpoint")
 
 
 def define_flags() -> None:
@@ -144,6 +61,9 @@ def define_flags() -> None:
     flags.DEFINE_string("tokenizer", None, f"its SentencePiece model. Default: the demo's, {DEMO_TOKENIZER}")
     flags.DEFINE_float("text_mb", 4.0, "MB to take of the text", lower_bound=0.001)
     flags.DEFINE_float("workers_mb", 100.0, "MB of text for the workers", lower_bound=0.001)
+    flags.DEFINE_list("engines", ["local"], f"what to spread jobs with, of {', '.join(engines.ENGINES)}")
+    flags.DEFINE_list("workers", ["1", "2", "4"], "numbers of processes for the engines")
+    flags.DEFINE_integer("rows", 100, "texts to embed on the engines", lower_bound=1)
     flags.DEFINE_integer("batch_size", 2, "rows of the step's batch; even", lower_bound=2)
     flags.DEFINE_integer("seq_len", 512, "tokens of a segment", lower_bound=7)
     flags.DEFINE_integer("num_predict", None, "targets of a segment. Default: seq_len / 6", lower_bound=1)
@@ -159,7 +79,7 @@ def main(_: Sequence[str]) -> None:
     }
     where = timing.machine()
     report = {"machine": where}
-    if {"builder", "workers", "reader"} & set(values.what):
+    if {"builder", "workers", "engines", "reader"} & set(values.what):
         text = existing(values.text, DEMO_TEXT, "text")
         tokenizer = existing(values.tokenizer, DEMO_TOKENIZER, "tokenizer")
         with tempfile.TemporaryDirectory() as folder:
@@ -170,6 +90,16 @@ def main(_: Sequence[str]) -> None:
                 workers = (1, max(2, where["cores"]))
                 report["workers"] = benchmark_data.measure_workers(
                     text, tokenizer, values.workers_mb, workers, **sizes
+                )
+            if "engines" in values.what:
+                report["engines"] = engines.measure_engines(
+                    text,
+                    tokenizer,
+                    timing.config_of_flags(),
+                    engines=values.engines,
+                    workers=[*map(int, values.workers)],
+                    rows=values.rows,
+                    **sizes,
                 )
             if "reader" in values.what:
                 report["reader"] = benchmark_data.measure_reader(text, tokenizer, values.repeats, **sizes)

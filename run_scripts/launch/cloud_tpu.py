@@ -14,10 +14,12 @@ from run_scripts.launch.machine import LABEL, Look, Phase, Refused, Sight, Step,
 from run_scripts.launch.tools import Failed, Outcome, Tools
 
 SCRIPT = pathlib.Path(__file__).with_name("tpu_vm.sh")
+GUARD = pathlib.Path(__file__).with_name("guard.sh")
 TPU = ["gcloud", "compute", "tpus"]
 _TYPES = {"v5e": "v5litepod"}  # in the name of an accelerator
 _WAITING = ("CREATING", "ACCEPTED", "WAITING_FOR_RESOURCES", "PROVISIONING", "STATE_UNSPECIFIED")
 _WAITING_NODE = ("CREATING", "STARTING", "RESTARTING", "REIMAGING", "REPAIRING", "STATE_UNSPECIFIED")
+_GUARD_SECONDS = 900  # after the budget, when a launch would have deleted the TPU: the VM deletes it itself
 _SSH_SECONDS = 180  # of a look; a connection that hangs longer is lost
 _LOOK = re.compile(r"^xlnet-job (\w+) (-?\d+) (\d+)$", re.MULTILINE)
 
@@ -37,10 +39,10 @@ class CloudTpu:
         self._at = [f"--project={job.project}", f"--zone={job.zone}", "--quiet"]
         self._uploaded = False
 
-    def create(self) -> None:
+    def create(self, seconds: float) -> None:
         try:
             # Asking twice is harmless: a name exists once.
-            self._tools.ask(self._create(), allow=("exists",))
+            self._tools.ask(self._create(seconds), allow=("exists",))
         except Failed as error:
             text = f"{self._job.accelerator} in {self._job.zone} is refused: {_advice(error)}"
             raise Refused(text, error) from error
@@ -92,7 +94,10 @@ class CloudTpu:
             self._tools.ask(self._delete(kind), allow=("absent",))
 
     def steps(self) -> Iterator[Step]:
-        yield Step("asks for the TPU", self._create())
+        yield Step(
+            "asks for the TPU, which deletes itself after the budget if no launch does",
+            self._create(self._job.budget.seconds),
+        )
         for kind in ("queued-resources", "tpu-vm")[not self._queued :]:
             yield Step("is repeated until the TPU is ACTIVE and READY, and later to see whether it still is",
                        self._describe(kind))  # fmt: skip
@@ -108,12 +113,20 @@ class CloudTpu:
         for kind in ("queued-resources", "tpu-vm")[not self._queued :]:
             yield Step("always, at the end", self._delete(kind))
 
-    def _create(self) -> list[str]:
+    def _create(self, seconds: float) -> list[str]:
         job, kind = self._job, accelerator_type(self._job)
         more = ["--spot"] * job.spot + [f"--service-account={job.service_account}"] * bool(
             job.service_account
         )
-        more += [f"--labels={LABEL}={self._token}", *self._at]
+        end = round(seconds) + _GUARD_SECONDS
+        collection = "queuedResources" if self._queued else "nodes"
+        resource = f"projects/{job.project}/locations/{job.zone}/{collection}/{job.name}"
+        more += [
+            f"--metadata=xlnet-guard-seconds={end},xlnet-guard-resource={resource}",
+            f"--metadata-from-file=startup-script={GUARD}",
+            f"--labels={LABEL}={self._token}",
+            *self._at,
+        ]
         if self._queued:
             return [*TPU, "queued-resources", "create", job.name, f"--node-id={job.name}",
                     f"--accelerator-type={kind}", f"--runtime-version={job.runtime}",

@@ -44,9 +44,9 @@ class JobSet:
         self._kubectl = ["kubectl", f"--context={kind}", f"--namespace={job.namespace}"]
         self._connected = False
 
-    def create(self) -> None:
+    def create(self, seconds: float) -> None:
         try:
-            self._ask(self._create(), self._manifest(), allow=("exists",))
+            self._ask(self._create(), self._manifest(seconds), allow=("exists",))
         except Failed as error:
             text = f"the cluster {self._job.cluster} refuses the JobSet: {_advice(error)}"
             raise Refused(text, error) from error
@@ -95,7 +95,7 @@ class JobSet:
     def steps(self) -> Iterator[Step]:
         yield Step("makes kubectl know the cluster", self._credentials())
         yield Step("asks for the TPU and trains; the JobSet restarts it after preemption", self._create(),
-                   self._manifest())  # fmt: skip
+                   self._manifest(self._job.budget.seconds))  # fmt: skip
         yield Step("is repeated until the end", self._get("jobset", self._job.name))
         yield Step("is repeated: why pods wait", self._get_pods(()))
         yield Step("is repeated: the exit status of the one that trains", self._get_pods((TRAINER,)))
@@ -110,8 +110,8 @@ class JobSet:
     def _create(self) -> list[str]:
         return [*self._kubectl, "create", "--filename=-"]
 
-    def _manifest(self) -> str:
-        return yaml.safe_dump(manifest(self._job, self._token), sort_keys=False, width=110)
+    def _manifest(self, seconds: float) -> str:
+        return yaml.safe_dump(manifest(self._job, self._token, seconds), sort_keys=False, width=110)
 
     def _get(self, *what: str) -> list[str]:
         return [*self._kubectl, "get", *what, "--output=json"]
@@ -156,8 +156,8 @@ class JobSet:
         return "".join(f"{line}\n" for _, line in fresh), fresh[-1][0] if fresh else since
 
 
-def manifest(job: Job, token: str) -> dict[str, Any]:
-    """Returns the JobSet of a job, with the label of its launch.
+def manifest(job: Job, token: str, seconds: float) -> dict[str, Any]:
+    """Returns the JobSet of a job, with the label of its launch, that ends its jobs after some seconds.
 
     A slice of one host is one pod. One of several hosts has a pod on each, which serves its chips, and one
     more, without chips, that trains on them all and decides about success.
@@ -177,7 +177,7 @@ def manifest(job: Job, token: str) -> dict[str, Any]:
     )
     if not one:
         train["env"] = [{"name": "TPU_LOAD_LIBRARY", "value": "0"}, *train["env"]]
-    jobs = [_replicated(job, TRAINER, 1, train, node if one else {}, chips if one else 0)]
+    jobs = [_replicated(job, TRAINER, 1, train, node if one else {}, chips if one else 0, seconds)]
     if not one:
         serve = _container(
             job,
@@ -185,7 +185,7 @@ def manifest(job: Job, token: str) -> dict[str, Any]:
             ["sh", "-c", 'exec python -c "$0" "$JOB_COMPLETION_INDEX" "$1"', _SERVER, ",".join(hosts)],
         )
         serve["ports"] = [{"containerPort": _PORT}]
-        jobs.append(_replicated(job, RUNTIME, job.slice.hosts, serve, node, chips))
+        jobs.append(_replicated(job, RUNTIME, job.slice.hosts, serve, node, chips, seconds))
     return {
         "apiVersion": "jobset.x-k8s.io/v1alpha2",
         "kind": "JobSet",
@@ -217,7 +217,9 @@ def _container(job: Job, name: str, command: list[str]) -> dict[str, Any]:
     }
 
 
-def _replicated(job: Job, name: str, pods: int, container: dict, node: dict, chips: int) -> dict[str, Any]:
+def _replicated(
+    job: Job, name: str, pods: int, container: dict, node: dict, chips: int, seconds: float
+) -> dict[str, Any]:
     if chips:
         container["resources"] = {"limits": {"google.com/tpu": chips}, "requests": {"google.com/tpu": chips}}
     pod: dict[str, Any] = {
@@ -243,7 +245,7 @@ def _replicated(job: Job, name: str, pods: int, container: dict, node: dict, chi
                 "parallelism": pods,
                 "backoffLimit": 0,  # else a pod alone would be restarted, and never meet the others again
                 # The cluster's own end of the budget, if the launch is not there to see it.
-                "activeDeadlineSeconds": max(1, round(job.budget.seconds)),
+                "activeDeadlineSeconds": max(1, round(seconds)),
                 **({"podFailurePolicy": {"rules": [rule]}} if name == TRAINER else {}),
                 "template": {"spec": pod},
             },

@@ -98,8 +98,11 @@ class Unreachable(Exception):
 class Machine(Protocol):
     """A TPU that exists for one job."""
 
-    def create(self) -> None:
+    def create(self, seconds: float) -> None:
         """Asks for the TPU.
+
+        Args:
+            seconds: that it may exist; some time later it ends without a launch, too.
 
         Raises:
             Refused: the cloud says no.

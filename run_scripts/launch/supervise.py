@@ -172,7 +172,7 @@ class Supervisor:
         self._state.save(created=True, seen=False, created_times=self._state.created_times + 1, log_offset="")
         self._say(f"asking for {self._job.accelerator} in {self._job.zone}" + " again" * again)
         try:
-            self._machine.create()
+            self._machine.create(self._left())
         except Refused as error:
             self._state.save(created=before or not error.nothing)
             # A run that has lost its TPU waits for the next one; a new run ends at once.

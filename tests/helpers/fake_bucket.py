@@ -6,6 +6,7 @@ TensorFlow, which reads it then.
 """
 
 import collections
+import collections.abc
 import contextlib
 import dataclasses
 import datetime
@@ -23,6 +24,34 @@ from collections.abc import Iterator
 HOSTS = ("www.googleapis.com", "storage.googleapis.com")
 
 
+class FolderObjects(collections.abc.MutableMapping):
+    """Objects as files of a folder, which other processes can look at."""
+
+    def __init__(self, folder: pathlib.Path):
+        self._folder = folder
+
+    def __getitem__(self, name: str) -> bytes:
+        try:
+            return (self._folder / name).read_bytes()
+        except (FileNotFoundError, IsADirectoryError):
+            raise KeyError(name) from None
+
+    def __setitem__(self, name: str, content: bytes):
+        (self._folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (self._folder / name).write_bytes(content)
+
+    def __delitem__(self, name: str):
+        (self._folder / name).unlink()
+        with contextlib.suppress(OSError):  # buckets have no empty folders
+            (self._folder / name).parent.rmdir()
+
+    def __iter__(self) -> Iterator[str]:
+        return (str(path.relative_to(self._folder)) for path in self._folder.rglob("*") if path.is_file())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 @dataclasses.dataclass
 class FakeBucket:
     """What the buckets hold, and how the storage misbehaves.
@@ -37,7 +66,7 @@ class FakeBucket:
         environment: variables for a process whose gs:// is this.
     """
 
-    objects: dict[str, bytes] = dataclasses.field(default_factory=dict)
+    objects: collections.abc.MutableMapping[str, bytes] = dataclasses.field(default_factory=dict)
     seconds: float = 0.0
     failing: float = 0.0
     requests: list[tuple[str, str]] = dataclasses.field(default_factory=list)

@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from run_scripts import sizing
 from tests.conftest import REPOSITORY
 from tests.helpers import fake_bucket
 from tests.helpers.training import toy
@@ -83,12 +84,51 @@ def test_nothing_is_lost_in_a_bucket_that_is_slow_and_fails(bucket, here):
     assert not [name for name in bucket.objects if "temp" in name or ".tmp" in name]
 
 
-@pytest.mark.integration
-def test_the_page_has_the_requests_of_a_run(bucket):
-    ended_well(start(bucket))
+KINDS = ("upload", "copy", "delete", "read", "stat")
+
+
+def page_counts(what: str) -> tuple[int, ...]:
+    """Returns the requests that the page has for something; of a checkpoint without those for sizes."""
     page = (REPOSITORY / "docs" / "how-to" / "sizing.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (a checkpoint) +\| (.*) \|$", page, re.M)
-    counts = {what: tuple(map(int, cells.split(" | "))) for what, cells in rows}
-    kinds = ("upload", "copy", "delete", "read")
+    (cells,) = re.findall(rf"^\| {what} \| (.*) \|$", page, re.M)
+    return tuple(int(cell) for cell in cells.split("|") if cell.strip())
+
+
+@pytest.mark.integration
+def test_the_page_has_the_requests_of_a_checkpoint(bucket):
+    ended_well(start(bucket))
     middle = bucket.count("bucket/run/ckpt-8")
-    assert counts["a checkpoint"] == tuple(middle[kind] for kind in kinds)
+    assert page_counts("a checkpoint") == tuple(middle[kind] for kind in KINDS[:4])
+
+
+_READ = """
+import os, sys
+from xlnet_tf.records.manifest import Manifest
+from xlnet_tf.records.reader import pretraining_dataset
+batches = iter(pretraining_dataset(Manifest.load("gs://bucket/records"), int(sys.argv[1])))
+for _ in range(int(sys.argv[2])):
+    next(batches)
+os._exit(0)
+"""
+
+
+@pytest.mark.integration
+def test_the_page_and_sizing_have_the_requests_of_a_reader(tmp_path):
+    """Four rows read 61 records each, of streams of 10: 28 streams are begun."""
+    rows, steps, length = 4, 61, 10
+    manifest = toy.make_records(tmp_path / "records", ((200, 180), (100, 90)), stream_segments=length)
+    with fake_bucket.serving(tmp_path) as bucket:
+        bucket.put(tmp_path / "records", "bucket/records")
+        environment = os.environ | bucket.environment | {"CUDA_VISIBLE_DEVICES": "-1"}
+        command = [sys.executable, "-c", _READ, str(rows), str(steps)]
+        subprocess.run(command, cwd=REPOSITORY, env=environment, check=True, capture_output=True)
+    streams = rows * -(-steps // length)
+    shards = bucket.count("bucket/records/train-")
+    assert streams * page_counts("a stream of records")[3] == shards["read"]
+    assert len(manifest.shards) * page_counts("a shard, once")[4] == shards["stat"]
+    of_manifest = bucket.count("bucket/records/manifest.json")
+    assert page_counts("the manifest") == tuple(of_manifest[kind] for kind in KINDS)
+    assert shards.total() + of_manifest.total() == len(bucket.requests)
+    run = sizing.PretrainingRun(batch_size=rows, cores=8, stream_segments=length, step_seconds=1.0)
+    per_second = sizing.size(run)["input of a host"]["requests to storage, 1/s"]
+    assert per_second * 60 == shards["read"] - rows  # the last streams have just begun

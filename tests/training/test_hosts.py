@@ -6,6 +6,7 @@ They start four processes, two at a time, each with a TensorFlow of its own: hal
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -178,21 +179,23 @@ def test_two_hosts_fine_tune_as_one_does(tmp_path, small_tokenizer, batching):
     np.testing.assert_allclose(*losses, atol=1e-5)
 
 
-def assert_rehearsal(folder, rounds):
+def assert_rehearsal(folder, rounds, *bucket):
     """Hosts die, hang and return, and the run ends with what an undisturbed one has, bit for bit."""
     result = subprocess.run(
-        [sys.executable, "-m", "tests.helpers.training.rehearsal", str(folder), str(rounds)],
+        [sys.executable, "-m", "tests.helpers.training.rehearsal", str(folder), str(rounds), *bucket],
         cwd=REPOSITORY,
         env=os.environ | {"CUDA_VISIBLE_DEVICES": "-1"},
         capture_output=True,
         text=True,
     )
     assert result.returncode == 0, result.stderr[-2000:] + (folder / "log").read_text()[-3000:]
-    assert len(result.stdout.splitlines()) == rounds, result.stdout
+    assert len(re.findall("^disturbed-", result.stdout, re.MULTILINE)) == rounds, result.stdout
     expected = tensors(folder / "undisturbed", 24)
     assert len(expected) > 30 and expected["memory/.ATTRIBUTES/content"].any()
     assert len(list((folder / "undisturbed").glob("ckpt-24.data*"))) == 2  # one of each host
-    for run in folder.glob("disturbed-*"):
+    runs = [*(folder / "objects/bucket" if bucket else folder).glob("disturbed-?")]
+    assert runs
+    for run in runs:
         found = tensors(run, 24)
         assert found.keys() == expected.keys()
         for name, value in expected.items():
@@ -208,6 +211,12 @@ def test_a_slice_with_a_host_that_dies(tmp_path):
 @pytest.mark.long
 def test_a_slice_whose_hosts_die_hang_and_return_20_times(tmp_path):
     assert_rehearsal(tmp_path, 20)
+
+
+@pytest.mark.long
+def test_nothing_is_lost_in_20_rounds_on_a_bucket_that_is_slow_and_fails(tmp_path):
+    pytest.importorskip("cryptography", reason="the stand-in needs a certificate")
+    assert_rehearsal(tmp_path, 20, "--bucket")
 
 
 @pytest.mark.integration

@@ -3,15 +3,14 @@
 A job is a value that says all that its function needs; its files are the same whoever runs it, and when.
 """
 
-import collections
 import concurrent.futures
-import dataclasses
+import itertools
 import multiprocessing
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from absl import logging
 from etils import epath
@@ -21,6 +20,7 @@ from xlnet_tf.errors import UserError
 
 RUNNERS = ("local", "beam")
 MAX_TRIES = 3  # of a job whose worker dies
+_DIED = "a worker process died (was memory short, or was it killed?)"
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -34,6 +34,7 @@ def run_jobs(
     num_workers: int = 1,
     beam_options: str = "",
     scratch: epath.PathLike = "",
+    after_death: Callable[[Job], Job] | None = None,
 ) -> Iterator[tuple[Job, Result]]:
     """Runs a function over jobs, on this machine or where Apache Beam takes them.
 
@@ -45,6 +46,8 @@ def run_jobs(
         num_workers: local processes; 1 runs all jobs in this one.
         beam_options: Beam's own options, as on a command line.
         scratch: folder where Beam's workers leave results; this process and all of them reach it.
+        after_death: what to run in place of a job whose local process has died, as often as one does; None:
+            the same job, up to `MAX_TRIES` times.
 
     Yields:
         (job, result), in the order in which they end.
@@ -65,7 +68,7 @@ def run_jobs(
         for job in jobs:
             yield job, run_job(function, job)
     else:
-        yield from _run_in_processes(function, jobs, num_workers)
+        yield from _run_in_processes(function, jobs, num_workers, after_death)
 
 
 def run_job(function: Callable[[Job], Result], job: Job) -> Result:
@@ -74,56 +77,72 @@ def run_job(function: Callable[[Job], Result], job: Job) -> Result:
         return function(job)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Try(Generic[Job]):
-    """A job that is run for the `number`-th time."""
-
-    job: Job
-    number: int = 1
-
-
 def _run_in_processes(
-    function: Callable[[Job], Result], jobs: Iterable[Job], num_workers: int
+    function: Callable[[Job], Result],
+    jobs: Iterable[Job],
+    num_workers: int,
+    after_death: Callable[[Job], Job] | None,
 ) -> Iterator[tuple[Job, Result]]:
-    """Runs jobs in processes; those that a dead process took with it are run again."""
-    new = (_Try(job) for job in jobs)
-    again: collections.deque[_Try] = collections.deque()
-    running: dict[concurrent.futures.Future, _Try] = {}
+    """Runs jobs in processes; those that a dead process took with it are run again, each in its own."""
+    waiting = iter(jobs)
+    running: dict[concurrent.futures.Future, Job] = {}
     others = set(multiprocessing.active_children())
     pool = _new_pool(num_workers)
     try:
         while True:
             # Memory holds this many jobs at most.
-            while len(running) <= 2 * num_workers:
-                one = again.popleft() if again else next(new, None)
-                if one is None:
-                    break
-                running[signals.blocked(_submit, pool, function, one.job)] = one
+            for job in itertools.islice(waiting, 2 * num_workers + 1 - len(running)):
+                running[signals.blocked(_submit, pool, function, job)] = job
             if not running:
                 return
             lost = []
             for future in concurrent.futures.wait(
                 running, return_when=concurrent.futures.FIRST_COMPLETED
             ).done:
-                one = running.pop(future)
+                job = running.pop(future)
                 if isinstance(future.exception(), BrokenProcessPool):
-                    lost.append(one)
+                    lost.append(job)
                 else:
-                    yield one.job, future.result()
+                    yield job, future.result()
             if lost:
                 # One dead process breaks the pool: the other jobs have ended, or never will.
                 concurrent.futures.wait(running)
                 broken = [f for f in running if isinstance(f.exception(), BrokenProcessPool)]
                 lost += [running.pop(future) for future in broken]
-                _check_tries(lost, num_workers)
-                again.extend(_Try(one.job, one.number + 1) for one in lost)
                 pool.shutdown()
+                logging.warning("%s: %d jobs are run again, one by one", _DIED, len(lost))
+                for job in lost:
+                    yield job, _run_alone(function, job, num_workers, after_death)
                 pool = _new_pool(num_workers)
     except (KeyboardInterrupt, GeneratorExit):  # nobody waits for what runs now
         signals.end_processes(others)
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _run_alone(
+    function: Callable[[Job], Result],
+    job: Job,
+    num_workers: int,
+    after_death: Callable[[Job], Job] | None,
+) -> Result:
+    """Runs a job whose process may have died in one of its own: if that dies too, it is the job's fault."""
+    for number in itertools.count(2):
+        job = after_death(job) if after_death else job
+        pool = _new_pool(1)
+        try:
+            future = signals.blocked(_submit, pool, function, job)
+            if not isinstance(future.exception(), BrokenProcessPool):
+                return future.result()
+        finally:
+            pool.shutdown(wait=False)  # after Ctrl-C nobody waits for the job
+        if not after_death and number == MAX_TRIES:
+            raise UserError(
+                f"{_DIED}, {MAX_TRIES} times with the same job: start again with the same flags, finished "
+                f"shards are kept; less memory is needed with fewer --num_workers (now {num_workers})"
+            )
+    raise AssertionError("unreachable")
 
 
 def _new_pool(num_workers: int) -> concurrent.futures.ProcessPoolExecutor:
@@ -155,14 +174,3 @@ def _submit(pool, function, job) -> concurrent.futures.Future:
         future: concurrent.futures.Future = concurrent.futures.Future()
         future.set_exception(error)
         return future
-
-
-def _check_tries(lost: list[_Try], num_workers: int) -> None:
-    """Warns of jobs that must be run again; raises UserError if one has been tried often enough."""
-    reason = "a worker process died (was memory short, or was it killed?)"
-    if max(one.number for one in lost) >= MAX_TRIES:
-        raise UserError(
-            f"{reason}, {MAX_TRIES} times with the same job: start again with the same flags, "
-            f"finished shards are kept; less memory is needed with fewer --num_workers (now {num_workers})"
-        )
-    logging.warning("%s: %d jobs are run again", reason, len(lost))

@@ -53,7 +53,11 @@ class Stream(contextlib.AbstractContextManager):
                 blocks.append(block)
                 left -= len(block)
         except (EOFError, OSError, zlib.error, zstandard.ZstdError) as error:
-            raise UserError(f"{self.path} cannot be read to its end ({error}): is it damaged?") from None
+            end = self.position + count - left
+            raise UserError(
+                f"{self.path} cannot be read to its end: {error}, after byte {end:,} of its text. "
+                "Is it damaged?"
+            ) from None
         self.position += count - left
         return b"".join(blocks)
 

@@ -132,7 +132,12 @@ def run(
             },
         )
         if "num_shards" not in job:
-            job["num_shards"] = sum(1 for _ in shards())
+            try:
+                job["num_shards"] = sum(1 for _ in shards())
+            except UserError as error:
+                raise UserError(
+                    f"{error} No row was answered: repair the file or leave it out of --data, and start again"
+                ) from None
             files.write(folder / f"{name}.json", json.dumps(job, indent=1))
         earlier = {shard["index"]: shard for shard in job.get("shards", ())}
         files.make_folder(folder / f"{UNFINISHED}{name}")
@@ -159,6 +164,7 @@ def run(
             num_workers=options.num_workers,
             beam_options=options.beam_options,
             scratch=folder / SCRATCH,
+            after_death=ShardJob.after_death,
         )
         total = sum(one.num_bytes for one in sources)
         with contextlib.closing(running), BuildProgress(total, name, True) as bar:

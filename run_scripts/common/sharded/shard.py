@@ -17,6 +17,7 @@ from etils import epath
 
 from run_scripts.common.answers import json_line, renamed
 from run_scripts.common.sharded import formats
+from run_scripts.common.sharded.deaths import NotedAnswers
 from tfrecord_builders import corpus
 from xlnet_tf import files
 from xlnet_tf.errors import UserError, reason
@@ -69,6 +70,7 @@ class ShardJob:
         output_format: suffix of the shards.
         columns: of the first row, for formats whose files must all have the same.
         earlier: what an earlier run has noted of the shard, by a whole job.
+        deaths: processes that the shard has killed so far.
     """
 
     corpus_shard: corpus.CorpusShard
@@ -81,6 +83,11 @@ class ShardJob:
     output_format: str
     columns: tuple[str, ...]
     earlier: Mapping[str, Any] | None = None
+    deaths: int = 0
+
+    def after_death(self) -> "ShardJob":
+        """Returns the job for the next process, which is to find the row that kills it."""
+        return dataclasses.replace(self, deaths=self.deaths + 1)
 
     @property
     def file(self) -> str:
@@ -117,6 +124,9 @@ def answer_shard(job: ShardJob) -> dict[str, Any]:
     if there and there["rows_sha256"] == rows_sha256 and _are_intact(folder, there["files"]):
         return {**there, "kept": True}
     model = _load(job.model, job.threads)
+    deaths = folder / f"{UNFINISHED}{job.name}" / f"{job.file}.deaths"
+    if job.deaths:
+        model = model._replace(answer=NotedAnswers(model.answer, deaths, job.deaths))
     failed: list[str] = []
     taken = set(model.outputs) - set(model.inputs)
     columns = [*renamed(dict.fromkeys(job.columns), taken)]
@@ -139,6 +149,7 @@ def answer_shard(job: ShardJob) -> dict[str, Any]:
         "files": {name: files.sha256(folder / name) for name in names},
     }
     files.write(note, json.dumps(done))
+    deaths.unlink(missing_ok=True)
     return {**done, "kept": False}
 
 

@@ -65,7 +65,7 @@ class World:
 
     def __init__(self, folder, scenario=None, **settings):
         self.folder, self.clock = folder, Clock()
-        self.cloud = Cloud(folder)
+        self.cloud = Cloud(folder, self.clock.time)
         self.cloud.scenario = scenario or {}
         self.cloud.state["objects"] |= {"gs://b/train/manifest.json": "", "gs://b/dev/manifest.json": ""}
         self.dry_run = (0, DRY_RUN, "")

@@ -14,6 +14,7 @@ import pathlib
 import re
 import shlex
 import sys
+import time
 
 ERRORS = {
     "quota": "ERROR: (gcloud.compute) RESOURCE_EXHAUSTED: Quota limit 'TPUV5sLitepod' has been exceeded.",
@@ -39,10 +40,11 @@ class Cloud:
 
     Args:
         folder: has `scenario.json`, may have `state.json`.
+        time: returns the seconds since some moment.
     """
 
-    def __init__(self, folder):
-        self.folder = pathlib.Path(folder)
+    def __init__(self, folder, time=time.time):
+        self.folder, self.time = pathlib.Path(folder), time
         scenario = self.folder / "scenario.json"
         self.scenario = json.loads(scenario.read_text()) if scenario.exists() else {}
         self.state = json.loads(json.dumps(EMPTY))
@@ -84,7 +86,10 @@ class Cloud:
         return events[index] if index < len(events) else default
 
     def left(self):
-        """Returns what still exists and costs money."""
+        """Returns what still exists and costs money, once TPUs have deleted themselves that are to."""
+        for name, found in list(self.state["resources"].items()):
+            if found["vm"] and self.time() >= found["vm"]["booted"] + self.guard(name, found):
+                del self.state["resources"][name]
         return [*self.state["resources"], *self.state["jobsets"]]
 
     # gcloud
@@ -150,6 +155,16 @@ class Cloud:
             raise Refusal(1, ERRORS[event])
         return ""
 
+    def guard(self, name, found):
+        """Plays run_scripts/launch/guard.sh: returns the seconds after which a TPU deletes itself."""
+        flags, metadata = found["flags"], dict(re.findall(r"([\w-]+)=([^,]+)", found["flags"]["metadata"]))
+        kind = {"queued-resources": "queuedResources", "tpu-vm": "nodes"}[found["kind"]]
+        where = f"projects/{flags['project']}/locations/{flags['zone']}/{kind}/{name}"
+        assert metadata["xlnet-guard-resource"] == where, metadata
+        key, _, path = flags["metadata-from-file"].partition("=")
+        assert key == "startup-script" and os.path.exists(path), flags
+        return int(metadata["xlnet-guard-seconds"])
+
     def grow(self, name):
         """Advances a resource by a look at it, and returns it (None: absent) with its state."""
         found = self.state["resources"].get(name)
@@ -168,7 +183,7 @@ class Cloud:
         if len(found["states"]) > 1:
             found["states"].pop(0)
         if state in ("ACTIVE", "READY") and not found["vm"]:
-            found["vm"] = {"files": [], "run": None, "log": ""}
+            found["vm"] = {"files": [], "run": None, "log": "", "booted": self.time()}
         if state in ("SUSPENDED", "SUSPENDING", "PREEMPTED", "TERMINATED", "HALF", "FAILED"):
             found["vm"] = None
         return found, state

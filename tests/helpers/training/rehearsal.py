@@ -1,58 +1,78 @@
-"""A slice of several hosts, rehearsed on one: hosts die, hang and return while they train; see test_hosts.py.
+"""A slice of several hosts, rehearsed on one, behind a launch: hosts die, hang and return; see test_hosts.py.
 
-    python -m tests.helpers.training.rehearsal FOLDER ROUNDS
+    python -m tests.helpers.training.rehearsal FOLDER ROUNDS [--bucket]
 
 leaves the runs FOLDER/undisturbed and FOLDER/disturbed-0, and prints a line for each round. In each, at a
 random moment or while a checkpoint is written, a host
   dies      it is killed;
   returns   it stands still for a while, and continues;
   hangs     it stands still, until whoever watches it kills it;
-  ends      it is told to (SIGTERM).
-The launcher waits until the others end, too; it kills those that still wait for a host that never came. Then
-it starts all again. A run that comes to its end
-before all rounds are done is followed by another, disturbed-1 and so on. All processes are forked from this
-one, which has imported everything and computed nothing.
+  ends      it is told to (SIGTERM);
+or the whole slice is taken away. The supervisor of `xlnet-tf launch` starts all again. What runs the hosts
+waits until the others end, too; it kills those that still wait for a host that never came. A run that comes
+to its end before all rounds are done is followed by another, disturbed-1 and so on. All processes are forked
+from this one, which has imported everything and computed nothing.
+
+With --bucket, the disturbed runs read records from and write checkpoints to gs://bucket, a stand-in that is
+slow and fails every tenth request. Its objects are in FOLDER/objects.
 """
 
 import contextlib
 import itertools
 import json
+import math
 import os
 import pathlib
 import random
+import shutil
 import signal
 import socket
+import subprocess
 import sys
 import time
 import traceback
 
+import yaml
+from etils import epath
+
+from run_scripts.launch import job, supervise
+from run_scripts.launch.machine import Look, Phase, Sight
+from run_scripts.launch.state import State
+from tests.helpers import fake_bucket
+from tests.helpers.cloud.harness import SETTINGS as SETTINGS_OF_JOB
 from tests.helpers.training.killing import checkpoint_files, make_data
 from tests.helpers.training.worker import settings
+from xlnet_tf import ownership
 from xlnet_tf.errors import Interrupted
 from xlnet_tf.tasks import pretraining
 
 HOSTS = 2
-EVENTS = ("dies", "returns", "hangs", "ends")
+EVENTS = ["dies", "returns", "hangs", "ends", "taken"]
+SIGNALS = {
+    "dies": signal.SIGKILL, "returns": signal.SIGCONT, "hangs": signal.SIGKILL, "ends": signal.SIGTERM,
+}  # fmt: skip
 SETTINGS = {
     "task": {"model": {"dropout": 0.1, "attention_dropout": 0.1}},
     "trainer": {"train_steps": 24, "steps_per_loop": 1, "checkpoint_interval": 2, "validation_interval": 12},
     "runtime": {"deterministic": True},
 }
-RUN_SECONDS = 300.0  # that a run may take
+POLL_SECONDS = 0.25  # of the launch
 LEFT_SECONDS = 25.0  # that the other hosts may take to notice that one is gone
 
 
-def train(folder: pathlib.Path, model_dir: pathlib.Path):
+def train(source: str, model_dir: str):
     """Trains to the end, as one of the hosts that TF_CONFIG lists."""
-    params = settings(folder, "multi_worker_mirrored")
+    # A killed owner's lease in a bucket ends soon.
+    ownership.BEAT_SECONDS, ownership.LEASE_SECONDS, ownership._SETTLE_SECONDS = 0.5, 4.0, 0.1
+    params = settings(epath.Path(source), "multi_worker_mirrored")
     params.override(SETTINGS)
-    pretraining.pretrain(params, str(model_dir))
+    pretraining.pretrain(params, model_dir)
 
 
 class Slice:
     """The processes of one start of a run: one for each host."""
 
-    def __init__(self, folder: pathlib.Path, model_dir: pathlib.Path):
+    def __init__(self, folder: pathlib.Path, source: str, model_dir: str):
         with contextlib.ExitStack() as stack:
             sockets = [stack.enter_context(socket.socket()) for _ in range(HOSTS)]
             for one in sockets:
@@ -65,15 +85,15 @@ class Slice:
             self.running[host] = os.fork()
             if not self.running[host]:
                 os.environ["TF_CONFIG"] = json.dumps(config)
-                self._train(folder, model_dir)
+                self._train(folder, source, model_dir)
 
-    def _train(self, folder: pathlib.Path, model_dir: pathlib.Path):
+    def _train(self, folder: pathlib.Path, source: str, model_dir: str):
         status = 1
         try:
             log = os.open(folder / "log", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
             os.dup2(log, 1)
             os.dup2(log, 2)
-            train(folder, model_dir)
+            train(source, model_dir)
             status = 0
         except Interrupted as error:
             print(f"INTERRUPTED: {error}", file=sys.stderr)
@@ -98,71 +118,166 @@ class Slice:
                 self.statuses[host] = os.waitstatus_to_exitcode(status)
         return not self.running
 
-    def wait(self):
-        """Returns when all hosts have ended."""
-        deadline, left = time.monotonic() + RUN_SECONDS, None
+    def end(self):
+        """Kills all hosts."""
+        for host in list(self.running):
+            self.send(host, signal.SIGKILL)
         while not self.poll():
-            now = time.monotonic()
-            left = left or (now + LEFT_SECONDS if self.statuses else None)
-            if left and now > left:
-                for host in list(self.running):
-                    self.send(host, signal.SIGKILL)
-            if now > deadline:
-                raise RuntimeError(f"hosts {sorted(self.running)} have not ended: see the log")
-            time.sleep(0.05)
-        if unexpected := set(self.statuses.values()) - {0, Interrupted.EXIT_STATUS, -signal.SIGKILL}:
-            raise RuntimeError(f"hosts ended with {unexpected}: see the log")
+            time.sleep(0.02)
 
 
-def disturb(hosts: Slice, model_dir: pathlib.Path, rng: random.Random, event: str, longest: float) -> bool:
-    """Lets something happen to a host; False if the run had ended before."""
-    while_saving = rng.random() < 0.5
-    before = checkpoint_files(model_dir)
-    deadline = time.monotonic() + (3600 if while_saving else rng.uniform(0, longest))
-    while time.monotonic() < deadline:
-        if hosts.poll():
-            return False
-        if while_saving and checkpoint_files(model_dir) - before:
-            time.sleep(rng.choice([0, 0, 0.001, 0.003, 0.01]))
-            break
-        time.sleep(0.0005 if while_saving else 0.02)
-    host = rng.randrange(HOSTS)
-    if event in ("returns", "hangs"):
-        hosts.send(host, signal.SIGSTOP)
-        time.sleep(rng.uniform(0.5, 3))
-    ending = {
-        "dies": signal.SIGKILL,
-        "returns": signal.SIGCONT,
-        "hangs": signal.SIGKILL,
-        "ends": signal.SIGTERM,
-    }
-    hosts.send(host, ending[event])
-    saved = sorted(name for name in checkpoint_files(model_dir) if name.endswith(".index"))
-    print(model_dir.name, f"host {host} {event}", "while saving" if while_saving else "", *saved, flush=True)
-    return True
+class Hosts:
+    """A slice as a launch sees it, a `run_scripts.launch.machine.Machine`, and what happens to it.
+
+    Args:
+        folder: of the log.
+        source: has the records; "gs://bucket" or a folder.
+        model_dir: of the run.
+        seen: folder in which the run's files appear.
+        rng: for the moments and hosts.
+        events: that are still to come; taken from its end.
+        longest: seconds in which an event comes.
+    """
+
+    def __init__(self, folder, source: str, model_dir: str, seen: pathlib.Path, rng, events, longest: float):
+        self.folder, self.source, self.model_dir, self.seen = folder, source, model_dir, seen
+        self.rng, self.events, self.longest = rng, events, longest
+        self.phase, self.slice, self.due, self.left = Phase.ABSENT, None, None, None
+
+    def create(self, seconds: float):
+        self.phase = Phase.READY
+
+    def sight(self) -> Sight:
+        return Sight(self.phase, self.phase.name)
+
+    def start(self, seconds: float):
+        if not self.slice or self.slice.poll():
+            self.slice, self.left = Slice(self.folder, self.source, self.model_dir), None
+            self.plan()
+
+    def look(self, offset: str) -> Look:
+        if not self.slice:
+            return Look("", offset, False, None)
+        if not self.slice.poll():
+            if self.slice.statuses:  # the others notice that one is gone, or are killed
+                self.left = self.left or time.monotonic() + LEFT_SECONDS
+                if time.monotonic() > self.left:
+                    self.slice.end()
+            return Look("", offset, True, None)
+        statuses = set(self.slice.statuses.values())
+        if statuses - {0, Interrupted.EXIT_STATUS, -signal.SIGKILL}:
+            return Look(f"hosts ended with {statuses}: see the log", offset, True, 1)
+        return Look("", offset, True, 0 if statuses == {0} else Interrupted.EXIT_STATUS)
+
+    def stop(self):
+        for host in list(self.slice.running if self.slice else ()):
+            self.slice.send(host, signal.SIGTERM)
+
+    def delete(self):
+        if self.slice:
+            self.slice.end()
+        self.phase, self.slice = Phase.ABSENT, None
+
+    def plan(self):
+        """Chooses the moment of the next event: seconds from now, or when a checkpoint is written."""
+        self.due = None
+        if self.events:
+            while_saving = self.rng.random() < 0.5
+            self.due = None if while_saving else time.monotonic() + self.rng.uniform(0, self.longest)
+        self.before = checkpoint_files(self.seen)
+
+    def disturb(self):
+        """Lets the next event happen if its moment has come."""
+        if not self.events or self.phase is not Phase.READY or not self.slice or self.slice.poll():
+            return
+        if self.slice.statuses:  # an event has happened already; the others are about to end
+            return
+        while_saving = self.due is None
+        if while_saving:
+            if not checkpoint_files(self.seen) - self.before:
+                return
+            time.sleep(self.rng.choice([0, 0, 0.001, 0.003, 0.01]))
+        elif time.monotonic() < self.due:
+            return
+        event, host = self.events.pop(), self.rng.randrange(HOSTS)
+        if event in ("returns", "hangs"):
+            self.slice.send(host, signal.SIGSTOP)
+            time.sleep(self.rng.uniform(0.5, 3))
+        if event == "taken":
+            self.slice.end()
+            self.phase = Phase.LOST
+        else:
+            self.slice.send(host, SIGNALS[event])
+        saved = sorted(name for name in checkpoint_files(self.seen) if name.endswith(".index"))
+        print(
+            self.seen.name, f"host {host} {event}", "while saving" if while_saving else "", *saved, flush=True
+        )
+        if event == "returns":
+            self.plan()
+        else:
+            self.due = math.inf  # no other until all were started again
 
 
-def main(folder: pathlib.Path, rounds: int):
+class Clock:
+    """The launch's clock, which lets things happen while the launch sleeps."""
+
+    def __init__(self, hosts: Hosts):
+        self.hosts, self.time, self.monotonic = hosts, time.time, time.monotonic
+
+    def sleep(self, seconds: float):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self.hosts.disturb()
+            time.sleep(0.001)
+
+
+def launch(folder: pathlib.Path, hosts: Hosts):
+    """Runs a training to its end, as `xlnet-tf launch` does."""
+    file = folder / f"{hosts.seen.name}.yaml"
+    file.write_text(yaml.safe_dump(SETTINGS_OF_JOB))
+    (folder / f"{hosts.seen.name}.launch").mkdir()
+    loaded = job.load(str(file))
+    state = State.of(folder / f"{hosts.seen.name}.launch", loaded)
+    supervise.Supervisor(loaded, hosts, state, Clock(hosts), POLL_SECONDS).run()
+
+
+def main(folder: pathlib.Path, rounds: int, source: str):
     make_data(folder, "one")
     begun = time.monotonic()
-    Slice(folder, folder / "undisturbed").wait()
+    launch(
+        folder, Hosts(folder, str(folder), str(folder / "undisturbed"), folder / "undisturbed", None, [], 0)
+    )
+    rng, events = random.Random(0), ((EVENTS * rounds)[:rounds])[::-1]
     longest = time.monotonic() - begun
-    rng = random.Random(0)
-    events = (EVENTS * rounds)[:rounds]
+    seen = folder / "objects" / "bucket" if "://" in source else folder
+    for name in ("records", "dev") if "://" in source else ():
+        shutil.copytree(folder / name, seen / name)
     for run in itertools.count():
-        model_dir = folder / f"disturbed-{run}"
-        statuses = {}
-        while set(statuses.values()) != {0}:
-            hosts = Slice(folder, model_dir)
-            while events and disturb(hosts, model_dir, rng, events[0], longest):
-                event, *events = events
-                if event != "returns":
-                    break
-            hosts.wait()
-            statuses = hosts.statuses
+        name = f"disturbed-{run}"
+        launch(folder, Hosts(folder, source, f"{source}/{name}", seen / name, rng, events, longest))
         if not events:
             break
 
 
+def main_in_bucket(folder: pathlib.Path, rounds: int):
+    """Runs `main` in a process whose gs:// is a bucket that this one plays."""
+    objects = fake_bucket.FolderObjects(folder / "objects")
+    with fake_bucket.serving(folder, objects=objects, seconds=0.002, failing=0.1) as bucket:
+        command = [
+            sys.executable,
+            "-m",
+            "tests.helpers.training.rehearsal",
+            str(folder),
+            str(rounds),
+            "gs://bucket",
+        ]
+        status = subprocess.run(command, env=os.environ | bucket.environment).returncode
+        print(f"{len(bucket.requests):,} requests, {bucket.failures:,} of them failed")
+    sys.exit(status)
+
+
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1]), int(sys.argv[2]))
+    folder, rounds, *where = sys.argv[1:]
+    if where == ["--bucket"]:
+        main_in_bucket(pathlib.Path(folder), int(rounds))
+    main(pathlib.Path(folder), int(rounds), *(where or [folder]))

@@ -203,6 +203,48 @@ def test_processes_beam_and_one_process_write_the_same_bytes(data, tmp_path):
 
 
 @pytest.mark.integration
+def test_rows_that_kill_their_process_are_counted_and_the_others_answered(data, tmp_path):
+    """Two in one batch, one in another shard; each is answered alone before it counts as failed."""
+    rows = [json.loads(line) for line in data.read_text().splitlines()]
+    for number in (20, 21, 150):
+        rows[number]["text"] = f"deadly {number}"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(UserError, match="^4 of 200 rows failed"):  # with the bad one
+        answer(data, tmp_path / "out", tmp_path / "log", num_workers=2, max_failed=3)
+    found = contents(tmp_path / "out")
+    failed = [json.loads(line) for name in sorted(found) if name.startswith("failed-")
+              for line in found[name].splitlines()]  # fmt: skip
+    assert [row["line"] for row in failed] == [21, 22, 51, 151]
+    died = {row["reason"] for row in failed if row["line"] != 51}
+    assert died == {"the worker process died while it answered this row alone"}
+    answered = [json.loads(line) for name in sorted(found) if name.startswith("answers-")
+                for line in found[name].splitlines()]  # fmt: skip
+    assert [row["given_n"] for row in answered] == [n for n in range(200) if n not in (20, 21, 50, 150)]
+    assert not [name for name in found if "deaths" in name or "unfinished" in name]
+
+
+@pytest.mark.integration
+def test_a_model_that_no_process_can_load_is_an_error(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(row_models, "Echo", row_models.Hopeless)
+    with pytest.raises(UserError, match="died 3 times before it answered a row .*fewer --num_workers"):
+        answer(data, tmp_path / "out", tmp_path / "log", num_workers=2)
+
+
+@pytest.mark.parametrize("cut", [30, 10])
+def test_a_damaged_file_is_one_error_before_any_row_is_answered(data, tmp_path, cut):
+    packed = tmp_path / "packed.jsonl.gz"
+    packed.write_bytes(gzip.compress(data.read_bytes())[:-cut])
+    with pytest.raises(
+        UserError,
+        match=rf"^{packed} cannot be read to its end: .*, after byte [\d,]+ of its text\. Is it damaged\? "
+        r"No row was answered: repair the file or leave it out",
+    ):
+        answer(f"{data},{packed}", tmp_path / "out", tmp_path / "log")
+    assert not list((tmp_path / "log").iterdir())
+    assert answer(data, tmp_path / "out", tmp_path / "log")
+
+
+@pytest.mark.integration
 def test_after_kill_9_the_same_call_resumes(data, tmp_path):
     expected = answer(data, tmp_path / "whole", tmp_path / "log")
     code = (

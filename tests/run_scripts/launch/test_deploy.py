@@ -21,7 +21,12 @@ from tests.run_scripts.launch.write_manifests import JOBS
 from xlnet_tf.errors import Interrupted
 
 DEPLOY = REPOSITORY / "deploy"
-SCRIPTS = [cloud_tpu.SCRIPT, *DEPLOY.rglob("*.sh"), *(REPOSITORY / "tests/helpers/cloud/bin").iterdir()]
+SCRIPTS = [
+    cloud_tpu.SCRIPT,
+    cloud_tpu.GUARD,
+    *DEPLOY.rglob("*.sh"),
+    *(REPOSITORY / "tests/helpers/cloud/bin").iterdir(),
+]
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
@@ -90,8 +95,8 @@ def test_the_custom_job_is_valid_and_its_flags_exist():
     assert flags_of(words) <= flags_of_help(command)
 
 
-def test_the_unit_restarts_after_status_75_only():
-    unit = DEPLOY / "systemd/xlnet-train.service"
+@pytest.mark.parametrize("unit", sorted((DEPLOY / "systemd").iterdir()), ids=lambda path: path.name)
+def test_units_restart_after_interruptions_only(unit):
     parser = configparser.ConfigParser(strict=False, interpolation=None)
     parser.optionxform = str
     parser.read_string(unit.read_text())
@@ -99,7 +104,7 @@ def test_the_unit_restarts_after_status_75_only():
     assert service["Restart"] == "on-failure" and service["RestartPreventExitStatus"].split() == ["1", "2"]
     if analyze := shutil.which("systemd-analyze"):
         done = subprocess.run([analyze, "verify", "--man=no", str(unit)], capture_output=True, text=True)
-        problems = [line for line in done.stderr.splitlines() if "xlnet-train.service" in line]
+        problems = [line for line in done.stderr.splitlines() if unit.name in line]
         assert not [line for line in problems if "not executable" not in line]
 
 

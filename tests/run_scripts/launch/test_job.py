@@ -93,6 +93,17 @@ def test_a_file_that_is_no_mapping_is_refused(tmp_path):
         job.load(str(tmp_path / "job.yaml"))
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("spot: true\nzone: a\nspot: false\n", "spot is given twice, in lines 1 and 3: keep one of them"),
+     ("budget: {hours: 4, hours: 40}\n", "hours is given twice, in line 1: keep one of them")],
+)  # fmt: skip
+def test_a_setting_that_is_given_twice_is_refused(tmp_path, text, found):
+    (tmp_path / "job.yaml").write_text(text)
+    with pytest.raises(UserError, match=f"job.yaml: {found}$"):
+        job.load(str(tmp_path / "job.yaml"))
+
+
 def test_every_setting_is_described():
     fields = {**job.Job.__dataclass_fields__, **job.Budget.__dataclass_fields__}
     assert all(field.metadata["help"] for field in fields.values()) and set(SETTINGS) <= set(fields)

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import tempfile
 
 import hypothesis
@@ -182,6 +183,27 @@ def test_a_killed_launch_is_continued_by_the_next(tmp_path):
     assert world.cloud.state["runs"] == 1
     assert world.state().used_seconds > 3600  # the TPU existed all the time
     world.assert_nothing_left()
+
+
+@pytest.mark.parametrize("calls", [8, 12, 20])
+@pytest.mark.parametrize("place", [QUEUED, VM], ids=lambda place: place["backend"])
+def test_a_tpu_whose_launch_is_killed_for_good_deletes_itself_after_the_budget(tmp_path, place, calls):
+    world = World(tmp_path, {"run": [{"looks": 10_000}]}, **place, budget={"hours": 3})
+    world.calls_left = calls
+    with pytest.raises(Killed):
+        world.launch()
+    assert world.cloud.left() == ["base"]
+    world.clock.now += 2.9 * 3600
+    assert world.cloud.left() == ["base"]
+    world.clock.now += 0.4 * 3600
+    assert not world.cloud.left()
+
+
+def test_a_tpu_that_is_asked_for_again_gets_the_rest_of_the_budget(tmp_path):
+    world = World(tmp_path, {"ssh": ["ok"] * 9 + ["preempt"], "run": [{"looks": 9}]}, budget={"hours": 3})
+    world.launch()
+    asked = [int(re.search(r"guard-seconds=(\d+)", " ".join(call))[1]) for call in world.called("create")]
+    assert len(asked) == 2 and 60 < asked[0] - asked[1] < 3600
 
 
 def test_another_launch_of_the_same_name_is_left_alone(tmp_path):

@@ -15,7 +15,8 @@ _NOTE = """\
 
 def text(name):
     """Returns the manifest of a job of deploy/jobs."""
-    made = kubernetes.manifest(job.load(str(REPOSITORY / "deploy/jobs" / name)), "manual")
+    loaded = job.load(str(REPOSITORY / "deploy/jobs" / name))
+    made = kubernetes.manifest(loaded, "manual", loaded.budget.seconds)
     return _NOTE.format(name) + yaml.safe_dump(made, sort_keys=False, width=110)
 
 
