@@ -88,6 +88,7 @@ def measure_engines(
                 bar.set_postfix_str(f"{what}, {engine}, {number}")
                 found = works[what].measure(engine, number, folder)
                 measured[what].append({"engine": engine, "workers": number, **found})
+                bar.write(f"{what}, {engine}, {number}: {found}", file=sys.stderr)
                 bar.update()
     return {"text_bytes": text_bytes, "rows": rows, "row_bytes": row_bytes, **measured}
 
