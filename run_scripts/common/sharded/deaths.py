@@ -14,23 +14,22 @@ Answer = Callable[[Sequence[Mapping[str, Any]]], Sequence[Mapping[str, Any]]]
 _MOST_WITHOUT_BATCH = 3  # deaths that no batch explains
 
 
-class NotedAnswers:
+class Deaths:
     """Notes each batch in a file before a model answers it, and refuses what has killed an earlier process.
 
     A batch that was being answered when a process died is refused, so that it is halved; a row that was being
     answered alone is refused for good.
 
     Args:
-        answer: of the model.
         note: file that outlives the process.
         deaths: processes that the shard has killed so far.
 
     Raises:
-        UserError: processes die, and none of them while it answers a batch.
+        UserError: processes die before they answer a batch.
     """
 
-    def __init__(self, answer: Answer, note: epath.Path, deaths: int):
-        self._answer, self._note = answer, note
+    def __init__(self, note: epath.Path, deaths: int):
+        self._note = note
         self._deadly: list[list[str]] = files.read_json(note)["deadly"] if note.exists() else []
         if deaths - len(self._deadly) >= _MOST_WITHOUT_BATCH:
             raise UserError(
@@ -40,11 +39,16 @@ class NotedAnswers:
         self._rows = {row for batch in self._deadly for row in batch}
         self._alone = {row for batch in self._deadly if len(batch) == 1 for row in batch}
 
-    def __call__(self, batch: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    def answer(self, model: Answer, batch: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """Answers a batch by the model.
+
+        Raises:
+            UserError: it may kill this process, as it has killed others.
+        """
         rows = [hashlib.sha256(json.dumps(dict(inputs)).encode()).hexdigest() for inputs in batch]
         if self._alone.intersection(rows) or (len(rows) > 1 and self._rows.intersection(rows)):
             raise UserError("the worker process died while it answered this row alone")
         files.write(self._note, json.dumps({"deadly": [*self._deadly, rows]}))
-        answers = self._answer(batch)
+        answers = model(batch)
         files.write(self._note, json.dumps({"deadly": self._deadly}))
         return answers

@@ -17,7 +17,7 @@ from etils import epath
 
 from run_scripts.common.answers import json_line, renamed
 from run_scripts.common.sharded import formats
-from run_scripts.common.sharded.deaths import NotedAnswers
+from run_scripts.common.sharded.deaths import Deaths
 from tfrecord_builders import corpus
 from xlnet_tf import files
 from xlnet_tf.errors import UserError, reason
@@ -123,10 +123,11 @@ def answer_shard(job: ShardJob) -> dict[str, Any]:
     there = job.earlier or _read_note(note)
     if there and there["rows_sha256"] == rows_sha256 and _are_intact(folder, there["files"]):
         return {**there, "kept": True}
+    deadly = folder / f"{UNFINISHED}{job.name}" / f"{job.file}.deaths"
+    deaths = Deaths(deadly, job.deaths) if job.deaths else None
     model = _load(job.model, job.threads)
-    deaths = folder / f"{UNFINISHED}{job.name}" / f"{job.file}.deaths"
-    if job.deaths:
-        model = model._replace(answer=NotedAnswers(model.answer, deaths, job.deaths))
+    if deaths:
+        model = model._replace(answer=functools.partial(deaths.answer, model.answer))
     failed: list[str] = []
     taken = set(model.outputs) - set(model.inputs)
     columns = [*renamed(dict.fromkeys(job.columns), taken)]
@@ -149,7 +150,7 @@ def answer_shard(job: ShardJob) -> dict[str, Any]:
         "files": {name: files.sha256(folder / name) for name in names},
     }
     files.write(note, json.dumps(done))
-    deaths.unlink(missing_ok=True)
+    deadly.unlink(missing_ok=True)
     return {**done, "kept": False}
 
 
