@@ -29,6 +29,7 @@ from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.serving.signatures import TensorInfo
 
 _LINES_KEPT = 10_000  # in a piece
+_MOST_EAGER = 64  # rows that are answered before a graph, which is faster then, has been traced
 
 
 def define_flags():
@@ -43,6 +44,8 @@ def define_flags():
 def main(values: flags.FlagValues):
     """Prints the answers, or writes them to --output_dir."""
     refuse_devices(values)
+    import tensorflow as tf
+
     from run_scripts.common.sharded import job
     from xlnet_tf.serving.models import find_source
     from xlnet_tf.serving.text_answers import answer_texts
@@ -70,6 +73,7 @@ def main(values: flags.FlagValues):
 
     served = functools.cache(lambda: source.load(weights))
     if values.input:
+        tf.config.run_functions_eagerly(len(given) <= _MOST_EAGER)
         print("\n\n".join(map(describe, answer(iter(given)))))
         return
     with ProgressBar(desc="predict", unit="text") as bar:

@@ -100,5 +100,9 @@ def run_command(module: str, *arguments: str):
 
     with fresh_flags(), unittest.mock.patch.object(errors, "run", run), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # the module may have been imported before
-        with unittest.mock.patch.object(sys, "argv", [module, *arguments]):
-            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        try:
+            with unittest.mock.patch.object(sys, "argv", [module, *arguments]):
+                runpy.run_module(module, run_name="__main__", alter_sys=True)
+        finally:
+            if tensorflow := sys.modules.get("tensorflow"):  # a command's process would end here
+                tensorflow.config.run_functions_eagerly(False)

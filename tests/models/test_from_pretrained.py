@@ -1,5 +1,6 @@
 """Models made from checkpoints have their weights, settings and labels, and work as any tf_keras model."""
 
+import contextlib
 import functools
 import json
 
@@ -16,6 +17,7 @@ from xlnet_tf.checkpoints import Checkpoint, names, open_checkpoint, save_checkp
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.models import loading
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.multiple_choice import XLNetMultipleChoice, XLNetRanker
@@ -340,6 +342,23 @@ def test_a_new_head_is_logged(pretrained, logged):
         np.testing.assert_array_equal(
             variable, open_checkpoint(pretrained).arrays[names.canonical(variable.name)]
         )
+
+
+@pytest.mark.parametrize("format", [None, "ours"])
+def test_what_a_checkpoint_lacks_is_as_random_as_if_nothing_were_loaded(of_the_original, format, monkeypatch):
+    """A new head, and the start of the query stream: no random numbers are drawn for the rest."""
+
+    def weights():
+        tf_keras.utils.set_random_seed(7)
+        model = XLNetClassifier.from_pretrained(
+            of_the_original(format), LABELS, head_name="new", summary="attn"
+        )
+        return [*model.get_weights(), tf_keras.initializers.RandomNormal()([3])]
+
+    found = weights()
+    monkeypatch.setattr(loading, "building_from", lambda _: contextlib.nullcontext(()))
+    for value, expected in zip(found, weights(), strict=True):
+        np.testing.assert_array_equal(value, expected)
 
 
 def test_a_new_head_next_to_an_old_one(tmp_path, logged):

@@ -65,6 +65,30 @@ def classifier(small_tokenizer):
     return kind.module(kind.model(small_tokenizer), small_tokenizer)
 
 
+@pytest.mark.parametrize(
+    "task",
+    [
+        pytest.param(task, marks=[pytest.mark.integration] * (task != "classification"))
+        for task in task_registry.tasks()
+    ],
+)
+def test_rows_are_answered_alike_without_a_graph(small_tokenizer, task):
+    kind = KINDS[task]
+    module = kind.module(kind.model(small_tokenizer), small_tokenizer)
+    rows = rows_of(kind, module)
+    tf.config.run_functions_eagerly(True)
+    try:
+        found = list(answer_texts(module, iter(rows), batch_size=2))
+    finally:
+        tf.config.run_functions_eagerly(False)
+    assert module.answer.experimental_get_tracing_count() == 0
+    del vars(module)["_rows"]
+    for answer, expected in zip(found, answer_texts(module, iter(rows), batch_size=2), strict=True):
+        assert answer.keys() == expected.keys()
+        for name in expected:
+            assert_same(answer[name], expected[name], name)
+
+
 def test_two_windows_are_in_memory_at_most(classifier, monkeypatch):
     monkeypatch.setattr(text_answers, "_WINDOW", 2)
     read = 0

@@ -12,6 +12,7 @@ from xlnet_tf.checkpoints.checkpoint import Checkpoint
 from xlnet_tf.checkpoints.coverage import Coverage
 from xlnet_tf.checkpoints.formats import (
     FORMATS,
+    building_from,
     check,
     differences,
     load_into,
@@ -32,4 +33,5 @@ __all__ = [
     "read_architecture",
     "save_checkpoint",
     "save_model",
+    "building_from",
 ]

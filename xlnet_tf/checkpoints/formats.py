@@ -1,8 +1,9 @@
 """Opens, loads and writes checkpoints of every format."""
 
+import contextlib
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -98,12 +99,39 @@ def _open(weights: str, config: XLNetConfig | None, values: dict[str, Any]) -> C
     return hugging_face.read_hugging_face(weights, config, values)
 
 
+@contextlib.contextmanager
+def building_from(checkpoint: Checkpoint) -> Iterator[set[str]]:
+    """Gives the variables of a model, while it is built, the values of a checkpoint at once.
+
+    To draw random numbers first takes longer than to read the weights. Initializers still draw their seeds:
+    weights that the checkpoint lacks, such as a new head's, are the same with and without this.
+
+    Yields:
+        The names of the variables that have their values, for `load_into`.
+    """
+    loaded = set()
+
+    def create(next_creator, **options):
+        initial = options["initial_value"]
+        name = names.canonical(f"{tf.get_current_name_scope()}/{options['name']}")
+        normal = isinstance(getattr(initial, "func", None), tf_keras.initializers.RandomNormal)
+        if normal and checkpoint.arrays.shapes.get(name) == tuple(initial.args[0]):
+            initial.func([1])
+            options["initial_value"] = lambda: checkpoint.arrays[name]
+            loaded.add(name)
+        return next_creator(**options)
+
+    with tf.variable_creator_scope(create):
+        yield loaded
+
+
 def load_into(
     model: tf_keras.Model,
     source: str | os.PathLike | Checkpoint,
     *,
     strict: bool = True,
     new: Sequence[str] = (),
+    loaded: Collection[str] = (),
 ) -> Coverage:
     """Loads a checkpoint of any format into a model.
 
@@ -117,6 +145,7 @@ def load_into(
         source: a path as `open_checkpoint` takes it, or an open checkpoint.
         strict: raise for what does not fit; if not, load what fits and report the rest.
         new: parts of the model that the checkpoint may lack, by their first scope: ("classification_imdb",).
+        loaded: names of the variables that have the checkpoint's values already, of `building_from`.
 
     Returns:
         What was loaded and what was not.
@@ -140,7 +169,7 @@ def load_into(
             raise UserError(f"{checkpoint.path} does not fit the model: {problems}. {_advice(coverage)}")
     if not coverage.loaded:
         raise UserError(f"{checkpoint.path} has nothing that fits the model: {coverage.problems()}.")
-    for name in coverage.loaded:
+    for name in coverage.loaded.keys() - set(loaded):
         variables[name].assign(checkpoint.arrays[name])
     return coverage
 

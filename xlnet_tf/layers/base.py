@@ -1,5 +1,8 @@
 """What all layers share: the architecture, the initializer and the normalization."""
 
+import contextlib
+from collections.abc import Iterator
+
 import tensorflow as tf
 import tf_keras
 from typing_extensions import Self
@@ -17,6 +20,16 @@ def normal(stddev: float) -> tf_keras.initializers.Initializer:
 def layer_norm(name: str) -> tf_keras.layers.LayerNormalization:
     """Returns a normalization that computes in float32 under any policy."""
     return tf_keras.layers.LayerNormalization(epsilon=LAYER_NORM_EPSILON, dtype=tf.float32, name=name)
+
+
+@contextlib.contextmanager
+def policy_restored() -> Iterator[None]:
+    """Undoes, at the end of the block, what it does to Keras' policy."""
+    before = tf_keras.mixed_precision.global_policy()
+    try:
+        yield
+    finally:
+        tf_keras.mixed_precision.set_global_policy(before)
 
 
 class ConfiguredLayer(tf_keras.layers.Layer):

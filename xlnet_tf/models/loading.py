@@ -11,7 +11,13 @@ import tf_keras
 from absl import logging
 
 from xlnet_tf import guesses, task_registry
-from xlnet_tf.checkpoints import hugging_face_config, load_into, names, open_checkpoint
+from xlnet_tf.checkpoints import (
+    building_from,
+    hugging_face_config,
+    load_into,
+    names,
+    open_checkpoint,
+)
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.errors import UserError
@@ -187,12 +193,14 @@ class Pretrained:
             UserError: they do not fit together.
         """
         new = head if head and head.new else None
-        model.build()
+        with building_from(self.checkpoint) as loaded:
+            model.build()
         model.card = ModelCard(origin=self.card.origin, cleaning=self.card.cleaning) if new else self.card
         model.folder = None if new else os.path.dirname(self.checkpoint.path)
         if tf.io.gfile.exists(self.checkpoint.path_of(TOKENIZER_FILE)):
             model.tokenizer = self.load_tokenizer()
-        coverage = load_into(model, self.checkpoint, new=(new.scope, "summary", "pooling") if new else ())
+        parts = (new.scope, "summary", "pooling") if new else ()
+        coverage = load_into(model, self.checkpoint, new=parts, loaded=loaded)
         if names.QUERY_START in coverage.new:
             logging.info(
                 "%s has no %s, as the original fine-tunes: only the query stream reads it, which starts with "

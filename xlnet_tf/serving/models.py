@@ -5,17 +5,18 @@ import dataclasses
 import inspect
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
 
 from xlnet_tf import guesses, hub, task_registry
-from xlnet_tf.checkpoints import load_into, names, open_checkpoint
+from xlnet_tf.checkpoints import building_from, load_into, names, open_checkpoint
 from xlnet_tf.checkpoints.model_card import is_run, task_of
 from xlnet_tf.errors import UserError, reason
 from xlnet_tf.generation.embedding import TextVectors, embed_texts
+from xlnet_tf.layers.base import policy_restored
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import XLNetHead
 from xlnet_tf.models.loading import Pretrained
@@ -28,10 +29,10 @@ from xlnet_tf.serving.module import EXAMPLES, SERVING_DEFAULT, ServingModule, se
 from xlnet_tf.serving.signatures import plain
 from xlnet_tf.serving.text_answers import RowFunction, padding_buckets
 from xlnet_tf.task_registry import LANGUAGE_MODEL
-from xlnet_tf.tasks.metrics import calibration
-from xlnet_tf.tasks.prediction import Predictor, Run
 from xlnet_tf.text.windows import NUM_SPECIAL
-from xlnet_tf.training.runtime import policy_restored
+
+if TYPE_CHECKING:
+    from xlnet_tf.tasks.prediction import Run
 
 FLOAT32, BFLOAT16, INT8 = WEIGHTS = ("float32", "bfloat16", "int8")
 
@@ -56,12 +57,12 @@ def module_of_run(
         FileNotFoundError: there is no such run.
     """
     located = hub.locate(model_dir)
-    run = Run.open(located.folder, "")
+    run = _open_run(located.folder, "")
     checkpoint = run.checkpoint(checkpoint)
-    with policy(weights):
-        model = run.task.build_model()
     source = open_checkpoint(checkpoint)
-    load_into(model, source)
+    with policy(weights), building_from(source) as loaded:
+        model = run.task.build_model()
+    load_into(model, source, loaded=loaded)
     tokenizer = run.task.example_set.load_tokenizer()
     module_class = task_registry.of_examples(run.task.example_set).load("serving")
     options = {**module_class.options_of_run(run.task), **options}
@@ -109,7 +110,7 @@ def find_source(path: str, checkpoint: str = "", inputs: Collection[str] = ()) -
     if not is_run(folder) and checkpoint:
         raise UserError("--checkpoint is for fine-tuned runs")
     if is_run(folder):
-        run = Run.open(folder, "")
+        run = _open_run(folder, "")
         weights = run.checkpoint(checkpoint)
         module_class = task_registry.of_examples(run.task.example_set).load("serving")
         options = module_class.options_of_run(run.task)
@@ -207,7 +208,7 @@ def find_embedder(path: str, checkpoint: str = "", layer: int = -1) -> Source:
         return Source(
             version, f"{version}/saved_model.pb", {"text": 1}, lambda _: _exported_embedder(version)
         )
-    weights = Run.open(folder, "").checkpoint(checkpoint) if is_run(folder) else path
+    weights = _open_run(folder, "").checkpoint(checkpoint) if is_run(folder) else path
 
     def load(_: str) -> Callable[[Sequence[str], bool], TextVectors]:
         source = Pretrained(weights)
@@ -291,7 +292,7 @@ def options_of_run(folder: str) -> dict[str, Any]:
     """Returns the options that a run is served with, as JSON can hold them; none of other folders."""
     if not is_run(folder):
         return {}
-    run = Run.open(folder, "")
+    run = _open_run(folder, "")
     options = task_registry.of_examples(run.task.example_set).load("serving").options_of_run(run.task)
     return {
         name: value._asdict() if isinstance(value, AlertRule) else value
@@ -447,6 +448,8 @@ def fit_temperature(model_dir: str, data: str, weights: str = FLOAT32, checkpoin
             temperature is best.
         FileNotFoundError: one of them is not there.
     """
+    from xlnet_tf.tasks.metrics import calibration
+
     run = _run_to_score(model_dir, data)
     predictions = _predictions(run, run.checkpoint(checkpoint), weights)
     found = run.task.probabilities(run.task.validation_set, predictions)
@@ -457,14 +460,22 @@ def fit_temperature(model_dir: str, data: str, weights: str = FLOAT32, checkpoin
     return [float(value) for value in calibration.fit_temperature(logits, targets, found.exclusive)]
 
 
-def _run_to_score(model_dir: str, data: str) -> Run:
-    run = Run.open(model_dir, data)
+def _open_run(model_dir: str, data: str) -> "Run":
+    from xlnet_tf.tasks.prediction import Run  # here: Model Garden and scipy, which weights alone do not need
+
+    return Run.open(model_dir, data)
+
+
+def _run_to_score(model_dir: str, data: str) -> "Run":
+    run = _open_run(model_dir, data)
     if not run.task.has_answers(run.task.validation_set):
         raise UserError(f"{data} has no answers to score by: give a set of examples that has")
     return run
 
 
-def _predictions(run: Run, path: str, weights: str) -> dict[str, np.ndarray]:
+def _predictions(run: "Run", path: str, weights: str) -> dict[str, np.ndarray]:
+    from xlnet_tf.tasks.prediction import Predictor
+
     with policy(weights):
         predictor = Predictor(run, tf.distribute.get_strategy(), _BATCH)
     load_into(predictor.model, path)

@@ -154,9 +154,11 @@ def _depth(value: Any) -> int:
 
 
 def row_function(answer: Callable[..., Any], specs: Mapping[str, tf.TensorSpec]) -> RowFunction:
-    """Returns the function that answers rows with a graph function of their columns."""
+    """Returns the function that answers rows with one of their columns: a graph, unless all run eagerly."""
     columns = {name: _spec(spec) for name, spec in specs.items()}
-    serve = tf.function(answer, autograph=False).get_concrete_function(**columns)
+    serve = answer
+    if not tf.config.functions_run_eagerly():
+        serve = tf.function(answer, autograph=False).get_concrete_function(**columns)
 
     def inputs(rows: Sequence[Row]) -> dict[str, Any]:
         found = {}

@@ -12,6 +12,7 @@ import tf_keras
 from official.common import distribute_utils
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.layers.base import policy_restored
 from xlnet_tf.training.config import RuntimeConfig
 from xlnet_tf.training.topology import tpu_table
 
@@ -51,16 +52,6 @@ def number_type(dtype: str) -> Iterator[None]:
     with policy_restored():
         _set_policy(dtype)
         yield
-
-
-@contextlib.contextmanager
-def policy_restored() -> Iterator[None]:
-    """Undoes, at the end of the block, what it does to Keras' policy."""
-    before = tf_keras.mixed_precision.global_policy()
-    try:
-        yield
-    finally:
-        tf_keras.mixed_precision.set_global_policy(before)
 
 
 def _set_policy(dtype: str):

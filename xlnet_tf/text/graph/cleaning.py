@@ -6,6 +6,8 @@ the order of combining marks, which are dropped, and the Greek sigma that ends a
 """
 
 import functools
+import itertools
+import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -18,6 +20,7 @@ from xlnet_tf.text.graph.tables import PageTable, Replacements
 
 _CODE_POINTS = sys.maxunicode + 1
 _BLOCK = 256
+_APART = "\ue000"  # of private use: no rule changes it, or what is next to it
 _SPACE, _APOSTROPHE, _BACKTICK, _QUOTE = map(ord, " '`\"")
 _CAPITAL_SIGMA, _SIGMA, _FINAL_SIGMA = map(ord, "\u03a3\u03c3\u03c2")
 # How a character counts when a sigma looks for the letters next to it; one that is ignored is skipped.
@@ -124,7 +127,7 @@ def _join_quotes(codes, offsets):
 @functools.cache
 def _spaces() -> np.ndarray:
     """Bool: what `str.split` splits at; no code point after the last is whitespace."""
-    spaces = [code for code in range(_CODE_POINTS) if chr(code).isspace()]
+    spaces = [space.start() for space in re.finditer(r"\s", _all_characters())]
     return np.isin(np.arange(spaces[-1] + 2), spaces)
 
 
@@ -140,9 +143,10 @@ def _character_table(lower: bool, keep_accents: bool) -> Replacements:
         return text
 
     lists = {}
-    for character in _in_blocks(lambda block: change(block) != block):
-        if (changed := change(character)) != character:
-            lists[ord(character)] = [*map(ord, changed)]
+    for block in _blocks(lambda block: change(block) != block):
+        for character, changed in zip(block, change(_APART.join(block)).split(_APART), strict=True):
+            if changed != character:
+                lists[ord(character)] = [*map(ord, changed)]
     return Replacements(lists, _CODE_POINTS)
 
 
@@ -158,18 +162,24 @@ def _letter_table() -> PageTable:
         return chr(_FINAL_SIGMA) in f"a{f'{sigma} a'.join(block)}{sigma}".lower()
 
     letters = np.zeros(_CODE_POINTS, np.uint16)
-    for character in _in_blocks(has_letters):
+    for character in itertools.chain.from_iterable(_blocks(has_letters)):
         if ends_word("a" + character):
             letters[ord(character)] = _CASED if ends_word(character) else _IGNORED
     return PageTable(letters)
 
 
-def _in_blocks(is_special: Callable[[str], bool]) -> Iterator[str]:
-    """Yields the characters of the blocks that are special, by their code points.
+def _all_characters() -> str:
+    """Returns all code points in their order."""
+    return np.arange(_CODE_POINTS, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
+
+
+def _blocks(is_special: Callable[[str], bool]) -> Iterator[str]:
+    """Yields the blocks of characters, by their code points, that are special.
 
     Most of the 1.1 million code points are not assigned or never change; to ask each takes a second.
     """
+    characters = _all_characters()
     for first in range(0, _CODE_POINTS, _BLOCK):
-        block = "".join(map(chr, range(first, first + _BLOCK)))
+        block = characters[first : first + _BLOCK]
         if is_special(block):
-            yield from block
+            yield block
