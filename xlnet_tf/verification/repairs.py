@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xlnet_tf.checkpoints import names
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.verification.losses import ParagraphLosses
 
@@ -40,8 +41,12 @@ def find_repairs(losses: ParagraphLosses, config: XLNetConfig) -> tuple[float, l
     Returns:
         The loss of the weights as they are, and the changes that were tried, the best first.
     """
-    loss, gradients = losses.gradients()
-    weights = {name: variable.numpy() for name, variable in losses.variables.items()}
+    weights = {
+        name: variable.numpy()
+        for name, variable in losses.variables.items()
+        if name.startswith("layer_") or name == names.LANGUAGE_MODEL_HEAD
+    }
+    loss, gradients = losses.gradients(weights)
 
     def predicted(change: Weights) -> float:
         gains = (np.vdot(gradients[name], new - weights[name]) for name, new in change.items())
@@ -70,8 +75,6 @@ def _tried(losses: ParagraphLosses, weights: Weights, repair: Repair) -> Repair:
 
 def _changes(weights: Weights, config: XLNetConfig) -> Iterator[tuple[str, Weights]]:
     for name, value in weights.items():
-        if not name.startswith("layer_") and name != "lm_bias":
-            continue
         matrix = value.reshape(len(value), -1)
         if name.endswith("/kernel"):
             yield f"{name} removed", {name: np.zeros_like(value)}
@@ -87,8 +90,8 @@ def _changes(weights: Weights, config: XLNetConfig) -> Iterator[tuple[str, Weigh
 
 def _swaps(weights: Weights, layer: int) -> Iterator[tuple[str, Weights]]:
     scope = f"layer_{layer}/attention"
-    names = [f"{scope}/{name}/kernel" for name in ("query", "key", "value", "position", "output")]
-    for one, other in itertools.combinations(names, 2):
+    kernels = [f"{scope}/{name}/kernel" for name in ("query", "key", "value", "position", "output")]
+    for one, other in itertools.combinations(kernels, 2):
         yield f"{one} and {other} swapped", {one: weights[other], other: weights[one]}
 
 
