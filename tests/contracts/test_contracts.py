@@ -174,9 +174,8 @@ def losses(run: pathlib.Path) -> dict:
     }
 
 
-@pytest.mark.parametrize(
-    "task", ["pretraining", pytest.param("classification", marks=pytest.mark.integration)]
-)
+@pytest.mark.integration
+@pytest.mark.parametrize("task", ["pretraining", "classification"])
 def test_a_run_resumes_with_the_same_losses(artefacts, tmp_path, task):
     run = artefacts / "runs" / task
     expected = losses(run)

@@ -66,7 +66,7 @@ def test_any_order_equals_the_uncached_computation(config, data):
 
 
 @pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.integration)])
-@pytest.mark.parametrize("attention_type", ["bi", "uni"])
+@pytest.mark.parametrize("attention_type", ["bi", pytest.param("uni", marks=pytest.mark.integration)])
 def test_continuations_of_prompts_of_different_length(attention_type, jit_compile):
     model = uncached.random_model(DEEP, attention_type=attention_type)
     rng = np.random.default_rng(1)

@@ -64,7 +64,13 @@ def prompts(seed=0):
     return rng.integers(9, 50, [4, 6]).astype(np.int32), np.int32([3, 6, 0, 5]), np.int32([5, 4, 5, 1])
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method",
+    [
+        pytest.param(method, marks=[pytest.mark.integration] * (method in ("temperature", "top_k")))
+        for method in METHODS
+    ],
+)
 def test_probabilities_are_those_of_the_uncached_computation(model, method):
     ids, lengths, new_tokens = prompts()
     written = run(model, ids, lengths, new_tokens, METHODS[method], tf.range(4))
@@ -105,7 +111,7 @@ def test_a_row_in_a_batch_equals_the_row_alone(model, method):
         np.testing.assert_allclose(alone.log_probs[0], together.log_probs[row], atol=1e-4)
 
 
-@pytest.mark.parametrize("method", ["top_p", "beam"])
+@pytest.mark.parametrize("method", [pytest.param("top_p", marks=pytest.mark.integration), "beam"])
 def test_xla_writes_the_same(model, method):
     ids, lengths, new_tokens = prompts()
     expected = run(model, ids, lengths, new_tokens, METHODS[method], tf.range(4))

@@ -95,7 +95,7 @@ def test_gaps_are_filled_in_the_order_that_was_asked_for(model):
 
 
 @pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.integration)])
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("temperature", [0.0, pytest.param(1.0, marks=pytest.mark.integration)])
 def test_easiest_first(model, temperature, jit_compile):
     """Each step fills, of the gaps that are open, the one whose best piece is likeliest; each row its own."""
     ids, is_context, gaps = random_gaps(np.random.default_rng(2), batch=4, length=8, gaps=4)

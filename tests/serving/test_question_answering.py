@@ -303,6 +303,7 @@ def test_serving_options_come_from_the_run(model, small_tokenizer, tmp_path):
     assert served("1.1").threshold is None
 
 
+@pytest.mark.integration
 def test_real_questions(shared, tmp_path):
     """Of contexts of one window to several, with the released tokenizer."""
     with gzip.open(shared("data/squad/cs224n_dev-v2.0.json.gz")) as file:

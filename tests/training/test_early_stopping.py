@@ -60,6 +60,7 @@ def settings(folder, **trainer):
     return params
 
 
+@pytest.mark.integration
 def test_a_run_that_learns_nothing_ends_and_stays_ended(tmp_path, small_tokenizer):
     for name in ("train", "dev"):
         toy_finetuning.make_examples(tmp_path / name, small_tokenizer, 16)

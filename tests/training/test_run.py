@@ -313,6 +313,7 @@ def test_a_refused_run_leaves_nothing_behind(folder, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.integration
 def test_settings_count_before_the_first_checkpoint(folder, tmp_path, monkeypatch):
     bar = Progress.evaluation_bar
 

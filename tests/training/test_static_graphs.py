@@ -92,7 +92,7 @@ def faults(found) -> list[str]:
     ("task", "trainer_settings", "model", "batching"),
     [
         ("pretraining", {}, {"n_layer": 2}, None),
-        ("pretraining", {"accumulation_steps": 2}, {}, None),
+        pytest.param("pretraining", {"accumulation_steps": 2}, {}, None, marks=pytest.mark.integration),
         ("multiple_choice", {"accumulation_steps": 2}, {}, "packed"),
         *(
             pytest.param(task, {}, {}, "fixed", marks=pytest.mark.integration)

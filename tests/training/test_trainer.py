@@ -50,7 +50,7 @@ def test_a_batch_without_targets_changes_no_weight_and_has_the_loss_0(tmp_path):
     columns = read_shard(manifest.path(shard), manifest.spec)
     with ShardWriter(manifest.path(shard), manifest.spec) as writer:
         writer.write(columns | {"target_positions": np.full_like(columns["target_positions"], -1)})
-    overrides = {"task": {"train_data": {"global_batch_size": 4}}}
+    overrides = {"task": {"train_data": {"global_batch_size": 4}, "model": {"n_layer": 1}}}
     overrides["trainer"] = {"optimizer_config": {"weight_decay": 0.0}}
     trainer = build_trainer(tmp_path, tf.distribute.OneDeviceStrategy(DEVICE), overrides)
     before = [weight.numpy() for weight in trainer.model.trainable_variables]
@@ -103,7 +103,8 @@ def test_evaluation_counts_every_record_once_whatever_the_batch(folder):
     for batch_size in (8, 3):
         data = {"input_path": str(folder / "dev"), "global_batch_size": batch_size}
         strategy = tf.distribute.OneDeviceStrategy(DEVICE)
-        trainer = build_trainer(folder, strategy, {"task": {"validation_data": data}}, evaluate=True)
+        overrides = {"task": {"validation_data": data, "model": {"n_layer": 1}}}
+        trainer = build_trainer(folder, strategy, overrides, evaluate=True)
         for _ in range(2):  # the second evaluation starts anew
             with strategy.scope():
                 logs = trainer.evaluate(tf.constant(trainer.task.validation_steps()))

@@ -167,6 +167,7 @@ def test_another_config_fails(spoil, changes):
     assert not spoil().passed
 
 
+@pytest.mark.integration
 def test_heads_cut_another_way_fail(spoil):
     configure(spoil.folder, n_head=2, d_head=16)
     changes = {
@@ -177,6 +178,7 @@ def test_heads_cut_another_way_fail(spoil):
     assert not spoil(changes).passed
 
 
+@pytest.mark.integration
 def test_another_tokenizer_fails(spoil):
     other = train_tokenizer(invent_texts(600), 80)
     (spoil.folder / "spiece.model").write_bytes(other.model_proto)

@@ -57,9 +57,13 @@ def settings(folder, strategy: str = "one_device", **trainer):
 
 
 def finetune(
-    folder, model_dir, strategy: str, batching: str = "length", **runtime_settings
+    folder, model_dir, strategy: str, batching: str = "length", devices: int = 0
 ) -> dict[str, float]:
-    """Fine-tunes for three epochs on FOLDER/records, evaluating on FOLDER/dev; returns the last metrics."""
+    """Fine-tunes for three epochs on FOLDER/records, evaluating on FOLDER/dev; returns the last metrics.
+
+    Args:
+        devices: the first ones of four that the process has; 0: what the strategy takes.
+    """
     lengths = [8, toy_finetuning.T] if batching == "length" else []
     params = toy_finetuning.experiment()
     params.override(
@@ -71,12 +75,13 @@ def finetune(
                 "model": {"dropout": 0.0, "attention_dropout": 0.0},
                 "epochs": 3.0,
             },
-            "runtime": {"distribution_strategy": strategy, **runtime_settings},
+            "runtime": {"distribution_strategy": strategy, "virtual_devices": 4 if devices else 0},
         }
     )
-    (result,) = seeds.finetune_seeds(
-        params, toy_finetuning.ToyTask, runtime.prepare(params.runtime), str(model_dir)
-    )
+    chosen = runtime.prepare(params.runtime)
+    if devices:
+        chosen = tf.distribute.MirroredStrategy([f"CPU:{number}" for number in range(devices)])
+    (result,) = seeds.finetune_seeds(params, toy_finetuning.ToyTask, chosen, str(model_dir))
     return result.last
 
 

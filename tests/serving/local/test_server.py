@@ -397,6 +397,7 @@ def test_slow_and_malformed_requests_are_answered(running, monkeypatch):
     assert ask(running, "POST", PREDICT, {"instances": ["ba"]})[0] == 200
 
 
+@pytest.mark.integration
 def test_slow_senders_over_grpc_do_not_keep_others_out(exports):
     """Each sends the head of a call, and nothing else."""
     configs, never = [models.of_folder(str(exports["classification"]))], threading.Event()
@@ -462,6 +463,7 @@ def test_metrics_have_the_names_of_tensorflow_serving(running):
     assert "process_resident_memory_bytes" in text and "made-up" not in text
 
 
+@pytest.mark.integration
 def test_versions_are_loaded_and_unloaded_while_requests_run(exports, tmp_path, monkeypatch):
     monkeypatch.setattr(models, "POLL_SECONDS", 0.05)
     folder = tmp_path / "reviews"

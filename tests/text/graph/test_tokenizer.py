@@ -38,9 +38,11 @@ BYTES = st.one_of(
 )
 CLEANINGS = [
     DEFAULT_CLEANING,
-    CleaningConfig(lower=True),
-    CleaningConfig(keep_accents=True),
     CleaningConfig(lower=True, keep_accents=True, normalize_quotes=False, collapse_whitespace=False),
+    *(
+        pytest.param(cleaning, marks=pytest.mark.integration)
+        for cleaning in (CleaningConfig(lower=True), CleaningConfig(keep_accents=True))
+    ),
 ]
 MODEL = "data/xlnet_cased/spiece.model"
 

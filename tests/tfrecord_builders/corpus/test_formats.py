@@ -208,6 +208,7 @@ except UserError as error:
 """
 
 
+@pytest.mark.integration
 def test_zstd_that_unpacks_to_much_takes_little_memory(tmp_path):
     block = b"A word. " * 8 + b"\n\n"
     packed = pack_zstd(tmp_path / "a.txt.zst", block * 10_000, 500)
@@ -265,7 +266,8 @@ def test_bad_parquet(tmp_path):
         plan(tmp_path / "b.parquet.gz", 1000)
 
 
-@pytest.mark.parametrize("row_group_size", [pytest.param(200, marks=pytest.mark.integration), 7])
+@pytest.mark.integration
+@pytest.mark.parametrize("row_group_size", [200, 7])
 def test_parquet_that_stores_a_long_text_once_takes_little_memory(tmp_path, row_group_size):
     texts = pyarrow.DictionaryArray.from_arrays([0] * 200, ["A sentence. " * 170_000])
     table = pyarrow.table({"text": texts})
