@@ -116,6 +116,8 @@ def check(params, task: Task, where: Machines, model_dir: str) -> str:
     """
     run.check_batch_sizes(params, where.replicas)
     run.check_remote_paths(params, model_dir)
+    if where.hosts == 1 and not where.slice:
+        run.check_memory(params, task, tf.distribute.get_strategy())
     task.replicas, task.accumulation_steps = where.replicas, params.trainer.accumulation_steps
     run.check_resumable(params, task, model_dir)
     build_optimizer(params.trainer.optimizer_config, params.trainer.train_steps, task.n_layer)

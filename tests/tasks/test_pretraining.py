@@ -358,14 +358,14 @@ def test_a_step_far_larger_than_the_machine_is_refused_or_warned_of(folder, monk
     params.task.model.preset, params.task.train_data.global_batch_size = "large", 1 << 20
     monkeypatch.setattr(os, "sysconf", lambda name: 1 << 16)
     with pytest.raises(
-        UserError, match="needs about 47 GB and this machine has 4: .*--config_file=micro"
+        UserError, match="needs about 47 GB and this machine has 4: .*--preset=micro"
     ) as error:
         pretraining.pretrain(params, "unused")
     fits = re.search(r"--batch_size=(\d+), or --accumulation_steps=(\d+) with", str(error.value))
     assert int(fits[1]) < (1 << 20) * 4.3 / 47 and int(fits[2]) == 16
     params.trainer.check_memory = False
     pretraining.pretrain(params, "unused")
-    assert re.search("needs about 47 GB and this machine has .*--config_file=micro", caplog.text)
+    assert re.search("needs about 47 GB and this machine has .*--preset=micro", caplog.text)
     caplog.clear()
     params.trainer.check_memory, params.trainer.accumulation_steps = True, 16
     pretraining.pretrain(params, "unused")

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import types
 from pathlib import Path
 
 import numpy as np
@@ -204,6 +205,18 @@ def test_the_loss_of_a_batch(data, data_v1, unanswerable):
     assert [float(value) for value in sums["loss"]] == pytest.approx([expected, 3])
     assert [float(value) for value in sums["end_accuracy"]] == [hits, 3]
     assert float(task.counts(features)["loss"]) == 3
+
+
+def test_a_share_of_right_answers_that_no_threshold_reaches_is_said():
+    task = types.SimpleNamespace(task_config=question_answering.QuestionAnsweringConfig(answer_precision=0.9))
+    shortfall = question_answering.QuestionAnsweringTask.shortfall
+    found = {"precise_precision": 0.8, "precise_answered": 0.5}
+    assert "0.9 that --answer_precision asks for: the highest is 0.8000, with 50.0% of" in shortfall(
+        task, found
+    )
+    assert shortfall(task, {**found, "precise_precision": 0.9}) == ""
+    task.task_config.answer_precision = 0.0
+    assert shortfall(task, {}) == ""
 
 
 def test_only_a_model_of_version_2_takes_both_versions(data, data_v1):

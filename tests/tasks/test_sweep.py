@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 
 import pytest
@@ -111,6 +112,24 @@ def test_a_variant_that_cannot_be_trained_is_found_before_the_first_is(
     planned = sweep.trainings(variants, toy_finetuning.ToyTask, str(tmp_path / "sweep"))
     with pytest.raises(UserError, match=message):
         dry_run.check_and_print_all(planned, None)
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_a_variant_that_is_too_large_for_the_machine_is_found_before_the_first_is(
+    tmp_path, settings, monkeypatch
+):
+    large = settings()
+    large.task.model.d_model = 1024
+    variants = [({"d_model": 16}, settings()), ({"d_model": 1024}, large)]
+    monkeypatch.setattr(os, "sysconf", lambda name: 2000)  # 4 MB; the two need 0.2 and 14
+    with pytest.raises(
+        UserError, match="d_model=1024: a step of .* tokens needs about 0 GB and this machine"
+    ):
+        sweep.sweep(variants, toy_finetuning.ToyTask, prepare(large.runtime), str(tmp_path / "sweep"))
+    with pytest.raises(UserError, match="d_model=1024: .*What fits: --batch_size="):
+        dry_run.check_and_print_all(
+            sweep.trainings(variants, toy_finetuning.ToyTask, str(tmp_path / "sweep")), None
+        )
     assert not (tmp_path / "sweep").exists()
 
 

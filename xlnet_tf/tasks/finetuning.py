@@ -43,7 +43,7 @@ from xlnet_tf.text.special_tokens import PAD_ID
 from xlnet_tf.training import trainer as trainer_lib
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
 from xlnet_tf.training.optimizer import layer_number
-from xlnet_tf.training.run import run_training
+from xlnet_tf.training.run import check_memory, run_training
 
 BATCHING = ("length", "packed", "fixed")
 TOKENS = ("input_word_ids", "input_mask", "input_type_ids")
@@ -657,7 +657,9 @@ def finetune(
         Diverged: too many steps one after another had to be skipped.
     """
     replicas = strategy.num_replicas_in_sync if params.runtime.distribution_strategy == "tpu" else 0
-    return run_training(params, build_task(params, task_class, model_dir, replicas), strategy, model_dir)
+    task = build_task(params, task_class, model_dir, replicas)
+    check_memory(params, task, strategy)
+    return run_training(params, task, strategy, model_dir)
 
 
 def build_task(

@@ -1,7 +1,6 @@
 """Permutation language modelling on pretraining records: the task and its experiment."""
 
 import dataclasses
-import os
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -26,8 +25,7 @@ from xlnet_tf.training import trainer as trainer_lib
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
 from xlnet_tf.training.memory import Memory
 from xlnet_tf.training.metrics import ExponentialRatio, Ratio
-from xlnet_tf.training.run import SMALLER_STEP, run_training
-from xlnet_tf.training.topology import describe
+from xlnet_tf.training.run import check_memory, run_training
 
 EXPERIMENT = "xlnet/pretraining"
 
@@ -291,45 +289,8 @@ def pretrain(params: cfg.ExperimentConfig, model_dir: str) -> dict[str, float]:
     """
     strategy = runtime.prepare(params.runtime)
     task = build_task(params)
-    if describe(strategy).partition(" on ")[2].startswith("CPU"):
-        _check_memory(params, task)
+    check_memory(params, task, strategy)
     return run_training(params, task, strategy, model_dir)
-
-
-def _check_memory(params, task: PretrainingTask):
-    """Warns of a step that may not fit this machine, whose system would end the run without a word.
-
-    Raises:
-        UserError: the step needs twice the machine's memory, and trainer.check_memory does not allow it.
-    """
-    config, tokens = task.xlnet_config, task.tokens_per_step() // max(1, params.trainer.accumulation_steps)
-    layers = 1 if params.trainer.recompute else config.n_layer
-    # Measured with Base (512 tokens, 384 of memory): 0.83 GB a row, 44 floats a layer and unit of width.
-    needed = 44 * 4 * tokens * layers * config.d_model / 1e9
-    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    if needed <= found:
-        return
-    problem = (
-        f"a step of {task.tokens_per_step():,} tokens needs about {needed:.0f} GB and this machine has "
-        f"{found:.0f}"
-    )
-    if needed < 2 * found or not params.trainer.check_memory:
-        logging.warning(
-            "%s: the system may kill the run. %s, or begin with a small model (--config_file=micro)",
-            problem,
-            SMALLER_STEP,
-        )
-        return
-    rows, parts = params.task.train_data.global_batch_size, max(1, params.trainer.accumulation_steps)
-    most = int(rows // parts * 0.8 * found / needed)
-    smaller = ""
-    if most:
-        fitting = (count for count in range(parts, rows + 1) if rows % count == 0 and rows // count <= most)
-        smaller = f"--batch_size={most * parts}, or --accumulation_steps={next(fitting)} with this batch, or "
-    raise UserError(
-        f"{problem}: the system would kill the run. What fits: {smaller}a small model "
-        "(--config_file=micro). --params_override=trainer.check_memory=false tries it all the same"
-    )
 
 
 def build_task(params: cfg.ExperimentConfig) -> PretrainingTask:

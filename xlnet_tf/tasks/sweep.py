@@ -25,7 +25,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.tasks.finetuning import FinetuningTask, build_task
 from xlnet_tf.tasks.seeds import Result, finetune_seeds, runs
 from xlnet_tf.training.optimizer import build_optimizer
-from xlnet_tf.training.run import check_batch_sizes, check_resumable, own
+from xlnet_tf.training.run import check_batch_sizes, check_memory, check_resumable, own
 from xlnet_tf.training.trainer import Task
 
 SUMMARY, PICTURE = "sweep.json", "sweep.svg"
@@ -238,6 +238,7 @@ def _check(planned: Iterable[Training], strategy: tf.distribute.Strategy):
     for training in planned:
         with named(training.name):
             check_batch_sizes(training.params, strategy.num_replicas_in_sync)
+            check_memory(training.params, training.task, strategy)
             trainer = training.params.trainer
             build_optimizer(trainer.optimizer_config, trainer.train_steps, training.task.n_layer)
             for params, folder in training.runs:

@@ -36,7 +36,7 @@ class TrainerConfig(cfg.TrainerConfig):
         check_data_gb: data up to this many gigabytes are compared with their checksums before the run begins,
             and after an error that they may be to blame for; some seconds a gigabyte. Damage is found
             without, when it is read; a shard of another set, with records of the same size, is not.
-        check_memory: refuse to pretrain where a step needs twice the memory of a machine without accelerator.
+        check_memory: refuse to train where a step needs twice the memory of a machine without accelerator.
         profile_steps: "FIRST,LAST": the steps that a trace is written of; empty: none.
     """
 

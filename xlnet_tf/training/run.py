@@ -52,6 +52,8 @@ _LACK_OF_MEMORY = re.compile(
     ".*(out of memory|OOM when allocating|failed to allocate memory|attempting to (allocate|reserve)).*", re.I
 )
 
+_STEPS_LOOKED_AT = 10_000  # for the longest
+
 SMALLER_STEP = (
     "Raise --accumulation_steps, add --recompute, or take a smaller batch_size; for TPUs "
     "run_scripts.tpu_compile --find_max_batch shows what fits"
@@ -402,6 +404,44 @@ def check_batch_sizes(params, replicas: int):
             f"dev_batch_size is {params.task.validation_data.global_batch_size} with {replicas} replicas: "
             f"expected a multiple of {replicas}"
         )
+
+
+def check_memory(params, task: Task, strategy: tf.distribute.Strategy):
+    """Warns of a step on CPUs that may not fit this machine, whose system would end the run without a word.
+
+    Raises:
+        UserError: the step needs twice the machine's memory, and trainer.check_memory does not allow it.
+    """
+    if not topology.describe(strategy).partition(" on ")[2].startswith("CPU"):
+        return
+    steps = min(params.trainer.train_steps, _STEPS_LOOKED_AT)
+    lengths = {*task.step_lengths(0, steps, training=True, multiple=1)}
+    config, step_tokens = task.xlnet_config, max(map(task.tokens_per_step, lengths))
+    tokens = step_tokens // max(1, params.trainer.accumulation_steps)
+    layers = 1 if params.trainer.recompute else config.n_layer
+    # Measured with Base (512 tokens, 384 of memory): 0.83 GB a row, 44 floats a layer and unit of width.
+    needed = 44 * 4 * tokens * layers * config.d_model / 1e9
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    if needed <= found:
+        return
+    problem = f"a step of {step_tokens:,} tokens needs about {needed:.0f} GB and this machine has {found:.0f}"
+    if needed < 2 * found or not params.trainer.check_memory:
+        logging.warning(
+            "%s: the system may kill the run. %s, or begin with a small model (--preset=micro)",
+            problem,
+            SMALLER_STEP,
+        )
+        return
+    rows, parts = params.task.train_data.global_batch_size, max(1, params.trainer.accumulation_steps)
+    most = int(rows // parts * 0.8 * found / needed)
+    smaller = ""
+    if most:
+        fitting = (count for count in range(parts, rows + 1) if rows % count == 0 and rows // count <= most)
+        smaller = f"--batch_size={most * parts}, or --accumulation_steps={next(fitting)} with this batch, or "
+    raise UserError(
+        f"{problem}: the system would kill the run. What fits: {smaller}a small model "
+        "(--preset=micro). --params_override=trainer.check_memory=false tries it all the same"
+    )
 
 
 def check_data(params, task: Task):
