@@ -119,6 +119,18 @@ def test_a_row_alone_is_the_row_in_a_batch(module, texts):
         np.testing.assert_allclose(alone["score"][0], scores, rtol=1e-4)
 
 
+def test_a_temperature_changes_scores_and_no_entity(module, model, small_tokenizer, texts):
+    calibrated = TaggingModule(model, small_tokenizer, buckets=(8, 16), temperature=[2.0], **OPTIONS)
+    before, after = serve(module, texts), serve(calibrated, texts)
+    for name in ("num_entities", "entity", "label", "start", "end"):
+        np.testing.assert_array_equal(before[name], after[name])
+    assert (after["score"] < before["score"]).any()
+    features = {"input_word_ids": tf.constant([[30, 31, 4, 3]]), "input_mask": tf.ones([1, 4], tf.int32)}
+    features["input_type_ids"] = tf.constant([[0, 0, 0, 2]])
+    expected = tf.nn.softmax(model(features) / 2)
+    np.testing.assert_allclose(calibrated.serve_tokens(features)["probabilities"], expected, rtol=1e-4)
+
+
 def test_a_score_is_the_mean_of_its_words(module, model, small_tokenizer):
     text = "ba ne, tor mi kal su."
     words = sentence_encoder(small_tokenizer).encode(AnnotatedText("", "", "", text, None), None)

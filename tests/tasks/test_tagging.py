@@ -7,6 +7,9 @@ import json
 
 import numpy as np
 import pytest
+import scipy.optimize
+import scipy.special
+import sklearn.metrics as sk
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +22,7 @@ from tfrecord_builders.tagging.build import TaggingOptions, build_tagging
 from tfrecord_builders.tagging.data import read_sentences
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
+from xlnet_tf.serving import models
 from xlnet_tf.tasks import prediction, tagging
 from xlnet_tf.tasks.finetuning import finetune
 from xlnet_tf.tasks.metrics.tagging import entity_counts, entity_scores, type_table
@@ -158,6 +162,21 @@ def test_files_have_every_word_once_with_true_and_predicted_tags(run, data, tmp_
             words = [row[0] for row in block if row[column] != "O"]
             assert [entity["text"] for entity in line[name]] == words
             assert all(line["text"][e["start"] : e["end"]] == e["text"] for e in line[name])
+
+
+@pytest.mark.integration
+def test_words_have_probabilities_of_their_tags_that_are_calibrated(run, data, tmp_path):
+    task, examples, predictions, blocks, _ = predict(run[0], data / "dev", tmp_path)
+    found = task.probabilities(examples, predictions)
+    gold, predicted = ([row[column] for block in blocks for row in block] for column in (1, 2))
+    assert [found.labels[tag] for tag in found.targets.argmax(axis=1)] == gold  # windows are in order
+    assert [found.labels[tag] for tag in found.values.argmax(axis=1)] == predicted
+    [temperature] = models.fit_temperature(str(run[0]), str(data / "dev"))
+    best = scipy.optimize.minimize_scalar(
+        lambda t: sk.log_loss(found.targets.argmax(1), scipy.special.softmax(found.logits / t, 1)),
+        bounds=(0.02, 50), method="bounded", options={"xatol": 1e-6},
+    )  # fmt: skip
+    assert temperature == pytest.approx(best.x, rel=1e-2)
 
 
 @pytest.mark.integration

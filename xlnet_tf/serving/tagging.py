@@ -1,11 +1,13 @@
 """SavedModels that find entities, or what else is written as BIO tags of words, in texts of any length."""
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 import tf_keras
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.map_in_chunks import map_in_chunks
-from xlnet_tf.serving.module import ServingModule
+from xlnet_tf.serving.module import ServingModule, check_temperature
 from xlnet_tf.text.graph.characters import characters, substrings
 from xlnet_tf.text.graph.word_windows import WordWindows, word_windows
 from xlnet_tf.text.graph.words import WordFinder, Words
@@ -36,6 +38,8 @@ class TaggingModule(ServingModule):
         model: an XLNetTokenClassifier, its labels BIO tags.
         tokenizer: its tokenizer.
         stride: pieces between the starts of two windows; None: half of a window.
+        temperature: what logits are divided by for the probabilities, [1] (see metrics.calibration); None: 1.
+            It changes no tag.
         **options: of ServingModule.
 
     Raises:
@@ -49,9 +53,16 @@ class TaggingModule(ServingModule):
     OF_EXAMPLES = ("stride",)
 
     def __init__(
-        self, model: tf_keras.Model, tokenizer: XLNetTokenizer, *, stride: int | None = None, **options
+        self,
+        model: tf_keras.Model,
+        tokenizer: XLNetTokenizer,
+        *,
+        stride: int | None = None,
+        temperature: Sequence[float] | None = None,
+        **options,
     ):
         super().__init__(model, tokenizer, **options)
+        self.temperature = check_temperature(temperature, 1)
         self.room = self.seq_len - 2
         self.stride = self.room // 2 if stride is None else stride
         if not 0 < self.stride <= self.room:
@@ -75,7 +86,7 @@ class TaggingModule(ServingModule):
         return {"entities": [dict(zip(columns, values)) for values in zip(*columns.values())]}
 
     def serve_tokens(self, features):
-        probabilities = tf.nn.softmax(self.run(features))
+        probabilities = tf.nn.softmax(self.run(features) / self.temperature)
         return {
             "labels": tf.gather(tf.constant(self.labels), tf.argmax(probabilities, axis=-1)),
             "scores": tf.reduce_max(probabilities, axis=-1),
@@ -109,7 +120,7 @@ class TaggingModule(ServingModule):
         logits = tf.gather_nd(logits, tf.stack([window, tokens], 1))
         return {
             "tags": tf.argmax(logits, axis=-1, output_type=tf.int32),
-            "scores": tf.reduce_max(tf.nn.softmax(logits), axis=-1),
+            "scores": tf.reduce_max(tf.nn.softmax(logits / self.temperature), axis=-1),
         }
 
     def _entities(

@@ -209,7 +209,7 @@ class ClassificationTask(FinetuningTask):
             return None
         labels, exclusive = predictions["label"], self.kind == "classification"
         targets = np.arange(len(self.labels)) == labels[:, None] if exclusive else labels == 1
-        return Probabilities(predictions["outputs"], targets, self.labels, exclusive)
+        return Probabilities(predictions["outputs"], targets, self.labels, exclusive, predictions["logits"])
 
     def score_units(self, units):
         names = self.example_set.settings["metrics"]

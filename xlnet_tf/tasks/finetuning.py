@@ -496,8 +496,13 @@ class FinetuningTask(trainer_lib.Task):
         examples, offset = self.validation_set, features["offset"][:, 0]
         cut_off = examples.seq_len - tf.shape(features["input_word_ids"])[1] // examples.sequences
         for name in self.TOKEN_PREDICTIONS:
-            left, right = (tf.pad(rows[name], [[0, 0], side]) for side in ([cut_off, 0], [0, cut_off]))
-            rows[name] = tf.where(offset[:, None] > 0, left, right)
+            if name not in rows:
+                continue
+            rest = rows[name].shape.rank - 2  # axes after rows and tokens
+            left, right = (
+                tf.pad(rows[name], [[0, 0], side, *[[0, 0]] * rest]) for side in ([cut_off, 0], [0, cut_off])
+            )
+            rows[name] = tf.where(tf.reshape(offset > 0, [-1, 1, *[1] * rest]), left, right)
         for name in self.POSITION_PREDICTIONS:
             rows[name] += tf.reshape(offset, [-1] + [1] * (rows[name].shape.rank - 1))
 

@@ -95,7 +95,8 @@ class MultipleChoiceTask(FinetuningTask):
     def probabilities(self, examples, predictions):
         values = predictions["probabilities"]
         letters = [chr(ord("A") + option) for option in range(values.shape[1])]
-        return Probabilities(values, np.arange(len(letters)) == predictions["label"][:, None], letters, True)
+        targets = np.arange(len(letters)) == predictions["label"][:, None]
+        return Probabilities(values, targets, letters, True, predictions["logits"])
 
     def write_predictions(self, examples, predictions, folder):
         return write_files(examples.sidecar(), predictions["probabilities"], folder)

@@ -217,7 +217,9 @@ def sweep(
         UserError: settings of a variant cannot be trained with; then none is.
     """
     model_dir = model_dir.rstrip("/")
-    _check(trainings(variants, task_class, model_dir, num_seeds), strategy)
+    on_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
+    tpu_replicas = strategy.num_replicas_in_sync if on_tpu else 0
+    _check(trainings(variants, task_class, model_dir, num_seeds, tpu_replicas), strategy)
     trials: list[Trial] = []
     with contextlib.ExitStack() as stack:
         own(strategy, model_dir, stack)

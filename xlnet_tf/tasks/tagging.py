@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import numpy as np
+import scipy.special
 import tensorflow as tf
 
 from xlnet_tf.models.token_classifier import XLNetTokenClassifier
@@ -15,6 +16,7 @@ from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.finetuning import FinetuningTask, register, row_weights
 from xlnet_tf.tasks.losses.labels import LabelConfig, training_losses
 from xlnet_tf.tasks.metrics import tagging as tagging_metrics
+from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import SegmentsModelConfig
 from xlnet_tf.tasks.predictions import tagging as tagging_predictions
 from xlnet_tf.training.metrics import Ratio
@@ -38,7 +40,8 @@ class TaggingTask(FinetuningTask):
     SETTINGS = {"labels": list[str], "tagged": bool, "stride": int}
     ANSWERED = "tagged"
     ALIKE = ("labels",)
-    TOKEN_COLUMNS = TOKEN_PREDICTIONS = ("tags",)
+    TOKEN_COLUMNS = ("tags",)
+    TOKEN_PREDICTIONS = ("tags", "logits")
 
     def check_settings(self, examples):
         super().check_settings(examples)
@@ -84,7 +87,17 @@ class TaggingTask(FinetuningTask):
         return self.task_config.weights(labels, np.bincount(tags[tags >= 0], minlength=len(labels)))
 
     def predictions(self, features, outputs):
-        return {"tags": _best(outputs)}
+        tags = {"tags": _best(outputs)}
+        if self.validation_set and self.has_answers(self.validation_set):
+            return {**tags, "logits": outputs}  # as many numbers as labels: only where they are compared
+        return tags
+
+    def probabilities(self, examples, predictions):
+        """Returns those of the words' tags."""
+        gold, labels = examples.arrays()["tags"], examples.settings["labels"]
+        logits = predictions["logits"][gold >= 0]  # [words, C]
+        targets = np.arange(len(labels)) == gold[gold >= 0][:, None]
+        return Probabilities(scipy.special.softmax(logits, axis=-1), targets, labels, True, logits)
 
     def constant_score(self, examples):
         return 0.0  # of no entities at all

@@ -22,12 +22,15 @@ class Probabilities(NamedTuple):
         targets: bool [N, C], which of them came true.
         labels: names of the C.
         exclusive: whether one of an example's C comes true, or each may.
+        logits: [N, C], that softmax or sigmoid made the values of; None: they cannot be served with a
+            temperature.
     """
 
     values: np.ndarray
     targets: np.ndarray
     labels: Sequence[str]
     exclusive: bool
+    logits: np.ndarray | None = None
 
 
 class Bin(NamedTuple):
