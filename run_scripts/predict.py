@@ -85,6 +85,7 @@ def main(_: Sequence[str]):
     if texts:
         predict_texts.main(values)
         return
+    from xlnet_tf.tasks.finetuning import UNREACHED
     from xlnet_tf.tasks.pieces import remove_pieces
     from xlnet_tf.tasks.prediction import Predictor, Run
     from xlnet_tf.training import runtime
@@ -94,7 +95,7 @@ def main(_: Sequence[str]):
     examples, task = run.task.validation_set, run.task
     checkpoint = run.checkpoint(values.checkpoint)
     if text := task.shortfall(task.best_metrics()):
-        logging.warning("%s: %s", values.model_dir, text)
+        logging.warning("%s: %s", values.model_dir, text + UNREACHED)
     strategy = runtime.prepare(run.params.runtime)
     folder = files.make_folder(values.output_dir)
     pieces = str(folder / "unfinished_predictions")

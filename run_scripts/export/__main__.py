@@ -69,6 +69,7 @@ def define_flags():
 def check_flags(values: flags.FlagValues):
     """Raises UserError for flags that do not go together."""
     from xlnet_tf.checkpoints.model_card import is_run
+    from xlnet_tf.tasks.finetuning import UNREACHED
     from xlnet_tf.tasks.prediction import Run
 
     folder = hub.locate(values.model_dir).folder
@@ -84,8 +85,8 @@ def check_flags(values: flags.FlagValues):
         task = Run.open(folder, "").task
         if text := task.shortfall(task.best_metrics()):
             raise UserError(
-                f"{values.model_dir}: {text}. Fine-tune with a lower demand, another --model_dir, and "
-                "better: more epochs or examples, another learning rate"
+                f"{values.model_dir}: {text}{UNREACHED}. Fine-tune with a lower demand, or longer, with "
+                "another --model_dir"
             )
     elif values.checkpoint or values.check_data or values.calibrate:
         raise UserError("--checkpoint, --check_data and --calibrate are for fine-tuned runs")

@@ -114,7 +114,7 @@ def test_a_precision_that_no_probability_reaches_is_a_warning_and_is_not_exporte
     run_command("run_scripts.finetune", f"--config_file={folder}/recipe.yaml", f"--data={folder}/both",
                 f"--model_dir={folder}/unsure", "--epochs=1", "--alert_label=old",
                 "--alert_precision=0.8")  # fmt: skip
-    message = "the precision 0.8 that --alert_precision asks for: the highest is 0.5"
+    message = "alerts on 'old' have a precision of 0.5"
     assert message in caplog.text
     caplog.clear()
     for command in ("evaluate", "predict"):
@@ -126,7 +126,7 @@ def test_a_precision_that_no_probability_reaches_is_a_warning_and_is_not_exporte
         )
         assert message in caplog.text
         caplog.clear()
-    with pytest.raises(UserError, match=f"{message}.*Fine-tune with a lower demand"):
+    with pytest.raises(UserError, match=f"{message}.*asks for 0.8: no threshold reaches it.*Fine-tune with"):
         run_command(
             "run_scripts.export", f"--model_dir={folder}/unsure", f"--output_dir={folder}/served_unsure"
         )

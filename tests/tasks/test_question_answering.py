@@ -211,9 +211,7 @@ def test_a_share_of_right_answers_that_no_threshold_reaches_is_said():
     task = types.SimpleNamespace(task_config=question_answering.QuestionAnsweringConfig(answer_precision=0.9))
     shortfall = question_answering.QuestionAnsweringTask.shortfall
     found = {"precise_precision": 0.8, "precise_answered": 0.5}
-    assert "0.9 that --answer_precision asks for: the highest is 0.8000, with 50.0% of" in shortfall(
-        task, found
-    )
+    assert "0.8000 of the answers given, to 50.0% of the questions, are right, and" in shortfall(task, found)
     assert shortfall(task, {**found, "precise_precision": 0.9}) == ""
     task.task_config.answer_precision = 0.0
     assert shortfall(task, {}) == ""

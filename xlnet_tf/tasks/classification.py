@@ -217,7 +217,10 @@ class ClassificationTask(FinetuningTask):
         if label := self.task_config.alert.label:
             wish = self.task_config.alert
             targets, probabilities = self._watched(label, units)
-            alert = metrics.alert_threshold(targets, probabilities, wish.precision, wish.recall)
+            if np.isnan(self._stored_alert):  # in training, which looks for it
+                alert = metrics.alert_threshold(targets, probabilities, wish.precision, wish.recall)
+            else:
+                alert = metrics.alert_at(self._stored_alert, targets, probabilities)
             values |= {f"alert_{name}": value for name, value in alert._asdict().items()}
         return values
 
@@ -244,6 +247,11 @@ class ClassificationTask(FinetuningTask):
             alerts = self._watched(label, predictions)[1] >= self.alert_threshold()
         return write_files(examples, predictions["outputs"], alerts, folder)
 
+    @functools.cached_property
+    def _stored_alert(self) -> float:
+        """The threshold that the run has found, read once for all samples; nan if it has none."""
+        return self.best_metrics().get("alert_threshold", np.nan)
+
     def alert_threshold(self) -> float:
         """Returns the probability from which a text is an alert.
 
@@ -264,9 +272,8 @@ class ClassificationTask(FinetuningTask):
         if not found < wish.precision:
             return ""
         return (
-            f"no threshold on the probability of {wish.label!r} has the precision {wish.precision:g} that "
-            f"--alert_precision asks for: the highest is {found:.4f}, with recall "
-            f"{metrics['alert_recall']:.4f}"
+            f"alerts on {wish.label!r} have a precision of {found:.4f} and a recall of "
+            f"{metrics['alert_recall']:.4f}, and --alert_precision asks for {wish.precision:g}"
         )
 
     def _has_dev_examples(self, label: str) -> bool:

@@ -48,6 +48,7 @@ from xlnet_tf.training.run import check_memory, run_training
 BATCHING = ("length", "packed", "fixed")
 TOKENS = ("input_word_ids", "input_mask", "input_type_ids")
 _ALIKE = 1e-4  # outputs that differ by less than this come from a model that has collapsed
+UNREACHED = ": no threshold reaches it on the dev examples"  # after a shortfall of these
 _DEV_SET = "dev_set"  # next to the metrics: what they are of
 
 

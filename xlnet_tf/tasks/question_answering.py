@@ -189,8 +189,9 @@ class QuestionAnsweringTask(FinetuningTask):
         if not found < wish:
             return ""
         return (
-            f"no threshold has the share of right answers {wish:g} that --answer_precision asks for: the "
-            f"highest is {found:.4f}, with {metrics['precise_answered']:.1%} of the questions answered"
+            f"with the best threshold {found:.4f} of the answers given, to "
+            f"{metrics['precise_answered']:.1%} of the questions, are right, and --answer_precision asks for "
+            f"{wish:g}"
         )
 
     def write_predictions(self, examples, predictions, folder):

@@ -13,7 +13,7 @@ from absl import logging
 from official.core import config_definitions as cfg
 
 from xlnet_tf import files
-from xlnet_tf.tasks.finetuning import BEST, FinetuningTask, finetune, read_metrics
+from xlnet_tf.tasks.finetuning import BEST, UNREACHED, FinetuningTask, finetune, read_metrics
 from xlnet_tf.training.progress import HISTORY, read_history
 from xlnet_tf.training.run import Diverged, own
 
@@ -101,7 +101,7 @@ def _finetune_seeds(
         task = task_class(run_params.task)
         problem = _problem(task, last, folder)
         if shortfall := task.shortfall(best):
-            logging.warning("%s: %s", folder, shortfall)
+            logging.warning("%s: %s", folder, shortfall + UNREACHED)
         results.append(Result(seed, task_class.BEST_METRIC, last, best, problem))
     if strategy.extended.should_checkpoint:  # of several hosts one writes
         text = json.dumps([dataclasses.asdict(result) for result in results], indent=1) + "\n"

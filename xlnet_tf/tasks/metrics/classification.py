@@ -118,6 +118,13 @@ def alert_threshold(
     return Alert(float(thresholds[best]), float(precisions[best]), float(recalls[best]))
 
 
+def alert_at(threshold: float, targets: np.ndarray, probabilities: np.ndarray) -> Alert:
+    """Returns what a threshold gives, nan for shares of no text; args as in `alert_threshold`."""
+    alerts = probabilities >= threshold
+    hits, said, true = (int(np.sum(chosen)) for chosen in (alerts & targets, alerts, targets))
+    return Alert(threshold, hits / said if said else np.nan, hits / true if true else np.nan)
+
+
 def _reaching(values: np.ndarray, wanted: float, others: np.ndarray) -> int:
     """Returns where `others` is largest among the values that reach what is wanted, or the largest value."""
     reached = values >= wanted
