@@ -172,10 +172,12 @@ def test_words_have_probabilities_of_their_tags_that_are_calibrated(run, data, t
     assert [found.labels[tag] for tag in found.targets.argmax(axis=1)] == gold  # windows are in order
     assert [found.labels[tag] for tag in found.values.argmax(axis=1)] == predicted
     [temperature] = models.fit_temperature(str(run[0]), str(data / "dev"))
-    best = scipy.optimize.minimize_scalar(
-        lambda t: sk.log_loss(found.targets.argmax(1), scipy.special.softmax(found.logits / t, 1)),
-        bounds=(0.02, 50), method="bounded", options={"xatol": 1e-6},
-    )  # fmt: skip
+
+    def loss(t):
+        probabilities = scipy.special.softmax(found.logits.astype(np.float64) / t, axis=1)
+        return sk.log_loss(found.targets.argmax(axis=1), probabilities, labels=range(len(found.labels)))
+
+    best = scipy.optimize.minimize_scalar(loss, bounds=(0.02, 50), method="bounded")
     assert temperature == pytest.approx(best.x, rel=1e-2)
 
 

@@ -217,7 +217,7 @@ def sweep(
         UserError: settings of a variant cannot be trained with; then none is.
     """
     model_dir = model_dir.rstrip("/")
-    on_tpu = isinstance(strategy, tf.distribute.TPUStrategy)
+    on_tpu = variants[0][1].runtime.distribution_strategy == "tpu"
     tpu_replicas = strategy.num_replicas_in_sync if on_tpu else 0
     _check(trainings(variants, task_class, model_dir, num_seeds, tpu_replicas), strategy)
     trials: list[Trial] = []
