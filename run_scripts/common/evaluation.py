@@ -155,5 +155,10 @@ def _draw_thresholds(curves: Mapping[str, list[Point]], path: epath.Path):
             axes.plot([p.threshold for p in points], [getattr(p, name) for p in points], label=label)
         axes.set(title=name, xlabel="threshold on the label's probability", xlim=(0, 1), ylim=(0, 1.02))
     more = f" (the first {_MOST_CURVES} of {len(curves)})" if len(curves) > len(shown) else ""
-    axes.legend(title=f"label{more}", fontsize="small")
+    figure.legend(
+        *axes.get_legend_handles_labels(),
+        title=f"label{more}",
+        fontsize="small",
+        loc="outside right upper",
+    )
     files.save_figure(figure, path, dpi=100)

@@ -170,9 +170,9 @@ def _temperature(logits: np.ndarray, targets: np.ndarray, to_probabilities, what
     coldest, hottest = (1 / temperature for temperature in _RANGE)
     why = ""
     if slope(coldest) <= _FLAT:
-        why = "are all predicted right"
+        why = "are all predicted right, so no temperature is best; give a larger set"
     elif slope(hottest) >= 0:
-        why = "are not predicted better than by chance"
+        why = "are not predicted better than by chance, so no temperature is best; train the model longer"
     if why:
-        raise UserError(f"cannot calibrate: {what} {why}, so no temperature is best; give a larger set")
+        raise UserError(f"cannot calibrate: {what} {why}")
     return 1 / scipy.optimize.brentq(slope, hottest, coldest, xtol=1e-12)
