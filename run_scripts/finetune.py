@@ -59,6 +59,13 @@ def define_flags():
     experiment.define_dry_run_flags()
     flags.DEFINE_string("data", None, "Folder of built examples, with train and dev in it.", required=True)
     flags.DEFINE_string("dev_split", "dev", "Which of its folders to evaluate on; empty: none.")
+    flags.DEFINE_float(
+        "max_shared",
+        0.05,
+        "Largest part of the dev examples' inputs that may be in the training examples; more is an error.",
+        lower_bound=0,
+        upper_bound=1,
+    )
     flags.DEFINE_integer(
         "num_seeds",
         1,
@@ -81,6 +88,7 @@ def main(_: Sequence[str]):
     from etils import epath
     from official.core import task_factory
 
+    from xlnet_tf.records import example_report
     from xlnet_tf.records.examples import ExampleSet
     from xlnet_tf.tasks import seeds, sweep
     from xlnet_tf.training import runtime
@@ -94,6 +102,11 @@ def main(_: Sequence[str]):
             f"{values.dev_split} to evaluate on: build it (--dev of the builder), name another with "
             "--dev_split, or train without evaluations (--dev_split=)"
         )
+    model_dir = epath.Path(values.model_dir)
+    if values.dev_split and not (model_dir.exists() and files.entries(model_dir)):  # a run that begins
+        splits = {"train": "train", "dev": values.dev_split}
+        sets = {name: ExampleSet.load(f"{values.data}/{split}") for name, split in splits.items()}
+        example_report.check_shared(sets, values.max_shared)
     params = experiment.load(entry.experiment, (*SETTINGS, *entry.settings), values)
     params.task.train_data.input_path = f"{values.data}/train"
     params.task.validation_data.input_path = f"{values.data}/{values.dev_split}" if values.dev_split else ""

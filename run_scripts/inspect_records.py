@@ -1,11 +1,13 @@
-"""Shows, counts, checks and compares pretraining records.
+"""Shows, counts, checks and compares pretraining records, and reports on examples for fine-tuning.
 
     python -m run_scripts.inspect_records --records=records --record=0 --target=3
     python -m run_scripts.inspect_records --records=records --record=0 --png=mask.png
     python -m run_scripts.inspect_records --records=records --stats --png=distributions.png
     python -m run_scripts.inspect_records --records=records --check --num_workers=8
     python -m run_scripts.inspect_records --records=records --diff=other
+    python -m run_scripts.inspect_records --examples=records/sst-2 --page=report.html
 
+--examples reports lengths, labels, truncation, <unk>, repeated inputs, and what splits share with train.
 --png draws the record's permutation mask, or the distributions of the set. --json prints what a program can
 read. The exit status is 1 if --check finds something wrong or --diff a difference.
 """
@@ -16,19 +18,23 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from run_scripts.common import data_page
 from tfrecord_builders.inspection import check as inspect_check
 from tfrecord_builders.inspection import diff as inspect_diff
-from tfrecord_builders.inspection import plot_distributions, plot_mask
+from tfrecord_builders.inspection import example_sets, plot_distributions, plot_mask
 from tfrecord_builders.inspection import show as inspect_show
 from tfrecord_builders.inspection import statistics as inspect_statistics
-from xlnet_tf import errors
+from xlnet_tf import command_line, errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest
 
 
 def define_flags() -> None:
     """Defines the script's flags."""
-    flags.DEFINE_string("records", None, "folder of pretraining records", required=True)
+    flags.DEFINE_string("records", None, "folder of pretraining records")
+    flags.DEFINE_string("examples", None, "folder of examples for fine-tuning, or of several splits of them")
+    flags.DEFINE_string("page", None, "with --examples: write the report, with pictures, as a page, too")
+    command_line.require_one_of("records", "examples")
     flags.DEFINE_integer("record", 0, "which record to show, counted over all shards", lower_bound=0)
     flags.DEFINE_integer("target", None, "whose view to show, by rank in the order. Default: the middle one")
     flags.DEFINE_string(
@@ -47,7 +53,7 @@ def define_flags() -> None:
         "check", False, "check all records of the set instead of showing one; exit status 1 if one is wrong"
     )
     flags.DEFINE_string("diff", None, "another set: show how the two differ; exit status 1 if they do")
-    flags.DEFINE_bool("json", False, "print json: with --stats, --check, --diff")
+    flags.DEFINE_bool("json", False, "print json: with --stats, --check, --diff, --examples")
     flags.DEFINE_integer(
         "num_workers", 1, "processes that read the set for --check and --stats", lower_bound=1
     )
@@ -59,6 +65,10 @@ def run(values: flags.FlagValues) -> int:
     Returns:
         The exit status.
     """
+    if values.examples:
+        return _report(values)
+    if values.page:
+        raise UserError("--page is given with --records, expected --examples with it")
     manifest = Manifest.load(values.records)
     chosen = [name for name in ("stats", "check", "diff") if getattr(values, name)]
     if len(chosen) > 1:
@@ -92,6 +102,21 @@ def run(values: flags.FlagValues) -> int:
     if values.png:
         plot_mask.draw(manifest, values.record, values.png, values.first, values.count)
         print(f"\nwrote {values.png}")
+    return 0
+
+
+def _report(values: flags.FlagValues) -> int:
+    """Reports on examples."""
+    others = ("records", "stats", "check", "diff", "png")
+    if given := [name for name in others if getattr(values, name)]:
+        raise UserError(
+            f"--examples is given with --{' and --'.join(given)}, expected --page or --json with it"
+        )
+    found = example_sets.report(example_sets.load(values.examples))
+    print(json.dumps(found, indent=1) if values.json else example_sets.table(found))
+    if values.page:
+        data_page.write(found, values.examples, values.page)
+        print(f"wrote {values.page}", file=sys.stderr)
     return 0
 
 

@@ -79,7 +79,7 @@ def test_required_flags_are_marked_and_come_first():
     names = re.findall(r"^  --(?:\[no\])?(\w+)", shown, re.MULTILINE)
     assert names[:5] == ["output_dir", "tokenizer", "dev", "test", "train"]
     assert "  --output_dir (required): folder" in shown
-    assert "  --train (required: one of --train, --dev, --test): json" in shown
+    assert "  --train (required: one of --train, --dev, --test): the train split" in shown
     assert shown.count("(required") == 5
 
 

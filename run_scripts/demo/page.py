@@ -54,8 +54,14 @@ def write(outcome: Outcome, records: Manifest) -> None:
         section("Try next", "These commands use what the demo has made."),
         "<pre>" + html.escape("\n".join(outcome.commands())) + "</pre>",
     ]
+    title = "XLNet, from raw text to a fine-tuned model"
+    files.write(folder / "index.html", fill(title, "\n".join(parts)))
+
+
+def fill(title: str, body: str) -> str:
+    """Returns a whole page."""
     template = string.Template(TEMPLATE.read_text(encoding="utf-8"))
-    files.write(folder / "index.html", template.substitute(body="\n".join(parts)))
+    return template.substitute(title=html.escape(title), body=body)
 
 
 def section(title: str, text: str) -> str:
@@ -67,7 +73,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Returns a table, with cells of figures aligned to the right."""
 
     def cell(text: str) -> str:
-        kind = ' class="number"' if re.fullmatch(r"[-\d.,]+( %| s)?", text) else ""
+        kind = ' class="number"' if re.fullmatch(r"[-\d.,]+( %| s)?( \([\d.]+%\))?", text) else ""
         return f"<td{kind}>{html.escape(text)}</td>"
 
     lines = ["".join(f'<th scope="col">{html.escape(name)}</th>' for name in head)]

@@ -1,12 +1,19 @@
 """What to know of the sets that a builder has made, and what to mend before a model is trained on them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
 
 from xlnet_tf import command_line
+from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.input_counts import PIECES, TEXTS, UNKNOWN_PIECES, UNKNOWN_TEXTS, fingerprints
+from xlnet_tf.text.special_tokens import PAD_ID
 
 MAX_UNKNOWN_SHARE = 0.01
+SHOWN = 3  # examples in a message or a table
+_WIDTH = 60  # of their texts
 
 
 def warnings(examples: ExampleSet) -> list[str]:
@@ -42,22 +49,80 @@ def shared_with_train(sets: Mapping[str, ExampleSet]) -> list[str]:
     Args:
         sets: split -> set; without "train" there is nothing to compare.
     """
-    if "train" not in sets:
-        return []
-    trained_on = set(_fingerprints(sets["train"]))
-    lines = []
-    for split, examples in sets.items():
-        if split == "train":
-            continue
-        values = [*_fingerprints(examples)]
-        if shared := sum(value in trained_on for value in values):
-            lines.append(
-                f"{shared:,} of {len(values):,} inputs of {split} are in train, too: its scores will be too "
-                f"good. Remove them from one of both ({sets['train'].folder}, {examples.folder})"
+    return [
+        f"{found.count:,} of {found.total:,} inputs of {split} are in train, too: its scores will be too "
+        f"good. Remove them from one of both ({sets['train'].folder}, {sets[split].folder})"
+        for split, found in find_shared(sets).items()
+        if found.count
+    ]
+
+
+def check_shared(sets: Mapping[str, ExampleSet], most: float) -> None:
+    """Raises UserError if more than a part of a split's inputs are in the training set, too.
+
+    Args:
+        sets: split -> set.
+        most: that is allowed, 0 to 1.
+    """
+    for split, found in find_shared(sets).items():
+        if found.count > most * found.total and sets[split].folder != sets["train"].folder:
+            texts = ", ".join(f"{name} ({text!r})" for name, text in describe(sets[split], found.first))
+            raise UserError(
+                f"{found.count:,} of {found.total:,} inputs of {sets[split].folder} are in "
+                f"{sets['train'].folder}, too, such as {texts}: scores on them say nothing about new texts. "
+                "Remove them from one of both and build the sets again, or allow a part of them, up to all "
+                "with --max_shared=1"
             )
-    return lines
 
 
-def _fingerprints(examples: ExampleSet) -> Iterator[int]:
+class Found(NamedTuple):
+    """Inputs of a set that have something in common.
+
+    Attributes:
+        count: of these inputs.
+        total: inputs of the set.
+        first: numbers of the first examples that have one.
+    """
+
+    count: int
+    total: int
+    first: list[int]
+
+
+def find_shared(sets: Mapping[str, ExampleSet]) -> dict[str, Found]:
+    """Returns which inputs of the other splits are in "train", too: split -> what was found."""
+    if "train" not in sets:
+        return {}
+    trained_on = {value for _, value in numbered_inputs(sets["train"])}
+    found = {}
+    for split, examples in sets.items():
+        if split != "train":
+            inputs = [*numbered_inputs(examples)]
+            shared = [number for number, value in inputs if value in trained_on]
+            found[split] = Found(len(shared), len(inputs), [*dict.fromkeys(shared)][:SHOWN])
+    return found
+
+
+def numbered_inputs(examples: ExampleSet) -> Iterator[tuple[int, int]]:
+    """Yields (number of the example, fingerprint) of each input: each sequence that is not padding alone."""
+    first = 0
     for columns in examples.read_shards():
-        yield from fingerprints(columns["input_ids"], examples.seq_len)
+        ids = columns["input_ids"]
+        is_input = (ids.reshape(-1, examples.seq_len) != PAD_ID).any(axis=1)
+        numbers = first + np.flatnonzero(is_input) // examples.sequences
+        yield from zip(numbers.tolist(), fingerprints(ids, examples.seq_len), strict=True)
+        first += len(ids)
+
+
+def describe(examples: ExampleSet, numbers: Collection[int]) -> list[tuple[str, str]]:
+    """Returns id and the beginning of a text of some examples, in their order."""
+    found = []
+    for number, row in enumerate(examples.sidecar()):
+        if number in numbers:
+            part = row["parts"][0] if row.get("parts") else row
+            text = next((part[name] for name in ("text", "question", "query") if part.get(name)), "")
+            name = next((part[key] for key in ("id", "query_id") if key in part), number)
+            found.append((str(name), text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."))
+        if len(found) == len(numbers):
+            break
+    return found

@@ -75,7 +75,7 @@ def test_draw(small_records, tmp_path):
 def run(records, **given):
     """Runs the script's flags in this process; returns the exit status."""
     defaults = {"record": 0, "target": None, "png": None, "first": 0, "count": None, "num_workers": 1}
-    defaults |= {"stats": False, "check": False, "diff": None, "json": False}
+    defaults |= {"stats": False, "check": False, "diff": None, "json": False, "examples": None, "page": None}
     return inspect_records.run(types.SimpleNamespace(records=records, **(defaults | given)))
 
 
@@ -102,6 +102,11 @@ def test_what_is_asked_for_is_done(small_records, tmp_path, capsys):
         ({"png": "mask.txt"}, "png is 'mask.txt', expected .*.svg or .pdf"),
         ({"check": True, "stats": True}, "--stats and --check are given"),
         ({"json": True}, "--json is given to show a record"),
+        ({"page": "report.html"}, "--page is given with --records, expected --examples with it"),
+        (
+            {"examples": "x", "stats": True},
+            "--examples is given with --records and --stats, expected --page",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused(small_records, wrong, message):

@@ -1,0 +1,220 @@
+"""Reports on sets of examples before a model is trained on them: as a table, as json and as a picture."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tfrecord_builders.inspection.plot_distributions import BLUE
+from xlnet_tf import files
+from xlnet_tf.records import example_report
+from xlnet_tf.records.example_report import Found
+from xlnet_tf.records.examples import ExampleSet
+from xlnet_tf.records.input_counts import PIECES, UNKNOWN_PIECES
+
+SPLITS = ("train", "dev", "test")
+_BINS = 32
+_MOST_LABELS = 20  # with more, the table and the picture have the most frequent ones
+
+
+def load(folder: str) -> dict[str, ExampleSet]:
+    """Loads the sets of a folder of splits, or a set alone: split -> set.
+
+    Raises:
+        FileNotFoundError, UserError: there is no set.
+    """
+    splits = [path.name for path in files.entries(folder) if (path / "manifest.json").exists()]
+    if not splits:
+        examples = ExampleSet.load(folder)
+        return {examples.split: examples}
+    ordered = sorted(
+        splits, key=lambda split: (SPLITS.index(split) if split in SPLITS else len(SPLITS), split)
+    )
+    return {split: ExampleSet.load(f"{folder}/{split}") for split in ordered}
+
+
+def report(sets: Mapping[str, ExampleSet]) -> dict[str, Any]:
+    """Counts what sets consist of.
+
+    Args:
+        sets: split -> set.
+
+    Returns:
+        split -> examples; tokens (median, p99, longest, of a row); full_rows; labels (name -> examples or
+        words); cut and skipped (what -> how many); pieces and unknown; repeated, repeated_otherwise (with
+        another label) and shared (with train), each with count, of how many inputs, and the first examples.
+    """
+    shared = example_report.find_shared(sets)
+    found = {}
+    for split, examples in sets.items():
+        lengths = examples.lengths()
+        repeated, otherwise = _repeated(examples)
+        statistics = examples.statistics
+        found[split] = {
+            "examples": examples.records,
+            "tokens": {
+                "median": int(np.median(lengths)) if len(lengths) else 0,
+                "p99": int(np.percentile(lengths, 99)) if len(lengths) else 0,
+                "longest": int(lengths.max(initial=0)),
+                "of": examples.seq_len,
+                "histogram": np.histogram(lengths, _BINS, (0, examples.seq_len))[0].tolist(),
+            },
+            "full_rows": int((lengths == examples.seq_len).sum()),
+            "labels": labels(examples),
+            "cut": {name: count for name, count in statistics.items() if "cut" in name.split()},
+            "skipped": {reason: entry["count"] for reason, entry in examples.skipped.items()},
+            "pieces": statistics.get(PIECES, 0),
+            "unknown": statistics.get(UNKNOWN_PIECES, 0),
+            "repeated": _described(examples, repeated),
+            "repeated_otherwise": _described(examples, otherwise),
+            "shared": _described(examples, shared[split]) if split in shared else None,
+        }
+    return found
+
+
+def labels(examples: ExampleSet) -> dict[str, int]:
+    """Returns how many examples, or words, have each label; empty for numbers and unknown labels."""
+    names, columns = examples.settings.get("labels") or [], {column[0] for column in examples.columns}
+    if "relevance" in columns:
+        grades = examples.column("relevance")
+        values, counts = np.unique(grades[grades >= 0], return_counts=True)
+        return {f"relevance {value}": int(count) for value, count in zip(values, counts)}
+    if "is_impossible" in columns:
+        impossible = int(examples.column("is_impossible").sum())
+        return {"windows with the answer": examples.records - impossible, "windows without": impossible}
+    if "tags" in columns:
+        values = examples.column("tags")
+    elif "label" in columns and examples.settings.get("kind") != "regression":
+        values = examples.column("label")
+        names = names or [chr(ord("A") + option) for option in range(examples.sequences)]
+    else:
+        return {}
+    if examples.settings.get("kind") == "multi_label":
+        counts = (values == 1).sum(axis=0)
+    else:
+        counts = np.bincount(values[values >= 0], minlength=len(names))
+    return {name: int(count) for name, count in zip(names, counts)}
+
+
+def _repeated(examples: ExampleSet) -> tuple[Found, Found]:
+    """Returns the inputs that came before in the set, and those of them that had another label then."""
+    has_class = examples.sequences == 1 and any(column[0] == "label" for column in examples.columns)
+    answers = [np.asarray(value).tobytes() for value in examples.column("label")] if has_class else []
+    seen: dict[int, int] = {}
+    again, otherwise, total = [], [], 0
+    for number, value in example_report.numbered_inputs(examples):
+        total += 1
+        if (first := seen.setdefault(value, number)) != number:
+            again.append(number)
+            if has_class and answers[first] != answers[number]:
+                otherwise.append(number)
+    shown = example_report.SHOWN
+    return Found(len(again), total, again[:shown]), Found(len(otherwise), total, otherwise[:shown])
+
+
+def _described(examples: ExampleSet, found: Found) -> dict[str, Any]:
+    first = example_report.describe(examples, found.first)
+    return {
+        "count": found.count,
+        "of": found.total,
+        "first": [{"id": name, "text": text} for name, text in first],
+    }
+
+
+def rows(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """Returns a report's table: a name and a cell of each split."""
+    splits = list(found.values())
+
+    def line(name: str, cell) -> tuple[str, ...]:
+        return (name, *(cell(split) for split in splits))
+
+    def part(split, count: int | None, whole: int) -> str:
+        del split
+        if count is None:
+            return "-"
+        return f"{count:,} ({count / whole:.1%})" if whole and count else f"{count:,}"
+
+    lines = [line("examples", lambda split: f"{split['examples']:,}")]
+    for name in ("median", "p99", "longest"):
+        shown = "99 %" if name == "p99" else name
+        lines.append(line(f"tokens, {shown}", lambda split, name=name: f"{split['tokens'][name]:,}"))
+    lines.append(line("tokens of a row", lambda split: f"{split['tokens']['of']:,}"))
+    lines.append(line("full rows", lambda split: part(split, split["full_rows"], split["examples"])))
+    for kind in ("cut", "skipped"):
+        for name in dict.fromkeys(name for split in splits for name in split[kind]):
+            shown = name if kind == "cut" else f"skipped: {name}"
+            lines.append(line(shown, lambda split, k=kind, n=name: f"{split[k].get(n, 0):,}"))
+    lines.append(line("pieces unknown (<unk>)", lambda split: part(split, split["unknown"], split["pieces"])))
+    counts = {
+        name: max(split["labels"].get(name, 0) for split in splits)
+        for split in splits
+        for name in split["labels"]
+    }
+    for name in sorted(counts, key=counts.get, reverse=True)[:_MOST_LABELS]:
+        lines.append(
+            line(
+                f"label {name}",
+                lambda split, name=name: part(
+                    split, split["labels"].get(name, 0), sum(split["labels"].values())
+                ),
+            )
+        )
+    for key, name in (
+        ("repeated", "inputs that came before"),
+        ("repeated_otherwise", "  with another label then"),
+        ("shared", "inputs that are in train, too"),
+    ):
+        lines.append(
+            line(
+                name,
+                lambda split, key=key: (
+                    "-" if split[key] is None else part(split, split[key]["count"], split[key]["of"])
+                ),
+            )
+        )
+    return lines
+
+
+def samples(found: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Returns the first examples that are repeated or shared: what, id and text."""
+    kinds = {"repeated_otherwise": "repeated with another label", "shared": "in train, too"}
+    return [
+        (f"{split}: {name}", sample["id"], sample["text"])
+        for split, values in found.items()
+        for key, name in kinds.items()
+        for sample in (values[key] or {"first": []})["first"]
+    ]
+
+
+def table(found: Mapping[str, Any]) -> str:
+    """Returns a report as text."""
+    lines = [("", *found), *rows(found)]
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    text = [
+        "  ".join(
+            cell.ljust(width) if not place else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(line, widths))
+        )
+        for line in lines
+    ]
+    text += [f"{what}: {name} {sample!r}" for what, name, sample in samples(found)]
+    return "\n".join(line.rstrip() for line in text)
+
+
+def draw(found: Mapping[str, Any], path: str) -> None:
+    """Draws how long the examples of each split are, and how often each label comes."""
+    from matplotlib.figure import Figure
+
+    with_labels = any(values["labels"] for values in found.values())
+    figure = Figure(figsize=(5.5 * (1 + with_labels), 2.4 * len(found)), layout="constrained")
+    axes = figure.subplots(len(found), 1 + with_labels, squeeze=False)
+    for (split, values), (lengths, *others) in zip(found.items(), axes):
+        edges = np.linspace(0, values["tokens"]["of"], _BINS + 1)
+        lengths.stairs(values["tokens"]["histogram"], edges, color=BLUE, fill=True)
+        lengths.set_title(f"{split}: {values['examples']:,} examples")
+        lengths.set_xlabel("tokens")
+        for other in others:
+            counts = dict(sorted(values["labels"].items(), key=lambda item: item[1])[-_MOST_LABELS:])
+            other.barh(list(counts), list(counts.values()), color=BLUE)
+            other.set_title(f"{split}: labels")
+    files.save_figure(figure, path, dpi=110)
