@@ -24,6 +24,10 @@ def map_in_chunks(
         name -> the rows of all chunks; none if the list is empty.
     """
     chunks = (count + size - 1) // size
+    if tf.executing_eagerly() and not chunks:  # outside of graphs, nothing at all cannot be joined
+        return {
+            name: tf.zeros([length or 0 for length in spec.shape], spec.dtype) for name, spec in specs.items()
+        }
     arrays = {
         name: tf.TensorArray(spec.dtype, size=chunks, element_shape=spec.shape, infer_shape=False)
         for name, spec in specs.items()

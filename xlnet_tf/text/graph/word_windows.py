@@ -71,6 +71,7 @@ def _chains(heads: tf.Tensor, limits: tf.Tensor, lasts: tf.Tensor, after: tf.Ten
         int64 [N], ascending.
     """
     found = tf.TensorArray(tf.int64, size=0, dynamic_size=True, element_shape=[None], infer_shape=False)
+    found = found.write(0, heads[:0])  # eagerly, nothing at all cannot be joined
 
     def step(index, firsts, found):
         continues = tf.where(tf.gather(lasts, firsts) < tf.gather(limits, firsts))[:, 0]
@@ -79,7 +80,7 @@ def _chains(heads: tf.Tensor, limits: tf.Tensor, lasts: tf.Tensor, after: tf.Ten
     _, _, found = tf.while_loop(
         lambda index, firsts, found: tf.size(firsts) > 0,
         step,
-        (tf.constant(0), heads, found),
+        (tf.constant(1), heads, found),
         shape_invariants=(tf.TensorShape([]), tf.TensorShape([None]), None),
     )
     return tf.sort(found.concat())
