@@ -69,7 +69,7 @@ def measure_engines(
         our_model(config).save_pretrained(folder / "model", pieces)
 
         def job_mb(corpus: pathlib.Path) -> float:
-            return corpus.stat().st_size / (JOBS * max(workers)) / 1e6
+            return max(0.001, corpus.stat().st_size / (JOBS * max(workers)) / 1e6)
 
         build = (
             "tfrecord_builders.pretraining", f"--tokenizer={tokenizer}", f"--seq_len={seq_len}",
