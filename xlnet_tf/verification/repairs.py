@@ -41,22 +41,28 @@ def find_repairs(losses: ParagraphLosses, config: XLNetConfig) -> tuple[float, l
     Returns:
         The loss of the weights as they are, and the changes that were tried, the best first.
     """
-    weights = {
-        name: variable.numpy()
+    weights = {  # as they are now: the arrays share the variables' memory, which an assignment leaves alone
+        name: np.asarray(memoryview(variable.read_value()))
         for name, variable in losses.variables.items()
         if name.startswith("layer_") or name == names.LANGUAGE_MODEL_HEAD
     }
+    loss, promising = _promising(losses, weights, config)
+    tried = [_tried(losses, weights, repair) for repair in promising]
+    other = "relu" if config.ff_activation.startswith("gelu") else "gelu"
+    tried.append(Repair(f"ff_activation {other}", {}, losses.with_activation(other)))
+    return loss, sorted(tried, key=_loss)
+
+
+def _promising(losses: ParagraphLosses, weights: Weights, config: XLNetConfig) -> tuple[float, list[Repair]]:
+    """Returns the loss of the weights, and the changes by which it falls most if its gradient is right."""
     loss, gradients = losses.gradients(weights)
 
     def predicted(change: Weights) -> float:
         gains = (np.vdot(gradients[name], new - weights[name]) for name, new in change.items())
         return loss + float(sum(gains))
 
-    promising = (Repair(what, change, predicted(change)) for what, change in _changes(weights, config))
-    tried = [_tried(losses, weights, repair) for repair in heapq.nsmallest(_TRIED, promising, key=_loss)]
-    other = "relu" if config.ff_activation.startswith("gelu") else "gelu"
-    tried.append(Repair(f"ff_activation {other}", {}, losses.with_activation(other)))
-    return loss, sorted(tried, key=_loss)
+    changes = (Repair(what, change, predicted(change)) for what, change in _changes(weights, config))
+    return loss, heapq.nsmallest(_TRIED, changes, key=_loss)
 
 
 def _loss(repair: Repair) -> float:
