@@ -74,13 +74,17 @@ def with_names(value: Any, features: Any) -> Any:
         return value
     if features.get("_type") == "ClassLabel":
         names = features.get("names")
-        return value if names is None or not isinstance(value, int) else names[value] if value >= 0 else ""
+        if names is None or not isinstance(value, int):
+            return value
+        if value >= len(names):
+            raise UserError(f"class {value} has no name: there are {len(names)} ({', '.join(names)})")
+        return names[value] if value >= 0 else ""
     if isinstance(value, list):
         return [with_names(item, features.get("feature")) for item in value]
     if isinstance(value, Mapping):
         # A sequence of objects is stored as an object of sequences.
-        inner = features.get("feature", features)
-        several = "feature" in features
+        several = isinstance(features.get("_type"), str)
+        inner = features.get("feature", {}) if several else features
         return {
             name: [with_names(item, inner.get(name)) for item in part]
             if several and isinstance(part, list)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.tfrecord_builders.conftest import make_text
 from tfrecord_builders.classification.build import ClassificationOptions, build_classification
-from tfrecord_builders.common import named_sets, tables
+from tfrecord_builders.common import columnar, named_sets, tables
 from tfrecord_builders.race.build import RaceOptions, build_race
 from tfrecord_builders.ranking.build import RankingOptions, build_ranking
 from tfrecord_builders.squad.build import SquadOptions, build_squad
@@ -294,6 +294,28 @@ def test_folders_and_files_that_are_wrong_are_named(tmp_path):
     [row, *_] = tables.read_table(sources["parquet"], tables.infer_format(sources["parquet"]))
     with pytest.raises(UserError, match="rows.parquet, row 1: there is no column 'review', only text, label"):
         row.text("review")
+
+
+def test_names_stand_for_numbers_at_any_depth():
+    features = {
+        "feature": classes("a", "b"),  # a column of that name
+        "old": {"_type": "Sequence", "feature": {"kind": classes("x", "y"), "text": TEXT}},
+        "new": {"_type": "List", "feature": {"kind": classes("x", "y")}},
+    }
+    row = {
+        "feature": 1,
+        "old": {"kind": [0, 1], "text": ["t", "u"]},
+        "new": [{"kind": 1}, {"kind": None}],
+        "unknown": {"kind": 3},
+    }
+    assert columnar.with_names(row, features) == {
+        "feature": "b",
+        "old": {"kind": ["x", "y"], "text": ["t", "u"]},
+        "new": [{"kind": "y"}, {"kind": None}],
+        "unknown": {"kind": 3},
+    }
+    with pytest.raises(UserError, match=r"class 2 has no name: there are 2 \(a, b\)"):
+        columnar.with_names({"feature": 2}, features)
 
 
 def test_classes_without_a_number_are_none(tmp_path):
