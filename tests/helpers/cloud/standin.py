@@ -86,11 +86,14 @@ class Cloud:
         return events[index] if index < len(events) else default
 
     def left(self):
-        """Returns what still exists and costs money, once TPUs have deleted themselves that are to."""
+        """Returns what still exists and costs money."""
+        return [*self.state["resources"], *self.state["jobsets"]]
+
+    def delete_by_guards(self):
+        """Deletes the TPUs whose own script does so by now."""
         for name, found in list(self.state["resources"].items()):
             if found["vm"] and self.time() >= found["vm"]["booted"] + self.guard(name, found):
                 del self.state["resources"][name]
-        return [*self.state["resources"], *self.state["jobsets"]]
 
     # gcloud
 
