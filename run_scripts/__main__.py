@@ -26,7 +26,7 @@ PROGRAM, BUILD, COMPLETION = "xlnet-tf", "build", "completion"
 ALIASES = {"inspect": "inspect-records", "tutorial": "tutorial-chinese-classification"}
 GROUPS = {
     "Text to records": ("train-tokenizer", f"{BUILD} *", "inspect", "convert-records", "corpus-plan"),
-    "Training": ("pretrain", "finetune", "evaluate", "predict"),
+    "Training": ("pretrain", "adapt", "finetune", "evaluate", "predict"),
     "Trained models": (
         *("convert-checkpoint", "verify-pretrained", "push", "fill-mask", "score", "embed", "generate"),
         *("export", "serve"),

@@ -5,9 +5,8 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from run_scripts.demo import page
+from run_scripts.common import pages
 from tfrecord_builders.inspection import example_sets
-from xlnet_tf import files
 
 
 def write(found: Mapping[str, Any], folder: str, path: str) -> None:
@@ -23,15 +22,15 @@ def write(found: Mapping[str, Any], folder: str, path: str) -> None:
         picture = pathlib.Path(temporary) / "lengths.png"
         example_sets.draw(found, str(picture))
         parts = [
-            page.table(head, rows),
-            page.section(
+            pages.table(head, rows),
+            pages.section(
                 "Lengths and labels", "Tokens of each example as the model reads it, and its labels."
             ),
-            page.picture(picture, "How many examples have how many tokens, and each label."),
+            pages.picture(picture, "How many examples have how many tokens, and each label."),
         ]
     if samples := example_sets.samples(found):
         parts += [
-            page.section("Look at these", "The first inputs that other examples have, too."),
-            page.table(("What", "Example", "Text"), samples),
+            pages.section("Look at these", "The first inputs that other examples have, too."),
+            pages.table(("What", "Example", "Text"), samples),
         ]
-    files.write(path, page.fill(f"Examples in {folder}", "\n".join(parts)))
+    pages.write(path, f"Examples in {folder}", parts)

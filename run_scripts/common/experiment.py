@@ -78,11 +78,17 @@ def define_dry_run_flags():
     )
 
 
-def load(name: str, settings: Sequence[Setting], values: flags.FlagValues):
+def load(
+    name: str,
+    settings: Sequence[Setting],
+    values: flags.FlagValues,
+    given: Mapping[str, Mapping[str, Any]] = {},
+):
     """Builds an experiment's settings: defaults, then --config_file, then flags, then --params_override.
 
     Args:
         name: the registered experiment.
+        given: settings over the defaults, by where they come from.
 
     Returns:
         The ExperimentConfig, each value of its type and in its limits.
@@ -95,6 +101,8 @@ def load(name: str, settings: Sequence[Setting], values: flags.FlagValues):
     from xlnet_tf.training.config import override
 
     params = exp_factory.get_exp_config(name)
+    for where, changes in given.items():
+        override(params, changes, where)
     for file in values.config_file:
         override(params, settings_file(file), "--config_file")
     recipe = copy.deepcopy(params)

@@ -8,8 +8,9 @@ import re
 import numpy as np
 import pytest
 
+from run_scripts.common import pictures
 from run_scripts.demo import __main__ as demo
-from run_scripts.demo import capitals, corpus, finetuning, page, pictures, pretraining
+from run_scripts.demo import capitals, corpus, finetuning, page, pretraining
 from run_scripts.demo.capitals import Capitals
 from run_scripts.demo.outcome import Outcome
 from run_scripts.demo.reviews import Reviews

@@ -14,11 +14,14 @@ from run_scripts.pretrain import SETTINGS
 from tests.helpers.command_flags import parsed
 from tests.helpers.records.synthetic import make_text_set
 from tests.helpers.training import toy
+from xlnet_tf.checkpoints import open_checkpoint
+from xlnet_tf.checkpoints.of_runs import optimizer_state
 from xlnet_tf.config import PRESETS, XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.records.reader import pretraining_dataset
 from xlnet_tf.tasks import pretraining
+from xlnet_tf.training.early_stopping import read_metrics
 from xlnet_tf.training.progress import read_history
 from xlnet_tf.training.run import check_resumable
 
@@ -470,3 +473,117 @@ def test_denoising_has_no_memory(folder, tmp_path):
         pretraining.PretrainingTask(task)
     task.model.memory_len = None
     assert pretraining.PretrainingTask(task).memory_len == 0
+
+
+@pytest.fixture(scope="module")
+def adapted(folder, run):
+    """A run that continues from another's weights and moments, and is evaluated on general text, too."""
+    toy.make_records(folder / "general", segments=((7, 6),), seed=2)
+    model_dir = folder / "adapted"
+    params = settings(
+        folder,
+        task={
+            "init_checkpoint": str(run[0] / "ckpt-6"),
+            "general_data": {"input_path": str(folder / "general")},
+            "keep_best": True,
+        },
+        trainer={"optimizer_config": {"updates_before": 6, "warmup_steps": 2, "learning_rate": 1e-3}},
+    )
+    pretraining.pretrain(params, str(model_dir))
+    return model_dir, params
+
+
+@pytest.mark.integration
+def test_losses_on_domain_and_general_text_are_those_of_each_alone(folder, run, adapted):
+    """At step 0, with the same weights, each as a run that knows only one of the sets has it."""
+    first = next(line for line in read_history(str(adapted[0] / "history.jsonl")) if line["kind"] == "dev")
+    for name, dev in (("loss", "dev"), ("general_loss", "general")):
+        alone = settings(
+            folder,
+            task={
+                "init_checkpoint": str(run[0] / "ckpt-6"),
+                "validation_data": {"input_path": str(folder / dev)},
+            },
+            trainer={"train_steps": 1, "optimizer_config": {"learning_rate": 0.0}},
+        )
+        alone_dir = folder / f"alone_{dev}"
+        pretraining.pretrain(alone, str(alone_dir))
+        expected = read_history(str(alone_dir / "history.jsonl"))[0]["loss"]
+        assert first[name] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.integration
+def test_moments_are_taken_over_and_the_schedule_begins_anew(run, adapted):
+    model_dir, params = adapted
+    history = [line for line in read_history(str(model_dir / "history.jsonl")) if line["kind"] == "train"]
+    # Of the second step of the warm-up, and of the last of five that it decays in.
+    assert history[0]["learning_rate"] == pytest.approx(5e-4)
+    assert history[-1]["learning_rate"] == pytest.approx(2e-4)
+    last = tensors(model_dir / "ckpt-7")
+    assert last["optimizer/_iterations/.ATTRIBUTES/VARIABLE_VALUE"] == 6 + 7
+    assert last["global_step/.ATTRIBUTES/VARIABLE_VALUE"] == 7
+    # With no learning rate a step changes the moments alone: by beta_1 of what they were, and a gradient.
+    still = settings(
+        model_dir.parent,
+        task={"init_checkpoint": params.task.init_checkpoint},
+        trainer={
+            "train_steps": 1,
+            "optimizer_config": {
+                "updates_before": 6,
+                "learning_rate": 0.0,
+                "clip_norm": 1e-9,
+                "weight_decay": 0.0,
+            },
+        },
+    )
+    pretraining.pretrain(still, str(model_dir.parent / "still"))
+    before, after = tensors(run[0] / "ckpt-6"), tensors(model_dir.parent / "still" / "ckpt-1")
+    moments = [name for name in before if re.search(r"optimizer/_variables/\d+/", name)]
+    assert len(moments) > 20
+    ratios = [after[name].sum() / before[name].sum() for name in moments if abs(before[name].sum()) > 1e-3]
+    assert ratios and all(min(abs(ratio - beta) for beta in (0.9, 0.999)) < 1e-3 for ratio in ratios)
+
+
+def test_moments_that_are_not_there_are_refused(folder, run):
+    params = settings(
+        folder,
+        task={"init_checkpoint": str(run[0] / "ckpt-4")},
+        trainer={"optimizer_config": {"updates_before": 6}},
+    )
+    with pytest.raises(UserError, match="updates_before is 6: expected moments .* found those of 4 updates"):
+        pretraining.pretrain(params, str(folder / "refused"))
+
+
+@pytest.mark.integration
+def test_the_best_weights_are_kept_and_found(adapted):
+    model_dir, _ = adapted
+    dev = [line for line in read_history(str(model_dir / "history.jsonl")) if line["kind"] == "dev"]
+    kept = read_metrics(str(model_dir / "best"))
+    counted = [line for line in dev if line["step"] in (4, 7)]
+    assert kept["loss"] == min(line["loss"] for line in counted)
+    checkpoint = open_checkpoint(str(model_dir))
+    assert "/best/" in checkpoint.path
+    assert optimizer_state(checkpoint).path == str(model_dir / f"ckpt-{kept['step']}")
+
+
+@pytest.mark.integration
+def test_a_run_that_forgets_ends_and_keeps_what_was_within_the_bound(folder, run):
+    """And so it does when it is started again."""
+    model_dir = folder / "forgets"
+    for _ in range(2):
+        params = settings(
+            folder,
+            task={
+                "init_checkpoint": str(run[0] / "ckpt-6"),
+                "general_data": {"input_path": str(folder / "general")},
+                "max_general_rise": 0.05,
+                "keep_best": True,
+            },
+            trainer={"train_steps": 40, "optimizer_config": {"learning_rate": 0.3}},
+        )
+        pretraining.pretrain(params, str(model_dir))
+        dev = [line for line in read_history(str(model_dir / "history.jsonl")) if line["kind"] == "dev"]
+        first, *_, last = dev
+        assert last["step"] < 40 and last["general_loss"] > first["general_loss"] + 0.05
+        kept = read_metrics(str(model_dir / "best"))
+        assert not kept or kept["general_loss"] <= first["general_loss"] + 0.05

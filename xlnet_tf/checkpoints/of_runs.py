@@ -2,11 +2,45 @@
 
 import os
 import re
+from typing import NamedTuple
+
+import tensorflow as tf
 
 from xlnet_tf import files
+from xlnet_tf.checkpoints.checkpoint import Checkpoint
+from xlnet_tf.checkpoints.model_card import BEST, METRICS_FILE
 from xlnet_tf.errors import UserError
 
 NAME = "ckpt"
+_ITERATIONS = "optimizer/_iterations/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+class OptimizerState(NamedTuple):
+    """The moments of an optimizer.
+
+    Attributes:
+        path: of the run's checkpoint that has them.
+        updates: that they have seen.
+    """
+
+    path: str
+    updates: int
+
+
+def optimizer_state(checkpoint: Checkpoint) -> OptimizerState | None:
+    """Returns the optimizer's state that belongs to weights; None if it was not kept.
+
+    Best weights have that of the run's checkpoint of the same step, if it is still there.
+    """
+    path, folder = checkpoint.path, os.path.dirname(checkpoint.path)
+    if os.path.basename(folder) == BEST and tf.io.gfile.exists(f"{folder}/{METRICS_FILE}"):
+        step = files.read_json(f"{folder}/{METRICS_FILE}").get("step")
+        path = f"{os.path.dirname(folder)}/{NAME}-{step}"
+    elif _ITERATIONS not in checkpoint.stripped:
+        return None
+    if path not in newest_first(os.path.dirname(path)):
+        return None
+    return OptimizerState(path, int(tf.train.load_variable(path, _ITERATIONS)))
 
 
 def check_name(path: str) -> None:

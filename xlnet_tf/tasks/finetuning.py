@@ -8,7 +8,6 @@ import abc
 import dataclasses
 import functools
 import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -21,10 +20,9 @@ from official.core import exp_factory, task_factory
 from official.modeling.hyperparams import base_config
 
 from xlnet_tf import files, task_registry
-from xlnet_tf.checkpoints import Checkpoint, load_into, open_checkpoint, save_model
+from xlnet_tf.checkpoints import Checkpoint, load_into, open_checkpoint
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
-from xlnet_tf.checkpoints.model_card import BEST, CARD_FILE, PARAMS_FILE, ModelCard
-from xlnet_tf.checkpoints.model_card import METRICS_FILE as BEST_METRICS
+from xlnet_tf.checkpoints.model_card import BEST, ModelCard
 from xlnet_tf.checkpoints.names import head_scope
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
@@ -42,6 +40,7 @@ from xlnet_tf.tasks.schedule_defaults import complete
 from xlnet_tf.text.special_tokens import PAD_ID
 from xlnet_tf.training import trainer as trainer_lib
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
+from xlnet_tf.training.early_stopping import keep_best, read_metrics
 from xlnet_tf.training.optimizer import layer_number
 from xlnet_tf.training.run import check_memory, run_training
 
@@ -49,7 +48,6 @@ BATCHING = ("length", "packed", "fixed")
 TOKENS = ("input_word_ids", "input_mask", "input_type_ids")
 _ALIKE = 1e-4  # outputs that differ by less than this come from a model that has collapsed
 UNREACHED = ": no threshold reaches it on the dev examples"  # after a shortfall of these
-_DEV_SET = "dev_set"  # next to the metrics: what they are of
 
 
 @dataclasses.dataclass
@@ -522,29 +520,7 @@ class FinetuningTask(trainer_lib.Task):
         return self.score(self.validation_set, predictions)
 
     def after_evaluation(self, model, metrics: Mapping[str, float], step: int, model_dir: str):
-        """Keeps the weights of the best evaluation so far, in a folder that every tool can read."""
-        folder = f"{model_dir}/{BEST}"
-        if step == 0:
-            if tf.io.gfile.exists(folder):  # of a run that was stopped before its first checkpoint
-                tf.io.gfile.rmtree(folder)
-            return
-        best, metric = read_metrics(folder), metrics[self.BEST_METRIC]
-        dev_set = _fingerprint(self.validation_set)
-        if best.get(_DEV_SET, dev_set) != dev_set:  # those of earlier versions do not say
-            logging.warning("%s was the best on other dev examples: it is forgotten", folder)
-            tf.io.gfile.rmtree(folder)
-            best = {}
-        if np.isnan(metric) or metric <= best.get(self.BEST_METRIC, -np.inf):
-            return
-        if best:  # they are of the weights that are replaced now; a killed process leaves none of both
-            tf.io.gfile.remove(f"{folder}/{BEST_METRICS}")
-        self.save_assets(folder)
-        files.copy(f"{model_dir}/{PARAMS_FILE}", f"{folder}/{PARAMS_FILE}")
-        values = {"step": step, _DEV_SET: dev_set, **metrics}
-        card = ModelCard.read(folder, {CARD_FILE: None, BEST_METRICS: values})
-        save_model(model, folder, card=card)
-        files.write(f"{folder}/{BEST_METRICS}", json.dumps(values, indent=1) + "\n")
-        card.write(model_dir)
+        keep_best(self, model, metrics, step, model_dir, _fingerprint(self.validation_set))
 
     def save_assets(self, model_dir: str):
         """Writes next to the weights what later tools need: architecture, tokenizer, the set's settings."""
@@ -632,12 +608,6 @@ def _fingerprint(examples: ExampleSet) -> str:
     """Returns a digest of a set's examples, wherever they lie."""
     parts = [*(shard["sha256"] for shard in examples.shards), examples.sidecar_sha256]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def read_metrics(folder: str) -> dict[str, Any]:
-    """Returns the metrics that a folder of best weights was kept for, and their step; empty if none is."""
-    path = f"{folder}/{BEST_METRICS}"
-    return files.read_json(path) if tf.io.gfile.exists(path) else {}
 
 
 def finetune(

@@ -16,7 +16,8 @@ from official.core import exp_factory, task_factory
 from xlnet_tf import files, hub, task_registry
 from xlnet_tf.checkpoints import load_into, open_checkpoint
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
-from xlnet_tf.checkpoints.model_card import task_of
+from xlnet_tf.checkpoints.model_card import BEST, task_of
+from xlnet_tf.checkpoints.model_card import METRICS_FILE as BEST_METRICS
 from xlnet_tf.checkpoints.of_runs import newest_first
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
@@ -26,7 +27,7 @@ from xlnet_tf.records.batching import FILLER
 from xlnet_tf.records.example_reader import ExampleTable, example_dataset
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import compatibility
-from xlnet_tf.tasks.finetuning import BEST, BEST_METRICS, FinetuningTask, in_order, without_numbers
+from xlnet_tf.tasks.finetuning import FinetuningTask, in_order, without_numbers
 from xlnet_tf.tasks.pieces import Pieces, weights_fingerprint
 from xlnet_tf.training.config import check_types, override
 from xlnet_tf.training.topology import has_remote_hosts

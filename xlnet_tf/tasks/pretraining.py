@@ -1,6 +1,7 @@
 """Permutation language modelling on pretraining records: the task and its experiment."""
 
 import dataclasses
+import hashlib
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -23,6 +24,7 @@ from xlnet_tf.tasks.schedule_defaults import complete_evaluation
 from xlnet_tf.training import runtime
 from xlnet_tf.training import trainer as trainer_lib
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
+from xlnet_tf.training.early_stopping import first_evaluation, keep_best
 from xlnet_tf.training.memory import Memory
 from xlnet_tf.training.metrics import ExponentialRatio, Ratio
 from xlnet_tf.training.run import check_memory, run_training
@@ -72,6 +74,12 @@ class PretrainingConfig(cfg.TaskConfig):
         model: the network.
         train_data: records to train on.
         validation_data: records to evaluate on; no path, no evaluation.
+        general_data: records of other text to evaluate on, too, as general_loss: what a run that adapts a
+            model to a domain must not forget. No path: none.
+        max_general_rise: rise of general_loss over its first value, in nats, after which the run ends;
+            0: none is too much.
+        keep_best: keep the weights with the lowest loss on validation_data, of those evaluations where
+            general_loss had not risen too far.
         permutation: "precomputed" trains on the records' own targets and orders; "online" draws both anew in
             every epoch, by the records' rules. Evaluation always takes the records' own.
         seed: of initial weights, dropout, the order of the records and what is drawn online.
@@ -80,6 +88,9 @@ class PretrainingConfig(cfg.TaskConfig):
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
     train_data: RecordsConfig = dataclasses.field(default_factory=lambda: RecordsConfig(global_batch_size=16))
     validation_data: RecordsConfig = dataclasses.field(default_factory=RecordsConfig)
+    general_data: RecordsConfig = dataclasses.field(default_factory=RecordsConfig)
+    max_general_rise: float = 0.0
+    keep_best: bool = False
     permutation: str = "precomputed"
     seed: int = 0
 
@@ -122,6 +133,12 @@ class PretrainingTask(trainer_lib.Task):
         if params.validation_data.input_path:
             self.validation_manifest = Manifest.load(params.validation_data.input_path)
             _check_alike(self.train_manifest, self.validation_manifest)
+        self.general_manifest = None
+        if params.general_data.input_path:
+            if not self.validation_manifest:
+                raise UserError("task.general_data is evaluated along with task.validation_data: give both")
+            self.general_manifest = Manifest.load(params.general_data.input_path)
+            _check_alike(self.train_manifest, self.general_manifest)
         self.xlnet_config = model.architecture(self.train_manifest.tokenizer["vocab_size"])
         self.train_manifest.check_model(vocab_size=self.xlnet_config.n_token)
         self.memory_len = self._memory_len(model.memory_len)
@@ -177,21 +194,35 @@ class PretrainingTask(trainer_lib.Task):
     def build_inputs(self, params: RecordsConfig, input_context=None, start_step: int = 0) -> tf.data.Dataset:
         training = params is self.task_config.train_data
         context = input_context or tf.distribute.InputContext()
-        return pretraining_dataset(
-            self.train_manifest if training else self.validation_manifest,
-            params.global_batch_size,
-            num_hosts=context.num_input_pipelines,
-            host=context.input_pipeline_id,
-            rows_per_batch=context.get_per_replica_batch_size(params.global_batch_size),
-            start_step=start_step,
-            seed=self.task_config.seed,
-            repeat=training,
-            permutation=self.task_config.permutation if training else "precomputed",
+
+        def read(manifest: Manifest) -> tf.data.Dataset:
+            return pretraining_dataset(
+                manifest,
+                params.global_batch_size,
+                num_hosts=context.num_input_pipelines,
+                host=context.input_pipeline_id,
+                rows_per_batch=context.get_per_replica_batch_size(params.global_batch_size),
+                start_step=start_step,
+                seed=self.task_config.seed,
+                repeat=training,
+                permutation=self.task_config.permutation if training else "precomputed",
+            )
+
+        if training:
+            return read(self.train_manifest)
+        if not self.general_manifest:
+            return read(self.validation_manifest)
+        domain, general = (
+            read(manifest).map(lambda features, mark=mark: {**features, "is_general": tf.constant([mark])})
+            for mark, manifest in enumerate((self.validation_manifest, self.general_manifest))
         )
+        return domain.concatenate(general)
 
     def validation_steps(self) -> int:
         """Returns the steps that evaluate every record once."""
-        return num_eval_steps(self.validation_manifest, self.task_config.validation_data.global_batch_size)
+        batch_size = self.task_config.validation_data.global_batch_size
+        manifests = filter(None, (self.validation_manifest, self.general_manifest))
+        return sum(num_eval_steps(manifest, batch_size) for manifest in manifests)
 
     def tokens_per_step(self, length=None):
         return self.task_config.train_data.global_batch_size * self.train_manifest.seq_len
@@ -219,6 +250,8 @@ class PretrainingTask(trainer_lib.Task):
         names = ["loss", "accuracy", "loss_forward", "loss_backward"]
         if self.next_sentence:
             names += ["next_sentence_loss", "next_sentence_accuracy"]
+        if self.general_manifest and not training:
+            names.append("general_loss")
         return [Ratio(name) for name in names] + [ExponentialRatio("perplexity")]
 
     def counts(self, features) -> dict[str, tf.Tensor]:
@@ -245,6 +278,29 @@ class PretrainingTask(trainer_lib.Task):
             sums |= _next_sentence_sums(features["next_sentence"], outputs["next_sentence_logits"])
         return sums
 
+    def validation_sums(self, features, outputs):
+        if not self.general_manifest:
+            return self.sums(features, outputs)
+        is_general = tf.cast(features["is_general"], tf.float32)[:, None]
+        weights = outputs["target_weights"]
+        general = self.sums(features, {**outputs, "target_weights": weights * is_general})
+        domain = self.sums(features, {**outputs, "target_weights": weights * (1 - is_general)})
+        return domain | {"general_loss": general["loss"]}
+
+    def out_of_bounds(self, metrics, model_dir):
+        most = self.task_config.max_general_rise
+        if not most:
+            return ""
+        rise = metrics["general_loss"] - first_evaluation(model_dir)["general_loss"]
+        if rise <= most:
+            return ""
+        return f"ended: general_loss has risen by {rise:.3f}, more than max_general_rise, {most:g}"
+
+    def after_evaluation(self, model, metrics, step, model_dir):
+        if self.task_config.keep_best and not (step and self.out_of_bounds(metrics, model_dir)):
+            dev_set = "\n".join(shard.sha256 for shard in self.validation_manifest.shards)
+            keep_best(self, model, metrics, step, model_dir, hashlib.sha256(dev_set.encode()).hexdigest())
+
     def save_assets(self, model_dir: str):
         """Writes next to the checkpoints what later tools need: architecture, tokenizer, manifest."""
         files.write(f"{model_dir}/{CONFIG_FILE}", self.xlnet_config.to_json())
@@ -252,12 +308,15 @@ class PretrainingTask(trainer_lib.Task):
             files.copy(str(source), f"{model_dir}/{source.name}")
 
     def data_bytes(self) -> int:
-        manifests = filter(None, (self.train_manifest, self.validation_manifest))
-        return sum(shard.bytes for manifest in manifests for shard in manifest.shards)
+        return sum(shard.bytes for manifest in self._manifests() for shard in manifest.shards)
 
     def check_data(self):
-        for manifest in filter(None, (self.train_manifest, self.validation_manifest)):
+        for manifest in self._manifests():
             manifest.check_files(checksums=True)
+
+    def _manifests(self) -> list[Manifest]:
+        known = (self.train_manifest, self.validation_manifest, self.general_manifest)
+        return [manifest for manifest in known if manifest]
 
     def name_rows(self, step: int, rows: Sequence[int]) -> list[str]:
         data = self.task_config.train_data

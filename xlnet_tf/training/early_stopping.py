@@ -1,11 +1,22 @@
-"""When a run ends before its last step: its evaluations no longer become better."""
+"""What evaluations decide: which weights are the best, and whether a run ends before its last step."""
 
+import contextlib
+import json
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
+import tf_keras
+from absl import logging
 
+from xlnet_tf import files
+from xlnet_tf.checkpoints import save_model
+from xlnet_tf.checkpoints.model_card import BEST, CARD_FILE, METRICS_FILE, PARAMS_FILE, ModelCard
 from xlnet_tf.training.progress import HISTORY, read_history
 from xlnet_tf.training.trainer import Task
+
+_DEV_SET = "dev_set"  # next to the metrics: what they are of
 
 
 class Patience:
@@ -44,3 +55,53 @@ class Patience:
     def reason(self, step: int) -> str:
         """Says why the run ends at a step."""
         return f"ended at step {step}: {self._since} evaluations were not better than the best before them"
+
+
+def first_evaluation(model_dir: str) -> dict[str, Any]:
+    """Returns the first evaluation in the history of a run, which was before its first step."""
+    return next(line for line in read_history(f"{model_dir}/{HISTORY}") if line["kind"] == "dev")
+
+
+def keep_best(
+    task: Task, model: tf_keras.Model, metrics: Mapping[str, float], step: int, model_dir: str, dev_set: str
+) -> None:
+    """Keeps the weights of the best evaluation so far, in a folder that every tool can read.
+
+    Args:
+        task: says how good an evaluation is.
+        model: has the weights.
+        metrics: of the evaluation.
+        step: at which it was; at step 0 what an earlier start left is removed.
+        model_dir: folder of the run.
+        dev_set: what identifies the set that was evaluated.
+    """
+    folder = f"{model_dir}/{BEST}"
+    if step == 0:
+        if tf.io.gfile.exists(folder):  # of a run that was stopped before its first checkpoint
+            tf.io.gfile.rmtree(folder)
+        return
+    best, score, before = read_metrics(folder), task.dev_score(metrics), -math.inf
+    if best.get(_DEV_SET, dev_set) != dev_set:  # those of earlier versions do not say
+        logging.warning("%s was the best on other dev examples: it is forgotten", folder)
+        tf.io.gfile.rmtree(folder)
+        best = {}
+    with contextlib.suppress(KeyError):  # there is none, or it has other metrics
+        before = task.dev_score(best)
+    if math.isnan(score) or score <= before:
+        return
+    if best:  # they are of the weights that are replaced now; a killed process leaves none of both
+        tf.io.gfile.remove(f"{folder}/{METRICS_FILE}")
+    tf.io.gfile.makedirs(folder)
+    task.save_assets(folder)
+    files.copy(f"{model_dir}/{PARAMS_FILE}", f"{folder}/{PARAMS_FILE}")
+    values = {"step": step, _DEV_SET: dev_set, **metrics}
+    card = ModelCard.read(folder, {CARD_FILE: None, METRICS_FILE: values})
+    save_model(model, folder, card=card)
+    files.write(f"{folder}/{METRICS_FILE}", json.dumps(values, indent=1) + "\n")
+    card.write(model_dir)
+
+
+def read_metrics(folder: str) -> dict[str, Any]:
+    """Returns the metrics that a folder of best weights was kept for, and their step; empty if none is."""
+    path = f"{folder}/{METRICS_FILE}"
+    return files.read_json(path) if tf.io.gfile.exists(path) else {}

@@ -50,6 +50,8 @@ class OptimizerConfig(base_config.Config):
         decay_attention_biases: decay the attention biases (r_w, r_r, r_s) as the original does.
         scale_gradients: apply layer_decay to the clipped gradients of the layers, not to the learning rates,
             as the original does; Adam undoes nearly all of it.
+        updates_before: updates that have made the moments which a new run takes over from init_checkpoint;
+            its schedule begins there. 0: the moments begin at zero.
     """
 
     learning_rate: float = 1e-4
@@ -66,6 +68,7 @@ class OptimizerConfig(base_config.Config):
     bias_correction: bool = True
     decay_attention_biases: bool = False
     scale_gradients: bool = False
+    updates_before: int = 0
 
 
 @tf_keras.utils.register_keras_serializable("xlnet_tf")
@@ -86,10 +89,12 @@ class WarmupDecay(Schedule):
     def __init__(self, settings: Mapping[str, Any], train_steps: int):
         self.settings = dict(settings)
         self.train_steps = train_steps
-        self._schedule = _compose(OptimizerConfig(**settings), train_steps)
+        config = OptimizerConfig(**settings)
+        self._first = config.updates_before
+        self._schedule = _compose(config, train_steps)
 
     def __call__(self, step):
-        return self._schedule(step)
+        return self._schedule(step - self._first)
 
     def get_config(self):
         """Returns the settings that rebuild the schedule."""

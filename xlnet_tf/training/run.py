@@ -244,6 +244,12 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ow
     patience = Patience(task, model_dir, int(trainer.global_step.numpy()), interval, params.trainer.patience)
     ends_early = OnAnyHost(strategy)
 
+    def reason_to_end(metrics: dict[str, float], step: int) -> str:
+        if patience.lost(metrics, step):
+            return patience.reason(step)
+        # Not where a run resumes between two evaluations; see `evaluation`.
+        return task.out_of_bounds(metrics, model_dir) if evaluate and step and step % interval == 0 else ""
+
     def evaluation() -> dict[str, float]:
         if not evaluate:
             return {}
@@ -275,7 +281,7 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ow
             progress.say(notice)
         metrics = evaluation()
         step = int(trainer.global_step.numpy())  # the runner has restored the checkpoint
-        if ends_early(patience.lost(metrics, step)):  # as it had before it was started again
+        if ends_early(bool(reason_to_end(metrics, step))):  # as it had before it was started again
             return metrics
         while step < train_steps:
             # The next multiple of the interval, wherever a resumed run begins.
@@ -286,8 +292,9 @@ def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, ow
             runner.controller.train(step, checkpoint_at_completion=step == train_steps)
             if step == evaluated:
                 metrics = evaluation()
-                if ends_early(patience.lost(metrics, step)):
-                    progress.say(patience.reason(step))
+                reason = reason_to_end(metrics, step)
+                if ends_early(bool(reason)):
+                    progress.say(reason)
                     save_now()
                     break
     return metrics

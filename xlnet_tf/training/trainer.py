@@ -20,6 +20,9 @@ import tensorflow as tf
 import tf_keras
 from official.core import base_task, base_trainer
 
+from xlnet_tf.checkpoints import open_checkpoint
+from xlnet_tf.checkpoints.of_runs import optimizer_state
+from xlnet_tf.errors import UserError
 from xlnet_tf.layers.kernels import device
 from xlnet_tf.training.guard import Guard
 from xlnet_tf.training.memory import Memory
@@ -164,6 +167,15 @@ class Task(base_task.Task):
         """Returns metrics of the whole evaluation set, given `evaluation_rows` of all steps in any order."""
         return {}
 
+    def out_of_bounds(self, metrics: Mapping[str, float], model_dir: str) -> str:
+        """Returns why a run must end after an evaluation; "" if it need not.
+
+        Args:
+            metrics: of the evaluation.
+            model_dir: folder of the run, whose history has the evaluations before.
+        """
+        return ""
+
     def after_evaluation(
         self, model: tf_keras.Model, metrics: Mapping[str, float], step: int, model_dir: str
     ):
@@ -248,6 +260,19 @@ class Trainer(base_trainer.Trainer):
             **state,
         )
         self.on_eval_step: Callable[[], None] = lambda: None
+
+    def initialize(self):
+        """Begins a new run: with the weights and, if the settings say so, the moments of init_checkpoint."""
+        super().initialize()
+        if updates := self.config.trainer.optimizer_config.updates_before:
+            state = optimizer_state(open_checkpoint(self.config.task.init_checkpoint))
+            if not state or state.updates != updates:
+                found = f"those of {state.updates} updates" if state else "none"
+                raise UserError(
+                    f"optimizer_config.updates_before is {updates}: expected moments of so many updates in "
+                    f"{self.config.task.init_checkpoint}, found {found}"
+                )
+            tf.train.Checkpoint(optimizer=self.optimizer).restore(state.path).expect_partial()
 
     def _build_memory(self, data) -> Memory | None:
         return self.task.build_memory(data.global_batch_size // self.strategy.num_replicas_in_sync)

@@ -1,0 +1,150 @@
+"""Is a task learned better from the adapted weights? Both beginnings are fine-tuned with the same seeds."""
+
+import copy
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from run_scripts.common import experiment
+from xlnet_tf import task_registry
+from xlnet_tf.records.examples import ExampleSet
+
+BEFORE, AFTER = "before", "after"
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """How well a task was learned from both beginnings.
+
+    Attributes:
+        metric: its name.
+        split: that it is of.
+        examples: texts in it.
+        trained_on: training examples.
+        seeds: of the runs.
+        scores: BEFORE and AFTER -> the metric for each seed, NaN for a run that diverged.
+        problems: likewise, how runs failed.
+    """
+
+    metric: str
+    split: str
+    examples: int
+    trained_on: int
+    seeds: list[int]
+    scores: Mapping[str, list[float]]
+    problems: Mapping[str, list[str]]
+
+    def spread(self, name: str) -> tuple[float, float, float]:
+        """Returns median, lowest and highest score; a run that diverged is the lowest."""
+        values = np.nan_to_num(self.scores[name], nan=0.0)
+        return float(np.median(values)), float(values.min()), float(values.max())
+
+    @property
+    def wins(self) -> int:
+        """With how many seeds the adapted weights did better."""
+        return sum(after > before for before, after in zip(self.scores[BEFORE], self.scores[AFTER]))
+
+    @property
+    def verdict(self) -> str:
+        """What the scores say, whichever way they fall."""
+        (before, *_), (after, *_) = (self.spread(name) for name in (BEFORE, AFTER))
+        if after == before:
+            return f"The medians of {self.metric} are equal: {after:.4f}."
+        better = "better" if after > before else "worse"
+        clear = min(self.scores[AFTER]) > max(self.scores[BEFORE]) or max(self.scores[AFTER]) < min(
+            self.scores[BEFORE]
+        )
+        sure = "every run is" if clear else "the runs overlap: more seeds may decide otherwise"
+        return (
+            f"Adapted weights are {better} by {abs(after - before):.4f} in the median of {self.metric}, and "
+            f"better with {self.wins} of {len(self.seeds)} seeds; {sure}{f' {better}' if clear else ''}."
+        )
+
+
+class Task:
+    """A task to compare on.
+
+    Args:
+        data: folder of built examples: train, dev and, if there is one, test.
+        config: settings of fine-tuning, over its defaults: recipes, files or NAME=VALUE, in turn.
+        num_seeds: how often to fine-tune from each beginning.
+
+    Raises:
+        UserError: settings or examples are wrong.
+        FileNotFoundError: there are no examples.
+    """
+
+    def __init__(self, data: str, config: Sequence[str], num_seeds: int):
+        from official.core import exp_factory, task_factory
+
+        from xlnet_tf.training.config import check_types, override
+
+        self.sets = {"train": ExampleSet.load(f"{data}/train"), "dev": ExampleSet.load(f"{data}/dev")}
+        entry = task_registry.of_examples(self.sets["train"])
+        self._params = exp_factory.get_exp_config(entry.experiment)
+        for source in config:
+            override(self._params, experiment.settings_file(source), "--task_config")
+        check_types(self._params, exp_factory.get_exp_config(entry.experiment), "--task_config")
+        self._params.task.train_data.input_path = f"{data}/train"
+        self._params.task.validation_data.input_path = f"{data}/dev"
+        self._class = task_factory.get_task_cls(type(self._params.task))
+        self._num_seeds = num_seeds
+        if (self.sets["train"].folder.parent / "test").exists():
+            self.sets["test"] = ExampleSet.load(f"{data}/test")
+
+    def check(self, checkpoint: str) -> None:
+        """Raises UserError if the task cannot be learned from a checkpoint, as its tokenizer is another."""
+        from xlnet_tf.tasks import finetuning
+
+        finetuning.build_task(self._from(checkpoint), self._class)
+
+    def _from(self, checkpoint: str) -> Any:
+        params = copy.deepcopy(self._params)
+        params.task.init_checkpoint = checkpoint
+        return params
+
+    def compare(self, before: str, after: str, strategy, folder: str) -> Comparison:
+        """Fine-tunes from both beginnings; what is finished is not done again.
+
+        Args:
+            before, after: the checkpoints.
+            strategy: from `training.runtime.prepare`.
+            folder: for the runs.
+        """
+        from xlnet_tf.tasks import sweep
+
+        variants = [({"weights": BEFORE}, self._from(before)), ({"weights": AFTER}, self._from(after))]
+        trials = sweep.sweep(variants, self._class, strategy, folder, self._num_seeds)
+        split = next(s for s in ("test", "dev") if s in self.sets and self._has_answers(self.sets[s]))
+        scores, problems = {}, {}
+        for trial in trials:
+            name = trial.point["weights"]
+            several = self._num_seeds > 1
+            folders = [f"{trial.folder}/seed-{r.seed}" if several else trial.folder for r in trial.results]
+            scores[name] = [
+                self._score(each, self.sets[split], strategy) if result.best else float("nan")
+                for each, result in zip(folders, trial.results)
+            ]
+            problems[name] = [f"seed {r.seed}: {r.problem}" for r in trial.results if r.problem]
+        return Comparison(
+            metric=self._class.BEST_METRIC,
+            split=split,
+            examples=self.sets[split].records,
+            trained_on=self.sets["train"].records,
+            seeds=[result.seed for result in trials[0].results],
+            scores=scores,
+            problems=problems,
+        )
+
+    def _has_answers(self, examples: ExampleSet) -> bool:
+        return not self._class.ANSWERED or bool(examples.settings[self._class.ANSWERED])
+
+    def _score(self, folder: str, examples: ExampleSet, strategy) -> float:
+        from xlnet_tf.tasks.prediction import Predictor, Run
+
+        run = Run.open(folder, str(examples.folder))
+        predictions = Predictor(run, strategy, batch_size=32).predict(run.checkpoint(""))
+        value = run.task.score(run.task.validation_set, predictions)[self._class.BEST_METRIC]
+        return value / 100 if self._class.IN_PERCENT else value

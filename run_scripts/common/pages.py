@@ -1,0 +1,52 @@
+"""Results as one page that needs nothing else: its pictures are part of it."""
+
+import base64
+import html
+import pathlib
+import re
+import string
+from collections.abc import Iterable, Sequence
+
+from etils import epath
+
+from run_scripts.common import pictures
+from xlnet_tf import files
+
+TEMPLATE = pathlib.Path(__file__).with_name("page.html")
+
+
+def write(path: epath.PathLike, title: str, parts: Iterable[str]) -> None:
+    """Writes a page of parts, as the functions below return them."""
+    template = string.Template(TEMPLATE.read_text(encoding="utf-8"))
+    files.write(path, template.substitute(title=html.escape(title), body="\n".join(parts)))
+
+
+def section(title: str, text: str) -> str:
+    """Returns a title and a paragraph below it."""
+    return f"<h2>{html.escape(title)}</h2>\n<p>{html.escape(text)}</p>"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Returns a table, with cells of figures aligned to the right."""
+
+    def cell(text: str) -> str:
+        kind = ' class="number"' if re.fullmatch(r"[-\d.,]+( %| s)?( \([\d.]+%\))?", text) else ""
+        return f"<td{kind}>{html.escape(text)}</td>"
+
+    lines = ["".join(f'<th scope="col">{html.escape(name)}</th>' for name in head)]
+    lines += ["".join(map(cell, row)) for row in rows]
+    body = "\n".join(f"<tr>{line}</tr>" for line in lines)
+    return f'<div class="scroll"><table>\n{body}\n</table></div>'
+
+
+def picture(path: pathlib.Path, caption: str) -> str:
+    """Returns a picture: an .svg as part of the page and in its text colour, others as they are."""
+    if path.suffix == ".svg":
+        svg = path.read_text(encoding="utf-8")
+        svg = re.sub("<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
+        svg = svg.replace(pictures.INK, "currentColor")
+        image = svg.replace("<svg", f'<svg role="img" aria-label="{html.escape(caption)}"', 1)
+    else:
+        content = base64.b64encode(path.read_bytes()).decode()
+        image = f'<img alt="{html.escape(caption)}" src="data:image/png;base64,{content}">'
+    return f"<figure>\n{image}\n<figcaption>{html.escape(caption)}</figcaption></figure>"

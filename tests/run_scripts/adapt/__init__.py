@@ -1,0 +1,1 @@
+"""Continued pretraining. Begin with `test_leaks.py`."""

@@ -1,0 +1,199 @@
+"""The whole command on toy texts: what it reports, that a kill changes nothing, and what it refuses."""
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from etils import epath
+
+from run_scripts.adapt import __main__ as adapt
+from run_scripts.adapt import settings
+from tests.conftest import REPOSITORY, invent_texts
+from tests.helpers.command_flags import parsed
+from tests.tfrecord_builders.conftest import make_text
+from tfrecord_builders.classification.build import build_classification
+from tfrecord_builders.classification.options import ClassificationOptions
+from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records
+from xlnet_tf.checkpoints import open_checkpoint
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.manifest import Manifest
+from xlnet_tf.tasks import pretraining
+from xlnet_tf.training.early_stopping import read_metrics
+
+pytestmark = pytest.mark.integration  # each needs a pretrained run
+MODEL = {
+    "n_layer": 1,
+    "d_model": 16,
+    "n_head": 2,
+    "d_head": 8,
+    "d_inner": 32,
+    "memory_len": 8,
+    "dropout": 0.1,
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, corpus_file, tokenizer_file):
+    """A pretrained run, texts of a domain and of the general kind, and a task's examples."""
+    folder = tmp_path_factory.mktemp("adapt")
+    form = {"seq_len": 32, "reuse_len": 16, "num_predict": 6, "mask_alpha": 5, "span_mode": "pieces"}
+    options = PretrainingOptions(
+        input=[str(corpus_file)], tokenizer=str(tokenizer_file), output_dir=str(folder / "records"),
+        stream_segments=8, num_workers=1, **form,
+    )  # fmt: skip
+    build_pretraining_records(options)
+    params = pretraining.pretraining_experiment()
+    params.override(
+        {
+            "task": {
+                "model": MODEL,
+                "train_data": {"input_path": str(folder / "records"), "global_batch_size": 4},
+            },
+            "trainer": {"train_steps": 4, "steps_per_loop": 2, "optimizer_config": {"learning_rate": 0.01}},
+        }
+    )
+    pretraining.pretrain(params, str(folder / "general"))
+    (folder / "domain.txt").write_text(make_text(80, seed=5) + "\n" + make_text(2, seed=6))
+    (folder / "general.txt").write_text(make_text(120, seed=7))
+    tested = [text.replace("\n", " ") for text in make_text(8, seed=6).strip().split("\n\n")]
+    for split, texts in (("train", invent_texts(12)), ("dev", tested[2:]), ("test", tested)):
+        with (folder / f"{split}.csv").open("w", newline="") as file:
+            rows = [(text, number % 2) for number, text in enumerate(texts)]
+            csv.writer(file).writerows([("text", "label"), *rows])
+    splits = {split: str(folder / f"{split}.csv") for split in ("train", "dev", "test")}
+    options = ClassificationOptions(
+        tokenizer=str(tokenizer_file), output_dir=str(folder / "task"), seq_len=64, **splits
+    )
+    build_classification(options)
+    return folder
+
+
+def arguments(folder, model_dir, **changes):
+    given = {
+        "init_checkpoint": folder / "general",
+        "input": folder / "domain.txt",
+        "general_input": folder / "general.txt",
+        "replay": 0.2,
+        "dev_mb": 0.001,
+        "train_steps": 8,
+        "eval_interval": 4,
+        "steps_per_loop": 2,
+        "task_data": folder / "task",
+        "task_config": "trainer.train_steps=2,task.train_data.global_batch_size=4",
+        "num_seeds": 2,
+        "model_dir": model_dir,
+    }
+    return [f"--{name}={value}" for name, value in (given | changes).items() if value is not None]
+
+
+def start(folder, model_dir):
+    command = [sys.executable, "-m", "run_scripts.adapt", *arguments(folder, model_dir)]
+    env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    return subprocess.Popen(
+        command, cwd=REPOSITORY, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_an_adaptation_is_reported_and_a_kill_changes_nothing(folder):
+    undisturbed, killed = folder / "undisturbed", folder / "killed"
+    output, errors = (process := start(folder, undisturbed)).communicate()
+    assert process.returncode == 0, errors
+    process = start(folder, killed)
+    while not (killed / "ckpt-4.index").exists() and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    resumed, errors = (process := start(folder, killed)).communicate()
+    assert process.returncode == 0, errors
+    assert resumed == output.replace(str(undisturbed), str(killed))
+
+    report = json.loads((undisturbed / "report.json").read_text())
+    assert report["counts"]["input"]["leaks"] == 2 and report["held_out"] == 8
+    assert report["settings"]["optimizer"] == "moments of 4 updates, kept from the checkpoint"
+    assert report["settings"]["learning_rate"] == pytest.approx(0.0025)
+    kept = read_metrics(str(undisturbed / "best"))
+    assert (
+        report["losses"]["domain"][1] == kept["loss"]
+        and report["losses"]["general"][1] == kept["general_loss"]
+    )
+    comparison = report["comparison"]
+    assert comparison["split"] == "test" and comparison["examples"] == 8
+    for name in ("before", "after"):
+        assert len(comparison["scores"][name]) == 2
+        assert all(f"{value:.4f}" in output for value in comparison["scores"][name])
+    for text in ("Loss on dev text", "pieces per word", comparison["verdict"]):
+        assert all(text in (undisturbed / name).read_text() for name in ("report.md", "index.html")), text
+    adapted = open_checkpoint(str(undisturbed))
+    assert adapted.card.task == "language_model" and adapted.arrays["lm_bias"].shape == (200,)
+
+
+def test_records_have_the_form_of_the_checkpoints(folder):
+    options = settings.record_options(
+        open_checkpoint(str(folder / "general")),
+        [epath.Path(folder / "domain.txt")],
+        folder / "x",
+        "train",
+        4,
+    )
+    built = Manifest.load(folder / "records")
+    assert (options.seq_len, options.reuse_len, options.num_predict) == (32, 16, 6)
+    mask = {"alpha": options.mask_alpha, "beta": options.mask_beta,
+            "span_mode": options.span_mode, "max_words": options.max_words}  # fmt: skip
+    assert mask == built.mask and options.bidirectional
+    shorter = settings.record_options(
+        open_checkpoint(str(folder / "general")),
+        [epath.Path(folder / "domain.txt")],
+        folder / "x",
+        "train",
+        4,
+        seq_len=16,
+    ).resolved()
+    assert (shorter.seq_len, shorter.reuse_len, shorter.mask_alpha) == (16, 8, 5)
+
+
+def refused(folder, tmp_path, message, error=UserError, **changes):
+    with pytest.raises(error, match=message):
+        adapt.Adaptation(
+            parsed(adapt.define_flags, *arguments(folder, tmp_path / "new", **changes))
+        ).prepare()
+    assert not (tmp_path / "new").exists() or not list((tmp_path / "new").iterdir())
+
+
+def test_what_does_not_fit_is_refused_and_leaves_nothing(folder, tmp_path, small_tokenizer):
+    shutil.copytree(folder / "general", tmp_path / "bare")
+    (tmp_path / "bare" / "spiece.model").unlink()
+    shutil.copytree(folder / "general", tmp_path / "other")
+    (tmp_path / "other" / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    (tmp_path / "test.txt").write_text(make_text(8, seed=6))
+    refused(
+        folder,
+        tmp_path,
+        "init_checkpoint: there is no checkpoint",
+        FileNotFoundError,
+        init_checkpoint=tmp_path / "no",
+    )
+    refused(folder, tmp_path, "bare has no spiece.model", init_checkpoint=tmp_path / "bare")
+    refused(
+        folder, tmp_path, "another tokenizer than that of the checkpoint", init_checkpoint=tmp_path / "other"
+    )
+    refused(folder, tmp_path, "needs general text", general_input=None, replay=None, max_general_rise=0.1)
+    refused(folder, tmp_path, "there is no setting trainer.train_step", task_config="trainer.train_step=2")
+    refused(folder, tmp_path, "every document of .* holds a text", input=tmp_path / "test.txt")
+    refused(folder, tmp_path, "replay is 0.9, which takes", replay=0.9)
+
+
+def test_another_run_and_another_adaptation_are_left_alone(folder, tmp_path):
+    with pytest.raises(UserError, match="is not empty and holds no adaptation"):
+        adapt.Adaptation(parsed(adapt.define_flags, *arguments(folder, folder / "general")))
+    own = tmp_path / "own"
+    adapt.Adaptation(parsed(adapt.define_flags, *arguments(folder, own))).prepare()
+    kept = {path: path.stat().st_mtime_ns for path in own.rglob("*") if path.is_file()}
+    with pytest.raises(UserError, match="other settings:\n  replay: 0.2 there, 0.3 now"):
+        adapt.Adaptation(parsed(adapt.define_flags, *arguments(folder, own, replay=0.3)))
+    assert kept == {path: path.stat().st_mtime_ns for path in own.rglob("*") if path.is_file()}

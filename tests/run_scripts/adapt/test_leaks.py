@@ -1,0 +1,70 @@
+"""Texts of an evaluation are found in a corpus, however they are written there, and others are not."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from run_scripts.adapt.leaks import WINDOW, HeldOut, letters, texts_of
+from tests.conftest import invent_texts
+from tfrecord_builders.classification.build import build_classification
+from tfrecord_builders.classification.options import ClassificationOptions
+
+LETTERS = st.text("abcdé1 .", min_size=0, max_size=200)
+
+
+@given(held_out=st.lists(LETTERS, max_size=5), before=LETTERS, after=LETTERS, index=st.integers(0, 4))
+def test_a_document_is_a_leak_if_it_has_the_first_letters_of_a_text(held_out, before, after, index):
+    found = HeldOut(held_out)
+    content = letters(before + (held_out[index] if index < len(held_out) else "") + after)
+    begins = [letters(text)[:WINDOW] for text in held_out]
+    expected = any(
+        begin in content if len(begin) == WINDOW else begin and begin == content for begin in begins
+    )
+    assert found.is_in(content) == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "is_leak"),
+    [
+        ("The CAFÉ by the river, which opened in 1999, serves the best cakes of all.", True),
+        (
+            "I quote: ‘the cafe by the river\nwhich opened in 1999 serves the best cakes of all’ -- yes!",
+            True,
+        ),
+        ("The café by the river, which opened in 1999, serves the best.", False),
+        ("Good.", True),
+        ("Good cakes.", False),
+    ],
+)
+def test_case_accents_signs_and_spaces_do_not_count(written, is_leak):
+    held_out = HeldOut(["The café by the river, which opened in 1999, serves the best cakes of all.", "good"])
+    assert held_out.is_in(letters(written)) == is_leak
+
+
+def test_what_the_tokenizer_cannot_write_hides_no_text():
+    text = (
+        "the first part of it is short \ufffd but the second one continues for as long as it takes to be sure"
+    )
+    held_out = HeldOut([text])
+    assert held_out.is_in(letters(text.replace("\ufffd", "☃")))
+    assert not held_out.is_in(
+        letters("the first part of it is short but nothing of the rest is there at all")
+    )
+
+
+def test_texts_are_read_back_from_examples(tmp_path, small_tokenizer):
+    """Also the beginning of one that was cut."""
+    texts = [text for text in invent_texts(60, seed=3) if len(letters(text)) > WINDOW][:12]
+    for name, some in (("train", texts[:6]), ("dev", texts[6:])):
+        rows = "".join(f'"{text}",{number % 2}\n' for number, text in enumerate(some))
+        (tmp_path / f"{name}.csv").write_text("text,label\n" + rows)
+    (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    options = ClassificationOptions(
+        tokenizer=str(tmp_path), output_dir=str(tmp_path / "examples"), seq_len=64,
+        train=str(tmp_path / "train.csv"), dev=str(tmp_path / "dev.csv"),
+    )  # fmt: skip
+    built = build_classification(options)
+    held_out = HeldOut(texts_of(built["dev"]))
+    assert len(held_out) == 6
+    assert all(held_out.is_in(letters(f"Well. {text}")) for text in texts[6:])
+    assert not any(held_out.is_in(letters(text)) for text in texts[:6])

@@ -1,0 +1,128 @@
+"""Which documents are trained on, held out, replayed and left out."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from run_scripts.adapt import texts
+from run_scripts.adapt.leaks import HeldOut, letters
+from run_scripts.adapt.texts import TextOptions
+from xlnet_tf.errors import UserError
+
+SECRET = "a text of the test set, long enough to be found wherever it stands in a document"
+
+
+def sentences(count, word):
+    return [f"The {word} of number {number} is described here, at some length." for number in range(count)]
+
+
+def corpus(path, documents):
+    path.write_text("".join(f"{document}\n\n" for document in documents))
+    return (str(path),)
+
+
+def written(folder, name):
+    return [json.loads(line)["text"] for line in (folder / f"{name}.jsonl").read_text().splitlines()]
+
+
+def test_leaks_and_duplicates_are_left_out_and_counted(tmp_path):
+    domain = sentences(40, "film")
+    documents = [*domain, domain[3].upper(), f"Somebody quotes: {SECRET}!", SECRET]
+    general = [*sentences(60, "law"), SECRET]
+    options = TextOptions(
+        input=corpus(tmp_path / "domain.txt", documents),
+        general_input=corpus(tmp_path / "general.txt", general),
+        replay=0.25,
+    )
+    choice = texts.choose(options, HeldOut([SECRET]), seed=0)
+    choice.write(options, tmp_path)
+    counts = choice.counts()
+    assert [counts["input"][name] for name in ("documents", "leaks", "duplicates")] == [43, 2, 1]
+    assert [counts["general_input"][name] for name in ("documents", "leaks", "duplicates")] == [61, 1, 0]
+    train, dev, replay, held = (
+        written(tmp_path, name) for name in (texts.TRAIN, texts.DEV, texts.REPLAY, texts.GENERAL)
+    )
+    assert sorted(map(letters, train + dev)) == sorted(map(letters, domain))
+    assert 1 <= len(dev) <= 6 and not {*replay} & {*held} and {*replay, *held} < {*general}
+    assert not [text for text in train + dev + replay + held if SECRET in text]
+    share = len("".join(replay)) / len("".join(replay + train))
+    assert share == pytest.approx(0.25, abs=0.02)
+
+
+@settings(max_examples=20)
+@given(order=st.permutations(range(20)), seed=st.integers(0, 3))
+def test_the_choice_depends_on_contents_not_on_their_order(tmp_path_factory, order, seed):
+    folder, documents = tmp_path_factory.mktemp("texts"), sentences(20, "film")
+    found = []
+    for numbers in (range(20), order):
+        options = TextOptions(
+            input=corpus(folder / "domain.txt", [documents[number] for number in numbers]),
+            general_input=corpus(
+                folder / "general.txt", [sentences(20, "law")[number] for number in numbers]
+            ),
+            replay=0.3,
+        )
+        texts.choose(options, HeldOut([]), seed).write(options, folder)
+        names = (texts.TRAIN, texts.DEV, texts.REPLAY, texts.GENERAL)
+        found.append([sorted(written(folder, name)) for name in names])
+    assert found[0] == found[1]
+
+
+def test_columns_of_a_table_are_documents(tmp_path):
+    with (tmp_path / "table.csv").open("w", newline="") as file:
+        rows = [
+            {"title": f"Title {n}", "body": text, "label": n % 2}
+            for n, text in enumerate(sentences(9, "film"))
+        ]
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    options = TextOptions(input=(str(tmp_path / "table.csv"),), text_column=("title", "body"))
+    found = list(texts.read_documents("input", options))
+    assert found == [f"{row['title']}\n{row['body']}" for row in rows]
+    with pytest.raises(
+        UserError, match="--input: .*table.csv, line 2: there is title, body, label but no text in review"
+    ):
+        list(texts.read_documents("input", TextOptions(input=options.input, text_column=("review",))))
+
+
+def refused(tmp_path, message, held_out=(), error=UserError, **given):
+    given.setdefault("input", corpus(tmp_path / "domain.txt", sentences(20, "film")))
+    with pytest.raises(error, match=message):
+        options = TextOptions(**given)
+        texts.check(options)
+        texts.choose(options, HeldOut(held_out), 0)
+    assert not list(tmp_path.glob("*.jsonl"))
+
+
+def test_what_cannot_be_used_is_refused(tmp_path):
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "blank.txt").write_text(" \n\n \n")
+    general = corpus(tmp_path / "general.txt", sentences(4, "law"))
+    refused(tmp_path, "--input: the corpus is empty", input=(str(tmp_path / "empty.txt"),))
+    refused(tmp_path, "--input: no document of .*blank.txt has text", input=(str(tmp_path / "blank.txt"),))
+    refused(tmp_path, "--input: no corpus file", error=FileNotFoundError, input=(str(tmp_path / "none.txt"),))
+    refused(
+        tmp_path, "1 different documents are too few", input=corpus(tmp_path / "a.txt", ["Only this one."])
+    )
+    refused(
+        tmp_path,
+        "every document of .* holds a text of the task's dev or test",
+        held_out=sentences(20, "film"),
+    )
+    refused(tmp_path, "there is no general text: give --general_input", replay=0.1)
+    refused(
+        tmp_path, r"takes 0\.0 MB of general text, but --general_input has", general_input=general, replay=0.5
+    )
+
+
+def test_held_out_documents_are_about_as_many_as_asked_for(tmp_path):
+    options = TextOptions(input=corpus(tmp_path / "domain.txt", sentences(200, "film")), dev_mb=0.0005)
+    counts = texts.choose(options, HeldOut([]), 0).counts()["input"]
+    assert 500 <= counts[texts.DEV]["bytes"] <= 600
+    assert counts[texts.TRAIN]["documents"] + counts[texts.DEV]["documents"] == 200
+    assert np.isfinite(counts[texts.TRAIN]["bytes"])
