@@ -137,7 +137,7 @@ def _run_alone(
                 return future.result()
         finally:
             pool.shutdown(wait=False)  # after Ctrl-C nobody waits for the job
-        if not after_death and number == MAX_TRIES:
+        if not after_death and number >= MAX_TRIES:
             raise UserError(
                 f"{_DIED}, {MAX_TRIES} times with the same job: start again with the same flags, finished "
                 f"shards are kept; less memory is needed with fewer --num_workers (now {num_workers})"
