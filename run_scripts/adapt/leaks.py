@@ -8,7 +8,7 @@ import numpy as np
 
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.shards import read_shard
-from xlnet_tf.text.special_tokens import SYMBOLS, UNK_ID
+from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID, UNK_ID
 
 WINDOW = 50  # letters and digits that two texts share by chance in no case that matters
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, so that it has an inverse modulo 2**64
@@ -73,9 +73,9 @@ def texts_of(examples: ExampleSet) -> Iterator[str]:
     tokenizer = examples.load_tokenizer()
     pieces = np.array([piece.replace("▁", " ") for piece in tokenizer.pieces], object)
     pieces[UNK_ID] = _UNKNOWN
-    special = (np.arange(len(pieces)) < len(SYMBOLS)) & (np.arange(len(pieces)) != UNK_ID)
+    borders = np.isin(np.arange(len(pieces)), (CLS_ID, SEP_ID, PAD_ID))  # not <eop>, which texts may spell
     for shard in examples.shards:
         for row in read_shard(examples.folder / shard["file"], examples.layout)["input_ids"].astype(np.int64):
-            for run in np.split(row, np.flatnonzero(special[row])):
-                if text := "".join(pieces[run[special[run].sum() :]]).strip():
+            for run in np.split(row, np.flatnonzero(borders[row])):
+                if text := "".join(pieces[run[borders[run].sum() :]]).strip():
                     yield text
