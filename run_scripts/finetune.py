@@ -62,7 +62,7 @@ def define_flags():
     flags.DEFINE_float(
         "max_shared",
         0.05,
-        "Largest part of the dev examples' inputs that may be in the training examples; more is an error.",
+        "Largest part of the dev examples that may be training examples, too; more is an error.",
         lower_bound=0,
         upper_bound=1,
     )

@@ -69,8 +69,6 @@ def define_flags():
 def check_flags(values: flags.FlagValues):
     """Raises UserError for flags that do not go together."""
     from xlnet_tf.checkpoints.model_card import is_run
-    from xlnet_tf.tasks.finetuning import UNREACHED
-    from xlnet_tf.tasks.prediction import Run
 
     folder = hub.locate(values.model_dir).folder
     if not epath.Path(folder).exists():
@@ -82,17 +80,28 @@ def check_flags(values: flags.FlagValues):
         flags_of_heads = ("head", *task_registry.settings("export_settings"))
         if given := [f"--{name}" for name in flags_of_heads if values[name].present]:
             raise UserError(f"{', '.join(given)}: for weights that are not a fine-tuned run, which has them")
-        task = Run.open(folder, "").task
-        if text := task.shortfall(task.best_metrics()):
-            raise UserError(
-                f"{values.model_dir}: {text}{UNREACHED}. Fine-tune with a lower demand, or longer, with "
-                "another --model_dir"
-            )
     elif values.checkpoint or values.check_data or values.calibrate:
         raise UserError("--checkpoint, --check_data and --calibrate are for fine-tuned runs")
     head_options(values)
     if values.check_data and values.weights == "float32":
         raise UserError("--check_data compares smaller weights with float32: give --weights")
+
+
+def check_demands(model_dir: str):
+    """Raises UserError if a run cannot do what its settings demand, such as an alert's precision."""
+    from xlnet_tf.checkpoints.model_card import is_run
+    from xlnet_tf.tasks.finetuning import UNREACHED
+    from xlnet_tf.tasks.prediction import Run
+
+    folder = hub.locate(model_dir).folder
+    if not is_run(folder):
+        return
+    task = Run.open(folder, "").task
+    if text := task.shortfall(task.best_metrics()):
+        raise UserError(
+            f"{model_dir}: {text}{UNREACHED}. Fine-tune with a lower demand, or longer, with another "
+            "--model_dir"
+        )
 
 
 def head_options(values: flags.FlagValues) -> dict[str, Any]:
@@ -146,6 +155,7 @@ def main(_: Sequence[str]):
         print(f"buckets for texts as in {values.bucket_data}: {', '.join(map(str, options['buckets']))}")
     warmup_batches = numbers("warmup_batches", values.warmup_batches)
     check_flags(values)
+    check_demands(values.model_dir)
     if values.check_data:
         check_weights(values)
     if values.calibrate:

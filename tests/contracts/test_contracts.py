@@ -212,7 +212,15 @@ def test_predictions_and_scores_are_the_same(artefacts, tmp_path, task):
     run = f"--model_dir=runs/{task}", f"--data=examples/{task}/dev", f"--output_dir={tmp_path}"
     run_command("run_scripts.evaluate", *run, "--checkpoint=best")
     evaluations = json.loads((tmp_path / "evaluations.json").read_text())
-    assert_alike(evaluations, json.loads((artefacts / f"scores/{task}/evaluations.json").read_text()))
+    expected = json.loads((artefacts / f"scores/{task}/evaluations.json").read_text())
+    if task == "classification":  # the row that set the threshold may be an alert or not: see without_ties
+        scores = (
+            {"alert_precision": 4 / 5, "alert_recall": 4 / 5},
+            {"alert_precision": 5 / 6, "alert_recall": 1},
+        )
+        assert {name: evaluations["best"][name] for name in scores[0]} in scores
+        evaluations["best"].update(scores[1])
+    assert_alike(evaluations, expected)
     run_command("run_scripts.predict", *run)
     for expected in (artefacts / "predictions" / task).iterdir():
         found = (tmp_path / expected.name).read_text().splitlines()

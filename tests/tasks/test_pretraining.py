@@ -387,7 +387,7 @@ def test_a_step_far_larger_than_the_machine_is_refused_or_warned_of(folder, monk
         ("--config_file=/nowhere.yaml", "/nowhere.yaml: there is no such file"),
         (
             "--config_file=larg_v1",
-            "and no such recipe: did you mean large_v1\\? The recipes are base, ",
+            "and no such recipe: did you mean large_v1\\? The recipes are adapt, base, ",
         ),
         ("--config_file=x", "no such file and no such recipe. The recipes are .*, glue/sst-2, "),
         ("--config_file=runs/x", "no such file and no such recipe. The recipes are "),

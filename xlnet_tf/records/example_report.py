@@ -58,21 +58,37 @@ def shared_with_train(sets: Mapping[str, ExampleSet]) -> list[str]:
 
 
 def check_shared(sets: Mapping[str, ExampleSet], most: float) -> None:
-    """Raises UserError if more than a part of a split's inputs are in the training set, too.
+    """Raises UserError if more than a part of a split's examples are in the training set, too.
+
+    An example is in it if all its inputs together are one of its examples. A text, an option or a candidate
+    that comes again with others is not.
 
     Args:
         sets: split -> set.
         most: that is allowed, 0 to 1.
     """
-    for split, found in find_shared(sets).items():
-        if found.count > most * found.total and sets[split].folder != sets["train"].folder:
-            texts = ", ".join(f"{name} ({text!r})" for name, text in describe(sets[split], found.first))
+    trained_on = {*_examples(sets["train"]).values()}
+    for examples in sets.values():
+        if examples.folder == sets["train"].folder:
+            continue
+        inputs = _examples(examples)
+        shared = [number for number, value in inputs.items() if value in trained_on]
+        if len(shared) > most * len(inputs):
+            texts = ", ".join(f"{name} ({text!r})" for name, text in describe(examples, shared[:SHOWN]))
             raise UserError(
-                f"{found.count:,} of {found.total:,} inputs of {sets[split].folder} are in "
+                f"{len(shared):,} of {len(inputs):,} examples of {examples.folder} are in "
                 f"{sets['train'].folder}, too, such as {texts}: scores on them say nothing about new texts. "
                 "Remove them from one of both and build the sets again, or allow a part of them, up to all "
                 "with --max_shared=1"
             )
+
+
+def _examples(examples: ExampleSet) -> dict[int, frozenset[int]]:
+    """Returns the fingerprints of each example's inputs, by its number."""
+    found: dict[int, set[int]] = {}
+    for number, value in numbered_inputs(examples):
+        found.setdefault(number, set()).add(value)
+    return {number: frozenset(values) for number, values in found.items()}
 
 
 class Found(NamedTuple):

@@ -62,7 +62,7 @@ def test_a_report_counts_what_the_sets_have(sets, tmp_path):
 def test_splits_that_leak_are_refused_with_examples(sets):
     example_report.check_shared(sets, 0.5)
     with pytest.raises(
-        UserError, match=r"2 of 4 inputs of .*dev are in .*train, too, such as 1 \('ka ren'\), 2"
+        UserError, match=r"2 of 4 examples of .*dev are in .*train, too, such as 1 \('ka ren'\), 2"
     ):
         example_report.check_shared(sets, 0.49)
     example_report.check_shared({"train": sets["train"], "dev": sets["train"]}, 0)  # on purpose
