@@ -140,6 +140,17 @@ def test_errors_of_other_machines_say_how_to_resume(tmp_path):
         raise lost
 
 
+def test_a_host_that_is_lost_while_the_model_is_built_is_an_interruption(folder, tmp_path, monkeypatch):
+    def lose():
+        raise tf.errors.UnavailableError(None, None, "Collective ops is aborted by: Socket closed")
+
+    monkeypatch.setattr("xlnet_tf.training.interruption.has_peers", lambda strategy: True)
+    task = pretraining.PretrainingTask(settings(folder).task)
+    monkeypatch.setattr(task, "build_model", lose)
+    with pytest.raises(Interrupted, match="another host or its devices cannot be reached .*Socket closed"):
+        run_training(settings(folder), task, tf.distribute.get_strategy(), str(tmp_path / "run"))
+
+
 def test_a_compile_error_is_not_a_lost_host(tmp_path):
     text = "9 root error(s) found.\n  (0) INTERNAL: {{function_node step}} Compilation failure: RET_CHECK"
     tpu = mock.Mock(spec=tf.distribute.TPUStrategy)

@@ -132,7 +132,7 @@ def _run_owned(params, task, strategy, model_dir: str, owner: Ownership | None) 
         task.read_in_graph(params.trainer.train_steps)
     evaluate = bool(params.task.validation_data.input_path)
     tf_keras.utils.set_random_seed(params.task.seed)
-    with strategy.scope():
+    with strategy.scope(), lost_hosts(strategy, model_dir):  # initial weights go to all hosts
         trainer = Trainer(
             params,
             task,

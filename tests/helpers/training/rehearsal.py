@@ -165,7 +165,8 @@ class Hosts:
                     self.slice.end()
             return Look("", offset, True, None)
         statuses = set(self.slice.statuses.values())
-        if statuses - {0, Interrupted.EXIT_STATUS, -signal.SIGKILL}:
+        # SIGTERM by itself ends a host that has not set up anything yet.
+        if statuses - {0, Interrupted.EXIT_STATUS, -signal.SIGKILL, -signal.SIGTERM}:
             return Look(f"hosts ended with {statuses}: see the log", offset, True, 1)
         return Look("", offset, True, 0 if statuses == {0} else Interrupted.EXIT_STATUS)
 
