@@ -167,7 +167,8 @@ class Hosts:
         statuses = set(self.slice.statuses.values())
         # SIGTERM by itself ends a host that has not set up anything yet.
         if statuses - {0, Interrupted.EXIT_STATUS, -signal.SIGKILL, -signal.SIGTERM}:
-            return Look(f"hosts ended with {statuses}: see the log", offset, True, 1)
+            said = "" if offset else f"hosts ended with {statuses}: see the log\n"
+            return Look(said, "the end", True, 1)
         return Look("", offset, True, 0 if statuses == {0} else Interrupted.EXIT_STATUS)
 
     def stop(self):
