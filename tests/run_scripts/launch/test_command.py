@@ -64,7 +64,7 @@ def commands(text):
 
 
 def normal(words):
-    left_out = ("--labels=", "--command=", "--since-time=", "base-trainer", "POD", "<<END")
+    left_out = ("--labels=", "--metadata=", "--command=", "--since-time=", "base-trainer", "POD", "<<END")
     return tuple(word for word in words if not word.startswith(left_out))
 
 
