@@ -276,7 +276,7 @@ def test_the_installed_wheel_goes_from_texts_to_answers(installed):
     run("xlnet-tf", "build", "classification", "--train=train.csv", "--dev=train.csv",
         "--tokenizer=spiece.model", "--output_dir=examples", "--seq_len=16")  # fmt: skip
     run("xlnet-tf", "finetune", "--config_file=classification_small", "--data=examples",
-        "--model_dir=model", "--seed=1", "--max_shared=1")  # fmt: skip
+        "--model_dir=model", "--seed=1")  # fmt: skip
     run("xlnet-tf", "export", "--model_dir=model", "--output_dir=served/reviews", "--warmup_batches=1")
     answer = run("xlnet-tf", "predict", "--model_dir=model", "--input=text=the song was awful",
                  "--input=text=the play was lovely")  # fmt: skip
