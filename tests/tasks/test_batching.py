@@ -197,7 +197,7 @@ def test_packed_rows_give_the_numbers_of_whole_ones(tmp_path, small_tokenizer, t
 
 
 def comparable(rows, features):
-    """Leaves out of predictions what cannot be an answer, and the tags of padding."""
+    """Leaves out of predictions what cannot be an answer, and what padding gets."""
     if not isinstance(rows, dict):
         return rows
     if "start_top_index" in rows:
@@ -209,7 +209,9 @@ def comparable(rows, features):
             rows[f"{part}_top_log_probs"] = tf.exp(rows[f"{part}_top_log_probs"])
             rows[f"{part}_top_index"] = tf.sort(rows[f"{part}_top_index"])  # of near ties either is first
     if "tags" in rows:
-        rows["tags"] = tf.where(features["input_mask"] > 0, rows["tags"], 0)
+        is_token = features["input_mask"] > 0
+        rows["tags"] = tf.where(is_token, rows["tags"], 0)
+        rows["logits"] = tf.where(is_token[..., None], rows["logits"], 0)
     return rows
 
 
