@@ -97,7 +97,7 @@ def complete(
         params: the experiment's settings; changed.
         checkpoint: to begin with.
         records: the sets, by the names of `texts`.
-        epochs: how often to read the training records, where there is no number of steps.
+        epochs: passes over the training records, unless a number of steps is given.
         keep_optimizer: whether to take over the moments, if they were kept.
     """
     task, trainer = params.task, params.trainer

@@ -46,7 +46,7 @@ def run_jobs(
         num_workers: local processes; 1 runs all jobs in this one.
         beam_options: Beam's own options, as on a command line.
         scratch: folder where Beam's workers leave results; this process and all of them reach it.
-        after_death: what to run in place of a job whose local process has died, as often as one does; None:
+        after_death: what to run instead of a job whose local process has died, as often as one does; None:
             the same job, up to `MAX_TRIES` times.
 
     Yields:

@@ -269,8 +269,8 @@ class Trainer(base_trainer.Trainer):
             if not state or state.updates != updates:
                 found = f"those of {state.updates} updates" if state else "none"
                 raise UserError(
-                    f"optimizer_config.updates_before is {updates}: expected moments of so many updates in "
-                    f"{self.config.task.init_checkpoint}, found {found}"
+                    f"optimizer_config.updates_before is {updates}: expected the moments of as many "
+                    f"updates in {self.config.task.init_checkpoint}, found {found}"
                 )
             tf.train.Checkpoint(optimizer=self.optimizer).restore(state.path).expect_partial()
 

@@ -7,7 +7,7 @@ random moment or while a checkpoint is written, a host
   dies      it is killed;
   returns   it stands still for a while, and continues;
   hangs     it stands still, until whoever watches it kills it;
-  ends      it is told to (SIGTERM);
+  ends      it gets SIGTERM;
 or the whole slice is taken away. The supervisor of `xlnet-tf launch` starts all again. What runs the hosts
 waits until the others end, too; it kills those that still wait for a host that never came. A run that comes
 to its end before all rounds are done is followed by another, disturbed-1 and so on. All processes are forked

@@ -80,13 +80,13 @@ def test_our_sets_are_read_by_the_originals_reader(tmp_path, small_tokenizer, mo
     manifest = dataclasses.replace(manifest, shards=manifest.shards[::-1])
     monkeypatch.setattr(original_format, "_WRITE_RECORDS", 32)
     reported = []
-    written = original_format.write(manifest, tmp_path / "theirs", 4, num_tasks=2, report=reported.append)
+    written = original_format.write(manifest, tmp_path / "original", 4, num_tasks=2, report=reported.append)
     assert len(written.files) == 2
     assert (written.records, written.dropped) == (40 * 2 + 30 * 2, 2)
     assert (sum(reported), max(reported)) == (written.records, 32)
     assert any("2 records of 142 fill no step" in line for line in original_format.lost(manifest, written))
     input_fn, info = reader.get_input_fn(
-        str(tmp_path / "theirs/tfrecords"),
+        str(tmp_path / "original/tfrecords"),
         split="train",
         bsz_per_host=4,
         seq_len=32,
