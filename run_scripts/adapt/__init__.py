@@ -1,1 +1,1 @@
-"""The command `adapt`: continued pretraining on texts of a domain, measured. Begin with `__main__.py`."""
+"""The command `adapt`: continued pretraining on texts of a domain, measured. Begin with `adaptation.py`."""

@@ -113,7 +113,7 @@ class Task:
             strategy: from `training.runtime.prepare`.
             folder: for the runs.
         """
-        from xlnet_tf.tasks import sweep
+        from xlnet_tf.tasks import seeds, sweep
 
         variants = [({"weights": BEFORE}, self._from(before)), ({"weights": AFTER}, self._from(after))]
         trials = sweep.sweep(variants, self._class, strategy, folder, self._num_seeds)
@@ -121,8 +121,7 @@ class Task:
         scores, problems = {}, {}
         for trial in trials:
             name = trial.point["weights"]
-            several = self._num_seeds > 1
-            folders = [f"{trial.folder}/seed-{r.seed}" if several else trial.folder for r in trial.results]
+            folders = [each for _, each in seeds.runs(self._params, trial.folder, self._num_seeds)]
             scores[name] = [
                 self._score(each, self.sets[split], strategy) if result.best else float("nan")
                 for each, result in zip(folders, trial.results)

@@ -10,7 +10,7 @@ from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.shards import read_shard
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID, UNK_ID
 
-WINDOW = 50  # letters and digits that two texts share by chance in no case that matters
+WINDOW = 50  # letters and digits; different texts hardly ever share so long a run
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd, so that it has an inverse modulo 2**64
 _INVERSE = np.uint64(pow(0x9E3779B97F4A7C15, -1, 2**64))
 _UNKNOWN = "\ufffd"

@@ -40,7 +40,7 @@ class Outcome:
     Attributes:
         folder: of the run.
         checkpoint: that it began with.
-        counts: of documents, as `texts.write_texts` gives them.
+        counts: of documents, as `texts.Choice.counts` gives them.
         held_out: texts of the task's dev and test sets that were looked for.
         records: the sets, by the names of `texts`.
         settings: of the training that a reader wants to see.

@@ -550,7 +550,9 @@ def test_moments_that_are_not_there_are_refused(folder, run):
         task={"init_checkpoint": str(run[0] / "ckpt-4")},
         trainer={"optimizer_config": {"updates_before": 6}},
     )
-    with pytest.raises(UserError, match="updates_before is 6: expected the moments .* found those of 4 updates"):
+    with pytest.raises(
+        UserError, match="updates_before is 6: expected the moments .* found those of 4 updates"
+    ):
         pretraining.pretrain(params, str(folder / "refused"))
 
 
