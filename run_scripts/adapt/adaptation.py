@@ -63,7 +63,7 @@ class Adaptation:
         try:
             self.checkpoint = open_checkpoint(values.init_checkpoint)
         except (UserError, FileNotFoundError) as error:
-            raise type(error)(f"init_checkpoint: {error}") from error
+            raise type(error)(f"--init_checkpoint: {error}") from error
         if not epath.Path(self.checkpoint.path_of(MODEL_FILE)).exists():
             raise UserError(
                 f"{values.init_checkpoint} has no {MODEL_FILE}: copy the tokenizer there that the model was "

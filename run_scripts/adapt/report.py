@@ -100,7 +100,7 @@ class Outcome:
             (flag, f"{c['documents']:,}", f"{c['leaks']:,}", f"{c['duplicates']:,}", _files(c))
             for flag, c in self.counts.items()
         ]
-        looked = "No --task_data were given, whose dev and test texts would be left out."
+        looked = "No --task_data was given: no dev or test texts were looked for."
         if self.held_out:
             looked = (
                 f"Documents that hold one of the task's {self.held_out:,} dev and test texts are left out."
@@ -119,7 +119,7 @@ class Outcome:
             Table("Texts", looked, ("corpus", "documents", "leaks", "duplicates", "used"), counts),
             Table(
                 "The tokenizer on these texts",
-                "It is the checkpoint's. Many pieces per word, or many <unk>, are what it cannot write well.",
+                "The checkpoint's own. Many <unk>, or many pieces per word, mean that it fits badly.",
                 ("text", "<unk>", "pieces per word"),
                 [(text, f"{unk:.2%}", f"{pieces:.2f}") for text, (unk, pieces) in self.words().items()],
             ),

@@ -13,6 +13,7 @@ from run_scripts.common import pictures
 from xlnet_tf import files
 
 TEMPLATE = pathlib.Path(__file__).with_name("page.html")
+_FIGURE = re.compile(r"[-+\d.,]+( ?%| s)?( \([\d.]+%\))?")
 
 
 def write(path: epath.PathLike, title: str, parts: Iterable[str]) -> None:
@@ -27,14 +28,18 @@ def section(title: str, text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Returns a table, with cells of figures aligned to the right."""
+    """Returns a table, with columns of figures aligned to the right."""
+    rows = list(rows)
+    kinds = [
+        ' class="number"' if rows and all(_FIGURE.fullmatch(row[column]) for row in rows) else ""
+        for column in range(len(head))
+    ]
 
-    def cell(text: str) -> str:
-        kind = ' class="number"' if re.fullmatch(r"[-\d.,]+( %| s)?( \([\d.]+%\))?", text) else ""
-        return f"<td{kind}>{html.escape(text)}</td>"
+    def line(tag: str, cells: Sequence[str]) -> str:
+        name = tag.partition(" ")[0]
+        return "".join(f"<{tag}{kind}>{html.escape(cell)}</{name}>" for cell, kind in zip(cells, kinds))
 
-    lines = ["".join(f'<th scope="col">{html.escape(name)}</th>' for name in head)]
-    lines += ["".join(map(cell, row)) for row in rows]
+    lines = [line('th scope="col"', head), *(line("td", row) for row in rows)]
     body = "\n".join(f"<tr>{line}</tr>" for line in lines)
     return f'<div class="scroll"><table>\n{body}\n</table></div>'
 
