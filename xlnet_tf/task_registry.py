@@ -60,6 +60,7 @@ class TaskEntry:
         aliases: earlier names, which flags and manifests may have.
         examples: the task whose sets it reads, if it has none of its own: those of the settings.kind `name`.
         hugging_face: Hugging Face's model with such a head; empty: there is none.
+        pipeline: what the hub calls the task; empty: it has no name for it.
         labels: whether the head's outputs are classes, which have labels.
         sequences: how many sequences an example has; None: any number.
         settings: flags of run_scripts.finetune that concern this task.
@@ -78,6 +79,7 @@ class TaskEntry:
     aliases: tuple[str, ...] = ()
     examples: str = ""
     hugging_face: str = ""
+    pipeline: str = ""
     labels: bool = False
     sequences: int | None = 1
     settings: tuple[Setting, ...] = ()
@@ -188,6 +190,7 @@ TASKS = (
         head="classification_{task}",
         variables=_dense("D C", "model/classification_{task}/logit", "classification_{task}.logits_proj"),
         hugging_face="XLNetForSequenceClassification",
+        pipeline="text-classification",
         labels=True,
         settings=(*_OF_TEXTS, *_LABELS, _SAMPLING, *_ALERTS),
         export_settings=_EXPORT_OF_TEXTS,
@@ -203,6 +206,7 @@ TASKS = (
         head="regression_{task}",
         variables=_dense("D 1", "model/regression_{task}/logit", "regression_{task}.logits_proj"),
         hugging_face="XLNetForSequenceClassification",
+        pipeline="text-classification",
         settings=_OF_TEXTS,
         export_settings=_EXPORT_OF_TEXTS,
     ),
@@ -217,6 +221,7 @@ TASKS = (
         head="span",
         variables=_SPAN,
         hugging_face="XLNetForQuestionAnswering",
+        pipeline="question-answering",
         settings=(*_ANSWERS, *_IN_SEGMENTS),
         export_settings=(_THRESHOLD,),
     ),
@@ -231,6 +236,7 @@ TASKS = (
         head="choice",
         variables=_dense("D 1", "logits/dense", "choice.logits_proj"),
         hugging_face="XLNetForMultipleChoice",
+        pipeline="multiple-choice",
         sequences=None,
         settings=(_SUMMARY, *_IN_SEGMENTS),
         model_options={"num_choices": 1},
@@ -245,6 +251,7 @@ TASKS = (
         head="tagging",
         variables=_dense("D C", None, "classifier"),
         hugging_face="XLNetForTokenClassification",
+        pipeline="token-classification",
         labels=True,
         settings=(*_IN_SEGMENTS, *_LABELS),
     ),
@@ -257,6 +264,7 @@ TASKS = (
         builder="tfrecord_builders.ranking",
         head="ranking",
         variables=_dense("D 1", None, None),
+        pipeline="text-ranking",
         sequences=None,
         settings=(
             _SUMMARY,

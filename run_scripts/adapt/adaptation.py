@@ -7,7 +7,6 @@ import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from absl import flags
 from etils import epath
 
@@ -69,7 +68,7 @@ class Adaptation:
                 f"{values.init_checkpoint} has no {MODEL_FILE}: copy the tokenizer there that the model was "
                 "pretrained with; with another one, it would have to learn its pieces anew"
             )
-        recipe = yaml.safe_load(experiment.recipes()["adapt"].read_text(encoding="utf-8"))
+        recipe = files.read_yaml(experiment.recipes()["adapt"])
         given = {"recipe adapt": recipe, "init_checkpoint": settings.experiment_settings(self.checkpoint)}
         self.params = experiment.load(pretraining.EXPERIMENT, SETTINGS, values, given)
         general = self.texts.general_input or self.texts.general_dev_input

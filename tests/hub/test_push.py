@@ -12,8 +12,12 @@ from xlnet_tf.checkpoints import publishing, save_model
 from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.models.classifier import XLNetClassifier
+from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.encoder import XLNetEncoder
+from xlnet_tf.models.multiple_choice import XLNetMultipleChoice
+from xlnet_tf.models.pretrainer import XLNetPretrainer
+from xlnet_tf.models.question_answering import XLNetQuestionAnswering
+from xlnet_tf.models.token_classifier import XLNetTokenClassifier
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 huggingface_hub = pytest.importorskip("huggingface_hub", reason="needs the extra hub")
@@ -83,6 +87,24 @@ def test_the_readme_has_metrics_and_training_facts(model_dir):
     for name, content in contents.items():
         assert b"/home/me" not in content, name
     assert json.loads(contents["model.json"])["metrics"] == {"accuracy": 0.875}
+
+
+def test_the_readme_has_the_hubs_name_of_each_task(tmp_path, small_tokenizer):
+    config = XLNetConfig(small_tokenizer.vocab_size, n_layer=1, d_model=16, n_head=2, d_head=8, d_inner=16)
+    encoder = XLNetEncoder(config)
+    for model, expected in (
+        (XLNetPretrainer(encoder), "fill-mask"),
+        (XLNetRegressor(encoder), "text-classification"),
+        (XLNetTokenClassifier(encoder, 3, labels=["O", "B-PER", "I-PER"]), "token-classification"),
+        (XLNetQuestionAnswering(encoder), "question-answering"),
+        (XLNetMultipleChoice(encoder, 2), "multiple-choice"),
+    ):
+        model.build()
+        folder = tmp_path / expected / type(model).__name__
+        save_model(model, folder, small_tokenizer, ModelCard.of_model(model, small_tokenizer))
+        with publishing.prepared(str(folder), FACTS) as published:
+            _, metadata, _ = (published / "README.md").read_text().split("---\n", 2)
+        assert yaml.safe_load(metadata)["pipeline_tag"] == expected
 
 
 def test_a_private_model_is_made_private(model_hub, model_dir, token, monkeypatch):

@@ -12,7 +12,7 @@ from typing import Any
 
 from etils import epath
 
-from xlnet_tf import __version__, checksums, files
+from xlnet_tf import __version__, checksums, files, task_registry
 from xlnet_tf.checkpoints.checkpoint import Checkpoint
 from xlnet_tf.checkpoints.formats import open_checkpoint, save_checkpoint
 from xlnet_tf.checkpoints.model_card import PARAMS_FILE, TOKENIZER_FILE, ModelCard
@@ -22,16 +22,6 @@ from xlnet_tf.task_registry import LANGUAGE_MODEL
 from xlnet_tf.text.cleaning import MANIFEST_FILE
 
 README, HISTORY_FILE = "README.md", "history.jsonl"
-# The hub's names of what models are for.
-_PIPELINES = {
-    LANGUAGE_MODEL: "fill-mask",
-    "classification": "text-classification",
-    "regression": "text-classification",
-    "tagging": "token-classification",
-    "question_answering": "question-answering",
-    "multiple_choice": "multiple-choice",
-    "ranking": "text-ranking",
-}
 _TRAINING = {  # of params.yaml
     "trainer.train_steps": "steps",
     "task.train_data.global_batch_size": "rows of a step",
@@ -120,11 +110,12 @@ def readme(
         name: value for name, value in _metrics(card, model_dir).items() if type(value) in (int, float)
     }
     task, config = card.task or LANGUAGE_MODEL, checkpoint.config
+    entry = task_registry.tasks().get(task)
+    pipeline = entry.pipeline if entry else "fill-mask"
     base = re.match(rf"{SCHEME}([^@]+)", card.origin.get("init_checkpoint", ""))
     data = facts.dataset or "its dev set"
     results = [
-        library.EvalResult(_PIPELINES.get(task, "other"), data, data, name, value)
-        for name, value in metrics.items()
+        library.EvalResult(pipeline or "other", data, data, name, value) for name, value in metrics.items()
     ]
     metadata = library.ModelCardData(
         license=facts.license or None,
@@ -132,7 +123,7 @@ def readme(
         datasets=[facts.dataset] if _NAME.fullmatch(facts.dataset) else None,
         base_model=base and base[1],
         library_name="xlnet-tf",
-        pipeline_tag=_PIPELINES.get(task),
+        pipeline_tag=pipeline or None,
         tags=["xlnet", "tensorflow", task],
         model_name="XLNet" if results else None,
         eval_results=results or None,
