@@ -24,7 +24,7 @@ from xlnet_tf.tasks.losses import labels as label_losses
 from xlnet_tf.tasks.losses.labels import BALANCED, UNIFORM, LabelConfig
 from xlnet_tf.tasks.metrics import classification as metrics
 from xlnet_tf.tasks.metrics.calibration import Probabilities
-from xlnet_tf.tasks.model_config import SegmentsModelConfig
+from xlnet_tf.tasks.model_config import SummaryModelConfig
 from xlnet_tf.tasks.predictions.classification import write_files
 from xlnet_tf.training.metrics import Ratio
 
@@ -32,17 +32,13 @@ EXPERIMENT = "xlnet/classification"
 
 
 @dataclasses.dataclass
-class ClassifierModelConfig(SegmentsModelConfig):
+class ClassifierModelConfig(SummaryModelConfig):
     """The network.
 
-    Attributes (besides those of SegmentsModelConfig):
-        summary: which tokens become the vector of a text: last (CLS), first, mean or attn.
-        projection: whether a dense layer with tanh follows.
+    Attributes (besides those of SummaryModelConfig):
         head_name: the task in the names of the head's variables; empty: the preset's name, or "task".
     """
 
-    summary: str = "last"
-    projection: bool = True
     head_name: str = ""
 
 
@@ -143,13 +139,7 @@ class ClassificationTask(FinetuningTask):
         return self.task_config.model.head_name or self.example_set.settings["name"] or "task"
 
     def build_head(self, encoder):
-        model = self.task_config.model
-        options = {
-            "head_name": self.head_name,
-            "summary": model.summary,
-            "projection": model.projection,
-            **model.segment_options(),
-        }
+        options = {"head_name": self.head_name, **self.task_config.model.head_options()}
         if self.kind == "regression":
             return XLNetRegressor(encoder, **options)
         options |= {"labels": self.labels, "multi_label": self.kind == "multi_label"}

@@ -469,6 +469,10 @@ class FinetuningTask(trainer_lib.Task):
     def read_in_graph(self, train_steps: int):
         self.train_steps = train_steps
         self._train_table = ExampleTable(self.example_set)
+        self.read_validation_in_graph()
+
+    def read_validation_in_graph(self):
+        """Does what `read_in_graph` does for the validation set alone."""
         self._validation_table = self.validation_set and ExampleTable(self.validation_set)
 
     def validation_steps(self) -> int:

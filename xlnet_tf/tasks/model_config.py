@@ -111,6 +111,23 @@ class SegmentsModelConfig(EncoderModelConfig):
         return {"segment_len": self.segment_len, "memory_gradient": self.memory_gradient}
 
 
+@dataclasses.dataclass
+class SummaryModelConfig(SegmentsModelConfig):
+    """The network of a task for which the tokens of a text become one vector.
+
+    Attributes (besides those of SegmentsModelConfig):
+        summary: which tokens make the vector: last (CLS), first, mean or attn.
+        projection: whether a dense layer with tanh follows.
+    """
+
+    summary: str = "last"
+    projection: bool = True
+
+    def head_options(self) -> dict[str, Any]:
+        """Returns the options of a head with such a vector that are settings."""
+        return {"summary": self.summary, "projection": self.projection, **self.segment_options()}
+
+
 def architecture_difference(config: XLNetConfig, model_dir: str) -> list[str]:
     """Returns in what an architecture differs from that of the run in model_dir, one line each.
 

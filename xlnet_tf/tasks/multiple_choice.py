@@ -16,7 +16,7 @@ from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, alike, register, row_weights
 from xlnet_tf.tasks.metrics.calibration import Probabilities
-from xlnet_tf.tasks.model_config import SegmentsModelConfig
+from xlnet_tf.tasks.model_config import SummaryModelConfig
 from xlnet_tf.training.metrics import Ratio
 
 EXPERIMENT = "xlnet/multiple_choice"
@@ -24,27 +24,10 @@ TSV_FILE, JSONL_FILE = "predictions.tsv", "predictions.jsonl"
 
 
 @dataclasses.dataclass
-class MultipleChoiceModelConfig(SegmentsModelConfig):
-    """The network.
-
-    Attributes (besides those of SegmentsModelConfig):
-        summary: how the tokens of a text become one vector: last (CLS), first, mean or attn.
-        projection: whether a dense layer with tanh follows.
-    """
-
-    summary: str = "last"
-    projection: bool = True
-
-    def head_options(self) -> dict[str, Any]:
-        """Returns the options of a head that scores texts against each other."""
-        return {"summary": self.summary, "projection": self.projection, **self.segment_options()}
-
-
-@dataclasses.dataclass
 class MultipleChoiceConfig(FinetuningConfig):
     """Settings of multiple choice."""
 
-    model: MultipleChoiceModelConfig = dataclasses.field(default_factory=MultipleChoiceModelConfig)
+    model: SummaryModelConfig = dataclasses.field(default_factory=SummaryModelConfig)
 
 
 @register(EXPERIMENT, MultipleChoiceConfig)

@@ -24,7 +24,6 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.layers.kernels import device
 from xlnet_tf.models.loading import Pretrained
 from xlnet_tf.records.batching import FILLER
-from xlnet_tf.records.example_reader import ExampleTable, example_dataset
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.finetuning import FinetuningTask, in_order, without_numbers
@@ -200,8 +199,9 @@ class Predictor:
             self._multiple = device.length_multiple()
 
         run.task.task_config.validation_data.global_batch_size = batch_size
-        self._batches = run.task.batches(training=False)
-        self.steps = self._batches.steps
+        if has_remote_hosts(strategy):
+            run.task.read_validation_in_graph()
+        self.steps = run.task.validation_steps()
 
         @tf.function(autograph=False)
         def step(features, length):
@@ -258,19 +258,10 @@ class Predictor:
         return predictions
 
     def _features(self, start_step: int):
-        table = ExampleTable(self._task.validation_set) if has_remote_hosts(self._strategy) else None
-
-        def build(context: tf.distribute.InputContext) -> tf.data.Dataset:
-            return example_dataset(
-                self._batches,
-                table,
-                num_hosts=context.num_input_pipelines,
-                host=context.input_pipeline_id,
-                rows_per_batch=context.get_per_replica_batch_size(self._batch_size),
-                start_step=start_step,
-            )
-
-        return self._strategy.distribute_datasets_from_function(build)
+        data = self._task.task_config.validation_data
+        return self._strategy.distribute_datasets_from_function(
+            lambda context: self._task.build_inputs(data, context, start_step)
+        )
 
     def _fingerprint(self, checkpoint: str) -> dict:
         return {

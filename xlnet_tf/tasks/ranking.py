@@ -12,7 +12,7 @@ from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, alike, register, row_weights
 from xlnet_tf.tasks.losses import ranking as ranking_losses
 from xlnet_tf.tasks.metrics.ranking import mean_metrics, query_metrics
-from xlnet_tf.tasks.multiple_choice import MultipleChoiceModelConfig
+from xlnet_tf.tasks.model_config import SummaryModelConfig
 from xlnet_tf.tasks.predictions.ranking import ranked_queries, write_files
 from xlnet_tf.training.metrics import Ratio
 
@@ -27,7 +27,7 @@ class RankingConfig(FinetuningConfig):
         loss: pointwise, pairwise or listwise (see tasks/losses/ranking.py).
     """
 
-    model: MultipleChoiceModelConfig = dataclasses.field(default_factory=MultipleChoiceModelConfig)
+    model: SummaryModelConfig = dataclasses.field(default_factory=SummaryModelConfig)
     loss: str = "pairwise"
 
 
