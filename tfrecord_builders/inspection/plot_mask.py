@@ -1,5 +1,7 @@
 """Draws the permutation mask of a record as a picture."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from absl import logging
 
@@ -74,57 +76,28 @@ def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int 
         UserError: there is no such record or window.
     """
     import matplotlib
-    from matplotlib.colors import to_rgb
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     _, _, record = load_record(manifest, number)
-    seq_len = manifest.seq_len
-    last = seq_len if count is None else min(seq_len, first + count)
+    last = manifest.seq_len if count is None else min(manifest.seq_len, first + count)
     if not 0 <= first < last:
         raise UserError(
             f"window of {'all' if count is None else count} positions from {first}, expected some of 0 to "
-            f"{seq_len - 1}: see --first and --count"
+            f"{manifest.seq_len - 1}: see --first and --count"
         )
     window = range(first, last)
-    special = np.isin(record.ids, (SEP_ID, CLS_ID))
-    kind = np.where(special, 3, np.where(record.is_target, _TARGET, 1))  # [T], what a visible key is
-    itself = np.eye(seq_len, dtype=bool)
-    colors = np.array([to_rgb(color) for color in LEGEND.values()])
     families, labels = _labels(manifest, record, window)
     size = max(6.5, 0.19 * len(window)) if labels else 8.5
-    streams = {
-        "content stream:\nevery position sees its own token, too": record.content_visible,
-        "query stream, of targets only (others are pale):\nwithout their own token": record.query_visible,
-    }
-    parts = {
-        name: (max(part.start, first), min(part.stop, last))
-        for name, part in record.parts(manifest.reuse_len).items()
-        if part.start < last and part.stop > first
-    }
     with matplotlib.rc_context({"font.family": families}):
         figure = Figure(figsize=(2 * size + 1, size + 1.6), layout="constrained")
-        for axis, (title, visible) in zip(figure.subplots(1, 2), streams.items(), strict=True):
-            shades = colors[np.where(visible, np.where(itself, 4, kind[None, :]), 0)]
-            if visible is record.query_visible:
-                shades[~record.is_target] = 0.25 * shades[~record.is_target] + 0.75
-            extent = (first - 0.5, last - 0.5, last - 0.5, first - 0.5)
-            axis.imshow(shades[first:last, first:last], interpolation="nearest", extent=extent)
-            axis.set_title(title, fontsize=13)
-            axis.set_xlabel("key: the position that is seen")
-            axis.set_ylabel("query: the position that sees it")
-            middles = [(start + stop - 1) / 2 for start, stop in parts.values()]
-            axis.secondary_xaxis("top").set_xticks(middles, list(parts), color="#444444")
-            for start, _ in list(parts.values())[1:]:
-                axis.axhline(start - 0.5, color="black", linewidth=0.8)
-                axis.axvline(start - 0.5, color="black", linewidth=0.8)
-            if labels:
-                axis.set_xticks(window, labels, rotation=90, fontsize=8)
-                axis.set_yticks(window, labels, fontsize=8)
-                for side in (axis.get_xticklabels(), axis.get_yticklabels()):
-                    for position, tick in zip(window, side, strict=True):
-                        if record.is_target[position]:
-                            tick.set(color=colors[_TARGET], fontweight="bold")
+        content, query = figure.subplots(1, 2)
+        content.set_title("content stream:\nevery position sees its own token, too", fontsize=13)
+        _draw_stream(content, manifest, record, window, labels, is_query=False)
+        query.set_title(
+            "query stream, of targets only (others are pale):\nwithout their own token", fontsize=13
+        )
+        _draw_stream(query, manifest, record, window, labels, is_query=True)
         direction = "forward" if record.columns["direction"] == 1 else "backward"
         figure.suptitle(
             f"Permutation mask of record {number} ({manifest.objective}, read {direction}, "
@@ -139,6 +112,43 @@ def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int 
         handles = [Patch(facecolor=c, edgecolor="#999999", label=name) for name, c in LEGEND.items()]
         figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=11)
         files.save_figure(figure, path, dpi=110)
+
+
+def _draw_stream(
+    axis, manifest: Manifest, record: Record, window: range, labels: Sequence[str], is_query: bool
+) -> None:
+    """Draws what a window's positions see in a stream, with the borders of the record's parts."""
+    from matplotlib.colors import to_rgb
+
+    first, last = window.start, window.stop
+    colors = np.array([to_rgb(color) for color in LEGEND.values()])
+    special = np.isin(record.ids, (SEP_ID, CLS_ID))
+    kind = np.where(special, 3, np.where(record.is_target, _TARGET, 1))  # [T], what a visible key is
+    visible = record.query_visible if is_query else record.content_visible
+    shades = colors[np.where(visible, np.where(np.eye(len(kind), dtype=bool), 4, kind[None, :]), 0)]
+    if is_query:
+        shades[~record.is_target] = 0.25 * shades[~record.is_target] + 0.75
+    extent = (first - 0.5, last - 0.5, last - 0.5, first - 0.5)
+    axis.imshow(shades[first:last, first:last], interpolation="nearest", extent=extent)
+    axis.set_xlabel("key: the position that is seen")
+    axis.set_ylabel("query: the position that sees it")
+    parts = {
+        name: (max(part.start, first), min(part.stop, last))
+        for name, part in record.parts(manifest.reuse_len).items()
+        if part.start < last and part.stop > first
+    }
+    middles = [(start + stop - 1) / 2 for start, stop in parts.values()]
+    axis.secondary_xaxis("top").set_xticks(middles, list(parts), color="#444444")
+    for start, _ in list(parts.values())[1:]:
+        axis.axhline(start - 0.5, color="black", linewidth=0.8)
+        axis.axvline(start - 0.5, color="black", linewidth=0.8)
+    if labels:
+        axis.set_xticks(window, labels, rotation=90, fontsize=8)
+        axis.set_yticks(window, labels, fontsize=8)
+        for side in (axis.get_xticklabels(), axis.get_yticklabels()):
+            for position, tick in zip(window, side, strict=True):
+                if record.is_target[position]:
+                    tick.set(color=colors[_TARGET], fontweight="bold")
 
 
 def _labels(manifest: Manifest, record: Record, window: range) -> tuple[list[str], list[str]]:

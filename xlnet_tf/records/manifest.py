@@ -273,6 +273,10 @@ class Manifest:
         for number, source in enumerate(self.corpus):
             if not isinstance(source, dict):
                 raise UserError(f"{where}: corpus[{number}] is {source!r}, expected an object with fields")
+        self._validate_shards(where)
+
+    def _validate_shards(self, where: str) -> None:
+        """Checks that each shard has the size of its records, and a name and a place of its own."""
         seen, indices = set(), set()
         for shard in self.shards:
             expected = shard.records * shards_lib.framed_bytes(self.spec)
