@@ -17,6 +17,7 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer, find_file
 SPLITS = ("train", "dev", "test")
 BUILDS_ANEW = "the same command builds the examples anew"
 
+Columns = TypeVar("Columns")
 Options = TypeVar("Options", bound="ExampleOptions")
 
 
@@ -58,6 +59,11 @@ class ExampleOptions:
             raise UserError(
                 f"{name} is {value}, expected 1 to {most}, so that {within} {length} has room for {rest}"
             )
+
+    def columns_of(self, cls: type[Columns]) -> Columns:
+        """Returns a dataclass of a table's columns: each field NAME is what NAME_column says."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        return cls(**{name: getattr(self, f"{name}_column") for name in names})
 
     def load_tokenizer(self) -> XLNetTokenizer:
         """Raises FileNotFoundError if there is none."""

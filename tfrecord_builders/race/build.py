@@ -43,16 +43,6 @@ class RaceOptions(ExampleOptions):
     answer_column: str = option("column of the answer, a letter or a number from 0", "answer")
     id_column: str = option("column of the question's id, if any", "id")
 
-    @property
-    def columns(self) -> QuestionColumns:
-        return QuestionColumns(
-            self.context_column,
-            self.question_column,
-            self.options_column,
-            self.answer_column,
-            self.id_column,
-        )
-
     def check(self) -> None:
         """Raises UserError for options that do not fit each other."""
         super().check()
@@ -76,7 +66,8 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
     """
     options.check()
     tokenizer = options.load_tokenizer()
-    inputs = {split: _read(getattr(options, split), options.columns) for split in options.splits}
+    columns = options.columns_of(QuestionColumns)
+    inputs = {split: _read(getattr(options, split), columns) for split in options.splits}
     num_choices = _num_choices([question for questions, _ in inputs.values() for question in questions])
     asked = (question for questions, _ in inputs.values() for question in questions)
     texts = ("\n".join([question.context, question.question, *question.options]) for question in asked)

@@ -94,14 +94,7 @@ class RankingOptions(ExampleOptions):
         if self.format == "wikiqa":
             return read_wikiqa(path, skip, labelled)
         if self.format == "table":
-            columns = PairColumns(
-                self.query_column,
-                self.passage_column,
-                self.relevance_column,
-                self.query_id_column,
-                self.passage_id_column,
-            )
-            return read_pairs(path, columns, skip, labelled)
+            return read_pairs(path, self.columns_of(PairColumns), skip, labelled)
         return read_trec(TrecFiles(path, *parts, self.depth), skip)
 
 

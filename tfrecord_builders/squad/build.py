@@ -104,8 +104,7 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
     """
     options.check()
     tokenizer = options.load_tokenizer()
-    names = (options.context_column, options.question_column, options.answers_column, options.id_column)
-    columns = QuestionColumns(*names)
+    columns = options.columns_of(QuestionColumns)
     read = {split: read_squad(getattr(options, split), columns) for split in options.splits}
     passages = (passage for file in read.values() for passage in file.passages)
     texts = (
