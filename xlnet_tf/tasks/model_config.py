@@ -116,7 +116,7 @@ class SummaryModelConfig(SegmentsModelConfig):
     """The network of a task for which the tokens of a text become one vector.
 
     Attributes (besides those of SegmentsModelConfig):
-        summary: which tokens make the vector: last (CLS), first, mean or attn.
+        summary: which tokens become the vector of a text: last (CLS), first, mean or attn.
         projection: whether a dense layer with tanh follows.
     """
 
