@@ -17,6 +17,7 @@
            Ratios are of the best modes, next to the project's goals. Temporaries are what XLA plans for
            intermediate results.
 
+  profile  where the time of our step goes: by kind of operation, and by part of the model.
   checkpoint  steps of ours, and how long they stop for a checkpoint: written first, or while they run.
 
 What is compared runs in turn, once per repetition, so that a disturbance hits all alike; figures are medians.
@@ -30,7 +31,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from run_scripts.benchmark import checkpoints, engines, flops, step, timing
+from run_scripts.benchmark import checkpoints, engines, flops, profile, step, timing
 from run_scripts.benchmark import data as benchmark_data
 from run_scripts.benchmark.report import table
 from run_scripts.benchmark.step import ALL_PEER_MODES, MODES
@@ -39,7 +40,7 @@ from xlnet_tf import errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.spans import default_num_predict
 
-PARTS = ("builder", "workers", "engines", "reader", "gemm", "step", "checkpoint")
+PARTS = ("builder", "workers", "engines", "reader", "gemm", "step", "profile", "checkpoint")
 
 
 def define_flags() -> None:
@@ -107,15 +108,24 @@ def main(_: Sequence[str]) -> None:
         report["gemm"] = {
             dtype: flops.measure_gemm(values.repeats, dtype) for dtype in ("float32", "bfloat16")
         }
+    modes = values.modes or [mode for mode in MODES if where["bfloat16"] or "bfloat16" not in mode]
     if "step" in values.what:
         report["step"] = step.measure_step(
             timing.config_of_flags(),
             values.batch_size,
             repeats=values.repeats,
             gemm_rates={dtype: part["flops_per_second"] for dtype, part in report["gemm"].items()},
-            modes=values.modes or [mode for mode in MODES if where["bfloat16"] or "bfloat16" not in mode],
+            modes=modes,
             peer_modes=values.peer_modes,
             peer_python=values.peer_python,
+            **sizes,
+        )
+    if "profile" in values.what:
+        report["profile"] = profile.measure_profile(
+            timing.config_of_flags(),
+            values.batch_size,
+            repeats=values.repeats,
+            modes=[mode for mode in modes if "xla" not in mode],
             **sizes,
         )
     if "checkpoint" in values.what:

@@ -6,6 +6,8 @@ from typing import Any
 from run_scripts.benchmark import data, engines, timing
 from run_scripts.benchmark.step import GOALS
 
+LEAST_SHARE = 0.01  # of a step's operations, for a line of its own
+
 Section = tuple[str, Mapping[str, str]]  # its title, and name -> figures
 
 
@@ -14,7 +16,7 @@ def table(report: Mapping[str, Any]) -> str:
     lines = [timing.heading(report["machine"])]
     for name, sections in _SECTIONS.items():
         for title, values in sections(report[name]) if name in report else ():
-            lines.extend(["", title, *(f"  {what:<24} {value}" for what, value in values.items())])
+            lines.extend(["", title, *(f"  {what:<30} {value}" for what, value in values.items())])
     return "\n".join(lines)
 
 
@@ -101,6 +103,20 @@ def _step(part: Mapping[str, Any]) -> Iterator[Section]:
     )
 
 
+def _profile(part: Mapping[str, Any]) -> Iterator[Section]:
+    for mode, profile in part.items():
+        parts = {
+            name: f"{both['forward']:8.1%} forward, {both['backward']:6.1%} backward"
+            for name, both in profile["parts"].items()
+        }
+        kinds = {kind: share for kind, share in profile["operations"].items() if share >= LEAST_SHARE}
+        yield f"Profile of a step, {mode}, by part: {profile['busy']:.3f} s of operations", parts
+        yield (
+            f"Profile of a step, {mode}, by operation: {profile['products']:.0%} are matrix products",
+            {name: f"{share:8.1%}" for name, share in (kinds | {"others": 1 - sum(kinds.values())}).items()},
+        )
+
+
 def _checkpoint(part: Mapping[str, Any]) -> Iterator[Section]:
     yield (
         f"Checkpoint of {part['bytes'] / 1e9:.2f} GB and {part['steps']} steps",
@@ -118,5 +134,6 @@ _SECTIONS = {
     "reader": _reader,
     "gemm": _gemm,
     "step": _step,
+    "profile": _profile,
     "checkpoint": _checkpoint,
 }

@@ -60,7 +60,7 @@ def test_script(corpus_file, tokenizer_file, tmp_path):
 def test_script_refuses_what_it_does_not_know():
     done = _run("--what=builder,speed")
     assert done.returncode == 1
-    known = "builder, workers, engines, reader, gemm, step, checkpoint"
+    known = "builder, workers, engines, reader, gemm, step, profile, checkpoint"
     assert done.stderr.strip() == f"ERROR: --what has speed: expected some of {known}"
 
 

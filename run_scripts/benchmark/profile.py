@@ -1,0 +1,138 @@
+"""Where the time of a training step goes: by kind of operation, and by part of the model.
+
+TensorFlow's profiler records when each operation of the graph begins and ends on its thread. An operation
+that runs within another counts for the outer one, so no moment of a thread counts twice. Operations that XLA
+fused have no names of their own: they are `FUSED`.
+"""
+
+import collections
+import pathlib
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from run_scripts.benchmark.batches import make_batch
+from run_scripts.benchmark.step import our_steps
+from xlnet_tf.config import XLNetConfig
+
+FUSED = "fused by XLA"
+PRODUCTS = ("MatMul", "BatchMatMulV2", "BatchMatMulV3", "_FusedMatMul")
+# The first pattern found in an operation's scope gives its part. Operations of custom gradients have none.
+PARTS = (
+    (r"layer_\d+/attention_norm|layer_\d+/feed_forward_norm", "normalization"),
+    (r"layer_\d+/attention", "attention"),
+    (r"layer_\d+/feed_forward", "feed-forward network"),
+    (r"AdamW", "optimizer"),
+    (r"/encoder/", "embeddings, masks, positions"),
+    (r"pretrainer|SparseSoftmaxCrossEntropy", "vocabulary and loss"),
+)
+UNNAMED = "custom gradients and others"
+BACKWARD = "gradient_tape/"
+_OPERATION = re.compile(r"([^:]*):([A-Z]\w*)")  # the profiler's name of one: scope, type
+_FUSED_CALL = "call"
+
+
+class Operation(NamedTuple):
+    """One run of an operation on a thread, in picoseconds."""
+
+    begin: int
+    end: int
+    scope: str
+    kind: str
+
+
+def outermost(operations: Iterable[Operation]) -> Iterator[Operation]:
+    """Yields the operations of a thread that do not run within another one."""
+    until = -1
+    for operation in sorted(operations, key=lambda one: (one.begin, -one.end)):
+        if operation.begin >= until:
+            until = operation.end
+            yield operation
+
+
+def part_of(scope: str) -> str:
+    """Returns the part of the model that a scope belongs to, of PARTS, or UNNAMED."""
+    return next((part for pattern, part in PARTS if re.search(pattern, scope)), UNNAMED)
+
+
+def shares(operations: Iterable[Operation]) -> dict[str, Any]:
+    """Adds up operations.
+
+    Returns:
+        busy: their seconds; products: the share that is matrix products; operations: kind -> share; parts:
+        part -> {forward, backward}, shares. Largest first.
+    """
+    kinds: collections.Counter[str] = collections.Counter()
+    parts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    for one in operations:
+        kinds[one.kind] += one.end - one.begin
+        backward = one.scope.startswith(BACKWARD) or part_of(one.scope) == UNNAMED
+        parts[part_of(one.scope)]["backward" if backward else "forward"] += one.end - one.begin
+    total = kinds.total() or 1
+    return {
+        "busy": kinds.total() / 1e12,
+        "products": sum(kinds[kind] for kind in PRODUCTS) / total,
+        "operations": {kind: spent / total for kind, spent in kinds.most_common()},
+        "parts": {
+            part: {way: both[way] / total for way in ("forward", "backward")}
+            for part, both in sorted(parts.items(), key=lambda item: -item[1].total())
+        },
+    }
+
+
+def read_trace(folder: str) -> list[Operation]:
+    """Returns the outermost operations of a trace that `tf.profiler.experimental` wrote to a folder."""
+    from tensorflow.tsl.profiler.protobuf import xplane_pb2
+
+    found = []
+    for path in pathlib.Path(folder).rglob("*.xplane.pb"):
+        for plane in xplane_pb2.XSpace.FromString(path.read_bytes()).planes:
+            for line in plane.lines:
+                thread = []
+                for event in line.events:
+                    name = plane.event_metadata[event.metadata_id].name
+                    match = _OPERATION.fullmatch(name)
+                    if match or name == _FUSED_CALL:
+                        scope, kind = match.groups() if match else ("", FUSED)
+                        end = event.offset_ps + event.duration_ps
+                        thread.append(Operation(event.offset_ps, end, scope, kind))
+                found.extend(outermost(thread))
+    return found
+
+
+def measure_profile(
+    config: XLNetConfig,
+    batch_size: int,
+    seq_len: int,
+    num_predict: int,
+    repeats: int,
+    modes: Sequence[str],
+    dropout: float = 0.1,
+) -> dict[str, Mapping[str, Any]]:
+    """Profiles a pretraining step of our model.
+
+    Args:
+        batch_size, seq_len, num_predict: B, T and P.
+        repeats: steps that are profiled, after two that are not.
+        modes: of `step.MODES` without XLA, whose operations cannot be seen from outside.
+
+    Returns:
+        mode -> `shares`, with busy per step.
+    """
+    import tensorflow as tf
+
+    batch = make_batch(config, batch_size, seq_len, num_predict)
+    options = tf.profiler.experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0)
+    profiles = {}
+    for mode in modes:
+        step = our_steps(config, batch, dropout, [mode])[mode]
+        for _ in range(2):
+            step()
+        with tempfile.TemporaryDirectory() as folder:
+            with tf.profiler.experimental.Profile(folder, options):
+                for _ in range(repeats):
+                    step()
+            profile = shares(read_trace(folder))
+        profiles[mode] = profile | {"busy": profile["busy"] / repeats}
+    return profiles

@@ -1,0 +1,57 @@
+"""The profile of a step: nothing counts twice, and every operation has its part."""
+
+import pytest
+
+from run_scripts.benchmark import profile, report, timing
+from run_scripts.benchmark.profile import Operation
+from xlnet_tf.config import XLNetConfig
+
+TINY = XLNetConfig(n_token=50, n_layer=1, d_model=8, n_head=2, d_head=4, d_inner=10)
+
+
+def test_an_operation_within_another_counts_for_the_outer_one():
+    inner, outer = Operation(2, 5, "", "Mul"), Operation(0, 9, "", "While")
+    after = Operation(9, 12, "", "Add")
+    assert list(profile.outermost([after, inner, outer])) == [outer, after]
+
+
+@pytest.mark.parametrize(
+    ("scope", "part"),
+    [
+        ("pretrainer/encoder/layer_11/attention/MatMul", "attention"),
+        ("gradient_tape/pretrainer/encoder/layer_0/attention_norm/mul", "normalization"),
+        ("pretrainer/encoder/layer_3/feed_forward/MatMul", "feed-forward network"),
+        ("pretrainer/encoder/GatherV2", "embeddings, masks, positions"),
+        ("gradient_tape/pretrainer/MatMul", "vocabulary and loss"),
+        ("MatMul_4", profile.UNNAMED),
+    ],
+)
+def test_part_of_a_scope(scope, part):
+    assert profile.part_of(scope) == part
+
+
+def test_shares_by_operation_and_part():
+    shares = profile.shares(
+        [
+            Operation(0, 6, "pretrainer/encoder/layer_0/attention/a", "MatMul"),
+            Operation(0, 3, "gradient_tape/pretrainer/encoder/layer_0/attention/a", "Mul"),
+            Operation(3, 4, "", profile.FUSED),
+        ]
+    )
+    assert shares["products"] == 0.6 and shares["busy"] == 10e-12
+    assert shares["operations"] == {"MatMul": 0.6, "Mul": 0.3, profile.FUSED: 0.1}
+    assert shares["parts"] == {
+        "attention": {"forward": 0.6, "backward": 0.3},
+        profile.UNNAMED: {"forward": 0, "backward": 0.1},
+    }
+
+
+def test_a_step_is_profiled():
+    profiles = profile.measure_profile(TINY, 2, 32, 4, repeats=2, modes=["graph"])
+    shares = profiles["graph"]
+    assert shares["busy"] > 0 and 0 < shares["products"] < 1
+    assert sum(shares["operations"].values()) == pytest.approx(1)
+    assert sum(sum(both.values()) for both in shares["parts"].values()) == pytest.approx(1)
+    assert {part for _, part in profile.PARTS} <= set(shares["parts"])
+    shown = report.table({"machine": timing.machine(), "profile": profiles})
+    assert "attention" in shown and "others" in shown
