@@ -4,8 +4,8 @@ import pathlib
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from run_scripts.launch.cloud_tpu import TPU, accelerator_type
 from run_scripts.launch.job import Job
@@ -20,6 +20,20 @@ _REGISTRY = "docker.pkg.dev/"  # of Google's Artifact Registry
 _PROBE, _TEXT = "launch-may-write", "written and removed by a launch\n"
 _STEPS = re.compile(r"^ +steps +([\d,]+),", re.MULTILINE)
 _PASS = re.compile(r"One pass over the data, ([\d,]+) steps, takes ([\d.]+) s")
+
+
+class Check(NamedTuple):
+    """One check.
+
+    Attributes:
+        name: of what is checked.
+        run: checks it, and returns what was found; raises UserError.
+        steps: the commands that it runs, for `--print`.
+    """
+
+    name: str
+    run: Callable[[], str]
+    steps: Sequence[Step] = ()
 
 
 class Checks:
@@ -48,53 +62,50 @@ class Checks:
             UserError: some failed; all were run, and the message has each failure.
         """
         failures = []
-        for name, check in self._checks():
+        for check in self._checks():
             try:
-                result = f"ok: {check()}"
+                result = f"ok: {check.run()}"
             except UserError as error:
                 result = "FAILED"
-                failures.append(f"{name}: {error}")
-            print(f"{name:>12}  {result}", flush=True)
+                failures.append(f"{check.name}: {error}")
+            print(f"{check.name:>12}  {result}", flush=True)
         if failures:
             raise UserError("nothing was created, because checks failed:\n" + "\n".join(failures))
         return self._hours()
 
     def steps(self) -> Iterator[Step]:
         """Yields the commands of the checks, for `--print`."""
-        gke = self._job.backend == "gke"
-        yield Step("checks that nobody trains in model_dir", self._cat_lease())
-        if gke:
-            yield Step("checks the cluster", self._describe_cluster())
-            if _REGISTRY in self._job.image:
-                yield Step("checks that the image is there", self._describe_image())
-        else:
-            for kind in ("accelerator-types", "versions"):
-                yield Step(f"checks the zone's {kind}", self._list(kind))
-        for bucket in self._buckets():
-            yield Step("checks the bucket's region", self._describe_bucket(bucket))
-        for path in self._job.paths():
-            yield Step("checks that the data are there", self._ls(path))
-        probe = f"{self._job.model_dir}/{_PROBE}"
-        yield Step("checks that model_dir can be written", self._copy(probe), _TEXT)
-        yield Step("removes what the check wrote", self._remove(probe))
-        if self._dry_run:
-            yield Step(
-                "checks settings, records and memory, and estimates the time", self._training_dry_run()
-            )
+        for check in self._checks():
+            yield from check.steps
 
-    def _checks(self) -> list[tuple[str, Callable[[], str]]]:
-        gke = self._job.backend == "gke"
-        return [
-            ("model_dir", self._check_lease),
-            *([("cluster", self._check_cluster), ("image", self._check_image)] if gke else
-              [("accelerator", self._check_accelerator), ("runtime", self._check_runtime),
-               ("package", self._check_package)]),
-            ("buckets", self._check_buckets),
-            ("data", self._check_data),
-            ("rights", self._check_rights),
-            *([("dry run", self._check_dry_run)] if self._dry_run else []),
-            ("budget", self._check_budget),
-        ]  # fmt: skip
+    def _checks(self) -> Iterator[Check]:
+        job, probe = self._job, f"{self._job.model_dir}/{_PROBE}"
+        lease = [Step("checks that nobody trains in model_dir", self._cat_lease())]
+        yield Check("model_dir", self._check_lease, lease)
+        if job.backend == "gke":
+            cluster = [Step("checks the cluster", self._describe_cluster())]
+            yield Check("cluster", self._check_cluster, cluster)
+            image = [Step("checks that the image is there", self._describe_image())]
+            yield Check("image", self._check_image, image * (_REGISTRY in job.image))
+        else:
+            types, versions = (
+                [Step(f"checks the zone's {kind}", self._list(kind))]
+                for kind in ("accelerator-types", "versions")
+            )
+            yield Check("accelerator", self._check_accelerator, types)
+            yield Check("runtime", self._check_runtime, versions)
+            yield Check("package", self._check_package)
+        buckets = [Step("checks the bucket's region", self._describe_bucket(b)) for b in self._buckets()]
+        yield Check("buckets", self._check_buckets, buckets)
+        data = [Step("checks that the data are there", self._ls(path)) for path in job.paths()]
+        yield Check("data", self._check_data, data)
+        write = Step("checks that model_dir can be written", self._copy(probe), _TEXT)
+        remove = Step("removes what the check wrote", self._remove(probe))
+        yield Check("rights", self._check_rights, [write, remove])
+        if self._dry_run:
+            why = "checks settings, records and memory, and estimates the time"
+            yield Check("dry run", self._check_dry_run, [Step(why, self._training_dry_run())])
+        yield Check("budget", self._check_budget)
 
     def _check_lease(self) -> str:
         def read() -> dict[str, Any] | None:
