@@ -5,7 +5,7 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from absl import flags
@@ -118,8 +118,9 @@ def run(
     with ownership.owning(folder, f"writing {name}", "--output_dir") as owner:
         for unfinished in (path for path in folder.iterdir() if _TEMPORARY.search(path.name)):
             unfinished.unlink(missing_ok=True)
+        note = folder / f"{name}.json"
         job = _open(
-            folder / f"{name}.json",
+            note,
             {
                 **settings,
                 "batch_size": batch_size,
@@ -132,13 +133,8 @@ def run(
             },
         )
         if "num_shards" not in job:
-            try:
-                job["num_shards"] = sum(1 for _ in shards())
-            except UserError as error:
-                raise UserError(
-                    f"{error} No row was answered: repair the file or leave it out of --data, and start again"
-                ) from None
-            files.write(folder / f"{name}.json", json.dumps(job, indent=1))
+            job["num_shards"] = _count(shards())
+            files.write(note, json.dumps(job, indent=1))
         earlier = {shard["index"]: shard for shard in job.get("shards", ())}
         files.make_folder(folder / f"{UNFINISHED}{name}")
         jobs = (
@@ -156,30 +152,51 @@ def run(
             )
             for shard in shards()
         )
-        done: list[dict[str, Any]] = []
-        running = runners.run_jobs(
-            answer_shard,
-            jobs,
-            runner=options.runner,
-            num_workers=options.num_workers,
-            beam_options=options.beam_options,
-            scratch=folder / SCRATCH,
-            after_death=ShardJob.after_death,
-        )
-        total = sum(one.num_bytes for one in sources)
-        with contextlib.closing(running), BuildProgress(total, name, True) as bar:
-            for one, result in running:
-                owner.check()
-                kept = result.pop("kept")
-                done.append(result)
-                bar.add(one.corpus_shard.source_bytes, one.corpus_shard.num_bytes, result["rows"], kept)
+        with BuildProgress(sum(one.num_bytes for one in sources), name, True) as bar:
+            done = _answer(jobs, options, folder, owner, bar)
         snapshot.check()
-        done.sort(key=lambda shard: shard["index"])
         counts = {count: sum(shard[count] for shard in done) for count in ("rows", "failed")}
-        files.write(folder / f"{name}.json", json.dumps({**job, **counts, "shards": done}, indent=1))
+        files.write(note, json.dumps({**job, **counts, "shards": done}, indent=1))
         for leftover in (f"{UNFINISHED}{name}", SCRATCH):
             (folder / leftover).rmtree(missing_ok=True)
     _report(name, folder, job["num_shards"], counts, options)
+
+
+def _count(shards: Iterable[corpus.CorpusShard]) -> int:
+    """Returns how many shards there are; reads the corpus, where that takes reading."""
+    try:
+        return sum(1 for _ in shards)
+    except UserError as error:
+        raise UserError(
+            f"{error} No row was answered: repair the file or leave it out of --data, and start again"
+        ) from None
+
+
+def _answer(
+    jobs: Iterable[ShardJob],
+    options: ShardOptions,
+    folder: epath.Path,
+    owner: ownership.Ownership,
+    bar: BuildProgress,
+) -> list[dict[str, Any]]:
+    """Runs all jobs; returns what `answer_shard` says of each shard, in their order."""
+    running = runners.run_jobs(
+        answer_shard,
+        jobs,
+        runner=options.runner,
+        num_workers=options.num_workers,
+        beam_options=options.beam_options,
+        scratch=folder / SCRATCH,
+        after_death=ShardJob.after_death,
+    )
+    done: list[dict[str, Any]] = []
+    with contextlib.closing(running):
+        for one, result in running:
+            owner.check()
+            kept = result.pop("kept")
+            done.append(result)
+            bar.add(one.corpus_shard.source_bytes, one.corpus_shard.num_bytes, result["rows"], kept)
+    return sorted(done, key=lambda shard: shard["index"])
 
 
 def _open(path: epath.Path, settings: dict[str, Any]) -> dict[str, Any]:

@@ -126,16 +126,14 @@ def test_what_cannot_be_answered_is_named(run, table, tmp_path, flags, message):
         predict(run, *(flag.format(table=table, lines=lines) for flag in flags))
 
 
-TASKS = ("classification", "question_answering", "multiple_choice", "tagging", "ranking")
-
-
 @pytest.mark.integration
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", task_registry.tasks())
 def test_run_folder_keras_file_and_export_answer_alike(run, tmp_path, task):
-    folder = run.parent / {"question_answering": "squad", "multiple_choice": "choice"}.get(task, task)
-    choices = {"num_choices": 2} if task in ("multiple_choice", "ranking") else {}
+    entry = task_registry.find(task)
+    folder = run.parent / next(name for name in (task, *entry.aliases) if (run.parent / name).exists())
+    choices = {"num_choices": 2} if entry.sequences is None else {}
     best = folder / "best" if (folder / "best").exists() else folder
-    model = task_registry.find(task).load("model").from_pretrained(best, **choices)
+    model = entry.load("model").from_pretrained(best, **choices)
     model.save_pretrained(tmp_path / "folder")
     model.save(tmp_path / "model.keras")
     export(models.module_of_run(str(folder)), str(tmp_path / "served"))
