@@ -39,6 +39,11 @@ class Failure:
     found: str
     expected: str
 
+    @classmethod
+    def of_file(cls, file: str, found: object, expected: object) -> "Failure":
+        """Returns what is wrong with a whole file."""
+        return cls(file, None, None, str(found), str(expected))
+
     def __str__(self) -> str:
         where = self.file if self.record is None else f"{self.file}, record {self.record} (byte {self.byte})"
         return f"{where}: found {self.found}; expected {self.expected}"
@@ -154,7 +159,7 @@ def check(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> R
 def _check_manifest(manifest: Manifest, by_slice: dict[int, list[Shard]], report: Report) -> None:
 
     def add(invariant, found, expected):
-        report.add(invariant, [Failure("manifest.json", None, None, str(found), str(expected))])
+        report.add(invariant, [Failure.of_file("manifest.json", found, expected)])
 
     if sorted(by_slice) != list(range(len(by_slice))):
         add("corpus shards", f"numbers up to {max(by_slice)}", f"all numbers below {len(by_slice)}")
@@ -188,13 +193,11 @@ def _check_slice(job: _Job) -> Report:
             for name, said, value in invariants.broken_statistics(
                 job.manifest, shard, columns, text, job.word_starts
             ):
-                failure = Failure(
-                    shard.file, None, None, f"{said} in the manifest", f"{value}, counted again"
-                )
+                failure = Failure.of_file(shard.file, f"{said} in the manifest", f"{value}, counted again")
                 report.add(f"statistics.{name}", [failure])
         counted = counted or shard.statistics["text"]
         if counted != shard.statistics["text"]:
-            failure = Failure(shard.file, None, None, "others than another pass", "those of the same text")
+            failure = Failure.of_file(shard.file, "others than another pass", "those of the same text")
             report.add("statistics.text", [failure])
     return report
 
@@ -203,14 +206,13 @@ def _read(manifest: Manifest, shard: Shard, report: Report):
     """Reads a shard; returns (columns, bool [S]: not damaged), (None, None) if there is nothing to check."""
     path, size = manifest.path(shard), framed_bytes(manifest.spec)
     if not path.exists():
-        report.add("files", [Failure(shard.file, None, None, "no such file", "a file of the manifest")])
+        report.add("files", [Failure.of_file(shard.file, "no such file", "a file of the manifest")])
         return None, None
     data = path.read_bytes()
     if len(data) != shard.bytes:
-        failure = Failure(shard.file, None, None, f"{len(data)} bytes", f"{shard.bytes}")
-        report.add("file size", [failure])
+        report.add("file size", [Failure.of_file(shard.file, f"{len(data)} bytes", shard.bytes)])
     if (found := hashlib.sha256(data).hexdigest()) != shard.sha256:
-        report.add("file sha256", [Failure(shard.file, None, None, found, shard.sha256)])
+        report.add("file sha256", [Failure.of_file(shard.file, found, shard.sha256)])
     if len(data) < shard.bytes:
         return None, None
     framed = np.frombuffer(data, np.uint8, shard.bytes).reshape(-1, size)
@@ -229,7 +231,7 @@ def _read(manifest: Manifest, shard: Shard, report: Report):
     try:
         return manifest.spec.decode(framed[:, 12:-4]), ~damaged
     except UserError as error:
-        report.add("layout of the bytes", [Failure(shard.file, None, None, str(error), f"{manifest.spec}")])
+        report.add("layout of the bytes", [Failure.of_file(shard.file, error, manifest.spec)])
         return None, None
 
 

@@ -1,6 +1,7 @@
 """Reports on sets of examples before a model is trained on them: as a table, as json and as a picture."""
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -124,55 +125,35 @@ def _described(examples: ExampleSet, found: Found) -> dict[str, Any]:
 def rows(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """Returns a report's table: a name and a cell of each split."""
     splits = list(found.values())
+    lines: list[tuple[str, ...]] = []
 
-    def line(name: str, cell) -> tuple[str, ...]:
-        return (name, *(cell(split) for split in splits))
+    def add(name: str, cell: Callable[[Mapping[str, Any]], str]) -> None:
+        lines.append((name, *map(cell, splits)))
 
-    def part(split, count: int | None, whole: int) -> str:
-        del split
-        if count is None:
-            return "-"
-        return f"{count:,} ({count / whole:.1%})" if whole and count else f"{count:,}"
-
-    lines = [line("examples", lambda split: f"{split['examples']:,}")]
-    for name in ("median", "p99", "longest"):
-        shown = "99 %" if name == "p99" else name
-        lines.append(line(f"tokens, {shown}", lambda split, name=name: f"{split['tokens'][name]:,}"))
-    lines.append(line("tokens of a row", lambda split: f"{split['tokens']['of']:,}"))
-    lines.append(line("full rows", lambda split: part(split, split["full_rows"], split["examples"])))
-    for kind in ("cut", "skipped"):
+    add("examples", lambda split: f"{split['examples']:,}")
+    for name, shown in (("median", "median"), ("p99", "99 %"), ("longest", "longest")):
+        add(f"tokens, {shown}", lambda split, name=name: f"{split['tokens'][name]:,}")
+    add("tokens of a row", lambda split: f"{split['tokens']['of']:,}")
+    add("full rows", lambda split: _part(split["full_rows"], split["examples"]))
+    for kind, before in (("cut", ""), ("skipped", "skipped: ")):
         for name in dict.fromkeys(name for split in splits for name in split[kind]):
-            shown = name if kind == "cut" else f"skipped: {name}"
-            lines.append(line(shown, lambda split, k=kind, n=name: f"{split[k].get(n, 0):,}"))
-    lines.append(line("pieces unknown (<unk>)", lambda split: part(split, split["unknown"], split["pieces"])))
-    counts = {
-        name: max(split["labels"].get(name, 0) for split in splits)
-        for split in splits
-        for name in split["labels"]
-    }
+            add(f"{before}{name}", lambda split, kind=kind, name=name: f"{split[kind].get(name, 0):,}")
+    add("pieces unknown (<unk>)", lambda split: _part(split["unknown"], split["pieces"]))
+    of_labels = [split["labels"] for split in splits]
+    counts = {name: max(labels.get(name, 0) for labels in of_labels) for name in itertools.chain(*of_labels)}
     for name in sorted(counts, key=counts.get, reverse=True)[:_MOST_LABELS]:
-        lines.append(
-            line(
-                f"label {name}",
-                lambda split, name=name: part(
-                    split, split["labels"].get(name, 0), sum(split["labels"].values())
-                ),
-            )
-        )
+        lines.append((f"label {name}", *(_part(one.get(name, 0), sum(one.values())) for one in of_labels)))
     for key, name in (
         ("repeated", "inputs that came before"),
         ("repeated_otherwise", "  with another label then"),
         ("shared", "inputs that are in train, too"),
     ):
-        lines.append(
-            line(
-                name,
-                lambda split, key=key: (
-                    "-" if split[key] is None else part(split, split[key]["count"], split[key]["of"])
-                ),
-            )
-        )
+        add(name, lambda split, key=key: _part(split[key]["count"], split[key]["of"]) if split[key] else "-")
     return lines
+
+
+def _part(count: int, whole: int) -> str:
+    return f"{count:,} ({count / whole:.1%})" if whole and count else f"{count:,}"
 
 
 def samples(found: Mapping[str, Any]) -> list[tuple[str, str, str]]:
@@ -190,13 +171,7 @@ def table(found: Mapping[str, Any]) -> str:
     """Returns a report as text."""
     lines = [("", *found), *rows(found)]
     widths = [max(map(len, column)) for column in zip(*lines)]
-    text = [
-        "  ".join(
-            cell.ljust(width) if not place else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(line, widths))
-        )
-        for line in lines
-    ]
+    text = ["  ".join([name.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]) for name, *cells in lines]
     text += [f"{what}: {name} {sample!r}" for what, name, sample in samples(found)]
     return "\n".join(line.rstrip() for line in text)
 
