@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from run_scripts.common import experiment
 from xlnet_tf import task_registry
 
 if TYPE_CHECKING:
     from xlnet_tf.records.examples import ExampleSet
     from xlnet_tf.tasks.prediction import Run
-
-RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,12 +149,12 @@ class FineTuning:
 
     def _finetune(self, beginning: str, learning_rate: float, seed: int) -> tuple[float, float]:
         """Returns the metric of the best checkpoint on the dev texts, and on the test texts."""
-        from official.modeling import hyperparams
 
         from xlnet_tf.tasks.finetuning import finetune
+        from xlnet_tf.training.config import override
 
         params = self._defaults()
-        hyperparams.override_params_dict(params, str(RECIPES / self._question.recipe), is_strict=True)
+        override(params, str(experiment.RECIPES / self._question.recipe), "the demo's recipe")
         params.task.seed = seed
         params.task.train_data.input_path = str(self._examples / "train")
         params.task.validation_data.input_path = str(self._examples / "dev")

@@ -5,6 +5,7 @@ import pathlib
 import numpy as np
 
 from run_scripts import train_tokenizer
+from run_scripts.common import experiment
 from run_scripts.demo.corpus import Text
 from tfrecord_builders.corpus import CorpusOptions
 from tfrecord_builders.pretraining import build as builder
@@ -13,7 +14,6 @@ from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.records.shards import read_shard
 from xlnet_tf.text.cleaning import CleaningConfig
 
-RECIPES = pathlib.Path(__file__).parents[1] / "recipes"
 VOCAB_SIZE = 8000
 CLEANING = CleaningConfig(lower=True)
 TOKENIZER_SENTENCES = 60_000  # enough for 8000 pieces, and trained in seconds
@@ -66,13 +66,13 @@ def unigram_entropy(manifest: Manifest) -> float:
 def make_model(recipe: str, train: Manifest, dev: Manifest, folder: pathlib.Path) -> list[dict]:
     """Pretrains the model, or resumes where an earlier run stopped; returns the history of its losses."""
     from official.core import exp_factory
-    from official.modeling import hyperparams
 
     from xlnet_tf.tasks import pretraining
+    from xlnet_tf.training.config import override
     from xlnet_tf.training.progress import HISTORY, read_history
 
     params = exp_factory.get_exp_config(pretraining.EXPERIMENT)
-    hyperparams.override_params_dict(params, str(RECIPES / recipe), is_strict=True)
+    override(params, str(experiment.RECIPES / recipe), "the demo's recipe")
     params.task.train_data.input_path = str(train.folder)
     params.task.validation_data.input_path = str(dev.folder)
     pretraining.pretrain(params, str(folder))
