@@ -5,8 +5,10 @@ Source: https://www.tensorflow.org/tfx/serving/serving_config
 
 import json
 import os
+import pathlib
 import re
 import shlex
+import string
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +25,7 @@ IMAGE = "tensorflow/serving:2.20.0"
 GRPC_PORT, REST_PORT = 8500, 8501
 LARGEST_BATCH = 32
 
+_TEMPLATES = pathlib.Path(__file__).with_name("monitoring")  # of string.Template
 _NAME = r"[\w.-]+"  # what stands in an address without escapes
 _TIMEOUT_MICROS = 2000
 _BATCH_THREADS = 4
@@ -147,54 +150,15 @@ def write_monitoring(folder: str) -> None:
     files.make_folder(os.path.join(folder, "monitoring"))
     metrics = f'prometheus_config {{ enable: true path: "{METRICS_PATH}" }}\n'
     _complete(os.path.join(folder, MONITORING_FILE), metrics)
-    flags = json.dumps(" ".join(_server_flags(folder)).split())
-    for file, text in {
-        "compose.yaml": _COMPOSE.format(name=name, image=IMAGE, grpc=GRPC_PORT, rest=REST_PORT, flags=flags),
-        "monitoring/prometheus.yml": _PROMETHEUS.format(path=METRICS_PATH, rest=REST_PORT),
-        "monitoring/datasource.yml": _DATASOURCE,
-        "monitoring/dashboards.yml": _DASHBOARDS,
-        "monitoring/dashboard.json": json.dumps(dashboard(), indent=1) + "\n",
-    }.items():
+    values = {"name": name, "image": IMAGE, "grpc": GRPC_PORT, "rest": REST_PORT, "path": METRICS_PATH}
+    values["flags"] = json.dumps(" ".join(_server_flags(folder)).split())
+    for template in sorted(_TEMPLATES.glob("*.y*ml")):
+        text = string.Template(template.read_text(encoding="utf-8")).substitute(values)
+        file = template.name if template.name == "compose.yaml" else f"monitoring/{template.name}"
         _complete(os.path.join(folder, file), text)
+    _complete(os.path.join(folder, "monitoring/dashboard.json"), json.dumps(dashboard(), indent=1) + "\n")
 
 
-_COMPOSE = """\
-# docker compose up: TensorFlow Serving, and http://localhost:3000 shows how it is doing.
-# This file was not run where it was made: no containers run there.
-services:
-  serving:
-    image: {image}
-    ports: ["127.0.0.1:{grpc}:{grpc}", "127.0.0.1:{rest}:{rest}"]
-    volumes: [".:/models/{name}:ro"]
-    command: {flags}
-  prometheus:
-    image: prom/prometheus:v3.5.0
-    volumes: ["./monitoring/prometheus.yml:/etc/prometheus/prometheus.yml:ro"]
-  grafana:
-    image: grafana/grafana:12.1.0
-    ports: ["127.0.0.1:3000:3000"]
-    environment: {{GF_AUTH_ANONYMOUS_ENABLED: "true"}}
-    volumes:
-      - ./monitoring/datasource.yml:/etc/grafana/provisioning/datasources/prometheus.yml:ro
-      - ./monitoring/dashboards.yml:/etc/grafana/provisioning/dashboards/serving.yml:ro
-      - ./monitoring/dashboard.json:/var/lib/grafana/dashboards/serving.json:ro
-"""
-_PROMETHEUS = """\
-scrape_configs:
-  - job_name: serving
-    scrape_interval: 15s
-    metrics_path: {path}
-    static_configs: [{{targets: ["serving:{rest}"]}}]
-"""
-_DATASOURCE = """\
-apiVersion: 1
-datasources:
-  - {name: Prometheus, uid: prometheus, type: prometheus, url: "http://prometheus:9090", isDefault: true}
-"""
-_DASHBOARDS = """\
-apiVersion: 1
-providers: [{name: serving, type: file, options: {path: /var/lib/grafana/dashboards}}]
-"""
 _OF_MODEL = '{model_name=~"$model"}'
 _PANELS = (  # title, unit, legend, what Prometheus is asked
     ("Requests", "reqps", "{{model_name}}", f"sum by (model_name) (rate(COUNT{_OF_MODEL}[1m]))"),
