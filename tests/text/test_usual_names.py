@@ -1,6 +1,7 @@
 """The tokenizer has the names of Hugging Face's, and their results."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ def answer(folder, texts, pairs, most):
     cut = {"truncation": True, "max_length": most}
     packed = tokenizer(texts, pairs, padding="max_length", **cut)
     return {
+        "version": int(transformers.__version__.partition(".")[0]),
         "special": special,
         "len": [len(tokenizer), tokenizer.vocab_size],
         "vocab": tokenizer.get_vocab(),
@@ -88,6 +90,12 @@ def test_results_are_those_of_transformers(tmp_path, any_tokenizer, cleaning):
     ]
     inputs = {"texts": texts, "pairs": texts[::-1], "most": 9}
     expected = hugging_face.ask(THEIRS, folder=str(tmp_path), **inputs)
+    if expected.pop("version") >= 5:  # see docs/migrate/hugging-face.md
+        plain = [text for text in texts if text.isascii() and not re.search(r"\d,", text)]
+        inputs |= {"texts": plain, "pairs": plain[::-1]}
+        expected = hugging_face.ask(THEIRS, folder=str(tmp_path), **inputs)
+        for name in ("version", "content", "spelled", "decoded"):
+            del expected[name]
     found = ours(XLNetTokenizer.from_pretrained(tmp_path), **inputs)
     for name in expected:
         assert found[name] == expected[name], name

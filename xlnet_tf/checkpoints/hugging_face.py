@@ -19,6 +19,7 @@ import re
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from xlnet_tf import checksums, files, task_registry
 from xlnet_tf.checkpoints import hugging_face_config, names
@@ -29,7 +30,8 @@ from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safete
 from xlnet_tf.checkpoints.torch_file import read_torch_file
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.text.cleaning import TOKENIZER_CONFIG_FILE
+from xlnet_tf.text.cleaning import DEFAULT_CLEANING, TOKENIZER_CONFIG_FILE
+from xlnet_tf.text.tokenizer import MODEL_FILE
 
 # In the order of preference; an index lists the files of weights that are split.
 WEIGHT_FILES = (
@@ -114,11 +116,11 @@ def write_hugging_face(checkpoint: Checkpoint, folder: str) -> list[str]:
     }
     write_safetensors(Arrays(external), f"{folder}/{WEIGHT_FILES[0]}")
     contents = {CONFIG_FILE: _config_fields(checkpoint)}
-    if cleaning := checkpoint.card.cleaning:
+    if checkpoint.card.cleaning or tf.io.gfile.exists(checkpoint.path_of(MODEL_FILE)):
         contents[TOKENIZER_CONFIG_FILE] = {
             "tokenizer_class": "XLNetTokenizer",
             **checkpoint.card.external[TOKENIZER_CONFIG_FILE],
-            **cleaning.to_hugging_face(),
+            **(checkpoint.card.cleaning or DEFAULT_CLEANING).to_hugging_face(),
         }
     for name, values in contents.items():
         files.write(f"{folder}/{name}", json.dumps(values, indent=2, sort_keys=True) + "\n")

@@ -23,6 +23,8 @@ _HUGGING_FACE = {
     "keep_accents": "keep_accents",
     "remove_space": "collapse_whitespace",
 }
+# Since version 5 its tokenizer gives no token_type_ids unless the file asks for them, and answers change without.
+_HUGGING_FACE_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,9 +63,10 @@ class CleaningConfig:
                 raise UserError(f"cleaning setting {name!r} is {value!r}; expected true or false")
         return cls(**settings)
 
-    def to_hugging_face(self) -> dict[str, bool]:
+    def to_hugging_face(self) -> dict[str, Any]:
         """Returns the settings that Hugging Face's tokenizer_config.json has, by its names."""
-        return {external: getattr(self, own) for external, own in _HUGGING_FACE.items()}
+        fields = {external: getattr(self, own) for external, own in _HUGGING_FACE.items()}
+        return {**fields, "model_input_names": list(_HUGGING_FACE_INPUTS)}
 
 
 DEFAULT_CLEANING = CleaningConfig()
