@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xlnet_tf.progress_bar import ProgressBar
+
 SAMPLES = 1000
 CONFIDENCE = 0.95
 
@@ -57,7 +59,7 @@ def intervals(score: Scorer, units: Units, samples: int = SAMPLES, seed: int = 0
 
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13.
     """
-    draws = [score(_take(units, rows)) for rows in _draws(count(units), samples, seed)]
+    draws = [score(_take(units, rows)) for rows in _draws(count(units), samples, seed, "intervals")]
     return {name: _percentiles(draws, name) for name in score(units)}
 
 
@@ -82,11 +84,11 @@ def differences(
     found = _minus(score(first), score(second))
     draws = [
         _minus(score(_take(first, rows)), score(_take(second, rows)))
-        for rows in _draws(count(first), samples, seed)
+        for rows in _draws(count(first), samples, seed, "intervals of differences")
     ]
     exchanges = np.random.default_rng([seed, 1])
     as_extreme = dict.fromkeys(found, 1)  # the models as they are
-    for _ in range(samples):
+    for _ in ProgressBar(range(samples), desc="exchanges", leave=False):
         exchanged = exchanges.random(count(first)) < 0.5
         mixed = _minus(score(_mix(exchanged, first, second)), score(_mix(exchanged, second, first)))
         for name, value in found.items():
@@ -98,9 +100,9 @@ def differences(
     }
 
 
-def _draws(number: int, samples: int, seed: int) -> Iterator[np.ndarray]:
+def _draws(number: int, samples: int, seed: int, title: str) -> Iterator[np.ndarray]:
     generator = np.random.default_rng(seed)
-    for _ in range(samples):
+    for _ in ProgressBar(range(samples), desc=title, leave=False):
         yield generator.integers(number, size=number)
 
 
