@@ -9,6 +9,7 @@ The examples know which task they are for. Settings come, each over the one befo
 everything and trains nothing. MODEL_DIR/best keeps the weights that did best on the dev examples.
 """
 
+import functools
 from collections.abc import Sequence
 
 from absl import flags
@@ -113,9 +114,10 @@ def main(_: Sequence[str]):
     task_class = task_factory.get_task_cls(type(params.task))
     variants = []
     if values.sweep or values.sweep_samples:
-        axes = [sweep.Axis.parse(text) for text in values.sweep]
-        points = sweep.points(axes, values.sweep_samples, params.task.seed)
         settings = (*SETTINGS, *entry.settings)
+        is_text = functools.partial(experiment.is_text, params, settings)
+        axes = [sweep.Axis.parse(text, is_text) for text in values.sweep]
+        points = sweep.points(axes, values.sweep_samples, params.task.seed)
         variants = [(each, experiment.variant(params, entry.experiment, settings, each)) for each in points]
     if values.dry_run:
         from run_scripts.common import dry_run

@@ -11,6 +11,7 @@ from etils import epath
 from xlnet_tf import files
 from xlnet_tf.tasks.metrics import calibration, resampling
 from xlnet_tf.tasks.metrics.calibration import Bin, Point
+from xlnet_tf.tasks.metrics.classification import LOWER_IS_BETTER
 from xlnet_tf.tasks.metrics.resampling import Difference, Interval
 
 REPORT_FILE = "evaluation.json"
@@ -88,9 +89,13 @@ def table(found: Report, metrics: Mapping[str, float], against: str = "") -> str
         sections.append("\n".join(lines))
     if found.differences:
         width = max(map(len, found.differences))
-        lines = [f"better than {against} by", f"{'':<{width}}  {'value':>9}  95 % interval          p"]
+        lines = [
+            f"difference to {against}",
+            f"{'':<{width}}  {'value':>9}  95 % interval          p",
+        ]
         lines += [
             f"{name:<{width}}  {value:+9.4f}  {low:+.4f} to {high:+.4f}  {p:.4f}"
+            + ("  (lower is better)" if name in LOWER_IS_BETTER else "")
             for name, (value, (low, high), p) in found.differences.items()
             if not math.isnan(value)
         ]

@@ -118,6 +118,15 @@ def load(
     return params
 
 
+def is_text(params, settings: Sequence[Setting], axis: str) -> bool:
+    """Returns whether a setting of an experiment, by its flag or its path, takes texts."""
+    fields = {setting.flag: setting.field for setting in settings}
+    try:
+        return isinstance(operator.attrgetter(fields.get(axis, axis))(params), str)
+    except AttributeError:
+        return False  # there is no such setting, as `variant` says
+
+
 def variant(params, name: str, settings: Sequence[Setting], point: Mapping[str, Any]):
     """Returns a copy of an experiment with some settings changed.
 

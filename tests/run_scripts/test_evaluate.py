@@ -62,7 +62,7 @@ def test_metrics_have_intervals_and_runs_are_compared(folder, capsys):
     assert sum(each["count"] for each in report["reliability"]) == 60
     assert set(report["thresholds"]) == {"new", "old"}
     printed = capsys.readouterr().out
-    assert f"better than {folder}/bad by" in printed and f"ece {report['calibration']['ece']:.4f}" in printed
+    assert f"difference to {folder}/bad" in printed and f"ece {report['calibration']['ece']:.4f}" in printed
     for picture in ("reliability.svg", "thresholds.svg"):
         assert (folder / "out" / picture).read_text().rstrip().endswith("</svg>")
     with pytest.raises(UserError, match="leave out --samples=0"):

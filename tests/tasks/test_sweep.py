@@ -28,6 +28,13 @@ def test_points_are_all_combinations():
     assert sweep.label(points(axes)[0]) == "learning_rate=1e-05,task.model.summary=mean"
 
 
+def test_values_are_those_of_yaml_but_for_settings_that_take_texts():
+    assert Axis.parse("lengths:[8, 16],[32]").values == ([8, 16], [32])
+    assert Axis.parse("recompute:no,yes").values == (False, True)
+    assert Axis.parse("alert_label:no,yes,1", lambda name: name == "alert_label").values == ("no", "yes", "1")
+    assert Axis.parse('weights:1:5,"1:5,2:3"', lambda name: True).values == ("1:5", "1:5,2:3")
+
+
 @given(samples=st.integers(1, 40), seed=st.integers(0, 9))
 def test_drawn_points_are_within_their_ranges_and_repeat(samples, seed):
     axes = [Axis.parse("rate:1e-5..1e-3"), Axis.parse("steps:3..5"), Axis.parse("shift:-1..1")]
@@ -45,6 +52,10 @@ def test_drawn_points_are_within_their_ranges_and_repeat(samples, seed):
         (["learning_rate"], 0, "expected NAME:VALUE,VALUE,... or NAME:LOW..HIGH"),
         (["a:1,,2"], 0, "a value is missing, or there twice"),
         (["a:1,1"], 0, "there twice"),
+        (["a:[1],[1]"], 0, "there twice"),
+        (["a:1e-3,"], 0, "a value is missing"),
+        (["a:[1,2"], 0, r"\[1,2 is not a list of values: quote those with special characters"),
+        (["a:false..true"], 1, "expected two numbers"),
         (["a:3..2"], 1, "the lower one first"),
         (["a:x..y"], 1, "expected two numbers"),
         (["a:1", "a:2"], 0, "names a setting twice"),

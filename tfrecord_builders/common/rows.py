@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -86,16 +87,24 @@ def row_values(values: Mapping[str, Any]) -> dict[str, str | list[str]]:
 
 
 def _items(values: list) -> list[str]:
-    return [value if isinstance(value, str) else json.dumps(value, default=str) for value in values]
+    return [_text(value) for value in values]
 
 
 def _text(value: Any) -> str:
-    """Texts stay, other values become texts; true and false become 1 and 0, null the empty text."""
-    if value is None:
+    """Returns a value as text: true and false as 1 and 0, null and NaN, which many tables have for it, as "".
+
+    Bytes, as older writers store texts, are decoded; dates and decimal numbers are as Python writes them.
+
+    Raises:
+        UnicodeDecodeError: bytes are not UTF-8.
+    """
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
-    if isinstance(value, str):
-        return value
-    return json.dumps(int(value) if isinstance(value, bool) else value, default=str)
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, (int, float, list, Mapping)):
+        return json.dumps(value, default=_text)
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def half_character(values: Any) -> str:

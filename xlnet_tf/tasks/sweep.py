@@ -11,7 +11,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,8 +48,12 @@ class Axis(NamedTuple):
     high: float = math.nan
 
     @classmethod
-    def parse(cls, text: str) -> "Axis":
+    def parse(cls, text: str, is_text: Callable[[str], bool] = lambda name: False) -> "Axis":
         """Reads NAME:VALUE,VALUE,... or NAME:LOW..HIGH.
+
+        Args:
+            text: to read; values are those of yaml, where quotes enclose one that has a comma.
+            is_text: whether the setting of a name takes texts, so that yes and 1:5 are no other values.
 
         Raises:
             UserError: it is neither, or a value comes twice.
@@ -59,12 +63,21 @@ class Axis(NamedTuple):
             raise UserError(f"--sweep={text}: expected NAME:VALUE,VALUE,... or NAME:LOW..HIGH")
         if found := _RANGE.fullmatch(listed):
             low, high = (yaml.load(end, yaml.FullLoader) for end in found.groups())
-            if not all(isinstance(end, (int, float)) for end in (low, high)) or not low < high:
+            if not all(type(end) in (int, float) for end in (low, high)) or not low < high:
                 raise UserError(f"--sweep={text}: expected two numbers, the lower one first")
             return cls(name, low=low, high=high)
-        values = tuple(yaml.load(value, yaml.FullLoader) for value in listed.split(","))
-        if len(set(values)) < len(values) or None in values:
-            raise UserError(f"--sweep={text}: a value is missing, or there twice")
+        missing = f"--sweep={text}: a value is missing, or there twice"
+        if not all(map(str.strip, listed.split(","))):
+            raise UserError(missing)
+        try:
+            values = tuple(yaml.load(f"[{listed}]", yaml.BaseLoader if is_text(name) else yaml.FullLoader))
+        except (yaml.YAMLError, TypeError):
+            raise UserError(
+                f"--sweep={text}: {listed} is not a list of values: quote those with special characters, as "
+                f"""--sweep='{name}:"a,b","[c"'"""
+            ) from None
+        if any(value is None or value in values[:number] for number, value in enumerate(values)):
+            raise UserError(missing)
         return cls(name, values)
 
     def draw(self, generator: np.random.Generator) -> Any:

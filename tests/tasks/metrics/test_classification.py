@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 import pytest
+import scipy.stats
+import sklearn.metrics as sk
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,6 +67,43 @@ def test_several_labels():
     assert values["macro_f1"] == pytest.approx((1 + 2 / 3 + 0) / 3)
     assert values["exact_match"] == pytest.approx(2 / 3)
     assert values["auc"] == pytest.approx((1 + 1 + 0) / 3)
+
+
+def test_one_label_that_texts_have_or_not():
+    targets, outputs = np.array([[1], [0], [0], [1]]), np.array([[0.9], [0.1], [0.6], [0.2]])
+    values = cm.scores("multi_label", ["micro_f1", "macro_f1"], targets, outputs)
+    assert values["micro_f1"] == values["macro_f1"] == pytest.approx(2 / 4)  # rejected texts do not count
+
+
+@given(st.data())
+def test_as_sklearn_and_scipy(data):
+    classes = data.draw(st.integers(2, 4))
+    tenths = st.lists(st.integers(0, 10), min_size=classes, max_size=classes)
+    rows = data.draw(st.lists(st.tuples(st.integers(0, classes - 1), tenths), min_size=2, max_size=30))
+    targets, outputs = np.array([row[0] for row in rows]), np.array([row[1] for row in rows]) / 10
+    decided, several = outputs.argmax(axis=1), np.arange(classes) <= targets[:, None]
+    options = {"labels": range(classes), "zero_division": 0.0}
+    expected = {
+        "macro_f1": sk.f1_score(targets, decided, average="macro", **options),
+        "matthews": sk.matthews_corrcoef(targets, decided),
+    }
+    if classes == 2 and 0 < targets.sum() < len(targets):
+        expected["f1"] = sk.f1_score(targets, decided, zero_division=0.0)
+        expected["auc"] = np.mean([sk.roc_auc_score(targets == n, outputs[:, n]) for n in range(2)])
+        expected["average_precision"] = sk.average_precision_score(targets, outputs[:, 1])
+    values = cm.scores("classification", list(expected), targets, outputs)
+    assert {name: values[name] for name in expected} == pytest.approx(expected, abs=1e-12)
+    expected = {
+        f"{average}_f1": sk.f1_score(several, outputs >= 0.5, average=average, zero_division=0.0)
+        for average in ("micro", "macro")
+    }
+    values = cm.scores("multi_label", list(expected), several.astype(int), outputs)
+    assert {name: values[name] for name in expected} == pytest.approx(expected, abs=1e-12)
+    if np.ptp(targets) and np.ptp(outputs[:, 0]):
+        numbers = targets.astype(float), outputs[:, 0]
+        values = cm.scores("regression", ["pearson", "spearman"], *numbers)
+        assert values["pearson"] == pytest.approx(scipy.stats.pearsonr(*numbers).statistic, abs=1e-12)
+        assert values["spearman"] == pytest.approx(scipy.stats.spearmanr(*numbers).statistic, abs=1e-12)
 
 
 def test_undefined_metrics_are_nan_and_score_worst():

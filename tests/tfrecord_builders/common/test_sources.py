@@ -1,5 +1,7 @@
 """Whatever holds the rows, a builder makes the same examples of them; wrong names and folders are named."""
 
+import datetime
+import decimal
 import json
 import sys
 
@@ -324,3 +326,30 @@ def test_classes_without_a_number_are_none(tmp_path):
     pyarrow.parquet.write_table(table, tmp_path / "rows.parquet")
     rows = tables.read_table(tmp_path / "rows.parquet", tables.TableFormat("parquet"))
     assert [row["label"] for row in rows] == ["b", "", ""]
+
+
+def test_values_of_any_type_are_plain_texts(tmp_path):
+    values = {
+        "text": [b"a fine film", None],
+        "words": [[b"a", None], []],
+        "label": [float("nan"), 2.0],
+        "rating": [decimal.Decimal("4.50"), None],
+        "day": [datetime.date(2024, 2, 29), None],
+        "both": [{"en": b"yes", "when": datetime.date(2024, 2, 29)}, {"en": None, "when": None}],
+    }
+    pyarrow.parquet.write_table(pyarrow.table(values), tmp_path / "rows.parquet")
+    first, second = tables.read_table(tmp_path / "rows.parquet", tables.TableFormat("parquet"))
+    assert first.values == {
+        "text": "a fine film",
+        "words": ["a", ""],
+        "label": "",
+        "rating": "4.50",
+        "day": "2024-02-29",
+        "both": '{"en": "yes", "when": "2024-02-29"}',
+        "both.en": "yes",
+        "both.when": "2024-02-29",
+    }
+    assert second["text"] == "" and second["label"] == "2.0" and second["words"] == []
+    pyarrow.parquet.write_table(pyarrow.table({"text": [b"caf\xe9"]}), tmp_path / "latin.parquet")
+    with pytest.raises(UserError, match=r"latin.parquet: a column is not UTF-8 \(byte 0xe9\)"):
+        list(tables.read_table(tmp_path / "latin.parquet", tables.TableFormat("parquet")))

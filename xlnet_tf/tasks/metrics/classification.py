@@ -138,34 +138,72 @@ def _one_hot(targets: np.ndarray, num_labels: int) -> np.ndarray:
     return np.arange(num_labels) == targets[:, None]
 
 
+def _area_under_roc(targets: np.ndarray, values: np.ndarray) -> float:
+    """Returns the share of pairs of a positive and a negative that are in the right order; ties count half.
+
+    Args:
+        targets: bool [N], some true and some false.
+        values: [N].
+    """
+    positives = int(np.sum(targets))
+    ranks = scipy.stats.rankdata(values)[targets]
+    return (np.sum(ranks) - positives * (positives + 1) / 2) / (positives * (len(targets) - positives))
+
+
 def _mean_auc(targets: np.ndarray, probabilities: np.ndarray) -> float:
     """The mean of the classes' areas under the ROC curve, of those that some texts have and some have not."""
     areas = [
-        sk.roc_auc_score(target, probability)
-        for target, probability in zip(targets.T, probabilities.T)
+        _area_under_roc(target, probability)
+        for target, probability in zip(targets.T == 1, probabilities.T)
         if 0 < np.sum(target) < len(target)
     ]
-    return np.mean(areas) if areas else np.nan
+    return float(np.mean(areas)) if areas else np.nan
 
 
 def _class_auc(targets: np.ndarray, probabilities: np.ndarray) -> float:
     return _mean_auc(_one_hot(targets, probabilities.shape[1]), probabilities)
 
 
-def _f1(average: str) -> Callable[[np.ndarray, np.ndarray], float]:
-    def f1(targets, probabilities):
-        classes = None if average == "binary" else range(probabilities.shape[1])
-        decided = decide(probabilities)
-        return sk.f1_score(targets, decided, labels=classes, average=average, zero_division=0.0)
+def _average_precision(targets: np.ndarray, probabilities: np.ndarray) -> float:
+    """The mean, over the positives, of the precision from each one's probability on; 0 without positives."""
+    order = np.argsort(-probabilities[:, 1], kind="stable")
+    values, hits = probabilities[order, 1], np.cumsum(targets[order] == 1)
+    ends = np.flatnonzero(np.append(values[1:] != values[:-1], True))  # equal ones are said together
+    if not hits[-1]:
+        return 0.0
+    return float(np.sum(np.diff(hits[ends], prepend=0) * hits[ends] / (ends + 1)) / hits[-1])
 
-    return f1
+
+def _confusion(targets: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+    """Returns how many texts of each class, the row, are taken for each class, the column: [C, C]."""
+    classes = probabilities.shape[1]
+    pairs = np.bincount(targets * classes + decide(probabilities), minlength=classes * classes)
+    return pairs.reshape(classes, classes)
 
 
-def _labels_f1(average: str) -> Callable[[np.ndarray, np.ndarray], float]:
-    def f1(targets, probabilities):
-        return sk.f1_score(targets, probabilities >= DECISION, average=average, zero_division=0.0)
+def _f1_of(hits: np.ndarray, true: np.ndarray, said: np.ndarray) -> np.ndarray:
+    """Returns the F1 of counts; 0 where there is nothing to find and nothing was said."""
+    return 2 * hits / np.maximum(true + said, 1)
 
-    return f1
+
+def _class_f1(targets: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+    """The F1 of each class: [C]."""
+    matrix = _confusion(targets, probabilities)
+    return _f1_of(np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0))
+
+
+def _label_counts(targets: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns of each label how often it is said rightly, how often it is true and how often it is said."""
+    true, said = targets == 1, probabilities >= DECISION
+    return np.sum(true & said, axis=0), np.sum(true, axis=0), np.sum(said, axis=0)
+
+
+def _matthews(targets: np.ndarray, probabilities: np.ndarray) -> float:
+    """The correlation of classes and decisions; 0 if either are all the same. Source: Gorodkin, 2004."""
+    matrix = _confusion(targets, probabilities).astype(np.float64)
+    total, true, said = matrix.sum(), matrix.sum(axis=1), matrix.sum(axis=0)
+    spread = (total**2 - true @ true) * (total**2 - said @ said)
+    return float((np.trace(matrix) * total - true @ said) / np.sqrt(spread)) if spread else 0.0
 
 
 def _log_loss(targets: np.ndarray, probabilities: np.ndarray) -> float:
@@ -173,11 +211,15 @@ def _log_loss(targets: np.ndarray, probabilities: np.ndarray) -> float:
     return -np.mean(np.log(np.clip(of_targets, _SMALLEST, 1.0)))
 
 
-def _correlation(function) -> Callable[[np.ndarray, np.ndarray], float]:
+def _correlation(to_numbers) -> Callable[[np.ndarray, np.ndarray], float]:
+    """Returns a metric: the linear correlation of what `to_numbers` makes of targets and of values."""
+
     def correlation(targets, values):
         if np.ptp(targets) == 0 or np.ptp(values) == 0:
             return np.nan
-        return function(targets, values).statistic
+        x, y = (to_numbers(array).astype(np.float64) for array in (targets, values))
+        x, y = x - np.mean(x), y - np.mean(y)
+        return float(np.clip((x / np.linalg.norm(x)) @ (y / np.linalg.norm(y)), -1, 1))
 
     return correlation
 
@@ -186,21 +228,21 @@ def _correlation(function) -> Callable[[np.ndarray, np.ndarray], float]:
 METRICS: Mapping[str, Mapping[str, Callable[[np.ndarray, np.ndarray], float]]] = {
     "classification": {
         "accuracy": lambda targets, outputs: np.mean(decide(outputs) == targets),
-        "macro_f1": _f1("macro"),
-        "f1": _f1("binary"),
-        "matthews": lambda targets, outputs: sk.matthews_corrcoef(targets, decide(outputs)),
+        "macro_f1": lambda targets, outputs: np.mean(_class_f1(targets, outputs)),
+        "f1": lambda targets, outputs: _class_f1(targets, outputs)[1],
+        "matthews": _matthews,
         "auc": _class_auc,
-        "average_precision": lambda targets, outputs: sk.average_precision_score(targets, outputs[:, 1]),
+        "average_precision": _average_precision,
         "log_loss": _log_loss,
     },
     "regression": {
-        "pearson": _correlation(scipy.stats.pearsonr),
-        "spearman": _correlation(scipy.stats.spearmanr),
+        "pearson": _correlation(np.asarray),
+        "spearman": _correlation(scipy.stats.rankdata),
         "rmse": lambda targets, outputs: np.sqrt(np.mean(np.square(outputs - targets))),
     },
     "multi_label": {
-        "micro_f1": _labels_f1("micro"),
-        "macro_f1": _labels_f1("macro"),
+        "micro_f1": lambda targets, outputs: _f1_of(*map(np.sum, _label_counts(targets, outputs))),
+        "macro_f1": lambda targets, outputs: np.mean(_f1_of(*_label_counts(targets, outputs))),
         "exact_match": lambda targets, outputs: np.mean(np.all((outputs >= DECISION) == targets, axis=1)),
         "auc": _mean_auc,
     },
