@@ -5,7 +5,6 @@ import itertools
 
 import numpy as np
 import pytest
-import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentencepiece import sentencepiece_model_pb2
@@ -67,9 +66,13 @@ def plain(ids, lengths):
     return ids, lengths
 
 
+def encoder_of(tokenizer):
+    return FragmentEncoder(tokenizer.piece_table, tokenizer._processor, plain)
+
+
 @pytest.fixture(scope="module")
 def encoder(small_tokenizer):
-    return FragmentEncoder(small_tokenizer.model_proto, plain)
+    return encoder_of(small_tokenizer)
 
 
 @settings(deadline=None, max_examples=80)
@@ -103,9 +106,8 @@ def test_most_real_texts_are_done(encoder, small_tokenizer):
 
 def test_ties_are_left_to_sentencepiece(shared):
     """Repeated letters split in ways of the same score: rounding of the sum so far decides."""
-    proto = shared("data/xlnet_cased/spiece.model").read_bytes()
-    encoder = FragmentEncoder(proto, plain)
-    processor = sentencepiece.SentencePieceProcessor(model_proto=proto)
+    cased = XLNetTokenizer(shared("data/xlnet_cased/spiece.model"))
+    encoder, processor = encoder_of(cased), cased._processor
     words = ["sooooo", "story", "!!!!!", "1-800-555-5756", "f***", "the", "ulyulyu"]
     texts = [" ".join(["lovely"] * before + [word]) for word, before in itertools.product(words, range(40))]
     expected = processor.encode(texts)
@@ -118,14 +120,14 @@ def test_ties_are_left_to_sentencepiece(shared):
 
 def test_a_long_text_needs_a_larger_margin(shared):
     """The longer the text, the coarser is its sum of scores."""
-    encoder = FragmentEncoder(shared("data/xlnet_cased/spiece.model").read_bytes(), plain)
+    encoder = encoder_of(XLNetTokenizer(shared("data/xlnet_cased/spiece.model")))
     word = "captivating"  # its margin is 0.03
     short, long = f"{word} film", f"{word} film " + "so good " * 200
     assert [row is not None for row in one_by_one([short, long.strip()], encoder)] == [True, False]
 
 
 def test_unspaced_scripts_are_left_to_sentencepiece(shared):
-    encoder = FragmentEncoder(shared("data/xlnet_chinese/spiece.model").read_bytes(), plain)
+    encoder = encoder_of(XLNetTokenizer(shared("data/xlnet_chinese/spiece.model")))
     lines = shared("data/chnsenticorp/dev.tsv").read_text(encoding="utf-8").splitlines()[1:50]
     assert one_by_one(lines, encoder) == [None] * 49
     assert len(encoder._rows) == 1
@@ -133,7 +135,7 @@ def test_unspaced_scripts_are_left_to_sentencepiece(shared):
 
 def test_known_fragments_are_bounded(small_tokenizer, monkeypatch):
     monkeypatch.setattr(fragments, "_MAX_KNOWN", 20)
-    encoder = FragmentEncoder(small_tokenizer.model_proto, plain)
+    encoder = encoder_of(small_tokenizer)
     for seed in range(5):
         texts = invent_texts(3, seed)
         rows = one_by_one(texts, encoder)
@@ -142,7 +144,7 @@ def test_known_fragments_are_bounded(small_tokenizer, monkeypatch):
 
 
 def test_threads_share_an_encoder(small_tokenizer):
-    encoder = FragmentEncoder(small_tokenizer.model_proto, plain)
+    encoder = encoder_of(small_tokenizer)
     batches = [invent_texts(40, seed) for seed in range(24)]
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         rows = list(pool.map(lambda batch: one_by_one(batch, encoder), batches))
@@ -174,18 +176,28 @@ def changed(model_proto, change):
         lambda model: setattr(model.normalizer_spec, "name", "nmt_nfkc_cf"),
         lambda model: setattr(model.normalizer_spec, "add_dummy_prefix", False),
         lambda model: setattr(model.normalizer_spec, "remove_extra_whitespaces", False),
-        lambda model: setattr(model.pieces[-1], "piece", "a–"),
     ],
 )
 def test_other_models_have_no_fragments(small_tokenizer, change):
-    assert has_fragments(small_tokenizer.model_proto)
-    proto = changed(small_tokenizer.model_proto, change)
-    assert not has_fragments(proto)
-    copy = XLNetTokenizer(model_proto=proto)
+    assert has_fragments(small_tokenizer.piece_table)
+    copy = XLNetTokenizer(model_proto=changed(small_tokenizer.model_proto, change))
+    assert not has_fragments(copy.piece_table)
     texts = invent_texts(tokenizer._FEW_TEXTS, seed=1)
     assert (
         np.concatenate([copy.encode(text) for text in texts]).tolist() == copy.encode_batch(texts)[0].tolist()
     )
+
+
+def test_symbols_that_users_defined_may_be_in_pieces(small_tokenizer):
+    def change(model):
+        for piece, spelling in zip(model.pieces[-3:-1], ("a–", "–.–"), strict=True):
+            piece.piece, piece.score = spelling, -0.01
+
+    other = XLNetTokenizer(model_proto=changed(small_tokenizer.model_proto, change))
+    texts = ["ba– ba", "ba –.–", "a–a a –.", "mi–.– ne", "– . –"]
+    expected = other._processor.encode(texts)
+    assert one_by_one(texts, encoder_of(other)) == expected
+    assert {"–", "."} <= {other.id_to_piece(i) for row in expected for i in row}
 
 
 def test_pieces_across_punctuation(small_tokenizer):
@@ -195,9 +207,8 @@ def test_pieces_across_punctuation(small_tokenizer):
         for piece, spelling in zip(model.pieces[-3:], ("a.b", "5,000", "▁mi?"), strict=True):
             piece.piece, piece.score = spelling, -3
 
-    proto = changed(small_tokenizer.model_proto, change)
-    encoder = FragmentEncoder(proto, plain)
-    processor = sentencepiece.SentencePieceProcessor(model_proto=proto)
+    other = XLNetTokenizer(model_proto=changed(small_tokenizer.model_proto, change))
+    encoder, processor = encoder_of(other), other._processor
     texts = ["ba a.b ba.ba", "5,000 5, 000", "mi? mi ?", "{{~~ ba", "ba ~{~{ ~ {", "ba.<eop>", "~"]
     assert {"a.b", "5,000", "▁mi?"} <= {p for row in processor.encode(texts, out_type=str) for p in row}
     rows = one_by_one(texts, encoder)

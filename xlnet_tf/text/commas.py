@@ -66,12 +66,13 @@ class CommaRule:
     @functools.cached_property
     def _table(self) -> tuple[np.ndarray, np.ndarray]:
         """What becomes of each piece: int32 [V], how many parts it has, and int32 [V, most], their ids."""
-        parts = [[piece_id] for piece_id in range(len(self._pieces))]
-        for piece_id, split in self.parts.items():
-            parts[piece_id] = [part_id for _, part_id in split]
-        counts = np.array([len(each) for each in parts], np.int32)
-        ids = np.zeros((len(parts), counts.max()), np.int32)
-        ids[np.arange(counts.max()) < counts[:, None]] = list(itertools.chain.from_iterable(parts))
+        most = max(map(len, self.parts.values()), default=1)
+        counts = np.ones(len(self._pieces), np.int32)
+        ids = np.zeros((len(counts), most), np.int32)
+        ids[:, 0] = np.arange(len(counts))
+        for piece_id, parts in self.parts.items():
+            counts[piece_id] = len(parts)
+            ids[piece_id, : len(parts)] = [part_id for _, part_id in parts]
         return counts, ids
 
     def _parts(self, piece: str) -> list[tuple[str, int]]:

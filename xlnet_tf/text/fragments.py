@@ -6,7 +6,7 @@ before them, and what punctuation cuts off. So each is encoded once, and texts a
 SentencePiece adds up the scores of a text's pieces in float32, so that two ways to split a fragment whose
 scores are nearly or exactly equal ("soo|oo", "so|ooo") win or lose by what stands before them. A fragment is
 therefore used only where its best way is better than its second best by more than rounding can be; the texts
-that hold another one are to be encoded as a whole.
+that hold another one are to be encoded as a whole. `viterbi.py` finds both.
 """
 
 import dataclasses
@@ -16,15 +16,19 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import sentencepiece
-from sentencepiece import sentencepiece_model_pb2
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from xlnet_tf.text.special_tokens import UNK_ID
+from xlnet_tf.text.viterbi import Viterbi
+from xlnet_tf.text.vocabulary import UNDERLINE, PieceTable
 
 # What SentencePiece does to a text before it splits it: these leave printable ASCII as it is, and no ASCII
 # character melts into what stands before it.
 _NORMALIZATIONS = ("nmt_nfkc", "nfkc", "identity")
-_SPACE = "\u2581"
-_UNKNOWN_PENALTY = 10  # below the least score: SentencePiece's score of an unknown character
+_Piece = ModelProto.SentencePiece
+# How SentencePiece scores an unknown character: this much below the least score of a piece; and a symbol that
+# users defined: its bytes times the largest of a piece (or the smallest positive number), less the penalty.
+_UNKNOWN_PENALTY, _SYMBOL_PENALTY = 10, 0.1
 
 # Flags of two adjacent bytes.
 _BORDER = 1  # a fragment ends between them
@@ -33,10 +37,6 @@ _WHOLE = 2  # SentencePiece changes such a text before it splits it
 _MAX_FRAGMENT_BYTES = 64
 _MAX_MEAN_BYTES = 16  # of fragments, above which a batch has too few of them to repeat
 _MAX_KNOWN = 1 << 18
-
-# The entropy of a fragment's ways to be split, their scores multiplied by _SHARPNESS, is above _MAX_ENTROPY
-# (nats) wherever the second best way's score is within _MARGIN of the best one's.
-_SHARPNESS, _MAX_ENTROPY, _MARGIN = 16.0, 0.05, 0.2
 
 Split = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
@@ -69,10 +69,9 @@ class _Fragments:
         return _Fragments(self.ids[_ragged(begins[rows], lengths)], lengths, self.reach[rows])
 
 
-def has_fragments(model_proto: bytes) -> bool:
+def has_fragments(table: PieceTable) -> bool:
     """Returns whether texts of a SentencePiece model are their fragments, one after another."""
-    model = sentencepiece_model_pb2.ModelProto.FromString(model_proto)
-    trainer, normalizer = model.trainer_spec, model.normalizer_spec
+    trainer, normalizer = table.trainer, table.normalizer
     return (
         trainer.model_type == trainer.UNIGRAM
         and not trainer.treat_whitespace_as_suffix
@@ -81,7 +80,6 @@ def has_fragments(model_proto: bytes) -> bool:
         and normalizer.add_dummy_prefix
         and normalizer.remove_extra_whitespaces
         and normalizer.escape_whitespaces
-        and not _has_symbol_inside(model)
     )
 
 
@@ -89,19 +87,23 @@ class FragmentEncoder:
     """Encodes batches of texts and remembers their fragments; threads may share it.
 
     Args:
-        model_proto: a serialized SentencePiece model, of which `has_fragments` is true.
+        table: of a SentencePiece model, of which `has_fragments` is true.
+        processor: the model.
         split: what is done to pieces after SentencePiece, to each by itself: takes and returns the pieces of
             all texts and how many each has, int32 [N] and int32 [texts].
     """
 
-    def __init__(self, model_proto: bytes, split: Split):
-        self._split = split
-        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model_proto)
+    def __init__(self, table: PieceTable, processor: sentencepiece.SentencePieceProcessor, split: Split):
+        self._processor, self._split = processor, split
+        self._flags = _flags_of_pairs(table.pieces)
+        scores = _scores(table)
+        spelled = np.flatnonzero(~np.isnan(scores))
+        scores = scores[spelled]
         # A fragment has the space before it, if there is one, as its own.
-        self._processor.override_normalizer_spec(add_dummy_prefix=False, remove_extra_whitespaces=False)
-        model = sentencepiece_model_pb2.ModelProto.FromString(model_proto)
-        self._flags = _flags_of_pairs([piece.piece for piece in model.pieces])
-        self._largest_score = _largest_score(model)
+        pieces = [table.pieces[piece_id].replace(UNDERLINE, " ").encode() for piece_id in spelled]
+        self._viterbi = Viterbi(pieces, scores, scores.min() - _UNKNOWN_PENALTY)
+        self._piece_ids = np.append(spelled, UNK_ID).astype(np.int32)  # the last is that of piece -1
+        self._largest_score = np.abs(scores).max() + _UNKNOWN_PENALTY
         self._lock = threading.Lock()
         self._forget()
 
@@ -148,7 +150,8 @@ class FragmentEncoder:
                 self._forget()
             rows = np.fromiter(map(self._rows.get, distinct, itertools.repeat(-1)), np.intp, len(distinct))
             if len(new := np.flatnonzero(rows < 0)):
-                fragments = [distinct[index] for index in new]
+                new = new[np.argsort([-len(distinct[index]) for index in new.tolist()], kind="stable")]
+                fragments = [distinct[index] for index in new.tolist()]
                 rows[new] = len(self._rows) + np.arange(len(new))
                 self._known += self._encode_fragments(fragments)
                 self._rows.update(zip(fragments, rows[new].tolist()))
@@ -160,42 +163,30 @@ class FragmentEncoder:
         self._known = _Fragments(np.zeros(0, np.int32), np.zeros(1, np.int32), np.full(1, np.inf, np.float32))
 
     def _encode_fragments(self, fragments: list[bytes]) -> _Fragments:
-        """Encodes fragments that are met for the first time."""
-        reach = np.zeros(len(fragments), np.float32)
+        """Encodes fragments that are met for the first time; the longest come first."""
+        lengths, reach = np.zeros(len(fragments), np.int32), np.zeros(len(fragments), np.float32)
         usable = [
             row
             for row, fragment in enumerate(fragments)
             if len(fragment) <= _MAX_FRAGMENT_BYTES and (fragment.isascii() or self._is_unchanged(fragment))
         ]
-        texts = [fragments[row].decode() for row in usable]
-        rows = self._processor.encode(texts, num_threads=1)
-        lengths = np.zeros(len(fragments), np.int32)
-        lengths[usable] = [len(row) for row in rows]
-        ids = np.fromiter(itertools.chain.from_iterable(rows), np.int32, lengths.sum())
-        # Adjacent unknown characters are one piece, and a piece that stands for many has a larger score.
-        known = [UNK_ID not in row for row in rows]
-        reach[usable] = known * self._reaches(texts)
-        return _Fragments(*self._split(ids, lengths), reach)
+        if not usable:
+            return _Fragments(np.zeros(0, np.int32), lengths, reach)
+        pieces, lengths[usable], leads = self._viterbi.split([fragments[row] for row in usable])
+        # Adjacent unknown characters are one piece.
+        leads[np.repeat(np.arange(len(usable)), lengths[usable])[pieces < 0]] = 0
+        # How long, in pieces, a text may be that surely splits the fragment as it is split alone. A sum of n
+        # scores up to s is off by up to n * s * 2^-24 with each score that is added. In a fragment of c bytes
+        # either way adds c scores at most, so that a lead above 2 * c * n * s * 2^-24 is sure; here it is
+        # twice that.
+        sizes = np.array([len(fragments[row]) for row in usable])
+        reach[usable] = leads * 2**22 / (sizes * self._largest_score)
+        return _Fragments(*self._split(self._piece_ids[pieces], lengths), reach)
 
     def _is_unchanged(self, fragment: bytes) -> bool:
         """Whether SentencePiece leaves a fragment as it is before it splits it."""
-        text = fragment.decode()
-        return self._processor.normalize(text).replace(_SPACE, " ") == text
-
-    def _reaches(self, texts: list[str]) -> np.ndarray:
-        """Returns how long, in pieces, a text may be that surely splits each fragment as it is split alone.
-
-        A sum of n scores up to s is off by up to n * s * 2^-24 with each score that is added. In a fragment
-        of c characters either way adds c scores at most, so that a margin above 2 * c * n * s * 2^-24 is
-        sure; half of it is left to the margin's own rounding.
-        """
-        margins = np.full(len(texts), _MARGIN)
-        entropies = np.array(self._processor.calculate_entropy(texts, _SHARPNESS, num_threads=1))
-        for row in np.flatnonzero(~(entropies < _MAX_ENTROPY)):
-            ways = self._processor.nbest_encode(texts[row], nbest_size=2, out_type="immutable_proto").nbests
-            margins[row] = ways[0].score - ways[1].score if len(ways) > 1 else np.inf
-        characters = np.fromiter(map(len, texts), np.int64, len(texts))
-        return margins * 2**22 / (characters * self._largest_score)
+        text = "x" + fragment.decode()  # spaces that begin a text would be stripped
+        return self._processor.normalize(text).replace(UNDERLINE, " ") == f" {text}"
 
 
 def _distinct(data: bytes, ends: np.ndarray) -> tuple[list[bytes], np.ndarray]:
@@ -219,7 +210,7 @@ def _flags_of_pairs(pieces: Sequence[str]) -> np.ndarray:
     """Returns uint8 [65536], flags by 256 * byte + the byte after it."""
     flags = np.full((256, 256), _BORDER, np.uint8)
     newline, space = ord("\n"), ord(" ")
-    spelled = np.frombuffer("\n".join(pieces).replace(_SPACE, " ").encode(), np.uint8)
+    spelled = np.frombuffer("\n".join(pieces).replace(UNDERLINE, " ").encode(), np.uint8)
     flags[spelled[:-1], spelled[1:]] = 0
     flags[:, 0x80:] = 0  # what is not ASCII may melt into what stands before it, and has more than one byte
     flags[newline], flags[:, newline] = _BORDER, _BORDER
@@ -230,18 +221,11 @@ def _flags_of_pairs(pieces: Sequence[str]) -> np.ndarray:
     return flags.ravel()
 
 
-def _has_symbol_inside(model: sentencepiece_model_pb2.ModelProto) -> bool:
-    """Whether a piece holds a user-defined symbol that is not ASCII.
-
-    SentencePiece scores it by its bytes where it encodes, but by its characters where it lists the ways.
-    """
-    normal = "\n".join(piece.piece for piece in model.pieces if piece.type == piece.NORMAL)
-    symbols = [piece.piece for piece in model.pieces if piece.type == piece.USER_DEFINED]
-    return any(symbol in normal for symbol in symbols if not symbol.isascii())
-
-
-def _largest_score(model: sentencepiece_model_pb2.ModelProto) -> float:
-    """Returns the largest magnitude of a piece's score, as SentencePiece scores it."""
-    scores = np.array([piece.score for piece in model.pieces if piece.type == piece.NORMAL])
-    symbols = [len(piece.piece.encode()) for piece in model.pieces if piece.type == piece.USER_DEFINED]
-    return max(_UNKNOWN_PENALTY - scores.min(), max(symbols, default=0) * np.abs(scores).max() + 1)
+def _scores(table: PieceTable) -> np.ndarray:
+    """Returns float64 [V], what SentencePiece adds up when it encodes; NaN for pieces that no text spells."""
+    is_normal, is_symbol = table.types == _Piece.NORMAL, table.types == _Piece.USER_DEFINED
+    scores = np.where(is_normal, table.scores, np.nan)
+    largest = max(table.scores[is_normal].max(), np.finfo(np.float32).tiny)
+    for piece_id in np.flatnonzero(is_symbol):
+        scores[piece_id] = len(table.pieces[piece_id].encode()) * largest - _SYMBOL_PENALTY
+    return scores

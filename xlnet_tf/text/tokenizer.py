@@ -84,13 +84,12 @@ class XLNetTokenizer(Vocabulary):
             checksums.check(source, model_proto)
         self.model_proto = model_proto
         self.cleaning = cleaning
-        self._processor = sentencepiece.SentencePieceProcessor()
         try:
-            loaded = bool(self.model_proto) and self._processor.LoadFromSerializedProto(self.model_proto)
+            self._processor = _load_processor(self.model_proto)
         except RuntimeError:
-            loaded = False
-        if not loaded:
-            raise UserError(f"{source} is not a SentencePiece model ({len(self.model_proto)} bytes)")
+            raise UserError(
+                f"{source} is not a SentencePiece model ({len(self.model_proto)} bytes)"
+            ) from None
         check_special_symbols(self._processor, source)
 
     def __repr__(self) -> str:
@@ -221,8 +220,9 @@ class XLNetTokenizer(Vocabulary):
         Where a script puts no spaces between words (Chinese, Japanese, Thai, ...), SentencePiece's own pieces
         are the best available guess of words: each one starts a word.
         """
-        unspaced = [unicodedata.name(piece[0], "").split(" ")[0] in UNSPACED_SCRIPTS for piece in self.pieces]
-        return self.original_word_starts | np.array(unspaced)
+        first = {piece[0] for piece in self.pieces}
+        unspaced = {c for c in first if unicodedata.name(c, "").split(" ")[0] in UNSPACED_SCRIPTS}
+        return self.original_word_starts | np.array([piece[0] in unspaced for piece in self.pieces])
 
     def encode(
         self,
@@ -410,9 +410,22 @@ class XLNetTokenizer(Vocabulary):
     @functools.cached_property
     def _fragments(self) -> FragmentEncoder | None:
         """What encodes large batches, if the model lets it."""
-        if not has_fragments(self.model_proto):
+        if not has_fragments(self.piece_table):
             return None
-        return FragmentEncoder(self.model_proto, self.commas.split)
+        return FragmentEncoder(self.piece_table, self._processor, self.commas.split)
+
+
+@functools.lru_cache(maxsize=1)
+def _load_processor(model_proto: bytes) -> sentencepiece.SentencePieceProcessor:
+    """Loads a SentencePiece model; tokenizers that differ in their cleaning share it.
+
+    Raises:
+        RuntimeError: it is none.
+    """
+    processor = sentencepiece.SentencePieceProcessor()
+    if not (model_proto and processor.LoadFromSerializedProto(model_proto)):
+        raise RuntimeError("not a SentencePiece model")
+    return processor
 
 
 def find_file(path: str | os.PathLike) -> epath.Path:

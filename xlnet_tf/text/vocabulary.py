@@ -1,12 +1,14 @@
 """The pieces of a tokenizer by the names that Hugging Face's users know: tokens, ids, special tokens."""
 
+import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import sentencepiece
-from sentencepiece import sentencepiece_model_pb2
+from sentencepiece.sentencepiece_model_pb2 import ModelProto, NormalizerSpec, TrainerSpec
+from typing_extensions import Self
 
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.text import special_tokens
@@ -17,6 +19,31 @@ _SPECIAL = {
     f"{name}_token": special_tokens.SYMBOLS[getattr(special_tokens, f"{name.upper()}_ID")]
     for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class PieceTable:
+    """What a SentencePiece model's file says, its pieces as columns.
+
+    Attributes:
+        pieces: [V], as they are spelled.
+        scores: float64 [V].
+        types: int [V], NORMAL and the others of `ModelProto.SentencePiece`.
+        trainer, normalizer: how the model was trained, and what it does to a text first.
+    """
+
+    pieces: list[str]
+    scores: np.ndarray
+    types: np.ndarray
+    trainer: TrainerSpec
+    normalizer: NormalizerSpec
+
+    @classmethod
+    def parse(cls, model_proto: bytes) -> Self:
+        """Reads a serialized SentencePiece model."""
+        model = ModelProto.FromString(model_proto)
+        pieces, scores, types = zip(*[(piece.piece, piece.score, piece.type) for piece in model.pieces])
+        return cls(list(pieces), np.array(scores), np.array(types), model.trainer_spec, model.normalizer_spec)
 
 
 class Vocabulary:
@@ -50,10 +77,14 @@ class Vocabulary:
         return self._processor.vocab_size()
 
     @functools.cached_property
+    def piece_table(self) -> PieceTable:
+        """The pieces with their scores and types."""
+        return PieceTable.parse(self.model_proto)
+
+    @property
     def pieces(self) -> list[str]:
         """All pieces, by id."""
-        model = sentencepiece_model_pb2.ModelProto.FromString(self.model_proto)
-        return [piece.piece for piece in model.pieces]
+        return self.piece_table.pieces
 
     def get_vocab(self) -> dict[str, int]:
         """Returns the id of each piece."""
