@@ -62,7 +62,7 @@ def define_flags():
     flags.DEFINE_string("dev_split", "dev", "Which of its folders to evaluate on; empty: none.")
     flags.DEFINE_float(
         "max_shared",
-        0.05,
+        0.1,
         "Largest part of the dev examples that may be training examples, too; more is an error.",
         lower_bound=0,
         upper_bound=1,

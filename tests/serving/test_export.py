@@ -1,6 +1,7 @@
 """What is written for the server, and what a fine-tuned run is served as."""
 
 import json
+import types
 
 import numpy as np
 import pytest
@@ -169,6 +170,16 @@ def test_what_smaller_weights_cost_is_measured(run, monkeypatch):
     assert found.full > 0.9
     monkeypatch.setattr("xlnet_tf.serving.int8._LARGEST", 0.01)  # all weights become zero
     assert models.compare_weights(str(run), data, models.INT8).points > 20
+
+
+def test_numbers_cannot_be_calibrated(monkeypatch):
+    examples = types.SimpleNamespace(task="classification", settings={"kind": "regression"}, folder="dev")
+    task = types.SimpleNamespace(validation_set=examples, probabilities=lambda *_: None)
+    run = types.SimpleNamespace(task=task, checkpoint=lambda name: name)
+    monkeypatch.setattr(models, "_run_to_score", lambda *_: run)
+    monkeypatch.setattr(models, "_predictions", lambda *_: {})
+    with pytest.raises(UserError, match="^regression has no probabilities of labels to calibrate"):
+        models.fit_temperature("run", "dev")
 
 
 def test_checkpoints_are_served_by_their_heads(tmp_path, small_tokenizer):

@@ -454,7 +454,8 @@ def fit_temperature(model_dir: str, data: str, weights: str = FLOAT32, checkpoin
     predictions = _predictions(run, run.checkpoint(checkpoint), weights)
     found = run.task.probabilities(run.task.validation_set, predictions)
     if found is None or found.logits is None:
-        raise UserError(f"{run.task.TASK} has no probabilities of labels to calibrate: leave out --calibrate")
+        task = task_registry.of_examples(run.task.validation_set).name
+        raise UserError(f"{task} has no probabilities of labels to calibrate: leave out --calibrate")
     with_answer = found.targets.any(axis=1) | (not found.exclusive)
     logits, targets = found.logits[with_answer], found.targets[with_answer]
     return [float(value) for value in calibration.fit_temperature(logits, targets, found.exclusive)]
