@@ -211,9 +211,7 @@ def segments_and_targets(
     starts = piece_starts[tokens]
     if reverse:
         starts = np.append(True, starts[:-1])
-    segments = assemble(
-        tokens, starts, begin, a_end - begin - reuse_len, b_begin, label == 1, seq_len, reuse_len
-    )
+    segments = assemble(tokens, starts, a_end - begin - reuse_len, b_begin, label == 1, seq_len, reuse_len)
     is_masked = np.array(masks, bool).reshape(-1, seq_len)
     return segments, is_masked & ~segments.special
 

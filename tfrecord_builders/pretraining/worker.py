@@ -180,7 +180,9 @@ def _build_shard(
                     f"corpus shard {slice_index} has {streams} streams, expected at most "
                     f"{MAX_STREAMS_PER_SHARD}: use a smaller --slice_mb or a larger --stream_segments"
                 )
-            tokens.append({"pass": pass_index, "direction": direction, **_account(stream, cut)})
+            tokens.append(
+                {"pass": pass_index, "direction": direction, **_account(stream, cut, manifest.reuse_len)}
+            )
             runs += run_histogram(is_target)
             targets += int(is_target.sum())
     return Shard(
@@ -253,11 +255,12 @@ def _columns(manifest, rng, stream, cut, is_target, direction) -> dict[str, np.n
     }
 
 
-def _account(stream: TokenStream, cut: segments.Segments) -> dict[str, Any]:
+def _account(stream: TokenStream, cut: segments.Segments, reuse_len: int) -> dict[str, Any]:
     """Counts which tokens of a stream are in some record and why the others are not."""
     total = len(stream.tokens)
     written = np.zeros(total + 1, bool)
-    written[cut.source_positions] = True  # -1, the special tokens, goes to the extra slot
+    written[: len(cut) * reuse_len] = True  # the reused parts follow one another
+    written[cut.source_positions[:, reuse_len:]] = True  # -1, the special tokens, goes to the extra slot
     count = int(np.count_nonzero(written[:total]))
     reason = "after_last_segment" if len(cut) else "slice_shorter_than_a_segment"
     return {"in": total, "written": count, "dropped": {reason: total - count}}

@@ -157,25 +157,23 @@ def cut_segments(
     elsewhere = (rng.random(total) < 0.5) & (num_starts > 0)
     b_begin = np.where(elsewhere, starts[np.minimum(chosen, len(starts) - 1)], a_end)
 
-    return assemble(tokens, word_start, begin, a_end - a_begin, b_begin, ~elsewhere, seq_len, reuse_len)
+    return assemble(tokens, word_start, a_end - a_begin, b_begin, ~elsewhere, seq_len, reuse_len)
 
 
 def assemble(
     tokens: np.ndarray,
     word_start: np.ndarray,
-    begin: np.ndarray,
     a_len: np.ndarray,
     b_begin: np.ndarray,
     contiguous: np.ndarray,
     seq_len: int,
     reuse_len: int,
 ) -> Segments:
-    """Lays out segments whose cuts are known.
+    """Lays out segments whose cuts are known; their reused parts follow one another.
 
     Args:
         tokens: int [N], the stream.
         word_start: bool [N], True where a word starts.
-        begin: int [S], where each segment's reused part begins.
         a_len: int [S], tokens of A.
         b_begin: int [S], where B begins.
         contiguous: bool [S], True where B continues A.
@@ -185,30 +183,42 @@ def assemble(
     Returns:
         The S segments.
     """
-    tail_len = seq_len - reuse_len
-    rows = np.arange(len(begin))
-    columns = np.arange(tail_len, dtype=np.int32)  # positions after the reused part
+    rows = np.arange(len(a_len))
+    begin = rows * reuse_len
+    columns = np.arange(seq_len - reuse_len, dtype=np.int32)  # positions after the reused part
     a_sep = a_len[:, None].astype(np.int32)  # [S, 1]
     in_b = columns > a_sep  # B, its SEP and CLS
     b_shift = (b_begin - (begin + reuse_len) - a_len - 1).astype(np.int32)
 
-    positions = np.empty((len(begin), seq_len), np.int32)
-    positions[:, :reuse_len] = begin[:, None] + np.arange(reuse_len)
+    positions = np.empty((len(rows), seq_len), np.int32)
     tail = positions[:, reuse_len:]
     np.add((begin + reuse_len)[:, None], columns, out=tail, casting="same_kind")
     tail += in_b * b_shift[:, None]
     tail[rows, a_len] = -1
     tail[:, -2:] = -1
+    positions[:, :reuse_len] = _reused(np.arange(len(tokens), dtype=np.int32), len(rows), reuse_len)
 
-    special = positions < 0
-    ids = tokens.astype(np.int32, copy=False)[positions]
+    special = np.zeros(positions.shape, bool)
+    special[rows, reuse_len + a_len] = True
+    special[:, -2:] = True
+    ids = np.empty(positions.shape, np.int32)
+    ids[:, :reuse_len] = _reused(tokens, len(rows), reuse_len)
+    ids[:, reuse_len:] = tokens.take(tail)
     ids[rows, reuse_len + a_len] = SEP_ID
     ids[:, -2] = SEP_ID
     ids[:, -1] = CLS_ID
-    segment_ids = np.zeros((len(begin), seq_len), np.uint8)
+    segment_ids = np.zeros(positions.shape, np.uint8)
     segment_ids[:, reuse_len:] = in_b
     segment_ids[:, -1] = 2
-    starts = word_start[positions] | special
+    starts = np.empty(positions.shape, bool)
+    starts[:, :reuse_len] = _reused(word_start, len(rows), reuse_len)
+    starts[:, reuse_len:] = word_start.take(tail)
+    starts |= special
     starts[:, [0, reuse_len]] = True
     starts[rows, reuse_len + a_len + 1] = True
     return Segments(ids, segment_ids, contiguous.astype(np.int8), special, starts, positions)
+
+
+def _reused(values: np.ndarray, count: int, reuse_len: int) -> np.ndarray:
+    """Returns [S, R], the part of a stream's values [N] that segments reuse."""
+    return values[: count * reuse_len].reshape(count, reuse_len)

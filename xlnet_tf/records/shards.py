@@ -19,6 +19,7 @@ from xlnet_tf.records.layout import Layout
 
 FRAME_BYTES = 16  # length (8), its checksum (4), record, the record's checksum (4)
 _CHECKED_RECORDS = 4096  # read at once
+_WRITTEN_RECORDS = 256  # at once: few enough for the processor's cache
 
 
 def is_plain_name(name: str) -> bool:
@@ -69,6 +70,12 @@ class ShardWriter:
 
     def write(self, columns) -> None:
         """Appends records: name -> [S, ...] arrays as `Layout.encode` takes them."""
+        count = max(len(values) for values in columns.values())
+        for begin in range(0, count, _WRITTEN_RECORDS):
+            some = slice(begin, begin + _WRITTEN_RECORDS)
+            self._write({name: values[some] for name, values in columns.items()})
+
+    def _write(self, columns) -> None:
         rows = self._layout.encode(columns)
         length = np.uint64(rows.shape[1]).tobytes()
         framed = np.empty((len(rows), framed_bytes(self._layout)), np.uint8)
@@ -220,5 +227,5 @@ def read_tokenizer(path: epath.PathLike, sha256: str) -> bytes:
 
 def masked_checksums(rows) -> np.ndarray:
     """CRC32C of each row, rotated and shifted as TFRecord files want it; uint32 [S], little-endian."""
-    crc = np.array([google_crc32c.value(bytes(row)) for row in rows], np.uint32)
+    crc = np.array([google_crc32c.value(row) for row in rows], np.uint32)
     return ((crc >> 15 | crc << 17) + np.uint32(0xA282EAD8)).astype("<u4")

@@ -17,6 +17,7 @@ SPAN_MODES = ("words", "pieces", "single")
 MASK = {"alpha": 6, "beta": 1, "span_mode": "words", "max_words": 5}
 MAX_RUN = 32  # longest run of adjacent targets that statistics count separately
 
+_ROWS_AT_ONCE = 256  # few enough for the processor's cache
 _NO_SPAN = 1 << 30
 _INELIGIBLE = 1 << 31
 
@@ -134,29 +135,31 @@ def sample_targets(
     """
     _check_settings(alpha, beta, max_words, span_mode)
     num_rows, length = word_start.shape
-    room = int(eligible.sum(axis=1).min(initial=length))
+    room = int(np.count_nonzero(eligible, axis=1).min(initial=length))
     if goal > room:
         raise UserError(f"{goal} targets wanted in {length} tokens, of which only {room} may be predicted")
 
     starts = word_start.copy() if span_mode == "words" else np.ones_like(word_start)
     starts[:, 0] = True
-    word = np.cumsum(starts.ravel(), dtype=np.int32) - np.int32(1)  # [S * L], words counted over all rows
-    num_words = np.count_nonzero(starts)
-    row_begin = np.append(word[::length], num_words)  # [S + 1], each row's first word
+    row_begin = np.append(
+        0, np.cumsum(np.count_nonzero(starts, axis=1))
+    )  # [S + 1], words counted over all rows
 
     # A token's key: whether it is ineligible, whether it is outside of spans, the random key of its span or
     # word, its position. The smallest keys of a row are its targets: spans, then words, each as a whole.
     index_bits = (length - 1).bit_length()
-    keys = random_bits(rng, num_words) >> 2 | np.uint32(_NO_SPAN)  # by word
+    keys = random_bits(rng, row_begin[-1]) >> 2 | np.uint32(_NO_SPAN)  # by word
     if span_mode != "single":
         _rank_spans_first(rng, keys, row_begin, alpha / beta, max_words)
-    token_keys = (keys >> index_bits << index_bits)[word].reshape(num_rows, length)
-    token_keys |= np.arange(length, dtype=np.uint32)
-    token_keys[~eligible] |= np.uint32(_INELIGIBLE)
-    token_keys.sort(axis=1)
+    keys &= np.uint32(-1 << index_bits & 0xFFFFFFFF)
     is_target = np.zeros(word_start.shape, bool)
-    chosen = (token_keys[:, :goal] & np.uint32((1 << index_bits) - 1)).astype(np.int64)
-    np.put_along_axis(is_target, chosen, True, axis=1)
+    for first in range(0, num_rows if goal else 0, _ROWS_AT_ONCE):
+        rows = slice(first, first + _ROWS_AT_ONCE)
+        word = np.cumsum(starts[rows], dtype=np.intp) + (row_begin[first] - 1)
+        token_keys = keys.take(word).reshape(-1, length)
+        token_keys |= np.arange(length, dtype=np.uint32)
+        token_keys |= ~eligible[rows] * np.uint32(_INELIGIBLE)
+        is_target[rows] = token_keys <= np.sort(token_keys, axis=1)[:, goal - 1 : goal]
     return is_target
 
 
@@ -175,21 +178,23 @@ def _rank_spans_first(rng, keys, row_begin, context_per_word, max_words):
     cumulative = np.cumsum(1 / lengths) / np.sum(1 / lengths)
     num_contexts = int(row_words.max(initial=0) / context_per_word) + max_words + 1
     draws = rng.random((len(row_words), num_contexts))  # [S, C]
-    n = 1 + sum(draws >= limit for limit in cumulative)  # words in a span
+    n = np.ones(draws.shape, np.int64)  # words in a span
+    for limit in cumulative:
+        n += draws >= limit
     # The first context begins somewhere before the row, so that no position of the row is special.
     phase = rng.integers(0, math.ceil(max_words * context_per_word), row_words.shape)
     contexts = n * context_per_word
     begins = np.floor(np.cumsum(contexts, axis=1) - contexts) - phase
-    row, column = np.nonzero((begins < row_words) & (begins + contexts > 0))
-    n, begins = n[row, column], begins[row, column]
+    inside = np.flatnonzero((begins < row_words) & (begins + contexts > 0))
+    row, n, begins = inside // num_contexts, n.ravel()[inside], begins.ravel()[inside]
     inset = np.floor(rng.random(len(n)) * (context_per_word - 1) * n)
     first = row_begin[row] + (begins + inset).astype(np.int64)
     span_keys = random_bits(rng, len(n)) >> 2
-    for offset in range(max_words):
-        inside = np.flatnonzero(
-            (offset < n) & (first + offset >= row_begin[row]) & (first + offset < row_begin[row + 1])
-        )
-        keys[first[inside] + offset] = span_keys[inside]
+    word, end = np.maximum(first, row_begin[row]), np.minimum(first + n, row_begin[row + 1])
+    while len(more := np.flatnonzero(word < end)):
+        word, end, span_keys = word[more], end[more], span_keys[more]
+        keys[word] = span_keys
+        word += 1
 
 
 def _split(num_predict, seq_len, reuse_len):

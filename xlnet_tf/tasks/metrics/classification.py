@@ -192,7 +192,9 @@ def _class_f1(targets: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
     return _f1_of(np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0))
 
 
-def _label_counts(targets: np.ndarray, probabilities: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _label_counts(
+    targets: np.ndarray, probabilities: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns of each label how often it is said rightly, how often it is true and how often it is said."""
     true, said = targets == 1, probabilities >= DECISION
     return np.sum(true & said, axis=0), np.sum(true, axis=0), np.sum(said, axis=0)
