@@ -23,7 +23,7 @@ _HUGGING_FACE = {
     "keep_accents": "keep_accents",
     "remove_space": "collapse_whitespace",
 }
-# Since version 5 its tokenizer gives no token_type_ids unless the file asks for them, and answers change without.
+# Since version 5 its tokenizer gives no token_type_ids unless the file asks for them; answers change without.
 _HUGGING_FACE_INPUTS = ("input_ids", "token_type_ids", "attention_mask")
 
 
