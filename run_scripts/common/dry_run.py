@@ -20,8 +20,8 @@ from xlnet_tf.tpu import compilation, report, steps, topologies
 from xlnet_tf.tpu.report import gigabytes
 from xlnet_tf.training import run, runtime
 from xlnet_tf.training.optimizer import build_optimizer
+from xlnet_tf.training.task import Task
 from xlnet_tf.training.tpu_slice import TpuSlice
-from xlnet_tf.training.trainer import Task
 
 _ROW = "{:>22}  {}"
 _MOST_STEPS = 10_000  # that are looked at for what cutting saves

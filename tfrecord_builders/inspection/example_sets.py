@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tfrecord_builders.common.example_builder import SPLITS
 from tfrecord_builders.inspection.plot_distributions import BLUE
 from xlnet_tf import files
 from xlnet_tf.records import example_report
@@ -13,7 +14,6 @@ from xlnet_tf.records.example_report import Found
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.input_counts import PIECES, UNKNOWN_PIECES
 
-SPLITS = ("train", "dev", "test")
 _BINS = 32
 _MOST_LABELS = 20  # with more, the table and the picture have the most frequent ones
 

@@ -38,11 +38,11 @@ from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import READING, EncoderModelConfig, architecture_difference
 from xlnet_tf.tasks.schedule_defaults import complete
 from xlnet_tf.text.special_tokens import PAD_ID
-from xlnet_tf.training import trainer as trainer_lib
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
 from xlnet_tf.training.early_stopping import keep_best, read_metrics
 from xlnet_tf.training.optimizer import layer_number
 from xlnet_tf.training.run import check_memory, run_training
+from xlnet_tf.training.task import Task
 
 BATCHING = ("length", "packed", "fixed")
 TOKENS = ("input_word_ids", "input_mask", "input_type_ids")
@@ -120,7 +120,7 @@ def register(experiment: str, config: type[FinetuningConfig]) -> Callable[[type]
     return task_factory.register_task_cls(config)
 
 
-class FinetuningTask(trainer_lib.Task):
+class FinetuningTask(Task):
     """A task on a set of examples.
 
     Args:

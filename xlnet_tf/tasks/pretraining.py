@@ -22,12 +22,12 @@ from xlnet_tf.records.reader import num_eval_steps, online_sampler, pretraining_
 from xlnet_tf.tasks.model_config import EncoderModelConfig, architecture_difference
 from xlnet_tf.tasks.schedule_defaults import complete_evaluation
 from xlnet_tf.training import runtime
-from xlnet_tf.training import trainer as trainer_lib
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
 from xlnet_tf.training.early_stopping import first_evaluation, keep_best
 from xlnet_tf.training.memory import Memory
 from xlnet_tf.training.metrics import ExponentialRatio, Ratio
 from xlnet_tf.training.run import check_memory, run_training
+from xlnet_tf.training.task import Sums, Task
 
 EXPERIMENT = "xlnet/pretraining"
 
@@ -107,7 +107,7 @@ def pretraining_experiment() -> cfg.ExperimentConfig:
 
 
 @task_factory.register_task_cls(PretrainingConfig)
-class PretrainingTask(trainer_lib.Task):
+class PretrainingTask(Task):
     """Predicts the targets of pretraining records, and if asked, whether B follows A.
 
     Args:
@@ -260,7 +260,7 @@ class PretrainingTask(trainer_lib.Task):
             counts["next_sentence_loss"] = _sum(features["next_sentence"] >= 0)
         return counts
 
-    def sums(self, features, outputs) -> trainer_lib.Sums:
+    def sums(self, features, outputs) -> Sums:
         losses, weights = target_losses(outputs), outputs["target_weights"]  # [B, P]
         loss, count = tf.reduce_sum(losses), tf.reduce_sum(weights)
         predictions = tf.argmax(outputs["logits"], axis=-1, output_type=tf.int32)
@@ -368,7 +368,7 @@ def build_task(params: cfg.ExperimentConfig) -> PretrainingTask:
     return task
 
 
-def _next_sentence_sums(labels: tf.Tensor, logits: tf.Tensor) -> trainer_lib.Sums:
+def _next_sentence_sums(labels: tf.Tensor, logits: tf.Tensor) -> Sums:
     """Sums loss and hits over the rows that have a label (-1: none)."""
     labels = tf.cast(labels, tf.int32)
     weights = tf.cast(labels >= 0, tf.float32)  # [B]

@@ -26,7 +26,7 @@ from xlnet_tf.tasks.finetuning import FinetuningTask, build_task
 from xlnet_tf.tasks.seeds import Result, finetune_seeds, runs
 from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.run import check_batch_sizes, check_memory, check_resumable, own
-from xlnet_tf.training.trainer import Task
+from xlnet_tf.training.task import Task
 
 SUMMARY, PICTURE = "sweep.json", "sweep.svg"
 _RANGE = re.compile(r"(?P<low>[^,:]+)\.\.(?P<high>[^,:]+)")

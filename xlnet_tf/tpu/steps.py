@@ -14,7 +14,8 @@ from xlnet_tf.layers.kernels import device
 from xlnet_tf.tpu.lowering import Program, lower
 from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.runtime import number_type
-from xlnet_tf.training.trainer import Task, Trainer
+from xlnet_tf.training.task import Task
+from xlnet_tf.training.trainer import Trainer
 
 TOKENS = "tokens"
 _TOO_MANY_TOKENS = 1 << 20

@@ -1,4 +1,5 @@
 """The trainer: optimizer, memory, checkpoints, resuming, interruptions.
 
-Begin with `run.py`, which trains and evaluates, and `trainer.py`, one step of it.
+Begin with `run.py`, which trains and evaluates, `trainer.py`, one step of it, and `task.py`, what both ask a
+task.
 """

@@ -14,7 +14,7 @@ from xlnet_tf import files
 from xlnet_tf.checkpoints import save_model
 from xlnet_tf.checkpoints.model_card import BEST, CARD_FILE, METRICS_FILE, PARAMS_FILE, ModelCard
 from xlnet_tf.training.progress import HISTORY, read_history
-from xlnet_tf.training.trainer import Task
+from xlnet_tf.training.task import Task
 
 _DEV_SET = "dev_set"  # next to the metrics: what they are of
 

@@ -34,7 +34,8 @@ from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.profile import Profile
 from xlnet_tf.training.progress import Progress
 from xlnet_tf.training.saving import Checkpoints
-from xlnet_tf.training.trainer import Task, Trainer
+from xlnet_tf.training.task import Task
+from xlnet_tf.training.trainer import Trainer
 
 FIXED = ("task", "trainer.train_steps", "trainer.optimizer_config", "runtime.mixed_precision_dtype")
 _DATA_ERRORS = (
