@@ -7,7 +7,6 @@ knowing those before it: p(New) p(York | New). Next to it is what a model would 
 apart: p(New) p(York). A text has at most 256 masks and 32,768 pieces.
 """
 
-import gc
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -69,7 +68,6 @@ def define_flags():
 
 
 def main(_: Sequence[str]):
-    gc.set_threshold(50_000)  # else Python looks through TensorFlow's modules, again and again as they load
     import tensorflow as tf
 
     masks = max(text.count("<mask>") for text in flags.FLAGS.text)

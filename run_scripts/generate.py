@@ -7,7 +7,6 @@ Prints the prompt with what was written; and of beams, all of them, with their l
 A prompt and what follows it have at most 32,768 pieces.
 """
 
-import gc
 from collections.abc import Iterator, Sequence
 
 from absl import flags
@@ -52,7 +51,6 @@ def write(values: flags.FlagValues) -> Iterator[str]:
 
 
 def main(_: Sequence[str]):
-    gc.set_threshold(50_000)  # else Python looks through TensorFlow's modules, again and again as they load
     for line in write(flags.FLAGS):
         print(line)
 

@@ -24,7 +24,6 @@ Flags such as --runner, --output_format and --shard_mb ask for that, and so do p
 --data. An interrupted job resumes; rows that cannot be answered are listed in failed-predictions-*.jsonl.
 """
 
-import gc
 from collections.abc import Sequence
 
 from absl import flags, logging
@@ -69,7 +68,6 @@ def define_flags():
 
 
 def main(_: Sequence[str]):
-    gc.set_threshold(50_000)  # else Python looks through TensorFlow's modules, again and again as they load
     values = flags.FLAGS
     if values.server:
         predict_served.main(values)

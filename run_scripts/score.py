@@ -13,7 +13,6 @@ log_probability and num_pieces. An interrupted job resumes; rows that cannot be 
 failed-scores-*.jsonl with the reason.
 """
 
-import gc
 import math
 from collections.abc import Sequence
 
@@ -41,7 +40,6 @@ def describe(text: str, score) -> str:
 
 
 def main(_: Sequence[str]) -> None:
-    gc.set_threshold(50_000)  # else Python looks through TensorFlow's modules, again and again as they load
     if not FLAGS.text:
         from run_scripts.common.sharded import job, models
         from xlnet_tf.serving.models import weights_file

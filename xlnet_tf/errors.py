@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import functools
+import gc
 import io
 import logging
 import os
@@ -151,6 +152,7 @@ def run(main: Callable[[Sequence[str]], None], positional: str | None = None, af
             sys.exit(reason.EXIT_STATUS)
 
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # also of worker processes
+    gc.set_threshold(50_000)  # else Python looks through TensorFlow's modules, again and again as they load
     with of_output(), Signals(after_ctrl_c) as signals:
         try:
             app.run(guarded, flags_parser=functools.partial(command_line.parse, positional=positional))

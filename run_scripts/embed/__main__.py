@@ -11,7 +11,6 @@ A corpus is embedded into shards, by many processes or, with --runner=beam, on m
 job resumes; rows that cannot be embedded are listed in failed-embeddings-*.jsonl with the reason.
 """
 
-import gc
 import sys
 from collections.abc import Sequence
 
@@ -42,7 +41,6 @@ def define_flags():
 
 
 def main(_: Sequence[str]) -> None:
-    gc.set_threshold(50_000)  # else Python looks through TensorFlow's modules, again and again as they load
     from run_scripts.common.sharded import formats, job, models
     from xlnet_tf.serving.models import find_embedder
 
