@@ -26,7 +26,7 @@ from xlnet_tf.tasks.finetuning import BEST, finetune, read_metrics, row_weights
 from xlnet_tf.tasks.schedule_defaults import complete
 from xlnet_tf.training.metrics import Ratio
 from xlnet_tf.training.progress import Progress, read_history
-from xlnet_tf.training.run import Diverged
+from xlnet_tf.training.watch import Diverged
 
 STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")
 

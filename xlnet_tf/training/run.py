@@ -9,11 +9,10 @@ product of replicas and micro-batches draws other masks. So may which steps are 
 saved; the run says so.
 """
 
-import collections
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import tensorflow as tf
 import tf_keras
@@ -36,6 +35,7 @@ from xlnet_tf.training.progress import Progress
 from xlnet_tf.training.saving import Checkpoints
 from xlnet_tf.training.task import Task
 from xlnet_tf.training.trainer import Trainer
+from xlnet_tf.training.watch import Watch
 
 FIXED = ("task", "trainer.train_steps", "trainer.optimizer_config", "runtime.mixed_precision_dtype")
 _DATA_ERRORS = (
@@ -152,7 +152,7 @@ def _run_owned(params, task, strategy, model_dir: str, owner: Ownership | None) 
         named_lack_of_memory("training", SMALLER_STEP),
     ):
         try:
-            return _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, owner)
+            return _Run(params, task, strategy, model_dir, trainer, evaluate, owner).train()
         finally:
             # Now, and not when the trainer is collected: the end of an iterator waits for a thread of
             # TensorFlow's that sleeps the longer the older the iterator is, up to a minute.
@@ -205,176 +205,136 @@ def named_lack_of_memory(what: str, advice: str) -> Iterator[None]:
         ) from error
 
 
-def _train_and_evaluate(params, task, strategy, model_dir, trainer, evaluate, owner) -> dict[str, float]:
-    chief = owner is not None
-    train_steps, interval = params.trainer.train_steps, params.trainer.validation_interval
-    progress = Progress(model_dir, trainer.global_step, train_steps, task.shown_metric, write=chief)
-    preemption = Preemption(strategy)
-    profile = Profile(params.trainer.profile_steps, model_dir)
+class _Run:
+    """A run from where it is to its end: steps, evaluations and checkpoints.
 
-    def end_if_told(_=None):
-        if owner:
-            owner.check()
-        preemption.end_run(save_now, int(trainer.global_step.numpy()), model_dir)
+    Args:
+        evaluate: whether there is a set to evaluate on.
+        owner: has model_dir to itself; None on all hosts but the chief.
+    """
 
-    def save_now():
-        runner.controller.save_checkpoint()
-        runner.checkpoint_manager.wait()
-
-    def last_saved() -> str | None:
-        runner.checkpoint_manager.wait()
-        return newest(model_dir)
-
-    runner = _Runner(
-        strategy,
-        task,
-        "train_and_eval" if evaluate else "train",
+    def __init__(
+        self,
         params,
-        model_dir,
-        save_summary=chief,
-        trainer=trainer,
-        train_actions=[
-            progress.train,
-            Watch(trainer, params.trainer.max_skipped_steps, last_saved),
-            end_if_told,
-        ],
-        eval_actions=[progress.evaluation],
-    )
-    validation_steps = task.validation_steps() if evaluate else 0
+        task: Task,
+        strategy: tf.distribute.Strategy,
+        model_dir: str,
+        trainer: Trainer,
+        evaluate: bool,
+        owner: Ownership | None,
+    ):
+        self._params, self._task, self._strategy, self._model_dir = params, task, strategy, model_dir
+        self._trainer, self._evaluate, self._owner = trainer, evaluate, owner
+        self._train_steps, self._interval = params.trainer.train_steps, params.trainer.validation_interval
+        chief = owner is not None
+        self._progress = Progress(
+            model_dir, trainer.global_step, self._train_steps, task.shown_metric, write=chief
+        )
+        self._preemption = Preemption(strategy)
+        self._profile = Profile(params.trainer.profile_steps, model_dir)
+        self._runner = _Runner(
+            strategy,
+            task,
+            "train_and_eval" if evaluate else "train",
+            params,
+            model_dir,
+            save_summary=chief,
+            trainer=trainer,
+            train_actions=[
+                self._progress.train,
+                Watch(trainer, params.trainer.max_skipped_steps, self._last_saved),
+                self._end_if_asked,
+            ],
+            eval_actions=[self._progress.evaluation],
+        )
+        self._validation_steps = task.validation_steps() if evaluate else 0
+        self._patience = Patience(task, model_dir, self._step, self._interval, params.trainer.patience)
+        self._on_any_host = OnAnyHost(strategy)
 
-    patience = Patience(task, model_dir, int(trainer.global_step.numpy()), interval, params.trainer.patience)
-    ends_early = OnAnyHost(strategy)
+    @property
+    def _step(self) -> int:
+        return int(self._trainer.global_step.numpy())
 
-    def reason_to_end(metrics: dict[str, float], step: int) -> str:
-        if patience.lost(metrics, step):
-            return patience.reason(step)
-        # Not where a run resumes between two evaluations; see `evaluation`.
-        return task.out_of_bounds(metrics, model_dir) if evaluate and step and step % interval == 0 else ""
+    def train(self) -> dict[str, float]:
+        """Trains up to the last step, or until an evaluation ends the run; returns the last metrics."""
+        progress, runner = self._progress, self._runner
+        with self._preemption, progress, self._profile, self._strategy.scope(), runner.checkpoint_manager:
+            progress.say(topology.describe(self._strategy))
+            for notice in filter(None, (self._trainer.changed_micro_batches(), self._trainer.lost_memory())):
+                progress.say(notice)
+            metrics = self._evaluation()
+            step = self._step  # the runner has restored the checkpoint
+            reason = self._reason_to_end(metrics, step)
+            if self._on_any_host(bool(reason)):  # as it had before it was started again
+                return metrics
+            while step < self._train_steps:
+                evaluated = self._next_evaluation(step)
+                self._profile.at(step)
+                step = self._profile.stop_before(step, evaluated)
+                runner.controller.train(step, checkpoint_at_completion=step == self._train_steps)
+                if step != evaluated:
+                    continue
+                metrics = self._evaluation()
+                reason = self._reason_to_end(metrics, step)
+                if self._on_any_host(bool(reason)):
+                    progress.say(reason)
+                    self._save_now()
+                    break
+        return metrics
 
-    def evaluation() -> dict[str, float]:
-        if not evaluate:
+    def _next_evaluation(self, step: int) -> int:
+        """Returns the step of the next evaluation: the next multiple of the interval, or an earlier one."""
+        # At the end of a loop, so that the steps run in the same loops as without early ones.
+        loop = self._params.trainer.steps_per_loop
+        early = [self._interval // part // loop * loop for part in (8, 4, 2) if self._task.early_evaluations]
+        later = (step // self._interval + 1) * self._interval
+        return min(self._train_steps, *(one for one in early if one > step), later)
+
+    def _evaluation(self) -> dict[str, float]:
+        """Evaluates, where there is a set for it; returns the metrics."""
+        if not self._evaluate:
             return {}
-        smaller = f"Lower --dev_batch_size, {params.task.validation_data.global_batch_size} now"
+        smaller = f"Lower --dev_batch_size, {self._params.task.validation_data.global_batch_size} now"
         with (
-            progress.evaluation_bar(validation_steps) as bar,
+            self._progress.evaluation_bar(self._validation_steps) as bar,
             named_lack_of_memory("the evaluation", smaller),
         ):
 
             def after_step():
                 bar.update()
-                end_if_told()
+                self._end_if_asked()
 
-            trainer.on_eval_step = after_step
-            logs = runner.controller.evaluate(validation_steps)
+            self._trainer.on_eval_step = after_step
+            logs = self._runner.controller.evaluate(self._validation_steps)
         metrics = {name: float(value) for name, value in logs.items() if name != "steps_per_second"}
-        step = int(trainer.global_step.numpy())
+        step = self._step
         # Not where a run resumes between two evaluations: what is best must not depend on where it stopped.
-        if chief and (step % interval == 0 or step == train_steps):
-            task.after_evaluation(trainer.model, metrics, step, model_dir)
+        if self._owner and (step % self._interval == 0 or step == self._train_steps):
+            self._task.after_evaluation(self._trainer.model, metrics, step, self._model_dir)
         return metrics
 
-    # At the end of a loop, so that the steps run in the same loops as without.
-    loop = params.trainer.steps_per_loop
-    early_steps = [interval // part // loop * loop for part in (8, 4, 2) if task.early_evaluations]
-    with preemption, progress, profile, strategy.scope(), runner.checkpoint_manager:
-        progress.say(topology.describe(strategy))
-        for notice in filter(None, (trainer.changed_micro_batches(), trainer.lost_memory())):
-            progress.say(notice)
-        metrics = evaluation()
-        step = int(trainer.global_step.numpy())  # the runner has restored the checkpoint
-        if ends_early(bool(reason_to_end(metrics, step))):  # as it had before it was started again
-            return metrics
-        while step < train_steps:
-            # The next multiple of the interval, wherever a resumed run begins.
-            later = (step // interval + 1) * interval
-            evaluated = min(train_steps, *(early for early in early_steps if early > step), later)
-            profile.at(step)
-            step = profile.stop_before(step, evaluated)
-            runner.controller.train(step, checkpoint_at_completion=step == train_steps)
-            if step == evaluated:
-                metrics = evaluation()
-                reason = reason_to_end(metrics, step)
-                if ends_early(bool(reason)):
-                    progress.say(reason)
-                    save_now()
-                    break
-    return metrics
+    def _reason_to_end(self, metrics: dict[str, float], step: int) -> str:
+        """Returns why the run ends after an evaluation; "" if it does not."""
+        if self._patience.lost(metrics, step):
+            return self._patience.reason(step)
+        # Not where a run resumes between two evaluations; see `_evaluation`.
+        if self._evaluate and step and step % self._interval == 0:
+            return self._task.out_of_bounds(metrics, self._model_dir)
+        return ""
 
+    def _end_if_asked(self, _=None):
+        """Ends the run if a signal asked for it, or if another process has its folder; saves before."""
+        if self._owner:
+            self._owner.check()
+        self._preemption.end_run(self._save_now, self._step, self._model_dir)
 
-class Diverged(UserError):
-    """Losses or gradients are NaN, or far too large; the weights still are as they were."""
+    def _save_now(self):
+        self._runner.controller.save_checkpoint()
+        self._runner.checkpoint_manager.wait()
 
-
-class Watch:
-    """Ends a run that goes nowhere: to be called after each loop of steps, before a checkpoint is saved.
-
-    Args:
-        limit: steps that may be skipped in a row; of ten times as many, half.
-        last_saved: returns the path of the newest checkpoint; None if there is none.
-    """
-
-    def __init__(self, trainer: Trainer, limit: int, last_saved: Callable[[], str | None]):
-        self._trainer = trainer
-        self._limit = limit
-        self._last_saved = last_saved
-        self._past = collections.deque()  # after each of the last loops: steps taken, steps skipped
-        self._finite_weights = tf.function(self._finite_weights_of_a_replica, autograph=False)
-
-    def __call__(self, logs=None):
-        """Raises Diverged if too many steps were skipped, or weights are NaN."""
-        step = int(self._trainer.global_step.numpy())
-        if not self._finite_weights():
-            broken = [v.name for v in self._trainer.model.trainable_variables if not _is_finite(v)][:3]
-            self._end(f"after {step} steps the weights are infinite or NaN: {', '.join(broken)}, ...")
-        in_a_row = int(self._trainer.guard.in_a_row.numpy())
-        lately, skipped = self._lately(step)
-        if in_a_row > self._limit:
-            self._end(f"{in_a_row} steps in a row {self._skipped()}")
-        if lately >= 10 * self._limit and 2 * skipped > lately:
-            self._end(f"{skipped} of the last {lately} steps {self._skipped()}")
-
-    def _finite_weights_of_a_replica(self) -> tf.Tensor:
-        def finite():
-            weights = self._trainer.model.trainable_variables
-            return tf.reduce_all([_is_finite(variable) for variable in weights])
-
-        # Where the weights are: to copy them from a TPU would take longer than many a step.
-        strategy = self._trainer.strategy
-        return strategy.experimental_local_results(strategy.run(finite))[0]
-
-    def _lately(self, step: int) -> tuple[int, int]:
-        """Returns of how many steps (ten times the limit, or all that there were) how many were skipped."""
-        self._past.append((step, int(self._trainer.guard.skipped.numpy())))
-        while len(self._past) > 1 and step - self._past[1][0] >= 10 * self._limit:
-            self._past.popleft()
-        (first, before), (_, now) = self._past[0], self._past[-1]
-        return step - first, now - before
-
-    def _skipped(self) -> str:
-        """Says why steps were skipped, and which records the first of the last ones has."""
-        guard = self._trainer.guard
-        first = int(guard.first_in_a_row.numpy())
-        if rows := self._trainer.bad_rows(first):
-            records = self._trainer.task.name_rows(first, rows)
-            found = "the model's outputs are NaN for these records:\n  " + "\n  ".join(records)
-        else:
-            found = "the model's outputs are finite for all of its rows"
-        return (
-            "were skipped, as their loss or gradient was infinite, NaN or a spike (usual loss "
-            f"{float(guard.usual_loss.numpy()):.3f}). In step {first}, {found}"
-        )
-
-    def _end(self, found: str):
-        kept = self._last_saved()
-        raise Diverged(
-            f"training has diverged: {found}\n"
-            f"{f'The last good weights are in {kept}' if kept else 'No weights had been saved'}. Lower "
-            "learning_rate, raise warmup_steps, take another seed, or look at the records"
-        )
-
-
-def _is_finite(variable: tf.Variable) -> tf.Tensor:
-    return tf.reduce_all(tf.math.is_finite(variable))
+    def _last_saved(self) -> str | None:
+        self._runner.checkpoint_manager.wait()
+        return newest(self._model_dir)
 
 
 class _Runner(train_lib.OrbitExperimentRunner):
