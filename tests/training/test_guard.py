@@ -13,11 +13,10 @@ from tests.helpers.training.worker import settings
 from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.tasks import pretraining
 from xlnet_tf.training import guard as guard_lib
-from xlnet_tf.training.guard import Guard
+from xlnet_tf.training.guard import Diverged, Guard, Watch
 from xlnet_tf.training.optimizer import OptimizerConfig, build_optimizer
 from xlnet_tf.training.runtime import number_type
 from xlnet_tf.training.trainer import Trainer
-from xlnet_tf.training.watch import Diverged, Watch
 
 INF, NAN = math.inf, math.nan
 

@@ -14,9 +14,9 @@ from official.core import config_definitions as cfg
 
 from xlnet_tf import files
 from xlnet_tf.tasks.finetuning import BEST, UNREACHED, FinetuningTask, finetune, read_metrics
+from xlnet_tf.training.guard import Diverged
 from xlnet_tf.training.progress import HISTORY, read_history
 from xlnet_tf.training.run import own
-from xlnet_tf.training.watch import Diverged
 
 SUMMARY = "seeds.json"
 _LEARNED = 0.95  # of its first value, which the training loss must have fallen below

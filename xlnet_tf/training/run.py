@@ -28,6 +28,7 @@ from xlnet_tf.ownership import Ownership, owning
 from xlnet_tf.training import topology
 from xlnet_tf.training.config import flatten
 from xlnet_tf.training.early_stopping import Patience
+from xlnet_tf.training.guard import Watch
 from xlnet_tf.training.interruption import OnAnyHost, Preemption, has_peers, lost_hosts
 from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.profile import Profile
@@ -35,7 +36,6 @@ from xlnet_tf.training.progress import Progress
 from xlnet_tf.training.saving import Checkpoints
 from xlnet_tf.training.task import Task
 from xlnet_tf.training.trainer import Trainer
-from xlnet_tf.training.watch import Watch
 
 FIXED = ("task", "trainer.train_steps", "trainer.optimizer_config", "runtime.mixed_precision_dtype")
 _DATA_ERRORS = (
