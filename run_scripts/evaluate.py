@@ -47,7 +47,12 @@ def main(_: Sequence[str]):
     if values.against and not values.samples:
         raise errors.UserError("--against compares by samples: leave out --samples=0")
     run = Run.open(values.model_dir, values.data)
-    other = Run.open(values.against, values.data) if values.against else None
+    other = None
+    if values.against:
+        try:
+            other = Run.open(values.against, values.data)
+        except (errors.UserError, FileNotFoundError) as error:
+            raise type(error)(f"--against={values.against}: {error}") from error
     experiment.override_by_flags(run.params, training_flags.DEVICES, values)
     examples, task = run.task.validation_set, run.task
     if not task.has_answers(examples):

@@ -36,31 +36,46 @@ class Comparison:
     scores: Mapping[str, list[float]]
     problems: Mapping[str, list[str]]
 
+    def counted(self, name: str) -> np.ndarray:
+        """Returns the scores as they count: a run that diverged is worse than any, as scores may be negative."""
+        return np.nan_to_num(self.scores[name], nan=-np.inf)
+
     def spread(self, name: str) -> tuple[float, float, float]:
-        """Returns median, lowest and highest score; a run that diverged is the lowest."""
-        values = np.nan_to_num(self.scores[name], nan=0.0)
+        """Returns median, lowest and highest score; minus infinity stands for runs that diverged."""
+        values = self.counted(name)
         return float(np.median(values)), float(values.min()), float(values.max())
 
     @property
     def wins(self) -> int:
         """With how many seeds the adapted weights did better."""
-        return sum(after > before for before, after in zip(self.scores[BEFORE], self.scores[AFTER]))
+        return int(np.sum(self.counted(AFTER) > self.counted(BEFORE)))
 
     @property
     def verdict(self) -> str:
         """What the scores say, whichever way they fall."""
-        (before, *_), (after, *_) = (self.spread(name) for name in (BEFORE, AFTER))
-        if after == before:
-            return f"The medians of {self.metric} are equal: {after:.4f}."
-        better = "better" if after > before else "worse"
-        clear = min(self.scores[AFTER]) > max(self.scores[BEFORE]) or max(self.scores[AFTER]) < min(
-            self.scores[BEFORE]
+        (before, least_before, most_before), (after, least_after, most_after) = map(
+            self.spread, (BEFORE, AFTER)
         )
+        if after == before:
+            value = f"{after:.4f}" if np.isfinite(after) else "most runs diverged"
+            return f"The medians of {self.metric} are equal: {value}."
+        better = "better" if after > before else "worse"
+        clear = least_after > most_before or most_after < least_before
         sure = "every run is" if clear else "the runs overlap: more seeds may decide otherwise"
+        difference = abs(after - before)
+        by = f"by {difference:.4f} in" if np.isfinite(difference) else "in"
         return (
-            f"Adapted weights are {better} by {abs(after - before):.4f} in the median of {self.metric}, and "
+            f"Adapted weights are {better} {by} the median of {self.metric}, and "
             f"better with {self.wins} of {len(self.seeds)} seeds; {sure}{f' {better}' if clear else ''}."
         )
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns all of it; a run that diverged has no score."""
+        scores = {
+            name: [None if np.isnan(value) else value for value in values]
+            for name, values in self.scores.items()
+        }
+        return dataclasses.asdict(self) | {"scores": scores, "verdict": self.verdict}
 
 
 class Task:

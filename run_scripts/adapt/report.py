@@ -1,6 +1,7 @@
 """What an adaptation has done, for the terminal and as report.json, report.md and a page, index.html."""
 
 import dataclasses
+import html
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -174,9 +175,9 @@ class Outcome:
         tables = self.tables()
         facts = [(name.replace("_", " "), str(value)) for name, value in self.settings.items()]
         markdown = [f"# {TITLE}", f"`{self.checkpoint}`, adapted in `{self.folder}`."]
-        parts = [f"<p>{self.checkpoint}, adapted in {self.folder}.</p>"]
+        parts = [f"<p>{html.escape(f'{self.checkpoint}, adapted in {self.folder}')}.</p>"]
         for table in tables:
-            markdown += [f"## {table.title}", table.text, _markdown(table.head, table.rows)]
+            markdown += [f"## {table.title}", table.text.replace("<", "&lt;"), _markdown(table.head, table.rows)]
             parts += [pages.section(table.title, table.text), pages.table(table.head, table.rows)]
             if table.picture:
                 markdown.append(f"![{table.title}]({table.picture}.png)")
@@ -197,8 +198,7 @@ class Outcome:
             "kept": dict(self.kept),
             "ended": self.ended,
             "settings": dict(self.settings),
-            "comparison": self.comparison
-            and dataclasses.asdict(self.comparison) | {"verdict": self.comparison.verdict},
+            "comparison": self.comparison and self.comparison.as_json(),
         }
         files.write(self.folder / names[0], json.dumps(report, indent=2) + "\n")
         return names
@@ -211,7 +211,7 @@ def _files(counts: Mapping[str, Any]) -> str:
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in lines)
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/').replace('<', '&lt;') for cell in row)} |" for row in lines)
 
 
 def _draw_losses(outcome: Outcome, path: pathlib.Path) -> None:

@@ -113,7 +113,8 @@ class Choice:
 def choose(options: TextOptions, held_out: HeldOut, seed: int) -> Choice:
     """Reads the corpora and chooses; writes nothing.
 
-    Equal documents count once, and never lie on two sides. The choice depends on contents and seed alone.
+    Equal documents count once, and what is measured on, of either corpus, is not trained on. The choice
+    depends on contents and seed alone.
 
     Args:
         options: the texts.
@@ -124,7 +125,7 @@ def choose(options: TextOptions, held_out: HeldOut, seed: int) -> Choice:
         UserError: a corpus is empty, unreadable or too small, or nothing of it is left.
         FileNotFoundError: a file is missing.
     """
-    domain = _survey("input", options.input, options, held_out)
+    domain, measured = _survey("input", options.input, options, held_out), np.zeros(0, np.uint64)
     dev, train = _hold_out(domain, options.dev_mb, "input")
     chosen = {"input": {TRAIN: train, DEV: dev}}
     surveys = {"input": domain}
@@ -132,17 +133,31 @@ def choose(options: TextOptions, held_out: HeldOut, seed: int) -> Choice:
         general_dev = _survey("general_dev_input", options.general_dev_input, options, HeldOut([]))
         surveys["general_dev_input"] = general_dev
         chosen["general_dev_input"] = {GENERAL: np.flatnonzero(~general_dev.repeated)}
+        measured = general_dev.contents
     if options.general_input:
         general = _survey("general_input", options.general_input, options, held_out)
         held, rest = general.usable[:0], general.usable
         if not options.general_dev_input:
             held, rest = _hold_out(general, options.dev_mb, "general_input")
+            measured = general.contents[held]
         surveys["general_input"] = general
         chosen["general_input"] = {GENERAL: held} if len(held) else {}
         if options.replay:
+            rest = _without(general, rest, np.union1d(measured, domain.contents[dev]))
             wanted = options.replay / (1 - options.replay) * domain.sizes[train].sum()
             chosen["general_input"][REPLAY] = _draw(general, rest, wanted, seed, options.replay)
+    chosen["input"][TRAIN] = _without(domain, train, measured)
+    if not len(chosen["input"][TRAIN]):
+        raise UserError(
+            "--input: every document to train on is general text to measure forgetting on, too: give other "
+            "general text"
+        )
     return Choice(surveys, chosen)
+
+
+def _without(survey: Survey, numbers: np.ndarray, contents: np.ndarray) -> np.ndarray:
+    """Returns the numbers of the documents that are none of these, which are measured on."""
+    return numbers[~np.isin(survey.contents[numbers], contents)]
 
 
 def check(options: TextOptions) -> None:

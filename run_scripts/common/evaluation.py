@@ -48,10 +48,14 @@ def report(task, examples, predictions, others=None, samples: int = resampling.S
         samples: of the bootstrap; 0: no intervals.
     """
     units = task.units(examples, predictions)
-    intervals = resampling.intervals(task.score_units, units, samples) if samples else {}
+
+    def score(units) -> dict[str, float]:  # without counts, such as that of the queries
+        return {name: value for name, value in task.score_units(units).items() if not isinstance(value, int)}
+
+    intervals = resampling.intervals(score, units, samples) if samples else {}
     differences: Mapping[str, Difference] = {}
     if others is not None and samples:
-        differences = resampling.differences(task.score_units, units, task.units(examples, others), samples)
+        differences = resampling.differences(score, units, task.units(examples, others), samples)
     probabilities = task.probabilities(examples, predictions)
     if probabilities is None:
         return Report(intervals, differences, {}, [], {})

@@ -18,19 +18,28 @@ def draw_scores(
     """Draws a bar for the median of each way of learning, and a point for each seed.
 
     Args:
-        scores: name -> metric with each seed, 0 to 1.
+        scores: name -> metric with each seed, shown in percent if none is below 0 or above 1; NaN: there is
+            none.
         metric: its name.
         path: of the pictures, whose suffix becomes .png and .svg.
         split: of the texts.
     """
+    known = [value for values in scores.values() for value in values if np.isfinite(value)]
+    in_percent = all(0 <= value <= 1 for value in known)
+    scale, unit = (100, " %") if in_percent else (1, "")
     with axes_of(path, 0.6 * len(scores) + 1) as axes:
         for row, (values, color) in enumerate(zip(scores.values(), COLORS)):
-            median = 100 * float(np.median(values))
-            axes.barh(row, median, color=color, height=0.6)
-            axes.plot(100 * np.array(values), [row] * len(values), "o", color=INK, ms=3.5)
-            axes.text(101, row, f"{median:.1f} %", va="center", color=INK)
+            median = scale * float(np.median(np.nan_to_num(values, nan=-np.inf)))
+            axes.plot(scale * np.array(values), [row] * len(values), "o", color=INK, ms=3.5, zorder=3)
+            text = "no score"
+            if np.isfinite(median):
+                axes.barh(row, median, color=color, height=0.6)
+                text = f"{median:.1f}{unit}" if in_percent else f"{median:.3f}"
+            axes.text(1.01, row, text, va="center", color=INK, transform=axes.get_yaxis_transform())
         axes.set_yticks(range(len(scores)), list(scores))
-        axes.set(xlim=(0, 100), xlabel=f"{metric} on {split} texts (%)")
+        axes.set(xlabel=f"{metric} on {split} texts" + f" ({unit.strip()})" * bool(unit))
+        if in_percent:
+            axes.set(xlim=(0, 100))
         axes.invert_yaxis()
 
 

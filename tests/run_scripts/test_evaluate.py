@@ -68,6 +68,16 @@ def test_metrics_have_intervals_and_runs_are_compared(folder, capsys):
     with pytest.raises(UserError, match="leave out --samples=0"):
         run_command("run_scripts.evaluate", f"--model_dir={folder}/good", f"--against={folder}/bad",
                     f"--data={folder}/records/dev", "--samples=0")  # fmt: skip
+    with pytest.raises(FileNotFoundError, match="--against=.*none/params.yaml does not exist"):
+        run_command("run_scripts.evaluate", f"--model_dir={folder}/good", f"--against={folder}/none",
+                    f"--data={folder}/records/dev")  # fmt: skip
+
+
+@pytest.mark.integration
+def test_calibration_on_the_training_examples_is_warned_of(folder, caplog):
+    run_command("run_scripts.export", f"--model_dir={folder}/good", f"--output_dir={folder}/too_sure",
+                "--warmup_batches=1", f"--calibrate={folder}/records/train")  # fmt: skip
+    assert f"records/train has the examples that {folder}/good was trained on" in caplog.text
 
 
 @pytest.mark.integration

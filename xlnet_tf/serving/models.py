@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 import tf_keras
+from absl import logging
 
 from xlnet_tf import guesses, hub, task_registry
 from xlnet_tf.checkpoints import building_from, load_into, names, open_checkpoint
@@ -451,6 +452,13 @@ def fit_temperature(model_dir: str, data: str, weights: str = FLOAT32, checkpoin
     from xlnet_tf.tasks.metrics import calibration
 
     run = _run_to_score(model_dir, data)
+    if run.task.validation_set.shards == run.task.example_set.shards:
+        logging.warning(
+            "%s has the examples that %s was trained on: it is surer of them than of new texts. Give its dev "
+            "examples",
+            data,
+            model_dir,
+        )
     predictions = _predictions(run, run.checkpoint(checkpoint), weights)
     found = run.task.probabilities(run.task.validation_set, predictions)
     if found is None or found.logits is None:

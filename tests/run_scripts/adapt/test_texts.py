@@ -53,6 +53,22 @@ def test_leaks_and_duplicates_are_left_out_and_counted(tmp_path):
     assert share == pytest.approx(0.25, abs=0.02)
 
 
+def test_what_is_measured_on_is_trained_on_in_neither_corpus(tmp_path):
+    films, laws = sentences(40, "film"), sentences(60, "law")
+    domain, general = corpus(tmp_path / "domain.txt", films), corpus(tmp_path / "all.txt", [*laws, *films])
+    measured = corpus(tmp_path / "dev.txt", [*sentences(5, "law"), films[7]])
+    for options in (
+        TextOptions(input=domain, general_input=general, replay=0.5),
+        TextOptions(input=domain, general_input=general, general_dev_input=measured, replay=0.5),
+    ):
+        texts.choose(options, HeldOut([]), seed=0).write(options, tmp_path)
+        dev, general_dev = (set(written(tmp_path, name)) for name in (texts.DEV, texts.GENERAL))
+        trained_on = {*written(tmp_path, texts.TRAIN), *written(tmp_path, texts.REPLAY)}
+        assert dev and general_dev and not trained_on & (dev | general_dev)
+    with pytest.raises(UserError, match="every document to train on is general text to measure"):
+        texts.choose(TextOptions(input=domain, general_dev_input=domain), HeldOut([]), seed=0)
+
+
 @settings(max_examples=20)
 @given(order=st.permutations(range(20)), seed=st.integers(0, 3))
 def test_the_choice_depends_on_contents_not_on_their_order(tmp_path_factory, order, seed):

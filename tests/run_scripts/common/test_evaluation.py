@@ -1,5 +1,9 @@
 """What an evaluation prints of its figures."""
 
+import types
+
+import numpy as np
+
 from run_scripts.common import evaluation
 from xlnet_tf.tasks.metrics.resampling import Difference, Interval
 
@@ -14,3 +18,14 @@ def test_a_lower_loss_is_not_called_a_better_one():
     assert title == "difference to runs/a"
     assert "+0.0600" in accuracy and "lower" not in accuracy
     assert "-0.0300  -0.0500 to -0.0100  0.0100  (lower is better)" in loss
+
+
+def test_counts_have_no_intervals():
+    task = types.SimpleNamespace(
+        units=lambda examples, predictions: predictions,
+        score_units=lambda units: {"map": float(np.mean(units["hits"])), "queries": len(units["hits"])},
+        probabilities=lambda examples, predictions: None,
+    )
+    hits = {"hits": np.array([0.0, 1.0, 1.0])}
+    found = evaluation.report(task, None, hits, {"hits": np.zeros(3)}, samples=20)
+    assert set(found.intervals) == set(found.differences) == {"map"}
