@@ -11,7 +11,6 @@ say else. With --against=RUN the best weights of both are compared, with a paire
     python -m run_scripts.evaluate --model_dir=runs/b --against=runs/a --data=records/sst-2/dev
 """
 
-import json
 from collections.abc import Sequence
 
 import numpy as np
@@ -86,7 +85,7 @@ def main(_: Sequence[str]):
     folder = epath.Path(values.output_dir or values.model_dir)
     if values.output_dir or folder.is_dir():  # not a file or a name
         folder = files.make_folder(folder)
-        files.write(folder / "evaluations.json", json.dumps(results, indent=1) + "\n")
+        files.write_json(folder / "evaluations.json", results)
         names = ["evaluations.json", *evaluation.write(found, folder)]
         print(f"\nwritten to {folder}: {', '.join(names)}")
 

@@ -114,6 +114,8 @@ def main(_: Sequence[str]):
     task_class = task_factory.get_task_cls(type(params.task))
     variants = []
     if values.sweep or values.sweep_samples:
+        if not values.dev_split:
+            raise errors.UserError("--sweep compares runs on dev examples: leave out --dev_split=")
         settings = (*SETTINGS, *entry.settings)
         is_text = functools.partial(experiment.is_text, params, settings)
         axes = [sweep.Axis.parse(text, is_text) for text in values.sweep]

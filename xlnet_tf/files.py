@@ -9,6 +9,7 @@ import functools
 import hashlib
 import io
 import json
+import math
 import os
 import secrets
 import sys
@@ -189,6 +190,19 @@ def read_json(path: epath.PathLike, content: bytes | None = None, fix: str = "")
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON ({error}){fix and f': {fix}'}.") from None
     return _mapping(values, path, "an object with fields", fix)
+
+
+def write_json(path: epath.PathLike, values: Any) -> None:
+    """Writes a json file; numbers that json lacks, NaN and infinite ones, are null."""
+    write(path, json.dumps(_without_nan(values), indent=1, allow_nan=False) + "\n")
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_nan(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def fields_reader(folder: epath.PathLike, known: Mapping[str, Any] | None = None) -> FieldsReader:

@@ -51,7 +51,7 @@ class Adaptation:
     def __init__(self, values: flags.FlagValues):
         from run_scripts.adapt import settings
         from run_scripts.adapt.comparison import Task
-        from run_scripts.adapt.leaks import HeldOut, texts_of
+        from run_scripts.adapt.leaks import HeldOut, texts_of, whole_texts_of
         from xlnet_tf.checkpoints import open_checkpoint
         from xlnet_tf.tasks import pretraining
         from xlnet_tf.text.tokenizer import MODEL_FILE
@@ -77,19 +77,14 @@ class Adaptation:
                 "--max_general_rise needs general text to measure on: give --general_input or "
                 "--general_dev_input"
             )
-        self.task, held_out = None, []
+        self.task, held_out, whole = None, [], []
         if values.task_data:
             self.task = Task(values.task_data, values.task_config, values.num_seeds)
             self.task.check(values.init_checkpoint)
-            held_out = sorted(
-                {
-                    text
-                    for name in ("dev", "test")
-                    if name in self.task.sets
-                    for text in texts_of(self.task.sets[name])
-                }
-            )
-        self.held_out = HeldOut(held_out)
+            sets = [self.task.sets[name] for name in ("dev", "test") if name in self.task.sets]
+            held_out = sorted({text for examples in sets for text in texts_of(examples)})
+            whole = [text for examples in sets for text in whole_texts_of(examples)]
+        self.held_out = HeldOut(whole)
         self._values = values
         self._note = {
             "init_checkpoint": self.checkpoint.source or self.checkpoint.path,

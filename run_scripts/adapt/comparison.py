@@ -37,7 +37,7 @@ class Comparison:
     problems: Mapping[str, list[str]]
 
     def counted(self, name: str) -> np.ndarray:
-        """Returns the scores as they count: a run that diverged is worse than any, as scores may be negative."""
+        """Returns the scores as they count: one of a run that diverged is the lowest."""
         return np.nan_to_num(self.scores[name], nan=-np.inf)
 
     def spread(self, name: str) -> tuple[float, float, float]:
@@ -70,12 +70,8 @@ class Comparison:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Returns all of it; a run that diverged has no score."""
-        scores = {
-            name: [None if np.isnan(value) else value for value in values]
-            for name, values in self.scores.items()
-        }
-        return dataclasses.asdict(self) | {"scores": scores, "verdict": self.verdict}
+        """Returns all of it, and the verdict."""
+        return dataclasses.asdict(self) | {"verdict": self.verdict}
 
 
 class Task:

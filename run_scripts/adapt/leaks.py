@@ -2,7 +2,8 @@
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -66,6 +67,20 @@ def _hashes(content: str) -> np.ndarray:
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(codes * powers)])
     inverses = np.cumprod(np.full(len(codes) - WINDOW + 1, _INVERSE))
     return (sums[WINDOW:] - sums[:-WINDOW]) * inverses
+
+
+def whole_texts_of(examples: ExampleSet) -> list[str]:
+    """Returns the texts of a set as they were before any was cut; where it does not keep them, `texts_of`."""
+    found = [text for line in examples.sidecar() for text in _texts_in(line)]
+    return found or [*texts_of(examples)]
+
+
+def _texts_in(line: Mapping[str, Any]) -> Iterator[str]:
+    """Yields the texts that a line of examples.jsonl has; a question's passage is not in it."""
+    if "query" in line:
+        yield line["query"]
+    for part in (line, *line.get("parts", ()), *line.get("passages", ())):
+        yield from (part[name] for name in ("text", "text_pair") if part.get(name))
 
 
 def texts_of(examples: ExampleSet) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import html
-import json
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -177,7 +176,11 @@ class Outcome:
         markdown = [f"# {TITLE}", f"`{self.checkpoint}`, adapted in `{self.folder}`."]
         parts = [f"<p>{html.escape(f'{self.checkpoint}, adapted in {self.folder}')}.</p>"]
         for table in tables:
-            markdown += [f"## {table.title}", table.text.replace("<", "&lt;"), _markdown(table.head, table.rows)]
+            markdown += [
+                f"## {table.title}",
+                table.text.replace("<", "&lt;"),
+                _markdown(table.head, table.rows),
+            ]
             parts += [pages.section(table.title, table.text), pages.table(table.head, table.rows)]
             if table.picture:
                 markdown.append(f"![{table.title}]({table.picture}.png)")
@@ -200,7 +203,7 @@ class Outcome:
             "settings": dict(self.settings),
             "comparison": self.comparison and self.comparison.as_json(),
         }
-        files.write(self.folder / names[0], json.dumps(report, indent=2) + "\n")
+        files.write_json(self.folder / names[0], report)
         return names
 
 
@@ -211,7 +214,9 @@ def _files(counts: Mapping[str, Any]) -> str:
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '/').replace('<', '&lt;') for cell in row)} |" for row in lines)
+    return "\n".join(
+        f"| {' | '.join(cell.replace('|', '/').replace('<', '&lt;') for cell in row)} |" for row in lines
+    )
 
 
 def _draw_losses(outcome: Outcome, path: pathlib.Path) -> None:

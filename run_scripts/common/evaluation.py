@@ -1,9 +1,8 @@
 """What an evaluation says beside its metrics: how sure they are, and what probabilities are worth."""
 
-import json
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from etils import epath
@@ -118,20 +117,12 @@ def write(found: Report, folder: epath.Path) -> list[str]:
         "reliability": [each._asdict() for each in found.bins],
         "thresholds": {label: [p._asdict() for p in points] for label, points in found.curves.items()},
     }
-    files.write(folder / REPORT_FILE, json.dumps(_without_nan(content), indent=1) + "\n")
+    files.write_json(folder / REPORT_FILE, content)
     if not found.bins:
         return [REPORT_FILE]
     _draw_reliability(found, folder / PICTURES[0])
     _draw_thresholds(found.curves, folder / PICTURES[1])
     return [REPORT_FILE, *PICTURES]
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _without_nan(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without_nan(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _draw_reliability(found: Report, path: epath.Path):

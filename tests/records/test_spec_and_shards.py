@@ -1,4 +1,6 @@
 import errno
+import json
+import math
 import os
 
 import numpy as np
@@ -175,3 +177,14 @@ def test_a_stream_is_named_by_pass_direction_and_number():
     stream = spec_lib.stream_id(2, 7, 5)
     assert spec_lib.stream_name(stream, spec_lib.FORWARD) == "pass 2, forward, number 5 of slice 7"
     assert spec_lib.stream_name(stream, spec_lib.BACKWARD) == "pass 2, backward, number 5 of slice 7"
+
+
+def test_numbers_that_json_lacks_are_null(tmp_path):
+    values = {"median": -math.inf, "runs": [{"auc": math.nan, "loss": 0.5, "seed": 1}], "pair": (math.inf, 2)}
+    files.write_json(tmp_path / "a.json", values)
+
+    def refuse(text):
+        raise ValueError(text)
+
+    found = json.loads((tmp_path / "a.json").read_text(), parse_constant=refuse)
+    assert found == {"median": None, "runs": [{"auc": None, "loss": 0.5, "seed": 1}], "pair": [None, 2]}

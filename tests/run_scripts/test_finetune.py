@@ -136,3 +136,6 @@ def test_a_sweep_over_what_does_not_exist_is_one_error_before_anything_is_writte
                             f"--data={tmp_path}/records", f"--model_dir={tmp_path}/sweep",
                             f"--sweep={axis}", *options)  # fmt: skip
             assert not (tmp_path / "sweep").exists()
+    with pytest.raises(UserError, match="--sweep compares runs on dev examples: leave out --dev_split="):
+        run_command("run_scripts.finetune", f"--data={tmp_path}/records", f"--model_dir={tmp_path}/sweep",
+                    "--sweep=dropout:0,0.1", "--dev_split=")  # fmt: skip

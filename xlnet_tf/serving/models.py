@@ -466,7 +466,8 @@ def fit_temperature(model_dir: str, data: str, weights: str = FLOAT32, checkpoin
         raise UserError(f"{task} has no probabilities of labels to calibrate: leave out --calibrate")
     with_answer = found.targets.any(axis=1) | (not found.exclusive)
     logits, targets = found.logits[with_answer], found.targets[with_answer]
-    return [float(value) for value in calibration.fit_temperature(logits, targets, found.exclusive)]
+    temperatures = calibration.fit_temperature(logits, targets, found.exclusive, found.labels)
+    return [float(value) for value in temperatures]
 
 
 def _open_run(model_dir: str, data: str) -> "Run":

@@ -3,7 +3,6 @@
 import contextlib
 import copy
 import dataclasses
-import json
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -105,8 +104,7 @@ def _finetune_seeds(
             logging.warning("%s: %s", folder, shortfall + UNREACHED)
         results.append(Result(seed, task_class.BEST_METRIC, last, best, problem))
     if strategy.extended.should_checkpoint:  # of several hosts one writes
-        text = json.dumps([dataclasses.asdict(result) for result in results], indent=1) + "\n"
-        files.write(f"{model_dir}/{SUMMARY}", text)
+        files.write_json(f"{model_dir}/{SUMMARY}", [dataclasses.asdict(result) for result in results])
     return results
 
 

@@ -8,7 +8,6 @@ import contextlib
 import copy
 import dataclasses
 import itertools
-import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -244,7 +243,7 @@ def sweep(
             trials.append(Trial(point, folder, results))
             if strategy.extended.should_checkpoint:  # of several hosts one writes
                 content = [{**dataclasses.asdict(t), "median": t.median, "failed": t.failed} for t in trials]
-                files.write(f"{model_dir}/{SUMMARY}", json.dumps(content, indent=1) + "\n")
+                files.write_json(f"{model_dir}/{SUMMARY}", content)
     return trials
 
 

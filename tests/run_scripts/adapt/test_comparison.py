@@ -1,6 +1,5 @@
 """What is said of scores before and after an adaptation."""
 
-import json
 import math
 
 from run_scripts.adapt.comparison import AFTER, BEFORE, Comparison
@@ -19,7 +18,6 @@ def test_a_run_that_diverged_is_worse_than_a_score_below_zero():
         "Adapted weights are worse by 0.3000 in the median of rmse, and better with 0 of 3 seeds; "
         "every run is worse."
     )
-    assert json.loads(json.dumps(found.as_json(), allow_nan=False))["scores"][AFTER] == [None, -1.7, -1.8]
 
 
 def test_diverged_medians_have_no_difference():

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_scripts.adapt.leaks import WINDOW, HeldOut, letters, texts_of
+from run_scripts.adapt import leaks
+from run_scripts.adapt.leaks import WINDOW, HeldOut, letters, texts_of, whole_texts_of
 from tests.conftest import invent_texts
 from tfrecord_builders.classification.build import build_classification
 from tfrecord_builders.classification.options import ClassificationOptions
@@ -68,3 +69,29 @@ def test_texts_are_read_back_from_examples(tmp_path, small_tokenizer):
     assert len(held_out) == 6
     assert all(held_out.is_in(letters(f"Well. {text}")) for text in texts[6:])
     assert not any(held_out.is_in(letters(text)) for text in texts[:6])
+
+
+def test_texts_of_which_few_letters_are_left_are_found(tmp_path, small_tokenizer):
+    texts = [text for text in invent_texts(60, seed=3) if len(letters(text)) > WINDOW][:4] + ["a \u2603 b"]
+    for name, some in (("train", invent_texts(4, seed=9)), ("dev", texts)):
+        rows = "".join(f'"{text}",{number % 2}\n' for number, text in enumerate(some))
+        (tmp_path / f"{name}.csv").write_text("text,label\n" + rows)
+    (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    options = ClassificationOptions(
+        tokenizer=str(tmp_path), output_dir=str(tmp_path / "examples"), seq_len=10,
+        train=str(tmp_path / "train.csv"), dev=str(tmp_path / "dev.csv"),
+    )  # fmt: skip
+    dev = build_classification(options)["dev"]
+    assert max(len(letters(text)) for text in texts_of(dev)) < WINDOW
+    held_out = HeldOut(whole_texts_of(dev))
+    assert len(held_out) == len(texts) and all(held_out.is_in(letters(text)) for text in texts)
+
+
+def test_texts_of_every_task_are_found():
+    lines = {
+        "ranking": {"query_id": "1", "query": "q", "passages": [{"id": "2", "text": "p"}], "missing": []},
+        "tagging": {"parts": [{"id": "3", "text": "t", "tags": ["O"]}]},
+        "pairs": {"id": "4", "text": "a", "text_pair": "b"},
+    }
+    found = {name: [*leaks._texts_in(line)] for name, line in lines.items()}
+    assert found == {"ranking": ["q", "p"], "tagging": ["t"], "pairs": ["a", "b"]}

@@ -1,5 +1,7 @@
 """Scores of probabilities against definitions spelled out here, and temperatures against scipy's optimum."""
 
+import math
+
 import numpy as np
 import pytest
 import scipy.optimize
@@ -93,9 +95,20 @@ def test_no_temperature_is_best_of_perfect_or_useless_logits():
         fit_temperature(targets * 2.0, targets, exclusive=True)
     with pytest.raises(UserError, match="are not predicted better than by chance"):
         fit_temperature(targets * -2.0, targets, exclusive=True)
-    several = np.array([[1.0, 0.5], [-1.0, -0.5], [1.0, -0.5]])
-    with pytest.raises(UserError, match="label number 0 are all predicted right"):
-        fit_temperature(several, np.array([[1, 1], [0, 1], [1, 0]], bool), exclusive=False)
+    several, labels = (
+        np.array([[1.0, 0.5], [-1.0, -0.5], [1.0, -0.5]]),
+        np.array([[1, 1], [0, 0], [1, 0]], bool),
+    )
+    with pytest.raises(UserError, match="label number 0: all predicted right, .*; label number 1: all pred"):
+        fit_temperature(several, labels, exclusive=False)
+
+
+def test_a_label_without_a_best_temperature_keeps_one(caplog):
+    logits = np.array([[1.0, 0.5], [-1.0, 0.5], [1.0, 0.5], [1.0, 0.5]])
+    targets = np.array([[1, 1], [0, 0], [1, 1], [1, 1]], bool)
+    always, fitted = fit_temperature(logits, targets, exclusive=False, labels=["rare", "frequent"])
+    assert always == 1 and fitted == pytest.approx(0.5 / math.log(3))  # three of four, at a logit of 0.5
+    assert "not calibrated, and keep temperature 1: label rare: all predicted right" in caplog.text
 
 
 def test_thresholds_count_what_is_said():

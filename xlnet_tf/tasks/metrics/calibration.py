@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.optimize
 import scipy.special
+from absl import logging
 
 from xlnet_tf.errors import UserError
 
@@ -130,7 +131,9 @@ def threshold_curve(
     return points
 
 
-def fit_temperature(logits: np.ndarray, targets: np.ndarray, exclusive: bool) -> np.ndarray:
+def fit_temperature(
+    logits: np.ndarray, targets: np.ndarray, exclusive: bool, labels: Sequence[str] = ()
+) -> np.ndarray:
     """Finds the temperatures T for which softmax(logits / T), or sigmoid, gives the targets most likelihood.
 
     Dividing by a temperature never changes which class is likeliest, nor which side of one half a
@@ -140,9 +143,11 @@ def fit_temperature(logits: np.ndarray, targets: np.ndarray, exclusive: bool) ->
         logits: [N, C].
         targets: bool [N, C].
         exclusive: whether the classes exclude each other, and share one temperature.
+        labels: names of the C, for messages; none: they go by their numbers.
 
     Returns:
-        [1], or one for each label, [C].
+        [1], or one for each label, [C]. A label that has no best temperature, while others have, keeps 1, and
+        is warned of.
 
     Raises:
         UserError: there is no best temperature: all targets are predicted, or the logits say nothing.
@@ -151,11 +156,19 @@ def fit_temperature(logits: np.ndarray, targets: np.ndarray, exclusive: bool) ->
     """
     logits = np.asarray(logits, np.float64)
     if exclusive:
-        return np.array([_temperature(logits, targets, scipy.special.softmax, "the examples")])
+        found = _temperature(logits, targets, scipy.special.softmax)
+        if isinstance(found, str):
+            raise UserError(f"cannot calibrate: the examples are {found}")
+        return np.array([found])
     columns = zip(logits.T[..., None], targets.T[..., None])  # [N, 1] of each label
-    return np.array(
-        [_temperature(*column, _sigmoid, f"label number {c}") for c, column in enumerate(columns)]
-    )
+    every = [_temperature(*column, _sigmoid) for column in columns]
+    names = labels or [f"number {number}" for number in range(len(every))]
+    without = [f"label {name}: {found}" for name, found in zip(names, every) if isinstance(found, str)]
+    if len(without) == len(every):
+        raise UserError(f"cannot calibrate: {'; '.join(without)}")
+    if without:
+        logging.warning("labels that are not calibrated, and keep temperature 1: %s", "; ".join(without))
+    return np.array([1.0 if isinstance(found, str) else found for found in every])
 
 
 def _sigmoid(logits: np.ndarray, axis: int) -> np.ndarray:
@@ -163,16 +176,15 @@ def _sigmoid(logits: np.ndarray, axis: int) -> np.ndarray:
     return scipy.special.expit(logits)
 
 
-def _temperature(logits: np.ndarray, targets: np.ndarray, to_probabilities, what: str) -> float:
+def _temperature(logits: np.ndarray, targets: np.ndarray, to_probabilities) -> float | str:
+    """Returns the best temperature, or why there is none."""
+
     def slope(inverse):  # of the loss, which is convex in the inverse of the temperature
         return np.mean(np.sum((to_probabilities(inverse * logits, axis=1) - targets) * logits, axis=1))
 
     coldest, hottest = (1 / temperature for temperature in _RANGE)
-    why = ""
     if slope(coldest) <= _FLAT:
-        why = "are all predicted right, so no temperature is best; give a larger set"
-    elif slope(hottest) >= 0:
-        why = "are not predicted better than by chance, so no temperature is best; train the model longer"
-    if why:
-        raise UserError(f"cannot calibrate: {what} {why}")
+        return "all predicted right, so no temperature is best; give a larger set"
+    if slope(hottest) >= 0:
+        return "not predicted better than by chance, so no temperature is best; train the model longer"
     return 1 / scipy.optimize.brentq(slope, hottest, coldest, xtol=1e-12)
