@@ -173,8 +173,9 @@ def test_what_smaller_weights_cost_is_measured(run, monkeypatch):
 
 
 def test_numbers_cannot_be_calibrated(monkeypatch):
-    examples = types.SimpleNamespace(task="classification", settings={"kind": "regression"}, folder="dev")
-    task = types.SimpleNamespace(validation_set=examples, probabilities=lambda *_: None)
+    numbers = {"task": "classification", "settings": {"kind": "regression"}}
+    train, dev = (types.SimpleNamespace(**numbers, folder=name, shards=[name]) for name in ("train", "dev"))
+    task = types.SimpleNamespace(example_set=train, validation_set=dev, probabilities=lambda *_: None)
     run = types.SimpleNamespace(task=task, checkpoint=lambda name: name)
     monkeypatch.setattr(models, "_run_to_score", lambda *_: run)
     monkeypatch.setattr(models, "_predictions", lambda *_: {})
