@@ -137,9 +137,52 @@ def test_an_unknown_name_is_an_attribute_error():
         ("AutoTokenizer", "XLNetTokenizer"),
         ("XLNetTokenizerFast", "XLNetTokenizer"),
         ("pipeline", "XLNetClassifier.from_pretrained"),
+        ("TrainingArguments", "options of model.compile"),
+        ("XLNetClasifier", "XLNetClassifier"),
     ],
 )
 def test_a_name_of_another_library_is_answered_with_ours(name, instead):
     for statement in (f"from xlnet_tf import {name}", f"import xlnet_tf; xlnet_tf.{name}"):
         with pytest.raises(ImportError, match=f"^xlnet_tf has no {name}: write {instead}"):
             exec(statement)
+
+
+@pytest.fixture
+def small_model():
+    config = xlnet_tf.XLNetConfig(n_token=50, n_layer=1, d_model=8, n_head=2, d_head=4, d_inner=8)
+    return xlnet_tf.XLNetClassifier(xlnet_tf.XLNetEncoder(config), 2, labels=["a", "b"])
+
+
+@pytest.mark.parametrize("method", ["__call__", "predict", "fit", "evaluate"])
+@pytest.mark.parametrize("texts", ["a text", ["a", "b"], np.array(["a"]), ("a",)])
+def test_texts_instead_of_features_are_answered_with_what_to_write(small_model, method, texts):
+    with pytest.raises(
+        xlnet_tf.UserError, match=r"write model.answer\(texts\) for answers, and tokenizer\(texts\)"
+    ):
+        getattr(small_model, method)(texts)
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"), [("encode_plus", "call it: tokenizer"), ("model_max_length", "give max_length")]
+)
+def test_an_attribute_of_another_librarys_tokenizer(small_tokenizer, name, instead):
+    with pytest.raises(AttributeError, match=f"XLNetTokenizer has no '{name}': {instead}"):
+        getattr(small_tokenizer, name)
+    assert not hasattr(small_tokenizer, name)
+
+
+def test_an_attribute_of_another_librarys_model(small_model):
+    with pytest.raises(AttributeError, match="XLNetClassifier has no 'push_to_hub': use save_pretrained"):
+        small_model.push_to_hub("me/model")
+    with pytest.raises(AttributeError, match="XLNetClassifier has no 'poem'$"):
+        small_model.poem  # noqa: B018
+
+
+def test_what_is_no_text_no_number_and_no_path_is_named(small_tokenizer):
+    with pytest.raises(xlnet_tf.UserError, match="texts is one NoneType; expected a list of strings"):
+        small_tokenizer(None)
+    with pytest.raises(xlnet_tf.UserError, match="max_length is '8'; expected a whole number of tokens"):
+        small_tokenizer("a", max_length="8")
+    for path in (None, 5, ""):
+        with pytest.raises(xlnet_tf.UserError, match=f"the model is {path!r}; expected the path of a folder"):
+            xlnet_tf.XLNetClassifier.from_pretrained(path)

@@ -71,7 +71,9 @@ def __getattr__(name: str):
     if name not in _MODULES:
         if name[0].isupper() or name == "pipeline":  # not a module, for which importing asks as well
             guesses = importlib.import_module(f"{__name__}.guesses")
-            if instead := guesses.of_name(name):  # of an AttributeError, importing hides the message
+            if instead := guesses.of_name(
+                name, _MODULES
+            ):  # of an AttributeError, importing hides the message
                 raise ImportError(f"{__name__} has no {name}: write {instead}", name=__name__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

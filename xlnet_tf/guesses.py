@@ -1,7 +1,10 @@
 """What to write instead of the names that people bring along from other libraries."""
 
-from collections.abc import Collection, Mapping
+import difflib
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
+
+import numpy as np
 
 from xlnet_tf.errors import UserError
 
@@ -30,6 +33,11 @@ _CLASSES = {
     "AutoConfig": "XLNetConfig",
     "XLNetPreprocessor": "XLNetTokenizer; models answer texts with model.answer(texts)",
     "XLNetTextClassifierPreprocessor": "XLNetTokenizer; models answer texts with model.answer(texts)",
+    "Trainer": "model.fit(...), or the command xlnet-tf finetune",
+    "TFTrainer": "model.fit(...), or the command xlnet-tf finetune",
+    "TrainingArguments": "options of model.compile and model.fit, or flags of xlnet-tf finetune",
+    "DataCollatorWithPadding": "batches_by_length",
+    "DataCollatorForPermutationLanguageModeling": "the command xlnet-tf build pretraining",
     "pipeline": "XLNetClassifier.from_pretrained(NAME).answer(texts), or another model's",
 }
 _OPTIONS = {
@@ -49,16 +57,52 @@ _OPTIONS = {
     "token": "set the environment variable HF_TOKEN",
     "use_auth_token": "set the environment variable HF_TOKEN",
     "mem_len": "write memory_len",
+    "config": "leave it out: it comes with the weights",
+    "dtype": "leave it out, and set tf_keras.mixed_precision's global policy first",
+    "torch_dtype": "leave it out, and set tf_keras.mixed_precision's global policy first",
+    "device_map": "leave it out: TensorFlow places the model",
+    "trust_remote_code": "leave it out: no code of a model is run",
+    "use_fast": "leave it out: there is one tokenizer",
+    "force_download": "leave it out: files of the cache are compared with their checksums",
+    "output_attentions": "leave it out: xlnet_tf.models.attention_maps computes the probabilities",
+    "output_hidden_states": "leave it out: XLNetEncoder returns encoder_outputs",
     "load_weights": "build the model from an XLNetConfig for random weights",
 }
 
 
-def of_name(name: str) -> str | None:
-    """Returns what to write instead of a name that this package lacks; None if nobody knows."""
+_ATTRIBUTES = {
+    "encode_plus": "call it: tokenizer(text)",
+    "batch_encode_plus": "call it: tokenizer(texts)",
+    "model_max_length": "give max_length where texts are encoded; any length works",
+    "add_tokens": "train a vocabulary with xlnet-tf train-tokenizer: a released model has no rows for new ones",
+    "vocab": "call get_vocab()",
+    "push_to_hub": "use save_pretrained, or the command xlnet-tf push",
+    "generate": "load the weights as an XLNetLanguageModel",
+    "config": "use model.encoder.config",
+    "eval": "leave it out: only fit trains, with dropout",
+    "to": "leave it out: TensorFlow places the model",
+}
+
+
+def of_attribute(owner: Any, name: str) -> AttributeError:
+    """Returns the error for an attribute that an object lacks, with what to write instead if it is known."""
+    hint = f": {_ATTRIBUTES[name]}" if name in _ATTRIBUTES else ""
+    return AttributeError(f"{type(owner).__name__} has no {name!r}{hint}", name=name, obj=owner)
+
+
+def of_name(name: str, known: Iterable[str] = ()) -> str | None:
+    """Returns what to write instead of a name that this package lacks; None if nobody knows.
+
+    Args:
+        name: the wrong one.
+        known: the right ones, of which one may be meant.
+    """
     if instead := _CLASSES.get(name):
         return instead
     prefix = next((prefix for prefix in _PREFIXES if name.startswith(prefix)), None)
-    return _MODELS.get(name.removeprefix(prefix)) if prefix else None
+    if prefix and (instead := _MODELS.get(name.removeprefix(prefix))):
+        return instead
+    return next(iter(difflib.get_close_matches(name, list(known), 1, 0.85)), None)
 
 
 def refuse(unknown: Collection[str], known: Collection[str]) -> None:
@@ -92,3 +136,19 @@ def refuse_keras_3(name: str, values: Any) -> None:
                 f"{name} is of Keras 3 ({type(value).__module__}.{kind}), whose objects do not work in "
                 f"models of tf_keras: write {instead} (import tf_keras, not keras or tf.keras)."
             )
+
+
+def refuse_texts(values: Any) -> None:
+    """Raises a UserError for texts where a model expects features.
+
+    Args:
+        values: the input of a model's call, fit, evaluate or predict.
+    """
+    first = values
+    while isinstance(first, list | tuple | np.ndarray) and len(first):
+        first = first[0]
+    if isinstance(first, str | bytes):
+        raise UserError(
+            "a model computes with features, not texts: write model.answer(texts) for answers, and "
+            "tokenizer(texts) for the features that calls, fit, evaluate and predict take."
+        )

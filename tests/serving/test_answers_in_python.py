@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
+from absl import logging
 
 from tests.helpers.serving.exports import KINDS
 from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.classifier import XLNetClassifier
+from xlnet_tf.models.question_answering import XLNetQuestionAnswering
 from xlnet_tf.serving import models
 from xlnet_tf.serving.text_answers import split_rows
 
@@ -140,6 +142,29 @@ def test_a_new_head_takes_no_thresholds_over(tmp_path, classifier):
     assert again.current_card().serving == {"alert": {"label": "bad", "threshold": 0.4}}
     new = XLNetClassifier.from_pretrained(tmp_path, ["x", "y"], head_name="new")
     assert not new.current_card().serving and new.answer("ba")["label"] in "xy"
+
+
+@pytest.fixture
+def logged_warnings(monkeypatch):
+    lines = []
+    monkeypatch.setattr(logging, "warning", lambda message, *values: lines.append(message % values))
+    return lines
+
+
+def test_answers_of_a_head_that_was_never_trained_are_warned_of_once(tmp_path, classifier, logged_warnings):
+    classifier.save_pretrained(tmp_path)
+    XLNetClassifier.from_pretrained(tmp_path).answer("ba")
+    assert not logged_warnings
+    new = XLNetQuestionAnswering.from_pretrained(tmp_path)
+    new.answer("ba", "ne ba")
+    new.answer("ba", "ne ba")
+    [warning] = logged_warnings
+    assert "the head of this XLNetQuestionAnswering is new and has random weights" in warning
+    trained = XLNetClassifier.from_pretrained(tmp_path, ["x", "y"], head_name="new")
+    for weight in trained.trainable_weights:
+        weight.assign_add(tf.ones_like(weight))
+    trained.answer("ba")
+    assert len(logged_warnings) == 1
 
 
 def test_what_weights_were_trained_for_is_found(tmp_path, classifier):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tf_keras
+from absl import logging
 from typing_extensions import Self
 
 from xlnet_tf import task_registry
@@ -123,11 +124,22 @@ class XLNetHead(EncoderModel):
             >>> XLNetClassifier.from_pretrained("runs/reviews").answer(["A fine film."])
             [{'label': 'positive', 'score': 0.98, 'probabilities': {'negative': 0.02, 'positive': 0.98}}]
         """
+        self._warn_of_new_head()
         pair = len(texts) + len(inputs) == 2
         key = (pair, id(self.tokenizer), tuple(getattr(self, "labels", ())))
         if vars(self).get("_answering", (None,))[0] != key:  # not among what tf_keras tracks and saves
             self.__dict__["_answering"] = key, task_registry.load(task_registry.ANSWERING)(self, pair=pair)
         return vars(self)["_answering"][1].ask(texts, inputs, batch_size)
+
+    def _warn_of_new_head(self):
+        """Warns once if the head has the random weights that it began with."""
+        kernel, begun = vars(self).pop("_new_head", (None, None))
+        if kernel is not None and np.array_equal(kernel.numpy(), begun):
+            logging.warning(
+                "the head of this %s is new and has random weights: its answers mean nothing before it is "
+                "trained (model.fit, or xlnet-tf finetune)",
+                type(self).__name__,
+            )
 
     def encode(self, features: Mapping[str, Any], training: bool | None):
         """Reads the text.

@@ -149,7 +149,10 @@ class Pretrained:
         given = None if labels is None else _check_labels(labels)
         if head.new:
             if not given:
-                raise UserError(f"{path} has no head {head.scope}: give labels=[...], those of a new one.")
+                other = f" ({self.card.task} is what it was trained for)" if self.card.task else ""
+                raise UserError(
+                    f"{path} has no head {head.scope}{other}: give labels=[...], those of a new one."
+                )
             return head._replace(labels=given)
         bias = f"{head.scope}/logits/bias"
         shape = self.checkpoint.arrays.shapes.get(bias)
@@ -212,6 +215,9 @@ class Pretrained:
             logging.info(
                 "%s has no head %s: a new one begins with random weights", self.checkpoint.path, new.scope
             )
+            own = [v for v in model.variables if names.head_scope(names.canonical(v.name)) == new.scope]
+            kernel = max(own, key=lambda variable: len(variable.shape))
+            vars(model)["_new_head"] = kernel, kernel.numpy()  # not among what tf_keras tracks
 
 
 Source = str | os.PathLike | Pretrained  # what from_pretrained takes

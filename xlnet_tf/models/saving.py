@@ -67,7 +67,26 @@ class ShapeFreeModel(tf_keras.Model):
     @tf.autograph.experimental.do_not_convert  # no layer needs it, and fit would wait seconds for it
     def __call__(self, inputs, *args, **kwargs):
         guesses.refuse_keras_3("the input", inputs)
+        guesses.refuse_texts(inputs)
         return super().__call__(inputs, *args, **kwargs)
+
+    def fit(self, x=None, *args, **kwargs):
+        """As tf_keras' fit."""
+        guesses.refuse_texts(x)
+        return super().fit(x, *args, **kwargs)
+
+    def evaluate(self, x=None, *args, **kwargs):
+        """As tf_keras' evaluate."""
+        guesses.refuse_texts(x)
+        return super().evaluate(x, *args, **kwargs)
+
+    def predict(self, x, *args, **kwargs):
+        """As tf_keras' predict."""
+        guesses.refuse_texts(x)
+        return super().predict(x, *args, **kwargs)
+
+    def __getattr__(self, name: str):
+        raise guesses.of_attribute(self, name)
 
     def save_assets(self, folder: str) -> None:
         """Called by tf_keras for what a .keras file holds besides weights."""

@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,9 @@ class XLNetTokenizer(Vocabulary):
             ) from None
         check_special_symbols(self._processor, source)
 
+    def __getattr__(self, name: str):
+        raise guesses.of_attribute(self, name)
+
     def __repr__(self) -> str:
         return f"XLNetTokenizer(vocab_size={self.vocab_size}, cleaning={self.cleaning})"
 
@@ -158,6 +161,8 @@ class XLNetTokenizer(Vocabulary):
             raise UserError(f"there are {len(ids_a)} texts and {len(ids_b)} text_pairs; expected as many.")
         rows = list(zip(ids_a, ids_b or itertools.repeat(None)))
         seq_len = seq_len if max_length is None else max_length
+        if not isinstance(seq_len, int | np.integer):
+            raise UserError(f"max_length is {seq_len!r}; expected a whole number of tokens.")
         lengths = [len(a) + (2 if b is None else 3 + len(b)) for a, b in rows]
         if not cut:
             seq_len = max([seq_len, *lengths])
@@ -307,7 +312,7 @@ class XLNetTokenizer(Vocabulary):
         Raises:
             UserError: they are something else.
         """
-        if isinstance(texts, (str, bytes)):
+        if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
             raise UserError(f"{name} is one {type(texts).__name__}; expected a list of strings.")
         texts = list(texts)
         for index, text in enumerate(texts):
