@@ -74,7 +74,7 @@ _ATTRIBUTES = {
     "encode_plus": "call it: tokenizer(text)",
     "batch_encode_plus": "call it: tokenizer(texts)",
     "model_max_length": "give max_length where texts are encoded; any length works",
-    "add_tokens": "train a vocabulary with xlnet-tf train-tokenizer: a released model has no rows for new ones",
+    "add_tokens": "train a vocabulary (xlnet-tf train-tokenizer): released models have no rows for more",
     "vocab": "call get_vocab()",
     "push_to_hub": "use save_pretrained, or the command xlnet-tf push",
     "generate": "load the weights as an XLNetLanguageModel",

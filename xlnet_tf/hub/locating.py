@@ -77,7 +77,7 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
         FileNotFoundError: there is nothing at a path that looks like a name, and the hub has no such model
             either, or what asks it is not installed.
     """
-    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+    if not isinstance(path, str | os.PathLike):
         raise UserError(f"the model is {path!r}; expected the path of a folder or a name, hf://OWNER/NAME.")
     path = os.fspath(path)
     match = _NAME.fullmatch(path)
