@@ -133,7 +133,7 @@ class XLNetHead(EncoderModel):
 
     def _warn_of_new_head(self):
         """Warns once if the head has the random weights that it began with."""
-        kernel, begun = vars(self).pop("_new_head", (None, None))
+        kernel, begun = self.__dict__.pop("_new_head", (None, None))
         if kernel is not None and np.array_equal(kernel.numpy(), begun):
             logging.warning(
                 "the head of this %s is new and has random weights: its answers mean nothing before it is "
