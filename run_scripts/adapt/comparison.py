@@ -95,9 +95,10 @@ class Task:
         self.sets = {"train": ExampleSet.load(f"{data}/train"), "dev": ExampleSet.load(f"{data}/dev")}
         entry = task_registry.of_examples(self.sets["train"])
         self._params = exp_factory.get_exp_config(entry.experiment)
+        flag = "--task_config"
         for source in config:
-            override(self._params, experiment.settings_file(source), "--task_config")
-        check_types(self._params, exp_factory.get_exp_config(entry.experiment), "--task_config")
+            override(self._params, experiment.settings_file(source, flag), flag)
+        check_types(self._params, exp_factory.get_exp_config(entry.experiment), flag)
         self._params.task.train_data.input_path = f"{data}/train"
         self._params.task.validation_data.input_path = f"{data}/dev"
         self._class = task_factory.get_task_cls(type(self._params.task))

@@ -43,8 +43,12 @@ def recipes() -> dict[str, pathlib.Path]:
     return {str(file.relative_to(RECIPES).with_suffix("")): file for file in files}
 
 
-def settings_file(source: str) -> str:
+def settings_file(source: str, flag: str = "--config_file") -> str:
     """Returns the file of a recipe that is given by name; other sources of settings as they are.
+
+    Args:
+        source: a recipe's name, or another source of settings.
+        flag: where it was given, for the message.
 
     Raises:
         UserError: a name is that of no recipe and no file.
@@ -55,7 +59,7 @@ def settings_file(source: str) -> str:
     if name not in known:
         tip = f": did you mean {match}?" if (match := closest(name, known)) else "."
         raise UserError(
-            f"--config_file={source}: there is no such file and no such recipe{tip} The recipes are "
+            f"{flag}={source}: there is no such file and no such recipe{tip} The recipes are "
             f"{', '.join(known)}"
         )
     return str(known[name])

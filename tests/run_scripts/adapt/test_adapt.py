@@ -184,6 +184,9 @@ def test_what_does_not_fit_is_refused_and_leaves_nothing(folder, tmp_path, small
     )
     refused(folder, tmp_path, "needs general text", general_input=None, replay=None, max_general_rise=0.1)
     refused(folder, tmp_path, "there is no setting trainer.train_step", task_config="trainer.train_step=2")
+    refused(
+        folder, tmp_path, "--task_config=demo_review: .* did you mean demo_reviews", task_config="demo_review"
+    )
     refused(folder, tmp_path, "every document of .* holds a text", input=tmp_path / "test.txt")
     refused(folder, tmp_path, "replay is 0.9, which takes", replay=0.9)
 
