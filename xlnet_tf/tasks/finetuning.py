@@ -1,11 +1,10 @@
-"""What all fine-tuning tasks share: settings, data, initial weights, metrics of a whole set, the best model.
+"""What all fine-tuning tasks share: data, initial weights, metrics of a whole set, the best model.
 
 A task of its own is one head and one file (see tasks/classification.py): it says how to build its model,
 what its loss is, what it predicts for each example, and how predictions are scored and written.
 """
 
 import abc
-import dataclasses
 import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +16,6 @@ import tf_keras
 from absl import logging
 from official.core import config_definitions as cfg
 from official.core import exp_factory, task_factory
-from official.modeling.hyperparams import base_config
 
 from xlnet_tf import files, task_registry
 from xlnet_tf.checkpoints import Checkpoint, load_into, open_checkpoint
@@ -29,89 +27,24 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.reading import packed_source
 from xlnet_tf.records import example_report
-from xlnet_tf.records.batching import FILLER, MULTIPLE, WINDOW, Batches
+from xlnet_tf.records.batching import FILLER, MULTIPLE, Batches
 from xlnet_tf.records.example_reader import ExampleTable, example_dataset
 from xlnet_tf.records.examples import MANIFEST_FILE, TOKENIZER_FILE, ExampleSet
 from xlnet_tf.records.manifest import settings_difference
 from xlnet_tf.tasks import compatibility
+from xlnet_tf.tasks.cutting import cut_rows, whole_rows
 from xlnet_tf.tasks.metrics.calibration import Probabilities
-from xlnet_tf.tasks.model_config import READING, EncoderModelConfig, architecture_difference
+from xlnet_tf.tasks.model_config import architecture_difference
 from xlnet_tf.tasks.schedule_defaults import complete
-from xlnet_tf.text.special_tokens import PAD_ID
-from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
+from xlnet_tf.tasks.settings import BATCHING, ExamplesConfig, FinetuningConfig, finetuning_experiment
 from xlnet_tf.training.early_stopping import keep_best, read_metrics
 from xlnet_tf.training.optimizer import layer_number
 from xlnet_tf.training.run import check_memory, run_training
 from xlnet_tf.training.task import Task
 
-BATCHING = ("length", "packed", "fixed")
 TOKENS = ("input_word_ids", "input_mask", "input_type_ids")
 _ALIKE = 1e-4  # outputs that differ by less than this come from a model that has collapsed
 UNREACHED = ": no threshold reaches it on the dev examples"  # after a shortfall of these
-
-
-@dataclasses.dataclass
-class ExamplesConfig(base_config.Config):
-    """Which examples to read.
-
-    Attributes:
-        input_path: folder of a set of examples.
-        global_batch_size: examples of a step over all devices; 0 for validation: of a part of a training
-            step (see trainer.accumulation_steps).
-        lengths: the tokens, ascending, that rows may be cut to; none: any, where one graph computes rows of
-            any length, and else, on TPUs and with XLA, a few that are chosen for the set.
-    """
-
-    input_path: str = ""
-    global_batch_size: int = 0
-    lengths: list[int] = dataclasses.field(default_factory=list)
-
-
-@dataclasses.dataclass
-class FinetuningConfig(cfg.TaskConfig):
-    """Settings that all fine-tuning tasks share.
-
-    Attributes:
-        model: the network.
-        train_data: examples to train on.
-        validation_data: examples to evaluate on; no path, no evaluation.
-        epochs: how often to see every training example, where trainer.train_steps is 0.
-        warmup_fraction: part of the steps until the peak learning rate, where warmup_steps is 0.
-        seed: of the head's initial weights, dropout and the order of the examples.
-        batching: "length" puts examples of like length into a batch, whose rows are cut to it; "fixed" takes
-            whole rows in random order, "packed" the same with several examples in a row. Runs of versions
-            that had no such setting have fixed batches. The default of new runs is length or, on TPUs, packed
-            where it computes fewer positions.
-        sort_window: batches within which examples are sorted by length.
-        reinit_layers: how many of the top layers begin with random weights instead of init_checkpoint's, and
-            with them what lies above: the pooled vector's projection and the head. 0 loads all.
-    """
-
-    model: EncoderModelConfig = dataclasses.field(default_factory=EncoderModelConfig)
-    train_data: ExamplesConfig = dataclasses.field(
-        default_factory=lambda: ExamplesConfig(global_batch_size=32)
-    )
-    validation_data: ExamplesConfig = dataclasses.field(default_factory=ExamplesConfig)
-    epochs: float = 3.0
-    warmup_fraction: float = 0.1
-    seed: int = 0
-    batching: str | None = "fixed"
-    sort_window: int = WINDOW
-    reinit_layers: int = 0
-
-
-def finetuning_experiment(task: FinetuningConfig) -> cfg.ExperimentConfig:
-    """Returns an experiment with the defaults of fine-tuning: one evaluation and checkpoint an epoch.
-
-    Args:
-        task: the task's settings; how texts are read is left open.
-    """
-    trainer = TrainerConfig(train_steps=0, validation_interval=0, checkpoint_interval=0, max_to_keep=5)
-    trainer.optimizer_config.learning_rate = 2e-5
-    trainer.optimizer_config.warmup_steps = 0
-    task.model.override(dict.fromkeys(READING))  # not given: see FinetuningTask
-    task.batching = None
-    return cfg.ExperimentConfig(task=task, trainer=trainer, runtime=RuntimeConfig())
 
 
 def register(experiment: str, config: type[FinetuningConfig]) -> Callable[[type], type]:
@@ -449,22 +382,7 @@ class FinetuningTask(Task):
             return {**features, "packed_source": source}
         if length is None or (isinstance(length, int) and length == examples.seq_len):
             return features
-        shape, cut_off = [-1, examples.sequences, examples.seq_len], examples.seq_len - length
-        padded_left = tf.reshape(features["input_word_ids"], shape)[:, :, 0] == PAD_ID  # [B, sequences]
-        offset = tf.where(padded_left, cut_off, 0)
-
-        def cut_tokens(values: tf.Tensor) -> tf.Tensor:
-            values = tf.reshape(values, shape)
-            values = tf.where(padded_left[:, :, None], values[:, :, cut_off:], values[:, :, :length])
-            return tf.reshape(values, [-1, examples.sequences * length])
-
-        tokens = {
-            name: cut_tokens(features[name]) for name in (*TOKENS, *self.TOKEN_COLUMNS) if name in features
-        }
-        positions = {
-            name: features[name] - offset[:, 0] for name in self.POSITION_COLUMNS if name in features
-        }
-        return {**features, **tokens, **positions, "offset": offset}
+        return cut_rows(features, length, examples, (*TOKENS, *self.TOKEN_COLUMNS), self.POSITION_COLUMNS)
 
     def read_in_graph(self, train_steps: int):
         self.train_steps = train_steps
@@ -491,23 +409,9 @@ class FinetuningTask(Task):
             **self.predictions(features, outputs),
         }
         if "offset" in features:
-            self._undo_cut(rows, features)
+            names = self.TOKEN_PREDICTIONS, self.POSITION_PREDICTIONS
+            rows |= whole_rows(rows, features, self.validation_set, *names)
         return rows
-
-    def _undo_cut(self, rows: dict[str, tf.Tensor], features: Mapping[str, tf.Tensor]):
-        """Gives predictions for the tokens of cut rows the positions that they have in whole rows."""
-        examples, offset = self.validation_set, features["offset"][:, 0]
-        cut_off = examples.seq_len - tf.shape(features["input_word_ids"])[1] // examples.sequences
-        for name in self.TOKEN_PREDICTIONS:
-            if name not in rows:
-                continue
-            rest = rows[name].shape.rank - 2  # axes after rows and tokens
-            left, right = (
-                tf.pad(rows[name], [[0, 0], side, *[[0, 0]] * rest]) for side in ([cut_off, 0], [0, cut_off])
-            )
-            rows[name] = tf.where(tf.reshape(offset > 0, [-1, 1, *[1] * rest]), left, right)
-        for name in self.POSITION_PREDICTIONS:
-            rows[name] += tf.reshape(offset, [-1] + [1] * (rows[name].shape.rank - 1))
 
     def report(self, rows: dict[str, np.ndarray]) -> dict[str, float]:
         predictions = in_order(rows, self.validation_set.records)

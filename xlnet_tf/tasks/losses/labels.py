@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.tasks.finetuning import FinetuningConfig
+from xlnet_tf.tasks.settings import FinetuningConfig
 
 NONE, BALANCED, UNIFORM = "none", "balanced", "uniform"
 

@@ -1,0 +1,76 @@
+"""Settings that all fine-tuning tasks share, and their defaults."""
+
+import dataclasses
+
+from official.core import config_definitions as cfg
+from official.modeling.hyperparams import base_config
+
+from xlnet_tf.records.batching import WINDOW
+from xlnet_tf.tasks.model_config import READING, EncoderModelConfig
+from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
+
+BATCHING = ("length", "packed", "fixed")
+
+
+@dataclasses.dataclass
+class ExamplesConfig(base_config.Config):
+    """Which examples to read.
+
+    Attributes:
+        input_path: folder of a set of examples.
+        global_batch_size: examples of a step over all devices; 0 for validation: of a part of a training
+            step (see trainer.accumulation_steps).
+        lengths: the tokens, ascending, that rows may be cut to; none: any, where one graph computes rows of
+            any length, and else, on TPUs and with XLA, a few that are chosen for the set.
+    """
+
+    input_path: str = ""
+    global_batch_size: int = 0
+    lengths: list[int] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class FinetuningConfig(cfg.TaskConfig):
+    """Settings that all fine-tuning tasks share.
+
+    Attributes:
+        model: the network.
+        train_data: examples to train on.
+        validation_data: examples to evaluate on; no path, no evaluation.
+        epochs: how often to see every training example, where trainer.train_steps is 0.
+        warmup_fraction: part of the steps until the peak learning rate, where warmup_steps is 0.
+        seed: of the head's initial weights, dropout and the order of the examples.
+        batching: "length" puts examples of like length into a batch, whose rows are cut to it; "fixed" takes
+            whole rows in random order, "packed" the same with several examples in a row. Runs of versions
+            that had no such setting have fixed batches. The default of new runs is length or, on TPUs, packed
+            where it computes fewer positions.
+        sort_window: batches within which examples are sorted by length.
+        reinit_layers: how many of the top layers begin with random weights instead of init_checkpoint's, and
+            with them what lies above: the pooled vector's projection and the head. 0 loads all.
+    """
+
+    model: EncoderModelConfig = dataclasses.field(default_factory=EncoderModelConfig)
+    train_data: ExamplesConfig = dataclasses.field(
+        default_factory=lambda: ExamplesConfig(global_batch_size=32)
+    )
+    validation_data: ExamplesConfig = dataclasses.field(default_factory=ExamplesConfig)
+    epochs: float = 3.0
+    warmup_fraction: float = 0.1
+    seed: int = 0
+    batching: str | None = "fixed"
+    sort_window: int = WINDOW
+    reinit_layers: int = 0
+
+
+def finetuning_experiment(task: FinetuningConfig) -> cfg.ExperimentConfig:
+    """Returns an experiment with the defaults of fine-tuning: one evaluation and checkpoint an epoch.
+
+    Args:
+        task: the task's settings; how texts are read is left open.
+    """
+    trainer = TrainerConfig(train_steps=0, validation_interval=0, checkpoint_interval=0, max_to_keep=5)
+    trainer.optimizer_config.learning_rate = 2e-5
+    trainer.optimizer_config.warmup_steps = 0
+    task.model.override(dict.fromkeys(READING))  # not given: FinetuningTask completes it
+    task.batching = None
+    return cfg.ExperimentConfig(task=task, trainer=trainer, runtime=RuntimeConfig())
