@@ -280,6 +280,7 @@ def main_in_bucket(folder: pathlib.Path, rounds: int):
 
 if __name__ == "__main__":
     folder, rounds, *where = sys.argv[1:]
+    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
     if where == ["--bucket"]:
         main_in_bucket(pathlib.Path(folder), int(rounds))
     main(pathlib.Path(folder), int(rounds), *(where or [folder]))
