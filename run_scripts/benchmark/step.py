@@ -61,7 +61,7 @@ for line in sys.stdin:
 """
 
 
-class Step:
+class TrainingStep:
     """A training step of a model on one batch.
 
     Args:
@@ -119,7 +119,7 @@ class Step:
 
 def our_steps(
     config: XLNetConfig, batch: Mapping[str, np.ndarray], dropout: float, modes: Sequence[str]
-) -> dict[str, Step]:
+) -> dict[str, TrainingStep]:
     """Returns mode -> step of our model; those that differ in xla only train the same variables."""
     import tensorflow as tf
 
@@ -139,13 +139,14 @@ def our_steps(
         return loss, model, optimizer
 
     return {
-        mode: Step(*trained("bfloat16" in mode, "recompute" in mode), batch, "xla" in mode) for mode in modes
+        mode: TrainingStep(*trained("bfloat16" in mode, "recompute" in mode), batch, "xla" in mode)
+        for mode in modes
     }
 
 
 def model_garden_steps(
     config: XLNetConfig, batch: Mapping[str, np.ndarray], dropout: float, modes: Sequence[str]
-) -> dict[str, Step]:
+) -> dict[str, TrainingStep]:
     """Returns mode -> step of Model Garden's model of the same size; both train the same variables."""
     import tensorflow as tf
 
@@ -157,7 +158,7 @@ def model_garden_steps(
     def loss(features):
         return tf.reduce_mean(peers.model_garden_losses(model, features))
 
-    return {mode: Step(loss, model, optimizer, features, "xla" in mode) for mode in modes}
+    return {mode: TrainingStep(loss, model, optimizer, features, "xla" in mode) for mode in modes}
 
 
 @contextlib.contextmanager

@@ -143,7 +143,7 @@ def compiled(params, task: Task, where: Machines) -> str:
     for length in reversed(task.lengths()):  # the longest is the largest
         program = steps.training_step(alone, length=length)
         outcome = compilation.compile_program(program.hlo, topology)
-        if isinstance(outcome, compilation.Refused):
+        if isinstance(outcome, compilation.NotCompiled):
             raise UserError(_refusal(outcome, where.slice.name, rows, params.trainer.accumulation_steps))
         batches.append(report.CompiledBatch(topology, rows, outcome, length=length))
         loops = program.loops_with_products()
@@ -175,7 +175,7 @@ def _epoch(params, task: Task, batches: Sequence[report.CompiledBatch]) -> str:
     return f"\nOne pass over the data, {steps:,} steps, takes {total:.1f} s by these estimates."
 
 
-def _refusal(outcome: compilation.Refused, slice_name: str, rows: int, parts: int) -> str:
+def _refusal(outcome: compilation.NotCompiled, slice_name: str, rows: int, parts: int) -> str:
     """Says why a step is not compiled, and what to do if it is only too large."""
     if not outcome.out_of_memory:
         return f"the step does not compile for a core of {slice_name}: {outcome.error}"

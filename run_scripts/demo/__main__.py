@@ -18,8 +18,8 @@ from absl import flags
 
 from run_scripts.demo import corpus, page, pretraining
 from run_scripts.demo.capitals import Capitals
-from run_scripts.demo.finetuning import FineTuning, Question
-from run_scripts.demo.outcome import Outcome
+from run_scripts.demo.finetuning import DemoTask, FineTuning
+from run_scripts.demo.outcome import DemoOutcome
 from run_scripts.demo.reviews import Reviews
 from xlnet_tf import errors
 
@@ -38,13 +38,13 @@ class DemoSettings:
     Attributes:
         recipe: of the pretraining.
         speeches: whether the corpus has the speeches, too.
-        question: what to fine-tune for.
+        task: what to fine-tune for.
         seeds: of fine-tuning.
     """
 
     recipe: str
     speeches: bool
-    question: Question
+    task: DemoTask
     seeds: tuple[int, ...] = (0, 1, 2)
 
 
@@ -84,12 +84,12 @@ def run(corpora: pathlib.Path, output: pathlib.Path, settings: DemoSettings) -> 
     sentences = MASKED_SENTENCES[not settings.speeches :]
     filled = dict(zip(sentences, model.fill_mask(sentences, top_k=3), strict=True))
 
-    step(6, f"Fine-tuning on {settings.question.LABELS}: pretrained, and from scratch")
-    settings.question.write(corpora, output / settings.question.NAME)
-    result = FineTuning(settings.question, output).compare(settings.seeds)
+    step(6, f"Fine-tuning on {settings.task.LABELS}: pretrained, and from scratch")
+    settings.task.write(corpora, output / settings.task.NAME)
+    result = FineTuning(settings.task, output).compare(settings.seeds)
 
     entropy = pretraining.unigram_entropy(dev)
-    outcome = Outcome(output, history, entropy, filled, result, round(time.monotonic() - began))
+    outcome = DemoOutcome(output, history, entropy, filled, result, round(time.monotonic() - began))
     page.write(outcome, train)
     outcome.write_report()
     print("", *outcome.lines(), sep="\n")

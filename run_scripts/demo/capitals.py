@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from run_scripts.demo import corpus
-from run_scripts.demo.finetuning import Question
+from run_scripts.demo.finetuning import DemoTask
 from xlnet_tf import files
 
 PASSAGES = {"train": 100, "dev": 100, "test": 400}
@@ -18,7 +18,7 @@ CAPITAL, OTHER = "B-CAPITAL", "O"
 _AROUND = re.compile(r"^\W+|\W+$")  # punctuation around a word
 
 
-class Capitals(Question):
+class Capitals(DemoTask):
     """Which words of a passage begin with a capital? Passages are the beginnings of reviews."""
 
     NAME = "capitals"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class Question(abc.ABC):
+class DemoTask(abc.ABC):
     """A task of the demo and its labelled texts.
 
     Attributes:
@@ -78,17 +78,17 @@ class Arm:
 
 
 @dataclasses.dataclass(frozen=True)
-class Result:
-    """How well a question was answered by each way of learning.
+class DemoResult:
+    """How well a task was answered by each way of learning.
 
     Attributes:
-        question: the question.
+        task: the task.
         pretrained, scratch: the two beginnings.
         baseline: its metric on the test texts.
-        answers: texts, true answers and the pretrained model's (see Question.answers).
+        answers: texts, true answers and the pretrained model's (see DemoTask.answers).
     """
 
-    question: Question
+    task: DemoTask
     pretrained: Arm
     scratch: Arm
     baseline: float
@@ -100,7 +100,7 @@ class Result:
         return {
             "XLNet, pretrained": self.pretrained.test,
             "XLNet from scratch": self.scratch.test,
-            self.question.BASELINE: (self.baseline,),
+            self.task.BASELINE: (self.baseline,),
         }
 
     @property
@@ -110,27 +110,27 @@ class Result:
 
 
 class FineTuning:
-    """Fine-tunes for a question; runs that are finished are not done again.
+    """Fine-tunes for a task; runs that are finished are not done again.
 
     Args:
-        question: the question.
+        task: the task.
         output: folder of the demo, with the tokenizer, the pretrained model and the labelled texts.
     """
 
-    def __init__(self, question: Question, output: pathlib.Path):
-        self._question, self._output = question, output
-        self._folder = output / "finetuned" / question.NAME
+    def __init__(self, task: DemoTask, output: pathlib.Path):
+        self._task, self._output = task, output
+        self._folder = output / "finetuned" / task.NAME
         self._examples = self._folder / "examples"
 
-    def compare(self, seeds: Sequence[int]) -> Result:
-        """Answers the question in each way; each seed gives a run from each beginning."""
-        question, texts = self._question, self._output / self._question.NAME
-        question.make_examples(texts, self._output / "tokenizer" / "spiece.model", self._examples)
-        pretrained = self._arm("pretrained", question.pretrained_rates, seeds)
-        scratch = self._arm("scratch", question.scratch_rates, seeds)
+    def compare(self, seeds: Sequence[int]) -> DemoResult:
+        """Answers the task in each way; each seed gives a run from each beginning."""
+        task, texts = self._task, self._output / self._task.NAME
+        task.make_examples(texts, self._output / "tokenizer" / "spiece.model", self._examples)
+        pretrained = self._arm("pretrained", task.pretrained_rates, seeds)
+        scratch = self._arm("scratch", task.scratch_rates, seeds)
         run, predictions = self._predict(pretrained.folder)
-        answers = question.answers(texts, run.task.validation_set, predictions)
-        return Result(question, pretrained, scratch, question.baseline(texts), answers)
+        answers = task.answers(texts, run.task.validation_set, predictions)
+        return DemoResult(task, pretrained, scratch, task.baseline(texts), answers)
 
     def _arm(self, beginning: str, learning_rates: Sequence[float], seeds: Sequence[int]) -> Arm:
         """Chooses the learning rate with the first seed, then trains with the others as well."""
@@ -154,7 +154,7 @@ class FineTuning:
         from xlnet_tf.training.config import override
 
         params = self._defaults()
-        override(params, str(experiment.RECIPES / self._question.recipe), "the demo's recipe")
+        override(params, str(experiment.RECIPES / self._task.recipe), "the demo's recipe")
         params.task.seed = seed
         params.task.train_data.input_path = str(self._examples / "train")
         params.task.validation_data.input_path = str(self._examples / "dev")
@@ -182,7 +182,7 @@ class FineTuning:
 
     @functools.cached_property
     def _entry(self) -> task_registry.TaskEntry:
-        return task_registry.find(self._question.TASK)
+        return task_registry.find(self._task.TASK)
 
     def _defaults(self):
         from official.core import exp_factory

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from run_scripts import fill_mask
-from run_scripts.demo.finetuning import Result
+from run_scripts.demo.finetuning import DemoResult
 from xlnet_tf import files
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class Outcome:
+class DemoOutcome:
     """What a demo has found out.
 
     Attributes:
@@ -33,7 +33,7 @@ class Outcome:
     history: list[dict]
     unigram_entropy: float
     filled: dict[str, "FilledText"]
-    result: Result
+    result: DemoResult
     seconds: int
 
     @functools.cached_property
@@ -54,10 +54,10 @@ class Outcome:
 
     def commands(self) -> list[str]:
         """Returns three commands that use what the demo has made."""
-        finetuned, question = self.result.pretrained.folder, self.result.question
+        finetuned, task = self.result.pretrained.folder, self.result.task
         *_, sentence = self.filled
         return [
-            f'xlnet-tf predict --model_dir={finetuned} --input=text="{question.EXAMPLE}"',
+            f'xlnet-tf predict --model_dir={finetuned} --input=text="{task.EXAMPLE}"',
             f'xlnet-tf fill-mask --model_dir={self.folder / "model"} --text="{sentence}"',
             f"xlnet-tf export --model_dir={finetuned} --output_dir={self.folder / 'served'}",
         ]
@@ -66,8 +66,8 @@ class Outcome:
         """Returns what the terminal shows at the end."""
         figures = self.pretraining
         lines = [fill_mask.describe(sentence, found) for sentence, found in self.filled.items()]
-        question, width = self.result.question, max(map(len, self.result.scores))
-        lines += ["", f"{question.TITLE} Learned from {question.LABELS}; {question.METRIC} on test texts:"]
+        task, width = self.result.task, max(map(len, self.result.scores))
+        lines += ["", f"{task.TITLE} Learned from {task.LABELS}; {task.METRIC} on test texts:"]
         for name, values in self.result.scores.items():
             seeds = f"  (seeds: {', '.join(f'{value:.1%}' for value in values)})" if len(values) > 1 else ""
             lines.append(f"  {name:<{width}}  {self.result.medians[name]:6.1%}{seeds}")
@@ -87,8 +87,8 @@ class Outcome:
         """Writes report.json."""
         report = {
             **self.pretraining,
-            "task": self.result.question.NAME,
-            "metric": self.result.question.METRIC,
+            "task": self.result.task.NAME,
+            "metric": self.result.task.METRIC,
             "medians": self.result.medians,
             "pretrained": dataclasses.asdict(self.result.pretrained),
             "scratch": dataclasses.asdict(self.result.scratch),

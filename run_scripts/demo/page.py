@@ -6,7 +6,7 @@ from run_scripts.common import pages
 from run_scripts.common import pictures as common_pictures
 from run_scripts.common.pages import picture, section, table
 from run_scripts.demo import pictures
-from run_scripts.demo.outcome import Outcome
+from run_scripts.demo.outcome import DemoOutcome
 from tfrecord_builders.inspection import plot_mask
 from xlnet_tf.records.manifest import Manifest
 
@@ -14,7 +14,7 @@ MASK_POSITIONS = 32
 EXAMPLES = 5  # test texts to show
 
 
-def write(outcome: Outcome, records: Manifest) -> None:
+def write(outcome: DemoOutcome, records: Manifest) -> None:
     """Draws the pictures and writes index.html.
 
     Args:
@@ -24,8 +24,8 @@ def write(outcome: Outcome, records: Manifest) -> None:
     folder, figures = outcome.folder, outcome.pretraining
     pictures.draw_losses(outcome.history, outcome.unigram_entropy, folder / "loss")
     plot_mask.draw(records, 0, str(folder / "mask.png"), count=MASK_POSITIONS)
-    result, question = outcome.result, outcome.result.question
-    common_pictures.draw_scores(result.scores, question.METRIC, folder / "scores")
+    result, task = outcome.result, outcome.result.task
+    common_pictures.draw_scores(result.scores, task.METRIC, folder / "scores")
     medians = ", ".join(f"{name}: {median:.1%}" for name, median in result.medians.items())
     gaps = [
         (sentence, ", ".join(f"{piece.strip('▁')} ({share:.0%})" for piece, share in guesses))
@@ -34,10 +34,8 @@ def write(outcome: Outcome, records: Manifest) -> None:
     ]
     rows = [(name.replace("_", " "), f"{value:,}") for name, value in figures.items()]
     parts = [
-        section(
-            question.TITLE, f"Learned from {question.LABELS}. {question.METRIC} on test texts: {medians}."
-        ),
-        picture(folder / "scores.svg", f"{question.METRIC}: medians as bars, single seeds as points."),
+        section(task.TITLE, f"Learned from {task.LABELS}. {task.METRIC} on test texts: {medians}."),
+        picture(folder / "scores.svg", f"{task.METRIC}: medians as bars, single seeds as points."),
         table(("Test text", "True answer", "Pretrained model's answer"), result.answers[:EXAMPLES]),
         section("Pretraining", "Loss on training batches and on documents held out from them."),
         picture(folder / "loss.svg", "Loss in nats per target. Dotted: the best guess that ignores context."),

@@ -4,14 +4,14 @@ import csv
 import itertools
 
 from run_scripts.demo import corpus
-from run_scripts.demo.finetuning import Question
+from run_scripts.demo.finetuning import DemoTask
 from xlnet_tf import files
 
 REVIEWS = {"train": 2000, "dev": 500, "test": 1000}
 NAMES = {"0": "negative", "1": "positive"}
 
 
-class Reviews(Question):
+class Reviews(DemoTask):
     """Is a review positive?"""
 
     NAME = "reviews"

@@ -34,7 +34,7 @@ from absl import flags
 from run_scripts.tpu_compile.plan import check_flags, define_flags, run, save_hlo
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
-from xlnet_tf.tpu.compilation import Refused
+from xlnet_tf.tpu.compilation import NotCompiled
 
 
 def main(_: Sequence[str]) -> None:
@@ -49,7 +49,7 @@ def main(_: Sequence[str]) -> None:
     print(results.table())
     if values.output:
         print(f"\n{values.output}")
-    if all(isinstance(row.outcome, Refused) for row in results.rows):
+    if all(isinstance(row.outcome, NotCompiled) for row in results.rows):
         raise UserError(
             "nothing compiles, for the reasons above. What is too large needs fewer rows (--batch_per_core; "
             "--find_max_batch searches them), another --topology, or, if it is a training step, --recompute"

@@ -22,7 +22,7 @@ from xlnet_tf.flags import Setting
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.spans import default_num_predict
 from xlnet_tf.tpu import compilation, report, search, topologies
-from xlnet_tf.tpu.compilation import Outcome, Refused
+from xlnet_tf.tpu.compilation import NotCompiled, Outcome
 from xlnet_tf.tpu.report import CompiledBatch
 from xlnet_tf.tpu.topologies import Topology
 
@@ -266,11 +266,11 @@ def lower(arguments: Sequence[str], rows: int, length: int | None = None) -> Low
     return Lowered(program.hlo, program.loops_with_products(), program.lengths)
 
 
-def lower_apart(arguments: Sequence[str], rows: int, length: int | None = None) -> Lowered | Refused:
+def lower_apart(arguments: Sequence[str], rows: int, length: int | None = None) -> Lowered | NotCompiled:
     """Does `lower` in a process of its own: TensorFlow does not give back the memory of Large's variables.
 
     Returns:
-        What `lower` does; Refused, if the process was killed or found no memory.
+        What `lower` does; NotCompiled, if the process was killed or found no memory.
 
     Raises:
         UserError: what `lower` raises, which more or fewer rows would not change.
@@ -282,7 +282,7 @@ def lower_apart(arguments: Sequence[str], rows: int, length: int | None = None) 
             signals.end_processes(())
             raise
         except (futures.process.BrokenProcessPool, MemoryError):
-            return Refused(
+            return NotCompiled(
                 f"a program of {rows} rows could not be traced: its process was killed or found no memory on "
                 "this machine. Weights and optimizer state take 12 bytes for each parameter of the model. "
                 "Give fewer rows with --batch_per_core, or use a machine with more memory"
@@ -366,7 +366,7 @@ def run(values: flags.FlagValues, arguments: Sequence[str]) -> Iterator[Results]
             def outcome(rows: int, topology=topology, length=length) -> Outcome:
                 bar.set_postfix_str(f"{topology.name}, batch {rows}{f' x {length}' if length else ''}")
                 lowered = program(rows, length)
-                if isinstance(lowered, Refused):
+                if isinstance(lowered, NotCompiled):
                     return lowered
                 result = compilation.compile_program(lowered.hlo, topology, values.memory_only)
                 bar.update()

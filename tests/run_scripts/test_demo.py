@@ -12,7 +12,7 @@ from run_scripts.common import pictures
 from run_scripts.demo import __main__ as demo
 from run_scripts.demo import capitals, corpus, finetuning, page, pretraining
 from run_scripts.demo.capitals import Capitals
-from run_scripts.demo.outcome import Outcome
+from run_scripts.demo.outcome import DemoOutcome
 from run_scripts.demo.reviews import Reviews
 from xlnet_tf.generation.results import FilledText, Filling, Guess
 
@@ -86,14 +86,14 @@ def outcome(folder):
         [[Guess("▁fine", 0.5), Guess("▁<b>", 0.25)]],
         [[Guess("▁fine", 0.5)]],
     )
-    result = finetuning.Result(
-        question=CAPITALS,
+    result = finetuning.DemoResult(
+        task=CAPITALS,
         pretrained=finetuning.Arm(1e-3, {1e-3: 0.7}, (0.7, 0.725, 0.75), "runs/best"),
         scratch=finetuning.Arm(1e-3, {1e-3: 0.5}, (0.5, 0.5125, 0.6), "runs/scratch"),
         baseline=0.5375,
         answers=[("john <i>", "John <i>", "john <I>")],
     )
-    return Outcome(folder, history, 6.5, {"a <mask> film": filled}, result, 321)
+    return DemoOutcome(folder, history, 6.5, {"a <mask> film": filled}, result, 321)
 
 
 END = """\
@@ -150,8 +150,8 @@ trainer: {train_steps: 4, steps_per_loop: 2, validation_interval: 2, checkpoint_
 """
     )
     tuning.write_text("task: {train_data: {global_batch_size: 8}, epochs: 1}\ntrainer: {max_to_keep: 1}\n")
-    question = Capitals(str(tuning), (1e-3,), (1e-3, 2e-3))
-    settings = demo.DemoSettings(str(recipe), True, question, seeds=(0,))
+    task = Capitals(str(tuning), (1e-3,), (1e-3, 2e-3))
+    settings = demo.DemoSettings(str(recipe), True, task, seeds=(0,))
     output = tmp_path / "demo"
     demo.run(corpora, output, settings)
     printed = capsys.readouterr().out

@@ -14,7 +14,7 @@ from tests.helpers import command_flags, hlo
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.tpu import compilation, synthetic
-from xlnet_tf.tpu.compilation import Compiled, Refused
+from xlnet_tf.tpu.compilation import Compiled, NotCompiled
 from xlnet_tf.tpu.lowering import Program
 
 SMALL = ("--seq_len=16", "--vocab_size=50", "--params_override=" + ",".join(
@@ -23,7 +23,7 @@ SMALL = ("--seq_len=16", "--vocab_size=50", "--params_override=" + ",".join(
 ))  # fmt: skip
 _GIB = 1 << 30
 LENGTHS = {"seq_len": 512, "num_predict": 85, "memory_len": 384}
-KILLED = Refused("the process that traced the program was killed")
+KILLED = NotCompiled("the process that traced the program was killed")
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def compiler(monkeypatch):
 
     def compile_program(hlo, topology, memory_only):
         if 3 * hlo * _GIB > topology.hbm_bytes:
-            return Refused("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm")
+            return NotCompiled("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm")
         return Compiled(3 * hlo * _GIB, 0, 0, 0, 0, 1e12, 1e9, 0.5, 1.0)
 
     monkeypatch.setattr(tpu_compile, "lower_apart", lower_apart)
@@ -179,7 +179,7 @@ def test_synthetic_data_of_a_task():
 def test_the_largest_batch_is_searched_for_each_topology(run):
     rows = run("--topology=v2,v3", "--find_max_batch", "--batch_per_core=1").rows
     assert [(row.topology.name, row.batch_per_core) for row in rows if row.largest] == [("v2", 2), ("v3", 5)]
-    refused = [row.batch_per_core for row in rows if isinstance(row.outcome, Refused)]
+    refused = [row.batch_per_core for row in rows if isinstance(row.outcome, NotCompiled)]
     assert refused == [3, 6]
 
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.conftest import invent_texts
 from tests.helpers.serving.toys import HOSTILE, built
 from tfrecord_builders.race import build as race
-from tfrecord_builders.race.questions import Question
+from tfrecord_builders.race.questions import RaceQuestion
 from tfrecord_builders.ranking import build as ranking
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.multiple_choice import XLNetMultipleChoice, XLNetRanker
@@ -33,7 +33,7 @@ def test_choice(small_tokenizer):
     module = MultipleChoiceModule(model, small_tokenizer, max_qa_len=max_qa_len, seq_len=SEQ_LEN)
     questions = [f"{text} _ {text[:3]}" if row % 2 else text for row, text in enumerate(TEXTS)]
     columns = [
-        race.option_sequences(Question("", *row, 0, "", ""), small_tokenizer, SEQ_LEN, max_qa_len)[0]
+        race.option_sequences(RaceQuestion("", *row, 0, "", ""), small_tokenizer, SEQ_LEN, max_qa_len)[0]
         for row in zip(TEXTS[::-1], questions, OPTIONS)
     ]
     expected = model(features(columns)).numpy()
@@ -68,7 +68,10 @@ def test_ranking(small_tokenizer):
     module = RankingModule(model, small_tokenizer, max_query_len=7, seq_len=SEQ_LEN)
     columns = [
         ranking.candidate_sequences(
-            query, [ranking.Passage(str(i), text, 0) for i, text in enumerate(row)], small_tokenizer, options
+            query,
+            [ranking.CandidatePassage(str(i), text, 0) for i, text in enumerate(row)],
+            small_tokenizer,
+            options,
         )[0]
         for query, row in zip(TEXTS[::-1], OPTIONS)
     ]

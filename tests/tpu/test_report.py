@@ -1,5 +1,5 @@
 from xlnet_tf.tpu import report
-from xlnet_tf.tpu.compilation import Compiled, Planned, Refused
+from xlnet_tf.tpu.compilation import Compiled, NotCompiled, Planned
 from xlnet_tf.tpu.report import CompiledBatch
 from xlnet_tf.tpu.topologies import TOPOLOGIES
 
@@ -15,7 +15,7 @@ MADE = Compiled(
     estimated_seconds=0.262,
     compile_seconds=38.0,
 )
-REFUSED = Refused("RESOURCE_EXHAUSTED: Ran out of memory\nsecond line\n" + "more\n" * 50)
+REFUSED = NotCompiled("RESOURCE_EXHAUSTED: Ran out of memory\nsecond line\n" + "more\n" * 50)
 
 
 def test_memory_is_what_is_not_shared():
@@ -53,12 +53,12 @@ def test_the_compilers_own_words_are_shown_but_not_all_of_them():
     text = report.table([CompiledBatch(V3, 4, MADE), CompiledBatch(V5E, 64, REFUSED)], loops=0)
     assert "v5e, batch 64 is too large:\n    RESOURCE_EXHAUSTED: Ran out of memory" in text
     assert text.count("more") < 12
-    other = report.table([CompiledBatch(V5E, 64, Refused("INVALID_ARGUMENT: what is this"))], loops=0)
+    other = report.table([CompiledBatch(V5E, 64, NotCompiled("INVALID_ARGUMENT: what is this"))], loops=0)
     assert "does not compile" in other and "what is this" in other
 
 
 def test_a_search_without_a_result_names_what_ended_it():
-    row = CompiledBatch(V3, 16, Refused("the compiler ended with code -9"), ends_search=True)
+    row = CompiledBatch(V3, 16, NotCompiled("the compiler ended with code -9"), ends_search=True)
     text = report.table([CompiledBatch(V3, 8, MADE), row], loops=0)
     assert "largest)" not in text
     ending = "does not compile, which ends the search for the largest batch without an answer:"

@@ -1,9 +1,9 @@
 import pytest
 
-from xlnet_tf.tpu.compilation import Compiled, Planned, Refused
+from xlnet_tf.tpu.compilation import Compiled, NotCompiled, Planned
 from xlnet_tf.tpu.search import largest_batch
 
-TOO_LARGE = Refused("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm")
+TOO_LARGE = NotCompiled("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm")
 
 
 def compiled(hbm: int) -> Compiled:
@@ -56,7 +56,7 @@ def test_a_batch_that_does_not_fit_bounds_the_search(largest):
         words = (
             f"RESOURCE_EXHAUSTED: memory required for HLO temporaries ({rows * row / gigabyte:.2f}G) exceeds"
         )
-        return Refused(words, arguments)
+        return NotCompiled(words, arguments)
 
     rows, tried = largest_batch(compile_batch, limit, first=256)
     assert rows == largest
@@ -98,7 +98,7 @@ def test_not_even_one_row_fits():
     "words", ["INVALID_ARGUMENT: no such operation", "the compiler ended with code -9:\n"]
 )
 def test_an_unrelated_failure_ends_the_search_without_a_result(words):
-    wrong = Refused(words)
+    wrong = NotCompiled(words)
     assert largest_batch(lambda rows: wrong, 100) == (None, {1: wrong})
     outcomes = lambda rows: compiled(10 * rows) if rows < 8 else wrong  # noqa: E731
     largest, tried = largest_batch(outcomes, 1000, first=4)

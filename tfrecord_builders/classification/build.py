@@ -9,7 +9,7 @@ from absl import logging
 
 from tfrecord_builders.classification import labels as labels_lib
 from tfrecord_builders.classification.options import ClassificationOptions
-from tfrecord_builders.classification.presets import BINARY_METRICS, Dataset, Source
+from tfrecord_builders.classification.presets import BINARY_METRICS, Dataset, SplitSource
 from tfrecord_builders.common import tables
 from tfrecord_builders.common.rows import Row
 from tfrecord_builders.pretraining.dedup import fingerprints, is_held_out
@@ -85,7 +85,7 @@ def _read(name: str, dataset: Dataset, options: ClassificationOptions, skip: tab
         yield count + ragged, row
 
 
-def _check_columns(row: Row, source: Source) -> None:
+def _check_columns(row: Row, source: SplitSource) -> None:
     """Raises UserError if the first row of a csv or tsv file has no column of a text."""
     missing = [column for column in (*source.text, *source.text_pair) if column not in row]
     if missing and source.table.kind in ("csv", "tsv"):
@@ -190,7 +190,7 @@ def _mask(rows: np.ndarray, count: int, limit: int) -> np.ndarray:
     return mask
 
 
-def _texts(row: Row, source: Source) -> dict[str, str]:
+def _texts(row: Row, source: SplitSource) -> dict[str, str]:
     """Returns the row's text and, if there is one, its second text."""
     texts = {"text": " ".join(row.text(column) for column in source.text)}
     if source.text_pair:
@@ -251,7 +251,7 @@ def _write(
 
 
 def _encoded(
-    rows: Iterator[tuple[int, Row]], source: Source, tokenizer: XLNetTokenizer
+    rows: Iterator[tuple[int, Row]], source: SplitSource, tokenizer: XLNetTokenizer
 ) -> Iterator[tuple[int, Row, tuple[np.ndarray, ...]]]:
     """Yields (number, row, piece ids of its text and, if there is one, of its second text)."""
     while batch := list(itertools.islice(rows, _BATCH_ROWS)):

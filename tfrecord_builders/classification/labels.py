@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from tfrecord_builders.classification.presets import Dataset, Source
+from tfrecord_builders.classification.presets import Dataset, SplitSource
 from tfrecord_builders.common.rows import Row
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.layout import Column
@@ -14,12 +14,12 @@ UNLABELLED = -1
 _SHOWN = 20  # labels in a message
 
 
-def is_labelled(row: Row, source: Source) -> bool:
+def is_labelled(row: Row, source: SplitSource) -> bool:
     """Returns whether a label column of a row is there and not blank."""
     return any(column in row and "".join(row[column]).strip() for column in source.label)
 
 
-def read_labels(row: Row, source: Source, dataset: Dataset) -> list[str]:
+def read_labels(row: Row, source: SplitSource, dataset: Dataset) -> list[str]:
     """Returns a row's labels as they are written: one, or any number for multi_label.
 
     Raises:
@@ -51,7 +51,7 @@ def in_order(labels: Iterable[str]) -> tuple[str, ...]:
         return tuple(sorted(labels))
 
 
-def encode(row: Row, source: Source, dataset: Dataset) -> int | float | np.ndarray:
+def encode(row: Row, source: SplitSource, dataset: Dataset) -> int | float | np.ndarray:
     """Returns what is stored for a row's label.
 
     Args:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from etils import epath
 
-from tfrecord_builders.classification.presets import METRICS, PRESETS, Dataset, Source
+from tfrecord_builders.classification.presets import METRICS, PRESETS, Dataset, SplitSource
 from tfrecord_builders.common import tables
 from tfrecord_builders.common.example_builder import ExampleOptions
 from tfrecord_builders.common.tables import TableFormat
@@ -117,7 +117,7 @@ class ClassificationOptions(ExampleOptions):
             raise UserError(f"several label columns ({', '.join(label)}) are for --kind=multi_label")
         return Dataset(
             sources={
-                split: Source(
+                split: SplitSource(
                     file=file,
                     table=self._table(file),
                     text=tuple(self.text_column or ["text"]),

@@ -17,7 +17,7 @@ BINARY_METRICS = ("f1", "average_precision")  # of the second of two labels
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
+class SplitSource:
     """Where the rows of one split are.
 
     Attributes:
@@ -52,7 +52,7 @@ class Dataset:
         dev_fraction: part of the training rows that becomes the dev split, where there is none.
     """
 
-    sources: Mapping[str, Source]
+    sources: Mapping[str, SplitSource]
     metrics: tuple[str, ...] = ()
     kind: str = "classification"
     labels: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ _BINARY = ("0", "1")
 
 def _glue(name: str, text: str, text_pair: str, label: str, labels: tuple[str, ...], *metrics: str):
     """A task of GLUE with one dev and one test file; regression if it has no labels."""
-    train = Source("train.tsv", _PLAIN_TSV, (text,), (text_pair,) if text_pair else (), (label,))
+    train = SplitSource("train.tsv", _PLAIN_TSV, (text,), (text_pair,) if text_pair else (), (label,))
     return Dataset(
         sources={
             "train": train,
@@ -84,12 +84,12 @@ def _glue(name: str, text: str, text_pair: str, label: str, labels: tuple[str, .
 
 def _cola() -> Dataset:
     """Alone in GLUE: no header but in the test file."""
-    train = Source("train.tsv", dataclasses.replace(_PLAIN_TSV, header=False), ("3",), (), ("1",))
+    train = SplitSource("train.tsv", dataclasses.replace(_PLAIN_TSV, header=False), ("3",), (), ("1",))
     return Dataset(
         sources={
             "train": train,
             "dev": dataclasses.replace(train, file="dev.tsv"),
-            "test": Source("test.tsv", _PLAIN_TSV, ("sentence",)),
+            "test": SplitSource("test.tsv", _PLAIN_TSV, ("sentence",)),
         },
         metrics=("matthews", "accuracy"),
         labels=_BINARY,
@@ -99,7 +99,7 @@ def _cola() -> Dataset:
 
 def _mnli() -> Dataset:
     """Two dev and two test sets, and GLUE's diagnostic set, which MNLI's model predicts."""
-    train = Source("train.tsv", _PLAIN_TSV, ("sentence1",), ("sentence2",), ("gold_label",))
+    train = SplitSource("train.tsv", _PLAIN_TSV, ("sentence1",), ("sentence2",), ("gold_label",))
     test = dataclasses.replace(train, label=())
     return Dataset(
         sources={
@@ -127,7 +127,7 @@ _BROKEN_LINES = (("\\", " "),)  # AG News: a backslash stands where a line of th
 def _zhang(num_labels: int, *text: str, dev_fraction: float, replaced=_ESCAPED) -> Dataset:
     """The csv files of Zhang, Zhao and LeCun (2015): no header, labels from 1, then the texts."""
     table = TableFormat("csv", header=False, quoting=True, replaced=replaced)
-    train = Source("train.csv", table, text, (), ("0",))
+    train = SplitSource("train.csv", table, text, (), ("0",))
     return Dataset(
         sources={"train": train, "test": dataclasses.replace(train, file="test.csv")},
         metrics=("accuracy",),
@@ -138,7 +138,9 @@ def _zhang(num_labels: int, *text: str, dev_fraction: float, replaced=_ESCAPED) 
 
 def _imdb() -> Dataset:
     """The folder aclImdb of Maas et al. (2011); its unlabelled reviews are left alone."""
-    train = Source("train", TableFormat("folders", folders=("neg", "pos")), ("text",), (), ("label",), "id")
+    train = SplitSource(
+        "train", TableFormat("folders", folders=("neg", "pos")), ("text",), (), ("label",), "id"
+    )
     return Dataset(
         sources={"train": train, "test": dataclasses.replace(train, file="test")},
         metrics=("accuracy",),
@@ -148,7 +150,7 @@ def _imdb() -> Dataset:
 
 
 def _chnsenticorp() -> Dataset:
-    train = Source("train.tsv", _PLAIN_TSV, ("text_a",), (), ("label",))
+    train = SplitSource("train.tsv", _PLAIN_TSV, ("text_a",), (), ("label",))
     names = ("train", "dev", "test")
     return Dataset(
         sources={name: dataclasses.replace(train, file=f"{name}.tsv") for name in names},
@@ -161,7 +163,7 @@ def _financial_phrasebank() -> Dataset:
     """One file without splits (Malo et al., 2014), here the sentences that all annotators agree on."""
     table = TableFormat("at", encoding="latin-1")
     return Dataset(
-        sources={"train": Source("Sentences_AllAgree.txt", table, ("text",), (), ("label",))},
+        sources={"train": SplitSource("Sentences_AllAgree.txt", table, ("text",), (), ("label",))},
         metrics=("macro_f1", "accuracy"),
         labels=("negative", "neutral", "positive"),
         dev_fraction=0.2,
@@ -170,7 +172,7 @@ def _financial_phrasebank() -> Dataset:
 
 def _clicks() -> Dataset:
     """A click log in csv files: what was searched for, the title that was shown, clicked or not."""
-    train = Source("train.csv", TableFormat("csv", quoting=True), ("query",), ("title",), ("click",))
+    train = SplitSource("train.csv", TableFormat("csv", quoting=True), ("query",), ("title",), ("click",))
     names = ("train", "dev", "test")
     return Dataset(
         sources={name: dataclasses.replace(train, file=f"{name}.csv") for name in names},

@@ -50,7 +50,7 @@ class Failure:
 
 
 @dataclasses.dataclass
-class Report:
+class CheckReport:
     """What a check has found.
 
     Attributes:
@@ -77,7 +77,7 @@ class Report:
         room = SHOWN - len(self.failures[invariant])
         self.failures[invariant] += [failure for failure, _ in zip(failures, range(room))]
 
-    def merge(self, other: "Report") -> None:
+    def merge(self, other: "CheckReport") -> None:
         self.records += other.records
         self.shards += other.shards
         for invariant, count in other.counts.items():
@@ -122,7 +122,7 @@ class _Job:
     word_starts: np.ndarray
 
 
-def check(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> Report:
+def check(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> CheckReport:
     """Checks every record and every file of a set, and what the manifest says of them.
 
     Args:
@@ -138,7 +138,7 @@ def check(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> R
     """
     tokenizer = XLNetTokenizer(model_file=manifest.tokenizer_path)
     manifest.check_tokenizer(tokenizer.fingerprint)
-    report = Report()
+    report = CheckReport()
     by_slice = collections.defaultdict(list)
     for shard in manifest.shards:
         by_slice[shard.slice_index].append(shard)
@@ -156,7 +156,7 @@ def check(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> R
     return report
 
 
-def _check_manifest(manifest: Manifest, by_slice: dict[int, list[Shard]], report: Report) -> None:
+def _check_manifest(manifest: Manifest, by_slice: dict[int, list[Shard]], report: CheckReport) -> None:
 
     def add(invariant, found, expected):
         report.add(invariant, [Failure.of_file("manifest.json", found, expected)])
@@ -174,8 +174,8 @@ def _check_manifest(manifest: Manifest, by_slice: dict[int, list[Shard]], report
             add(f"statistics.{name}", said, f"{value}, as the shards' statistics add up")
 
 
-def _check_slice(job: _Job) -> Report:
-    report, text, counted = Report(), None, None
+def _check_slice(job: _Job) -> CheckReport:
+    report, text, counted = CheckReport(), None, None
     for shard in job.shards:
         report.shards += 1
         report.records += shard.records
@@ -202,7 +202,7 @@ def _check_slice(job: _Job) -> Report:
     return report
 
 
-def _read(manifest: Manifest, shard: Shard, report: Report):
+def _read(manifest: Manifest, shard: Shard, report: CheckReport):
     """Reads a shard; returns (columns, bool [S]: not damaged), (None, None) if there is nothing to check."""
     path, size = manifest.path(shard), framed_bytes(manifest.spec)
     if not path.exists():

@@ -9,7 +9,7 @@ import numpy as np
 
 from tfrecord_builders.common.example_builder import ExampleOptions
 from tfrecord_builders.common.tables import SOURCES
-from tfrecord_builders.race.questions import UNKNOWN, Question, QuestionColumns, read_questions
+from tfrecord_builders.race.questions import UNKNOWN, RaceColumns, RaceQuestion, read_questions
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
 from xlnet_tf.progress_bar import ProgressBar
@@ -66,7 +66,7 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
     """
     options.check()
     tokenizer = options.load_tokenizer()
-    columns = options.columns_of(QuestionColumns)
+    columns = options.columns_of(RaceColumns)
     inputs = {split: _read(getattr(options, split), columns) for split in options.splits}
     num_choices = _num_choices([question for questions, _ in inputs.values() for question in questions])
     asked = (question for questions, _ in inputs.values() for question in questions)
@@ -95,7 +95,7 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
     return sets
 
 
-def _read(paths: Sequence[str], columns: QuestionColumns) -> tuple[list[Question], list[tuple[str, str]]]:
+def _read(paths: Sequence[str], columns: RaceColumns) -> tuple[list[RaceQuestion], list[tuple[str, str]]]:
     """Returns the questions of a split, and reason and location of those skipped."""
     skipped: list[tuple[str, str]] = []
 
@@ -108,7 +108,7 @@ def _read(paths: Sequence[str], columns: QuestionColumns) -> tuple[list[Question
     return questions, skipped
 
 
-def _num_choices(questions: Sequence[Question]) -> int:
+def _num_choices(questions: Sequence[RaceQuestion]) -> int:
     """Returns the number of options, the same for all questions."""
     expected = len(questions[0].options)
     for question in questions:
@@ -120,7 +120,9 @@ def _num_choices(questions: Sequence[Question]) -> int:
     return expected
 
 
-def _write(writer: ExampleWriter, question: Question, tokenizer: XLNetTokenizer, options: RaceOptions) -> int:
+def _write(
+    writer: ExampleWriter, question: RaceQuestion, tokenizer: XLNetTokenizer, options: RaceOptions
+) -> int:
     """Writes a question; returns the pieces of its context and its longest option."""
     columns, pieces = option_sequences(question, tokenizer, options.seq_len, options.max_qa_len)
     room = options.seq_len - _NUM_SPECIAL - min(pieces.option, options.max_qa_len)
@@ -145,7 +147,7 @@ def join_option(question: str, option: str) -> str:
     return f"{question} {option}"
 
 
-class Pieces(NamedTuple):
+class PieceCounts(NamedTuple):
     """How many pieces a question has before anything is cut: of its context, and of its longest option."""
 
     context: int
@@ -153,8 +155,8 @@ class Pieces(NamedTuple):
 
 
 def option_sequences(
-    question: Question, tokenizer: XLNetTokenizer, seq_len: int, max_qa_len: int
-) -> tuple[dict[str, np.ndarray], Pieces]:
+    question: RaceQuestion, tokenizer: XLNetTokenizer, seq_len: int, max_qa_len: int
+) -> tuple[dict[str, np.ndarray], PieceCounts]:
     """Packs a question: one sequence for each of its C options, each with that option alone.
 
     Of question and option the last `max_qa_len` pieces are kept, for the option mostly stands at the end. The
@@ -183,4 +185,4 @@ def option_sequences(
         "input_ids": np.concatenate([sequence.input_ids for sequence in sequences]),
         "segment_ids": np.concatenate([sequence.segment_ids for sequence in sequences]),
     }
-    return columns, Pieces(len(context), max(map(len, answers)))
+    return columns, PieceCounts(len(context), max(map(len, answers)))

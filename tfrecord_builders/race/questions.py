@@ -18,7 +18,7 @@ _OBJECTS = TableFormat("jsonl")
 
 
 @dataclasses.dataclass(frozen=True)
-class QuestionColumns:
+class RaceColumns:
     """Which columns of a table hold what.
 
     Attributes:
@@ -35,7 +35,7 @@ class QuestionColumns:
     id: str = "id"
 
 
-class Question(NamedTuple):
+class RaceQuestion(NamedTuple):
     """One question about a context.
 
     Attributes:
@@ -58,8 +58,8 @@ class Question(NamedTuple):
 
 
 def read_questions(
-    path: epath.PathLike, skip: Callable[[str, str], None], columns: QuestionColumns | None = None
-) -> Iterator[Question]:
+    path: epath.PathLike, skip: Callable[[str, str], None], columns: RaceColumns | None = None
+) -> Iterator[RaceQuestion]:
     """Reads the questions of a file or folder, or of a data set by name.
 
     Args:
@@ -78,7 +78,7 @@ def read_questions(
         FileNotFoundError: there is no such file.
         UserError: a file is not as it should be; the message has file and line.
     """
-    columns = columns or QuestionColumns()
+    columns = columns or RaceColumns()
     for file, table in _tables(path):
         for row in read_table(file, table):
             is_race = "article" in row and "questions" in row
@@ -107,7 +107,7 @@ def _tables(path: epath.PathLike) -> list[tuple[epath.PathLike, TableFormat]]:
     return [(file, _OBJECTS) for file in texts]
 
 
-def _race_questions(row: Row) -> Iterator[Question]:
+def _race_questions(row: Row) -> Iterator[RaceQuestion]:
     name = row.text("id").removesuffix(".txt")
     level = next((level for level in LEVELS if name.startswith(level)), "")
     lists = [row.texts(column) for column in ("questions", "options")]
@@ -120,7 +120,7 @@ def _race_questions(row: Row) -> Iterator[Question]:
     for number, (question, options, answer) in enumerate(zip(*lists)):
         location = f"{row.location} question {number + 1}"
         options = _nested_list(options, location)
-        yield Question(
+        yield RaceQuestion(
             f"{name}-{number}",
             row.text("article"),
             question,
@@ -131,13 +131,13 @@ def _race_questions(row: Row) -> Iterator[Question]:
         )
 
 
-def _own_question(row: Row, columns: QuestionColumns) -> Question:
+def _own_question(row: Row, columns: RaceColumns) -> RaceQuestion:
     if len(columns.options) == 1:
         options = row.texts(columns.options[0])
     else:
         options = [row.text(column) for column in columns.options]
     answer = row.text(columns.answer) if columns.answer in row else ""
-    return Question(
+    return RaceQuestion(
         row.text(columns.id) if columns.id in row else row.location,
         row.text(columns.context),
         row.text(columns.question) if columns.question else "",
@@ -172,7 +172,7 @@ def _answer_index(answer: str, count: int, location: str) -> int:
     return index
 
 
-def _reason_to_skip(question: Question) -> str:
+def _reason_to_skip(question: RaceQuestion) -> str:
     if not question.context.strip():
         return "empty context"
     return "" if all(option.strip() for option in question.options) else "empty option"

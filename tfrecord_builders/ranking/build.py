@@ -10,8 +10,8 @@ from tfrecord_builders.common.example_builder import ExampleOptions
 from tfrecord_builders.common.tables import SOURCES, Skip, check_exists
 from tfrecord_builders.ranking.queries import (
     UNKNOWN,
+    CandidatePassage,
     PairColumns,
-    Passage,
     Query,
     read_pairs,
     read_wikiqa,
@@ -157,7 +157,7 @@ def _build_split(
 def _write(
     writer: ExampleWriter,
     queries: Collection[Query],
-    group: Callable[[Query], Iterator[list[Passage]]],
+    group: Callable[[Query], Iterator[list[CandidatePassage]]],
     tokenizer: XLNetTokenizer,
     options: RankingOptions,
 ) -> None:
@@ -186,7 +186,7 @@ def _write(
 
 def training_groups(
     query: Query, options: RankingOptions, rng: np.random.Generator, skip: Skip
-) -> Iterator[list[Passage]]:
+) -> Iterator[list[CandidatePassage]]:
     """Yields the candidates of each of a query's training records.
 
     Each relevant passage gets a record, `num_passes` times over, with others drawn from the less relevant;
@@ -213,14 +213,14 @@ def training_groups(
                 yield [drawn[i] for i in rng.permutation(len(drawn))]
 
 
-def all_candidates(query: Query, size: int) -> Iterator[list[Passage]]:
+def all_candidates(query: Query, size: int) -> Iterator[list[CandidatePassage]]:
     """Yields a query's candidates in their order, `size` at a time."""
     for start in range(0, len(query.passages), size):
         yield query.passages[start : start + size]
 
 
 def candidate_sequences(
-    query: str, passages: Sequence[Passage], tokenizer: XLNetTokenizer, options: RankingOptions
+    query: str, passages: Sequence[CandidatePassage], tokenizer: XLNetTokenizer, options: RankingOptions
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
     """Packs the candidates of a record, T = seq_len tokens each, at most K = `options.candidates` of them.
 

@@ -13,7 +13,7 @@ MAX_RELEVANCE = 100
 
 
 @dataclasses.dataclass(frozen=True)
-class Passage:
+class CandidatePassage:
     """A candidate for a query.
 
     Attributes:
@@ -42,8 +42,8 @@ class Query:
     id: str
     text: str
     location: str
-    passages: list[Passage] = dataclasses.field(default_factory=list)
-    missing: list[Passage] = dataclasses.field(default_factory=list)
+    passages: list[CandidatePassage] = dataclasses.field(default_factory=list)
+    missing: list[CandidatePassage] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,7 +163,7 @@ class _Pairs:
     def __init__(self, skip: Skip):
         self._skip = skip
         self._queries: dict[str, Query] = {}
-        self._passages: dict[str, dict[str, Passage]] = {}  # query -> its passages
+        self._passages: dict[str, dict[str, CandidatePassage]] = {}  # query -> its passages
 
     def add(
         self,
@@ -193,7 +193,7 @@ class _Pairs:
         if name in passages:
             self._skip("passage given twice for a query", location)
             return
-        passages[name] = Passage(name, passage, grade)
+        passages[name] = CandidatePassage(name, passage, grade)
 
     def queries(self) -> list[Query]:
         """Returns the queries with their passages, in the order of the input."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from etils import epath
 
 from tfrecord_builders.common.tables import Skip, TableFormat, read_table
-from tfrecord_builders.ranking.queries import UNKNOWN, Passage, Query, read_judgements, read_words
+from tfrecord_builders.ranking.queries import UNKNOWN, CandidatePassage, Query, read_judgements, read_words
 from xlnet_tf.errors import UserError
 
 # Place of the passage's id among the fields of a line of a run, by their number; see read_run.
@@ -61,13 +61,13 @@ def read_trec(files: TrecFiles, skip: Skip) -> list[Query]:
         for name, candidate_place in run.get(query_id, {}).items():
             if name in collection:
                 grade = judged.get(name, 0) if files.qrels else UNKNOWN
-                query.passages.append(Passage(name, collection[name][0], grade))
+                query.passages.append(CandidatePassage(name, collection[name][0], grade))
             else:
                 skip("candidate that is not in the collection", candidate_place)
         candidates = {passage.id for passage in query.passages}
         for name, grade in judged.items():
             if grade and name not in candidates:
-                query.missing.append(Passage(name, collection.get(name, ("", ""))[0], grade))
+                query.missing.append(CandidatePassage(name, collection.get(name, ("", ""))[0], grade))
         if query.passages:
             found.append(query)
         else:

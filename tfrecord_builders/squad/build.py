@@ -9,10 +9,10 @@ import numpy as np
 from tfrecord_builders.common.example_builder import ExampleOptions
 from tfrecord_builders.common.tables import SOURCES
 from tfrecord_builders.squad.data import (
-    Passage,
-    Question,
-    QuestionColumns,
+    SquadColumns,
     SquadFile,
+    SquadPassage,
+    SquadQuestion,
     locate,
     read_squad,
 )
@@ -104,7 +104,7 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
     """
     options.check()
     tokenizer = options.load_tokenizer()
-    columns = options.columns_of(QuestionColumns)
+    columns = options.columns_of(SquadColumns)
     read = {split: read_squad(getattr(options, split), columns) for split in options.splits}
     passages = (passage for file in read.values() for passage in file.passages)
     texts = (
@@ -172,7 +172,7 @@ class _SplitBuilder:
     training: bool
     skipped_file: IO[str]
 
-    def add(self, question: Question, passage: Passage, number: int, encoded: Encoded) -> None:
+    def add(self, question: SquadQuestion, passage: SquadPassage, number: int, encoded: Encoded) -> None:
         """Writes a question's windows, or notes why it has none.
 
         Args:
@@ -214,7 +214,9 @@ class _SplitBuilder:
                 self.writer.count("windows without the question's answer", int(missed))
             self.writer.write(columns, {**described, "passage": number, **window._asdict()})
 
-    def _training_answer(self, question: Question, passage: Passage, encoded: Encoded) -> Span | None:
+    def _training_answer(
+        self, question: SquadQuestion, passage: SquadPassage, encoded: Encoded
+    ) -> Span | None:
         """Returns the first answer that is in the passage; None if the question has none.
 
         Raises:

@@ -16,7 +16,7 @@ from xlnet_tf.errors import UserError
 _MAX_BYTES = 1 << 30  # memory holds a file's questions
 
 
-class Answer(NamedTuple):
+class SquadAnswer(NamedTuple):
     """An answer as it was given.
 
     Attributes:
@@ -28,7 +28,7 @@ class Answer(NamedTuple):
     begin: int
 
 
-class Question(NamedTuple):
+class SquadQuestion(NamedTuple):
     """A question about a passage.
 
     Attributes:
@@ -41,16 +41,16 @@ class Question(NamedTuple):
 
     id: str
     text: str
-    answers: list[Answer] | None
+    answers: list[SquadAnswer] | None
     impossible: bool | None
     location: str
 
 
-class Passage(NamedTuple):
+class SquadPassage(NamedTuple):
     """A passage and the questions about it."""
 
     text: str
-    questions: list[Question]
+    questions: list[SquadQuestion]
 
 
 class SquadFile(NamedTuple):
@@ -61,7 +61,7 @@ class SquadFile(NamedTuple):
         unanswerable: whether some questions have no answer: version 2.0, or a question marked is_impossible.
     """
 
-    passages: list[Passage]
+    passages: list[SquadPassage]
     unanswerable: bool
 
     @property
@@ -71,7 +71,7 @@ class SquadFile(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class QuestionColumns:
+class SquadColumns:
     """Which columns of a table hold what.
 
     Attributes:
@@ -87,7 +87,7 @@ class QuestionColumns:
     id: str = "id"
 
 
-def read_squad(path: epath.PathLike, columns: QuestionColumns | None = None) -> SquadFile:
+def read_squad(path: epath.PathLike, columns: SquadColumns | None = None) -> SquadFile:
     """Reads a file of questions.
 
     Args:
@@ -101,7 +101,7 @@ def read_squad(path: epath.PathLike, columns: QuestionColumns | None = None) -> 
     """
     is_table = str(path).removesuffix(".gz").endswith((".jsonl", ".csv", ".tsv"))
     if is_table or is_columnar(path):
-        return _read_rows(path, columns or QuestionColumns())
+        return _read_rows(path, columns or SquadColumns())
     return _read_json(epath.Path(path))
 
 
@@ -128,15 +128,15 @@ def _read_json(path: epath.Path) -> SquadFile:
     return SquadFile(passages, marked or str(data.get("version", "")).lstrip("v").startswith("2"))
 
 
-def _read_rows(path: epath.PathLike, columns: QuestionColumns) -> SquadFile:
-    passages: list[Passage] = []
+def _read_rows(path: epath.PathLike, columns: SquadColumns) -> SquadFile:
+    passages: list[SquadPassage] = []
     for row in read_table(path, infer_format(path)):
         context = row.text(columns.context)
         if not passages or passages[-1].text != context:
-            passages.append(Passage(context, []))
+            passages.append(SquadPassage(context, []))
         answers = _row_answers(row, columns.answers)
         passages[-1].questions.append(
-            Question(
+            SquadQuestion(
                 id=row.text(columns.id) if columns.id in row else row.location,
                 text=row.text(columns.question),
                 answers=answers,
@@ -149,7 +149,7 @@ def _read_rows(path: epath.PathLike, columns: QuestionColumns) -> SquadFile:
     return SquadFile(passages, unanswerable)
 
 
-def _row_answers(row: Row, column: str) -> list[Answer] | None:
+def _row_answers(row: Row, column: str) -> list[SquadAnswer] | None:
     """Returns the answers of a row; None if they are not known."""
     if column not in row or not (value := row[column]) and isinstance(value, str):
         return None
@@ -172,7 +172,7 @@ def _row_answers(row: Row, column: str) -> list[Answer] | None:
     return [_answer(entry, location) for entry in found]
 
 
-def _check_ids(passages: list[Passage], path: epath.PathLike) -> None:
+def _check_ids(passages: list[SquadPassage], path: epath.PathLike) -> None:
     """Raises UserError unless there are questions and each has an id of its own."""
     ids: dict[str, str] = {}
     for passage in passages:
@@ -183,7 +183,7 @@ def _check_ids(passages: list[Passage], path: epath.PathLike) -> None:
         raise UserError(f"{path} has no questions")
 
 
-def locate(passage: str, answer: Answer) -> int | None:
+def locate(passage: str, answer: SquadAnswer) -> int | None:
     """Finds an answer in its passage.
 
     Args:
@@ -201,17 +201,17 @@ def locate(passage: str, answer: Answer) -> int | None:
     return min(begins, key=lambda begin: abs(begin - answer.begin)) if begins else None
 
 
-def _passage(paragraph: Any, location: str) -> Passage:
+def _passage(paragraph: Any, location: str) -> SquadPassage:
     text = _field(paragraph, "context", str, location)
     questions = _field(paragraph, "qas", list, location)
-    return Passage(text, [_question(entry, f"{location}.qas[{q}]") for q, entry in enumerate(questions)])
+    return SquadPassage(text, [_question(entry, f"{location}.qas[{q}]") for q, entry in enumerate(questions)])
 
 
-def _question(entry: Any, location: str) -> Question:
+def _question(entry: Any, location: str) -> SquadQuestion:
     answers = None
     if isinstance(entry, dict) and "answers" in entry:
         answers = [_answer(answer, location) for answer in _field(entry, "answers", list, location)]
-    return Question(
+    return SquadQuestion(
         id=_field(entry, "id", str, location),
         text=_field(entry, "question", str, location),
         answers=answers,
@@ -220,11 +220,11 @@ def _question(entry: Any, location: str) -> Question:
     )
 
 
-def _answer(entry: Any, location: str) -> Answer:
+def _answer(entry: Any, location: str) -> SquadAnswer:
     """Reads an answer; whitespace at its ends is left out."""
     text = _field(entry, "text", str, f"{location}.answers")
     begin = _field(entry, "answer_start", int, f"{location}.answers")
-    return Answer(text.strip(), begin + len(text) - len(text.lstrip()))
+    return SquadAnswer(text.strip(), begin + len(text) - len(text.lstrip()))
 
 
 def _field(entry: Any, name: str, kind: type, location: str) -> Any:

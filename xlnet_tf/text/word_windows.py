@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 
-class Window(NamedTuple):
+class WordWindow(NamedTuple):
     """A run of words, by their numbers in the text.
 
     Attributes:
@@ -20,7 +20,7 @@ class Window(NamedTuple):
     predict_stop: int
 
 
-def windows(lengths: Sequence[int], room: int, stride: int) -> list[Window]:
+def windows(lengths: Sequence[int], room: int, stride: int) -> list[WordWindow]:
     """Lays windows of whole words over a text.
 
     Of the windows that hold a word, the one predicts it that shows most of the text around it: most pieces
@@ -47,4 +47,6 @@ def windows(lengths: Sequence[int], room: int, stride: int) -> list[Window]:
     for (_, stop), (start, _) in zip(spans, spans[1:]):
         borders.append(int(np.searchsorted(starts + stops, starts[start] + stops[stop - 1], side="right")))
     borders.append(len(lengths))
-    return [Window(*span, begin, end) for span, begin, end in zip(spans, borders, borders[1:]) if begin < end]
+    return [
+        WordWindow(*span, begin, end) for span, begin, end in zip(spans, borders, borders[1:]) if begin < end
+    ]

@@ -62,7 +62,7 @@ class Planned:
 
 
 @dataclasses.dataclass(frozen=True)
-class Refused:
+class NotCompiled:
     """A program that does not compile for a topology.
 
     Args:
@@ -86,7 +86,7 @@ class Refused:
         return self.arguments + int(float(found[1]) * 2**30) if found else 0
 
 
-Outcome = Compiled | Planned | Refused
+Outcome = Compiled | Planned | NotCompiled
 
 
 def compile_program(hlo: bytes, topology: Topology, memory_only: bool = False) -> Outcome:
@@ -114,7 +114,7 @@ def compile_program(hlo: bytes, topology: Topology, memory_only: bool = False) -
     if done.returncode or not done.stdout.strip():
         # libtpu ends its process where a program breaks a rule of its own.
         ending = done.stderr[-_ERROR_CHARACTERS:]
-        return Refused(f"the compiler ended with code {done.returncode}:\n{ending}")
+        return NotCompiled(f"the compiler ended with code {done.returncode}:\n{ending}")
     return read_result(json.loads(done.stdout.splitlines()[-1]))
 
 
@@ -130,7 +130,7 @@ def read_result(result: dict) -> Outcome:
             f"install it with `{INSTALL}`"
         )
     if "error" in result:
-        return Refused(result["error"].strip()[:_ERROR_CHARACTERS], result.get("arguments", 0))
+        return NotCompiled(result["error"].strip()[:_ERROR_CHARACTERS], result.get("arguments", 0))
     if "planned" in result:
         return Planned(result["planned"])
     cost = result["cost"]

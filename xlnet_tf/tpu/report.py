@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from xlnet_tf.tpu.compilation import Compiled, Outcome, Planned, Refused
+from xlnet_tf.tpu.compilation import Compiled, NotCompiled, Outcome, Planned
 from xlnet_tf.tpu.topologies import Topology
 
 _HEADER = ("topology", "batch", "HBM", "filled", "arguments", "temporaries", "outputs", "aliased", "TFLOP",
@@ -50,7 +50,7 @@ class CompiledBatch:
             **({} if isinstance(self.outcome, Planned) else {"compiles": isinstance(self.outcome, Compiled)}),
             **dataclasses.asdict(self.outcome),
         }
-        if not isinstance(self.outcome, Refused):
+        if not isinstance(self.outcome, NotCompiled):
             values |= {"hbm": self.outcome.hbm, "hbm_filled": self.outcome.hbm / self.topology.hbm_bytes}
         return values | {name: True for name in ("largest", "ends_search") if getattr(self, name)}
 
@@ -62,11 +62,11 @@ def table(rows: Sequence[CompiledBatch], loops: int) -> str:
         rows: what was compiled.
         loops: of the programs, that multiply matrices.
     """
-    cells = [_HEADER, *(_cells(row) for row in rows if not isinstance(row.outcome, Refused))]
+    cells = [_HEADER, *(_cells(row) for row in rows if not isinstance(row.outcome, NotCompiled))]
     widths = [max(len(line[column]) for line in cells) for column in range(len(_HEADER))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths)) for line in cells]
     for row in rows:
-        if isinstance(row.outcome, Refused):
+        if isinstance(row.outcome, NotCompiled):
             reason = "is too large" if row.outcome.out_of_memory else "does not compile"
             ending = ", which ends the search for the largest batch without an answer" * row.ends_search
             lines += [f"{row.topology.name}, batch {row.batch_per_core} {reason}{ending}:"]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from xlnet_tf.tpu.compilation import Compiled, Outcome, Refused
+from xlnet_tf.tpu.compilation import Compiled, NotCompiled, Outcome
 
 
 def largest_batch(
@@ -29,7 +29,7 @@ def largest_batch(
     units = max(1, first // multiple)
     while too_large is None or too_large - fits > 1:
         outcome = tried[units * multiple] = compile_batch(units * multiple)
-        if not isinstance(outcome, Refused):
+        if not isinstance(outcome, NotCompiled):
             fits = units
         elif outcome.out_of_memory:
             too_large = units
@@ -54,9 +54,9 @@ def _limit(tried: dict[int, Outcome], hbm_bytes: int) -> float | None:
     """Returns where the line through the two batches nearest to the memory's limit meets it, in rows."""
     known = [(rows, outcome.hbm) for rows, outcome in tried.items() if outcome.hbm]
     # No rows at all need the arguments, which are nearly the same for all batches.
-    known += [(0, o.arguments) for o in tried.values() if isinstance(o, Compiled | Refused) and o.arguments][
-        :1
-    ]
+    known += [
+        (0, o.arguments) for o in tried.values() if isinstance(o, Compiled | NotCompiled) and o.arguments
+    ][:1]
     if len(known) == 1:
         known.append((0, 0))  # too low a limit, as arguments stay; but one far above costs much to trace
     known = sorted(known, key=lambda point: abs(point[1] - hbm_bytes))[:2]

@@ -150,7 +150,7 @@ def test_the_steps_of_all_lengths_are_compiled(tmp_path, small_tokenizer, monkey
     ],
 )
 def test_a_refused_step_is_distinguished_from_one_that_is_too_large(folder, monkeypatch, error, said):
-    monkeypatch.setattr(compilation, "compile_program", lambda hlo, topology: compilation.Refused(error))
+    monkeypatch.setattr(compilation, "compile_program", lambda hlo, topology: compilation.NotCompiled(error))
     monkeypatch.setattr(steps, "training_step", lambda params, length: Program(b""))
     sizes = {"train_data": {"global_batch_size": 32}}
     params, task = pretraining_run(folder, task=sizes, trainer={"accumulation_steps": 2})

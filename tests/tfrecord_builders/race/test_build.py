@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import REPOSITORY
 from tfrecord_builders.race.build import RaceOptions, build_race, join_option, option_sequences
-from tfrecord_builders.race.questions import Question, read_questions
+from tfrecord_builders.race.questions import RaceQuestion, read_questions
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -31,7 +31,7 @@ def write_jsonl(path, objects):
 
 
 def question(context, text, options):
-    return Question("q", context, text, options, 0, "", "here")
+    return RaceQuestion("q", context, text, options, 0, "", "here")
 
 
 def segments(sequence):

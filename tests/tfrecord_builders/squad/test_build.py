@@ -20,7 +20,7 @@ from tfrecord_builders.squad.build import (
     token_span,
     training_columns,
 )
-from tfrecord_builders.squad.data import Answer, locate, read_squad
+from tfrecord_builders.squad.data import SquadAnswer, locate, read_squad
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.passages import Passage
 from xlnet_tf.text.graph.passage_windows import window_tokens
@@ -242,9 +242,9 @@ def test_splits_agree_on_the_version(build):
 
 @pytest.mark.parametrize(("begin", "nearest"), [(0, 0), (-5, 0), (3, 3), (4, 3), (5, 6), (100, 6)])
 def test_answers_are_found_where_they_are_nearest(begin, nearest):
-    assert locate("ka ka ka ka", Answer("ka ka", begin)) == nearest
-    assert locate("ka to", Answer("mi", begin)) is None
-    assert locate("ka to", Answer("", begin)) is None
+    assert locate("ka ka ka ka", SquadAnswer("ka ka", begin)) == nearest
+    assert locate("ka to", SquadAnswer("mi", begin)) is None
+    assert locate("ka to", SquadAnswer("", begin)) is None
 
 
 def test_token_spans(tokenizer_file):
