@@ -298,6 +298,10 @@ def stored(values, field="float_val"):
     return change
 
 
+def resource(tensor):
+    tensor.dtype = tf.resource.as_datatype_enum
+
+
 @pytest.mark.parametrize("dtype", signatures.DTYPES)
 def test_all_types_are_read_over_grpc(grpc_any, dtype):
     kind = tf.as_dtype(dtype.removeprefix("DT_").lower())
@@ -345,6 +349,7 @@ def test_all_types_are_read_over_grpc(grpc_any, dtype):
             "score is torn",
         ),
         (grpc_metadata(), grpc_answer(lambda tensor: setattr(tensor, "dtype", 99)), "score"),
+        (grpc_metadata(), grpc_answer(resource), "score has the type DT_RESOURCE"),
         (grpc_metadata(tf.float64.as_datatype_enum), grpc_answer(), "score has the type float32"),
         (grpc_metadata(), b"\xff\xff\xff", "server at"),
     ],

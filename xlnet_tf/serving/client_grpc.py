@@ -122,5 +122,8 @@ def read_tensor(tensor: TensorProto, itemsize: int = 8) -> np.ndarray:
         raise ValueError(f"has the shape {sizes} and {len(getattr(tensor, field))} values in {field}")
     try:
         return tf.make_ndarray(tensor)
+    except KeyError:
+        kind = types_pb2.DataType.Name(tensor.dtype)
+        raise ValueError(f"has the type {kind}, of which there are no values") from None
     except (ValueError, TypeError, OverflowError, MemoryError) as error:
         raise ValueError(f"is torn: {error}") from error

@@ -12,6 +12,7 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.core.framework import types_pb2
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 from tensorflow_serving.apis.classification_pb2 import ClassificationRequest
 from tensorflow_serving.apis.get_model_status_pb2 import GetModelStatusRequest
@@ -256,10 +257,15 @@ PREDICT = "/v1/models/classification:predict"
             "Malformed request: POST /v1/models",
         ),
         (f"/v1/models/classification/versions/{2**70}:predict", {"instances": ["a"]}, 400, "to numeric"),
+        (f"/v1/models/classification/versions/{'0' * 5000}1:predict", {}, 400, "Missing 'inputs'"),
+        (f"/v1/models/classification/versions/{'0' * 20}{2**70}:predict", {}, 400, "to numeric"),
         (PREDICT, b"", 400, "JSON Parse error: The document is empty"),
         (PREDICT, b"{", 400, "JSON Parse error"),
         (PREDICT, b"[" * 100_000, 400, "JSON Parse error"),
         (PREDICT, b"\xff\xfe{}", 400, "JSON Parse error"),
+        (PREDICT, b'{"instances": ["\xed\xa0\x80"]}', 400, "JSON Parse error"),  # half of a surrogate pair
+        (PREDICT, {"instances": ["\ud800"]}, 400, "JSON Parse error: '\\ud800' is half of a surrogate pair"),
+        (PREDICT, {"signature_name": "\udc80", "instances": ["a"]}, 400, "half of a surrogate pair"),
         (PREDICT, b"[1]", 400, "Is not object"),
         (PREDICT, {}, 400, "Missing 'inputs' or 'instances' key"),
         (PREDICT, {"instances": []}, 400, "No values in 'instances' array"),
@@ -268,6 +274,13 @@ PREDICT = "/v1/models/classification:predict"
         (PREDICT, {"instances": [1]}, 400, "is not of expected type: string"),
         (PREDICT, {"instances": [{"test": "a"}]}, 400, "keys must be equal to: text"),
         (PREDICT, {"instances": [{"b64": "?"}]}, 400, "Unable to base64 decode"),
+        (PREDICT, {"instances": [{"b64": "\xe9"}]}, 400, "Unable to base64 decode"),
+        (
+            PREDICT,
+            {"signature_name": "examples", "instances": [{"b64": "/////w=="}]},
+            400,
+            "Could not parse example input, value: '\ufffd",
+        ),
         (PREDICT, {"inputs": {"test": ["a"]}}, 400, "Missing named input: text in 'inputs' object."),
         (PREDICT, {"inputs": [["a"], ["b", "c"]]}, 400, "Encountered list at unexpected size: 2"),
         (PREDICT, {"inputs": [["a"]]}, 400, "Input text has the shape [1, 1], expected [-1]"),
@@ -284,9 +297,21 @@ PREDICT = "/v1/models/classification:predict"
         ("/v1/models/classification:classify", {"examples": []}, 400, "'examples' value is an empty array"),
         (
             "/v1/models/classification:classify",
+            {"examples": [{"text": "a"}], "context": []},
+            400,
+            "'context' must be JSON object but got JSON list",
+        ),
+        (
+            "/v1/models/classification:classify",
             {"signature_name": "classify", "examples": [{"text": None}]},
             400,
             "Feature: text has elements of different or unexpected JSON types",
+        ),
+        (
+            "/v1/models/classification:classify",
+            {"examples": [{"\ud800": "a"}]},
+            400,
+            "half of a surrogate pair",
         ),
     ],
 )
@@ -321,15 +346,57 @@ def test_wrong_requests_over_grpc(running):
     def filtered(request):
         request.output_filter.append("no")
 
+    def handle(request):
+        request.inputs["text"].dtype = types_pb2.DT_RESOURCE
+        request.inputs["text"].tensor_content = b"a"
+
+    def cited(request):  # TensorFlow's message has all of it, gRPC no room for that
+        request.model_spec.signature_name = "examples"
+        request.inputs.clear()
+        request.inputs["examples"].CopyFrom(tf.make_tensor_proto([b"a" * 100_000]))
+
     def heavy(request):
         request.inputs["text"].CopyFrom(tf.make_tensor_proto(["a" * 300_000]))
 
     assert refused(renamed) == ("NOT_FOUND", "Servable not found for request: Latest(other)")
     assert refused(huge) == ("INVALID_ARGUMENT", "Input text has the shape [1, 1048576, 1048576]")
-    assert refused(typed)[1] == "Input text has the type float32, expected object"
+    assert refused(typed)[1] == "Input text has the type float32, expected string"
+    assert refused(handle) == (
+        "INVALID_ARGUMENT",
+        "Input text has the type DT_RESOURCE, of which there are no values",
+    )
+    assert refused(cited)[0] == "INVALID_ARGUMENT"
     assert refused(lambda request: request.inputs.clear())[0] == "INVALID_ARGUMENT"
     assert "output tensor alias not found in signature: no" in refused(filtered)[1]
     assert refused(heavy)[0] == "RESOURCE_EXHAUSTED"
+
+
+def test_emoji_as_surrogate_pairs_are_text(running):
+    """As most clients write JSON: everything beyond ASCII is escaped."""
+    bodies = [json.dumps({"instances": ["ba \U0001f600"]}, ensure_ascii=escaped) for escaped in (True, False)]
+    assert "\\ud83d" in bodies[0] and "\\ud83d" not in bodies[1]
+    answers = [ask(running, "POST", PREDICT, body.encode()) for body in bodies]
+    assert answers[0][0] == 200 and answers[0] == answers[1]
+
+
+def test_an_error_that_nobody_foresaw_is_one_answer_and_no_success(running, monkeypatch):
+    model = running.service.models.find(models.ModelSpec(name="classification")).model
+    monkeypatch.setattr(model, "run", lambda *request: 1 / 0)
+    status, answer = ask(running, "POST", PREDICT, {"instances": ["ba"]})
+    assert (status, answer) == (500, {"error": "the server failed: division by zero"})
+    request = PredictRequest()
+    request.model_spec.name = "classification"
+    request.inputs["text"].CopyFrom(tf.make_tensor_proto(["a"]))
+    with pytest.raises(grpc.RpcError) as error:
+        prediction_service_pb2_grpc.PredictionServiceStub(grpc.insecure_channel(running.grpc)).Predict(
+            request, timeout=10
+        )
+    assert (error.value.code().name, error.value.details()) == (
+        "INTERNAL",
+        "the server failed: division by zero",
+    )
+    counted = ask(running, "GET", "/monitoring/prometheus/metrics")[1]
+    assert 'request_count{model_name="classification",status="INTERNAL"} 2.0' in counted
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,14 @@ from typing import Any
 
 import grpc
 import tensorflow as tf
+from absl import logging
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 from tensorflow_serving.apis.classification_pb2 import ClassificationResponse
 from tensorflow_serving.apis.inference_pb2 import MultiInferenceResponse
 from tensorflow_serving.apis.predict_pb2 import PredictResponse
 from tensorflow_serving.apis.regression_pb2 import RegressionResponse
 
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, reason
 from xlnet_tf.serving.client_grpc import read_tensor
 from xlnet_tf.serving.local.loaded import RequestError, invalid
 from xlnet_tf.serving.local.service import Service, examples_of
@@ -33,6 +34,9 @@ def _answering(method: Callable) -> Callable:
         except RequestError as error:
             code = getattr(grpc.StatusCode, error.code, grpc.StatusCode.UNKNOWN)
             return context.abort(code, str(error))
+        except Exception as error:
+            logging.error("%s failed: %r", method.__name__, error)
+            return context.abort(grpc.StatusCode.INTERNAL, f"the server failed: {reason(error)}")
 
     return answer
 

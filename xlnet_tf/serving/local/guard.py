@@ -88,7 +88,7 @@ class Guard:
         except _Disconnected:
             return
         except Exception as error:
-            logging.error("%s %s failed: %r", scope["method"], scope["path"], error)
+            logging.error("%s %s failed: %r", scope["method"], scope["path"][:200], error)
             if not begun:
                 await error_response(500, f"the server failed: {reason(error)}")(scope, receive, reply)
         finally:

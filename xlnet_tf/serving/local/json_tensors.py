@@ -4,8 +4,8 @@ Source: https://www.tensorflow.org/tfx/serving/api_rest
 """
 
 import base64
-import binascii
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +18,7 @@ from xlnet_tf.serving.signatures import TensorInfo
 
 _B64 = "b64"
 _ROWS, _COLUMNS = "instances", "inputs"
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def parse(body: bytes) -> dict[str, Any]:
@@ -29,7 +30,13 @@ def parse(body: bytes) -> dict[str, Any]:
     if not body:
         raise invalid("JSON Parse error: The document is empty")
     try:
-        document = json.loads(body)
+        text = body.decode(json.detect_encoding(body))
+        document = json.loads(text)
+        if _HALF_PAIR.search(text):  # with its other half, or not
+            json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise invalid(f"JSON Parse error: {half!r} is half of a surrogate pair") from None
     except (ValueError, RecursionError) as error:
         raise invalid(f"JSON Parse error: {str(error)[:200]}") from None
     if not isinstance(document, dict):
@@ -158,12 +165,12 @@ def _flatten(value: Any, sizes: Sequence[int], level: int, flat: list[Any]) -> N
 
 def _string(value: str | Mapping[str, Any]) -> bytes:
     if isinstance(value, str):
-        return value.encode("utf-8", "surrogatepass")
+        return value.encode()
     if set(value) != {_B64} or not isinstance(value[_B64], str):
         raise invalid(f"JSON Value: {shown(value)} not formatted correctly for base64 data")
     try:
         return base64.b64decode(value[_B64], validate=True)
-    except binascii.Error:
+    except ValueError:
         raise invalid("Unable to base64 decode") from None
 
 
@@ -218,9 +225,11 @@ def read_examples(document: Mapping[str, Any]) -> list[bytes]:
     if not rows:
         raise invalid("'examples' value is an empty array")
     context = document.get("context", {})
+    if not isinstance(context, dict):
+        raise invalid(f"'context' must be JSON object but got JSON {type(context).__name__}")
     found = []
     for row in rows:
-        if not isinstance(row, dict) or not isinstance(context, dict):
+        if not isinstance(row, dict):
             raise invalid(f"Example must be JSON object but got JSON {type(row).__name__}")
         features = {name: _feature(name, value) for name, value in {**context, **row}.items()}
         example = tf.train.Example(features=tf.train.Features(feature=features))

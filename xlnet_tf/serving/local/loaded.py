@@ -17,6 +17,7 @@ from xlnet_tf.serving.warmup import BUCKETS_FILE, WARMUP_FILE
 from xlnet_tf.text.tokenizer import MODEL_FILE
 
 _TAGS = ["serve"]
+_MOST_CHARACTERS = 1000  # of an error: TensorFlow may cite the whole request, and gRPC has room for 8 kB
 _BUCKETS = [32 << count for count in range(8)]  # of a model that does not say
 
 
@@ -98,7 +99,10 @@ class LoadedModel:
         try:
             return self._session.run(tensors, feeds)
         except tf.errors.OpError as error:
-            raise RequestError(error_codes_pb2.Code.Name(error.error_code), error.message) from error
+            code, message = error_codes_pb2.Code.Name(error.error_code), error.message
+        except UnicodeDecodeError as error:  # TensorFlow cites bytes of the request
+            code, message = "INVALID_ARGUMENT", error.object.decode(errors="replace")
+        raise RequestError(code, message[:_MOST_CHARACTERS])
 
     def check(self, name: str, inputs: Mapping[str, np.ndarray]) -> None:
         """Raises RequestError unless a signature takes such inputs."""
@@ -115,7 +119,7 @@ class LoadedModel:
         for key, column in expected.items():
             found, sizes = inputs[key], sizes_of(self.definitions[name].inputs[key])
             if found.dtype != column.dtype:
-                raise invalid(f"Input {key} has the type {found.dtype}, expected {column.dtype}")
+                raise invalid(f"Input {key} has the type {_called(found)}, expected {_called(column)}")
             if sizes is not None and (
                 found.ndim != len(sizes) or any(size not in (-1, n) for size, n in zip(sizes, found.shape))
             ):
@@ -144,6 +148,10 @@ class LoadedModel:
 
     def close(self) -> None:
         self._session.close()
+
+
+def _called(typed) -> str:
+    return "string" if typed.dtype == object else str(typed.dtype)
 
 
 def sizes_of(info) -> list[int] | None:

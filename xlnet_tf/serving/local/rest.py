@@ -113,9 +113,10 @@ def _answer(service: Service, request: Request, body: bytes) -> Response:
 def _spec(found: re.Match[str]) -> ModelSpec:
     spec = ModelSpec(name=urllib.parse.unquote(found["name"] or ""))
     if found["version"]:
-        if int(found["version"][:20]) >= 1 << 63:
-            raise invalid(f"Failed to convert version: {found['version'][:20]} to numeric.")
-        spec.version.value = int(found["version"])
+        digits = found["version"].lstrip("0")[:20] or "0"
+        if int(digits) >= 1 << 63:
+            raise invalid(f"Failed to convert version: {digits} to numeric.")
+        spec.version.value = int(digits)
     if found["label"]:
         spec.version_label = urllib.parse.unquote(found["label"])
     return spec

@@ -61,7 +61,7 @@ class Service:
         Raises:
             RequestError: the request is refused, or takes too long.
         """
-        begun, status, rows = time.perf_counter(), "OK", 0
+        begun, status, rows = time.perf_counter(), "INTERNAL", 0
         try:
             version, future = self._submit(spec, inputs)
             rows = _rows(inputs)
@@ -72,6 +72,7 @@ class Service:
                 raise RequestError(
                     "DEADLINE_EXCEEDED", f"no answer within {self.timeout:g} s: send fewer or shorter texts"
                 ) from None
+            status = "OK"
             return Answer(_spec(spec, version), outputs)
         except RequestError as error:
             status = error.code

@@ -19,6 +19,7 @@ from xlnet_tf.layers.masks import permutation_visible
 from xlnet_tf.models.attention_maps import attention_maps
 from xlnet_tf.text.graph.tokenizer import GraphTokenizer
 from xlnet_tf.text.special_tokens import EOP_ID
+from xlnet_tf.text.tokenizer import check_text
 
 MOST_CHARACTERS = 4000
 MOST_PIECES = 256
@@ -221,6 +222,7 @@ class Explainer:
 def _check_text(text: Any) -> None:
     if not isinstance(text, str) or not text.strip():
         raise UserError("The text is empty. Write a sentence first.")
+    check_text(text, "the text")
     _check_length("characters", len(text), MOST_CHARACTERS)
 
 
