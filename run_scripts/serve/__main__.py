@@ -95,7 +95,9 @@ def page_routes(language_model: str | None):
     if language_model:
         name = os.path.basename(os.path.normpath(language_model))
         found = explainer.Explainer(XLNetLanguageModel.from_pretrained(language_model), name)
-    return lambda service: routes.routes(lambda: [name for name, _ in service.models.available()], found)
+    return lambda service: routes.routes(
+        lambda: dict.fromkeys(name for name, _ in service.models.available()), found
+    )
 
 
 def describe(running) -> str:

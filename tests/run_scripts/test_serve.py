@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -71,6 +72,15 @@ def test_the_page_comes_with_the_server_and_explains_a_model(folder, small_token
             answer = requests.post(f"http://{running.rest}/page/score", json={"text": "ba ne"})
             assert answer.status_code == (200 if explain else 404)
             assert f"Page  http://{running.rest}/" in serve.describe(running)
+
+
+def test_a_model_of_several_versions_is_on_the_page_once(folder, tmp_path):
+    shutil.copytree(folder / "1", tmp_path / "reviews" / "1")
+    shutil.copytree(folder / "1", tmp_path / "reviews" / "2")
+    config = models.ModelConfig("reviews", str(tmp_path / "reviews"), newest=None)
+    with server.serving([config], pages=serve.page_routes(None)) as running:
+        assert len([*running.service.models.available()]) == 2
+        assert requests.get(f"http://{running.rest}/page/about").json()["served"] == ["reviews"]
 
 
 def test_a_folder_of_exports_is_answered_with_their_flags(folder, monkeypatch):

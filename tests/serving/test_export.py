@@ -58,6 +58,8 @@ def test_versions_are_counted_up_and_never_replaced(served, module):
     (served / "unfinished-3").mkdir()  # of an export that was interrupted
     (served / "unfinished-3" / "rest").touch()
     assert versions(str(served)) == [1, 2]
+    (served / str(2**63)).mkdir()  # the server has no such number
+    assert versions(str(served)) == [1, 2]
     with pytest.raises(UserError, match="which has 1, 2: give another number"):
         export(module, str(served), version=2)
     with pytest.raises(UserError, match="ascending numbers from 1 to 65536"):

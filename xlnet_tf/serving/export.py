@@ -125,6 +125,7 @@ def _save(module: ServingModule, path: str):
 
 
 def versions(folder: str) -> list[int]:
-    """Returns the versions that a folder holds, ascending."""
+    """Returns the versions that a folder holds, ascending: those that TensorFlow Serving can count to."""
     names = tf.io.gfile.listdir(folder) if tf.io.gfile.isdir(folder) else []
-    return sorted(int(name.rstrip("/")) for name in names if re.fullmatch(r"\d+/?", name))
+    numbers = [int(name.rstrip("/")) for name in names if re.fullmatch(r"[0-9]+/?", name)]
+    return sorted(number for number in numbers if number < 1 << 63)

@@ -587,6 +587,18 @@ def test_folders_and_settings_that_cannot_be_served(exports, tmp_path):
         'model_config_list { config { name: "a" base_path: "/models/a" } }'
     )
     refused("there is no folder /models/a or", models.of_config_file, tmp_path / "models.config")
+    one = f'name: "a" base_path: "{exports["regression"]}"'
+    nine = "model_version_policy { specific { versions: 9 } }"
+    (tmp_path / "models.config").write_text(f"model_config_list {{ config {{ {one} {nine} }} }}")
+    refused(
+        "model 'a' has no version 9 in .*, which has 1$", models.of_config_file, tmp_path / "models.config"
+    )
+    tf.saved_model.save(tf.Module(), str(tmp_path / "mute" / "1"))
+    with (
+        pytest.raises(UserError, match="mute/1 cannot be loaded: it has no signatures"),
+        server.serving([models.of_folder(str(tmp_path / "mute"))]),
+    ):
+        pass
     torn = tmp_path / "torn"
     (torn / "1").mkdir(parents=True)
     (torn / "1" / "saved_model.pb").write_bytes(b"torn")

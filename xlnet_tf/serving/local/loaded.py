@@ -12,6 +12,7 @@ from tensorflow.core.protobuf import error_codes_pb2
 from tensorflow_serving.apis.get_model_metadata_pb2 import SignatureDefMap
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
+from xlnet_tf.errors import UserError
 from xlnet_tf.serving import signatures
 from xlnet_tf.serving.warmup import BUCKETS_FILE, WARMUP_FILE
 from xlnet_tf.text.tokenizer import MODEL_FILE
@@ -52,6 +53,7 @@ class LoadedModel:
 
     Raises:
         OSError, tf.errors.OpError: it cannot be loaded.
+        UserError: it has no signatures.
     """
 
     def __init__(self, folder: str):
@@ -64,6 +66,8 @@ class LoadedModel:
             for name, definition in meta_graph.signature_def.items()
             if not name.startswith("__")  # how the graph is initialised
         }
+        if not self.definitions:
+            raise UserError("it has no signatures, so nothing of it can be asked")
         as_json = json_format.MessageToDict(self.definition_map(), preserving_proto_field_name=True)
         self.signatures = signatures.signatures_of(as_json["signature_def"])
         path = os.path.join(folder, BUCKETS_FILE)

@@ -109,9 +109,14 @@ def of_config_file(path: str) -> list[ModelConfig]:
         folder = _here(model.base_path, model.name, os.path.dirname(os.path.abspath(path)))
         if not model.name or model.name in found:
             raise UserError(f"{path} has {'two models' if model.name else 'a model'} called {model.name!r}")
-        found[model.name] = dataclasses.replace(
+        served = found[model.name] = dataclasses.replace(
             of_folder(folder), name=model.name, newest=newest, only=only, labels=dict(model.version_labels)
         )
+        if missing := set(only) - set(served.wanted()):
+            raise UserError(
+                f"{path}: model {model.name!r} has no version {min(missing)} in {folder}, which has "
+                f"{', '.join(map(str, versions(folder)))}"
+            )
     if not found:
         raise UserError(f"{path} has no models: expected model_config_list {{ config {{ ... }} }}")
     return list(found.values())

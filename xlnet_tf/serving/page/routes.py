@@ -6,7 +6,7 @@ import hashlib
 import json
 import pathlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import anyio
@@ -29,7 +29,7 @@ class _Refused(Exception):
     """A request that is not answered: status and message."""
 
 
-def routes(models: Callable[[], Sequence[str]], explainer: Explainer | None = None) -> list[Route]:
+def routes(models: Callable[[], Iterable[str]], explainer: Explainer | None = None) -> list[Route]:
     """Returns the routes of the page.
 
     Args:
