@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import re
 import shutil
 import socket
 import threading
@@ -517,6 +518,67 @@ def test_too_many_requests_at_a_time_are_refused(running):
         free.set()
         version.model.run = run
     assert ask(running, "POST", PREDICT, {"instances": ["ba"]})[0] == 200
+
+
+@pytest.mark.parametrize("scheme", ["rest", "grpc"])
+def test_what_no_client_waits_for_any_more_is_not_computed(running, monkeypatch, scheme):
+    model = running.service.models.find(models.ModelSpec(name="classification")).model
+    run, check, free, runs, checked = model.run, model.check, threading.Event(), [], []
+
+    def held(signature, inputs):
+        runs.append(inputs["text"].tolist())
+        free.wait(20)
+        return run(signature, inputs)
+
+    def noted(signature, inputs):
+        check(signature, inputs)
+        checked.append(inputs["text"].tolist())
+
+    def wait_for(condition):
+        deadline = time.monotonic() + 20
+        while not condition() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert condition()
+
+    def cancelled():
+        text = ask(running, "GET", "/monitoring/prometheus/metrics")[1]
+        found = re.search(r'request_count{model_name="classification",status="CANCELLED"} (\d+)', text)
+        return int(found[1]) if found else 0
+
+    monkeypatch.setattr(model, "run", held)
+    monkeypatch.setattr(model, "check", noted)
+    monkeypatch.setattr(running.service, "timeout", 60.0)
+    before = cancelled()
+    workers = [
+        threading.Thread(target=ask, args=(running, "POST", PREDICT, {"instances": ["ba"]})) for _ in range(2)
+    ]
+    try:
+        for count, worker in enumerate(workers, start=1):  # both workers of the model are busy
+            worker.start()
+            wait_for(lambda: len(runs) == count)
+        host, _, port = running.rest.rpartition(":")
+        if scheme == "rest":
+            body = b'{"instances": ["gone"]}'
+            head = f"POST {PREDICT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+            leaving = [socket.create_connection((host, int(port))) for _ in range(5)]
+            for one in leaving:
+                one.sendall(head.encode() + body)
+        else:
+            request = PredictRequest()
+            request.model_spec.name = "classification"
+            request.inputs["text"].CopyFrom(tf.make_tensor_proto(["gone"]))
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(grpc.insecure_channel(running.grpc))
+            leaving = [stub.Predict.future(request) for _ in range(5)]
+        wait_for(lambda: checked.count([b"gone"]) == 5)
+        for one in leaving:
+            one.close() if scheme == "rest" else one.cancel()
+        wait_for(lambda: cancelled() == before + 5)
+    finally:
+        free.set()
+    assert ask(running, "POST", PREDICT, {"instances": ["tor"]})[0] == 200
+    for worker in workers:
+        worker.join()
+    assert runs == [[b"ba"], [b"ba"], [b"tor"]]
 
 
 def test_metrics_have_the_names_of_tensorflow_serving(running):

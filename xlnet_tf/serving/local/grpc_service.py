@@ -18,10 +18,9 @@ from tensorflow_serving.apis.regression_pb2 import RegressionResponse
 from xlnet_tf.errors import UserError, reason
 from xlnet_tf.serving.client_grpc import read_tensor
 from xlnet_tf.serving.local.loaded import RequestError, invalid
-from xlnet_tf.serving.local.service import Service, examples_of
+from xlnet_tf.serving.local.service import Caller, Service, examples_of
 from xlnet_tf.serving.module import CLASSIFY, REGRESS
 
-_GRPC = "GRPC"
 _STOP_SECONDS = 10
 
 
@@ -29,8 +28,11 @@ def _answering(method: Callable) -> Callable:
     """Turns the errors of a method into those of gRPC."""
 
     def answer(self, request: Any, context: grpc.ServicerContext) -> Any:
+        caller = Caller("GRPC")
+        if not context.add_callback(caller.leave):  # once the call has ended: cancelled, late or answered
+            caller.leave()
         try:
-            return method(self, request)
+            return method(self, request, caller)
         except RequestError as error:
             code = getattr(grpc.StatusCode, error.code, grpc.StatusCode.UNKNOWN)
             return context.abort(code, str(error))
@@ -46,14 +48,14 @@ class _Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
         self._service = service
 
     @_answering
-    def Predict(self, request):
+    def Predict(self, request, caller):
         inputs = {}
         for name, tensor in request.inputs.items():
             try:
                 inputs[name] = read_tensor(tensor)
             except ValueError as error:
                 raise invalid(f"Input {name} {error}") from error
-        answer = self._service.predict(request.model_spec, inputs, entrypoint=_GRPC)
+        answer = self._service.predict(request.model_spec, inputs, caller)
         known = set(answer.outputs)
         if unknown := sorted(set(request.output_filter) - known):
             raise invalid(
@@ -68,33 +70,31 @@ class _Prediction(prediction_service_pb2_grpc.PredictionServiceServicer):
         return response
 
     @_answering
-    def Classify(self, request):
-        spec, result = self._service.classify(
-            request.model_spec, examples_of(request.input), entrypoint=_GRPC
-        )
+    def Classify(self, request, caller):
+        spec, result = self._service.classify(request.model_spec, examples_of(request.input), caller)
         return ClassificationResponse(model_spec=spec, result=result)
 
     @_answering
-    def Regress(self, request):
-        spec, result = self._service.regress(request.model_spec, examples_of(request.input), entrypoint=_GRPC)
+    def Regress(self, request, caller):
+        spec, result = self._service.regress(request.model_spec, examples_of(request.input), caller)
         return RegressionResponse(model_spec=spec, result=result)
 
     @_answering
-    def MultiInference(self, request):
+    def MultiInference(self, request, caller):
         response, examples = MultiInferenceResponse(), examples_of(request.input)
         for task in request.tasks:
             if task.method_name == CLASSIFY:
-                spec, result = self._service.classify(task.model_spec, examples, entrypoint=_GRPC)
+                spec, result = self._service.classify(task.model_spec, examples, caller)
                 response.results.add(model_spec=spec, classification_result=result)
             elif task.method_name == REGRESS:
-                spec, result = self._service.regress(task.model_spec, examples, entrypoint=_GRPC)
+                spec, result = self._service.regress(task.model_spec, examples, caller)
                 response.results.add(model_spec=spec, regression_result=result)
             else:
                 raise RequestError("UNIMPLEMENTED", f"Unsupported signature method_name: {task.method_name}")
         return response
 
     @_answering
-    def GetModelMetadata(self, request):
+    def GetModelMetadata(self, request, caller):
         return self._service.metadata(request.model_spec, request.metadata_field)
 
 
@@ -103,11 +103,11 @@ class _ModelState(model_service_pb2_grpc.ModelServiceServicer):
         self._service = service
 
     @_answering
-    def GetModelStatus(self, request):
+    def GetModelStatus(self, request, caller):
         return self._service.models.status(request.model_spec)
 
     @_answering
-    def HandleReloadConfigRequest(self, request):
+    def HandleReloadConfigRequest(self, request, caller):
         raise RequestError(
             "UNIMPLEMENTED",
             "this server takes no settings from requests: edit models.config and start it again",

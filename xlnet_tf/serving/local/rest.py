@@ -3,6 +3,7 @@
 Source: https://www.tensorflow.org/tfx/serving/api_rest
 """
 
+import asyncio
 import re
 import urllib.parse
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from xlnet_tf.errors import reason
 from xlnet_tf.serving.config_files import METRICS_PATH
 from xlnet_tf.serving.local import json_tensors
 from xlnet_tf.serving.local.loaded import RequestError, invalid
-from xlnet_tf.serving.local.service import SIGNATURES, Service
+from xlnet_tf.serving.local.service import SIGNATURES, Caller, Service
 from xlnet_tf.serving.module import SERVING_DEFAULT
 
 HTTP_STATUS = {
@@ -48,8 +49,12 @@ def application(service: Service, pages: Sequence[BaseRoute] = ()) -> Starlette:
     """
 
     async def api(request: Request) -> Response:
-        body = await request.body()
-        return await run_in_threadpool(_answer, service, request, body)
+        body, caller = await request.body(), Caller("REST")
+        watch = asyncio.create_task(_watch(request, caller))
+        try:
+            return await run_in_threadpool(_answer, service, request, body, caller)
+        finally:
+            watch.cancel()
 
     async def health(request: Request) -> Response:
         return _json({"status": "SERVING"})
@@ -92,14 +97,21 @@ def _http_error(request: Request, error: HTTPException) -> Response:
     )
 
 
-def _answer(service: Service, request: Request, body: bytes) -> Response:
+async def _watch(request: Request, caller: Caller) -> None:
+    """Tells a caller that the client has gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    caller.leave()
+
+
+def _answer(service: Service, request: Request, body: bytes, caller: Caller) -> Response:
     path = request.scope["raw_path"].decode("ascii", "replace")
     found = (_ASK if request.method == "POST" else _LOOK).fullmatch(path)
     if not found:
         raise invalid(f"Malformed request: {request.method} {path[:200]}")
     spec = _spec(found)
     if request.method == "POST":
-        return _json(_ask(service, spec, found["method"].lower(), json_tensors.parse(body)))
+        return _json(_ask(service, spec, found["method"].lower(), json_tensors.parse(body), caller))
     if not spec.name:
         raise invalid("Missing model name in request.")
     if not found["metadata"]:
@@ -122,21 +134,23 @@ def _spec(found: re.Match[str]) -> ModelSpec:
     return spec
 
 
-def _ask(service: Service, spec: ModelSpec, method: str, document: dict[str, Any]) -> dict[str, Any]:
+def _ask(
+    service: Service, spec: ModelSpec, method: str, document: dict[str, Any], caller: Caller
+) -> dict[str, Any]:
     spec.signature_name = document.get("signature_name", "")
     if method == "predict":
         model, name = service.models.find(spec).model, spec.signature_name or SERVING_DEFAULT
         if name not in model.signatures:
             raise invalid(f'Serving signature name: "{name}" not found in signature def')
         inputs, by_rows = json_tensors.read_inputs(document, model.signatures[name].inputs)
-        answer = service.predict(spec, inputs, entrypoint="REST")
+        answer = service.predict(spec, inputs, caller)
         return json_tensors.write_outputs(answer.outputs, by_rows)
     examples = json_tensors.read_examples(document)
     if method == "classify":
-        _, classes = service.classify(spec, examples, entrypoint="REST")
+        _, classes = service.classify(spec, examples, caller)
         rows = [[[one.label, _short(one.score)] for one in row.classes] for row in classes.classifications]
         return {"results": rows}
-    _, numbers = service.regress(spec, examples, entrypoint="REST")
+    _, numbers = service.regress(spec, examples, caller)
     return {"results": [_short(one.value) for one in numbers.regressions]}
 
 

@@ -36,6 +36,44 @@ class Answer(NamedTuple):
     outputs: dict[str, np.ndarray]
 
 
+class Caller:
+    """Who waits for an answer: what nobody waits for any more is not computed.
+
+    Args:
+        entrypoint: what the request came by, "REST" or "GRPC", for the metrics.
+    """
+
+    def __init__(self, entrypoint: str):
+        self.entrypoint = entrypoint
+        self._future: concurrent.futures.Future | None = None
+        self._has_left = False
+
+    def wait(self, future: concurrent.futures.Future, seconds: float) -> Any:
+        """Returns the result of a future.
+
+        Raises:
+            RequestError: it does not come in time, or the caller leaves.
+        """
+        self._future = future
+        if self._has_left:
+            future.cancel()
+        try:
+            return future.result(seconds)
+        except concurrent.futures.TimeoutError:
+            future.cancel()
+            raise RequestError(
+                "DEADLINE_EXCEEDED", f"no answer within {seconds:g} s: send fewer or shorter texts"
+            ) from None
+        except concurrent.futures.CancelledError:
+            raise RequestError("CANCELLED", "the client has gone") from None
+
+    def leave(self) -> None:
+        """Ends the wait, from any thread."""
+        self._has_left = True
+        if self._future is not None:
+            self._future.cancel()
+
+
 class Service:
     """Answers requests to models.
 
@@ -49,14 +87,15 @@ class Service:
         self.models, self.metrics, self.timeout = models, metrics, timeout
 
     def predict(
-        self, spec: ModelSpec, inputs: Mapping[str, np.ndarray], *, api: str = "predict", entrypoint: str = ""
+        self, spec: ModelSpec, inputs: Mapping[str, np.ndarray], caller: Caller, *, api: str = "predict"
     ) -> Answer:
         """Asks a signature; blocks until it has answered.
 
         Args:
             spec: model, version or label, and signature.
             inputs: by name, [B, ...].
-            api, entrypoint: what the request came by, for the metrics.
+            caller: who asks.
+            api: that the request came by, for the metrics.
 
         Raises:
             RequestError: the request is refused, or takes too long.
@@ -65,13 +104,7 @@ class Service:
         try:
             version, future = self._submit(spec, inputs)
             rows = _rows(inputs)
-            try:
-                outputs = future.result(self.timeout)
-            except concurrent.futures.TimeoutError:
-                future.cancel()
-                raise RequestError(
-                    "DEADLINE_EXCEEDED", f"no answer within {self.timeout:g} s: send fewer or shorter texts"
-                ) from None
+            outputs = caller.wait(future, self.timeout)
             status = "OK"
             return Answer(_spec(spec, version), outputs)
         except RequestError as error:
@@ -79,7 +112,8 @@ class Service:
             raise
         finally:
             if spec.name in self.models.configs:  # not any name that somebody makes up
-                self.metrics.add(spec.name, api, entrypoint, status, time.perf_counter() - begun, rows)
+                seconds = time.perf_counter() - begun
+                self.metrics.add(spec.name, api, caller.entrypoint, status, seconds, rows)
 
     def _submit(self, spec: ModelSpec, inputs: Mapping[str, np.ndarray]):
         name = spec.signature_name or SERVING_DEFAULT
@@ -97,14 +131,14 @@ class Service:
                 continue  # a newer one is there
 
     def classify(
-        self, spec: ModelSpec, examples: Sequence[bytes], *, entrypoint: str = ""
+        self, spec: ModelSpec, examples: Sequence[bytes], caller: Caller
     ) -> tuple[ModelSpec, ClassificationResult]:
         """Asks a signature for classes; see `predict`.
 
         Args:
             examples: serialized tf.Examples.
         """
-        answer = self._of_examples(spec, examples, CLASSIFY, "classification", "classify", entrypoint)
+        answer = self._of_examples(spec, examples, CLASSIFY, "classification", "classify", caller)
         result = ClassificationResult()
         classes, scores = answer.outputs.get("classes"), answer.outputs.get("scores")
         for row in range(len(examples)):
@@ -118,16 +152,16 @@ class Service:
         return answer.spec, result
 
     def regress(
-        self, spec: ModelSpec, examples: Sequence[bytes], *, entrypoint: str = ""
+        self, spec: ModelSpec, examples: Sequence[bytes], caller: Caller
     ) -> tuple[ModelSpec, RegressionResult]:
         """Asks a signature for numbers; see `classify`."""
-        answer = self._of_examples(spec, examples, REGRESS, "regression", "regress", entrypoint)
+        answer = self._of_examples(spec, examples, REGRESS, "regression", "regress", caller)
         result = RegressionResult()
         for value in answer.outputs["outputs"].reshape(-1):
             result.regressions.add(value=value)
         return answer.spec, result
 
-    def _of_examples(self, spec, examples, method: str, kind: str, api: str, entrypoint: str) -> Answer:
+    def _of_examples(self, spec, examples, method: str, kind: str, api: str, caller: Caller) -> Answer:
         name = spec.signature_name or SERVING_DEFAULT
         definition = self.definitions(spec).get(name)
         if definition is None:
@@ -138,7 +172,7 @@ class Service:
             )
         if not examples:
             raise invalid("Input is empty")
-        return self.predict(spec, {"inputs": np.array(examples, object)}, api=api, entrypoint=entrypoint)
+        return self.predict(spec, {"inputs": np.array(examples, object)}, caller, api=api)
 
     def definitions(self, spec: ModelSpec) -> Mapping[str, Any]:
         """Returns the SignatureDef protos of a version by name."""
