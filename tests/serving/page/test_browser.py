@@ -201,6 +201,30 @@ def test_masks_and_attention(page):
         assert sum(int(cell) for cell in row if cell != "hidden") == pytest.approx(100, abs=2)
 
 
+def test_a_served_model_that_refuses_can_be_asked_again(page, problems):
+    """The next request after an error needs the form, and the error must be seen."""
+    page.select_option("#served-model", "stars")
+    settle(page)
+    page.route(
+        "**/v1/models/stars:predict", lambda route: route.fulfill(status=503, json={"error": "Later."})
+    )
+    page.click("#served button[type=submit]")
+    page.wait_for_selector("#served .error:has-text('Later.')")
+    assert page.locator("#served-model").is_visible() and not page.locator("#answer").is_visible()
+    page.unroute("**/v1/models/stars:predict")
+    page.click("#served button[type=submit]")
+    page.wait_for_selector("#answer:has-text('3.5')")
+    assert page.inner_text("#served .error") == ""
+    other = {"metadata": {"signature_def": {"signature_def": {"mine": {"inputs": {}, "outputs": {}}}}}}
+    page.route("**/v1/models/reviews/metadata", lambda route: route.fulfill(json=other))
+    page.select_option("#served-model", "reviews")
+    page.wait_for_selector("#served .error:has-text('no signature serving_default')")
+    assert page.locator("#inputs textarea").count() == 0
+    page.select_option("#served-model", "stars")
+    page.wait_for_selector("#input-text")
+    problems[:] = [found for found in problems if "503" not in found]  # the browser notes it in the console
+
+
 def test_served_models_are_asked(page):
     def answer(name, **inputs):
         page.select_option("#served-model", name)
