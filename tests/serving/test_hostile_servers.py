@@ -350,7 +350,6 @@ def test_all_types_are_read_over_grpc(grpc_any, dtype):
         ),
         (grpc_metadata(), grpc_answer(lambda tensor: setattr(tensor, "dtype", 99)), "score"),
         (grpc_metadata(), grpc_answer(resource), "score has the type DT_RESOURCE"),
-        (grpc_metadata(), grpc_answer(resource), "score has the type DT_RESOURCE"),
         (grpc_metadata(tf.float64.as_datatype_enum), grpc_answer(), "score has the type float32"),
         (grpc_metadata(), b"\xff\xff\xff", "server at"),
     ],

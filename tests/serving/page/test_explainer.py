@@ -101,7 +101,6 @@ def test_masks_follow_the_order(explainer):
         ("fill", ["<mask>", [0], ["<sep>"]], "'<sep>' is not a piece"),
         ("fill", ["<mask>", [0], ["\u2581ba"] * 2], "at most as many pieces"),
         ("fill", ["\ud800 <mask>"], "surrogate"),
-        ("fill", ["\ud800 <mask>"], "surrogate"),
         ("score", [""], "empty"),
         ("score", ["\u200b"], "empty"),
         ("score", ["a\ud800"], "surrogate"),
