@@ -511,6 +511,12 @@ def test_too_many_requests_at_a_time_are_refused(running):
         while len(statuses) < 8 and time.monotonic() < deadline:
             time.sleep(0.02)
         assert statuses == [503] * 8
+        for path in (
+            "/healthz",
+            "/monitoring/prometheus/metrics",
+        ):  # whoever watches must not take it for dead
+            assert ask(running, "GET", path)[0] == 200
+        assert ask(running, "GET", "/v1/models/classification")[0] == 503
         for thread in threads:
             thread.join()
         assert set(statuses) <= {503, 504, 408}  # those that wait for the model give up, too
@@ -555,7 +561,7 @@ def test_what_no_client_waits_for_any_more_is_not_computed(running, monkeypatch,
     try:
         for count, worker in enumerate(workers, start=1):  # both workers of the model are busy
             worker.start()
-            wait_for(lambda: len(runs) == count)
+            wait_for(lambda count=count: len(runs) == count)
         host, _, port = running.rest.rpartition(":")
         if scheme == "rest":
             body = b'{"instances": ["gone"]}'

@@ -17,7 +17,8 @@ from starlette.responses import Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from xlnet_tf.errors import reason
-from xlnet_tf.serving.local.rest import error_response
+from xlnet_tf.serving.config_files import METRICS_PATH
+from xlnet_tf.serving.local.rest import HEALTH, error_response
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -28,6 +29,7 @@ _HEADERS = [
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
+_WATCHED = (HEALTH, METRICS_PATH)  # answered however busy the server is, which else would look dead
 _HEADER_SECONDS = 10.0  # in which the head of a request must have come
 _LINGER_SECONDS = 2.0
 
@@ -39,7 +41,7 @@ class Limits(NamedTuple):
         hosts: names that it may be asked by, besides localhost and addresses.
         max_bytes: of a body.
         timeout: seconds from the head of a request to the end of its answer.
-        concurrency: most requests at a time.
+        concurrency: most requests at a time, besides those for health and metrics.
     """
 
     hosts: tuple[str, ...] = ()
@@ -71,7 +73,7 @@ class Guard:
             await send(message)
 
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        refused = self._refusal(scope["method"], scope["headers"], headers)
+        refused = self._refusal(scope["method"], scope["path"], scope["headers"], headers)
         self._running += 1
         try:
             with anyio.fail_after(self._limits.timeout):  # asyncio.timeout is not in Python 3.10
@@ -94,7 +96,7 @@ class Guard:
         finally:
             self._running -= 1
 
-    def _refusal(self, method: str, raw: list, headers: dict[bytes, str]) -> Response | None:
+    def _refusal(self, method: str, path: str, raw: list, headers: dict[bytes, str]) -> Response | None:
         host, origin = headers.get(b"host", ""), headers.get(b"origin")
         site, mode = headers.get(b"sec-fetch-site", "none"), headers.get(b"sec-fetch-mode")
         if sum(name.lower() == b"host" for name, _ in raw) != 1 or not self._knows(host):
@@ -107,7 +109,7 @@ class Guard:
         link = method == "GET" and mode == "navigate"  # somebody follows a link to the page
         if not same or (site not in ("none", "same-origin") and not link):
             return error_response(403, "requests from other web sites are refused")
-        if self._running >= self._limits.concurrency:
+        if self._running >= self._limits.concurrency and path not in _WATCHED:
             return error_response(
                 503, f"{self._running} requests are being answered: ask again later", {"retry-after": "1"}
             )
