@@ -465,6 +465,19 @@ def test_slow_and_malformed_requests_are_answered(running, monkeypatch):
     assert ask(running, "POST", PREDICT, {"instances": ["ba"]})[0] == 200
 
 
+def test_a_client_that_reads_no_answers_loses_its_connection(running, monkeypatch):
+    monkeypatch.setattr(guard, "_STALL_SECONDS", 0.3)
+    host, _, port = running.rest.rpartition(":")
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        connection.settimeout(20)
+        connection.connect((host, int(port)))
+        with pytest.raises(ConnectionError):
+            while True:
+                connection.sendall(b"GET /monitoring/prometheus/metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert ask(running, "GET", "/healthz")[0] == 200
+
+
 @pytest.mark.integration
 def test_slow_senders_over_grpc_do_not_keep_others_out(exports):
     """Each sends the head of a call, and nothing else."""

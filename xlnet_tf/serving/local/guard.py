@@ -32,6 +32,7 @@ _HEADERS = [
 _WATCHED = (HEALTH, METRICS_PATH)  # answered however busy the server is, which else would look dead
 _HEADER_SECONDS = 10.0  # in which the head of a request must have come
 _LINGER_SECONDS = 2.0
+_STALL_SECONDS = 30.0  # in which a client must have read something of what waits for it
 
 
 class Limits(NamedTuple):
@@ -167,9 +168,13 @@ def _replay(body: bytes | None, receive: Receive) -> Receive:
 
 
 class Protocol(H11Protocol):
-    """HTTP of a connection, which ends if the head of a request does not come in time."""
+    """HTTP of a connection, which ends if the head of a request does not come in time.
+
+    It also ends if the client stops reading its answers: closed in order, it would wait for the client.
+    """
 
     _refused = False
+    _stall: asyncio.TimerHandle | None = None
 
     def data_received(self, data: bytes) -> None:
         if not self._refused:
@@ -178,6 +183,30 @@ class Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
         self._wait_for_head()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._look_again()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stall:
+            self._stall.cancel()
+
+    def _look_again(self) -> None:
+        left = self.transport.get_write_buffer_size()
+        self._stall = self.loop.call_later(_STALL_SECONDS, self._end_if_stalled, left)
+
+    def _end_if_stalled(self, before: int) -> None:
+        if self.transport.get_write_buffer_size() == before:
+            self.transport.abort()
+        else:
+            self._look_again()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._stall:
+            self._stall.cancel()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
