@@ -314,3 +314,14 @@ def test_without_a_language_model_the_page_says_how_to_start_it(browser):
         assert page.inner_text("main").count("--explain=FOLDER") == 3
         assert "--model=FOLDER" in page.inner_text("#no-served")
         page.close()
+
+
+def test_without_a_language_model_the_served_models_come_first(browser):
+    with page_server() as address:
+        page = browser.new_page()
+        page.goto(address)
+        page.wait_for_selector("#fill p.dim")
+        first = page.locator("main > section").first
+        assert first.get_attribute("id") == "served" and first.is_visible()
+        assert page.inner_text("nav li:first-child") == "Ask the served models"
+        page.close()
