@@ -668,6 +668,8 @@ def test_folders_and_settings_that_cannot_be_served(exports, tmp_path):
         'model_config_list { config { name: "a" base_path: "/models/a" } }'
     )
     refused("there is no folder /models/a or", models.of_config_file, tmp_path / "models.config")
+    (tmp_path / "models.config").write_text('model_config_list { config { name: "a" } }')
+    refused("model 'a' has no base_path", models.of_config_file, tmp_path / "models.config")
     one = f'name: "a" base_path: "{exports["regression"]}"'
     nine = "model_version_policy { specific { versions: 9 } }"
     (tmp_path / "models.config").write_text(f"model_config_list {{ config {{ {one} {nine} }} }}")
@@ -678,6 +680,13 @@ def test_folders_and_settings_that_cannot_be_served(exports, tmp_path):
     with (
         pytest.raises(UserError, match="mute/1 cannot be loaded: it has no signatures"),
         server.serving([models.of_folder(str(tmp_path / "mute"))]),
+    ):
+        pass
+    shutil.copytree(exports["regression"], tmp_path / "cut")
+    (tmp_path / "cut" / "1" / "assets.extra" / "buckets.json").write_text("[32, 6")
+    with (
+        pytest.raises(UserError, match="cut/1 cannot be loaded: assets.extra/buckets.json is damaged"),
+        server.serving([models.of_folder(str(tmp_path / "cut"))]),
     ):
         pass
     torn = tmp_path / "torn"

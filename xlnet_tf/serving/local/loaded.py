@@ -53,7 +53,7 @@ class LoadedModel:
 
     Raises:
         OSError, tf.errors.OpError: it cannot be loaded.
-        UserError: it has no signatures.
+        UserError: it has no signatures, or its buckets.json is damaged.
     """
 
     def __init__(self, folder: str):
@@ -70,9 +70,18 @@ class LoadedModel:
             raise UserError("it has no signatures, so nothing of it can be asked")
         as_json = json_format.MessageToDict(self.definition_map(), preserving_proto_field_name=True)
         self.signatures = signatures.signatures_of(as_json["signature_def"])
-        path = os.path.join(folder, BUCKETS_FILE)
-        self.buckets = json.loads(tf.io.read_file(path).numpy()) if tf.io.gfile.exists(path) else _BUCKETS
+        self.buckets = self._load_buckets()
         self._pieces = self._load_pieces()
+
+    def _load_buckets(self) -> list[int]:
+        """Returns the lengths that the model was exported for."""
+        path = os.path.join(self._folder, BUCKETS_FILE)
+        if not tf.io.gfile.exists(path):
+            return _BUCKETS
+        try:
+            return json.loads(tf.io.read_file(path).numpy())
+        except ValueError as error:
+            raise UserError(f"{BUCKETS_FILE} is damaged ({error}): export the model again") from None
 
     def _load_pieces(self):
         """Returns the tokenizer's pieces, to count tokens with; None for a model of another project."""

@@ -106,6 +106,8 @@ def of_config_file(path: str) -> list[ModelConfig]:
         policy = model.model_version_policy
         only = tuple(policy.specific.versions) if policy.WhichOneof("policy_choice") == "specific" else ()
         newest = None if policy.HasField("all") else policy.latest.num_versions or 1
+        if not model.base_path:
+            raise UserError(f"{path}: model {model.name!r} has no base_path, the folder of its versions")
         folder = _here(model.base_path, model.name, os.path.dirname(os.path.abspath(path)))
         if not model.name or model.name in found:
             raise UserError(f"{path} has {'two models' if model.name else 'a model'} called {model.name!r}")
