@@ -79,7 +79,7 @@ class Arm:
 
 @dataclasses.dataclass(frozen=True)
 class DemoResult:
-    """How well a task was answered by each way of learning.
+    """How well a task was learned from each beginning.
 
     Attributes:
         task: the task.
@@ -123,7 +123,7 @@ class FineTuning:
         self._examples = self._folder / "examples"
 
     def compare(self, seeds: Sequence[int]) -> DemoResult:
-        """Answers the task in each way; each seed gives a run from each beginning."""
+        """Trains from each beginning, once with each seed, and compares the results."""
         task, texts = self._task, self._output / self._task.NAME
         task.make_examples(texts, self._output / "tokenizer" / "spiece.model", self._examples)
         pretrained = self._arm("pretrained", task.pretrained_rates, seeds)

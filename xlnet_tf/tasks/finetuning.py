@@ -409,8 +409,9 @@ class FinetuningTask(Task):
             **self.predictions(features, outputs),
         }
         if "offset" in features:
-            names = self.TOKEN_PREDICTIONS, self.POSITION_PREDICTIONS
-            rows |= whole_rows(rows, features, self.validation_set, *names)
+            rows |= whole_rows(
+                rows, features, self.validation_set, self.TOKEN_PREDICTIONS, self.POSITION_PREDICTIONS
+            )
         return rows
 
     def report(self, rows: dict[str, np.ndarray]) -> dict[str, float]:

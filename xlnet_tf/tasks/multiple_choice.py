@@ -14,9 +14,10 @@ from xlnet_tf import files
 from xlnet_tf.models.multiple_choice import XLNetMultipleChoice
 from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
-from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, alike, register, row_weights
+from xlnet_tf.tasks.finetuning import FinetuningTask, alike, register, row_weights
 from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import SummaryModelConfig
+from xlnet_tf.tasks.settings import FinetuningConfig
 from xlnet_tf.training.metrics import Ratio
 
 EXPERIMENT = "xlnet/multiple_choice"

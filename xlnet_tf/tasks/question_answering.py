@@ -11,10 +11,11 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering, span_losses
 from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
-from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, register, row_weights
+from xlnet_tf.tasks.finetuning import FinetuningTask, register, row_weights
 from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import SegmentsModelConfig
 from xlnet_tf.tasks.predictions import question_answering as squad_answers
+from xlnet_tf.tasks.settings import FinetuningConfig
 from xlnet_tf.text.graph.passage_windows import window_tokens
 from xlnet_tf.training.metrics import Ratio
 

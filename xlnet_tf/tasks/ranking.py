@@ -9,11 +9,12 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.models.multiple_choice import XLNetRanker
 from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
-from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, alike, register, row_weights
+from xlnet_tf.tasks.finetuning import FinetuningTask, alike, register, row_weights
 from xlnet_tf.tasks.losses import ranking as ranking_losses
 from xlnet_tf.tasks.metrics.ranking import mean_metrics, query_metrics
 from xlnet_tf.tasks.model_config import SummaryModelConfig
 from xlnet_tf.tasks.predictions.ranking import ranked_queries, write_files
+from xlnet_tf.tasks.settings import FinetuningConfig
 from xlnet_tf.training.metrics import Ratio
 
 EXPERIMENT = "xlnet/ranking"

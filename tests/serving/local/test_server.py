@@ -524,10 +524,7 @@ def test_too_many_requests_at_a_time_are_refused(running):
         while len(statuses) < 8 and time.monotonic() < deadline:
             time.sleep(0.02)
         assert statuses == [503] * 8
-        for path in (
-            "/healthz",
-            "/monitoring/prometheus/metrics",
-        ):  # whoever watches must not take it for dead
+        for path in ("/healthz", "/monitoring/prometheus/metrics"):  # a busy server is not a dead one
             assert ask(running, "GET", path)[0] == 200
         assert ask(running, "GET", "/v1/models/classification")[0] == 503
         for thread in threads:

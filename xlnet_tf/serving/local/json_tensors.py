@@ -32,7 +32,7 @@ def parse(body: bytes) -> dict[str, Any]:
     try:
         text = body.decode(json.detect_encoding(body))
         document = json.loads(text)
-        if _HALF_PAIR.search(text):  # with its other half, or not
+        if _HALF_PAIR.search(text):  # a whole pair has become one character
             json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         half = error.object[error.start]
