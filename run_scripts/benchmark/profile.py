@@ -2,7 +2,8 @@
 
 TensorFlow's profiler records when each operation of the graph begins and ends on its thread. An operation
 that runs within another counts for the outer one, so no moment of a thread counts twice. Operations that XLA
-fused have no names of their own: they are `FUSED`.
+fused have no names of their own: they are `FUSED`. Those that TensorFlow leaves to oneDNN count as what they
+compute: `_MklFusedMatMul` is a `MatMul`.
 """
 
 import collections
@@ -17,7 +18,7 @@ from run_scripts.benchmark.step import our_steps
 from xlnet_tf.config import XLNetConfig
 
 FUSED = "fused by XLA"
-PRODUCTS = ("MatMul", "BatchMatMulV2", "BatchMatMulV3", "_FusedMatMul")
+PRODUCTS = ("MatMul", "BatchMatMulV2", "BatchMatMulV3")
 # The first pattern found in an operation's scope gives its part. Operations of custom gradients have none.
 PARTS = (
     (r"layer_\d+/attention_norm|layer_\d+/feed_forward_norm", "normalization"),
@@ -29,7 +30,8 @@ PARTS = (
 )
 UNNAMED = "custom gradients and others"
 BACKWARD = "gradient_tape/"
-_OPERATION = re.compile(r"([^:]*):([A-Z]\w*)")  # the profiler's name of one: scope, type
+# The profiler's name of one: scope, type. Types of TensorFlow's own rewriting begin with an underscore.
+_OPERATION = re.compile(r"([^:]*):(?:_(?:Mkl)?(?:Native)?(?:Fused)?)?([A-Z]\w*)")
 _FUSED_CALL = "call"
 
 
@@ -81,6 +83,14 @@ def shares(operations: Iterable[Operation]) -> dict[str, Any]:
     }
 
 
+def parse_name(name: str) -> tuple[str, str] | None:
+    """Returns scope and kind of the operation that the profiler calls by a name; None if it is not one."""
+    if name == _FUSED_CALL:
+        return "", FUSED
+    match = _OPERATION.fullmatch(name)
+    return match and (match[1], match[2])
+
+
 def read_trace(folder: str) -> list[Operation]:
     """Returns the outermost operations of a trace that `tf.profiler.experimental` wrote to a folder."""
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
@@ -91,12 +101,9 @@ def read_trace(folder: str) -> list[Operation]:
             for line in plane.lines:
                 thread = []
                 for event in line.events:
-                    name = plane.event_metadata[event.metadata_id].name
-                    match = _OPERATION.fullmatch(name)
-                    if match or name == _FUSED_CALL:
-                        scope, kind = match.groups() if match else ("", FUSED)
+                    if parsed := parse_name(plane.event_metadata[event.metadata_id].name):
                         end = event.offset_ps + event.duration_ps
-                        thread.append(Operation(event.offset_ps, end, scope, kind))
+                        thread.append(Operation(event.offset_ps, end, *parsed))
                 found.extend(outermost(thread))
     return found
 

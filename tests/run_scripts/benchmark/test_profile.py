@@ -30,6 +30,24 @@ def test_part_of_a_scope(scope, part):
     assert profile.part_of(scope) == part
 
 
+@pytest.mark.parametrize(
+    ("name", "parsed"),
+    [
+        ("pretrainer/dense/MatMul:MatMul", ("pretrainer/dense/MatMul", "MatMul")),
+        ("a/MatMul:_MklMatMul", ("a/MatMul", "MatMul")),
+        ("a/MatMul:_MklNativeFusedMatMul", ("a/MatMul", "MatMul")),
+        ("a/einsum:_MklBatchMatMulV2", ("a/einsum", "BatchMatMulV2")),
+        ("a/MatMul:_FusedMatMul", ("a/MatMul", "MatMul")),
+        ("a/Relu:_Retval", ("a/Relu", "Retval")),
+        ("call", ("", profile.FUSED)),
+        ("ExecutorState::Process", None),
+        ("tf.matmul", None),
+    ],
+)
+def test_name_of_an_operation(name, parsed):
+    assert profile.parse_name(name) == parsed
+
+
 def test_shares_by_operation_and_part():
     shares = profile.shares(
         [
