@@ -111,6 +111,15 @@ def test_the_lease_of_a_killed_process_ends(far, capsys):
     assert not (far / FILE).exists()
 
 
+def test_the_end_of_a_run_removes_leases_that_killed_owners_were_writing(tmp_path, far):
+    for folder in (tmp_path, far):
+        folder = epath.Path(folder)
+        with owning(folder, "training", "--model_dir", Clock()):
+            (folder / f"{FILE}.tmp123-0a1b2c3d").write_text("{")
+            (folder / "other.json.tmp123-0a1b2c3d").write_text("{")
+        assert [path.name for path in folder.iterdir()] == ["other.json.tmp123-0a1b2c3d"]
+
+
 def test_an_owner_that_ends_is_not_waited_for(far):
     other = leave_lease(far)
     clock = Clock(other.release)

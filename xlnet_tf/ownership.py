@@ -118,9 +118,11 @@ class Ownership:
             raise _Occupied(there)
 
     def release(self) -> None:
-        """Removes the lease, unless it is another process' own."""
+        """Removes the lease, unless it is another process' own, and what killed owners had half written."""
         with self._renewing:
             if self._is_mine(_read(self._path) or {}):
+                for unfinished in files.beginning_with(f"{self._path}.tmp"):
+                    epath.Path(unfinished).unlink(missing_ok=True)
                 self._path.unlink(missing_ok=True)
 
     def _is_mine(self, lease: dict[str, Any]) -> bool:
