@@ -167,6 +167,9 @@ def read_yaml(path: epath.PathLike) -> dict[str, Any]:
         values = yaml.load(text, _UniqueKeys)
     except _SecondKey as error:
         raise UserError(f"{path}: {error}: keep one of them") from None
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise UserError(f"{path} is not yaml ({line}{error.problem}).") from None
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise UserError(f"{path} is not yaml ({str(error).splitlines()[0]}).") from None
     return _mapping(values, path, "settings")
@@ -294,7 +297,8 @@ def local(path: str) -> Iterator[str]:
 
 def _mapping(values: Any, path: epath.PathLike, expected: str, fix: str = "") -> dict[str, Any]:
     if not isinstance(values, dict):
-        raise UserError(f"{path} holds a {type(values).__name__}; expected {expected}{fix and f': {fix}'}.")
+        found = "nothing" if values is None else f"a {type(values).__name__}"
+        raise UserError(f"{path} holds {found}; expected {expected}{fix and f': {fix}'}.")
     return values
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from run_scripts.launch.cloud_tpu import TPU, accelerator_type
-from run_scripts.launch.job import Job
+from run_scripts.launch.job import GKE_ACCELERATORS, Job
 from run_scripts.launch.machine import Step
 from run_scripts.launch.state import State
 from run_scripts.launch.tools import Failed, Tools
@@ -151,9 +151,17 @@ class Checks:
 
     def _check_package(self) -> str:
         package = self._job.package
-        if package.endswith(".whl") and "://" not in package and not pathlib.Path(package).is_file():
+        if "://" in package:
+            return package
+        if package.endswith(".whl"):
+            if not pathlib.Path(package).is_file():
+                raise UserError(
+                    f"{package} does not exist: make it (make wheel), or say package: and what pip installs"
+                )
+        elif "/" in package or package.startswith("."):
             raise UserError(
-                f"{package} does not exist: make it (make wheel), or say package: and what pip installs"
+                f"package is {package}, of this machine: expected a wheel (make wheel), or what pip installs "
+                "from elsewhere"
             )
         return package
 
@@ -165,19 +173,24 @@ class Checks:
             raise UserError(f"{self._job.project} has no cluster {self._job.cluster} in {self._job.zone}")
         if (cluster.get("autopilot") or {}).get("enabled"):
             return "Autopilot, which makes nodes as needed"
-        pools = [pool for pool in cluster.get("nodePools", ())
-                 if (pool.get("config") or {}).get("machineType", "").startswith("ct")]  # fmt: skip
-        topologies = [(pool.get("placementPolicy") or {}).get("tpuTopology") for pool in pools]
-        if self._job.slice.hosts > 1 and self._job.topology not in topologies:
+        machines = [
+            ((pool.get("config") or {}).get("machineType", ""), pool.get("placementPolicy") or {})
+            for pool in cluster.get("nodePools", ())
+        ]
+        generation, topology = self._job.slice.generation, self._job.topology
+        fitting = [
+            placement for kind, placement in machines if kind.startswith(GKE_ACCELERATORS[generation][2])
+        ]
+        wanted, there = generation, ", ".join(sorted({kind for kind, _ in machines}))
+        if fitting and self._job.slice.hosts > 1:
+            wanted += f" and topology {topology}"
+            fitting = [placement for placement in fitting if placement.get("tpuTopology") == topology]
+        if not fitting:
             raise UserError(
-                f"{self._job.cluster} has no node pool of topology {self._job.topology}: create one "
+                f"{self._job.cluster} has no node pool of {wanted}, only of {there or 'nothing'}: create one "
                 "(gcloud container node-pools create, docs/how-to/tpu-jobs.md)"
             )
-        if not pools:
-            raise UserError(
-                f"{self._job.cluster} has no node pool with TPUs: create one (docs/how-to/tpu-jobs.md)"
-            )
-        return f"{len(pools)} node pool(s) with TPUs"
+        return f"{len(fitting)} node pool(s) of {wanted}"
 
     def _check_image(self) -> str:
         image = self._job.image
@@ -200,8 +213,8 @@ class Checks:
             if not described:
                 raise UserError(f"{bucket} does not exist")
             location, kind = described.get("location", "").lower(), described.get("location_type", "region")
-            begins = location if kind == "region" else _MULTI_REGIONS.get(location, "")
-            if not self._job.region.startswith(begins) and not self._job.other_region:
+            begins = f"{location}-" if kind == "region" else _MULTI_REGIONS.get(location, "")
+            if not f"{self._job.region}-".startswith(begins) and not self._job.other_region:
                 raise UserError(
                     f"{bucket} is in {location}, and the TPU in {self._job.region}: reading across "
                     "regions is slow and costs money. Copy the data, change zone, or accept it with "

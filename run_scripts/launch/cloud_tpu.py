@@ -158,7 +158,8 @@ class CloudTpu:
         one = self._job.slice.hosts == 1
         package = pathlib.Path(self._job.package).name if self._is_file() else self._job.package
         where = "local" if one else self._job.name
-        return ["start", str(round(seconds)), package, TENSORFLOW, where, *self._job.training(where)]
+        limit = max(1, round(seconds))  # `timeout 0` has none
+        return ["start", str(limit), package, TENSORFLOW, where, *self._job.training(where)]
 
     def _is_file(self) -> bool:
         return self._job.package.endswith(".whl") and "://" not in self._job.package

@@ -27,6 +27,7 @@ _OWN_FLAGS = {  # of the command, that a launch adds
     "tpu": "leave it out",
     "dry_run": "leave it out; a launch begins with a dry run",
     "topology": "say accelerator: in the job's file",
+    "flagfile": "write its flags here, as the TPU's machine does not have the file",
 }
 _DATA_FLAGS = ("train_data", "dev_data", "data")
 # Images without a framework: https://docs.cloud.google.com/tpu/docs/runtimes (read 2026-11-24).
@@ -36,11 +37,12 @@ _IMAGE_OF_TENSORFLOW = re.compile(r"tpu-vm-tf-(\d+\.\d+(?:\.\d+)?)(-pod)?(?:-\w+
 # https://docs.cloud.google.com/kubernetes-engine/docs/concepts/plan-tpus (read 2026-11-24).
 _PLANE = {1: "1x1", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8x16", 256: "16x16"}
 _CUBE = {4: "2x2x1", 8: "2x2x2", 16: "2x2x4", 32: "2x4x4", 64: "4x4x4", 128: "4x4x8", 256: "4x8x8"}
+# Generation: (label of its nodes, topologies by chips, begin of its machine types).
 GKE_ACCELERATORS = {
-    "v4": ("tpu-v4-podslice", _CUBE),
-    "v5p": ("tpu-v5p-slice", _CUBE),
-    "v5e": ("tpu-v5-lite-podslice", _PLANE),
-    "v6e": ("tpu-v6e-slice", _PLANE),
+    "v4": ("tpu-v4-podslice", _CUBE, "ct4p-"),
+    "v5p": ("tpu-v5p-slice", _CUBE, "ct5p-"),
+    "v5e": ("tpu-v5-lite-podslice", _PLANE, "ct5lp-"),
+    "v6e": ("tpu-v6e-slice", _PLANE, "ct6e-"),
 }
 
 
@@ -202,13 +204,21 @@ def _checked(job: Job) -> Job:
     """Returns the job with what its other settings imply, once nothing in it contradicts."""
     if not _NAME.fullmatch(job.name):
         raise UserError(
-            f"name is {job.name!r}: expected up to 40 small letters, digits and dashes, a letter first"
+            f"name is {job.name!r}: expected up to 40 small letters, digits and dashes, a letter first "
+            "(without name:, it is the file's)"
         )
     if not re.fullmatch(r"gs://[^/]+/.+", job.model_dir):
         raise UserError(
             f"model_dir is {job.model_dir!r}: expected gs://BUCKET/FOLDER, because the TPU's own disk is "
             "deleted with it"
         )
+    if pattern := re.search(r"[*?#\[\]]", job.model_dir):
+        raise UserError(
+            f"model_dir is {job.model_dir!r}: expected a name without {pattern[0]}, which gcloud storage takes "
+            "for a pattern"
+        )
+    if not re.fullmatch(r"[a-z0-9][-.:a-z0-9]*", job.project):
+        raise UserError(f"project is {job.project!r}: expected its id, as gcloud projects list shows it")
     gke = job.backend == "gke"
     if not re.fullmatch(rf"[a-z]+-[a-z]+\d+(-[a-z0-9]+){'?' if gke else ''}", job.zone):
         raise UserError(f"zone is {job.zone!r}: expected one like us-west4-a")
@@ -262,9 +272,11 @@ def _checked_gke(job: Job, found: TpuSlice) -> Job:
             raise UserError(f"{name} is not for backend: gke, where image holds everything")
     if found.generation not in GKE_ACCELERATORS:
         raise UserError(f"accelerator is {found.name}: GKE has {', '.join(GKE_ACCELERATORS)}")
-    topology = job.topology or GKE_ACCELERATORS[found.generation][1].get(found.chips, "")
-    sides = topology.split("x")
-    if not all(side.isdecimal() for side in sides) or math.prod(map(int, sides)) != found.chips:
+    topologies = GKE_ACCELERATORS[found.generation][1]
+    topology = job.topology or topologies.get(found.chips, "")
+    axes, sides = min(topologies.values()).count("x") + 1, topology.split("x")
+    are_numbers = len(sides) == axes and all(side.isdecimal() for side in sides)
+    if not are_numbers or math.prod(map(int, sides)) != found.chips:
         raise UserError(
             f"topology is {topology!r}: expected an arrangement of the {found.chips} chips of {found.name}, "
             "as 2x4 (v5e, v6e) or 2x2x1 (v4, v5p)"

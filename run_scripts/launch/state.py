@@ -10,7 +10,7 @@ from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
 FILE = "state.json"
-_OF_JOB = ("name", "backend", "project", "zone", "cluster", "namespace", "model_dir")
+_OF_JOB = ("name", "backend", "project", "zone", "accelerator", "cluster", "namespace", "model_dir")
 
 
 @dataclasses.dataclass
@@ -51,7 +51,7 @@ class State:
         state, now = cls(folder), {name: getattr(job, name) for name in _OF_JOB}
         if (folder / FILE).exists():
             known = files.read_json(
-                folder / FILE, fix="delete what the cloud lists under the job's name, and it"
+                folder / FILE, fix="delete what the cloud lists under the job's name, then this file"
             )
             state = cls(
                 folder, **{name: value for name, value in known.items() if name in cls.__annotations__}

@@ -16,6 +16,8 @@ from xlnet_tf.errors import Interrupted, UserError
 RESUME = Interrupted.EXIT_STATUS
 STOP_SECONDS = 180  # that a training may take to save and end; as much of the budget is kept for it
 _UNREACHABLE_SECONDS = 900  # after which a TPU that says READY and does not answer is replaced
+_SILENT_TPUS = 3  # replaced so, one after another: then the next one would not answer either
+_LATE_SECONDS = 600  # after wait_hours, in which a queue gives the request up by itself
 _DELETE_TRIES = 20
 _LATE_LOOKS = 3  # that find nothing of what was asked for
 _TAIL = 12  # lines of the log that an error repeats
@@ -44,6 +46,8 @@ class Supervisor:
         self._progress = Progress(clock)
         self._tail: list[str] = []
         self._silent_since: float | None = None
+        self._silent_tpus = 0
+        self._waiting_since: float | None = None
         self._ready, self._lost_at, self._wait = False, 0.0, 3600 * job.wait_hours
 
     def run(self) -> None:
@@ -146,16 +150,27 @@ class Supervisor:
             self._ready = ready
             if sight.phase is not Phase.ABSENT:
                 self._state.seen = self._state.created = True
+            sight = self._overdue(sight)
         except NotOurs:
             self._state.save(created=False)
             raise
         except Failed as error:
-            if error.outcome.meaning not in ("transient", "login") or not self._state.created:
+            if error.outcome.meaning not in ("transient", "login", "quota") or not self._state.created:
                 raise
             sight = Sight(Phase.WAITING, f"no answer ({error.outcome.reason})")
             ready = self._state.ready_at is not None
         self._state.count(self._clock.time(), ready)
         return sight
+
+    def _overdue(self, sight: Sight) -> Sight:
+        """Returns how far the TPU is, which is FAILED if it has been waited for too long."""
+        if sight.phase is not Phase.WAITING:
+            self._waiting_since = None
+            return sight
+        now = self._clock.time()
+        self._waiting_since = self._waiting_since or now
+        is_late = now - self._waiting_since > self._wait + _LATE_SECONDS
+        return Sight(Phase.FAILED, sight.text) if is_late else sight
 
     def _replace(self, why: str) -> None:
         self._say(why)
@@ -198,12 +213,19 @@ class Supervisor:
                     f"the training ended with status {look.status}, which a restart does not fix. Its "
                     "last lines:\n" + "".join(f"    {line}\n" for line in self._tail)
                 )
-            self._silent_since = None
+            self._silent_since, self._silent_tpus = None, 0
         except Unreachable as error:
             now = self._clock.time()
             self._silent_since = self._silent_since or now
             self._say(f"the TPU does not answer ({error}): trying again; the training continues")
             if now - self._silent_since > _UNREACHABLE_SECONDS:
+                self._silent_tpus += 1
+                if self._silent_tpus == _SILENT_TPUS:
+                    raise UserError(
+                        f"{_SILENT_TPUS} TPUs in a row did not answer ({error}): a firewall or missing "
+                        "rights may be in the way. To find out, create one and try gcloud compute tpus "
+                        "tpu-vm ssh"
+                    ) from None
                 self._replace(
                     f"no answer for {_UNREACHABLE_SECONDS // 60} minutes: the run resumes on a new TPU"
                 )

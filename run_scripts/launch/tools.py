@@ -11,7 +11,8 @@ from xlnet_tf.errors import UserError, shown
 
 # What the tools write on stderr, by meaning; the first that matches counts.
 _MEANINGS = {
-    "absent": r"NOT_FOUND|was not found|not found|NotFound|HTTPError 404|matched no objects",
+    "absent": r"NOT_FOUND|was not found|not found: 404|Image not found|NotFound|HTTPError 404|code=404|"
+    r"matched no objects",
     "exists": r"ALREADY_EXISTS|already exists|AlreadyExists",
     "quota": r"[Qq]uota|RESOURCE_EXHAUSTED|no more capacity|stockout",
     "denied": r"PERMISSION_DENIED|HTTPError 403|Forbidden|[Pp]ermission.{0,40}denied|"

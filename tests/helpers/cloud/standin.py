@@ -21,6 +21,8 @@ ERRORS = {
     "denied": "ERROR: (gcloud) PERMISSION_DENIED: Permission 'tpu.nodes.create' denied on resource",
     "unavailable": "ERROR: (gcloud) UNAVAILABLE: The service is currently unavailable.",
     "login": "ERROR: (gcloud) There was a problem refreshing your auth tokens. Run: gcloud auth login",
+    "often": "ERROR: (gcloud) RESOURCE_EXHAUSTED: Quota exceeded for 'Read requests per minute'",
+    "broken": "/usr/bin/gcloud: 192: exec: python: not found",
     "lost": "ERROR: (gcloud) Connection reset by peer",
     "late": "ERROR: (gcloud) Connection reset by peer",
 }
@@ -356,14 +358,14 @@ class Cloud:
             raise Refusal(1, f'Error from server (NotFound): jobsets.jobset.x-k8s.io "{name}" not found')
         found["looks"] += 1
         status = {"restarts": found["restarts"]}
-        if found["looks"] > found["run"]["looks"]:
+        if found["looks"] > max(found["run"]["looks"], self.scenario.get("pending", 0)):
             status["terminalState"] = "Failed" if found["run"]["status"] else "Completed"
         return json.dumps({"metadata": {"name": name, "labels": found["labels"]}, "status": status})
 
     def get_pods(self, name):
         if not (found := self.state["jobsets"].get(name)):
             return json.dumps({"items": []})
-        ended = found["looks"] > found["run"]["looks"]
+        ended = found["looks"] > max(found["run"]["looks"], self.scenario.get("pending", 0))
         pod = {"metadata": {"name": f"{name}-trainer-0-0-x", "creationTimestamp": "2026-01-01T00:00:00Z"}}
         if ended:
             terminated = {"exitCode": found["run"]["status"]}
@@ -371,7 +373,7 @@ class Cloud:
                 "phase": "Succeeded",
                 "containerStatuses": [{"state": {"terminated": terminated}}],
             }
-        elif found["looks"] < 2:
+        elif found["looks"] < self.scenario.get("pending", 2):
             condition = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
             pod["status"] = {"phase": "Pending", "conditions": [condition]}
         else:

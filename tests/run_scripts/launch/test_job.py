@@ -53,6 +53,10 @@ MISTAKES = [
     ({"budget": {"money": 10}}, "budget.money needs budget.price_per_hour"),
     ({"spot": "maybe"}, "spot is 'maybe': expected true or false"),
     ({"project": 7}, "project is 7: expected text"),
+    ({"project": ""}, "project is '': expected its id, as gcloud projects list shows it"),
+    ({"project": "My Project"}, "project is 'My Project': expected its id"),
+    ({"model_dir": "gs://b/runs/*"}, r"model_dir is 'gs://b/runs/\*': expected a name without \*, which gcloud"),
+    ({"command": "pretrain --flagfile=README.md"}, "command has --flagfile: write its flags here"),
     ({"zone": "us-west4"}, "zone is 'us-west4': expected one like us-west4-a"),
     ({"backend": "qr"}, "backend is 'qr', expected one of queued-resource, tpu-vm, gke"),
     ({"accelerator": "v5e"}, "accelerator is 'v5e': expected a kind of TPU"),
@@ -78,6 +82,8 @@ MISTAKES = [
     (GKE | {"runtime": "x"}, "runtime is not for backend: gke"),
     (GKE | {"accelerator": "v3-8"}, "accelerator is v3-8: GKE has v4, v5p, v5e, v6e"),
     (GKE | {"topology": "2x2"}, "topology is '2x2': expected an arrangement of the 8 chips of v5e-8"),
+    (GKE | {"topology": "2x2x2"}, "topology is '2x2x2': expected an arrangement of the 8 chips of v5e-8"),
+    (GKE | {"accelerator": "v4-8", "topology": "2x2"}, "topology is '2x2': .* of the 4 chips of v4-8"),
 ]  # fmt: skip
 
 
@@ -87,9 +93,29 @@ def test_a_mistake_is_named_with_what_would_be_right(tmp_path, settings, message
         load(tmp_path, **settings)
 
 
-def test_a_file_that_is_no_mapping_is_refused(tmp_path):
-    (tmp_path / "job.yaml").write_text("- pretrain\n")
-    with pytest.raises(UserError, match="expected settings"):
+@pytest.mark.parametrize(("text", "found"), [("- pretrain\n", "a list"), ("# spot: true\n", "nothing")])
+def test_a_file_that_is_no_mapping_is_refused(tmp_path, text, found):
+    (tmp_path / "job.yaml").write_text(text)
+    with pytest.raises(UserError, match=f"job.yaml holds {found}; expected settings"):
+        job.load(str(tmp_path / "job.yaml"))
+
+
+@pytest.mark.parametrize("name", ["2024", "\u8bad\u7ec3", "a-name-of-more-than-forty-characters-is-too-long"])
+def test_a_file_whose_name_cannot_be_the_job_s_is_said_to_be_its_source(tmp_path, name):
+    file = World(tmp_path).file.rename(tmp_path / f"{name}.yaml")
+    with pytest.raises(UserError, match=r"a letter first \(without name:, it is the file's\)"):
+        job.load(str(file))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("zone: a\n\tspot: true\n", r"line 2: found character '\t' that cannot start any token"),
+     ("budget: {hours: 4\nzone: a\n", "line 2: expected ',' or '}', but got ':'"),
+     ("project my-project\nzone: a\n", "line 2: mapping values are not allowed here")],
+)  # fmt: skip
+def test_bad_yaml_is_reported_with_its_line(tmp_path, text, found):
+    (tmp_path / "job.yaml").write_text(text)
+    with pytest.raises(UserError, match=re.escape(f"job.yaml is not yaml ({found}).")):
         job.load(str(tmp_path / "job.yaml"))
 
 

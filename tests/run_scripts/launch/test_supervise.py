@@ -9,6 +9,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from run_scripts.launch import cloud_tpu, job
 from run_scripts.launch.supervise import STOP_SECONDS
 from tests.helpers.cloud.harness import GKE, POLL, Killed, World
 from xlnet_tf.errors import UserError
@@ -85,6 +86,15 @@ def test_a_tpu_that_never_answers_is_replaced(tmp_path):
     world.assert_nothing_left()
 
 
+@pytest.mark.parametrize("place", [QUEUED, VM], ids=lambda place: place["backend"])
+def test_tpus_that_never_answer_do_not_use_up_the_budget(tmp_path, place):
+    world = World(tmp_path, {"ssh": ["lost"] * 5000}, **place, budget={"hours": 20})
+    with pytest.raises(UserError, match=r"3 TPUs in a row did not answer \(.*255.*\): .*tpus tpu-vm ssh"):
+        world.launch()
+    world.assert_nothing_left()
+    assert world.state().created_times == 3 and world.state().used_seconds < 3600
+
+
 @pytest.mark.parametrize(
     ("event", "advice"),
     [("quota", "ask for more quota"), ("denied", "the role TPU Admin"), ("login", "gcloud auth login")],
@@ -115,6 +125,14 @@ def test_a_request_that_expires_ends_the_launch(tmp_path):
     with pytest.raises(UserError, match="there is no TPU: FAILED: no capacity before valid-until"):
         world.launch()
     world.assert_nothing_left()
+
+
+def test_pods_that_find_no_node_are_given_up_after_wait_hours(tmp_path):
+    world = World(tmp_path, {"pending": 10**6}, **GKE, wait_hours=2)
+    with pytest.raises(UserError, match="there is no TPU: Pending: 0/3 nodes are available"):
+        world.launch()
+    world.assert_nothing_left()
+    assert world.clock.now - 1_000_000 == pytest.approx(2 * 3600, abs=900)
 
 
 def test_half_of_a_resource_is_deleted_and_asked_for_again(tmp_path):
@@ -185,6 +203,40 @@ def test_a_killed_launch_is_continued_by_the_next(tmp_path):
     world.assert_nothing_left()
 
 
+def killed(folder, **settings):
+    """Returns the world of a launch that was killed while its training ran."""
+    world = World(folder, {"run": [{"looks": 20}]}, **settings)
+    world.calls_left = 20
+    with pytest.raises(Killed):
+        world.launch()
+    world.calls_left = None
+    return world
+
+
+def test_a_cloud_that_is_asked_too_often_is_asked_again_later(tmp_path):
+    world = killed(tmp_path)
+    world.cloud.scenario["describe"] = ["ok"] * (world.cloud.state["used"]["describe"] + 2) + ["often"]
+    assert "no answer" in world.launch()
+    assert world.cloud.state["runs"] == 1
+    world.assert_nothing_left()
+
+
+def test_the_last_second_of_a_budget_is_not_without_end(tmp_path):
+    """For `timeout` on the VM, 0 s are no limit."""
+    world = killed(tmp_path)
+    tpu = cloud_tpu.CloudTpu(job.load(str(world.file)), world.tools(), world.state().token)
+    tpu.start(0.3)
+    assert "tpu_vm.sh start 1 " in " ".join(world.cloud.state["calls"][-1])
+
+
+def test_tools_that_do_not_work_do_not_mean_that_nothing_is_left(tmp_path):
+    world = killed(tmp_path)
+    world.cloud.scenario["describe"] = ["broken"] * 1000
+    with pytest.raises(UserError, match="exec: python: not found"):
+        world.launch()
+    assert world.cloud.left() == ["base"] and world.state().created
+
+
 @pytest.mark.parametrize("calls", [8, 12, 20])
 @pytest.mark.parametrize("place", [QUEUED, VM], ids=lambda place: place["backend"])
 def test_a_tpu_whose_launch_is_killed_for_good_deletes_itself_after_the_budget(tmp_path, place, calls):
@@ -228,6 +280,9 @@ def test_a_moved_job_does_not_forget_what_it_created(tmp_path):
     world.calls_left = None
     world.write(zone="us-west4-b")
     with pytest.raises(UserError, match="zone: us-west4-a, and the file says us-west4-b now"):
+        world.launch()
+    world.write(accelerator="v5e-16")
+    with pytest.raises(UserError, match="accelerator: v5e-8, and the file says v5e-16 now"):
         world.launch()
 
 
