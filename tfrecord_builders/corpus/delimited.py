@@ -4,6 +4,7 @@ import contextlib
 import csv
 import dataclasses
 import io
+import re
 from collections.abc import Iterator
 
 from etils import epath
@@ -15,6 +16,8 @@ from tfrecord_builders.corpus.rows import Row, not_utf8
 from tfrecord_builders.corpus.streams import BLOCK_BYTES, Stream, StreamCache
 from tfrecord_builders.corpus.text import BYTE_ORDER_MARK, MAX_DOCUMENT_BYTES
 from xlnet_tf.errors import UserError
+
+_FIELD_END = re.compile(rb"[,\n]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,12 +147,35 @@ def is_quoted(path: str) -> bool:
 
 def row_end(data: bytes, begin: int, least: int, quoted: bool) -> int:
     """Returns where a row ends that holds the byte `least` of those from `begin` on; 0 if it does not."""
-    quotes, position = 0, begin
-    while (end := data.find(b"\n", max(position, least)) + 1) and quoted:
-        quotes += data.count(b'"', position, end)
-        if quotes % 2 == 0:
-            return end
-        position = end
+    if not quoted:
+        return data.find(b"\n", max(begin, least)) + 1
+    end = begin
+    while end <= least:
+        if not (end := _quoted_row_end(data, end)):
+            return 0
+    return end
+
+
+def _quoted_row_end(data: bytes, begin: int) -> int:
+    """Returns where a row of csv ends; 0 if it does not. Only a field that begins with a quote is quoted."""
+    end = data.find(b"\n", begin) + 1
+    if data.find(b'"', begin, end) < 0:  # as in most rows
+        return end
+    while True:
+        if data[begin : begin + 1] == b'"' and not (begin := _after_quotes(data, begin)):
+            return 0
+        if not (border := _FIELD_END.search(data, begin)):
+            return 0
+        begin = border.end()
+        if border[0] == b"\n":
+            return begin
+
+
+def _after_quotes(data: bytes, begin: int) -> int:
+    """Returns where a quoted text ends, in which two quotes stand for one; 0 if it does not."""
+    end = begin + 1
+    while (end := data.find(b'"', end) + 1) and data[end : end + 1] == b'"':
+        end += 1
     return end
 
 

@@ -14,6 +14,8 @@ from etils import epath
 from tfrecord_builders.common.rows import half_character
 from tfrecord_builders.corpus.streams import BLOCK_BYTES, Stream
 
+MAX_NUL_SHARE = 0.01  # of a text's bytes; UTF-16 has one at least for each space and line's end
+
 
 @dataclasses.dataclass(frozen=True)
 class Row:
@@ -51,6 +53,9 @@ class Row:
     @classmethod
     def of_text(cls, source: str, start: int, text: bytes, field: str) -> "Row":
         """Returns the row whose only column is a text."""
+        if text.count(0) > MAX_NUL_SHARE * len(text):
+            reason = "NUL bytes: this is UTF-16 or no text at all, expected UTF-8"
+            return cls(source, start, error=reason)
         try:
             return cls(source, start, {field: text.decode().strip()})
         except UnicodeDecodeError as error:

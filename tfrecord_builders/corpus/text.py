@@ -13,13 +13,12 @@ from tfrecord_builders.corpus.documents import PartText, document_lines, part_of
 from tfrecord_builders.corpus.files import file_format
 from tfrecord_builders.corpus.jsonl import BadDocument, document_text
 from tfrecord_builders.corpus.options import CorpusOptions
-from tfrecord_builders.corpus.rows import Row
+from tfrecord_builders.corpus.rows import MAX_NUL_SHARE, Row
 from tfrecord_builders.corpus.streams import Stream, StreamCache
 from xlnet_tf.errors import UserError
 
 MAX_LINE_BYTES = 1 << 20
 MAX_DOCUMENT_BYTES = 1 << 26  # of a line of jsonl
-MAX_NUL_SHARE = 0.01  # of a part's bytes; UTF-16 has one at least for each space and line's end
 _BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
 _LINE_END = re.compile(rb"\n")
 _LEADING_BLANK_LINES = re.compile(rb"(?:\s*\n)?")
@@ -65,7 +64,7 @@ class TextPart:
             raise UserError(
                 f"{_location(self.path, first)} is a NUL byte, one of {nul_bytes:,} in {len(text):,}: this "
                 "is UTF-16 or no text at all, expected UTF-8. Convert the file, for example with "
-                f"`iconv -f utf-16{'le' if first % 2 else 'be'} -t utf-8`, or leave it out of --input"
+                f"`iconv -f utf-16{'le' if first % 2 else 'be'} -t utf-8`, or leave it out"
             )
         if file_format(epath.Path(self.path)).kind == "jsonl":
             return part_of_documents(self._json_texts(text), self.options.mark_paragraphs)
@@ -122,7 +121,7 @@ class TextPart:
         text = cache.read(self.path, self.start, self.num_bytes)
         if len(text) != self.num_bytes:
             raise UserError(
-                f"{self.path} became shorter while it was read: do not change a corpus during a build"
+                f"{self.path} became shorter while it was read: do not change a corpus meanwhile"
             )
         return text
 

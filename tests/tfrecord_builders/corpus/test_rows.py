@@ -70,6 +70,12 @@ def test_lines_and_documents_of_text(tmp_path):
     assert [row.error != "" for row in rows_of(path, documents="files")] == [True]
 
 
+def test_text_in_utf16_has_no_rows_that_seem_right(tmp_path):
+    (tmp_path / "a.txt").write_bytes("one row\nanother\n".encode("utf-16"))
+    first, second, *rest = rows_of(tmp_path / "a.txt", documents="lines")
+    assert "UTF-16" in first.error and "UTF-16" in second.error and all(row.error for row in rest)
+
+
 def test_a_document_that_is_cut_is_one_error(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("short\n\n" + "long line\n" * 30 + "\nlast\n")
@@ -91,6 +97,7 @@ def test_a_document_that_is_cut_is_one_error(tmp_path):
             b'text,n\na,1\nb\n"b",1,2\n"b"c,1\n\xff,1\n\nb,2\n',
             {3: "1 fields where there are 2", 4: "3 fields", 5: "bad quoting", 6: "byte 1 of the row (0xff)"},
         ),
+        ("b.csv", b'text,n\na,8" pipe\n3" nail\nb,"1"\n', {3: "1 fields where there are 2"}),
         ("a.tsv", b'text\tn\na\t1\n"b\nb\t2', {3: "1 fields where there are 2 columns (text, n)"}),
     ],
 )
