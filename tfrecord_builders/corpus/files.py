@@ -17,7 +17,7 @@ UNREADABLE = {
     "its rows are not sentences: write its text as jsonl or parquet, a document in each row": ".csv .tsv "
     ".xls .xlsx .ods .arrow .feather .avro .orc .db .sqlite",
     "write its text as plain text": ".pdf .doc .docx .odt .rtf .epub .djvu .ppt .pptx",
-    "it holds no text: leave it out of --input": ".png .jpg .jpeg .gif .bmp .webp .tif .tiff .svg .ico .mp3 "
+    "it holds no text: leave it out": ".png .jpg .jpeg .gif .bmp .webp .tif .tiff .svg .ico .mp3 "
     ".wav .flac .ogg .mp4 .mkv .avi .mov .npy .npz .pkl .pickle .h5 .safetensors .tfrecord .tfrecords .exe "
     ".dll .pyc .woff .ttf",
 }
@@ -101,11 +101,11 @@ def find_files(patterns: Sequence[str]) -> list[epath.Path]:
             found = [path] if path.exists() else []
         found = [file for path in found for file in (_walk(path) if path.is_dir() else [path])]
         if not found:
-            raise FileNotFoundError(f"no corpus file matches {pattern!r}: check --input")
+            raise FileNotFoundError(f"no corpus file matches {pattern!r}: check its name")
         files.update((str(file), file) for file in found)
     files = list(files.values())
     if files and not any(path.stat().length for path in files):
-        raise UserError(f"the corpus is empty: no text in {', '.join(map(str, files[:5]))}: check --input")
+        raise UserError(f"the corpus is empty: no text in {', '.join(map(str, files[:5]))}")
     return files
 
 
@@ -117,7 +117,7 @@ def is_part(file: epath.PathLike, pattern: str) -> bool:
 
 
 class Snapshot:
-    """What the files of a corpus are like now, to see whether they have changed during a build."""
+    """What the files of a corpus are like now, to see whether they have changed while they were read."""
 
     def __init__(self, patterns: Sequence[str]):
         self._states = {file: _state(file) for file in find_files(patterns)}
@@ -127,7 +127,7 @@ class Snapshot:
         for file, state in self._states.items():
             if not file.exists() or _state(file) != state:
                 raise UserError(
-                    f"{file} was changed during the build, so the records are not those of one corpus: start "
+                    f"{file} was changed while it was read, so what was written is not of one corpus: start "
                     "again when it no longer changes; shards of unchanged text are kept"
                 )
 

@@ -37,7 +37,9 @@ def first_rows(source: corpus.CorpusOptions, options: ShardOptions) -> list[corp
         if readable := [row for row in rows if not row.error]:
             return readable
         if rows:
-            error = f"{rows[0].location}: {rows[0].error}"
+            where = rows[0].location
+            line = f"line {where['line']}" if "line" in where else f"row {where['row']}"
+            error = f"{where['source']}, {line}: {rows[0].error}"
             break
     raise UserError(f"the corpus {', '.join(source.input) or source.tfds_name} cannot be read: {error}")
 
@@ -106,8 +108,15 @@ def run(
         columns: of the corpus' first row, for formats whose files must all have the same.
 
     Raises:
-        UserError: the folder holds answers of another job, a worker failed, or more rows failed than may.
+        UserError: the folder is in the corpus or holds answers of another job, a worker failed, or more rows
+            failed than may.
     """
+    for path in source.input:
+        if corpus.is_part(epath.Path(output_dir) / f"{name}.json", path):
+            raise UserError(
+                f"--output_dir={output_dir} is in {path}, the corpus: the answers would be part of it. Choose "
+                "another folder"
+            )
     folder = files.make_folder(output_dir)
     columns = () if options.output_format == "jsonl" else columns
     snapshot, sources = corpus.Snapshot(source.input), corpus.find_sources(source, tables=True)

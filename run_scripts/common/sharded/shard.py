@@ -130,7 +130,10 @@ def answer_shard(job: ShardJob) -> dict[str, Any]:
         model = model._replace(answer=functools.partial(deaths.answer, model.answer))
     failed: list[str] = []
     taken = set(model.outputs) - set(model.inputs)
-    columns = [*renamed(dict.fromkeys(job.columns), taken)]
+    try:
+        columns = [*renamed(dict.fromkeys(job.columns), taken)]
+    except UserError as error:
+        raise UserError(f"the corpus has {error}: rename a column, or write jsonl") from None
     with formats.writing(folder / job.file, columns, model.outputs) as write:
         for row, given, answer in _answers(model, rows, taken, job.batch_size):
             if isinstance(answer, str):

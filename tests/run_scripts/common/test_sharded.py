@@ -37,10 +37,9 @@ class Killed(BaseException):
     """As kill -9: nothing handles it."""
 
 
-def answer(data, folder, log, **changes):
+def answer(data, folder, log, columns=("text", "n"), **changes):
     """Answers a corpus; returns the files of the folder, and how many rows failed."""
     options = ShardOptions(**{"shard_mb": 0.001, "num_workers": 1, "max_failed": 10**6} | changes)
-    columns = ("text", "n")
     model = row_models.Echo(str(log))
     source = options.corpus(str(data), "text")
     where = {"output_dir": str(folder), "batch_size": 3, "settings": {"model": "echo"}, "columns": columns}
@@ -138,6 +137,13 @@ def test_a_row_that_always_fails_is_isolated_and_ends_the_job_with_counts(data, 
     batches = len(list((tmp_path / "log").iterdir()))
     answer(data, tmp_path / "out", tmp_path / "log", max_failed=1)
     assert len(list((tmp_path / "log").iterdir())) == batches
+
+
+def test_a_column_that_has_two_names_to_give_is_named(data, tmp_path):
+    data.write_text('{"text": "a", "n": 1, "given_n": 2}\n')
+    with pytest.raises(UserError, match="^the corpus has n and given_n, and the model answers n: rename a col"):
+        columns = ("text", "n", "given_n")
+        answer(data, tmp_path / "out", tmp_path / "log", columns, output_format="parquet")
 
 
 def test_a_lost_or_damaged_shard_alone_is_answered_again(data, tmp_path):
@@ -274,11 +280,22 @@ def test_after_kill_9_the_same_call_resumes(data, tmp_path):
     assert times == {path: path.stat().st_mtime_ns for path in times}
 
 
+@pytest.mark.parametrize(("pattern", "output"), [("in", "in"), ("in", "in/out"), ("in/*", "in/out")])
+def test_answers_do_not_become_part_of_the_corpus(data, tmp_path, pattern, output):
+    (tmp_path / "in").mkdir()
+    data.rename(tmp_path / "in" / "data.jsonl")
+    with pytest.raises(UserError, match="^--output_dir=.* is in .*, the corpus: .*Choose another folder$"):
+        answer(tmp_path / pattern, tmp_path / output, tmp_path / "log")
+    assert [path.name for path in (tmp_path / "in").iterdir()] == ["data.jsonl"]
+
+
 def test_a_corpus_without_a_readable_row_is_refused(tmp_path):
     (tmp_path / "a.jsonl").write_text("{\n[]\n")
     options = ShardOptions()
-    with pytest.raises(UserError, match="a.jsonl cannot be read: .*not json"):
+    with pytest.raises(UserError, match=r"a.jsonl cannot be read: \S+/a.jsonl, line 1: not json"):
         job.first_rows(options.corpus(str(tmp_path / "a.jsonl"), "text"), options)
+    with pytest.raises(UserError, match="there is no corpus: give --data"):
+        options.corpus(",", "text")
     (tmp_path / "b.jsonl").write_text('[]\n{"text": "a"}\n')
     [row] = job.first_rows(options.corpus(f"{tmp_path}/b.jsonl,{tmp_path}/a.jsonl", "text"), options)
     assert row == corpus.Row(str(tmp_path / "b.jsonl"), 3, {"text": "a"})

@@ -117,7 +117,7 @@ def test_damaged_gzip(tmp_path):
         ("a.tsv.gz", "tsv", "its rows are not sentences"),
         ("a.PDF", "pdf", "write its text as plain text"),
         ("a.docx", "docx", "write its text as plain text"),
-        ("a.png", "png", "it holds no text: leave it out of --input"),
+        ("a.png", "png", "it holds no text: leave it out"),
     ],
 )
 def test_binary_files_are_not_read_as_text(tmp_path, name, suffix, what):
@@ -159,7 +159,7 @@ def test_a_few_nul_bytes_stay_and_are_counted(tmp_path):
 
 
 def test_missing_and_empty_files(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no corpus file matches .*nothing\*\.txt.*--input"):
+    with pytest.raises(FileNotFoundError, match=r"no corpus file matches .*nothing\*\.txt.: check its name"):
         find_files([str(tmp_path / "nothing*.txt")])
     with pytest.raises(FileNotFoundError, match="no corpus file matches"):
         find_files([str(tmp_path / "nothing.txt")])
