@@ -74,6 +74,10 @@ def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
     if unknown := sorted(set(values.what) - set(PARTS)):
         raise UserError(f"--what has {', '.join(unknown)}: expected some of {', '.join(PARTS)}")
+    if unknown := sorted(set(values.engines) - set(engines.ENGINES)):
+        raise UserError(f"--engines has {', '.join(unknown)}: expected some of {', '.join(engines.ENGINES)}")
+    if wrong := [number for number in values.workers if not number.isdecimal() or not int(number)]:
+        raise UserError(f"--workers has {', '.join(wrong)}: expected numbers of processes, such as 1,2,4")
     sizes = {
         "seq_len": values.seq_len,
         "num_predict": values.num_predict or default_num_predict(values.seq_len),

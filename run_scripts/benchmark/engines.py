@@ -49,7 +49,8 @@ def measure_engines(
 
     Returns:
         text_bytes of the builder's smaller run; rows and row_bytes of the embeddings'; for builder and embed,
-        a list of engine, workers, rate (bytes of text or rows per second) and start in seconds.
+        a list of engine, workers, seconds of both runs, rate (bytes of text or rows per second) and start in
+        seconds. Rate and start are None where the larger run took no longer: there was too little to do.
 
     Raises:
         UserError: an engine is not installed, the text is too short, or a command failed.
@@ -107,8 +108,8 @@ class _Work:
     corpus: pathlib.Path
     amount: int
 
-    def measure(self, engine: str, workers: int, folder: pathlib.Path) -> dict[str, float]:
-        """Returns the rate and the seconds of the start; files go to the folder, for as long as needed."""
+    def measure(self, engine: str, workers: int, folder: pathlib.Path) -> dict[str, Any]:
+        """Returns seconds, rate and start; files go to the folder, for as long as needed."""
         corpus, output = folder / "corpus.txt", folder / "output"
         seconds = []
         for times in (1, LARGER):
@@ -118,8 +119,13 @@ class _Work:
                 _run(*self.command, str(corpus), f"--output_dir={output}", *flags)
                 seconds.append(time.perf_counter() - begun)
             shutil.rmtree(output)
-        more = (seconds[1] - seconds[0]) / (LARGER - 1)
-        return {"rate": self.amount / more, "start": seconds[0] - more}
+        return {"seconds": seconds, **_rate_and_start(self.amount, *seconds)}
+
+
+def _rate_and_start(amount: int, smaller: float, larger: float) -> dict[str, float | None]:
+    """Returns what follows from the seconds of both runs."""
+    more = (larger - smaller) / (LARGER - 1)
+    return {"rate": amount / more, "start": smaller - more} if more > 0 else {"rate": None, "start": None}
 
 
 @contextlib.contextmanager

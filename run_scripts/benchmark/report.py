@@ -54,15 +54,18 @@ def _workers(part: Mapping[str, Any]) -> Iterator[Section]:
 
 
 def _engines(part: Mapping[str, Any]) -> Iterator[Section]:
-    for what, title, unit, scale in (
-        ("builder", f"Builder, {part['text_bytes'] / 1e6:.1f} MB", "MB/s of text", 1e6),
-        ("embed", f"Embeddings, {part['rows']:,} texts of {part['row_bytes']:.0f} bytes", "texts/s", 1),
+    texts = f"{part['rows']:,} texts of {part['row_bytes']:.0f} bytes"
+    for what, title, unit, scale, more in (
+        ("builder", f"Builder, {part['text_bytes'] / 1e6:.1f} MB", "MB/s of text", 1e6, "--text_mb"),
+        ("embed", f"Embeddings, {texts}", "texts/s", 1, "--rows"),
     ):
         yield (
             f"{title}, and {engines.LARGER} times as much",
             {
                 f"{one['engine']}, {one['workers']} workers": f"{one['rate'] / scale:8.2f} {unit}, "
                 f"{one['start']:.1f} s to start"
+                if one["rate"]
+                else f"   hidden by the start: give more {more}"
                 for one in part[what]
             },
         )

@@ -57,11 +57,16 @@ def test_script(corpus_file, tokenizer_file, tmp_path):
     assert "examples/s" in done.stdout
 
 
-def test_script_refuses_what_it_does_not_know():
-    done = _run("--what=builder,speed")
+@pytest.mark.parametrize(("flag", "message"), [
+    ("--what=builder,speed", "--what has speed: expected some of builder, workers, engines, reader, gemm, "
+     "step, profile, checkpoint"),
+    ("--engines=local,spark", "--engines has spark: expected some of local, beam, dask"),
+    ("--workers=1,0,two", "--workers has 0, two: expected numbers of processes, such as 1,2,4"),
+])  # fmt: skip
+def test_script_refuses_what_it_does_not_know(flag, message):
+    done = _run(flag)
     assert done.returncode == 1
-    known = "builder, workers, engines, reader, gemm, step, profile, checkpoint"
-    assert done.stderr.strip() == f"ERROR: --what has speed: expected some of {known}"
+    assert done.stderr.strip() == f"ERROR: {message}"
 
 
 def _run(*arguments):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from run_scripts.benchmark import engines
+from run_scripts.benchmark import engines, report
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 
@@ -20,6 +20,21 @@ def test_builder_and_embeddings_are_measured_on_every_engine(corpus_file, tokeni
         measured = [(one["engine"], one["workers"]) for one in found[what]]
         assert measured == [("local", 1), ("local", 2), ("beam", 1), ("beam", 2)]
     assert found["rows"] == 4 and found["text_bytes"] == corpus_file.stat().st_size
+
+
+def test_what_the_start_hides_is_no_rate():
+    """A larger run that happens to take no longer once gave a negative rate."""
+    assert engines._rate_and_start(600, 17.0, 23.0) == {"rate": 200.0, "start": 14.0}
+    assert engines._rate_and_start(600, 17.0, 16.0) == {"rate": None, "start": None}
+    measured = [
+        {"engine": "dask", "workers": 1, "rate": None, "start": None},
+        {"engine": "dask", "workers": 2, "rate": 4e6, "start": 14.0},
+    ]
+    part = {"text_bytes": 4e6, "rows": 9, "row_bytes": 80.0, "builder": measured, "embed": measured}
+    (_, builder), (_, embed) = report._engines(part)
+    assert builder["dask, 1 workers"].strip() == "hidden by the start: give more --text_mb"
+    assert builder["dask, 2 workers"].strip() == "4.00 MB/s of text, 14.0 s to start"
+    assert embed["dask, 1 workers"].strip() == "hidden by the start: give more --rows"
 
 
 def test_an_engine_that_is_not_installed_is_named(corpus_file, tokenizer_file, monkeypatch):
