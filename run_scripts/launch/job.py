@@ -214,8 +214,8 @@ def _checked(job: Job) -> Job:
         )
     if pattern := re.search(r"[*?#\[\]]", job.model_dir):
         raise UserError(
-            f"model_dir is {job.model_dir!r}: expected a name without {pattern[0]}, which gcloud storage takes "
-            "for a pattern"
+            f"model_dir is {job.model_dir!r}: expected a name without {pattern[0]}, which gcloud storage "
+            "takes for a pattern"
         )
     if not re.fullmatch(r"[a-z0-9][-.:a-z0-9]*", job.project):
         raise UserError(f"project is {job.project!r}: expected its id, as gcloud projects list shows it")

@@ -120,9 +120,7 @@ class TextPart:
             return self.text
         text = cache.read(self.path, self.start, self.num_bytes)
         if len(text) != self.num_bytes:
-            raise UserError(
-                f"{self.path} became shorter while it was read: do not change a corpus meanwhile"
-            )
+            raise UserError(f"{self.path} became shorter while it was read: do not change a corpus meanwhile")
         return text
 
     def _json_texts(self, lines: bytes) -> Iterator[str]:

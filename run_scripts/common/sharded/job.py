@@ -114,8 +114,8 @@ def run(
     for path in source.input:
         if corpus.is_part(epath.Path(output_dir) / f"{name}.json", path):
             raise UserError(
-                f"--output_dir={output_dir} is in {path}, the corpus: the answers would be part of it. Choose "
-                "another folder"
+                f"--output_dir={output_dir} is in {path}, the corpus: the answers would be part of it. "
+                "Choose another folder"
             )
     folder = files.make_folder(output_dir)
     columns = () if options.output_format == "jsonl" else columns

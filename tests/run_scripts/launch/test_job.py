@@ -55,7 +55,7 @@ MISTAKES = [
     ({"project": 7}, "project is 7: expected text"),
     ({"project": ""}, "project is '': expected its id, as gcloud projects list shows it"),
     ({"project": "My Project"}, "project is 'My Project': expected its id"),
-    ({"model_dir": "gs://b/runs/*"}, r"model_dir is 'gs://b/runs/\*': expected a name without \*, which gcloud"),
+    ({"model_dir": "gs://b/runs/*"}, r"model_dir is 'gs://b/runs/\*': expected a name without \*, which"),
     ({"command": "pretrain --flagfile=README.md"}, "command has --flagfile: write its flags here"),
     ({"zone": "us-west4"}, "zone is 'us-west4': expected one like us-west4-a"),
     ({"backend": "qr"}, "backend is 'qr', expected one of queued-resource, tpu-vm, gke"),
