@@ -217,7 +217,7 @@ def _checked(job: Job) -> Job:
             f"model_dir is {job.model_dir!r}: expected a name without {pattern[0]}, which gcloud storage "
             "takes for a pattern"
         )
-    if not re.fullmatch(r"[a-z0-9][-.:a-z0-9]*", job.project):
+    if not re.fullmatch(r"[-.:\w]+", job.project):
         raise UserError(f"project is {job.project!r}: expected its id, as gcloud projects list shows it")
     gke = job.backend == "gke"
     if not re.fullmatch(rf"[a-z]+-[a-z]+\d+(-[a-z0-9]+){'?' if gke else ''}", job.zone):
