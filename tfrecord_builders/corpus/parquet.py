@@ -213,10 +213,7 @@ def _open(path: epath.Path, field: str) -> Iterator[pyarrow.parquet.ParquetFile]
                     f"{path} has the columns {', '.join(schema.names)}, expected {field!r}: "
                     "name the column with the text by --text_field"
                 )
-            kind = schema.field(field).type
-            if pyarrow.types.is_dictionary(kind):
-                kind = kind.value_type
-            if not (pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)):
+            if not _are_strings(kind := schema.field(field).type):
                 raise UserError(f"{path}: column {field!r} holds {kind}, expected strings")
             yield file
     except (pyarrow.ArrowException, OSError) as error:
@@ -224,6 +221,26 @@ def _open(path: epath.Path, field: str) -> Iterator[pyarrow.parquet.ParquetFile]
         raise UserError(
             f"{path} cannot be read as parquet (column {field!r}: {reason}): is it damaged?"
         ) from None
+
+
+def column_to_cut_by(path: epath.Path, field: str) -> str:
+    """Returns the column whose lengths decide where a file of rows is cut: the first one of strings.
+
+    Args:
+        path: the file.
+        field: which column it is, if the file has it.
+    """
+    with contextlib.suppress(pyarrow.ArrowException, OSError), path.open("rb") as raw:
+        schema = pyarrow.parquet.read_schema(raw)
+        if field not in schema.names:
+            return next((one.name for one in schema if _are_strings(one.type)), field)
+    return field
+
+
+def _are_strings(kind: pyarrow.DataType) -> bool:
+    if pyarrow.types.is_dictionary(kind):
+        kind = kind.value_type
+    return pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)
 
 
 def _row_group_ends(file: pyarrow.parquet.ParquetFile) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Sources of a corpus: what its shards are cut from."""
 
+import dataclasses
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -48,7 +49,7 @@ def find_sources(options: CorpusOptions, tables: bool = False) -> list[Source]:
 
     Args:
         options: of the corpus.
-        tables: whether csv and tsv files are part of it, which have rows but no documents.
+        tables: whether rows are wanted, of csv and tsv files, too, and not the documents in one column.
 
     Raises:
         FileNotFoundError: nothing is where the options say.
@@ -65,9 +66,10 @@ def find_sources(options: CorpusOptions, tables: bool = False) -> list[Source]:
 
             sources.append(TableSource(path, options))
         elif kind == "parquet":
-            from tfrecord_builders.corpus.parquet import ParquetSource
+            from tfrecord_builders.corpus import parquet
 
-            sources.append(ParquetSource(path, options))
+            field = parquet.column_to_cut_by(path, options.text_field) if tables else options.text_field
+            sources.append(parquet.ParquetSource(path, dataclasses.replace(options, text_field=field)))
         else:
             sources.append(TextSource(path, options))
     if options.tfds_name:

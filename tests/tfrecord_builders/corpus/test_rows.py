@@ -121,6 +121,18 @@ def test_a_damaged_row_of_parquet_has_its_number(tmp_path):
     assert second.error and second.location["row"] == 2
 
 
+def test_rows_of_parquet_need_no_column_of_a_certain_name(tmp_path):
+    """Models of pairs and of questions have other inputs than a text."""
+    rows = [{"n": n, "question": f"which {n}?", "context": "this"} for n in range(9)]
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    assert [row.values for row in rows_of(tmp_path / "a.parquet", 20)] == rows
+    with pytest.raises(UserError, match="has the columns n, question, context, expected 'text'"):
+        corpus.find_sources(corpus.CorpusOptions(input=[str(tmp_path / "a.parquet")]))
+    pyarrow.parquet.write_table(pyarrow.table({"n": [1]}), tmp_path / "b.parquet")
+    with pytest.raises(UserError, match="has the columns n, expected 'text'"):
+        rows_of(tmp_path / "b.parquet")
+
+
 def test_builders_take_lines_as_documents_and_refuse_tables(tmp_path):
     (tmp_path / "a.txt").write_text("one.\ntwo.\n\nthree.\n")
     sources = corpus.find_sources(corpus.CorpusOptions(input=[str(tmp_path / "a.txt")], documents="lines"))
