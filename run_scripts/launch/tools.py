@@ -126,9 +126,14 @@ class Tools:
         raise AssertionError("unreachable")
 
     def look_up(self, command: Sequence[str]) -> Any:
-        """Returns the json that a command prints; None if what it asks for does not exist."""
+        """Returns the json that a command prints; None if what it asks for does not exist.
+
+        Raises:
+            Failed: the command did not succeed, or printed something else.
+        """
         outcome = self.ask(command, allow=("absent",))
         try:
             return None if outcome.status else json.loads(outcome.stdout or "null")
         except ValueError:
-            raise UserError(f"{shlex.join(command)} printed {shown(outcome.stdout)}: expected json") from None
+            outcome = Outcome(1, "", f"it printed {shown(outcome.stdout)}, expected json")
+            raise Failed(command, outcome, first=True) from None

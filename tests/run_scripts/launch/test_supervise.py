@@ -237,6 +237,14 @@ def test_tools_that_do_not_work_do_not_mean_that_nothing_is_left(tmp_path):
     assert world.cloud.left() == ["base"] and world.state().created
 
 
+def test_answers_that_cannot_be_read_do_not_hide_that_something_is_left(tmp_path):
+    world = killed(tmp_path)
+    world.cloud.scenario["describe"] = ["garbled"] * 1000
+    with pytest.raises(UserError, match="could not be deleted and may cost money: it printed .<html>., e"):
+        world.launch()
+    assert world.cloud.left() == ["base"] and world.state().created
+
+
 @pytest.mark.parametrize("calls", [8, 12, 20])
 @pytest.mark.parametrize("place", [QUEUED, VM], ids=lambda place: place["backend"])
 def test_a_tpu_whose_launch_is_killed_for_good_deletes_itself_after_the_budget(tmp_path, place, calls):
