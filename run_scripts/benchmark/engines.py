@@ -5,6 +5,7 @@ import dataclasses
 import importlib.util
 import itertools
 import logging
+import os
 import pathlib
 import shutil
 import subprocess
@@ -39,7 +40,8 @@ def measure_engines(
     """Measures the commands that build records and embed texts, on each engine with each number of workers.
 
     Each command runs twice, with some text and with `LARGER` times as much. The difference is the rate of
-    workers that have started; the rest is the start.
+    workers that have started; the rest is the start. CPU seconds, of all processes together, are what one
+    pays for; unlike seconds, they change little when the machine has other work.
 
     Args:
         text: a corpus file, whose first lines are embedded.
@@ -49,8 +51,9 @@ def measure_engines(
 
     Returns:
         text_bytes of the builder's smaller run; rows and row_bytes of the embeddings'; for builder and embed,
-        a list of engine, workers, seconds of both runs, rate (bytes of text or rows per second) and start in
-        seconds. Rate and start are None where the larger run took no longer: there was too little to do.
+        a list of engine, workers, seconds of both runs, rate (bytes of text or rows per second), start in
+        seconds, and the same of CPU seconds: cpu_seconds, cpu_rate, cpu_start. Rate and start are None where
+        the larger run took no longer: there was too little to do.
 
     Raises:
         UserError: an engine is not installed, the text is too short, or a command failed.
@@ -111,21 +114,34 @@ class _Work:
     def measure(self, engine: str, workers: int, folder: pathlib.Path) -> dict[str, Any]:
         """Returns seconds, rate and start; files go to the folder, for as long as needed."""
         corpus, output = folder / "corpus.txt", folder / "output"
-        seconds = []
+        seconds, cpu_seconds = [], []
         for times in (1, LARGER):
             corpus.write_bytes((self.corpus.read_bytes() + b"\n") * times)
+            cpu_begun = _cpu_seconds_of_children()
             with workers_of(engine, workers) as flags:
                 begun = time.perf_counter()
                 _run(*self.command, str(corpus), f"--output_dir={output}", *flags)
                 seconds.append(time.perf_counter() - begun)
+            cpu_seconds.append(_cpu_seconds_of_children() - cpu_begun)
             shutil.rmtree(output)
-        return {"seconds": seconds, **_rate_and_start(self.amount, *seconds)}
+        return {
+            "seconds": seconds,
+            "cpu_seconds": cpu_seconds,
+            **_rate_and_start(self.amount, *seconds),
+            **{f"cpu_{name}": value for name, value in _rate_and_start(self.amount, *cpu_seconds).items()},
+        }
 
 
 def _rate_and_start(amount: int, smaller: float, larger: float) -> dict[str, float | None]:
     """Returns what follows from the seconds of both runs."""
     more = (larger - smaller) / (LARGER - 1)
     return {"rate": amount / more, "start": smaller - more} if more > 0 else {"rate": None, "start": None}
+
+
+def _cpu_seconds_of_children() -> float:
+    """Returns the CPU seconds of the processes that this one has started and that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 @contextlib.contextmanager

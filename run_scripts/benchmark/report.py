@@ -56,19 +56,26 @@ def _workers(part: Mapping[str, Any]) -> Iterator[Section]:
 def _engines(part: Mapping[str, Any]) -> Iterator[Section]:
     texts = f"{part['rows']:,} texts of {part['row_bytes']:.0f} bytes"
     for what, title, unit, scale, more in (
-        ("builder", f"Builder, {part['text_bytes'] / 1e6:.1f} MB", "MB/s of text", 1e6, "--text_mb"),
-        ("embed", f"Embeddings, {texts}", "texts/s", 1, "--rows"),
+        ("builder", f"Builder, {part['text_bytes'] / 1e6:.1f} MB", "MB", 1e6, "--text_mb"),
+        ("embed", f"Embeddings, {texts}", "texts", 1, "--rows"),
     ):
         yield (
             f"{title}, and {engines.LARGER} times as much",
             {
-                f"{one['engine']}, {one['workers']} workers": f"{one['rate'] / scale:8.2f} {unit}, "
-                f"{one['start']:.1f} s to start"
-                if one["rate"]
-                else f"   hidden by the start: give more {more}"
+                f"{one['engine']}, {one['workers']} workers": "; ".join(_rates(one, unit, scale, more))
                 for one in part[what]
             },
         )
+
+
+def _rates(one: Mapping[str, Any], unit: str, scale: float, more: str) -> Iterator[str]:
+    """Yields rate and start of an engine, by the clock and of CPU seconds."""
+    for of, second in (("", "s"), ("cpu_", "CPU s")):
+        rate, start = one[f"{of}rate"], one[f"{of}start"]
+        if rate is None:
+            yield f"hidden by the start: give more {more}"
+        else:
+            yield f"{rate / scale:8.2f} {unit}/{second}, {start:.1f} {second} to start"
 
 
 def _reader(part: Mapping[str, Any]) -> Iterator[Section]:
