@@ -148,10 +148,12 @@ def chosen_python(folder, *, fine, arguments=()):
         script = folder / name
         script.write_text(f"#!/bin/sh\nexit {0 if name in fine else 1}\n")
         script.chmod(0o755)
+    # `make PYTHON=... test` hands its own choice down.
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHON", "MAKEFLAGS")}
     done = subprocess.run(
         ["make", "--dry-run", "setup", f"VENV={folder}/venv", *arguments],
         cwd=REPOSITORY,
-        env=os.environ | {"PATH": f"{folder}:{os.environ['PATH']}"},
+        env=environment | {"PATH": f"{folder}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
     )

@@ -12,6 +12,7 @@ import yaml
 from absl import logging
 
 from tests.helpers.models import heads, original
+from tests.helpers.zipfile_fault import needs_sound_zipfile
 from xlnet_tf import checksums
 from xlnet_tf.checkpoints import Checkpoint, names, open_checkpoint, save_checkpoint, save_model
 from xlnet_tf.checkpoints.arrays import Arrays
@@ -440,6 +441,7 @@ def test_answers_may_be_lists():
         model.fit(features, [[1], [1, 2]] * 4)
 
 
+@needs_sound_zipfile
 @pytest.mark.parametrize("optimizer", ["adam", pytest.param("ours", marks=pytest.mark.integration)])
 def test_fit_learns_and_resumes_from_a_saved_model(pretrained, tmp_path, optimizer):
     """compile, fit with callbacks, evaluate, predict and save are tf_keras' own."""

@@ -36,8 +36,10 @@ def fonts_for(text: str) -> tuple[list[str], set[str]]:
     for path in font_manager.findSystemFonts():
         if path not in listed:  # installed after matplotlib wrote its list
             manager.addfont(path)
+    # matplotlib 3.10, the last for Python 3.10, reads only the first font of a file.
+    path_of = getattr(font_manager, "FontPath", lambda path, index: path)
     files = {
-        font.name: font_manager.FontPath(font.fname, font.index)
+        font.name: path_of(font.fname, getattr(font, "index", 0))
         for font in sorted(manager.ttflist, key=lambda font: font.name)
         # Last Resort draws boxes for all characters.
         if (font.weight, font.style) == (400, "normal") and not font.name.startswith("Last Resort")

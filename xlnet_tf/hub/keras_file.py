@@ -2,9 +2,12 @@
 
 import atexit
 import functools
+import json
 import os
+import pathlib
 import shutil
 import tempfile
+import zipfile
 
 from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError, reason
@@ -23,13 +26,13 @@ def unpacked(path: str) -> str:
 
 @functools.cache
 def _unpacked(path: str, _changed: int) -> str:
-    import tf_keras
-
+    temporary = tempfile.mkdtemp(prefix="xlnet-keras-")
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
     classes = [task.model for task in task_registry.tasks().values()]
     for reference in (*classes, task_registry.PRETRAINER):
         task_registry.load(reference)  # registers it
     try:
-        model = tf_keras.models.load_model(path, compile=False)
+        model = _load(path)
     except Exception as error:  # whatever is in the file
         raise UserError(
             f"{path} is not a model of xlnet_tf alone, or damaged ({reason(error)}). With the code that made "
@@ -41,8 +44,26 @@ def _unpacked(path: str, _changed: int) -> str:
             f"{path} has a {type(model).__name__}; expected a model of xlnet_tf. Of a model with one inside, "
             "save that one: its save_pretrained(FOLDER)"
         )
-    temporary = tempfile.mkdtemp(prefix="xlnet-keras-")
-    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
     folder = os.path.join(temporary, os.path.basename(path))
     model.save_pretrained(folder)
     return folder
+
+
+def _load(path: str):
+    """Loads the model without its optimizer, from an unpacked copy of the file.
+
+    tf_keras' load_model reads two members of the archive in turn, which fails on Python 3.12.0 to 3.12.8,
+    3.13.0 and 3.13.1 (cpython#127847).
+    """
+    import tf_keras
+
+    with tempfile.TemporaryDirectory() as folder:
+        with zipfile.ZipFile(path) as archive:
+            archive.extractall(folder)
+        config = json.loads(pathlib.Path(folder, "config.json").read_text())
+        model = tf_keras.saving.deserialize_keras_object(config | {"compile_config": None})
+        model.load_weights(os.path.join(folder, "model.weights.h5"))
+        assets = os.path.join(folder, "assets")
+        if hasattr(model, "load_assets") and os.path.isdir(assets):
+            model.load_assets(assets)
+    return model
