@@ -71,6 +71,12 @@ def test_shards_come_with_their_index(server):
     assert set(contents(hub.locate(NAME).folder)) == {"config.json", "model.safetensors.index.json", *shards}
 
 
+def test_the_originals_files_are_found_on_the_hub_as_push_writes_them(server):
+    files = ("xlnet_config.json", "xlnet_model.ckpt.index", "xlnet_model.ckpt.data-00000-of-00001")
+    server.models[NAME] = dict.fromkeys((*files, "xlnet_model.ckpt.meta"), b"{}")
+    assert set(contents(hub.locate(NAME).folder)) == {*files}
+
+
 def test_a_broken_download_resumes(server, monkeypatch):
     monkeypatch.setattr("time.sleep", lambda _: None)
     server.cut_after = 100_000
@@ -117,9 +123,10 @@ def test_offline_without_the_files_says_what_to_do(server, offline):
     hub.locate(NAME, tokenizer_only=True)
     offline()
     assert hub.locate(NAME, tokenizer_only=True).folder
-    for path in ("hf://xlnet/never-seen", f"hf://{NAME}"):
-        with pytest.raises(UserError, match="unset HF_HUB_OFFLINE|has no weights"):
-            hub.locate(path)
+    with pytest.raises(UserError, match="the cache lacks files of xlnet/never-seen.*unset HF_HUB_OFFLINE"):
+        hub.locate("hf://xlnet/never-seen")
+    with pytest.raises(UserError, match="the cache lacks the weights of hf://xlnet/tiny.*HF_HUB_OFFLINE"):
+        hub.locate(f"hf://{NAME}")
 
 
 def test_a_hub_that_does_not_answer_is_one_clear_error(server, monkeypatch):

@@ -51,6 +51,9 @@ class Server:
                 asked = self.headers.get("Range")
                 server.ranges.append(asked)
                 begin = int(asked[6:-1]) if asked else 0
+                if begin and begin >= len(server.content):
+                    self.send_error(416)
+                    return
                 body = server.content[begin:]
                 self.send_response(206 if asked else 200)
                 self.send_header("Content-Length", str(len(body)))
@@ -104,6 +107,16 @@ def test_a_broken_download_resumes(server):
         hub.locate(NAME)
     assert contents(hub.locate(NAME).folder) == FILES
     assert server.ranges == [None, "bytes=1000-"]
+
+
+@pytest.mark.parametrize("more", [b"", b"of another file"])
+def test_a_download_that_ended_before_it_was_renamed_starts_again(server, more):
+    cache = f"{os.environ['XDG_CACHE_HOME']}/xlnet_tf"
+    os.makedirs(cache)
+    with open(f"{cache}/{NAME}.part", "wb") as file:
+        file.write(server.content + more)
+    assert contents(hub.locate(NAME).folder) == FILES
+    assert server.ranges == [f"bytes={len(server.content + more)}-", None]
 
 
 def test_another_archive_than_the_first_is_refused(server):

@@ -30,6 +30,7 @@ WEIGHTS = (
     "model.safetensors.index.json",
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
+    "xlnet_model.ckpt.index",
 )
 # What is read next to the weights.
 BESIDE = (
@@ -47,6 +48,7 @@ TOKENIZER = "spiece.model"
 _PART = r"[A-Za-z0-9][\w.-]*"
 _NAME = re.compile(rf"(?:{SCHEME})?({_PART}/{_PART})(?:@([\w./-]+))?", re.ASCII)
 _SHARD = re.compile(r"(model|pytorch_model)-\d+-of-\d+\.(safetensors|bin)")
+_ORIGINAL_SHARD = re.compile(r"xlnet_model\.ckpt\.data-\d+-of-\d+")
 
 
 class Located(NamedTuple):
@@ -158,7 +160,13 @@ def _fetch(library: Any, name: str, revision: str | None, tokenizer_only: bool) 
     """Returns the cache's folder of a commit, which is called after it, with the files that are needed."""
     if library.is_offline_mode():
         folder = library.snapshot_download(name, revision=revision, local_files_only=True, allow_patterns=[])
-        wanted = _wanted(os.listdir(folder), name, tokenizer_only)
+        names = os.listdir(folder)
+        if not tokenizer_only and not set(WEIGHTS) & set(names):
+            raise UserError(
+                f"the cache lacks the weights of {SCHEME}{name}. Go online (unset HF_HUB_OFFLINE) and start "
+                "again"
+            )
+        wanted = _wanted(names, name, tokenizer_only)
         return library.snapshot_download(
             name, revision=revision, local_files_only=True, allow_patterns=wanted
         )
@@ -185,6 +193,8 @@ def _wanted(names: Sequence[str], name: str, tokenizer_only: bool) -> list[str]:
         raise UserError(f"{SCHEME}{name} has no weights: expected one of {', '.join(WEIGHTS)}, found {found}")
     stem = weights.partition(".")[0] if weights.endswith(".index.json") else None
     shards = [file for file in names if (match := _SHARD.fullmatch(file)) and match[1] == stem]
+    if weights == WEIGHTS[-1]:
+        shards = [*filter(_ORIGINAL_SHARD.fullmatch, names)]
     return [weights, *shards, *(file for file in (TOKENIZER, *BESIDE) if file in names)]
 
 

@@ -7,6 +7,7 @@ for release in xlnet_tf.released():
 import contextlib
 import dataclasses
 import functools
+import http
 import os
 import pathlib
 import shutil
@@ -135,6 +136,10 @@ def _download(address: str, path: pathlib.Path) -> None:
                 file.write(block)
                 bar.update(len(block))
     except (urllib.error.URLError, ConnectionError, TimeoutError) as error:
+        if begin and getattr(error, "code", None) == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            unfinished.unlink()  # nothing is left to fetch, or it is another file now
+            _download(address, path)
+            return
         raise UserError(
             f"{address} cannot be fetched ({reason(error)}). Start again to resume the download, or get it "
             f"another way and put it at {path}"
