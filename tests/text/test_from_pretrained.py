@@ -114,3 +114,18 @@ def test_arrays_of_texts_are_lists_of_texts(small_tokenizer):
     np.testing.assert_array_equal(
         small_tokenizer(np.array(texts, object))["input_word_ids"], small_tokenizer(texts)["input_word_ids"]
     )
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"use_fast": False}, "use_fast: leave it out: there is one tokenizer"),
+        ({"do_lower_case": True}, "do_lower_case: write cleaning=CleaningConfig"),
+        ({"padding_side": "right"}, "padding_side: leave it out"),
+        ({"lower": True}, "unknown option lower; expected some of cleaning"),
+    ],
+)
+def test_options_of_other_tokenizers_are_answered(tmp_path, small_tokenizer, option, message):
+    small_tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=message):
+        XLNetTokenizer.from_pretrained(tmp_path, **option)

@@ -85,6 +85,7 @@ def test_results_are_those_of_transformers(tmp_path, any_tokenizer, cleaning):
         *invent_texts(30, seed=3),
         "A fine film, in 1999, said ``she''.",
         "Über   naïve 猫 café\n",
+        '"Well," he said (at 10.5 - no, 11 - o\'clock), "it\'s a two-year-old."',
         "1,5",
         ",",
     ]
@@ -155,6 +156,9 @@ def test_decode_spells_special_tokens_out_if_it_is_asked_to(small_tokenizer):
             "padding is 'right'; expected one of True, False, 'do_not_pad'",
         ),
         (lambda t: t(["ba"], truncation=2), "truncation is 2; expected one of"),
+        (lambda t: t(["ba"], add_special_tokens=True), "add_special_tokens: leave it out"),
+        (lambda t: t.encode("ba", truncation=True, max_length=-1), "max_length is -1; expected a whole"),
+        (lambda t: t.encode("ba", padding="max_length", max_length="9"), "max_length is '9'; expected"),
         (
             lambda t: t.convert_ids_to_tokens([4, len(t)]),
             "is not the id of a piece; expected integers from 0",
@@ -174,6 +178,28 @@ def test_a_saved_tokenizer_is_the_same(tmp_path, small_tokenizer):
         tokenizer.save_pretrained(tmp_path / str(number))
         found = XLNetTokenizer.from_pretrained(tmp_path / str(number))
         assert (found.fingerprint, found.cleaning) == (tokenizer.fingerprint, cleaning)
+
+
+def test_a_saved_tokenizer_tells_transformers_its_pieces_and_no_other_special_tokens(tmp_path, any_tokenizer):
+    """What the released models' training was told, as "." and "-", are pieces like others."""
+    any_tokenizer.save_pretrained(tmp_path)
+    found = json.loads((tmp_path / "tokenizer.json").read_text())
+    pieces, scores = zip(*found["model"]["vocab"])
+    assert [*pieces] == any_tokenizer.pieces
+    assert [*scores] == [any_tokenizer.score(number) for number in range(len(any_tokenizer))]
+    assert [token["content"] for token in found["added_tokens"]] == [*SYMBOLS]
+
+
+def test_a_saved_tokenizer_tells_transformers_its_cleaning(tmp_path, small_tokenizer):
+    for number, cleaning in enumerate([CleaningConfig(), CleaningConfig(True, True, False, False)]):
+        tokenizer = XLNetTokenizer(model_proto=small_tokenizer.model_proto, cleaning=cleaning)
+        tokenizer.save_pretrained(tmp_path / str(number))
+    kinds = [
+        {step["type"] for step in json.loads(path.read_text())["normalizer"]["normalizers"]}
+        for path in sorted(tmp_path.glob("*/tokenizer.json"))
+    ]
+    assert kinds[0] >= {"Replace", "NFKD", "StripAccents"} and "Lowercase" not in kinds[0]
+    assert "Lowercase" in kinds[1] and kinds[1].isdisjoint({"Replace", "NFKD", "StripAccents"})
 
 
 def test_a_tokenizer_saved_into_a_model_keeps_its_checksums(tmp_path, small_tokenizer):

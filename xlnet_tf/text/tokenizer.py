@@ -23,6 +23,7 @@ from xlnet_tf.text.commas import CommaRule
 from xlnet_tf.text.fragments import FragmentEncoder, has_fragments
 from xlnet_tf.text.packing import pack, truncated
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID, UNK_ID, check_special_symbols
+from xlnet_tf.text.tokenizer_json import TOKENIZER_JSON_FILE, tokenizer_json
 from xlnet_tf.text.vocabulary import UNDERLINE, Vocabulary
 
 MODEL_FILE = "spiece.model"
@@ -49,6 +50,11 @@ def _choice(name: str, value: Any, choices: dict[Any, Any]) -> Any:
     if not isinstance(value, str | bool) or value not in choices:
         raise UserError(f"{name} is {value!r}; expected one of {', '.join(map(repr, choices))}.")
     return choices[value]
+
+
+def _check_max_length(value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+        raise UserError(f"max_length is {value!r}; expected a whole number of tokens.")
 
 
 class XLNetTokenizer(Vocabulary):
@@ -99,7 +105,9 @@ class XLNetTokenizer(Vocabulary):
         return f"XLNetTokenizer(vocab_size={self.vocab_size}, cleaning={self.cleaning})"
 
     @classmethod
-    def from_pretrained(cls, path: str | os.PathLike, cleaning: CleaningConfig | None = None) -> Self:
+    def from_pretrained(
+        cls, path: str | os.PathLike, cleaning: CleaningConfig | None = None, **unknown: Any
+    ) -> Self:
         """Loads the tokenizer of a model.
 
         Args:
@@ -108,12 +116,13 @@ class XLNetTokenizer(Vocabulary):
             cleaning: of texts; None: as files next to the tokenizer say (see cleaning.read_cleaning).
 
         Raises:
-            UserError: the folder has no tokenizer, or a file of it is wrong.
+            UserError: the folder has no tokenizer, a file of it is wrong, or there is no such option.
             FileNotFoundError: there is nothing at the path.
 
         Example:
             >>> tokenizer = XLNetTokenizer.from_pretrained("xlnet_cased_L-12_H-768_A-12")
         """
+        guesses.refuse(unknown, ("cleaning",))
         file = find_file(path)
         return cls(file, cleaning=cleaning or read_cleaning(file.parent))
 
@@ -161,8 +170,7 @@ class XLNetTokenizer(Vocabulary):
             raise UserError(f"there are {len(ids_a)} texts and {len(ids_b)} text_pairs; expected as many.")
         rows = list(zip(ids_a, ids_b or itertools.repeat(None)))
         seq_len = seq_len if max_length is None else max_length
-        if not isinstance(seq_len, int | np.integer):
-            raise UserError(f"max_length is {seq_len!r}; expected a whole number of tokens.")
+        _check_max_length(seq_len)
         lengths = [len(a) + (2 if b is None else 3 + len(b)) for a, b in rows]
         if not cut:
             seq_len = max([seq_len, *lengths])
@@ -365,7 +373,11 @@ class XLNetTokenizer(Vocabulary):
             settings["normalize_quotes"] = False  # of which Hugging Face knows nothing
         files.write(target / MODEL_FILE, self.model_proto)
         files.write(target / cleaning_lib.TOKENIZER_CONFIG_FILE, json.dumps(settings, indent=2) + "\n")
-        checksums.update(target, (MODEL_FILE, cleaning_lib.TOKENIZER_CONFIG_FILE))
+        written = [MODEL_FILE, cleaning_lib.TOKENIZER_CONFIG_FILE]
+        if text := tokenizer_json(self.piece_table, self.cleaning):
+            files.write(target / TOKENIZER_JSON_FILE, text)
+            written.append(TOKENIZER_JSON_FILE)
+        checksums.update(target, written)
 
     def _rows(self, texts, pairs, add_special_tokens, padding, truncation, max_length) -> list[list[int]]:
         """Encodes texts or pairs of them, cut and padded."""
@@ -373,6 +385,8 @@ class XLNetTokenizer(Vocabulary):
         cut = _choice("truncation", truncation, _TRUNCATIONS)
         if (cut or padding == "max_length") and max_length is None:
             raise UserError("truncation and padding='max_length' need max_length, the most tokens of a text.")
+        if max_length is not None:
+            _check_max_length(max_length)
         if pairs is not None and not add_special_tokens:
             raise UserError("two texts need special tokens between them: give add_special_tokens=True.")
         ids_a: Any = self.encode_rows(texts, "the texts")

@@ -1,0 +1,77 @@
+"""tokenizer.json: a SentencePiece model and the cleaning of its texts as Hugging Face's tokenizers read them.
+
+Without it, transformers 5 makes tokens of their own of the pieces that the released models' training was told
+(`.`, `(`, `"`, `-`, ...), and puts a space after each: "well." he is split otherwise than by SentencePiece.
+"""
+
+import base64
+import json
+from typing import Any
+
+from xlnet_tf.text import special_tokens
+from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.vocabulary import UNDERLINE, PieceTable
+
+TOKENIZER_JSON_FILE = "tokenizer.json"
+_METASPACE = {"type": "Metaspace", "replacement": UNDERLINE, "prepend_scheme": "always", "split": True}
+
+
+def tokenizer_json(table: PieceTable, cleaning: CleaningConfig) -> str | None:
+    """Returns the text of the file; None for models that are not unigram, which it cannot hold for XLNet.
+
+    Args:
+        table: the pieces of the model.
+        cleaning: of its texts.
+    """
+    if table.trainer.model_type != table.trainer.UNIGRAM:
+        return None
+    contents = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [_added_token(*item) for item in enumerate(special_tokens.SYMBOLS)],
+        "normalizer": {"type": "Sequence", "normalizers": _normalizers(table, cleaning)},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, _METASPACE]},
+        "post_processor": _post_processor(),
+        "decoder": _METASPACE,
+        "model": {
+            "type": "Unigram",
+            "unk_id": special_tokens.UNK_ID,
+            "vocab": [*zip(table.pieces, table.scores.tolist())],
+            "byte_fallback": False,
+        },
+    }
+    return json.dumps(contents, ensure_ascii=False) + "\n"
+
+
+def _added_token(number: int, symbol: str) -> dict[str, Any]:
+    flags = {"single_word": False, "lstrip": symbol == "<mask>", "rstrip": False, "normalized": False}
+    return {"id": number, "content": symbol, **flags, "special": True}
+
+
+def _normalizers(table: PieceTable, cleaning: CleaningConfig) -> list[dict[str, Any]]:
+    quotes = [{"type": "Replace", "pattern": {"String": two}, "content": '"'} for two in ("``", "''")]
+    found: list[dict[str, Any]] = quotes if cleaning.normalize_quotes else []
+    if not cleaning.keep_accents:
+        found += [{"type": "NFKD"}, {"type": "StripAccents"}]
+    if cleaning.lower:
+        found.append({"type": "Lowercase"})
+    if charsmap := table.normalizer.precompiled_charsmap:
+        found.append({"type": "Precompiled", "precompiled_charsmap": base64.b64encode(charsmap).decode()})
+    return found
+
+
+def _post_processor() -> dict[str, Any]:
+    def text(name: str, segment: int) -> dict[str, Any]:
+        return {"Sequence": {"id": name, "type_id": segment}}
+
+    def special(symbol: str, segment: int) -> dict[str, Any]:
+        return {"SpecialToken": {"id": symbol, "type_id": segment}}
+
+    single = [text("A", 0), special("<sep>", 0), special("<cls>", 2)]
+    pair = [text("A", 0), special("<sep>", 0), text("B", 1), special("<sep>", 1), special("<cls>", 2)]
+    symbols = {
+        symbol: {"id": symbol, "ids": [special_tokens.IDS[symbol]], "tokens": [symbol]}
+        for symbol in ("<cls>", "<sep>")
+    }
+    return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": symbols}
