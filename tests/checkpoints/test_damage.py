@@ -24,7 +24,9 @@ FILES = {
     "original": {
         "xlnet_model.ckpt.index", "xlnet_model.ckpt.data-00000-of-00001", "xlnet_config.json", "model.json",
     },
-    "hugging_face": {"model.safetensors", "config.json", "tokenizer_config.json", "model.json"},
+    "hugging_face": {
+        "model.safetensors", "config.json", "tokenizer_config.json", "tokenizer.json", "model.json",
+    },
 }  # fmt: skip
 
 
@@ -61,7 +63,8 @@ def test_a_changed_bit_is_found_in_every_file(tmp_path, source, format):
         XLNetTokenizer.from_pretrained(folder)
 
     use()
-    for name in files - {"model.json", "tokenizer_config.json"}:  # which people may edit
+    # What people may edit, and what only transformers reads.
+    for name in files - {"model.json", "tokenizer_config.json", "tokenizer.json"}:
         before = (folder / name).read_bytes()
         flip(folder / name)
         with pytest.raises(UserError, match=f"{name} has the sha256 .* remove its line|damaged or cut off"):

@@ -271,7 +271,7 @@ def test_a_run_is_the_same_model_by_hugging_faces_files_alone(tmp_path, small_to
         "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 5,
         "attn_type": "uni", "same_length": True, "clamp_len": 2,
         "summary_type": "mean", "summary_use_proj": projection,
-        "summary_activation": "tanh" if projection else None,
+        "summary_activation": "tanh" if projection else "",  # transformers 5 takes no null
         "dropout": 0.3, "summary_last_dropout": 0.3, "initializer_range": 0.5,
         "num_labels": 3, "id2label": {"0": "bad", "1": "fair", "2": "good"},
         "label2id": {"bad": 0, "fair": 1, "good": 2},
@@ -331,6 +331,12 @@ def test_what_hugging_face_does_otherwise_is_printed(tmp_path, settings, heads, 
     arguments = str(tmp_path / "run"), str(tmp_path / "hf"), "hugging_face", None
     notes = [line for line in convert_script(*arguments, strict=True).splitlines() if line[:5] == "note:"]
     assert len(notes) == (message is not None) and (not message or message in notes[0])
+
+
+def test_a_direction_for_each_half_of_a_batch_is_printed(tmp_path, small_tokenizer):
+    source = theirs(tmp_path, small_tokenizer, THEIR_FIELDS | {"bi_data": True}, {})
+    done = convert_script(str(source), str(tmp_path / "again"), "hugging_face", None, strict=True)
+    assert "note: its bi_data reads the second half of each batch backward" in done
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,8 @@ from xlnet_tf.checkpoints.torch_file import read_torch_file
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, TOKENIZER_CONFIG_FILE
-from xlnet_tf.text.tokenizer import MODEL_FILE
+from xlnet_tf.text.tokenizer import MODEL_FILE, XLNetTokenizer
+from xlnet_tf.text.tokenizer_json import TOKENIZER_JSON_FILE, tokenizer_json
 
 # In the order of preference; an index lists the files of weights that are split.
 WEIGHT_FILES = (
@@ -98,10 +99,10 @@ def write_hugging_face(checkpoint: Checkpoint, folder: str) -> list[str]:
         folder: gets model.safetensors and config.json.
 
     Returns:
-        The names of these files.
+        The names of these files, and of those of the tokenizer, if it lies next to the weights.
 
     Raises:
-        UserError: Hugging Face's XLNet has no such architecture.
+        UserError: Hugging Face's XLNet has no such architecture, or the tokenizer is damaged.
     """
     arrays, config = checkpoint.arrays, checkpoint.config
     if config.n_head * config.d_head != config.d_model:
@@ -115,16 +116,22 @@ def write_hugging_face(checkpoint: Checkpoint, folder: str) -> list[str]:
         for name, entry in names.from_canonical(_untie(arrays, config), names.HUGGING_FACE).entries.items()
     }
     write_safetensors(Arrays(external), f"{folder}/{WEIGHT_FILES[0]}")
-    contents = {CONFIG_FILE: _config_fields(checkpoint)}
-    if checkpoint.card.cleaning or tf.io.gfile.exists(checkpoint.path_of(MODEL_FILE)):
-        contents[TOKENIZER_CONFIG_FILE] = {
+    fields = {CONFIG_FILE: _config_fields(checkpoint)}
+    tokenizer, cleaning = checkpoint.path_of(MODEL_FILE), checkpoint.card.cleaning or DEFAULT_CLEANING
+    has_tokenizer = tf.io.gfile.exists(tokenizer)
+    if checkpoint.card.cleaning or has_tokenizer:
+        fields[TOKENIZER_CONFIG_FILE] = {
             "tokenizer_class": "XLNetTokenizer",
             **checkpoint.card.external[TOKENIZER_CONFIG_FILE],
-            **(checkpoint.card.cleaning or DEFAULT_CLEANING).to_hugging_face(),
+            **cleaning.to_hugging_face(),
         }
-    for name, values in contents.items():
+    written = [*fields, WEIGHT_FILES[0]]
+    for name, values in fields.items():
         files.write(f"{folder}/{name}", json.dumps(values, indent=2, sort_keys=True) + "\n")
-    return [*contents, WEIGHT_FILES[0]]
+    if has_tokenizer and (text := tokenizer_json(XLNetTokenizer(tokenizer).piece_table, cleaning)):
+        files.write(f"{folder}/{TOKENIZER_JSON_FILE}", text)
+        written.append(TOKENIZER_JSON_FILE)
+    return written
 
 
 def differences(checkpoint: Checkpoint) -> list[str]:
@@ -146,6 +153,9 @@ def differences(checkpoint: Checkpoint) -> list[str]:
         "its models cannot be built with summary attn": heads and summary == "attn",
         f"its summary {summary} takes in padding: outputs agree for texts without": heads and pools_padding,
         "its models read texts at once, not in segments": settings.get("segment_len"),
+        "its bi_data reads the second half of each batch backward; here all texts are read forward": (
+            checkpoint.card.external[CONFIG_FILE].get("bi_data")
+        ),
         "its one-sided attention fails for batches with masks": settings.get("attention_type") == "uni",
         "a token that may see nothing sees everything there": everywhere,
         "its tokenizers always normalize quotes": cleaning and not cleaning.normalize_quotes,
@@ -224,7 +234,8 @@ def _config_fields(checkpoint: Checkpoint) -> dict[str, Any]:
 def _summary_fields(arrays: Arrays) -> dict[str, Any]:
     """Returns the fields of a config.json that say what follows the pooled vector, if there is one."""
     projection = names.PROJECTION in arrays
-    fields = {"summary_use_proj": projection, "summary_activation": "tanh" if projection else None}
+    activation = hugging_face_config.write_activation(projection)
+    fields = {"summary_use_proj": projection, "summary_activation": activation}
     return fields if _pooled_heads(arrays) else {}
 
 

@@ -86,12 +86,17 @@ def check_summary(values: Mapping[str, Any], projection: bool, path: str) -> Non
         projection: whether the weights have a projection; tanh follows it, and nothing if there is none.
         path: of the file, for the error message.
     """
-    expected, found = "tanh" if projection else None, values.get("summary_activation", "tanh") or None
+    expected, found = write_activation(projection), values.get("summary_activation", "tanh") or ""
     if values and found != expected:
         raise UserError(
             f"{path}: summary_activation is {found!r}; expected {expected!r}, which alone can be built here "
             f"{'after' if projection else 'without'} a projection."
         )
+
+
+def write_activation(projection: bool) -> str:
+    """Returns the field summary_activation; transformers 5 takes no null for none."""
+    return "tanh" if projection else ""
 
 
 def write_config(config: XLNetConfig) -> dict[str, Any]:
