@@ -37,11 +37,13 @@ class Sizes(NamedTuple):
         seq_len: T, tokens of a sequence.
         num_labels: classes of a text, or tags of a word.
         sequences: options of a question, or candidates of a query.
+        segment_len: tokens of the segments in which texts are read; 0: at once.
     """
 
     seq_len: int
     num_labels: int
     sequences: int
+    segment_len: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -184,6 +184,7 @@ def lower_step(params, values: flags.FlagValues, rows: int, length: int | None =
                 values.task,
                 num_labels=values.num_labels,
                 sequences=values.sequences,
+                segment_len=getattr(params.task.model, "segment_len", 0),
                 **sizes,
             )
         return steps.training_step(params, values.gradient_only, values.hardware, length)

@@ -176,6 +176,14 @@ def test_synthetic_data_of_a_task():
     assert ("s32", (2, 3 * 16)) in inputs  # token ids of three options
 
 
+@pytest.mark.integration
+def test_questions_are_read_in_segments():
+    values = parsed(*SMALL[:-1], f"{SMALL[-1]},task.model.segment_len=8", "--task=question_answering")
+    program = tpu_compile.program_of_rows(values)(2)
+    shapes = [i.shape.dimensions for c in program.module.computations for i in c.instructions]
+    assert [2, 2, 8, 8] in shapes and [2, 2, 16, 16] not in shapes
+
+
 def test_the_largest_batch_is_searched_for_each_topology(run):
     rows = run("--topology=v2,v3", "--find_max_batch", "--batch_per_core=1").rows
     assert [(row.topology.name, row.batch_per_core) for row in rows if row.largest] == [("v2", 2), ("v3", 5)]

@@ -231,4 +231,7 @@ def synthetic(sizes: Sizes) -> tuple[list[Column], dict[str, Any]]:
         Column("answer_first", "int32", None),
         Column("answer_last", "int32", None),
     ]
-    return columns, {"unanswerable": True, "max_question_len": length, "stride": length, "answered": True}
+    settings = {"unanswerable": True, "max_question_len": length, "stride": length, "answered": True}
+    if sizes.segment_len:
+        settings["segment_len"] = sizes.segment_len
+    return columns, settings

@@ -42,7 +42,14 @@ def pretraining_records(
 
 
 def examples(
-    folder: str, task: str, *, seq_len: int, vocab_size: int, num_labels: int, sequences: int
+    folder: str,
+    task: str,
+    *,
+    seq_len: int,
+    vocab_size: int,
+    num_labels: int,
+    sequences: int,
+    segment_len: int = 0,
 ) -> None:
     """Writes a set of one fine-tuning example.
 
@@ -52,10 +59,11 @@ def examples(
         vocab_size: V.
         num_labels: classes of a text, or tags of a word.
         sequences: options of a question, or candidates of a query.
+        segment_len: tokens of the segments in which texts are read; 0: at once.
     """
     entry = task_registry.find(task)
     sequences = entry.sequences or sequences
-    own, settings = entry.load("synthetic")(Sizes(seq_len, num_labels, sequences))
+    own, settings = entry.load("synthetic")(Sizes(seq_len, num_labels, sequences, segment_len))
     columns = (*sequence_columns(sequences * seq_len, vocab_size), *own)
     writer = _write_zeros(folder, ExampleLayout(columns), 1)
     ExampleSet(
