@@ -146,8 +146,9 @@ def variant(params, name: str, settings: Sequence[Setting], point: Mapping[str, 
     changed, fields = copy.deepcopy(params), {setting.flag: setting.field for setting in settings}
     for axis, value in point.items():
         if axis not in fields and "." not in axis:
-            tip = f": did you mean {match}?" if (match := closest(axis, fields)) else ""
-            raise UserError(f"--sweep={axis}: there is no such setting{tip}")
+            match = closest(axis, fields)
+            tip = f"did you mean {match}?" if match else f"expected one of {', '.join(fields)}, or a path"
+            raise UserError(f"--sweep={axis}: there is no such setting: {tip}")
         override(changed, _nested(fields.get(axis, axis), value), f"--sweep={axis}")
     _check(changed, name, settings)
     return changed
