@@ -61,7 +61,7 @@ def main(_: Sequence[str]):
     with ProgressBar(unit="text", dynamic_ncols=True) as bar:
         predictor = Predictor(run, strategy, values.batch_size, on_step=bar.update)
         bar.reset(total=examples.records * (len(paths) + bool(other)))
-        results, best_predictions, others = {}, {}, None
+        results, best_predictions, against = {}, {}, None
         for path in paths:
             name = path.rpartition("/")[2]
             bar.set_description(name)
@@ -73,13 +73,13 @@ def main(_: Sequence[str]):
             bar.set_description(values.against)
             experiment.override_by_flags(other.params, training_flags.DEVICES, values)
             predictor = Predictor(other, strategy, values.batch_size, on_step=bar.update)
-            others = predictor.predict(other.checkpoint(""))
+            against = other.task, predictor.predict(other.checkpoint(""))
     print(table(results, task.BEST_METRIC))
     if text := task.tables(examples, best_predictions):
         print(f"\n{text}")
     if text := task.shortfall(results[best(results, task.BEST_METRIC)]):
         logging.warning("%s: %s", values.data, text)
-    found = evaluation.report(task, examples, best_predictions, others, values.samples)
+    found = evaluation.report(task, examples, best_predictions, against, values.samples)
     if text := evaluation.table(found, results[best(results, task.BEST_METRIC)], values.against):
         print(f"\n{text}")
     folder = epath.Path(values.output_dir or values.model_dir)

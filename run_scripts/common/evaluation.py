@@ -36,25 +36,22 @@ class Report(NamedTuple):
     curves: Mapping[str, list[Point]]
 
 
-def report(task, examples, predictions, others=None, samples: int = resampling.SAMPLES) -> Report:
+def report(task, examples, predictions, against=None, samples: int = resampling.SAMPLES) -> Report:
     """Examines predictions.
 
     Args:
         task: the FinetuningTask that they are of.
         examples: the set, with answers.
         predictions: as a Predictor returns them.
-        others: predictions of another run for the same set; None: there is none.
+        against: the task of another run and its predictions for the same set; None: there is none.
         samples: of the bootstrap; 0: no intervals.
     """
-    units = task.units(examples, predictions)
-
-    def score(units) -> dict[str, float]:  # without counts, such as that of the queries
-        return {name: value for name, value in task.score_units(units).items() if not isinstance(value, int)}
-
+    units, score = task.units(examples, predictions), _scorer(task)
     intervals = resampling.intervals(score, units, samples) if samples else {}
     differences: Mapping[str, Difference] = {}
-    if others is not None and samples:
-        differences = resampling.differences(score, units, task.units(examples, others), samples)
+    if against and samples:
+        other_task, others = against
+        differences = _differences(task, units, other_task, other_task.units(examples, others), samples)
     probabilities = task.probabilities(examples, predictions)
     if probabilities is None:
         return Report(intervals, differences, {}, [], {})
@@ -70,6 +67,33 @@ def report(task, examples, predictions, others=None, samples: int = resampling.S
             )
         },
     )
+
+
+def _scorer(task) -> resampling.Scorer:
+    """Returns a task's metrics of units without counts, such as that of the queries."""
+    return lambda units: {
+        name: value for name, value in task.score_units(units).items() if not isinstance(value, int)
+    }
+
+
+def _differences(
+    task, units: resampling.Units, other_task, others: resampling.Units, samples: int
+) -> dict[str, Difference]:
+    """Compares two runs by the metrics that both have.
+
+    Each run decides by its own thresholds, and its units say how. Metrics that need more than what both have,
+    such as those of one run's alerts, are left out.
+    """
+    score, names = _scorer(task), units.keys() & others.keys()
+    first, second = ({name: each[name] for name in names} for each in (units, others))
+    before, now = (score(units), _scorer(other_task)(others)), (score(first), score(second))
+    kept = [name for name in now[0] if all(own.get(name) == shared[name] for own, shared in zip(before, now))]
+
+    def score_kept(units) -> dict[str, float]:
+        values = score(units)
+        return {name: values[name] for name in kept if name in values}
+
+    return resampling.differences(score_kept, first, second, samples)
 
 
 def table(found: Report, metrics: Mapping[str, float], against: str = "") -> str:

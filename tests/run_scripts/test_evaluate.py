@@ -59,6 +59,9 @@ def test_metrics_have_intervals_and_runs_are_compared(folder, capsys):
         assert low <= best[name] <= high, name
     against = report["differences"]["accuracy"]
     assert against["value"] > 0.1 and against["p"] < 0.05 and against["interval"][0] > 0
+    other = json.loads((folder / "bad" / "best" / "metrics.json").read_text())
+    for name in ("alert_precision", "alert_recall"):
+        assert report["differences"][name]["value"] == pytest.approx(best[name] - other[name]), name
     assert sum(each["count"] for each in report["reliability"]) == 60
     assert set(report["thresholds"]) == {"new", "old"}
     printed = capsys.readouterr().out

@@ -201,16 +201,24 @@ class ClassificationTask(FinetuningTask):
         targets = np.arange(len(self.labels)) == labels[:, None] if exclusive else labels == 1
         return Probabilities(predictions["outputs"], targets, self.labels, exclusive, predictions["logits"])
 
+    def units(self, examples, predictions):
+        """Adds which texts are alerts by the threshold that the run has stored; in training, it has none."""
+        label = self.task_config.alert.label
+        if not label or np.isnan(self._stored_alert):
+            return predictions
+        alerts = self._watched(label, predictions)[1] >= self._stored_alert
+        return {**predictions, _alerts_on(label): alerts}
+
     def score_units(self, units):
         names = self.example_set.settings["metrics"]
         values = metrics.scores(self.kind, names, units["label"], units["outputs"])
         if label := self.task_config.alert.label:
             wish = self.task_config.alert
             targets, probabilities = self._watched(label, units)
-            if np.isnan(self._stored_alert):  # in training, which looks for it
-                alert = metrics.alert_threshold(targets, probabilities, wish.precision, wish.recall)
+            if _alerts_on(label) in units:
+                alert = metrics.alert_at(self._stored_alert, targets, units[_alerts_on(label)])
             else:
-                alert = metrics.alert_at(self._stored_alert, targets, probabilities)
+                alert = metrics.alert_threshold(targets, probabilities, wish.precision, wish.recall)
             values |= {f"alert_{name}": value for name, value in alert._asdict().items()}
         return values
 
@@ -281,6 +289,11 @@ class ClassificationTask(FinetuningTask):
         """Returns which texts have a label, bool [N], and its probability for each, [N]."""
         outputs = predictions["outputs"][:, self.labels.index(label)]
         return self._have(label, predictions["label"]), outputs
+
+
+def _alerts_on(label: str) -> str:
+    """Returns the name of the units' alerts on a class."""
+    return f"alerts on {label}"
 
 
 def synthetic(sizes: Sizes) -> tuple[list[Column], dict[str, Any]]:

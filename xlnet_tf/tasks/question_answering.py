@@ -171,11 +171,14 @@ class QuestionAnsweringTask(FinetuningTask):
         return squad_answers.share_without_answer(examples) if self.unanswerable else 0.0
 
     def units(self, examples, predictions):
-        return squad_answers.question_scores(self._answers(examples, predictions), self.unanswerable)
+        units = squad_answers.question_scores(self._answers(examples, predictions), self.unanswerable)
+        threshold = self.no_answer_threshold()
+        if self.unanswerable and threshold is not None:
+            units["threshold"] = np.full(len(units["f1"]), threshold)
+        return units
 
     def score_units(self, units):
-        precision = self.task_config.answer_precision
-        return squad_answers.score(units, self.no_answer_threshold(), precision)
+        return squad_answers.score(units, units.get("threshold"), self.task_config.answer_precision)
 
     def probabilities(self, examples, predictions):
         """Returns the probability that a question has no answer, where some have none."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from run_scripts.common import evaluation
 from xlnet_tf.tasks.metrics.resampling import Difference, Interval
+from xlnet_tf.tasks.predictions import question_answering as squad_answers
 
 
 def test_a_lower_loss_is_not_called_a_better_one():
@@ -27,5 +28,46 @@ def test_counts_have_no_intervals():
         probabilities=lambda examples, predictions: None,
     )
     hits = {"hits": np.array([0.0, 1.0, 1.0])}
-    found = evaluation.report(task, None, hits, {"hits": np.zeros(3)}, samples=20)
+    found = evaluation.report(task, None, hits, (task, {"hits": np.zeros(3)}), samples=20)
     assert set(found.intervals) == set(found.differences) == {"map"}
+
+
+def answering(threshold):
+    """A task of two questions with an answer and two without, which refuses above a threshold."""
+    right = np.array([100.0, 100, 0, 0])
+    return types.SimpleNamespace(
+        units=lambda examples, logits: {
+            "exact": right,
+            "f1": right,
+            "has_answer": right > 0,
+            "no_answer_logit": logits,
+            "threshold": np.full(4, threshold),
+        },
+        score_units=lambda units: squad_answers.score(units, units["threshold"]),
+        probabilities=lambda examples, predictions: None,
+    )
+
+
+def test_each_run_refuses_by_its_own_threshold():
+    low, high = np.array([-1.0, -2, 1, 2]), np.array([9.0, 8, 11, 12])
+    found = evaluation.report(answering(0.0), None, low, (answering(10.0), high), samples=20)
+    assert found.differences["f1"] == Difference(0.0, Interval(0.0, 0.0), 1.0)
+    found = evaluation.report(answering(0.0), None, low, (answering(8.5), high), samples=20)
+    assert found.differences["f1"].value == 25 and found.differences["best_f1"].value == 0
+
+
+def test_alerts_of_one_run_are_not_compared():
+    def task(**units):
+        return types.SimpleNamespace(
+            units=lambda examples, hits: {"hits": hits, **units},
+            score_units=lambda each: {
+                "accuracy": float(np.mean(each["hits"])),
+                "alert_recall": float(np.mean(each.get("alerts", 0.0))),
+            },
+            probabilities=lambda examples, predictions: None,
+        )
+
+    alerts = {"alerts": np.array([True, False])}
+    hits, others = np.array([1.0, 0.0]), np.array([0.0, 0.0])
+    found = evaluation.report(task(**alerts), None, hits, (task(), others), samples=20)
+    assert set(found.differences) == {"accuracy"} and set(found.intervals) == {"accuracy", "alert_recall"}

@@ -155,8 +155,8 @@ def test_thresholds_of_alerts():
     assert cm.alert_threshold(BINARY, OF_ONE, recall=0.3) == pytest.approx((0.9, 1, 1 / 3))
     assert cm.alert_threshold(BINARY, OF_ONE) == pytest.approx((0.2, 0.75, 1))
     assert all(map(math.isnan, cm.alert_threshold(np.zeros(2), np.array([0.1, 0.2]))))
-    assert cm.alert_at(0.2, BINARY, OF_ONE) == pytest.approx((0.2, 0.75, 1))
-    assert cm.alert_at(1.1, BINARY, OF_ONE) == pytest.approx((1.1, math.nan, 0), nan_ok=True)
+    assert cm.alert_at(0.2, BINARY, OF_ONE >= 0.2) == pytest.approx((0.2, 0.75, 1))
+    assert cm.alert_at(1.1, BINARY, OF_ONE >= 1.1) == pytest.approx((1.1, math.nan, 0), nan_ok=True)
 
 
 @given(

@@ -118,9 +118,14 @@ def alert_threshold(
     return Alert(float(thresholds[best]), float(precisions[best]), float(recalls[best]))
 
 
-def alert_at(threshold: float, targets: np.ndarray, probabilities: np.ndarray) -> Alert:
-    """Returns what a threshold gives, nan for shares of no text; args as in `alert_threshold`."""
-    alerts = probabilities >= threshold
+def alert_at(threshold: float, targets: np.ndarray, alerts: np.ndarray) -> Alert:
+    """Returns what a threshold gives, nan for shares of no text.
+
+    Args:
+        threshold: from which on a probability is an alert.
+        targets: bool [N], whether a text has the class.
+        alerts: bool [N], whether its probability is one.
+    """
     hits, said, true = (int(np.sum(chosen)) for chosen in (alerts & targets, alerts, targets))
     return Alert(threshold, hits / said if said else np.nan, hits / true if true else np.nan)
 

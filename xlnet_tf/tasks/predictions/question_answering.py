@@ -156,13 +156,14 @@ def question_scores(predictions: Sequence[Prediction], unanswerable: bool) -> di
 
 
 def score(
-    questions: Mapping[str, np.ndarray], threshold: float | None = None, precision: float = 0.0
+    questions: Mapping[str, np.ndarray], threshold: float | np.ndarray | None = None, precision: float = 0.0
 ) -> dict[str, float]:
     """Scores questions, all in percent.
 
     Args:
         questions: as `question_scores` gives them.
-        threshold: the no-answer logit above which there is none. None: the best one for F1.
+        threshold: the no-answer logit above which there is none, of all questions or of each, [questions].
+            None: the best one for F1.
         precision: what the answers that are given must reach; see `precise_threshold`. 0: nothing.
 
     Returns:
