@@ -196,7 +196,7 @@ def test_a_folder_of_splits_is_pointed_out(write, tmp_path):
     with pytest.raises(FileNotFoundError, match="dev_matched/.* does not exist.*; next to it are train"):
         ExampleSet.load(tmp_path / "records/dev_matched")
     (tmp_path / "my.csv").touch()
-    with pytest.raises(UserError, match=r"my.csv is a file; expected a folder .* tfrecord_builders\.class"):
+    with pytest.raises(UserError, match=r"my.csv is a file; expected a folder .* with `xlnet-tf build TASK`"):
         ExampleSet.load(tmp_path / "my.csv")
     with pytest.raises(FileNotFoundError, match="it has sets in train"):
         ExampleSet.load(tmp_path / "records")

@@ -142,7 +142,8 @@ def rows(found: Mapping[str, Any]) -> list[tuple[str, ...]]:
     of_labels = [split["labels"] for split in splits]
     counts = {name: max(labels.get(name, 0) for labels in of_labels) for name in itertools.chain(*of_labels)}
     for name in sorted(counts, key=counts.get, reverse=True)[:_MOST_LABELS]:
-        lines.append((f"label {name}", *(_part(one.get(name, 0), sum(one.values())) for one in of_labels)))
+        cells = (_part(one.get(name, 0), sum(one.values())) if one else "-" for one in of_labels)
+        lines.append((f"label {name}", *cells))
     for key, name in (
         ("repeated", "inputs that came before"),
         ("repeated_otherwise", "  with another label then"),

@@ -23,7 +23,7 @@ from absl import logging
 from etils import epath
 from typing_extensions import Self
 
-from xlnet_tf import files, manifest_checksum, task_registry
+from xlnet_tf import files, manifest_checksum
 from xlnet_tf.errors import UserError
 from xlnet_tf.ownership import owning
 from xlnet_tf.records import shards as shards_lib
@@ -43,6 +43,7 @@ MAX_SEQ_LEN = 1 << 20
 
 _SHARD_RECORDS = 50_000
 _FIX = "build the examples again"
+_BUILD = "Build them with `xlnet-tf build TASK`; `xlnet-tf build` lists the tasks"
 _CHUNK_RECORDS = 256  # examples encoded at once
 _DTYPES = ["uint8", "int8", "uint16", "int16", "int32", "int64", "float32"]
 _LOCATIONS_KEPT = 20  # of the examples skipped for one reason
@@ -126,10 +127,8 @@ class ExampleSet:
         path = epath.Path(path)
         if path.name != MANIFEST_FILE:
             if path.exists() and not path.is_dir():
-                builders = dict.fromkeys(task.builder for task in task_registry.tasks().values())
                 raise UserError(
-                    f"{path} is a file; expected a folder of finished fine-tuning examples. Build it from "
-                    f"your data with the task's builder: python -m {', '.join(filter(None, builders))}"
+                    f"{path} is a file; expected a folder of finished fine-tuning examples. {_BUILD}"
                 )
             path = path / MANIFEST_FILE
         if not path.exists():
@@ -141,8 +140,7 @@ class ExampleSet:
             if (path.parent.parent / MANIFEST_FILE).exists():
                 hint = f"; {path.parent.parent} is one itself: give the folder that it is in"
             raise FileNotFoundError(
-                f"{path} does not exist: expected a folder of finished fine-tuning examples{hint}. "
-                "Build them with `xlnet-tf build TASK`; `xlnet-tf build` lists the tasks"
+                f"{path} does not exist: expected a folder of finished fine-tuning examples{hint}. {_BUILD}"
             )
         values = files.read_json(path, fix=_FIX)
         found = [values.get(name) for name in ("kind", "schema_version")]

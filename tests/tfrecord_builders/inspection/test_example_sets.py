@@ -59,6 +59,13 @@ def test_a_report_counts_what_the_sets_have(sets, tmp_path):
     assert example_sets.load(f"{sets['dev'].folder}").keys() == {"dev"}
 
 
+def test_labels_that_a_split_does_not_have_are_no_zeros(sets):
+    found = example_sets.report(sets)
+    found["dev"]["labels"] = {}  # as those of windows, which only training has
+    rows = {name: cells for name, *cells in example_sets.rows(found)}
+    assert rows["label no"] == ["3 (60.0%)", "-"]
+
+
 def test_splits_that_leak_are_refused_with_examples(sets):
     example_report.check_shared(sets, 0.5)
     with pytest.raises(
