@@ -125,8 +125,7 @@ def run(
         return corpus.plan_shards(sources, options.shard_bytes)
 
     with ownership.owning(folder, f"writing {name}", "--output_dir") as owner:
-        for unfinished in (path for path in folder.iterdir() if _TEMPORARY.search(path.name)):
-            unfinished.unlink(missing_ok=True)
+        _remove_unfinished(folder)
         note = folder / f"{name}.json"
         job = _open(
             note,
@@ -166,9 +165,15 @@ def run(
         snapshot.check()
         counts = {count: sum(shard[count] for shard in done) for count in ("rows", "failed")}
         files.write(note, json.dumps({**job, **counts, "shards": done}, indent=1))
+        _remove_unfinished(folder)  # of workers that died
         for leftover in (f"{UNFINISHED}{name}", SCRATCH):
             (folder / leftover).rmtree(missing_ok=True)
     _report(name, folder, job["num_shards"], counts, options)
+
+
+def _remove_unfinished(folder: epath.Path) -> None:
+    for unfinished in (path for path in folder.iterdir() if _TEMPORARY.search(path.name)):
+        unfinished.unlink(missing_ok=True)
 
 
 def _count(shards: Iterable[corpus.CorpusShard]) -> int:

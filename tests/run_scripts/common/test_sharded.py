@@ -229,6 +229,12 @@ def test_rows_that_kill_their_process_are_counted_and_the_others_answered(data, 
     assert not [name for name in found if "deaths" in name or "unfinished" in name]
 
 
+def test_what_a_dead_worker_was_writing_is_removed(data, tmp_path, monkeypatch):
+    unfinished = tmp_path / "out" / "failed-answers-00001-of-00007.jsonl.tmp123-0a1b2c3d"
+    monkeypatch.setattr(row_models, "batch", lambda model, texts: unfinished.write_text("{}\n"))
+    assert unfinished.name not in answer(data, tmp_path / "out", tmp_path / "log")
+
+
 @pytest.mark.integration
 def test_a_model_that_no_process_can_load_is_an_error(data, tmp_path, monkeypatch):
     monkeypatch.setattr(row_models, "Echo", row_models.Hopeless)
