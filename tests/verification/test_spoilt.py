@@ -42,6 +42,9 @@ def swapped(weights, one, other):
 
 
 SPOILT = {
+    "half of the embedding of zeros": lambda w: {
+        EMBEDDING: np.where(np.arange(len(w[EMBEDDING]))[:, None] < 40, w[EMBEDDING], 0)
+    },
     "layers shuffled": lambda w: rearranged(w, [2, 0, 1]),
     "two layers exchanged": lambda w: rearranged(w, [0, 2, 1]),
     "one layer twice": lambda w: rearranged(w, [0, 1, 1]),
