@@ -570,6 +570,7 @@ def build_task(
     if params.task.batching not in (None, *BATCHING):
         raise UserError(f"task.batching is {params.task.batching!r}: expected one of {', '.join(BATCHING)}")
     task = task_class(params.task)
+    compatibility.check_segments(params.task.model, task.sets)
     complete(params, task.example_set.records)
     task.train_steps = params.trainer.train_steps
     one_text = "train_data.lengths" if data.lengths else "model.segment_len" if task.segment_len else ""
