@@ -481,7 +481,7 @@ def cut(content: bytes) -> bytes:
     ("name", "harm", "message"),
     [
         ("params.yaml", None, "params.yaml does not exist: expected the folder of a fine-tuned run"),
-        ("params.yaml", lambda _: b"", "params.yaml holds a NoneType; expected settings"),
+        ("params.yaml", lambda _: b"", "params.yaml holds nothing; expected settings"),
         ("params.yaml", lambda _: b"\xff", "params.yaml is not a text file"),
         ("params.yaml", lambda _: b"task: {", "params.yaml is not yaml"),
         ("params.yaml", lambda _: b"task: {model: 3}", "params.yaml: .*model"),
