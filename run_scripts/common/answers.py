@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from tfrecord_builders.common import tables
+from tfrecord_builders.common.rows import other_delimiter
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.serving.signatures import TensorInfo, printable
 
@@ -24,7 +25,7 @@ def rows_of_flags(pairs: Sequence[str], columns: Mapping[str, TensorInfo]) -> li
         columns: the inputs of the model; single strings stand for themselves, the rest is JSON.
 
     Raises:
-        UserError: a pair is malformed, names no input or is not JSON, or rows have different inputs.
+        UserError: a pair is malformed, names no input or is not JSON, or rows do not have all inputs.
     """
     values: dict[str, list[Any]] = {}
     for pair in pairs:
@@ -42,6 +43,8 @@ def rows_of_flags(pairs: Sequence[str], columns: Mapping[str, TensorInfo]) -> li
             except (ValueError, RecursionError):
                 raise UserError(f'--input={pair}: expected JSON, such as {name}=["a", "b"]') from None
         values.setdefault(name, []).append(value)
+    if missing := [f"--input={name}=..." for name in columns if values and name not in values]:
+        raise UserError(f"--input is given for {', '.join(values)} only: give {', '.join(missing)} as well")
     if len({len(column) for column in values.values()}) > 1:
         counts = ", ".join(f"{len(column)} of {name}" for name, column in values.items())
         raise UserError(f"--input is given for {counts}: expected as many of each, one a row")
@@ -52,9 +55,17 @@ def rows_of_file(path: str) -> Iterator[dict[str, Any]]:
     """Yields rows from a .csv or .tsv file with named columns, or from a file of JSON objects, one a line.
 
     Raises:
-        UserError: it is a folder, or a row is damaged; the message has its number.
+        UserError: it is a folder, it has no rows, or a row is damaged; the message has its number.
         FileNotFoundError: it is not there.
     """
+    rows = _read_rows(path)
+    if (first := next(rows, None)) is None:
+        raise UserError(f"{path} has no rows: expected some with the model's inputs by name")
+    yield first
+    yield from rows
+
+
+def _read_rows(path: str) -> Iterator[dict[str, Any]]:
     file = tables.existing(path)
     if file.is_dir():
         raise UserError(
@@ -145,7 +156,7 @@ def check_columns(row: Mapping[str, Any], ranks: Mapping[str, int], chosen: Mapp
         wanted = " ".join(f"--column={name}=COLUMN" for name in missing)
         raise UserError(
             f"{where}: {', '.join(chosen[name] for name in missing)} missing; there is {', '.join(row)}. "
-            f"Name the right column with {wanted}"
+            f"Name the right column with {wanted}{other_delimiter(row)}"
         )
 
 

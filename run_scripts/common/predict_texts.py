@@ -53,7 +53,7 @@ def main(values: flags.FlagValues):
     if values.input:
         named = [pair.partition("=")[0] for pair in values.input]
     else:  # before anything that takes time
-        first = next(rows_of_file(values.data), {})
+        first = next(rows_of_file(values.data))
         named = [*first, *(pair.partition("=")[0] for pair in values.column)]
     source = find_source(values.model_dir, values.checkpoint, named)
     weights = _kind_of_weights(values, source)
@@ -61,7 +61,7 @@ def main(values: flags.FlagValues):
     chosen = chosen_columns(values.column, columns)
     where = f"{values.data}, row 1"
     given = rows_of_flags(values.input, columns) if values.input else []
-    for row in given or ([first] if first else []):
+    for row in given or [first]:
         inputs_of_row(row, source.ranks, chosen, "--input" if given else where)
 
     def answer(rows: Iterator[Mapping[str, Any]], first: int = 0) -> Iterator[dict[str, Any]]:

@@ -11,7 +11,7 @@ from tfrecord_builders.classification import labels as labels_lib
 from tfrecord_builders.classification.options import ClassificationOptions
 from tfrecord_builders.classification.presets import BINARY_METRICS, Dataset, SplitSource
 from tfrecord_builders.common import tables
-from tfrecord_builders.common.rows import Row
+from tfrecord_builders.common.rows import Row, other_delimiter
 from tfrecord_builders.pretraining.dedup import fingerprints, is_held_out
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
@@ -96,7 +96,7 @@ def _check_columns(row: Row, source: SplitSource) -> None:
         )
         raise UserError(
             f"{row.location}: there is no column {missing[0]!r}, only {', '.join(row.values)} ({header}): "
-            "name the right one with --text_column or --text_pair_column"
+            f"name the right one with --text_column or --text_pair_column{other_delimiter(row.values)}"
         )
 
 

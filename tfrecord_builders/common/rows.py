@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from xlnet_tf.errors import UserError
@@ -40,7 +40,7 @@ class Row:
         if column not in self.values:
             raise UserError(
                 f"{self.location}: there is no column {column!r}, only {', '.join(self.values)}: "
-                "name the right one"
+                f"name the right one{other_delimiter(self.values)}"
             )
         return self.values[column]
 
@@ -114,3 +114,11 @@ def half_character(values: Any) -> str:
     except UnicodeEncodeError as error:
         return ascii(error.object[error.start])
     return ""
+
+
+def other_delimiter(columns: Collection[str]) -> str:
+    """Returns the end of a message: that a table's only column looks like several; or ""."""
+    only = next(iter(columns)) if len(columns) == 1 else ""
+    if not (mark := next((mark for mark in ";\t|," if mark in only), "")):
+        return ""
+    return f". The columns seem to be separated by {mark!r}: save the table with commas (.csv) or tabs (.tsv)"

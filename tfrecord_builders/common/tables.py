@@ -17,7 +17,7 @@ from typing import IO
 from etils import epath
 
 from tfrecord_builders.common import columnar, named_sets
-from tfrecord_builders.common.rows import Row, half_character, row_values
+from tfrecord_builders.common.rows import Row, half_character, other_delimiter, row_values
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
@@ -223,18 +223,13 @@ def _read_fields(
                     f"{path}:{number}: {reason} ({', '.join(names)}); the delimiter is {delimiter!r} and "
                     f"double quotes {quotes}. Repair the row; the classification builder can read quotes "
                     f"otherwise (--{flag}), or leave such rows out (--skip_ragged)"
-                    f"{_other_delimiter(names)}"
+                    f"{other_delimiter(names)}"
                 )
             skip(reason, f"{path}:{number}")
             continue
         for written, meant in table.replaced:
             fields = [field.replace(written, meant) for field in fields]
         yield Row(dict(zip(names, fields)), str(path), number)
-
-
-def _other_delimiter(names: Sequence[str]) -> str:
-    found = next((mark for mark in ";\t|" if len(names) == 1 and mark in names[0]), "")
-    return f". The columns seem to be separated by {found!r}: save the table with commas" if found else ""
 
 
 def _plain_fields(path, lines, delimiter) -> Iterator[tuple[int, list[str]]]:

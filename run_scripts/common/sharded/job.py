@@ -16,6 +16,7 @@ from run_scripts.common.sharded.shard import UNFINISHED, RowModel, ShardJob, ans
 from tfrecord_builders import corpus
 from tfrecord_builders.common import runners
 from tfrecord_builders.common.progress import BuildProgress
+from tfrecord_builders.common.rows import other_delimiter
 from xlnet_tf import files, ownership
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import settings_difference
@@ -64,7 +65,7 @@ def run_texts(
     if not any(values.text_field in row.values for row in rows):
         raise UserError(
             f"{rows[0].source} has the columns {', '.join(rows[0].values)}, expected {values.text_field!r}: "
-            "name the one with the text by --text_field"
+            f"name the one with the text by --text_field{other_delimiter(rows[0].values)}"
         )
     run(
         name,

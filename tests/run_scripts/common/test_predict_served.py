@@ -120,6 +120,7 @@ def test_lines_go_to_the_terminal_without_a_folder(address, tmp_path):
         (["text=a"], "expected NAME=VALUE with the names passages, query"),
         (["passages=a"], r'expected JSON, such as passages=\["a", "b"\]'),
         (["query=a", "query=b", 'passages=["c"]'], "2 of query, 1 of passages"),
+        (["query=a"], r"--input is given for query only: give --input=passages=\.\.\. as well"),
     ],
 )
 def test_flags_that_make_no_rows(client, pairs, message):

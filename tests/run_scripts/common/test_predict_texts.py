@@ -115,6 +115,8 @@ def test_an_interrupted_prediction_resumes(run, table, tmp_path, monkeypatch):
         (["--input=A fine film."], '--input=A fine film.: .*, such as --input=text="A fine film."$'),
         (["--data={table}", "--strategy=mirrored"], "--strategy: texts are answered on one CPU or GPU"),
         (["--data={lines}"], r"rows.jsonl, row 2: text is '5'; expected a text"),
+        (["--data={semicolons}"], "there is id;text. .*separated by ';': save the table with commas"),
+        (["--data={nothing}"], "nothing.csv has no rows: expected some with the model's inputs by name"),
         (["--data={lines}x"], "rows.jsonlx does not exist: check its name"),
         (["--data={lines}", "--model_dir="], "^--model_dir missing: .* or give --server"),
     ],
@@ -122,8 +124,12 @@ def test_an_interrupted_prediction_resumes(run, table, tmp_path, monkeypatch):
 def test_what_cannot_be_answered_is_named(run, table, tmp_path, flags, message):
     lines = tmp_path / "rows.jsonl"
     lines.write_text('{"text": "a"}\n{"text": 5}\n')
+    semicolons, nothing = tmp_path / "semicolons.csv", tmp_path / "nothing.csv"
+    semicolons.write_text("id;text\n1;a\n")
+    nothing.write_text("id,text\n")
+    paths = {"table": table, "lines": lines, "semicolons": semicolons, "nothing": nothing}
     with pytest.raises((UserError, FileNotFoundError), match=message):
-        predict(run, *(flag.format(table=table, lines=lines) for flag in flags))
+        predict(run, *(flag.format(**paths) for flag in flags))
 
 
 @pytest.mark.integration

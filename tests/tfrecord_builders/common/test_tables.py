@@ -165,6 +165,9 @@ def test_a_missing_column_is_named_with_those_there(file):
     write(file, "text\tlabel\na\t1\n")
     with pytest.raises(UserError, match=r"data:2: there is no column 'sentence', only text, label"):
         next(read_table(file, TSV))["sentence"]
+    write(file, "text,label\na,1\n")
+    with pytest.raises(UserError, match=r"separated by ',': save the table with commas \(.csv\) or tabs"):
+        next(read_table(file, TSV))["text"]
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv.gz", "t.jsonl.gz"])
