@@ -109,14 +109,16 @@ def run(
         columns: of the corpus' first row, for formats whose files must all have the same.
 
     Raises:
-        UserError: the folder is in the corpus or holds answers of another job, a worker failed, or more rows
-            failed than may.
+        UserError: the corpus would include the answers, the folder holds those of another job, a worker
+            failed, or more rows failed than may.
     """
+    outputs = [f"{name}.json", shard_name(name, 0, 1, options.output_format)]
+    outputs.append(shard_name(f"failed-{name}", 0, 1, "jsonl"))
     for path in source.input:
-        if corpus.is_part(epath.Path(output_dir) / f"{name}.json", path):
+        if any(corpus.is_part(epath.Path(output_dir) / output, path) for output in outputs):
             raise UserError(
-                f"--output_dir={output_dir} is in {path}, the corpus: the answers would be part of it. "
-                "Choose another folder"
+                f"the answers in --output_dir={output_dir} would become part of the corpus {path}: choose "
+                "another folder"
             )
     folder = files.make_folder(output_dir)
     columns = () if options.output_format == "jsonl" else columns

@@ -286,12 +286,22 @@ def test_after_kill_9_the_same_call_resumes(data, tmp_path):
     assert times == {path: path.stat().st_mtime_ns for path in times}
 
 
-@pytest.mark.parametrize(("pattern", "output"), [("in", "in"), ("in", "in/out"), ("in/*", "in/out")])
-def test_answers_do_not_become_part_of_the_corpus(data, tmp_path, pattern, output):
+@pytest.mark.parametrize(
+    ("pattern", "output", "output_format"),
+    [
+        ("in", "in", "jsonl"),
+        ("in", "in/out", "jsonl"),
+        ("in/*", "in/out", "jsonl"),
+        ("in/*.jsonl", "in", "jsonl"),
+        ("in/*.jsonl", "in", "parquet"),  # rows that fail are written as jsonl
+    ],
+)
+def test_answers_do_not_become_part_of_the_corpus(data, tmp_path, pattern, output, output_format):
     (tmp_path / "in").mkdir()
     data.rename(tmp_path / "in" / "data.jsonl")
-    with pytest.raises(UserError, match="^--output_dir=.* is in .*, the corpus: .*Choose another folder$"):
-        answer(tmp_path / pattern, tmp_path / output, tmp_path / "log")
+    message = "^the answers in --output_dir=.* would become part of the corpus .*: choose another folder$"
+    with pytest.raises(UserError, match=message):
+        answer(tmp_path / pattern, tmp_path / output, tmp_path / "log", output_format=output_format)
     assert [path.name for path in (tmp_path / "in").iterdir()] == ["data.jsonl"]
 
 
