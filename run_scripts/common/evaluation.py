@@ -87,7 +87,9 @@ def _differences(
     score, names = _scorer(task), units.keys() & others.keys()
     first, second = ({name: each[name] for name in names} for each in (units, others))
     before, now = (score(units), _scorer(other_task)(others)), (score(first), score(second))
-    kept = [name for name in now[0] if all(own.get(name) == shared[name] for own, shared in zip(before, now))]
+    kept = [
+        name for name in now[0] if all(own.get(name) == shared.get(name) for own, shared in zip(before, now))
+    ]
 
     def score_kept(units) -> dict[str, float]:
         values = score(units)

@@ -71,3 +71,17 @@ def test_alerts_of_one_run_are_not_compared():
     hits, others = np.array([1.0, 0.0]), np.array([0.0, 0.0])
     found = evaluation.report(task(**alerts), None, hits, (task(), others), samples=20)
     assert set(found.differences) == {"accuracy"} and set(found.intervals) == {"accuracy", "alert_recall"}
+
+
+def test_a_metric_that_one_run_lacks_is_not_compared():
+    def scores(units):
+        found = units["found"]
+        return {"recall": float(np.mean(found))} | ({"first": float(np.argmax(found))} if found.any() else {})
+
+    task = types.SimpleNamespace(
+        units=lambda examples, found: {"found": found},
+        score_units=scores,
+        probabilities=lambda examples, predictions: None,
+    )
+    found, nothing = np.array([False, True]), np.array([False, False])
+    assert set(evaluation.report(task, None, found, (task, nothing), samples=20).differences) == {"recall"}
