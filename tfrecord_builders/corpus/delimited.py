@@ -94,11 +94,12 @@ class _TableCutter(contextlib.AbstractContextManager):
         self._path = str(path)
         self._quoted = is_quoted(self._path)
         self._stream = Stream(path)
-        self._ahead, self._position = b"", 0
+        first = self._stream.read(BLOCK_BYTES)
+        self._ahead = first.removeprefix(BYTE_ORDER_MARK)
+        self._position = len(first) - len(self._ahead)
         header = self._next_rows(1)
         try:
-            names = header.removeprefix(BYTE_ORDER_MARK).decode().rstrip("\r\n")
-            self._columns = tuple(split(names, self._quoted))
+            self._columns = tuple(split(header.decode().rstrip("\r\n"), self._quoted))
         except (UnicodeDecodeError, csv.Error) as error:
             raise UserError(f"{path}: the first row, which names the columns, is damaged ({error})") from None
         if len(set(self._columns)) < len(self._columns):

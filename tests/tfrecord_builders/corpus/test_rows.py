@@ -84,6 +84,11 @@ def test_a_document_that_is_cut_is_one_error(tmp_path):
     assert found[1].error.startswith("a document of more than") and "--shard_mb" in found[1].error
 
 
+def test_a_csv_file_may_begin_with_a_byte_order_mark(tmp_path):
+    (tmp_path / "a.csv").write_bytes('"text\nof a row",n\n"a, b",1\n'.encode("utf-8-sig"))
+    assert [row.values for row in rows_of(tmp_path / "a.csv")] == [{"text\nof a row": "a, b", "n": "1"}]
+
+
 @pytest.mark.parametrize(
     ("name", "data", "errors"),
     [
