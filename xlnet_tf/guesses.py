@@ -66,7 +66,7 @@ _OPTIONS = {
     "do_lower_case": "write cleaning=CleaningConfig(lower=...), of xlnet_tf.text.cleaning",
     "keep_accents": "write cleaning=CleaningConfig(keep_accents=...), of xlnet_tf.text.cleaning",
     "padding_side": "leave it out: texts are padded on the left, and either side gives the same answers",
-    "add_special_tokens": "leave it out: a call always adds them, and encode(text) only if it is told to",
+    "add_special_tokens": "leave it out: a call always adds them; encode(text) adds none by default",
     "force_download": "leave it out: files of the cache are compared with their checksums",
     "output_attentions": "leave it out: xlnet_tf.models.attention_maps computes the probabilities",
     "output_hidden_states": "leave it out: XLNetEncoder returns encoder_outputs",

@@ -181,7 +181,7 @@ def test_a_saved_tokenizer_is_the_same(tmp_path, small_tokenizer):
 
 
 def test_a_saved_tokenizer_tells_transformers_its_pieces_and_no_other_special_tokens(tmp_path, any_tokenizer):
-    """What the released models' training was told, as "." and "-", are pieces like others."""
+    """User-defined pieces of the released models, such as "." and "-", are ordinary pieces there."""
     any_tokenizer.save_pretrained(tmp_path)
     found = json.loads((tmp_path / "tokenizer.json").read_text())
     pieces, scores = zip(*found["model"]["vocab"])

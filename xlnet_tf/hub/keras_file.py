@@ -26,8 +26,6 @@ def unpacked(path: str) -> str:
 
 @functools.cache
 def _unpacked(path: str, _changed: int) -> str:
-    temporary = tempfile.mkdtemp(prefix="xlnet-keras-")
-    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
     classes = [task.model for task in task_registry.tasks().values()]
     for reference in (*classes, task_registry.PRETRAINER):
         task_registry.load(reference)  # registers it
@@ -44,6 +42,8 @@ def _unpacked(path: str, _changed: int) -> str:
             f"{path} has a {type(model).__name__}; expected a model of xlnet_tf. Of a model with one inside, "
             "save that one: its save_pretrained(FOLDER)"
         )
+    temporary = tempfile.mkdtemp(prefix="xlnet-keras-")
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
     folder = os.path.join(temporary, os.path.basename(path))
     model.save_pretrained(folder)
     return folder

@@ -1,7 +1,7 @@
 """tokenizer.json: a SentencePiece model and the cleaning of its texts as Hugging Face's tokenizers read them.
 
-Without it, transformers 5 makes tokens of their own of the pieces that the released models' training was told
-(`.`, `(`, `"`, `-`, ...), and puts a space after each: "well." he is split otherwise than by SentencePiece.
+Without it, transformers 5 treats the user-defined pieces of the released models (`.`, `(`, `"`, `-`, ...) as
+special tokens and puts a space after each, so it splits `"well." he` differently from SentencePiece.
 """
 
 import base64
@@ -17,7 +17,7 @@ _METASPACE = {"type": "Metaspace", "replacement": UNDERLINE, "prepend_scheme": "
 
 
 def tokenizer_json(table: PieceTable, cleaning: CleaningConfig) -> str | None:
-    """Returns the text of the file; None for models that are not unigram, which it cannot hold for XLNet.
+    """Returns the text of the file; None for models that are not unigram: XLNet's format has no others.
 
     Args:
         table: the pieces of the model.
