@@ -549,11 +549,12 @@ class TestCoverage:
         ]
 
 
-def test_files_next_to_the_weights_are_copied(tmp_path):
+def test_files_next_to_the_weights_are_copied(tmp_path, caplog):
     save_checkpoint(random_checkpoint(CONFIGS["micro"]), str(tmp_path / "a"), "ours")
     (tmp_path / "a" / "spiece.model").write_bytes(b"pieces")
     save_checkpoint(open_checkpoint(str(tmp_path / "a")), str(tmp_path / "b"), "hugging_face")
     assert (tmp_path / "b" / "spiece.model").read_bytes() == b"pieces"
+    assert "spiece.model is not a SentencePiece model (6 bytes): no tokenizer.json is written" in caplog.text
 
 
 @pytest.mark.parametrize(("source", "target"), [("ours", "hugging_face"), ("hugging_face", "ours")])

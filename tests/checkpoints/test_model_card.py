@@ -221,7 +221,8 @@ def test_each_file_of_a_folder_is_opened_once(tmp_path, small_tokenizer, opened,
     question = answer_questions(folder, task)
     opened.clear()
     question()
-    read = {path.name: opened[path.name] for path in folder.iterdir() if path.suffix in (".json", ".yaml")}
+    files = {path.name for path in folder.iterdir() if path.suffix in (".json", ".yaml")}
+    read = {name: opened[name] for name in files - {"tokenizer.json"}}  # which is for Hugging Face alone
     assert read and set(read.values()) == {1}, read
 
 

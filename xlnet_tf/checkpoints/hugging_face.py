@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from xlnet_tf import checksums, files, task_registry
 from xlnet_tf.checkpoints import hugging_face_config, names
@@ -30,7 +31,7 @@ from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safete
 from xlnet_tf.checkpoints.torch_file import read_torch_file
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.text.cleaning import DEFAULT_CLEANING, TOKENIZER_CONFIG_FILE
+from xlnet_tf.text.cleaning import DEFAULT_CLEANING, TOKENIZER_CONFIG_FILE, CleaningConfig
 from xlnet_tf.text.tokenizer import MODEL_FILE, XLNetTokenizer
 from xlnet_tf.text.tokenizer_json import TOKENIZER_JSON_FILE, tokenizer_json
 
@@ -102,7 +103,7 @@ def write_hugging_face(checkpoint: Checkpoint, folder: str) -> list[str]:
         The names of these files, and of those of the tokenizer, if it lies next to the weights.
 
     Raises:
-        UserError: Hugging Face's XLNet has no such architecture, or the tokenizer is damaged.
+        UserError: Hugging Face's XLNet has no such architecture.
     """
     arrays, config = checkpoint.arrays, checkpoint.config
     if config.n_head * config.d_head != config.d_model:
@@ -128,10 +129,18 @@ def write_hugging_face(checkpoint: Checkpoint, folder: str) -> list[str]:
     written = [*fields, WEIGHT_FILES[0]]
     for name, values in fields.items():
         files.write(f"{folder}/{name}", json.dumps(values, indent=2, sort_keys=True) + "\n")
-    if has_tokenizer and (text := tokenizer_json(XLNetTokenizer(tokenizer).piece_table, cleaning)):
+    if has_tokenizer and (text := _tokenizer_json(tokenizer, cleaning)):
         files.write(f"{folder}/{TOKENIZER_JSON_FILE}", text)
         written.append(TOKENIZER_JSON_FILE)
     return written
+
+
+def _tokenizer_json(path: str, cleaning: CleaningConfig) -> str | None:
+    try:
+        return tokenizer_json(XLNetTokenizer(path).piece_table, cleaning)
+    except UserError as error:  # the weights can be converted nevertheless, and the file is copied as it is
+        logging.warning("%s: no %s is written", error, TOKENIZER_JSON_FILE)
+        return None
 
 
 def differences(checkpoint: Checkpoint) -> list[str]:

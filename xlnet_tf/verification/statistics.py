@@ -24,7 +24,7 @@ class Statistics:
         tokenizer: of the model.
 
     Attributes:
-        constant: names of arrays with a row whose numbers are all equal: no training leaves such.
+        constant: names of arrays whose numbers are all equal, or all zero in a row: no training leaves such.
         repeated: names of arrays that equal one of another layer.
         unscaled: names of kernels whose numbers are MOST_SCALE times larger or smaller than usual for their
             kind.
@@ -41,7 +41,8 @@ class Statistics:
         scales, digests, frequent = {}, {}, []
         for name in arrays:
             value = arrays[name]
-            if value.shape[-1:] > (1,) and np.any(np.ptp(value, axis=-1) == 0):  # also a hole in a file
+            has_hole = value.ndim > 1 and not value.any(axis=-1).all()  # as an interrupted download leaves it
+            if has_hole or (value.size > 1 and np.ptp(value) == 0):
                 self.constant.append(name)
             if name.endswith("norm/gamma") and (np.all(value == 1) or np.mean(value > 0) < 0.9):
                 self.untrained_norms.append(name)

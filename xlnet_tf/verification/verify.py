@@ -187,7 +187,7 @@ def _token_ids(tokenizer: XLNetTokenizer, ids: np.ndarray, release: Published | 
 
 def _statistics(found: Statistics) -> Iterator[Check]:
     problems = {
-        "all numbers of a row are the same in": found.constant,
+        "all numbers are the same, or all of a row zero, in": found.constant,
         "the same as another layer's:": found.repeated,
         f"{statistics.MOST_SCALE:g} times larger or smaller than in other layers:": found.unscaled,
         "gains all 1, or negative:": found.untrained_norms,
