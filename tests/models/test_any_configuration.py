@@ -217,6 +217,30 @@ def test_reading_in_blocks_gives_equal_results(case, scores, query_only):
 
 
 @examples(10, 300)
+@given(case=cases(queries=("none",)), num_outputs=st.integers(1, 4), training=st.booleans())
+def test_a_choice_of_output_positions_changes_no_number(case, num_outputs, training):
+    """Neither values nor gradients, with memory, padding, segments and directions."""
+    (batch, length), model, features = case.shape, case.model(), dict(case.features)
+    positions = case.rng.integers(0, length, [batch, num_outputs])
+    found = {}
+    for chosen in (False, True):
+        inputs = {**features, "output_positions": positions} if chosen else features
+        with tf.GradientTape() as tape:
+            outputs = case.run(model, inputs, training=training)
+            vectors = outputs["sequence_output"]
+            vectors = vectors if chosen else tf.gather(vectors, positions, batch_dims=1)
+            loss = tf.reduce_sum(tf.sin(vectors))
+        gradients = tape.gradient(loss, model.trainable_variables, unconnected_gradients="zero")
+        assert len(outputs["encoder_outputs"]) == case.config.n_layer - chosen
+        memory = {name: value for name, value in outputs.items() if name.startswith("next_memory")}
+        found[chosen] = {"vectors": vectors, "gradients": [*map(tf.convert_to_tensor, gradients)], **memory}
+    assert_all_close(found[True], found[False], atol=1e-4)
+    if not {"memory", "direction"} & set(features):
+        blocks = case.run(model, {**features, "output_positions": positions}, in_blocks=True)
+        np.testing.assert_allclose(blocks["sequence_output"], vectors, atol=1e-4)
+
+
+@examples(10, 300)
 @given(
     case=cases(
         order=("permutation", "any", "none"),

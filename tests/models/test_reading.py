@@ -10,7 +10,7 @@ import tf_keras
 from tests.helpers.models import heads
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
-from xlnet_tf.models.reading import encode_long
+from xlnet_tf.models.reading import encode_long, packed_source
 
 LENGTH = 4
 
@@ -28,6 +28,32 @@ def test_one_segment_is_plain_reading():
     plain = encode_long(random_encoder(), features)
     np.testing.assert_array_equal(plain, random_encoder()(features)["sequence_output"])
     np.testing.assert_allclose(encode_long(random_encoder(memory_len=5), features, heads.T), plain, atol=1e-6)
+
+
+@pytest.mark.parametrize("way", ["at once", "in segments", "packed"])
+def test_output_positions_choose_vectors(way):
+    rng = np.random.default_rng(3)
+    features = heads.random_texts(rng, length=3 * LENGTH)
+    batch = len(features["input_word_ids"])
+    encoder = random_encoder(2, memory_len=6)
+    segment_len = LENGTH if way == "in segments" else 0
+    if way == "packed":
+        lengths = features["input_mask"].sum(axis=1).astype(np.int32)
+        starts = (np.cumsum(lengths) - lengths).astype(np.int32)[:, None]
+        features |= {
+            "packed_start": starts,
+            "packed_source": packed_source(starts, tf.constant(features["input_mask"]), batch),
+        }
+    positions = np.array([np.flatnonzero(row)[[0, -1, 1]] for row in features["input_mask"]])
+    expected = tf.gather(encode_long(encoder, features, segment_len), positions, batch_dims=1)
+    found = encode_long(encoder, {**features, "output_positions": positions}, segment_len)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_targets_and_output_positions_exclude_each_other():
+    features = {"input_word_ids": [[7, 8, 9]], "target_mask": [[1, 0, 0]], "output_positions": [[0]]}
+    with pytest.raises(UserError, match="output_positions choose tokens of a single stream"):
+        random_encoder()({name: tf.constant(value) for name, value in features.items()})
 
 
 def test_left_to_right_with_memory_of_everything_is_reading_at_once():

@@ -40,7 +40,7 @@ class SequenceSummary(ConfiguredLayer):
         pool_padding: take padding for tokens, as the original does for all methods but "attn".
 
     Call args:
-        sequence_output: [B, T, D].
+        sequence_output: [B, T, D], or [B, 1, D] of the token at `positions`.
         input_mask: [B, T], 1 for tokens and 0 for padding; None: no padding.
         seed: [2] int32 for dropout, None outside training.
 
@@ -90,27 +90,42 @@ class SequenceSummary(ConfiguredLayer):
         super().build(input_shape)
 
     def call(self, sequence_output, input_mask=None, seed=None):
-        is_token = tf.ones(tf.shape(sequence_output)[:2], tf.bool)
-        if input_mask is not None and (self.method == "attn" or not self.pool_padding):
-            is_token = tf.cast(input_mask, tf.bool)
-        pooled = self._pool(sequence_output, is_token, seed)
+        pooled = self._pool(sequence_output, input_mask, seed)
         if self.projection:
             pooled = self.projection(pooled)
         return dropout(pooled, self.dropout, fold_in(seed, 0))
 
-    def _pool(self, tokens, is_token, seed) -> tf.Tensor:
+    def positions(self, input_ids: tf.Tensor, input_mask: tf.Tensor | None) -> tf.Tensor | None:
+        """Finds the only token that the summary is of: [B, 1] int32; None where it is of all tokens.
+
+        Args:
+            input_ids: anything [B, T].
+            input_mask: as in the call.
+        """
+        if self.method not in ("last", "first"):
+            return None
+        is_token = self._is_token(input_ids, input_mask)
+        if self.method == "last":
+            return last_position(is_token)[:, None]
+        return tf.argmax(tf.cast(is_token, tf.int32), axis=1, output_type=tf.int32)[:, None]
+
+    def _is_token(self, tokens, input_mask) -> tf.Tensor:
+        if input_mask is None or (self.pool_padding and self.method != "attn"):
+            return tf.ones(tf.shape(tokens)[:2], tf.bool)
+        return tf.cast(input_mask, tf.bool)
+
+    def _pool(self, tokens, input_mask, seed) -> tf.Tensor:
+        if tokens.shape[1] == 1 and self.method in ("last", "first"):  # the only one, or chosen already
+            return tokens[:, 0]
+        if (positions := self.positions(tokens, input_mask)) is not None:
+            return tf.gather(tokens, positions[:, 0], batch_dims=1)
+        is_token = self._is_token(tokens, input_mask)
         if self.method == "attn":
             return self.pooling(tokens, is_token, seed=fold_in(seed, 1))
-        if self.method == "mean":
-            weights = tf.cast(is_token, tf.float32)
-            weights /= tf.maximum(tf.reduce_sum(weights, axis=1, keepdims=True), 1.0)
-            mean = tf.einsum("btd,bt->bd", tf.cast(tokens, tf.float32), weights)
-            return tf.cast(mean, tokens.dtype)
-        if self.method == "last":
-            position = last_position(is_token)
-        else:
-            position = tf.argmax(tf.cast(is_token, tf.int32), axis=1, output_type=tf.int32)
-        return tf.gather(tokens, position, batch_dims=1)
+        weights = tf.cast(is_token, tf.float32)
+        weights /= tf.maximum(tf.reduce_sum(weights, axis=1, keepdims=True), 1.0)
+        mean = tf.einsum("btd,bt->bd", tf.cast(tokens, tf.float32), weights)
+        return tf.cast(mean, tokens.dtype)
 
     def get_config(self):
         return {**super().get_config(), "projection": self.projection is not None}

@@ -55,6 +55,8 @@ class XLNetEncoder(ShapeFreeModel):
         memory_mask: [B, M] bool, the slots of the memory that hold something (optional: all).
         dropout_seed: [2] int32 that all dropout of the call is derived from (optional: drawn).
         position_keys: of `position_keys()`, for T tokens or more (optional; not in training).
+        output_positions: [B, Q] integers, the tokens whose output is wanted (optional: all; with one stream). The
+            last layer computes no others.
       The factorization order comes as one of
         permutation_rank: [B, T] integers, with targets (see layers.masks.permutation_visible), or
         permutation_mask: [B, T, T], 1 where token i may see token j.
@@ -68,9 +70,11 @@ class XLNetEncoder(ShapeFreeModel):
         into what came in and from next_memory.
 
     Returns: a dict of
-        sequence_output: [B, T, D], the content stream (absent with query_only).
+        sequence_output: [B, T, D], or [B, Q, D] of output_positions, the content stream (absent with
+            query_only).
         query_output: [B, P, D] or [B, T, D], the query stream (absent with one stream).
-        encoder_outputs: list of L [B, T, D], each layer's content stream (L - 1 with query_only).
+        encoder_outputs: list of L [B, T, D], each layer's content stream (L - 1 with query_only or
+            output_positions).
         next_memory: [L, B, M', D]; M' = M, or what one segment gives where no memory came in.
             No gradient flows through it unless memory_gradient says so. Absent when memory_len is 0.
         next_memory_mask: [B, M'] bool.
@@ -189,31 +193,37 @@ class XLNetEncoder(ShapeFreeModel):
         query_len = word_ids.shape[1] or tf.shape(word_ids)[1]
         memory_len = 0 if memory is None else memory.shape[2] or tf.shape(memory)[2]
         seed = step_seed(features, training)
+        output_positions = _output_positions(features)
 
         kernels = kernels or kernels_lib.current(training=seed is not None)
         positions, position_keys = self._positions(features, query_len, query_len + memory_len, kernels, seed)
         content_context: AttentionContext | BlockedContext | None
         if in_blocks:
-            content_context, query_context = self._blocked_contexts(features, kernels, positions)
+            content_context, query_context = self._blocked_contexts(
+                features, kernels, positions, output_positions
+            )
         else:
-            contexts = self._contexts(features, query_len, memory_len, memory_mask)
+            contexts = self._contexts(features, query_len, memory_len, memory_mask, output_positions)
             content_context, query_context = (
                 None if context is None else kernels.with_positions(context, positions)
                 for context in contexts
             )
         content, query = self._embed(features, word_ids, kernels, seed)  # h [B, T, D], g [B, P, D]
 
+        keys_only = query_only or output_positions is not None  # what the last layer's content stream is for
         layer_inputs, layer_outputs = [], []
         for layer, block in enumerate(self.blocks):
             layer_inputs.append(content)
             last = layer == len(self.blocks) - 1
+            if last and output_positions is not None:  # They attend as a second stream; the others serve as keys.
+                query = tf.gather(content, output_positions, batch_dims=1)
             call = functools.partial(  # type: ignore[misc]
                 block,
                 memory=None if memory is None else memory[layer],
                 positions=positions
                 if position_keys is None
                 else positions._replace(keys=position_keys[layer]),
-                content_context=None if last and query_only else content_context,
+                content_context=None if last and keys_only else content_context,
                 query_context=query_context,
                 kernels=kernels,
                 seed=fold_in(seed, layer),
@@ -223,7 +233,9 @@ class XLNetEncoder(ShapeFreeModel):
             content, query = (_recomputed(call, memory_gradient) if recompute else call)(content, query)
             layer_outputs.append(content)
 
-        outputs = {"encoder_outputs": layer_outputs[:-1] if query_only else layer_outputs}
+        outputs = {"encoder_outputs": layer_outputs[:-1] if keys_only else layer_outputs}
+        if output_positions is not None:
+            content, query = query, None
         if not query_only:
             outputs["sequence_output"] = kernels.dropout(content, self.dropout, fold_in(seed, -1))
         if query is not None:
@@ -275,9 +287,9 @@ class XLNetEncoder(ShapeFreeModel):
         return positions, None
 
     def _contexts(
-        self, features, query_len, memory_len, memory_mask
+        self, features, query_len, memory_len, memory_mask, output_positions=None
     ) -> tuple[AttentionContext, AttentionContext | None]:
-        """Builds what the queries of each stream may see; once for all layers."""
+        """Builds what the queries of each stream may see, or tokens at output_positions; once for all layers."""
         targets = features.get("target_positions")
         if targets is not None:
             targets = tf.cast(targets, tf.int32)
@@ -298,9 +310,17 @@ class XLNetEncoder(ShapeFreeModel):
             query_context = self._query_context(content, rows, segments, targets)
         elif "target_mask" in features:
             query_context = self._query_context(content, visible, mismatch, None)
+        elif output_positions is not None:
+            rows, segments = (
+                None if mask is None else masks.take_rows(mask, output_positions)
+                for mask in (content_visible, mismatch)
+            )
+            query_context = _masked(content, rows, segments)._replace(positions=output_positions)
         return _masked(content, content_visible, mismatch), query_context
 
-    def _blocked_contexts(self, features, kernels, positions) -> tuple[BlockedContext, BlockedContext | None]:
+    def _blocked_contexts(
+        self, features, kernels, positions, output_positions=None
+    ) -> tuple[BlockedContext, BlockedContext | None]:
         """Builds the same contexts for few queries at a time."""
         if unknown := features.keys() & {"memory", "direction", "permutation_mask"}:
             raise UserError(f"{', '.join(sorted(unknown))} cannot be read in blocks; leave in_blocks=False.")
@@ -331,6 +351,8 @@ class XLNetEncoder(ShapeFreeModel):
         content_context = blocked(everywhere, is_query=False)
         if targets is not None:
             return content_context, blocked(tf.cast(targets, tf.int32), is_query=True)
+        if output_positions is not None:
+            return content_context, blocked(output_positions, is_query=False)
         return content_context, blocked(everywhere, is_query=True) if "target_mask" in features else None
 
     def _visible(
@@ -463,6 +485,15 @@ def _after(value: tf.Tensor | None, stream: tf.Tensor) -> tf.Tensor | None:
     if value is None:
         return None
     return value + kernels_lib.control_dependency_zero(stream[0, 0, 0], value.dtype)
+
+
+def _output_positions(features) -> tf.Tensor | None:
+    positions = features.get("output_positions")
+    if positions is None:
+        return None
+    if {"target_positions", "target_mask"} & set(features):
+        raise UserError("output_positions choose tokens of a single stream; leave them out where targets are.")
+    return tf.cast(positions, tf.int32)
 
 
 def _masked(context: AttentionContext, visible, mismatch) -> AttentionContext:

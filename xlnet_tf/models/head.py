@@ -145,7 +145,7 @@ class XLNetHead(EncoderModel):
         """Reads the text.
 
         Returns:
-            Its vectors [B, T, D], and the seed of the head's dropout, None outside training.
+            Its vectors [B, T, D] (of output_positions [B, Q, D]), and the seed of the head's dropout, None outside training.
         """
         seed = step_seed(features, training)
         if seed is not None:
@@ -225,8 +225,11 @@ class PooledHead(XLNetHead):
 
     def pooled_logits(self, features: Mapping[str, Any], training: bool | None) -> tf.Tensor:
         """Returns the dense layer's result, [B, C] float32."""
-        sequence_output, seed = self.encode(features, training)
-        pooled = self.pooling(sequence_output, features.get("input_mask"), seed=seed)
+        mask = features.get("input_mask")
+        positions = self.pooling.positions(features["input_word_ids"], mask)
+        chosen = {} if positions is None else {"output_positions": positions}
+        sequence_output, seed = self.encode({**features, **chosen}, training)
+        pooled = self.pooling(sequence_output, mask, seed=seed)
         return self.dense(tf.cast(pooled, tf.float32))
 
     def get_config(self):

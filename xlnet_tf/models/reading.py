@@ -36,15 +36,16 @@ def encode_long(
 
     Args:
         encoder: with segment_len, one of memory_len > 0.
-        features: input_word_ids [B, T], and optionally input_mask, input_type_ids, dropout_seed and,
-            without segment_len, position_keys, or packed_start and packed_source (see `packed_source`).
+        features: input_word_ids [B, T], and optionally input_mask, input_type_ids, dropout_seed,
+            output_positions (see XLNetEncoder) and, without segment_len, position_keys, or packed_start and
+            packed_source (see `packed_source`).
         segment_len: tokens of a segment; 0 reads all T at once.
         training: whether to drop out.
         memory_gradient: segments that the gradient of the last one reaches back through the memory; S - 1 and
             more: all.
 
     Returns:
-        [B, T, D].
+        [B, T, D]; of output_positions, [B, Q, D].
 
     Raises:
         UserError: the encoder has no memory, or T is not a multiple of segment_len.
@@ -54,9 +55,12 @@ def encode_long(
     tokens = token_features(features)
     seed = {name: features[name] for name in ("dropout_seed",) if name in features}
     if "packed_source" in features:
-        return _encode_packed(encoder, features, seed, training)
+        vectors = _encode_packed(encoder, features, seed, training)
+        if "output_positions" in features:
+            vectors = tf.gather(vectors, features["output_positions"], batch_dims=1)
+        return vectors
     if not segment_len:
-        known = {name: features[name] for name in ("position_keys",) if name in features}
+        known = {name: features[name] for name in ("position_keys", "output_positions") if name in features}
         return encoder({**tokens, **seed, **known}, training=training)["sequence_output"]
 
     length = tokens["input_word_ids"].shape[1]
@@ -68,12 +72,21 @@ def encode_long(
         if (len(starts) - segment) % (memory_gradient + 1) == 0:
             memory = {name: tf.stop_gradient(value) for name, value in memory.items()}
         inputs = {name: value[:, start : start + segment_len] for name, value in tokens.items()}
+        if "output_positions" in features:
+            places = features["output_positions"] - start  # [B, Q], of which some lie in other segments
+            inputs["output_positions"] = tf.clip_by_value(places, 0, segment_len - 1)
         seeds = {name: fold_in(value, segment) for name, value in seed.items()}
         outputs = encoder(
             {**inputs, **seeds, **memory}, training=training, memory_gradient=memory_gradient > 0
         )
         memory = {"memory": outputs["next_memory"], "memory_mask": outputs["next_memory_mask"]}
-        sequence_outputs.append(outputs["sequence_output"])
+        vectors = outputs["sequence_output"]
+        if "output_positions" in features:
+            is_inside = places == inputs["output_positions"]
+            vectors = tf.where(is_inside[:, :, None], vectors, tf.zeros_like(vectors))
+        sequence_outputs.append(vectors)
+    if "output_positions" in features:
+        return tf.add_n(sequence_outputs)  # each lies in one segment
     return tf.concat(sequence_outputs, axis=1)
 
 
