@@ -6,7 +6,7 @@ import functools
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,9 +88,18 @@ class Plan:
     data: str = option("folder of a classification set, such as records/sst-2/train")
     examples: int = option("examples of it, drawn at random", 2000, least=1)
     batch_size: int = option("rows of a step", 32, least=1)
+    modes: Sequence[str] = option("which of the epochs named above to run", (*OURS, *HUGGING_FACE))
     dropout: float = option("rate of all dropouts", 0.1, least=0, most=1)
     peer_steps: int = option("steps of Model Garden's; 0: none", 3, least=0)
     seed: int = option("random seed for the sample, initial weights and order", 0, least=0)
+
+    def __post_init__(self):
+        if unknown := set(self.modes) - {*OURS, *HUGGING_FACE}:
+            raise UserError(
+                f"modes has {', '.join(sorted(unknown))}; expected some of {', '.join(OURS + HUGGING_FACE)}"
+            )
+        if "length" not in self.modes:
+            raise UserError("modes lacks length, which the others are compared with")
 
 
 def sample(plan: Plan, folder: str) -> ExampleSet:
@@ -266,11 +275,11 @@ def measure(config: XLNetConfig, plan: Plan, peer_python: str | None = None) -> 
         data = stack.enter_context(tempfile.TemporaryDirectory())
         examples = sample(plan, data)
         config = dataclasses.replace(config, n_token=examples.tokenizer["vocab_size"])
-        ours = {batching: Ours(config, plan, data, batching) for batching in OURS}
+        ours = {batching: Ours(config, plan, data, batching) for batching in OURS if batching in plan.modes}
         runs: dict[str, Callable[[int], Any]] = {name: trainer.run for name, trainer in ours.items()}
         if peer := stack.enter_context(hugging_face(config, plan, examples, peer_python)):
             request = {"adam": adam, "clip_norm": settings.clip_norm}
-            for mode in HUGGING_FACE:
+            for mode in filter(plan.modes.__contains__, HUGGING_FACE):
                 runs[mode] = lambda steps, mode=mode: peer.ask({"steps": steps, "mode": mode, **request})
         steps = -(-examples.records // plan.batch_size)
         ends = sorted({steps * part // _PARTS for part in range(_PARTS + 1)})

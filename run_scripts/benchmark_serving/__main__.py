@@ -6,7 +6,8 @@
   model_garden   Model Garden's XLNetClassifier as a SavedModel.
   hugging_face   XLNetForSequenceClassification in PyTorch, with our weights, in a process of --peer_python, a
                  Python that has torch and transformers; left out without.
-  products       the matrix products of a forward pass in float32 and nothing else: what no program is below.
+  products       the matrix products of our forward pass in float32 and nothing else. The last layer computes
+                 one token of a text, from which the classes come.
 
 All read the same tokens; SavedModels are loaded with tf.saved_model.load and asked for signature `tokens`.
 They run in turn, once per repetition, so that a disturbance hits all alike, with as many threads as there are

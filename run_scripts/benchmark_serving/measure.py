@@ -111,7 +111,10 @@ def load(path: str) -> Callable[[Features], np.ndarray]:
 
 
 def matrix_products(config: XLNetConfig, rows: int, seq_len: int) -> Callable[[], None]:
-    """Returns what runs the float32 matrix products of a forward pass, the projected distances left out."""
+    """Returns what runs the float32 matrix products of a forward pass, the projected distances left out.
+
+    The last layer has one query in each row, CLS, from which the answer comes.
+    """
     import tensorflow as tf
 
     width, inner, head = config.d_model, config.d_inner, [config.n_head, config.d_head]
@@ -127,9 +130,11 @@ def matrix_products(config: XLNetConfig, rows: int, seq_len: int) -> Callable[[]
     @tf.function
     def products(x, distances):
         results = []
-        for weights in layers:
+        for number, weights in enumerate(layers):
+            num_queries = 1 if number == len(layers) - 1 else seq_len
             queries, keys, values = (
-                tf.reshape(tf.matmul(x, weights[name]), [rows, head[0], seq_len, head[1]]) for name in "qkv"
+                tf.reshape(tf.matmul(x[: rows * length], weights[name]), [rows, head[0], length, head[1]])
+                for name, length in (("q", num_queries), ("k", seq_len), ("v", seq_len))
             )
             by_distance = tf.matmul(queries, distances, transpose_b=True)
             attended = tf.matmul(tf.matmul(queries, keys, transpose_b=True), values)
