@@ -55,8 +55,8 @@ class XLNetEncoder(ShapeFreeModel):
         memory_mask: [B, M] bool, the slots of the memory that hold something (optional: all).
         dropout_seed: [2] int32 that all dropout of the call is derived from (optional: drawn).
         position_keys: of `position_keys()`, for T tokens or more (optional; not in training).
-        output_positions: [B, Q] integers, the tokens whose output is wanted (optional: all; with one stream). The
-            last layer computes no others.
+        output_positions: [B, Q] integers, the tokens whose output is wanted (optional: all; with one stream).
+            The last layer computes no others.
       The factorization order comes as one of
         permutation_rank: [B, T] integers, with targets (see layers.masks.permutation_visible), or
         permutation_mask: [B, T, T], 1 where token i may see token j.
@@ -215,7 +215,9 @@ class XLNetEncoder(ShapeFreeModel):
         for layer, block in enumerate(self.blocks):
             layer_inputs.append(content)
             last = layer == len(self.blocks) - 1
-            if last and output_positions is not None:  # They attend as a second stream; the others serve as keys.
+            if (
+                last and output_positions is not None
+            ):  # They attend as a second stream; the others serve as keys.
                 query = tf.gather(content, output_positions, batch_dims=1)
             call = functools.partial(  # type: ignore[misc]
                 block,
@@ -289,7 +291,10 @@ class XLNetEncoder(ShapeFreeModel):
     def _contexts(
         self, features, query_len, memory_len, memory_mask, output_positions=None
     ) -> tuple[AttentionContext, AttentionContext | None]:
-        """Builds what the queries of each stream may see, or tokens at output_positions; once for all layers."""
+        """Builds what the queries of each stream may see, once for all layers.
+
+        With output_positions, the second stream is the tokens there.
+        """
         targets = features.get("target_positions")
         if targets is not None:
             targets = tf.cast(targets, tf.int32)
@@ -492,7 +497,9 @@ def _output_positions(features) -> tf.Tensor | None:
     if positions is None:
         return None
     if {"target_positions", "target_mask"} & set(features):
-        raise UserError("output_positions choose tokens of a single stream; leave them out where targets are.")
+        raise UserError(
+            "output_positions choose tokens of a single stream; leave them out where targets are."
+        )
     return tf.cast(positions, tf.int32)
 
 

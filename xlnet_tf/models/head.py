@@ -145,7 +145,8 @@ class XLNetHead(EncoderModel):
         """Reads the text.
 
         Returns:
-            Its vectors [B, T, D] (of output_positions [B, Q, D]), and the seed of the head's dropout, None outside training.
+            Its vectors [B, T, D], or [B, Q, D] of output_positions, and the seed of the head's dropout, None
+            outside training.
         """
         seed = step_seed(features, training)
         if seed is not None:

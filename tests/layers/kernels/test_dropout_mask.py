@@ -1,12 +1,14 @@
 """Dropout: its rate, its independence, and what a seed draws in each form."""
 
 import functools
+import unittest.mock
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from xlnet_tf.layers.kernels import current, device, dropout
+from xlnet_tf.layers.kernels import current, device, dropout, dropout_mask
+from xlnet_tf.layers.kernels.dropout_mask import threefry_words
 from xlnet_tf.layers.seeds import fold_in
 
 
@@ -36,8 +38,29 @@ def test_dropout_of_any_shape_drops_the_same():
         return [keep_mask(tf.stack([2, size, 7]), 0.3, tf.constant([3, place])) for place in range(3)]
 
     of_any = tf.function(masks, input_signature=[tf.TensorSpec([], tf.int32)])
-    for size in (3, 4):
+    for size in (1, 3, 4, 37, 73, 1170, 1171):
         np.testing.assert_array_equal(of_any(size), tf.function(functools.partial(masks, size))())
+
+
+def test_random_words_share_few_programs_and_are_all_drawn():
+    """Also at powers of two, where a logarithm may be off by one."""
+    words = tf.function(
+        threefry_words, input_signature=[tf.TensorSpec([], tf.int32), tf.TensorSpec([2], tf.int32)]
+    )
+    counts = [*range(1, 40), *(2**power + more for power in (10, 20) for more in (-1, 0, 1))]
+    drawn = []
+    with unittest.mock.patch.object(
+        dropout_mask, "_threefry", lambda count, _: drawn.append(count) or tf.range(count)
+    ):
+        for count in counts:
+            assert len(threefry_words(count, tf.constant([1, 2]))) == count
+    assert len(set(drawn)) < 30 and all(
+        count <= most <= max(1.25 * count, 1) for count, most in zip(counts, drawn)
+    )
+    for count in counts:
+        np.testing.assert_array_equal(
+            words(count, tf.constant([1, 2])), threefry_words(count, tf.constant([1, 2]))
+        )
 
 
 @pytest.mark.parametrize("kind", ["cpu", "tpu"])

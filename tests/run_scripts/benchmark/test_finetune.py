@@ -33,7 +33,10 @@ def test_measure(data):
 
 @pytest.mark.parametrize(
     ("modes", "message"),
-    [(("length", "sorted"), "modes has sorted; expected some of length, packed"), (("packed",), "lacks length")],
+    [
+        (("length", "sorted"), "modes has sorted; expected some of length, packed"),
+        (("packed",), "lacks length"),
+    ],
 )
 def test_modes_that_cannot_be_compared(modes, message):
     with pytest.raises(UserError, match=message):
