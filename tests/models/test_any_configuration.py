@@ -40,7 +40,7 @@ def known_to(case, row: int, place: int, stream: str) -> np.ndarray:
     return known
 
 
-@examples(15, 1000)
+@examples(12, 1000)
 @given(case=cases(rates=(0.0, 0.3), uniform_when_blind=False), stream=st.sampled_from(STREAMS))
 def test_nothing_flows_against_the_order(case, stream):
     """An output has no gradient to what it must not know, and no bit of it depends on that.
@@ -201,7 +201,7 @@ def test_dense_mask_and_full_length_queries_equal_ranks_and_positions(case):
         )
 
 
-@examples(15, 300)
+@examples(10, 300)
 @given(
     case=cases(queries=("positions", "mask", "none"), max_memory=0, order=("permutation", "any", "none")),
     scores=st.sampled_from([1, 20, 1000]),
@@ -216,7 +216,7 @@ def test_reading_in_blocks_gives_equal_results(case, scores, query_only):
     assert_all_close(found, expected, atol=1e-5)
 
 
-@examples(10, 300)
+@examples(6, 300)
 @given(case=cases(queries=("none",)), num_outputs=st.integers(1, 4), training=st.booleans())
 def test_a_choice_of_output_positions_changes_no_number(case, num_outputs, training):
     """Neither values nor gradients, with memory, padding, segments and directions."""

@@ -57,6 +57,7 @@ def in_hugging_face(config) -> bool:
     return config.untie_r and config.n_head * config.d_head == config.d_model
 
 
+@pytest.mark.integration
 @examples(1, 40)
 @given(case=cases(max_layers=2, activations=ORIGINAL_ACTIVATIONS, kinds=("cpu",)))
 def test_saved_converted_and_exported_models_agree(case, tmp_path_factory):

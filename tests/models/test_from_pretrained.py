@@ -442,7 +442,8 @@ def test_answers_may_be_lists():
 
 
 @needs_sound_zipfile
-@pytest.mark.parametrize("optimizer", ["adam", pytest.param("ours", marks=pytest.mark.integration)])
+@pytest.mark.integration
+@pytest.mark.parametrize("optimizer", ["adam", "ours"])
 def test_fit_learns_and_resumes_from_a_saved_model(pretrained, tmp_path, optimizer):
     """compile, fit with callbacks, evaluate, predict and save are tf_keras' own."""
     features, labels = invent_features()

@@ -74,6 +74,7 @@ def test_the_page_comes_with_the_server_and_explains_a_model(folder, small_token
             assert f"Page  http://{running.rest}/" in serve.describe(running)
 
 
+@pytest.mark.integration
 def test_a_model_of_several_versions_is_on_the_page_once(folder, tmp_path):
     shutil.copytree(folder / "1", tmp_path / "reviews" / "1")
     shutil.copytree(folder / "1", tmp_path / "reviews" / "2")

@@ -151,6 +151,7 @@ def logged_warnings(monkeypatch):
     return lines
 
 
+@pytest.mark.integration
 def test_answers_of_a_head_that_was_never_trained_are_warned_of_once(tmp_path, classifier, logged_warnings):
     classifier.save_pretrained(tmp_path)
     XLNetClassifier.from_pretrained(tmp_path).answer("ba")

@@ -122,6 +122,7 @@ def test_answers_equal_those_of_evaluation(module, model, rows, answers, tmp_pat
         assert answers["answer"][row].decode() == prediction.answer(module.threshold)
 
 
+@pytest.mark.integration
 def test_answers_read_in_segments_equal_those_of_evaluation(small_tokenizer, rows, tmp_path):
     """Of windows of three segments, each with the question."""
     memory = {"segment_len": 20, "encoder_options": {"memory_len": 30}}
