@@ -108,8 +108,9 @@ class RecoveredText:
     def expected(self, positions: np.ndarray, direction: int) -> np.ndarray:
         """Returns the tokens at positions in reading direction; UNKNOWN outside of the text."""
         inside = (positions >= 0) & (positions < len(self.tokens))
-        index = np.clip(self._forward(positions, direction), 0, max(len(self.tokens) - 1, 0))
-        return np.where(inside, self.tokens[index], UNKNOWN)
+        found = np.full(positions.shape, UNKNOWN, np.int32)
+        found[inside] = self.tokens[self._forward(positions[inside], direction)]
+        return found
 
     def contains(
         self,

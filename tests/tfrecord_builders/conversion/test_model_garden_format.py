@@ -1,5 +1,6 @@
 """Records of Model Garden's own builder become a set of ours."""
 
+import json
 import random
 import shutil
 
@@ -9,7 +10,7 @@ import tensorflow as tf
 
 from tests.conftest import invent_texts
 from tests.helpers.records.external_sets import REUSE_LEN, ROWS, SEQ_LEN, options
-from tfrecord_builders.conversion import int64_records
+from tfrecord_builders.conversion import int64_records, model_garden_format
 from tfrecord_builders.conversion.convert import convert
 from tfrecord_builders.inspection.check import check
 from xlnet_tf.errors import UserError
@@ -137,6 +138,22 @@ def test_offsets_in_documents_do_not_depend_on_how_many_records_are_read_at_a_ti
         found = read_shard(step_by_step.path(found), step_by_step.spec)["document_offset"]
         np.testing.assert_array_equal(found, expected)
     assert expected.any() and len(expected) > 2
+
+
+def test_files_come_in_the_order_of_their_numbers(tmp_path):
+    meta = {
+        "per_host_batch_size": 8,
+        "num_cores_per_host": 2,
+        "seq_length": 32,
+        "reuse_length": 16,
+        "do_lower_case": False,
+        "bi_data": True,
+    }
+    (tmp_path / "a.tfrecord-0-of-12.json").write_text(json.dumps(meta))
+    names = [f"a.tfrecord-{number}-of-12" for number in range(12)]
+    for name in names:
+        (tmp_path / name).touch()
+    assert [file.path.name for file in model_garden_format.find([str(tmp_path)]).files] == names
 
 
 def test_another_tokenizer_is_noticed(tmp_path, model_garden):
