@@ -187,6 +187,15 @@ def test_ranks_without_targets_are_refused():
         random_encoder()(features)
 
 
+@pytest.mark.parametrize("untie_r", [True, False])
+def test_building_a_model_builds_all_of_its_layers(untie_r):
+    """A layer that is built again, when it is used, has new weights."""
+    model = XLNetPretrainer(random_encoder(dataclasses.replace(CONFIG, untie_r=untie_r)), next_sentence=True)
+    model.build()
+    layers = [module for module in model.submodules if isinstance(module, tf_keras.layers.Layer)]
+    assert len(layers) > 12 and all(layer.built for layer in layers)
+
+
 def test_every_variable_learns():
     features = random_features(np.random.default_rng(9), memory=5)
     model = XLNetPretrainer(random_encoder(memory_len=5), next_sentence=True)

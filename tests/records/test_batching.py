@@ -45,6 +45,16 @@ def test_every_example_comes_once_an_epoch(examples, size, window, seed):
         np.testing.assert_array_equal(again.numbers(step), stream[step * size : (step + 1) * size])
 
 
+@given(random_sets, st.integers(1, 12), st.integers(0, 3))
+def test_no_length_in_one_batch_lies_between_those_of_another(examples, size, seed):
+    """With a window of the whole epoch, and but for the batches that two epochs share."""
+    batches = Batches(examples, size, seed, by_length=True, window=examples.records)
+    for epoch in range(4):
+        steps = range(-(-epoch * examples.records // size), (epoch + 1) * examples.records // size)
+        lengths = sorted(sorted(examples.lengths()[batches.numbers(step)]) for step in steps)
+        assert (np.diff(np.ravel(lengths)) >= 0).all()
+
+
 @given(random_sets, st.integers(1, 12), st.booleans(), st.integers(0, 3), st.data())
 def test_balanced_sampling_takes_turns(examples, size, by_length, seed, data):
     """Over any number of epochs: each class as often, and of each all examples before one comes again."""

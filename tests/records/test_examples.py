@@ -6,11 +6,15 @@ import numpy as np
 import pytest
 
 from tests.helpers.full_disk import files_of_at_most
+from tests.helpers.records.mutations import set_field
+from xlnet_tf import ownership
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import examples as examples_lib
 from xlnet_tf.records.batching import FILLER, Batches
 from xlnet_tf.records.example_reader import example_dataset
+from xlnet_tf.records.example_report import describe
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
+from xlnet_tf.records.input_counts import InputCounts
 from xlnet_tf.records.layout import Column
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
 
@@ -216,42 +220,14 @@ def truncate(examples):
     path.write_bytes(path.read_bytes()[:-1])
 
 
-def wrong_field(examples):
-    path = examples.folder / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "seq_len": "8"}))
-
-
-def too_short(examples):
-    path = examples.folder / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "seq_len": 4}))
-
-
-def changed(examples):
-    path = examples.folder / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "statistics": {"truncated": 1}}))
-
-
 def cut_off(examples):
     path = examples.folder / "manifest.json"
     path.write_text(path.read_text()[:-5])
 
 
-def other_kind(examples):
-    path = examples.folder / "manifest.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "kind": "pretraining"}))
-
-
 @pytest.mark.parametrize(
     ("harm", "message"),
-    [
-        (damage, "is damaged in record"),
-        (truncate, "bytes, expected"),
-        (wrong_field, "wrong type: seq_len"),
-        (other_kind, "manifest.json is of pretraining; expected fine-tuning examples, or a run"),
-        (too_short, "seq_len is 4"),
-        (cut_off, "not JSON"),
-        (changed, "manifest.json was changed"),
-    ],
+    [(damage, "is damaged in record"), (truncate, "bytes, expected"), (cut_off, "not JSON")],
 )
 def test_damaged_sets_are_named(write, harm, message):
     examples = write(6)
@@ -260,6 +236,99 @@ def test_damaged_sets_are_named(write, harm, message):
         loaded = ExampleSet.load(examples.folder)
         loaded.check_files()
         loaded.arrays()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (set_field("kind", "pretraining"), "is of pretraining; expected fine-tuning examples, or a run"),
+        (set_field("schema_version", 2), r"kind and schema_version are \['examples', 2\], expected"),
+        (set_field("seq_len", "8"), "of a wrong type: seq_len$"),
+        (set_field("extra", 1), "unknown or of a wrong type: extra$"),
+        (set_field("statistics", {"truncated": 1}), "manifest.json was changed"),
+        (set_field("seq_len", 4), "seq_len is 4"),
+        (set_field("seq_len", (1 << 20) + 1), "seq_len is 1048577"),
+        (set_field("sequences", 0), "sequences is 0"),
+        (set_field("sequences", (1 << 20) + 1), "sequences is 1048577"),
+        (set_field("tokenizer", "sha256", None), "tokenizer is"),
+        (set_field("tokenizer", "vocab_size", "90"), "tokenizer is"),
+        (set_field("tokenizer", "vocab_size", 0), "tokenizer is"),
+        (set_field("tokenizer", "vocab_size", (1 << 24) + 1), "tokenizer is"),
+        (set_field("cleaning", "lower", 1), "cleaning is"),
+        (set_field("cleaning", "upper", True), "cleaning is"),
+        (set_field("statistics", "truncated", 0.5), "statistics is"),
+        (set_field("skipped", "empty text", 3), "skipped is"),
+        (set_field("skipped", "empty text", {"count": "1", "places": []}), "skipped is"),
+        (set_field("skipped", "empty text", {"count": 1, "places": [2]}), "skipped is"),
+        (set_field("skipped", "empty text", {"count": 1}), "skipped is"),
+        (set_field("columns", 3, "abc"), r"columns is .*\]: no such set"),
+        (set_field("columns", 3, ["label", "int32"]), r"columns is .*\]: no such set"),
+        (set_field("columns", 3, [3, "int32", None]), r"columns is .*\]: no such set"),
+        (set_field("columns", 3, ["größe", "int32", None]), r"columns is .*\]: no such set"),
+        (set_field("columns", 3, ["label", "int9", None]), r"columns is .*\]: no such set"),
+        (set_field("columns", 3, ["label", "int32", "1"]), r"columns is .*\]: no such set"),
+        (set_field("columns", 3, ["label", "int32", 0]), r"columns is .*\]: no such set"),
+        (set_field("columns", 3, ["label", "int32", (1 << 20) + 1]), r"columns is .*\]: no such set"),
+        (set_field("columns", 0, ["input_ids", "int32", T]), "columns is .* do not fit seq_len"),
+        (set_field("columns", 4, ["label", "int32", None]), "columns is .* do not fit seq_len"),
+        (set_field("shards", [3]), "shards has 3"),
+        (set_field("shards", 0, "offset", 0), "shards has .*offset"),
+        (set_field("shards", 0, "file", "../escaped"), "shards has .*escaped"),
+        (set_field("shards", 0, {"file": "a", "records": -1, "bytes": 0, "sha256": ""}), "shards has .*-1"),
+        (set_field("shards", 0, "bytes", 7), "shards has .*'bytes': 7"),
+        (lambda values: values["shards"].append(values["shards"][0]), "shards has .*shard-00000"),
+    ],
+)
+def test_wrong_fields_are_named(write, change, message):
+    path = write(6).folder / "manifest.json"
+    values = json.loads(path.read_text())
+    change(values)
+    path.write_text(json.dumps(values))
+    with pytest.raises(UserError, match=message):
+        ExampleSet.load(path)
+
+
+def test_checksums_include_the_tokenizers(write):
+    examples = write(2)
+    examples.check_files(checksums=True)
+    examples.tokenizer_path.write_bytes(b"another")
+    examples.check_files()
+    with pytest.raises(UserError, match="spiece.model has the sha256 .*: put the tokenizer back"):
+        examples.check_files(checksums=True)
+
+
+def test_a_set_whose_folder_was_taken_over_is_not_finished(write, tmp_path, monkeypatch):
+    """By another machine, while this one stood still for longer than a lease is valid."""
+    update = InputCounts.add
+
+    def take_over(counts, ids):
+        update(counts, ids)
+        path = tmp_path / "set" / "owner.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"token": "other", "host": "host-7"}))
+        monkeypatch.setattr(ownership, "BEAT_SECONDS", 0)
+
+    monkeypatch.setattr(InputCounts, "add", take_over)
+    with pytest.raises(UserError, match="taken over by process .* on host-7"):
+        write(2)
+    assert not (tmp_path / "set" / "manifest.json").exists()
+
+
+def test_examples_are_described_by_their_first_text(tmp_path, small_tokenizer):
+    sidecars = [
+        {"id": "a", "text": "ka tomi"},
+        {"parts": [{"id": "b", "text": "ren"}, {"id": "c", "text": "sol"}]},
+        {"query_id": 7, "query": "x" * 61},
+        {"question": "x" * 60},
+        {"id": "e", "parts": [], "text": ""},
+    ]
+    with ExampleWriter(
+        tmp_path, task="t", split="dev", tokenizer=small_tokenizer, seq_len=T, columns=[], settings={}
+    ) as writer:
+        for sidecar in sidecars:
+            writer.write({"input_ids": [9] * T, "segment_ids": [0] * T}, sidecar)
+    expected = [("a", "ka tomi"), ("b", "ren"), ("7", "x" * 57 + "..."), ("3", "x" * 60), ("e", "")]
+    assert describe(writer.example_set, range(5)) == expected
+    assert describe(writer.example_set, [1, 3]) == [expected[1], expected[3]]
 
 
 @pytest.mark.parametrize(("sequences", "seq_len"), [(2**31, T), (4, 1 << 19), (1, (1 << 20) + 1), (1, 4)])

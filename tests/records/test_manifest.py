@@ -4,6 +4,7 @@ import shutil
 import numpy as np
 import pytest
 
+from tests.helpers.records.mutations import set_field
 from tests.helpers.records.synthetic import make_set
 from xlnet_tf import manifest_checksum
 from xlnet_tf.errors import UserError
@@ -84,17 +85,6 @@ def test_a_folder_of_sets_is_pointed_out(folder):
         Manifest.load(folder.parent)
 
 
-def set_field(*path_and_value):
-    *path, name, value = path_and_value
-
-    def change(values):
-        for key in path:
-            values = values[key]
-        values[name] = value
-
-    return change
-
-
 @pytest.mark.parametrize(
     "change,message",
     [
@@ -143,6 +133,16 @@ def test_files_that_are_not_manifests_are_refused(folder, text):
     (folder / "manifest.json").write_text(text)
     with pytest.raises(UserError, match=r"manifest\.json"):
         Manifest.load(folder)
+
+
+def test_another_tokenizer_or_vocabulary_is_refused(folder):
+    manifest = Manifest.load(folder)
+    manifest.check_tokenizer("ab")
+    manifest.check_model(70_000)
+    with pytest.raises(UserError, match="sha256 is cd, but .* is ab: use .*/spiece.model, or build"):
+        manifest.check_tokenizer("cd")
+    with pytest.raises(UserError, match="n_token is 69999, but .* is 70000: set n_token to 70000, or build"):
+        manifest.check_model(69_999)
 
 
 def test_difference():

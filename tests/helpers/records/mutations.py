@@ -1,4 +1,4 @@
-"""Random damage: to the bytes of a file, and to the values of a json document."""
+"""Damage to the bytes of a file, and to the values of a json document."""
 
 import copy
 import json
@@ -122,6 +122,18 @@ def _change(rng: random.Random, holder: Any, key: Any):
         holder[key] = [old]
     else:
         holder[key] = rng.choice(HOSTILE)
+
+
+def set_field(*path_and_value) -> Callable[[Any], None]:
+    """Returns what changes one value of a json document: keys and indices that lead to it, and the new one."""
+    *path, name, value = path_and_value
+
+    def change(values):
+        for key in path:
+            values = values[key]
+        values[name] = value
+
+    return change
 
 
 def dumped(rng: random.Random, value: Any) -> bytes:

@@ -53,8 +53,13 @@ def test_rows_of_the_original_become_streams(tmp_path, small_tokenizer, layout):
         assert len(np.unique(columns["stream"])) == 1
     for shard, columns in zip(manifest.shards, columns_of(manifest)):
         text = columns["input_ids"][columns["direction"] == 1][:, :REUSE_LEN]
-        counts = {"unknown": (text == UNK_ID).sum(), "documents": (text == EOD_ID).sum()}
-        assert shard.statistics["text"].items() >= {"tokens": text.size, **counts}.items()
+        counts = {
+            "tokens": text.size,
+            "unknown": (text == UNK_ID).sum(),
+            "word_starts": small_tokenizer.word_starts[text].sum(),
+            "documents": (text == EOD_ID).sum(),
+        }
+        assert shard.statistics["text"].items() >= counts.items()
     report = check(manifest)
     assert report.sound, str(report)
     assert any("document borders" in line for line in lacking)
