@@ -15,15 +15,9 @@ D = 12
 CONFIG = XLNetConfig.preset("micro", d_model=D, n_head=2, d_head=5)
 
 
-def new_summary(method, config=CONFIG, **options):
-    rates = {"dropout": 0.1, "attention_dropout": 0.1}
-    settings = {"initializer_range": 0.4, "projection": True, "pool_padding": False, **rates, **options}
-    return SequenceSummary(config, method=method, **settings)
-
-
 def random_summary(method, **options):
     tf_keras.utils.set_random_seed(0)
-    summary = new_summary(method, **options)
+    summary = SequenceSummary(CONFIG, 0.4, method, **options)
     summary.build()
     return summary
 
@@ -34,7 +28,7 @@ def test_equals_the_originals(method, projection):
     case, _ = original.load_case("summary")
     checkpoint = open_checkpoint(str(original.GOLDEN / "tiny_ckpt_heads"))
     config = checkpoint.config
-    summary = new_summary(method, config, projection=projection, pool_padding=True, name="summary")
+    summary = SequenceSummary(config, method=method, projection=projection, pool_padding=True, name="summary")
     with tf.name_scope("summary"):
         summary.build()
     for name, variable in original.variables(summary).items():
@@ -87,8 +81,8 @@ def test_a_row_of_padding_is_finite(method):
 
 
 def test_weights_begin_small():
-    """Normal with the deviation that was asked for."""
-    summary = new_summary("attn", initializer_range=0.003)
+    """Normal with the deviation that was asked for; the original's 0.02 is the default elsewhere."""
+    summary = SequenceSummary(CONFIG, 0.003, "attn")
     summary.build([None, None, D])
     kernels = [w.numpy() for w in summary.trainable_weights if w.shape.rank > 1]
     assert kernels and all(0 < np.abs(kernel).max() < 6 * 0.003 for kernel in kernels)
@@ -107,4 +101,4 @@ def test_config_round_trip(method):
 
 def test_unknown_kind_is_refused():
     with pytest.raises(UserError, match="'max'; expected one of last, first, mean, attn"):
-        new_summary("max")
+        SequenceSummary(CONFIG, method="max")

@@ -122,7 +122,7 @@ def test_the_feed_forward_network_drops_inside_and_behind():
     """With both weights the identity: of what goes in a quarter comes out, four times as large."""
     d_model = 64
     config = XLNetConfig.preset("micro", d_model=d_model, d_inner=d_model, ff_activation="relu")
-    layer = FeedForward(config, initializer_range=0.02, dropout=0.5)
+    layer = FeedForward(config, dropout=0.5)
     layer.build([None, None, d_model])
     layer.set_weights([np.eye(d_model), np.zeros(d_model), np.eye(d_model), np.zeros(d_model)])
     out = layer(tf.ones([4, 50, d_model]), kernels=current(training=True), seed=tf.constant([3, 5])).numpy()

@@ -137,8 +137,8 @@ class RelativeAttention(ConfiguredLayer):
     def __init__(
         self,
         config: XLNetConfig,
-        initializer_range: float,
-        attention_dropout: float,
+        initializer_range: float = 0.02,
+        attention_dropout: float = 0.1,
         tied_biases: AttentionBiases | None = None,
         **kwargs,
     ):

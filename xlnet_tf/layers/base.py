@@ -43,7 +43,7 @@ class ConfiguredLayer(tf_keras.layers.Layer):
     #: Further arguments of the class, kept as attributes of the same names, for get_config.
     OPTIONS: tuple[str, ...] = ()
 
-    def __init__(self, config: XLNetConfig, initializer_range: float, **kwargs):
+    def __init__(self, config: XLNetConfig, initializer_range: float = 0.02, **kwargs):
         super().__init__(**kwargs)
         self.config = config
         self.initializer_range = initializer_range

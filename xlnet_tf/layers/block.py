@@ -44,7 +44,7 @@ class FeedForward(ConfiguredLayer):
 
     OPTIONS = ("dropout",)
 
-    def __init__(self, config: XLNetConfig, initializer_range: float, dropout: float, **kwargs):
+    def __init__(self, config: XLNetConfig, initializer_range: float = 0.02, dropout: float = 0.1, **kwargs):
         super().__init__(config, initializer_range, **kwargs)
         self.dropout = dropout
         # They hold the weights, in float32; kernels compute, in the type of activations.
@@ -96,9 +96,9 @@ class TransformerBlock(ConfiguredLayer):
     def __init__(
         self,
         config: XLNetConfig,
-        initializer_range: float,
-        dropout: float,
-        attention_dropout: float,
+        initializer_range: float = 0.02,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
         tied_biases: AttentionBiases | None = None,
         **kwargs,
     ):

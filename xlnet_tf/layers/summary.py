@@ -58,12 +58,12 @@ class SequenceSummary(ConfiguredLayer):
     def __init__(
         self,
         config: XLNetConfig,
-        initializer_range: float,
-        method: str,
-        projection: bool,
-        dropout: float,
-        attention_dropout: float,
-        pool_padding: bool,
+        initializer_range: float = 0.02,
+        method: str = "last",
+        projection: bool = True,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
+        pool_padding: bool = False,
         **kwargs,
     ):
         if method not in METHODS:
@@ -155,9 +155,9 @@ class AttentionPooling(ConfiguredLayer):
     def __init__(
         self,
         config: XLNetConfig,
-        initializer_range: float,
-        dropout: float,
-        attention_dropout: float,
+        initializer_range: float = 0.02,
+        dropout: float = 0.1,
+        attention_dropout: float = 0.1,
         **kwargs,
     ):
         super().__init__(config, initializer_range, **kwargs)

@@ -81,8 +81,7 @@ def compiled_functions(block: TransformerBlock, seed) -> list[str]:
 
 
 def test_only_training_on_a_cpu_compiles():
-    config = XLNetConfig.preset("micro", d_model=8, n_head=2, d_head=4, d_inner=16)
-    block = TransformerBlock(config, initializer_range=0.02, dropout=0.1, attention_dropout=0.1)
+    block = TransformerBlock(XLNetConfig.preset("micro", d_model=8, n_head=2, d_head=4, d_inner=16))
     seed = tf.constant([1, 2])
     names = compiled_functions(block, seed)
     assert sum("by_xla" in name for name in names) == 3  # scores, dropout of the weights, activation
