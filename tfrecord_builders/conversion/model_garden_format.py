@@ -69,12 +69,17 @@ def _read(meta: epath.Path, num_cores: int | None) -> ExternalSet:
             f"{meta}: found {len(paths)} files {base}-I-of-{max(expected)}, expected all {max(expected)}: "
             "copy the missing ones along"
         )
+
+    def number(path):
+        match = re.search(r"-(\d+)-of-\d+$", path.name)
+        return int(match[1]) if match else 0
+
     cores = num_cores or values["num_cores_per_host"]
     found = tuple(
         ExternalFile(
             path, values["per_host_batch_size"], cores if values["bi_data"] else 1, values["bi_data"], None
         )
-        for path in sorted(paths, key=lambda path: (len(path.name), path.name))  # 2-of-12 before 10-of-12
+        for path in sorted(paths, key=number)
     )
     return ExternalSet(
         files=found,
