@@ -125,7 +125,7 @@ def _change(rng: random.Random, holder: Any, key: Any):
 
 
 def set_field(*path_and_value) -> Callable[[Any], None]:
-    """Returns what changes one value of a json document: keys and indices that lead to it, and the new one."""
+    """Returns what sets one value of a json document: the keys and indices that lead to it, then the value."""
     *path, name, value = path_and_value
 
     def change(values):
