@@ -125,7 +125,7 @@ def _change(rng: random.Random, holder: Any, key: Any):
 
 
 def set_field(*path_and_value) -> Callable[[Any], None]:
-    """Returns what sets one value of a json document: the keys and indices that lead to it, then the value."""
+    """Returns what sets one value of a json document: the keys and indices that lead to it, then it."""
     *path, name, value = path_and_value
 
     def change(values):
