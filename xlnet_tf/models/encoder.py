@@ -215,7 +215,7 @@ class XLNetEncoder(ShapeFreeModel):
         for layer, block in enumerate(self.blocks):
             layer_inputs.append(content)
             last = layer == len(self.blocks) - 1
-            # The tokens whose output is wanted become a second stream; the others serve it as keys and values.
+            # Tokens whose output is wanted become a second stream; the others serve it as keys and values.
             if last and output_positions is not None:
                 query = tf.gather(content, output_positions, batch_dims=1)
             call = functools.partial(  # type: ignore[misc]
