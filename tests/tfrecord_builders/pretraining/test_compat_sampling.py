@@ -246,3 +246,4 @@ def test_impossible_settings_are_refused():
         compat_sampling.halves(64, 16, 10)
     with pytest.raises(UserError, match="at most 32"):
         compat_sampling.sample_mask(np.random.RandomState(0), np.ones(32, bool), 33)
+    assert compat_sampling.sample_mask(np.random.RandomState(0), np.ones(32, bool), 32).all()
