@@ -279,8 +279,9 @@ def measure(config: XLNetConfig, plan: Plan, peer_python: str | None = None) -> 
         runs: dict[str, Callable[[int], Any]] = {name: trainer.run for name, trainer in ours.items()}
         if peer := stack.enter_context(hugging_face(config, plan, examples, peer_python)):
             request = {"adam": adam, "clip_norm": settings.clip_norm}
-            for mode in filter(plan.modes.__contains__, HUGGING_FACE):
-                runs[mode] = lambda steps, mode=mode: peer.ask({"steps": steps, "mode": mode, **request})
+            for mode in HUGGING_FACE:
+                if mode in plan.modes:
+                    runs[mode] = lambda steps, mode=mode: peer.ask({"steps": steps, "mode": mode, **request})
         steps = -(-examples.records // plan.batch_size)
         ends = sorted({steps * part // _PARTS for part in range(_PARTS + 1)})
         with ProgressBar(total=steps * len(runs), desc="epoch", unit="step") as bar:

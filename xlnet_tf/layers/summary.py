@@ -40,7 +40,7 @@ class SequenceSummary(ConfiguredLayer):
         pool_padding: take padding for tokens, as the original does for all methods but "attn".
 
     Call args:
-        sequence_output: [B, T, D], or [B, 1, D] of the token at `positions`.
+        sequence_output: [B, T, D]; or [B, 1, D], of the token at `positions`, without a mask.
         input_mask: [B, T], 1 for tokens and 0 for padding; None: no padding.
         seed: [2] int32 for dropout, None outside training.
 
@@ -95,16 +95,16 @@ class SequenceSummary(ConfiguredLayer):
             pooled = self.projection(pooled)
         return dropout(pooled, self.dropout, fold_in(seed, 0))
 
-    def positions(self, input_ids: tf.Tensor, input_mask: tf.Tensor | None) -> tf.Tensor | None:
-        """Finds the only token that the summary is of: [B, 1] int32; None where it is of all tokens.
+    def positions(self, tokens: tf.Tensor, input_mask: tf.Tensor | None) -> tf.Tensor | None:
+        """Finds the one token that the summary reads: [B, 1] int32; None where it reads all tokens.
 
         Args:
-            input_ids: anything [B, T].
+            tokens: their ids [B, T] or vectors [B, T, D].
             input_mask: as in the call.
         """
         if self.method not in ("last", "first"):
             return None
-        is_token = self._is_token(input_ids, input_mask)
+        is_token = self._is_token(tokens, input_mask)
         if self.method == "last":
             return last_position(is_token)[:, None]
         return tf.argmax(tf.cast(is_token, tf.int32), axis=1, output_type=tf.int32)[:, None]
@@ -115,8 +115,6 @@ class SequenceSummary(ConfiguredLayer):
         return tf.cast(input_mask, tf.bool)
 
     def _pool(self, tokens, input_mask, seed) -> tf.Tensor:
-        if tokens.shape[1] == 1 and self.method in ("last", "first"):  # the only one, or chosen already
-            return tokens[:, 0]
         if (positions := self.positions(tokens, input_mask)) is not None:
             return tf.gather(tokens, positions[:, 0], batch_dims=1)
         is_token = self._is_token(tokens, input_mask)

@@ -288,7 +288,7 @@ class XLNetEncoder(ShapeFreeModel):
         return positions, None
 
     def _contexts(
-        self, features, query_len, memory_len, memory_mask, output_positions=None
+        self, features, query_len, memory_len, memory_mask, output_positions
     ) -> tuple[AttentionContext, AttentionContext | None]:
         """Builds what the queries of each stream may see, once for all layers.
 
@@ -323,7 +323,7 @@ class XLNetEncoder(ShapeFreeModel):
         return _masked(content, content_visible, mismatch), query_context
 
     def _blocked_contexts(
-        self, features, kernels, positions, output_positions=None
+        self, features, kernels, positions, output_positions
     ) -> tuple[BlockedContext, BlockedContext | None]:
         """Builds the same contexts for few queries at a time."""
         if unknown := features.keys() & {"memory", "direction", "permutation_mask"}:

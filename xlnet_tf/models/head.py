@@ -228,8 +228,9 @@ class PooledHead(XLNetHead):
         """Returns the dense layer's result, [B, C] float32."""
         mask = features.get("input_mask")
         positions = self.pooling.positions(features["input_word_ids"], mask)
-        chosen = {} if positions is None else {"output_positions": positions}
-        sequence_output, seed = self.encode({**features, **chosen}, training)
+        if positions is not None:
+            features, mask = {**features, "output_positions": positions}, None  # one token is left
+        sequence_output, seed = self.encode(features, training)
         pooled = self.pooling(sequence_output, mask, seed=seed)
         return self.dense(tf.cast(pooled, tf.float32))
 

@@ -54,11 +54,10 @@ def encode_long(
     """
     tokens = token_features(features)
     seed = {name: features[name] for name in ("dropout_seed",) if name in features}
+    chosen = features.get("output_positions")  # [B, Q]
     if "packed_source" in features:
         vectors = _encode_packed(encoder, features, seed, training)
-        if "output_positions" in features:
-            vectors = tf.gather(vectors, features["output_positions"], batch_dims=1)
-        return vectors
+        return vectors if chosen is None else tf.gather(vectors, chosen, batch_dims=1)
     if not segment_len:
         known = {name: features[name] for name in ("position_keys", "output_positions") if name in features}
         return encoder({**tokens, **seed, **known}, training=training)["sequence_output"]
@@ -72,8 +71,8 @@ def encode_long(
         if (len(starts) - segment) % (memory_gradient + 1) == 0:
             memory = {name: tf.stop_gradient(value) for name, value in memory.items()}
         inputs = {name: value[:, start : start + segment_len] for name, value in tokens.items()}
-        if "output_positions" in features:
-            places = features["output_positions"] - start  # [B, Q], of which some lie in other segments
+        if chosen is not None:
+            places = chosen - start  # some lie in other segments
             inputs["output_positions"] = tf.clip_by_value(places, 0, segment_len - 1)
         seeds = {name: fold_in(value, segment) for name, value in seed.items()}
         outputs = encoder(
@@ -81,12 +80,12 @@ def encode_long(
         )
         memory = {"memory": outputs["next_memory"], "memory_mask": outputs["next_memory_mask"]}
         vectors = outputs["sequence_output"]
-        if "output_positions" in features:
+        if chosen is not None:
             is_inside = places == inputs["output_positions"]
             vectors = tf.where(is_inside[:, :, None], vectors, tf.zeros_like(vectors))
         sequence_outputs.append(vectors)
-    if "output_positions" in features:
-        return tf.add_n(sequence_outputs)  # each lies in one segment
+    if chosen is not None:
+        return tf.add_n(sequence_outputs)  # each token lies in one segment
     return tf.concat(sequence_outputs, axis=1)
 
 
