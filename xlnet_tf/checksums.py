@@ -31,7 +31,7 @@ def write(folder: epath.PathLike, names: Iterable[str]) -> None:
 
 
 def update(folder: epath.PathLike, names: Iterable[str]) -> None:
-    """Replaces the checksums of files that were written to a folder, if it has checksums.
+    """Replaces the checksums of files that were written to a folder, if it has any; those of no file go.
 
     Args:
         folder: of the files, local or gs://.
@@ -39,7 +39,10 @@ def update(folder: epath.PathLike, names: Iterable[str]) -> None:
     """
     folder = epath.Path(folder)
     if (folder / FILE_NAME).exists():
-        listed = _read(folder / FILE_NAME) | {name: files.sha256(folder / name) for name in names}
+        listed = {
+            name: digest for name, digest in _read(folder / FILE_NAME).items() if (folder / name).exists()
+        }
+        listed |= {name: files.sha256(folder / name) for name in names}
         files.write(folder / FILE_NAME, "".join(f"{digest}  {name}\n" for name, digest in listed.items()))
 
 

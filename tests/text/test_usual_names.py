@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from sentencepiece import sentencepiece_model_pb2
 
 from tests.conftest import invent_texts
 from tests.helpers import hugging_face
@@ -188,6 +189,17 @@ def test_a_saved_tokenizer_tells_transformers_its_pieces_and_no_other_special_to
     assert [*pieces] == any_tokenizer.pieces
     assert [*scores] == [any_tokenizer.score(number) for number in range(len(any_tokenizer))]
     assert [token["content"] for token in found["added_tokens"]] == [*SYMBOLS]
+
+
+def test_a_saved_tokenizer_leaves_no_other_tokenizer_behind(tmp_path, small_tokenizer):
+    """Hugging Face would read tokenizer.json, not the new pieces."""
+    model = sentencepiece_model_pb2.ModelProto.FromString(small_tokenizer.model_proto)
+    model.trainer_spec.model_type = model.trainer_spec.BPE
+    small_tokenizer.save_pretrained(tmp_path)
+    checksums.write(tmp_path, [path.name for path in tmp_path.iterdir()])
+    XLNetTokenizer(model_proto=model.SerializeToString()).save_pretrained(tmp_path)
+    assert not (tmp_path / "tokenizer.json").exists()
+    assert "tokenizer.json" not in (tmp_path / "SHA256SUMS").read_text()
 
 
 def test_a_saved_tokenizer_tells_transformers_its_cleaning(tmp_path, small_tokenizer):

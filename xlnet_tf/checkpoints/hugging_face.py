@@ -31,9 +31,9 @@ from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safete
 from xlnet_tf.checkpoints.torch_file import read_torch_file
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.text.cleaning import DEFAULT_CLEANING, TOKENIZER_CONFIG_FILE, CleaningConfig
+from xlnet_tf.text.cleaning import DEFAULT_CLEANING, TOKENIZER_CONFIG_FILE
 from xlnet_tf.text.tokenizer import MODEL_FILE, XLNetTokenizer
-from xlnet_tf.text.tokenizer_json import TOKENIZER_JSON_FILE, tokenizer_json
+from xlnet_tf.text.tokenizer_json import TOKENIZER_JSON_FILE, write_tokenizer_json
 
 # In the order of preference; an index lists the files of weights that are split.
 WEIGHT_FILES = (
@@ -129,18 +129,12 @@ def write_hugging_face(checkpoint: Checkpoint, folder: str) -> list[str]:
     written = [*fields, WEIGHT_FILES[0]]
     for name, values in fields.items():
         files.write(f"{folder}/{name}", json.dumps(values, indent=2, sort_keys=True) + "\n")
-    if has_tokenizer and (text := _tokenizer_json(tokenizer, cleaning)):
-        files.write(f"{folder}/{TOKENIZER_JSON_FILE}", text)
-        written.append(TOKENIZER_JSON_FILE)
+    if has_tokenizer:
+        try:
+            written += write_tokenizer_json(folder, XLNetTokenizer(tokenizer).piece_table, cleaning)
+        except UserError as error:  # the weights can be converted nevertheless, the file is copied as it is
+            logging.warning("%s: no %s is written", error, TOKENIZER_JSON_FILE)
     return written
-
-
-def _tokenizer_json(path: str, cleaning: CleaningConfig) -> str | None:
-    try:
-        return tokenizer_json(XLNetTokenizer(path).piece_table, cleaning)
-    except UserError as error:  # the weights can be converted nevertheless, and the file is copied as it is
-        logging.warning("%s: no %s is written", error, TOKENIZER_JSON_FILE)
-        return None
 
 
 def differences(checkpoint: Checkpoint) -> list[str]:

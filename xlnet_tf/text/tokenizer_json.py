@@ -8,6 +8,9 @@ import base64
 import json
 from typing import Any
 
+from etils import epath
+
+from xlnet_tf import files
 from xlnet_tf.text import special_tokens
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.vocabulary import UNDERLINE, PieceTable
@@ -16,15 +19,21 @@ TOKENIZER_JSON_FILE = "tokenizer.json"
 _METASPACE = {"type": "Metaspace", "replacement": UNDERLINE, "prepend_scheme": "always", "split": True}
 
 
-def tokenizer_json(table: PieceTable, cleaning: CleaningConfig) -> str | None:
-    """Returns the text of the file; None for models that are not unigram: XLNet's format has no others.
+def write_tokenizer_json(folder: epath.PathLike, table: PieceTable, cleaning: CleaningConfig) -> list[str]:
+    """Writes the file; for a model that is not unigram, which XLNet's format cannot hold, removes it.
 
     Args:
+        folder: of the tokenizer, local or gs://.
         table: the pieces of the model.
         cleaning: of its texts.
+
+    Returns:
+        The names of what was written.
     """
+    path = epath.Path(folder) / TOKENIZER_JSON_FILE
     if table.trainer.model_type != table.trainer.UNIGRAM:
-        return None
+        path.unlink(missing_ok=True)
+        return []
     contents = {
         "version": "1.0",
         "truncation": None,
@@ -41,7 +50,8 @@ def tokenizer_json(table: PieceTable, cleaning: CleaningConfig) -> str | None:
             "byte_fallback": False,
         },
     }
-    return json.dumps(contents, ensure_ascii=False) + "\n"
+    files.write(path, json.dumps(contents, ensure_ascii=False) + "\n")
+    return [path.name]
 
 
 def _added_token(number: int, symbol: str) -> dict[str, Any]:
