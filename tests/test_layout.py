@@ -56,6 +56,22 @@ def imports(name: str) -> frozenset[str]:
     return frozenset((found & set(MODULES)) - {name})
 
 
+@functools.cache
+def defined(name: str) -> frozenset[str]:
+    """Returns the names of a module: definitions, assignments and imports; of a package, its modules."""
+    found = {other.rpartition(".")[2] for other in MODULES if other.rpartition(".")[0] == name}
+    nodes = list(ast.parse(MODULES[name].read_text()).body)
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        else:
+            found |= {alias.asname or alias.name for alias in getattr(node, "names", []) if alias != "*"}
+            found |= {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+            nodes += [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.stmt)]
+    return frozenset(found)
+
+
 def floor_of(module: str) -> int:
     """Returns the number of a module's floor, 0 for the lowest."""
     package = module if module in PACKAGES else module.rpartition(".")[0]
@@ -110,6 +126,27 @@ def test_no_import_cycles():
 
     for name in MODULES:
         visit(name)
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name != "xlnet_tf"])
+def test_what_is_taken_of_a_module_is_in_it(name):
+    tree = ast.parse(MODULES[name].read_text())
+    called: dict[str, str] = {}  # by the name that it has here
+    lost = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module in MODULES and node.module != "xlnet_tf":
+            taken = {alias.name for alias in node.names}
+            lost += [f"{node.module}.{one}" for one in taken - defined(node.module)]
+        if isinstance(node, ast.ImportFrom):
+            full = {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+            called |= {name: module for name, module in full.items() if module in MODULES}
+    parameters = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            module = None if node.value.id in parameters else called.get(node.value.id)
+            if module and node.attr not in {"__file__", *defined(module)}:
+                lost.append(f"{module}.{node.attr}")
+    assert not lost
 
 
 def test_only_kernels_ask_for_the_device():

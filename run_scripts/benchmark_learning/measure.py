@@ -1,5 +1,6 @@
 """Trains our model and Model Garden's XLNetPretrainer alike, and compares what they learn."""
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -14,7 +15,8 @@ import tqdm
 
 from run_scripts.benchmark import peers, timing
 from run_scripts.benchmark.batches import model_garden_batch
-from run_scripts.demo import __main__ as demo
+from run_scripts.common import experiment
+from run_scripts.demo.pretraining import unigram_entropy
 from xlnet_tf import files
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
@@ -22,7 +24,7 @@ from xlnet_tf.flags import option
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.manifest import Manifest
 
-OURS, TPU_FORM, MODEL_GARDEN = "ours", "ours_on_tpus", "model_garden"
+OURS, TPU_FORM, MODEL_GARDEN, RECIPE = "ours", "ours_on_tpus", "model_garden", "recipe"
 LABELS = {OURS: "ours", TPU_FORM: "ours, as on TPUs", MODEL_GARDEN: "Model Garden"}
 FEATURES = ("input_word_ids", "input_type_ids", "permutation_rank", "target_positions")
 Batch = Mapping[str, np.ndarray]
@@ -50,17 +52,12 @@ class Learner:
         model: its variables created.
         losses_of: features, training -> loss of each target [B, P].
         form: a batch of the reader's -> the model's features.
+        optimizer: not yet built for any variables.
     """
 
-    def __init__(
-        self, model, losses_of: Callable, form: Callable[[Batch], Batch], plan: TrainingSettings, n_layer: int
-    ):
+    def __init__(self, model, losses_of: Callable, form: Callable[[Batch], Batch], optimizer):
         import tensorflow as tf
 
-        from xlnet_tf.training.optimizer import OptimizerConfig, build_optimizer
-
-        settings = OptimizerConfig(learning_rate=plan.learning_rate, warmup_steps=plan.warmup_steps)
-        optimizer = build_optimizer(settings, plan.steps, n_layer)
         variables = model.trainable_variables
         optimizer.build(variables)
 
@@ -103,21 +100,60 @@ def make_ours(config: XLNetConfig, plan: TrainingSettings, kind: str | None = No
         kind: of layers.kernels.device, whose form it gets; None: this machine's.
     """
     from xlnet_tf.layers.kernels import device
-    from xlnet_tf.models.pretrainer import target_losses
 
     model = timing.our_model(config, plan.dropout, seed=plan.seed)
+    with_kind = functools.partial(device.assume, kind)
+    return _our_learner(model, _optimizer(plan, config.n_layer), with_kind)
+
+
+def make_by_recipe(recipe: str, vocab_size: int, seed: int) -> tuple[Learner, int, int]:
+    """Makes our model ready for training by a recipe of pretraining, without memory.
+
+    Args:
+        recipe: its name or file.
+
+    Returns:
+        The model, the rows of its steps, and their number.
+
+    Raises:
+        UserError: there is no such recipe, or it is none of pretraining.
+    """
+    import tf_keras
+    from official.core import exp_factory
+
+    from xlnet_tf.models.encoder import XLNetEncoder
+    from xlnet_tf.models.pretrainer import XLNetPretrainer
+    from xlnet_tf.tasks import pretraining
+    from xlnet_tf.training.config import override
+    from xlnet_tf.training.optimizer import build_optimizer
+
+    params = exp_factory.get_exp_config(pretraining.EXPERIMENT)
+    override(params, experiment.settings_file(recipe, "--recipe"), "--recipe")
+    settings, trainer = params.task.model, params.trainer
+    settings.complete_reading({})
+    config = settings.architecture(vocab_size)
+    tf_keras.utils.set_random_seed(seed)
+    model = XLNetPretrainer(XLNetEncoder(config, **settings.encoder_options()))
+    model.build()
+    optimizer = build_optimizer(trainer.optimizer_config, trainer.train_steps, config.n_layer)
+    return _our_learner(model, optimizer), params.task.train_data.global_batch_size, trainer.train_steps
+
+
+def _our_learner(model, optimizer, context: Callable = contextlib.nullcontext) -> Learner:
+    from xlnet_tf.models.pretrainer import target_losses
 
     def losses(features, training):
-        with device.assume(kind):
+        with context():
             return target_losses(model(features, training=training))
 
-    return Learner(
-        model,
-        losses,
-        lambda batch: {name: batch[name] for name in FEATURES},
-        plan,
-        config.n_layer,
-    )
+    return Learner(model, losses, lambda batch: {name: batch[name] for name in FEATURES}, optimizer)
+
+
+def _optimizer(plan: TrainingSettings, n_layer: int):
+    from xlnet_tf.training.optimizer import OptimizerConfig, build_optimizer
+
+    settings = OptimizerConfig(learning_rate=plan.learning_rate, warmup_steps=plan.warmup_steps)
+    return build_optimizer(settings, plan.steps, n_layer)
 
 
 def make_model_garden(config: XLNetConfig, plan: TrainingSettings, batch: Batch) -> Learner:
@@ -131,21 +167,28 @@ def make_model_garden(config: XLNetConfig, plan: TrainingSettings, batch: Batch)
     tf_keras.utils.set_random_seed(plan.seed)
     model = peers.model_garden_pretrainer(config, model_garden_batch(batch), plan.dropout, bi_data=False)
     losses = functools.partial(peers.model_garden_losses, model)
-    return Learner(model, losses, model_garden_batch, plan, config.n_layer)
+    return Learner(model, losses, model_garden_batch, _optimizer(plan, config.n_layer))
 
 
 def train_both(
-    config: XLNetConfig, train: Manifest, dev: Manifest, plan: TrainingSettings, tpu_form: bool = False
+    config: XLNetConfig,
+    train: Manifest,
+    dev: Manifest,
+    plan: TrainingSettings,
+    tpu_form: bool = False,
+    recipe: str | None = None,
 ) -> dict[str, Any]:
     """Trains both.
 
     Args:
         config: the architecture; its vocabulary becomes the records'.
+        recipe: trains ours once more, by this recipe, evenly between the steps of the others.
 
     Returns:
         config, plan; unigram_entropy of the dev targets, in nats; curve: at each evaluation step and, by
         implementation, the dev loss; seconds_per_step by implementation, the median; difference: our last dev
-        loss less Model Garden's.
+        loss less Model Garden's. With a recipe, recipe: its name, steps, batch_size, last dev loss, and
+        time_share: the time of its steps over that of Model Garden's.
 
     Raises:
         UserError: records that do not fit together or that both cannot read alike.
@@ -160,7 +203,10 @@ def train_both(
         **({TPU_FORM: make_ours(config, plan, "tpu")} if tpu_form else {}),
         MODEL_GARDEN: make_model_garden(config, plan, dev_batches[0]),
     }
-    seconds = {name: [] for name in learners}
+    if recipe:
+        learners[RECIPE], rows, recipe_steps = make_by_recipe(recipe, config.n_token, plan.seed)
+        recipe_batches = pretraining_dataset(train, rows, seed=plan.seed).as_numpy_iterator()
+    seconds: dict[str, list[float]] = {name: [] for name in learners}
     curve = []
 
     def evaluate(step: int) -> None:
@@ -173,17 +219,26 @@ def train_both(
     with ProgressBar(itertools.islice(batches, plan.steps), total=plan.steps) as bar:
         for step, batch in enumerate(bar, start=1):
             for name, one in learners.items():
-                seconds[name].append(one.train(batch))
+                if name != RECIPE:
+                    seconds[name].append(one.train(batch))
+            while recipe and len(seconds[RECIPE]) * plan.steps < recipe_steps * step:
+                seconds[RECIPE].append(learners[RECIPE].train(next(recipe_batches)))
             if step % plan.eval_interval == 0 or step == plan.steps or step in early_steps:
                 evaluate(step)
-    return {
+    report = {
         "config": config.to_dict(),
         "plan": dataclasses.asdict(plan),
-        "unigram_entropy": demo.unigram_entropy(dev),
+        "unigram_entropy": unigram_entropy(dev),
         "curve": curve,
         "seconds_per_step": {name: statistics.median(values) for name, values in seconds.items()},
         "difference": curve[-1][OURS] - curve[-1][MODEL_GARDEN],
     }
+    if recipe:
+        times = report["seconds_per_step"]
+        time_share = recipe_steps * times[RECIPE] / (plan.steps * times[MODEL_GARDEN])
+        facts = {"name": recipe, "steps": recipe_steps, "batch_size": rows, "time_share": time_share}
+        report["recipe"] = facts | {"loss": curve[-1][RECIPE]}
+    return report
 
 
 def _check(train: Manifest, dev: Manifest) -> None:
@@ -217,8 +272,20 @@ def table(report: Mapping[str, Any]) -> str:
             "",
             f"Ours less Model Garden's: {report['difference']:.4f} (goal: at most 0)",
             f"A step: {seconds}",
+            *_recipe_lines(report),
         ]
     )
+
+
+def _recipe_lines(report: Mapping[str, Any]) -> list[str]:
+    if "recipe" not in report:
+        return []
+    recipe, goal = report["recipe"], report["curve"][-1][MODEL_GARDEN]
+    return [
+        f"{recipe['name']}, {recipe['steps']} steps of {recipe['batch_size']} rows: dev loss "
+        f"{recipe['loss']:.4f} in {recipe['time_share']:.2f} of Model Garden's time (goal: at most {goal:.4f} "
+        "in 0.25)"
+    ]
 
 
 def draw(report: Mapping[str, Any], path: pathlib.Path) -> None:
@@ -228,8 +295,9 @@ def draw(report: Mapping[str, Any], path: pathlib.Path) -> None:
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
     steps = [point["step"] for point in report["curve"]]
-    for name in (name for name in LABELS if name in report["curve"][0]):
-        axes.plot(steps, [point[name] for point in report["curve"]], "o", ms=4, label=LABELS[name])
+    labels = LABELS | {RECIPE: report.get("recipe", {}).get("name")}
+    for name in (name for name in labels if name in report["curve"][0]):
+        axes.plot(steps, [point[name] for point in report["curve"]], "o", ms=4, label=labels[name])
     axes.axhline(report["unigram_entropy"], color="k", lw=1, ls=":", label="unigram entropy")
     axes.set(xlabel="step", ylabel="dev loss (nats per target)", title="The same records, steps and settings")
     axes.grid(alpha=0.3)

@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+import yaml
 
 from run_scripts.benchmark import timing
 from run_scripts.benchmark_learning import measure as learning
@@ -38,20 +39,30 @@ def records(corpus_file, tokenizer_file, tmp_path):
     return build
 
 
-@pytest.mark.long
-def test_both_learn_from_the_same(records):
+@pytest.mark.integration
+def test_both_learn_from_the_same_and_a_recipe_by_itself(records, tmp_path):
     train, dev = records("train"), records("dev", seed=1)
-    report = learning.train_both(TINY, train, dev, PLAN, tpu_form=True)
+    fields = {name: value for name, value in TINY.to_dict().items() if name[:2] in ("d_", "n_")}
+    recipe = {
+        "task": {"model": fields | {"n_token": None, "dropout": 0.0}, "train_data": {"global_batch_size": 2}},
+        "trainer": {"train_steps": 45, "optimizer_config": {"learning_rate": 5e-3, "warmup_steps": 5}},
+    }
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(recipe))
+    report = learning.train_both(TINY, train, dev, PLAN, tpu_form=True, recipe=str(tmp_path / "mine.yaml"))
     assert [point["step"] for point in report["curve"]] == [0, 2, 5, 10, 20, 30]
-    for who in ("ours", "ours_on_tpus", "model_garden"):
+    for who in ("ours", "ours_on_tpus", "model_garden", "recipe"):
         losses = [point[who] for point in report["curve"]]
         assert losses[0] == pytest.approx(np.log(train.tokenizer["vocab_size"]), abs=0.7)
         assert losses[-1] < losses[0] - 0.2
         assert report["seconds_per_step"][who] > 0
     last = report["curve"][-1]
     assert report["difference"] == last["ours"] - last["model_garden"]
+    assert report["recipe"]["loss"] == last["recipe"] and report["recipe"]["steps"] == 45
+    times = report["seconds_per_step"]
+    assert report["recipe"]["time_share"] == 45 * times["recipe"] / (30 * times["model_garden"])
     report = {"machine": timing.machine()} | json.loads(json.dumps(report))
     assert f"{last['model_garden']:.4f}" in learning.table(report)
+    assert f"45 steps of 2 rows: dev loss {last['recipe']:.4f} in " in learning.table(report)
 
 
 @pytest.mark.integration
