@@ -91,8 +91,8 @@ class ClassificationTask(FinetuningTask):
     ANSWERED = "labelled"
     ALIKE = ("kind", "labels")
 
-    def __init__(self, params: ClassificationConfig, *args, trained_on: ExampleSet | None = None, **kwargs):
-        super().__init__(params, *args, trained_on=trained_on, **kwargs)
+    def __init__(self, params: ClassificationConfig, trained_on: ExampleSet | None = None):
+        super().__init__(params, trained_on)
         settings = self.example_set.settings
         self.kind, self.labels = settings["kind"], settings["labels"]
         self.task_config.check_labels(self.labels)
@@ -231,8 +231,8 @@ class ClassificationTask(FinetuningTask):
         return alike(predictions["outputs"], axis=0)
 
     def constant_score(self, examples):
-        first = self.example_set.settings["metrics"][0]
-        return metrics.constant_score(self.kind, first, examples.arrays()["label"], len(self.labels))
+        targets = examples.column("label")
+        return metrics.constant_score(self.kind, self.shown_metric, targets, len(self.labels))
 
     def tables(self, examples, predictions):
         if self.kind == "regression":

@@ -59,8 +59,6 @@ class FinetuningTask(Task):
     Args:
         params: the settings. How texts are read, where it is not given, is filled in: as init_checkpoint has
             it, or by default.
-        logging_dir: unused, Model Garden's.
-        name: of the task.
         trained_on: the set that a run was trained on, to use its model on validation_data alone.
 
     Attributes:
@@ -92,14 +90,8 @@ class FinetuningTask(Task):
     POSITION_PREDICTIONS: ClassVar[tuple[str, ...]] = ()
     loss_weights: Mapping[str, float] = {"loss": 1.0}
 
-    def __init__(
-        self,
-        params: FinetuningConfig,
-        logging_dir: str | None = None,
-        name: str | None = None,
-        trained_on: ExampleSet | None = None,
-    ):
-        super().__init__(params, logging_dir=logging_dir, name=name)
+    def __init__(self, params: FinetuningConfig, trained_on: ExampleSet | None = None):
+        super().__init__(params)
         if not trained_on and not params.train_data.input_path:
             raise UserError("no training examples: give --data, or --train_data, a folder of examples")
         self.example_set = trained_on or ExampleSet.load(params.train_data.input_path)

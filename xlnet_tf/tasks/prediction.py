@@ -236,7 +236,7 @@ class Predictor:
         rows, fresh = kept.read_steps() if kept else [], []
         if rows:
             self._on_step(min(len(rows) * self._batch_size, self._task.validation_set.records))
-        lengths = lengths_for_graph(self._task, 0, self.steps, self._multiple)
+        lengths = lengths_for_graph(self._task, self.steps, self._multiple)
         for number, features in enumerate(self._features(start_step=len(rows)), start=len(rows)):
             fresh.append(all_rows(self._strategy, self._step(features, lengths[number])))
             done = int((fresh[-1]["index"] != FILLER).sum())

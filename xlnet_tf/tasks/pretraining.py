@@ -112,8 +112,6 @@ class PretrainingTask(Task):
 
     Args:
         params: the settings.
-        logging_dir: unused, Model Garden's.
-        name: of the task.
 
     Raises:
         UserError: records, model and settings do not fit together.
@@ -122,8 +120,8 @@ class PretrainingTask(Task):
 
     early_evaluations = True  # where the loss falls fastest
 
-    def __init__(self, params: PretrainingConfig, logging_dir: str | None = None, name: str | None = None):
-        super().__init__(params, logging_dir=logging_dir, name=name)
+    def __init__(self, params: PretrainingConfig):
+        super().__init__(params)
         model = params.model
         if not params.train_data.input_path:
             raise UserError("no training records: give --train_data, a folder of pretraining records")

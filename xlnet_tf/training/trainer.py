@@ -45,7 +45,6 @@ class Trainer(base_trainer.Trainer):
         task: Task,
         model: tf_keras.Model,
         optimizer: tf_keras.optimizers.Optimizer,
-        train: bool = True,
         evaluate: bool = True,
         checkpoint_exporter=None,
     ):
@@ -54,8 +53,7 @@ class Trainer(base_trainer.Trainer):
             task,
             model,
             optimizer,
-            train,
-            evaluate,
+            evaluate=evaluate,
             train_dataset=_Lazy(self._train_dataset_from_here),
             validation_dataset=_Lazy(
                 lambda: self.distribute_dataset(task.build_inputs, config.task.validation_data)
@@ -67,7 +65,7 @@ class Trainer(base_trainer.Trainer):
         model.encoder.recompute = config.trainer.recompute
         # All state exists before a checkpoint is restored, so that none of it is restored late or not at all.
         optimizer.build(model.trainable_variables)
-        self._memory = self._build_memory(config.task.train_data) if train else None
+        self._memory = self._build_memory(config.task.train_data)
         self._eval_memory = self._build_memory(config.task.validation_data) if evaluate else None
         self._gradient_norm = tf_keras.metrics.Mean("gradient_norm", dtype=tf.float32)
         half = tf_keras.mixed_precision.global_policy().compute_dtype == "float16"
@@ -357,7 +355,7 @@ class Trainer(base_trainer.Trainer):
         step = tf.function(self.eval_step)  # has a graph for each length that is not a tensor
 
         def loop(iterator, num_steps, state=None, reduce_fn=None):
-            for length in lengths_for_graph(self.task, 0, int(num_steps), self._multiple):
+            for length in lengths_for_graph(self.task, int(num_steps), self._multiple):
                 state = reduce_fn(state, step(iterator, length))
             return state
 
@@ -396,11 +394,9 @@ class Trainer(base_trainer.Trainer):
             metric.update_state(*sums[metric.name])
 
 
-def lengths_for_graph(
-    task: Task, first: int, steps: int, multiple: int | None
-) -> list[int | tf.Tensor | None]:
+def lengths_for_graph(task: Task, steps: int, multiple: int | None) -> list[int | tf.Tensor | None]:
     """Returns the step_lengths of an evaluation, as tensors where one graph is for all of them."""
-    lengths = task.step_lengths(first, steps, training=False, multiple=multiple)
+    lengths = task.step_lengths(0, steps, training=False, multiple=multiple)
     is_for_all = multiple is not None and task.any_length(training=False)
     return [*map(tf.constant, lengths)] if is_for_all else lengths
 
