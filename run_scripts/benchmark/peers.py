@@ -87,6 +87,15 @@ def keras_adamw():
     )
 
 
+def torch_adamw() -> dict[str, Any]:
+    """Returns the defaults of our optimizer as PyTorch's programs are asked for them."""
+    from xlnet_tf.training.optimizer import OptimizerConfig
+
+    settings = OptimizerConfig()
+    adam = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay, "eps": settings.epsilon}
+    return {"adam": adam, "clip_norm": settings.clip_norm}
+
+
 class HuggingFace:
     """A process that computes with PyTorch.
 

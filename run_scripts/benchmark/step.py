@@ -173,8 +173,6 @@ def hugging_face_steps(
 
     All modes train the same variables; both directions are read forward.
     """
-    from xlnet_tf.training.optimizer import OptimizerConfig
-
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         if python:
@@ -183,10 +181,8 @@ def hugging_face_steps(
         if peer is None:
             yield {}
             return
-        settings = OptimizerConfig()
-        adam = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay, "eps": settings.epsilon}
         arrays = {name: values.tolist() for name, values in batches.hugging_face_batch(batch).items()}
-        peer.ask({"batch": arrays, "dropout": dropout, "adam": adam, "clip_norm": settings.clip_norm})
+        peer.ask({"batch": arrays, "dropout": dropout, **peers.torch_adamw()})
         yield {mode: functools.partial(peer.ask, {"mode": mode}) for mode in modes}
 
 

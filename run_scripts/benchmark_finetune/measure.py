@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from run_scripts.benchmark import peers
-from run_scripts.benchmark.timing import heading
+from run_scripts.benchmark.step import TrainingStep
+from run_scripts.benchmark.timing import heading, our_model
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
@@ -192,17 +192,17 @@ def our_predictions(ours: Ours) -> None:
         step(features, tf.constant(batches.longest(number))).numpy()
 
 
-def model_garden_step(config: XLNetConfig, plan: Plan, examples: ExampleSet) -> Callable[[], Any]:
+def model_garden_step(config: XLNetConfig, plan: Plan, examples: ExampleSet) -> TrainingStep:
     """Returns a training step of Model Garden's classifier on whole rows."""
     import tensorflow as tf
     from official.nlp.modeling.models import xlnet
 
     arrays = examples.arrays()
-    ids = tf.constant(arrays["input_ids"][: plan.batch_size].astype(np.int32))
+    ids = arrays["input_ids"][: plan.batch_size].astype(np.int32)
     features = {
         "input_word_ids": ids,
-        "input_mask": tf.cast(ids == PAD_ID, tf.float32),  # Model Garden's marks the padding
-        "input_type_ids": tf.constant(arrays["segment_ids"][: plan.batch_size].astype(np.int32)),
+        "input_mask": (ids == PAD_ID).astype(np.float32),  # Model Garden's marks the padding
+        "input_type_ids": arrays["segment_ids"][: plan.batch_size].astype(np.int32),
     }
     labels = tf.constant(arrays["label"][: plan.batch_size])
     network = peers.model_garden_network(config, plan.dropout, two_stream=False)
@@ -212,20 +212,13 @@ def model_garden_step(config: XLNetConfig, plan: Plan, examples: ExampleSet) -> 
     optimizer = peers.keras_adamw()
     optimizer.build(model.trainable_variables)
 
-    @tf.function(autograph=False)
-    def step():
-        with tf.GradientTape() as tape:
-            logits = model(features, training=True)
-            if classes == 1:
-                loss = tf.reduce_mean(tf.square(logits[:, 0] - labels))
-            else:
-                loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
-        variables = model.trainable_variables
-        gradients = tape.gradient(loss, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-        optimizer.apply_gradients(zip(gradients, variables))
-        return loss
+    def loss(features):
+        logits = model(features, training=True)
+        if classes == 1:
+            return tf.reduce_mean(tf.square(logits[:, 0] - labels))
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
 
-    return lambda: step().numpy()
+    return TrainingStep(loss, model, optimizer, features, xla=False)
 
 
 @contextlib.contextmanager
@@ -233,8 +226,6 @@ def hugging_face(
     config: XLNetConfig, plan: Plan, examples: ExampleSet, python: str | None
 ) -> Iterator[peers.HuggingFace | None]:
     """Starts Hugging Face's process and gives it the sample; None without a Python."""
-    from run_scripts.benchmark.timing import our_model
-
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         if python:
@@ -259,11 +250,6 @@ def measure(config: XLNetConfig, plan: Plan, peer_python: str | None = None) -> 
     Raises:
         UserError: texts have no single label each, or peer_python does not answer.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    from xlnet_tf.training.optimizer import OptimizerConfig
-
-    settings = OptimizerConfig()
-    adam = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay, "eps": settings.epsilon}
     seconds: dict[str, float] = {}
 
     def timed(name: str, function: Callable[[], Any]) -> None:
@@ -278,7 +264,7 @@ def measure(config: XLNetConfig, plan: Plan, peer_python: str | None = None) -> 
         ours = {batching: Ours(config, plan, data, batching) for batching in OURS if batching in plan.modes}
         runs: dict[str, Callable[[int], Any]] = {name: trainer.run for name, trainer in ours.items()}
         if peer := stack.enter_context(hugging_face(config, plan, examples, peer_python)):
-            request = {"adam": adam, "clip_norm": settings.clip_norm}
+            request = peers.torch_adamw()
             for mode in HUGGING_FACE:
                 if mode in plan.modes:
                     runs[mode] = lambda steps, mode=mode: peer.ask({"steps": steps, "mode": mode, **request})

@@ -22,9 +22,9 @@ def data(tmp_path_factory, tokenizer_file):
 
 @pytest.mark.integration
 def test_measure(data):
-    plan = benchmark.Plan(data=data, examples=11, batch_size=4, modes=("length", "fixed"), peer_steps=0)
+    plan = benchmark.Plan(data=data, examples=11, batch_size=4, modes=("length", "fixed"), peer_steps=1)
     report = benchmark.measure(TINY, plan)
-    assert set(report["seconds_per_example"]) == {"length", "fixed", "predict length"}
+    assert set(report["seconds_per_example"]) == {"length", "fixed", "predict length", "model_garden"}
     positions = report["positions"]
     assert report["text"] < positions["length"] < positions["fixed"]
     shown = benchmark.table(report | {"machine": timing.machine()})
