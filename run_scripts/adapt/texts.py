@@ -1,7 +1,6 @@
 """Which documents an adaptation trains on, which it is measured on, and which it must not see."""
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,6 +11,7 @@ from etils import epath
 from run_scripts.adapt.leaks import HeldOut, letters
 from tfrecord_builders import corpus
 from tfrecord_builders.corpus import CorpusOptions
+from tfrecord_builders.pretraining.dedup import equal_to_earlier, fingerprints
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
@@ -199,16 +199,13 @@ def _survey(flag: str, paths: Sequence[str], options: TextOptions, held_out: Hel
     contents, sizes, leaks = [], [], []
     for text in read_documents(flag, options):
         content = letters(text)
-        digest = hashlib.blake2b(content.encode(), digest_size=8).digest()
-        contents.append(int.from_bytes(digest, "little"))
+        contents += fingerprints([content.encode()])
         sizes.append(len(text.encode(errors="replace")))
         leaks.append(held_out.is_in(content))
     if not sizes:
         raise UserError(f"--{flag}: no document of {', '.join(paths)} has text")
     values = np.array(contents, np.uint64)
-    repeated = np.ones(len(values), bool)
-    repeated[np.unique(values, return_index=True)[1]] = False
-    survey = Survey(values, np.array(sizes, np.int64), np.array(leaks, bool), repeated)
+    survey = Survey(values, np.array(sizes, np.int64), np.array(leaks, bool), equal_to_earlier(values))
     if not len(survey.usable):
         raise UserError(
             f"--{flag}: every document of {', '.join(paths)} holds a text of the task's dev or test set: a "

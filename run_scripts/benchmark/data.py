@@ -12,7 +12,7 @@ from typing import Any
 
 import sentencepiece
 
-from run_scripts.benchmark.timing import interleave
+from run_scripts.benchmark.timing import cpu_seconds_of_children, interleave
 from tfrecord_builders import corpus
 from tfrecord_builders.pretraining import build as builder
 from tfrecord_builders.pretraining import worker
@@ -166,23 +166,18 @@ def measure_workers(
         size = large.stat().st_size
         rates = {}
         for number in workers:
-            before = time.process_time(), _children().ru_utime + _children().ru_stime
+            before = time.process_time(), cpu_seconds_of_children()
             wall = time.perf_counter()
             build_records(large, tokenizer, pathlib.Path(folder), num_workers=number, **options)
             rates[number] = size / (time.perf_counter() - wall)
     own = time.process_time() - before[0]
-    workers = _children().ru_utime + _children().ru_stime - before[1]
+    workers = cpu_seconds_of_children() - before[1]
     return {
         "text_bytes": size,
         "bytes_per_second": rates,
         "coordinator_share": own / workers,
-        "worker_peak_bytes": _children().ru_maxrss * 1024,
+        "worker_peak_bytes": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024,
     }
-
-
-def _children() -> resource.struct_rusage:
-    # os.times() counts in hundredths of a second, which a short build's coordinator does not reach.
-    return resource.getrusage(resource.RUSAGE_CHILDREN)
 
 
 def measure_reader(

@@ -5,7 +5,6 @@ import dataclasses
 import importlib.util
 import itertools
 import logging
-import os
 import pathlib
 import shutil
 import subprocess
@@ -15,7 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from run_scripts.benchmark.timing import our_model
+from run_scripts.benchmark.timing import cpu_seconds_of_children, our_model
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.progress_bar import ProgressBar
@@ -117,12 +116,12 @@ class _Work:
         seconds, cpu_seconds = [], []
         for times in (1, LARGER):
             corpus.write_bytes((self.corpus.read_bytes() + b"\n") * times)
-            cpu_begun = _cpu_seconds_of_children()
+            cpu_begun = cpu_seconds_of_children()
             with workers_of(engine, workers) as flags:
                 begun = time.perf_counter()
                 _run(*self.command, str(corpus), f"--output_dir={output}", *flags)
                 seconds.append(time.perf_counter() - begun)
-            cpu_seconds.append(_cpu_seconds_of_children() - cpu_begun)
+            cpu_seconds.append(cpu_seconds_of_children() - cpu_begun)
             shutil.rmtree(output)
         return {
             "seconds": seconds,
@@ -136,12 +135,6 @@ def _rate_and_start(amount: int, smaller: float, larger: float) -> dict[str, flo
     """Returns what follows from the seconds of both runs."""
     more = (larger - smaller) / (LARGER - 1)
     return {"rate": amount / more, "start": smaller - more} if more > 0 else {"rate": None, "start": None}
-
-
-def _cpu_seconds_of_children() -> float:
-    """Returns the CPU seconds of the processes that this one has started and that have ended."""
-    times = os.times()
-    return times.children_user + times.children_system
 
 
 @contextlib.contextmanager

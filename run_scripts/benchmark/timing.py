@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import platform
+import resource
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -66,6 +67,13 @@ def interleave(candidates: Mapping[str, Callable[[], Any]], repeats: int, title:
         name: Timing(statistics.median(walls[name]), statistics.median(cpus[name]), min(walls[name]))
         for name in candidates
     }
+
+
+def cpu_seconds_of_children() -> float:
+    """Returns the CPU seconds of the processes that this one has started and that have ended."""
+    # Not os.times(), which counts in hundredths: a short build's workers take few of them.
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def machine() -> dict[str, Any]:

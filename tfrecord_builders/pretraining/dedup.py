@@ -114,7 +114,7 @@ class Choice:
         self._ends = np.cumsum([len(array) for array in arrays])
         values = np.concatenate([np.zeros(0, np.uint64), *arrays])
         self._held_out = is_held_out(values, dev_fraction)
-        self._repeated = _equal_to_earlier(values)
+        self._repeated = equal_to_earlier(values)
         self._continues = np.zeros(len(values), bool)
         begins = self._ends - np.diff(self._ends, prepend=0)
         for index in begins[continues]:  # what is true of a document's first part is true of its others
@@ -199,7 +199,7 @@ def _joined(index: int, slices: Sequence[CorpusShard], choice: Choice) -> Corpus
     )
 
 
-def _equal_to_earlier(values: np.ndarray) -> np.ndarray:
+def equal_to_earlier(values: np.ndarray) -> np.ndarray:
     """Returns bool [N]: whether an earlier one of the values [N] is the same."""
     repeated = np.zeros(len(values), bool)
     order = np.argsort(values, kind="stable")  # the first of equal ones stays first

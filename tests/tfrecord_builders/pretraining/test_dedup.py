@@ -144,4 +144,4 @@ def test_counting_duplicates(block, monkeypatch):
     values = np.array([5, 2**64 - 1, 5, 7, 5, 2**64 - 1], np.uint64)
     assert document_selection.count_duplicates([values[:2], values[2:]]) == 3
     assert document_selection.count_duplicates([values[:0]]) == document_selection.count_duplicates([]) == 0
-    assert document_selection._equal_to_earlier(values).tolist() == [False, False, True, False, True, True]
+    assert document_selection.equal_to_earlier(values).tolist() == [False, False, True, False, True, True]
