@@ -326,8 +326,7 @@ def _name_positions(axis, order: Order):
             tick.set(color=ORANGE, fontweight="bold")
 
 
-def main(argv: Sequence[str]):
-    del argv
+def main(_: Sequence[str]):
     draw_all(pathlib.Path(flags.FLAGS.output_dir))
 
 

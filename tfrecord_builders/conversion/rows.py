@@ -37,7 +37,6 @@ class Row:
         word_starts: bool [V], pieces that start a word.
 
     Attributes:
-        number: of the row.
         has_eod: whether an <eod> has been seen.
     """
 
@@ -50,7 +49,6 @@ class Row:
         stream_segments: int | None,
         word_starts: np.ndarray,
     ):
-        self.number = number
         self._manifest = manifest
         self._backward = bool(file.backward[number])
         self._slice_index = slice_index

@@ -11,7 +11,6 @@ from etils import epath
 
 from tfrecord_builders.common.tables import MAX_FIELD
 from tfrecord_builders.corpus.files import file_format
-from tfrecord_builders.corpus.options import CorpusOptions
 from tfrecord_builders.corpus.rows import Row, not_utf8
 from tfrecord_builders.corpus.streams import BLOCK_BYTES, Stream, StreamCache
 from tfrecord_builders.corpus.text import BYTE_ORDER_MARK, MAX_DOCUMENT_BYTES
@@ -71,19 +70,15 @@ class TableSource:
 
     Args:
         path: the file.
-        options: of the corpus.
-
-    Raises:
-        UserError: the first row is not UTF-8, or names a column twice.
     """
 
-    def __init__(self, path: epath.Path, options: CorpusOptions):
-        del options
+    def __init__(self, path: epath.Path):
         self.path = path
         self.name = path.name
         self.num_bytes = path.stat().length
 
     def open(self) -> "_TableCutter":
+        """Raises UserError if the first row is not UTF-8, or names a column twice."""
         return _TableCutter(self.path)
 
 

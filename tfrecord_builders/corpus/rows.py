@@ -9,10 +9,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from etils import epath
-
 from tfrecord_builders.common.rows import half_character
-from tfrecord_builders.corpus.streams import BLOCK_BYTES, Stream
+from tfrecord_builders.corpus.streams import line_number
 
 MAX_NUL_SHARE = 0.01  # of a text's bytes; UTF-16 has one at least for each space and line's end
 
@@ -66,11 +64,7 @@ class Row:
         """Where the row is, for people: source, and its line or number from 1; may read the file up to it."""
         if self.numbered:
             return {"source": self.source, "row": self.start + 1}
-        line, left = 1, self.start
-        with Stream(epath.Path(self.source)) as stream:
-            while left > 0 and (block := stream.read(min(left, BLOCK_BYTES))):
-                line += block.count(b"\n")
-                left -= len(block)
+        line = line_number(self.source, self.start)
         return {"source": self.source, "line": line, "byte": self.start}
 
 

@@ -64,7 +64,7 @@ def find_sources(options: CorpusOptions, tables: bool = False) -> list[Source]:
                 raise not_a_corpus(path, f".{kind}")
             from tfrecord_builders.corpus.delimited import TableSource
 
-            sources.append(TableSource(path, options))
+            sources.append(TableSource(path))
         elif kind == "parquet":
             from tfrecord_builders.corpus import parquet
 

@@ -71,6 +71,16 @@ class Stream(contextlib.AbstractContextManager):
             pass
 
 
+def line_number(path: str, offset: int) -> int:
+    """Returns the number of the line, from 1, that holds a byte of a file; reads the file up to there."""
+    line, left = 1, offset
+    with Stream(epath.Path(path)) as stream:
+        while left > 0 and (block := stream.read(min(left, BLOCK_BYTES))):
+            line += block.count(b"\n")
+            left -= len(block)
+    return line
+
+
 class StreamCache(contextlib.AbstractContextManager):
     """Keeps the last file open, so that reading its parts in order reads a compressed file once."""
 

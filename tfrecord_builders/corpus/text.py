@@ -239,12 +239,7 @@ class _TextCutter(contextlib.AbstractContextManager):
 
 def _location(path: str, offset: int) -> str:
     """Returns 'file, line n (byte m)' for a byte of a file; reads it again to count its lines."""
-    line, left = 1, offset
-    with Stream(epath.Path(path)) as stream:
-        while left > 0 and (block := stream.read(min(left, streams.BLOCK_BYTES))):
-            line += block.count(b"\n")
-            left -= len(block)
-    return f"{path}, line {line} (byte {offset})"
+    return f"{path}, line {streams.line_number(path, offset)} (byte {offset})"
 
 
 def _long_line(where: str, least: int) -> str:

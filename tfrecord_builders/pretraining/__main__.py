@@ -16,8 +16,7 @@ from xlnet_tf import command_line, errors
 from xlnet_tf.flags import define_flags, from_flags
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
+def main(_: Sequence[str]) -> None:
     for manifest in build_sets(from_flags(PretrainingOptions), progress=True):
         print(f"Pretraining records are ready ({manifest.split}):\n{pretraining_report.summary(manifest)}")
         for warning in pretraining_report.warnings(manifest):

@@ -98,11 +98,11 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
 def _read(paths: Sequence[str], columns: RaceColumns) -> tuple[list[RaceQuestion], list[tuple[str, str]]]:
     """Returns the questions of a split, and reason and location of those skipped."""
     skipped: list[tuple[str, str]] = []
-
-    def skip(reason: str, location: str) -> None:
-        skipped.append((reason, location))
-
-    questions = [question for path in paths for question in read_questions(path, skip, columns)]
+    questions = [
+        question
+        for path in paths
+        for question in read_questions(path, lambda *left_out: skipped.append(left_out), columns)
+    ]
     if not questions:
         raise UserError(f"no questions in {', '.join(paths)} ({len(skipped)} skipped): check the files")
     return questions, skipped
