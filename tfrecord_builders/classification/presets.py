@@ -66,15 +66,17 @@ _ENTAILMENT = ("entailment", "not_entailment")
 _BINARY = ("0", "1")
 
 
+def _files(source: SplitSource, suffix: str, *splits: str) -> dict[str, SplitSource]:
+    """Returns splits that are files of their names, each like the source otherwise."""
+    return {split: dataclasses.replace(source, file=f"{split}{suffix}") for split in splits}
+
+
 def _glue(name: str, text: str, text_pair: str, label: str, labels: tuple[str, ...], *metrics: str):
     """A task of GLUE with one dev and one test file; regression if it has no labels."""
     train = SplitSource("train.tsv", _PLAIN_TSV, (text,), (text_pair,) if text_pair else (), (label,))
     return Dataset(
-        sources={
-            "train": train,
-            "dev": dataclasses.replace(train, file="dev.tsv"),
-            "test": dataclasses.replace(train, file="test.tsv", label=()),
-        },
+        sources=_files(train, ".tsv", "train", "dev")
+        | _files(dataclasses.replace(train, label=()), ".tsv", "test"),
         metrics=metrics,
         kind="classification" if labels else "regression",
         labels=labels,
@@ -86,11 +88,8 @@ def _cola() -> Dataset:
     """Alone in GLUE: no header but in the test file."""
     train = SplitSource("train.tsv", dataclasses.replace(_PLAIN_TSV, header=False), ("3",), (), ("1",))
     return Dataset(
-        sources={
-            "train": train,
-            "dev": dataclasses.replace(train, file="dev.tsv"),
-            "test": SplitSource("test.tsv", _PLAIN_TSV, ("sentence",)),
-        },
+        sources=_files(train, ".tsv", "train", "dev")
+        | {"test": SplitSource("test.tsv", _PLAIN_TSV, ("sentence",))},
         metrics=("matthews", "accuracy"),
         labels=_BINARY,
         submissions={"test": "CoLA.tsv"},
@@ -103,11 +102,8 @@ def _mnli() -> Dataset:
     test = dataclasses.replace(train, label=())
     return Dataset(
         sources={
-            "train": train,
-            "dev_matched": dataclasses.replace(train, file="dev_matched.tsv"),
-            "dev_mismatched": dataclasses.replace(train, file="dev_mismatched.tsv"),
-            "test_matched": dataclasses.replace(test, file="test_matched.tsv"),
-            "test_mismatched": dataclasses.replace(test, file="test_mismatched.tsv"),
+            **_files(train, ".tsv", "train", "dev_matched", "dev_mismatched"),
+            **_files(test, ".tsv", "test_matched", "test_mismatched"),
             "test_diagnostic": dataclasses.replace(test, file="diagnostic.tsv"),
         },
         metrics=("accuracy",),
@@ -129,7 +125,7 @@ def _zhang(num_labels: int, *text: str, dev_fraction: float, replaced=_ESCAPED) 
     table = TableFormat("csv", header=False, quoting=True, replaced=replaced)
     train = SplitSource("train.csv", table, text, (), ("0",))
     return Dataset(
-        sources={"train": train, "test": dataclasses.replace(train, file="test.csv")},
+        sources=_files(train, ".csv", "train", "test"),
         metrics=("accuracy",),
         labels=tuple(str(label) for label in range(1, num_labels + 1)),
         dev_fraction=dev_fraction,
@@ -142,7 +138,7 @@ def _imdb() -> Dataset:
         "train", TableFormat("folders", folders=("neg", "pos")), ("text",), (), ("label",), "id"
     )
     return Dataset(
-        sources={"train": train, "test": dataclasses.replace(train, file="test")},
+        sources=_files(train, "", "train", "test"),
         metrics=("accuracy",),
         labels=("neg", "pos"),
         dev_fraction=0.04,
@@ -151,9 +147,8 @@ def _imdb() -> Dataset:
 
 def _chnsenticorp() -> Dataset:
     train = SplitSource("train.tsv", _PLAIN_TSV, ("text_a",), (), ("label",))
-    names = ("train", "dev", "test")
     return Dataset(
-        sources={name: dataclasses.replace(train, file=f"{name}.tsv") for name in names},
+        sources=_files(train, ".tsv", "train", "dev", "test"),
         metrics=("accuracy", "macro_f1"),
         labels=_BINARY,
     )
@@ -173,9 +168,8 @@ def _financial_phrasebank() -> Dataset:
 def _clicks() -> Dataset:
     """A click log in csv files: what was searched for, the title that was shown, clicked or not."""
     train = SplitSource("train.csv", TableFormat("csv", quoting=True), ("query",), ("title",), ("click",))
-    names = ("train", "dev", "test")
     return Dataset(
-        sources={name: dataclasses.replace(train, file=f"{name}.csv") for name in names},
+        sources=_files(train, ".csv", "train", "dev", "test"),
         metrics=("auc", "log_loss", "accuracy"),
         labels=_BINARY,
     )
