@@ -7,7 +7,7 @@ import numpy as np
 from etils import epath
 
 from tfrecord_builders.conversion.int64_records import ExternalFile, glob
-from tfrecord_builders.conversion.source_set import ExternalSet
+from tfrecord_builders.conversion.source_set import ExternalSet, joined
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.tokenizer import START_PUNCTUATION, UNDERLINE
@@ -44,8 +44,7 @@ def find(inputs: Sequence[str], num_cores: int | None = None) -> ExternalSet:
                 "lie in the records. Model Garden's builder writes one for task 0: copy it along"
             )
         metas += found
-    sets = [_read(meta, num_cores) for meta in metas]
-    return sets[0].joined(sets[1:], tuple(file for one in sets for file in one.files))
+    return joined([_read(meta, num_cores) for meta in metas])
 
 
 def _read(meta: epath.Path, num_cores: int | None) -> ExternalSet:

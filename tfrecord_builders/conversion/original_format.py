@@ -14,7 +14,7 @@ import tensorflow as tf
 from etils import epath
 
 from tfrecord_builders.conversion.int64_records import ExternalFile, glob
-from tfrecord_builders.conversion.source_set import ExternalSet
+from tfrecord_builders.conversion.source_set import ExternalSet, joined
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest, Shard
@@ -57,8 +57,7 @@ def find(inputs: Sequence[str], num_cores: int | None = None) -> ExternalSet:
             )
         infos += found
     sets = sorted((_read(info, num_cores) for info in dict.fromkeys(infos)), key=lambda found: found[0])
-    joined = tuple(file for _, one in sets for file in one.files)
-    return sets[0][1].joined([one for _, one in sets[1:]], joined)
+    return joined([one for _, one in sets])
 
 
 def _read(info: epath.Path, num_cores: int | None) -> tuple[tuple[int, int], ExternalSet]:

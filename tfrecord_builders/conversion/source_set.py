@@ -3,8 +3,6 @@
 import dataclasses
 from collections.abc import Sequence
 
-from typing_extensions import Self
-
 from tfrecord_builders.conversion.int64_records import ExternalFile
 from xlnet_tf.errors import UserError
 
@@ -32,18 +30,20 @@ class ExternalSet:
     beta: int
     split: str
 
-    def joined(self, others: Sequence[Self], files: tuple[ExternalFile, ...]) -> Self:
-        """Returns the set of all files.
 
-        Raises:
-            UserError: the sets differ in more than their files.
-        """
-        for other in others:
-            for field in dataclasses.fields(self):
-                one, another = getattr(self, field.name), getattr(other, field.name)
-                if field.name != "files" and one != another:
-                    raise UserError(
-                        f"{field.name} is {one} of {self.files[0].path} and {another} of "
-                        f"{other.files[0].path}: give --input one kind of records, by a glob if need be"
-                    )
-        return dataclasses.replace(self, files=files)
+def joined(sets: Sequence[ExternalSet]) -> ExternalSet:
+    """Returns the set of all files.
+
+    Raises:
+        UserError: the sets differ in more than their files.
+    """
+    first, *others = sets
+    for other in others:
+        for field in dataclasses.fields(first):
+            one, another = getattr(first, field.name), getattr(other, field.name)
+            if field.name != "files" and one != another:
+                raise UserError(
+                    f"{field.name} is {one} of {first.files[0].path} and {another} of "
+                    f"{other.files[0].path}: give --input one kind of records, by a glob if need be"
+                )
+    return dataclasses.replace(first, files=tuple(file for one in sets for file in one.files))

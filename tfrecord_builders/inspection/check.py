@@ -157,7 +157,6 @@ def check(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> C
 
 
 def _check_manifest(manifest: Manifest, by_slice: dict[int, list[Shard]], report: CheckReport) -> None:
-
     def add(invariant, found, expected):
         report.add(invariant, [Failure.of_file("manifest.json", found, expected)])
 

@@ -114,8 +114,8 @@ def _choose_documents(
         for group, of_slices in run_jobs(dedup.fingerprint_group, groups):
             for one in of_slices:
                 one["fingerprints"] = np.array(one["fingerprints"], np.uint64)  # a fifth of the list's memory
-            found[group.slices[0].index] = of_slices
-            bar.add(group.source_bytes)
+            found[group[0].index] = of_slices
+            bar.add(sum(one.source_bytes for one in group))
     in_order = (one for first in sorted(found) for one in found.pop(first))
     return Choice(in_order, options.dedup, options.dev_fraction)
 

@@ -21,30 +21,23 @@ _DIGEST_BYTES = 8
 _BLOCK = 1 << 20
 
 
-@dataclasses.dataclass(frozen=True)
-class SliceGroup:
-    """Slices that are read in one go, as a document continues from each to the next; mostly a single one."""
+def group_slices(slices: Iterable[CorpusShard]) -> Iterator[tuple[CorpusShard, ...]]:
+    """Groups the shards of a corpus, in order, that are read in one go.
 
-    slices: tuple[CorpusShard, ...]
-
-    @property
-    def source_bytes(self) -> int:
-        return sum(one.source_bytes for one in self.slices)
-
-
-def group_slices(slices: Iterable[CorpusShard]) -> Iterator[SliceGroup]:
-    """Groups the shards of a corpus, in order; those of larger groups are references to their files."""
+    A document continues from each of a group to the next; most groups are a single shard. Those of larger
+    groups are references to their files.
+    """
     group: list[CorpusShard] = []
     for one in slices:
         if group and group[-1].parts[-1].ends_document:
-            yield SliceGroup(tuple(group))
+            yield tuple(group)
             group = []
         if group:
             group[0] = group[0].without_text()
             one = one.without_text()
         group.append(one)
     if group:
-        yield SliceGroup(tuple(group))
+        yield tuple(group)
 
 
 def fingerprints(documents: Sequence[bytes]) -> list[int]:
@@ -56,7 +49,7 @@ def fingerprints(documents: Sequence[bytes]) -> list[int]:
     return [_value(hashlib.blake2b(document, digest_size=_DIGEST_BYTES)) for document in documents]
 
 
-def fingerprint_group(group: SliceGroup) -> list[dict[str, Any]]:
+def fingerprint_group(group: Sequence[CorpusShard]) -> list[dict[str, Any]]:
     """Reads corpus shards and returns the fingerprints of their documents, as json has them.
 
     Returns:
@@ -66,7 +59,7 @@ def fingerprint_group(group: SliceGroup) -> list[dict[str, Any]]:
     digests: list[Any] = []  # of documents, the last one open
     found: list[dict[str, Any]] = []
     is_open = False
-    for one in group.slices:
+    for one in group:
         lines = corpus.read_lines(one)
         documents = lines.documents_text()
         continues = is_open and lines.continues and bool(documents)

@@ -116,7 +116,7 @@ def test_a_document_without_an_end_is_one(tmp_path):
     sources = write(tmp_path, ["\n".join(f"Line {i}." for i in range(2000))])
     slices = list(corpus.plan_shards(sources, 1000))
     (group,) = document_selection.group_slices(slices)
-    assert len(group.slices) == len(slices) > 5
+    assert len(group) == len(slices) > 5
     found = document_selection.fingerprint_group(group)
     assert len({value for one in found for value in one["fingerprints"]}) == 1
     assert [one["continues"] for one in found] == [False] + [True] * (len(slices) - 1)
