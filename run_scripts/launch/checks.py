@@ -97,10 +97,10 @@ class Checks:
             yield Check("package", self._check_package)
         buckets = [Step("checks the bucket's region", self._describe_bucket(b)) for b in self._buckets()]
         yield Check("buckets", self._check_buckets, buckets)
-        data = [Step("checks that the data are there", self._ls(path)) for path in job.paths()]
+        data = [Step("checks that the data are there", self._storage("ls", path)) for path in job.paths()]
         yield Check("data", self._check_data, data)
-        write = Step("checks that model_dir can be written", self._copy(probe), _TEXT)
-        remove = Step("removes what the check wrote", self._remove(probe))
+        write = Step("checks that model_dir can be written", self._storage("cp", "-", probe), _TEXT)
+        remove = Step("removes what the check wrote", self._storage("rm", probe))
         yield Check("rights", self._check_rights, [write, remove])
         if self._dry_run:
             why = "checks settings, records and memory, and estimates the time"
@@ -134,19 +134,12 @@ class Checks:
     def _check_runtime(self) -> str:
         versions = self._listed("versions", "version")
         if self._job.runtime not in versions:
-            hint = (
-                "take an accelerator of one host, which needs none"
-                if self._job.slice.hosts > 1
-                else "leave runtime out"
-            )
-            known = (
-                [name for name in versions if name.startswith("tpu-vm-tf-")]
-                if self._job.slice.hosts > 1
-                else versions
-            )
-            raise UserError(
-                f"{self._job.zone} has no runtime {self._job.runtime}; it has {', '.join(known[-8:])}: {hint}"
-            )
+            hint = "leave runtime out"
+            if self._job.slice.hosts > 1:
+                versions = [name for name in versions if name.startswith("tpu-vm-tf-")]
+                hint = "take an accelerator of one host, which needs none"
+            there = ", ".join(versions[-8:])
+            raise UserError(f"{self._job.zone} has no runtime {self._job.runtime}; it has {there}: {hint}")
         return self._job.runtime
 
     def _check_package(self) -> str:
@@ -226,14 +219,16 @@ class Checks:
     def _check_data(self) -> str:
         paths = self._job.paths()
         for path in paths:
-            self._require(self._ls(path), f"{path} does not exist", f"your account may not read {path}")
+            self._require(
+                self._storage("ls", path), f"{path} does not exist", f"your account may not read {path}"
+            )
         return f"{len(paths)} path(s) can be read"
 
     def _check_rights(self) -> str:
         path = f"{self._job.model_dir}/{_PROBE}"
         denied = f"your account may not write to {self._job.model_dir}: it needs the role Storage Object User"
-        self._require(self._copy(path), "its bucket does not exist", denied, _TEXT)
-        self._require(self._remove(path), "", denied)
+        self._require(self._storage("cp", "-", path), "its bucket does not exist", denied, _TEXT)
+        self._require(self._storage("rm", path), "", denied)
         return "model_dir can be written; the TPU's service account needs the same rights"
 
     def _check_dry_run(self) -> str:
@@ -302,19 +297,13 @@ class Checks:
         return ["gcloud", "artifacts", "docker", "images", "describe", self._job.image, "--quiet"]
 
     def _describe_bucket(self, bucket: str) -> list[str]:
-        return ["gcloud", "storage", "buckets", "describe", bucket, "--format=json", "--quiet"]
+        return self._storage("buckets", "describe", bucket, "--format=json")
 
     def _cat_lease(self) -> list[str]:
-        return ["gcloud", "storage", "cat", f"{self._job.model_dir}/{ownership.FILE}", "--quiet"]
+        return self._storage("cat", f"{self._job.model_dir}/{ownership.FILE}")
 
-    def _ls(self, path: str) -> list[str]:
-        return ["gcloud", "storage", "ls", path, "--quiet"]
-
-    def _copy(self, path: str) -> list[str]:
-        return ["gcloud", "storage", "cp", "-", path, "--quiet"]
-
-    def _remove(self, path: str) -> list[str]:
-        return ["gcloud", "storage", "rm", path, "--quiet"]
+    def _storage(self, *words: str) -> list[str]:
+        return ["gcloud", "storage", *words, "--quiet"]
 
     def _training_dry_run(self) -> list[str]:
         tpu = "local" if self._job.slice.hosts == 1 else self._job.name

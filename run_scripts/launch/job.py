@@ -129,11 +129,8 @@ def _build(cls: type, values: Any, where: str) -> Any:
     for name in values:
         if name not in fields:
             near = closest(str(name), fields)
-            tip = f": did you mean {where}{near}?" if near else ""
-            raise UserError(
-                f"there is no setting {where}{name}{tip}{'' if tip else ': expected '}"
-                f"{'' if tip else ', '.join(fields)}"
-            )
+            tip = f"did you mean {where}{near}?" if near else f"expected {', '.join(fields)}"
+            raise UserError(f"there is no setting {where}{name}: {tip}")
     hints, made = typing.get_type_hints(cls), {}
     for name, field in fields.items():
         value = values.get(name)

@@ -5,7 +5,6 @@ GKE's nodes: https://docs.cloud.google.com/kubernetes-engine/docs/concepts/plan-
 Never run against the real cloud.
 """
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -269,6 +268,6 @@ def _exit_status(pods: Sequence[dict]) -> int:
 
 def _advice(error: Failed) -> str:
     text = error.outcome.reason
-    if json.dumps(text).find("no matches for kind") >= 0:
+    if "no matches for kind" in text:
         return f"{text}. Install JobSet in the cluster: https://jobset.sigs.k8s.io/docs/installation/"
     return text
