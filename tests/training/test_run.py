@@ -21,7 +21,8 @@ from tests.helpers.training import synthetic_tpu, toy, toy_finetuning
 from tests.helpers.training.worker import settings
 from xlnet_tf.errors import Cancelled, Interrupted, UserError, of_file_systems
 from xlnet_tf.tasks import finetuning, pretraining
-from xlnet_tf.training import topology
+from xlnet_tf.training import runtime, topology
+from xlnet_tf.training.config import RuntimeConfig
 from xlnet_tf.training.interruption import Preemption, lost_hosts
 from xlnet_tf.training.profile import Profile
 from xlnet_tf.training.progress import Progress, read_history
@@ -468,6 +469,15 @@ def test_a_tpu_reached_by_name_needs_paths_that_its_hosts_see(folder):
     params.runtime.tpu = "pod"
     with pytest.raises(UserError, match=f"do not see {folder}/records, {folder}/dev: expected.*gs://"):
         check_remote_paths(params, "gs://bucket/model")
+
+
+@pytest.mark.parametrize("name", ["off", "one_device"])
+def test_a_lone_cpu_reads_the_pipeline_itself(name):
+    """Iterators of a strategy's own are tuned by tf.data, and their end waits up to a minute for that."""
+    strategy = runtime.prepare(RuntimeConfig(distribution_strategy=name))
+    data = tf.data.Dataset.range(2)
+    assert strategy.distribute_datasets_from_function(lambda _: data) is data
+    assert topology.describe(strategy) == "1 replica on CPU:0"
 
 
 def test_hosts_of_a_named_tpu_are_remote(monkeypatch):

@@ -14,7 +14,7 @@ from official.common import distribute_utils
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.base import policy_restored
 from xlnet_tf.training.config import RuntimeConfig
-from xlnet_tf.training.topology import tpu_table
+from xlnet_tf.training.topology import devices, tpu_table
 
 STRATEGIES = ("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
@@ -34,7 +34,7 @@ def prepare(runtime: RuntimeConfig) -> tf.distribute.Strategy:
     strategy = _strategy(runtime)
     if runtime.distribution_strategy == "multi_worker_mirrored" and handler is not None:
         signal.signal(signal.SIGTERM, handler)  # TensorFlow has set its own, which only takes notice
-    if all("CPU" in device for device in strategy.extended.worker_devices):
+    if all("CPU" in device for device in devices(strategy)):
         # Rewriting the graph of a step takes seconds, and makes no step on a CPU faster.
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     if runtime.deterministic:
@@ -80,6 +80,10 @@ def _strategy(runtime: RuntimeConfig) -> tf.distribute.Strategy:
         raise UserError(f"num_gpus is {num_gpus}, but {visible} GPUs are visible")
     if name in ("off", "one_device"):
         num_gpus = min(num_gpus, 1)
+        if not visible:
+            # OneDeviceStrategy would read ahead with iterators of its own, which tf.data tunes: the end of one
+            # waits up to a minute for the tuning thread (see records/reader.py).
+            name = "off"
     return distribute_utils.get_distribution_strategy(
         distribution_strategy=name,
         num_gpus=num_gpus,

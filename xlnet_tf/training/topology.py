@@ -1,11 +1,20 @@
 """Which devices a run uses, or will use."""
 
+import contextlib
+
 import tensorflow as tf
 
 
 def has_remote_hosts(strategy: tf.distribute.Strategy) -> bool:
     """Returns whether hosts that run no Python of ours read data: those of a TPU that is reached by name."""
     return isinstance(strategy, tf.distribute.TPUStrategy) and bool(strategy.cluster_resolver.master())
+
+
+def devices(strategy: tf.distribute.Strategy) -> list[str]:
+    """Returns the names of a strategy's devices on this host."""
+    with contextlib.suppress(RuntimeError):  # of the default strategy, which does not say
+        return [*strategy.extended.worker_devices]
+    return [(tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU"))[0].name]
 
 
 def describe(strategy: tf.distribute.Strategy) -> str:
@@ -17,12 +26,7 @@ def describe(strategy: tf.distribute.Strategy) -> str:
         hosts = strategy.cluster_resolver.cluster_spec().as_dict()["worker"]
         where = f"{len(hosts)} hosts: {', '.join(hosts)}"
     else:
-        # Outside of any strategy TensorFlow chooses, and the default strategy does not say.
-        chosen = isinstance(strategy, (tf.distribute.OneDeviceStrategy, tf.distribute.MirroredStrategy))
-        gpus = tf.config.list_logical_devices("GPU")
-        default = [(gpus or tf.config.list_logical_devices("CPU"))[0].name]
-        devices = strategy.extended.worker_devices if chosen else default
-        specs = map(tf.DeviceSpec.from_string, devices)
+        specs = map(tf.DeviceSpec.from_string, devices(strategy))
         where = ", ".join(f"{spec.device_type}:{spec.device_index}" for spec in specs)
     return f"{replicas} {'replica' if replicas == 1 else 'replicas'} on {where}"
 
