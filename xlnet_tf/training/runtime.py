@@ -81,8 +81,8 @@ def _strategy(runtime: RuntimeConfig) -> tf.distribute.Strategy:
     if name in ("off", "one_device"):
         num_gpus = min(num_gpus, 1)
         if not visible:
-            # OneDeviceStrategy reads ahead with iterators of its own, which tf.data tunes; the end of one waits up
-            # to a minute for the tuning thread (see records/reader.py).
+            # OneDeviceStrategy reads ahead with iterators of its own, which tf.data tunes; the end of one
+            # waits up to a minute for the tuning thread (see records/reader.py).
             name = "off"
     return distribute_utils.get_distribution_strategy(
         distribution_strategy=name,
