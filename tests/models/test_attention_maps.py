@@ -59,3 +59,10 @@ def test_one_stream_has_no_query_maps(encoder):
     maps = attention_maps(encoder, {"input_word_ids": FEATURES["input_word_ids"]})
     assert maps.query is None
     assert maps.content.shape == [2, 2, 2, 6, 6]
+
+
+@pytest.mark.parametrize("positions", [[5], [5, 4, 3, 2, 1, 0]])
+def test_maps_of_all_tokens_whatever_output_positions_choose(encoder, positions):
+    features = {"input_word_ids": FEATURES["input_word_ids"]}
+    maps = attention_maps(encoder, {**features, "output_positions": tf.constant([positions] * 2)})
+    np.testing.assert_allclose(maps.content, attention_maps(encoder, features).content, atol=1e-6)

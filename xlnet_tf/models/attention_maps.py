@@ -40,11 +40,13 @@ def attention_maps(encoder: XLNetEncoder, features: Mapping[str, Any]) -> Attent
 
     Args:
         encoder: any; not in training.
-        features: as the encoder takes them. All probabilities are in memory at once: for short texts.
+        features: as the encoder takes them, but for output_positions: the maps are of all tokens. All
+            probabilities are in memory at once: for short texts.
 
     Source: paper section 2.3; the probabilities times the values of a layer are its attention.
     """
     kernels = _RecordingKernels()
+    features = {name: value for name, value in features.items() if name != "output_positions"}
     outputs = encoder(features, training=False, kernels=kernels)
     recorded = kernels.probabilities
     if "query_output" not in outputs:
