@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.records.splitmix64 import stream
 from xlnet_tf.text.special_tokens import EOP_ID
 
 _BITS_OF_ONE = 0x3F800000  # of 1.0 as float32
@@ -84,11 +85,7 @@ def uniform_draws(seeds: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
 
     Source: SplitMix64 (Steele, Lea and Flood, 2014). TensorFlow's own generators differ under XLA.
     """
-    numbers = tf.cast(tf.range(1, count + 1), tf.uint64)
-    bits = tf.cast(seeds, tf.uint64)[:, None] + numbers * 0x9E3779B97F4A7C15
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
-        high = tf.bitwise.right_shift(bits, tf.constant(shift, tf.uint64))
-        bits = tf.bitwise.bitwise_xor(bits, high) * factor
+    bits = stream(tf.cast(seeds, tf.uint64), count)
     return tf.cast(tf.bitwise.right_shift(bits, tf.constant(40, tf.uint64)), tf.float32) / 2**24
 
 

@@ -23,8 +23,14 @@ def hashed_all(*values: tf.Tensor) -> tf.Tensor:
     return key
 
 
+def stream(keys: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
+    """Returns SplitMix64's numbers from each key on, uint64 [B] -> uint64 [B, count]."""
+    counters = tf.range(count, dtype=tf.int64) * tf.constant(_GAMMA - (1 << 64), tf.int64)
+    return hashed(keys[:, None] + tf.cast(counters, tf.uint64))
+
+
 def random_bits(keys: tf.Tensor, count: int, bits: int) -> tf.Tensor:
-    """Draws numbers of a given number of bits for each key: SplitMix64 from the key on.
+    """Draws numbers of a given number of bits for each key.
 
     Args:
         keys: uint64 [B].
@@ -35,7 +41,6 @@ def random_bits(keys: tf.Tensor, count: int, bits: int) -> tf.Tensor:
         int32 [B, N], 0 to 2^bits - 1.
     """
     pairs = -(-count // 2)
-    counters = tf.range(pairs, dtype=tf.int64) * tf.constant(_GAMMA - (1 << 64), tf.int64)
-    draws = tf.bitcast(hashed(keys[:, None] + tf.cast(counters, tf.uint64)), tf.uint32)  # [B, pairs, 2]
+    draws = tf.bitcast(stream(keys, pairs), tf.uint32)  # [B, pairs, 2]
     draws = tf.bitwise.right_shift(draws, tf.constant(32 - bits, tf.uint32))
     return tf.cast(tf.reshape(draws, [-1, 2 * pairs])[:, :count], tf.int32)
