@@ -85,7 +85,8 @@ class XLNetClassifier(PooledHead):
         """
         source = Pretrained.open(path)
         head = source.find_labeled_head("classification", labels, head_name)
-        from_checkpoint = {"labels": head.labels, "multi_label": source.is_multi_label(head)}
+        multi_label = not head.new and source.card.multi_label
+        from_checkpoint = {"labels": head.labels, "multi_label": multi_label}
         return cls.load(source, head, options, len(head.labels), head.task, **from_checkpoint)
 
     def call(self, features: Mapping[str, Any], training=None):

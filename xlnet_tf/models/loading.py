@@ -101,7 +101,7 @@ class Pretrained:
         Raises:
             UserError: no class has such an option.
         """
-        accepted = [_option_names(model) for model in models]
+        accepted = [keyword_options(model) - {"name", "labels"} for model in models]
         known = set().union(*accepted)
         guesses.refuse(set(given) - known, known)
         options = {**self.card.reading, **given}
@@ -185,10 +185,6 @@ class Pretrained:
         hugging_face_config.check_summary(self.card.external[file], projection, self.checkpoint.path_of(file))
         return {"projection": projection}
 
-    def is_multi_label(self, head: Head) -> bool:
-        """Returns whether the checkpoint's classifier gives a text any number of its classes."""
-        return not head.new and self.card.multi_label
-
     def load_into(self, model: tf_keras.Model, head: Head | None = None) -> None:
         """Builds a model and loads the checkpoint into it, all of it but a new head.
 
@@ -223,11 +219,11 @@ class Pretrained:
 Source = str | os.PathLike | Pretrained  # what from_pretrained takes
 
 
-def _option_names(model: type[tf_keras.Model]) -> set[str]:
+def keyword_options(kind: type) -> set[str]:
     """Returns the keyword-only arguments of a class and of those it extends."""
-    constructors = [base.__init__ for base in model.__mro__]  # type: ignore[misc]
+    constructors = [base.__init__ for base in kind.__mro__]  # type: ignore[misc]
     parameters = [p for each in constructors for p in inspect.signature(each).parameters.values()]
-    return {p.name for p in parameters if p.kind is p.KEYWORD_ONLY} - {"name", "labels"}
+    return {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
 def _check_labels(labels: Iterable[str]) -> tuple[str, ...]:

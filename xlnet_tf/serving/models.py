@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import inspect
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,7 +19,7 @@ from xlnet_tf.generation.embedding import TextVectors, embed_texts
 from xlnet_tf.layers.base import policy_restored
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import XLNetHead
-from xlnet_tf.models.loading import Pretrained
+from xlnet_tf.models.loading import Pretrained, keyword_options
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.serving import export
 from xlnet_tf.serving.classification import AlertRule
@@ -330,9 +329,7 @@ def _buckets(segment_len: int, options: Mapping[str, Any]) -> list[int] | None:
 
 def _with_lengths(module_class: type[ServingModule], options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns options of a module with those lengths that are not given; refuses unknown ones."""
-    constructors = [base.__init__ for base in module_class.__mro__]  # type: ignore[misc]
-    parameters = [p for each in constructors for p in inspect.signature(each).parameters.values()]
-    known = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+    known = keyword_options(module_class)
     guesses.refuse(set(options) - known, known)
     options = {"seq_len": _SEQ_LEN, **options}
     half = max(1, (options["seq_len"] - NUM_SPECIAL) // 2)
