@@ -48,7 +48,7 @@ class Bin(NamedTuple):
     count: int
 
 
-def reliability(probabilities: Probabilities, bins: int = BINS) -> list[Bin]:
+def reliability(probabilities: Probabilities) -> list[Bin]:
     """Returns the claims in bins of equal width, from least to most confident; empty bins are left out.
 
     Of classes that exclude each other, the claim is that the likeliest one is right; else each probability
@@ -59,21 +59,21 @@ def reliability(probabilities: Probabilities, bins: int = BINS) -> list[Bin]:
         best = np.argmax(values, axis=1)[:, None]
         values, targets = (np.take_along_axis(array, best, axis=1) for array in (values, targets))
     values, targets = np.ravel(values).astype(np.float64), np.ravel(targets)
-    numbers = np.clip(np.ceil(values * bins).astype(int) - 1, 0, bins - 1)  # (low, high], as in the source
-    counts = np.bincount(numbers, minlength=bins)
-    confidences, frequencies = (np.bincount(numbers, weights, bins) for weights in (values, targets))
+    numbers = np.clip(np.ceil(values * BINS).astype(int) - 1, 0, BINS - 1)  # (low, high], as in the source
+    counts = np.bincount(numbers, minlength=BINS)
+    confidences, frequencies = (np.bincount(numbers, weights, BINS) for weights in (values, targets))
     return [
         Bin(float(confidences[n] / counts[n]), float(frequencies[n] / counts[n]), int(counts[n]))
         for n in np.flatnonzero(counts)
     ]
 
 
-def expected_calibration_error(probabilities: Probabilities, bins: int = BINS) -> float:
+def expected_calibration_error(probabilities: Probabilities) -> float:
     """Returns the mean distance between confidence and frequency, over all claims.
 
     Source: Guo et al., On Calibration of Modern Neural Networks, 2017, equation 3.
     """
-    found = reliability(probabilities, bins)
+    found = reliability(probabilities)
     total = sum(each.count for each in found)
     return sum(each.count * abs(each.confidence - each.frequency) for each in found) / total
 

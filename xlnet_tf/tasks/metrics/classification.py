@@ -139,10 +139,6 @@ def _reaching(values: np.ndarray, wanted: float, others: np.ndarray) -> int:
     return int(candidates[np.lexsort((values[candidates], others[candidates]))[-1]])
 
 
-def _one_hot(targets: np.ndarray, num_labels: int) -> np.ndarray:
-    return np.arange(num_labels) == targets[:, None]
-
-
 def _area_under_roc(targets: np.ndarray, values: np.ndarray) -> float:
     """Returns the share of pairs of a positive and a negative that are in the right order; ties count half.
 
@@ -166,7 +162,7 @@ def _mean_auc(targets: np.ndarray, probabilities: np.ndarray) -> float:
 
 
 def _class_auc(targets: np.ndarray, probabilities: np.ndarray) -> float:
-    return _mean_auc(_one_hot(targets, probabilities.shape[1]), probabilities)
+    return _mean_auc(np.arange(probabilities.shape[1]) == targets[:, None], probabilities)
 
 
 def _average_precision(targets: np.ndarray, probabilities: np.ndarray) -> float:

@@ -265,16 +265,9 @@ def score_v1(dataset: list[dict], answers: Mapping[str, str]) -> dict[str, float
 
 
 def score_v2(dataset: list[dict], answers: Mapping[str, str]) -> dict[str, float]:
-    """Scores answers as SQuAD 2.0 does; an empty answer says that there is none. Args: see `score_v1`."""
+    """Scores answers as SQuAD 2.0 does; an empty answer says that there is none. See `score_v1`."""
     scores = squad_evaluate_v2_0.evaluate(dataset, answers)
-    names = {
-        "exact": "exact",
-        "f1": "f1",
-        "HasAns_exact": "has_answer_exact",
-        "HasAns_f1": "has_answer_f1",
-        "NoAns_exact": "no_answer_exact",
-    }
-    return {name: scores[official] for official, name in names.items() if official in scores}
+    return {name: scores[name] for name in ("exact", "f1")}
 
 
 def _dataset(predictions: Sequence[Prediction]) -> list[dict]:
