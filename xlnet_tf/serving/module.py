@@ -10,6 +10,7 @@ import tf_keras
 from xlnet_tf.checkpoints import names
 from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.errors import UserError
+from xlnet_tf.models.reading import TOKEN_FEATURES
 from xlnet_tf.records.batching import choose_lengths
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.serving import text_answers
@@ -202,13 +203,12 @@ class ServingModule(tf.Module):
             return self.answer(**parse_examples(examples, specs))
 
         tokens = tf.TensorSpec([None, None if len(self.buckets) > 1 else self.seq_len], tf.int32)
-        token_names = ("input_word_ids", "input_mask", "input_type_ids")
         return {
             SERVING_DEFAULT: signature(self.answer, **specs),
             EXAMPLES: signature(answer_examples, examples=example),
             TOKENS: signature(
                 lambda **features: self.serve_tokens(self._check_tokens(features)),
-                **dict.fromkeys(token_names, tokens),
+                **dict.fromkeys(TOKEN_FEATURES, tokens),
             ),
         }
 

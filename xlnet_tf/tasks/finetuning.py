@@ -25,7 +25,7 @@ from xlnet_tf.checkpoints.names import head_scope
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
-from xlnet_tf.models.reading import packed_source
+from xlnet_tf.models.reading import TOKEN_FEATURES, packed_source
 from xlnet_tf.records import example_report
 from xlnet_tf.records.batching import FILLER, MULTIPLE, Batches
 from xlnet_tf.records.example_reader import ExampleTable, example_dataset
@@ -42,7 +42,6 @@ from xlnet_tf.training.optimizer import layer_number
 from xlnet_tf.training.run import check_memory, run_training
 from xlnet_tf.training.task import Task
 
-TOKENS = ("input_word_ids", "input_mask", "input_type_ids")
 _ALIKE = 1e-4  # outputs that differ by less than this come from a model that has collapsed
 UNREACHED = ": no threshold reaches it on the dev examples"  # after a shortfall of these
 
@@ -374,7 +373,9 @@ class FinetuningTask(Task):
             return {**features, "packed_source": source}
         if length is None or (isinstance(length, int) and length == examples.seq_len):
             return features
-        return cut_rows(features, length, examples, (*TOKENS, *self.TOKEN_COLUMNS), self.POSITION_COLUMNS)
+        return cut_rows(
+            features, length, examples, (*TOKEN_FEATURES, *self.TOKEN_COLUMNS), self.POSITION_COLUMNS
+        )
 
     def read_in_graph(self, train_steps: int):
         self.train_steps = train_steps
