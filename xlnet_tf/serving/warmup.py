@@ -28,7 +28,7 @@ def write_warmup(
     rows: Mapping[str, Mapping[str, np.ndarray]],
     methods: Mapping[str, str],
     batch_sizes: Sequence[int],
-) -> str:
+):
     """Writes the requests of a SavedModel: each signature with each batch size.
 
     Args:
@@ -36,9 +36,6 @@ def write_warmup(
         rows: for each signature the inputs of one typical row by name, [1, ...].
         methods: of TensorFlow Serving's, for the signatures that do not `predict`.
         batch_sizes: how often the row is repeated.
-
-    Returns:
-        The file's path.
 
     Raises:
         UserError: there would be too many requests.
@@ -55,7 +52,6 @@ def write_warmup(
             for batch_size in batch_sizes:
                 batch = {key: np.repeat(value, batch_size, axis=0) for key, value in row.items()}
                 writer.write(_request(name, methods.get(name, ""), batch).SerializeToString())
-    return path
 
 
 def _request(signature: str, method: str, batch: Mapping[str, np.ndarray]) -> PredictionLog:

@@ -214,8 +214,7 @@ class Protocol(H11Protocol):
             self._wait_for_head()
 
     def _wait_for_head(self) -> None:
-        cycle = self.cycle
-        self.loop.call_later(_HEADER_SECONDS, self._end_if_slow, cycle)
+        self.loop.call_later(_HEADER_SECONDS, self._end_if_slow, self.cycle)
 
     def _end_if_slow(self, cycle: Any) -> None:
         if self.cycle is cycle and not self.transport.is_closing() and self.conn.their_state is h11.IDLE:

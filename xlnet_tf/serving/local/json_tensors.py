@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from xlnet_tf.errors import shown
-from xlnet_tf.serving.local.loaded import invalid
+from xlnet_tf.serving.local.loaded import called, invalid
 from xlnet_tf.serving.signatures import TensorInfo
 
 _B64 = "b64"
@@ -129,7 +129,7 @@ def to_array(value: Any, dtype: np.dtype, name: str) -> np.ndarray:
     for found in flat:
         if type(found) not in kinds:
             raise invalid(
-                f"JSON Value: {shown(found)} is not of expected type: {_called(dtype)}, input {name}"
+                f"JSON Value: {shown(found)} is not of expected type: {called(dtype)}, input {name}"
             )
     if dtype.kind == "O":
         return np.array([_string(text) for text in flat] + [None], object)[:-1].reshape(sizes)
@@ -137,10 +137,6 @@ def to_array(value: Any, dtype: np.dtype, name: str) -> np.ndarray:
         return np.array(flat, dtype).reshape(sizes)
     except (OverflowError, ValueError, TypeError):
         raise invalid(f"JSON Value: a number of input {name} is out of the range of {dtype}") from None
-
-
-def _called(dtype: np.dtype) -> str:
-    return "string" if dtype.kind == "O" else dtype.name
 
 
 def _flatten(value: Any, sizes: Sequence[int], level: int, flat: list[Any]) -> None:

@@ -132,7 +132,9 @@ class LoadedModel:
         for key, column in expected.items():
             found, sizes = inputs[key], sizes_of(self.definitions[name].inputs[key])
             if found.dtype != column.dtype:
-                raise invalid(f"Input {key} has the type {_called(found)}, expected {_called(column)}")
+                raise invalid(
+                    f"Input {key} has the type {called(found.dtype)}, expected {called(column.dtype)}"
+                )
             if sizes is not None and (
                 found.ndim != len(sizes) or any(size not in (-1, n) for size, n in zip(sizes, found.shape))
             ):
@@ -163,8 +165,9 @@ class LoadedModel:
         self._session.close()
 
 
-def _called(typed) -> str:
-    return "string" if typed.dtype == object else str(typed.dtype)
+def called(dtype: np.dtype) -> str:
+    """Returns what a type is called in messages."""
+    return "string" if dtype.kind == "O" else dtype.name
 
 
 def sizes_of(info) -> list[int] | None:

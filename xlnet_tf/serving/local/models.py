@@ -19,7 +19,7 @@ from xlnet_tf import files
 from xlnet_tf.errors import UserError, reason
 from xlnet_tf.serving import config_files
 from xlnet_tf.serving.export import versions
-from xlnet_tf.serving.local.batching import Batcher
+from xlnet_tf.serving.local.batching import MAX_BATCH, Batcher
 from xlnet_tf.serving.local.loaded import LoadedModel, RequestError, invalid
 
 MODEL_FILE = "saved_model.pb"
@@ -174,7 +174,7 @@ class Models:
         *,
         warm_up: Callable[[LoadedModel], None] = lambda model: None,
         together: bool = True,
-        max_batch: int = 32,
+        max_batch: int = MAX_BATCH,
     ):
         self.configs = {config.name: config for config in configs}
         self._warm_up, self._together, self._max_batch = warm_up, together, max_batch

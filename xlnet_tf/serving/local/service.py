@@ -163,7 +163,8 @@ class Service:
 
     def _of_examples(self, spec, examples, method: str, kind: str, api: str, caller: Caller) -> Answer:
         name = spec.signature_name or SERVING_DEFAULT
-        definition = self.definitions(spec).get(name)
+        model = self.models.find(spec).model
+        definition = model.definitions.get(name) if model else None
         if definition is None:
             raise invalid(f"No signature was found with the name: {name}")
         if definition.method_name != method:
@@ -173,11 +174,6 @@ class Service:
         if not examples:
             raise invalid("Input is empty")
         return self.predict(spec, {"inputs": np.array(examples, object)}, caller, api=api)
-
-    def definitions(self, spec: ModelSpec) -> Mapping[str, Any]:
-        """Returns the SignatureDef protos of a version by name."""
-        model = self.models.find(spec).model
-        return model.definitions if model else {}
 
     def metadata(self, spec: ModelSpec, fields: Sequence[str] = (SIGNATURES,)) -> GetModelMetadataResponse:
         """Describes a version.
