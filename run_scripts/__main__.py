@@ -23,7 +23,7 @@ except ModuleNotFoundError as error:
     sys.exit(f"ERROR: the package {error.name} is not installed: pip install xlnet-tf")
 
 PROGRAM, BUILD, COMPLETION = "xlnet-tf", "build", "completion"
-ALIASES = {"inspect": "inspect-records", "tutorial": "tutorial-chinese-classification"}
+ALIASES = {"inspect-records": "inspect", "tutorial-chinese-classification": "tutorial"}
 GROUPS = {
     "Text to records": ("train-tokenizer", f"{BUILD} *", "inspect", "convert-records", "corpus-plan"),
     "Training": ("pretrain", "adapt", "finetune", "evaluate", "predict"),
@@ -44,8 +44,7 @@ def commands() -> dict[str, str]:
         names = [path.stem for path in folder.glob("[!_]*.py")]
         names += [path.parent.name for path in folder.glob("*/__main__.py")]
         found |= {before + name.replace("_", "-"): f"{package.__name__}.{name}" for name in sorted(names)}
-    aliases = {full: alias for alias, full in ALIASES.items()}
-    return {aliases.get(name, name): module for name, module in found.items()}
+    return {ALIASES.get(name, name): module for name, module in found.items()}
 
 
 def summary(module: str) -> str:
@@ -74,8 +73,7 @@ def find(words: Sequence[str]) -> str:
     """Returns the command that words begin with, as it is listed; "" if they begin with none."""
     known = commands()
     names = (" ".join(words[:count]).replace("_", "-") for count in (1, 2))
-    aliases = {full: alias for alias, full in ALIASES.items()}
-    return next((name for name in (aliases.get(name, name) for name in names) if name in known), "")
+    return next((name for name in (ALIASES.get(name, name) for name in names) if name in known), "")
 
 
 def spelled(text: str) -> str:

@@ -129,7 +129,7 @@ class Task:
 
         variants = [({"weights": BEFORE}, self._from(before)), ({"weights": AFTER}, self._from(after))]
         trials = sweep.sweep(variants, self._class, strategy, folder, self._num_seeds)
-        split = next(s for s in ("test", "dev") if s in self.sets and self._has_answers(self.sets[s]))
+        split = next(s for s in ("test", "dev") if s in self.sets and self._class.has_answers(self.sets[s]))
         scores, problems = {}, {}
         for trial in trials:
             name = trial.point["weights"]
@@ -148,9 +148,6 @@ class Task:
             scores=scores,
             problems=problems,
         )
-
-    def _has_answers(self, examples: ExampleSet) -> bool:
-        return not self._class.ANSWERED or bool(examples.settings[self._class.ANSWERED])
 
     def _score(self, folder: str, examples: ExampleSet, strategy) -> float:
         from xlnet_tf.tasks.prediction import Predictor, Run

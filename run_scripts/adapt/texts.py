@@ -185,10 +185,7 @@ def read_documents(flag: str, options: TextOptions) -> Iterator[str]:
                 missing = [name for name in columns if not isinstance(row.values.get(name), str)]
                 if row.error or missing:
                     has = f"{', '.join(row.values)} but no text in {', '.join(missing)}: see --text_column"
-                    source, at, *_ = row.location.items()
-                    raise UserError(
-                        f"{source[1]}, {' '.join(map(str, at))}: {row.error or f'there is {has}'}"
-                    )
+                    raise UserError(f"{row.where}: {row.error or f'there is {has}'}")
                 if text := "\n".join(row.values[name].strip() for name in columns).strip():
                     yield text
     except (UserError, FileNotFoundError) as error:

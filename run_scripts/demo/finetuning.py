@@ -149,7 +149,6 @@ class FineTuning:
 
     def _finetune(self, beginning: str, learning_rate: float, seed: int) -> tuple[float, float]:
         """Returns the metric of the best checkpoint on the dev texts, and on the test texts."""
-
         from xlnet_tf.tasks.finetuning import finetune
         from xlnet_tf.training.config import override
 

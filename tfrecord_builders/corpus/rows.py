@@ -67,6 +67,12 @@ class Row:
         line = line_number(self.source, self.start)
         return {"source": self.source, "line": line, "byte": self.start}
 
+    @property
+    def where(self) -> str:
+        """The source and the row's line or number, for messages."""
+        kind = "row" if self.numbered else "line"
+        return f"{self.source}, {kind} {self.location[kind]}"
+
 
 def plain_value(value: Any) -> Any:
     """Returns a value as json can hold it: what has no type there (dates, decimals, bytes) becomes a text."""

@@ -9,7 +9,6 @@ from tfrecord_builders.inspection.show import Record, load_record, visible_piece
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest
-from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 MOST_LABELLED = 64  # tokens whose pieces still fit along the sides of a picture
@@ -124,8 +123,7 @@ def _draw_stream(
 
     first, last = window.start, window.stop
     colors = np.array([to_rgb(color) for color in LEGEND.values()])
-    special = np.isin(record.ids, (SEP_ID, CLS_ID))
-    kind = np.where(special, 3, np.where(record.is_target, _TARGET, 1))  # [T], what a visible key is
+    kind = np.where(record.special, 3, np.where(record.is_target, _TARGET, 1))  # [T], what a visible key is
     visible = record.query_visible if is_query else record.content_visible
     shades = colors[np.where(visible, np.where(np.eye(len(kind), dtype=bool), 4, kind[None, :]), 0)]
     if is_query:

@@ -31,6 +31,7 @@ class Record:
         self.targets = positions[positions >= 0]
         self.is_target = np.zeros(len(self.ids), bool)
         self.is_target[self.targets] = True
+        self.special = np.isin(self.ids, (SEP_ID, CLS_ID))
         self.content_visible, self.query_visible = ranks.expand(self.rank, self.is_target)  # [T, T]
 
     def parts(self, reuse_len: int) -> dict[str, slice]:
@@ -66,9 +67,9 @@ def load_record(manifest: Manifest, number: int) -> tuple[Shard, int, Record]:
     index = number
     for shard in manifest.shards:
         if index < shard.records:
-            return shard, index, Record(read_shard(manifest.path(shard), manifest.spec, index, 1))
+            break
         index -= shard.records
-    raise AssertionError("the records of all shards add up to manifest.records")
+    return shard, index, Record(read_shard(manifest.path(shard), manifest.spec, index, 1))
 
 
 def describe(manifest: Manifest, number: int, target: int | None = None, color: bool = False) -> str:
@@ -126,13 +127,12 @@ def _view(record: Record, pieces: list[str], position: int, number: int, reuse_l
     """Lines that show what one target sees, with ___ for hidden pieces: the text as the model has it."""
     query, content = record.query_visible[position], record.content_visible[position]
     visible_targets = int((query & record.is_target).sum())
-    special = np.isin(record.ids, (SEP_ID, CLS_ID))
     lines = [
         f"target {number} in the order: position {position}, piece {pieces[position]}, "
         f"rank {record.rank[position]}",
         f"  query stream sees {int(query.sum())} of {len(query)} positions (and the memory): "
-        f"{int((query & ~record.is_target & ~special).sum())} context, {visible_targets} targets "
-        f"predicted before, {int((query & special).sum())} of SEP SEP CLS; not itself",
+        f"{int((query & ~record.is_target & ~record.special).sum())} context, {visible_targets} targets "
+        f"predicted before, {int((query & record.special).sum())} of SEP SEP CLS; not itself",
         f"  content stream sees the same{' and itself' if content[position] else ''}: "
         f"{int(content.sum())} positions",
         "  as the query stream has it (<?> is to be predicted, ___ is hidden):",

@@ -220,9 +220,10 @@ class FinetuningTask(Task):
         """Raises UserError unless a set's settings have what the task reads."""
         compatibility.check_settings(examples, self.SETTINGS)
 
-    def has_answers(self, examples: ExampleSet) -> bool:
+    @classmethod
+    def has_answers(cls, examples: ExampleSet) -> bool:
         """Returns whether a set can be scored."""
-        return not self.ANSWERED or examples.settings[self.ANSWERED]
+        return not cls.ANSWERED or examples.settings[cls.ANSWERED]
 
     def outputs_alike(self, examples: ExampleSet, predictions: Mapping[str, np.ndarray]) -> bool:
         """Returns whether the model gives the same outputs for every text.

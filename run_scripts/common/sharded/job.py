@@ -38,9 +38,7 @@ def first_rows(source: corpus.CorpusOptions, options: ShardOptions) -> list[corp
         if readable := [row for row in rows if not row.error]:
             return readable
         if rows:
-            where = rows[0].location
-            line = f"line {where['line']}" if "line" in where else f"row {where['row']}"
-            error = f"{where['source']}, {line}: {rows[0].error}"
+            error = f"{rows[0].where}: {rows[0].error}"
             break
     raise UserError(f"the corpus {', '.join(source.input) or source.tfds_name} cannot be read: {error}")
 
