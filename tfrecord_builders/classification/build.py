@@ -76,10 +76,8 @@ def _read(name: str, dataset: Dataset, options: ClassificationOptions, skip: tab
         if skip:
             skip(reason, location)
 
-    may_skip = options.skip_ragged
-    for count, row in enumerate(
-        tables.read_table(source.file, source.table, leave_out if may_skip else None)
-    ):
+    rows = tables.read_table(source.file, source.table, leave_out if options.skip_ragged else None)
+    for count, row in enumerate(rows):
         if not count:
             _check_columns(row, source)
         yield count + ragged, row
