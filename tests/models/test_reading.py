@@ -46,8 +46,17 @@ def test_output_positions_choose_vectors(way):
         }
     positions = np.array([np.flatnonzero(row)[[0, -1, 1]] for row in features["input_mask"]])
     expected = tf.gather(encode_long(encoder, features, segment_len), positions, batch_dims=1)
-    found = encode_long(encoder, {**features, "output_positions": positions}, segment_len)
+    features["output_positions"] = positions.astype(np.uint8)
+    found = encode_long(encoder, features, segment_len)
     np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_output_positions_may_be_of_a_small_integer_type():
+    ids = np.random.default_rng(4).integers(9, 50, [1, 384])
+    encoder = random_encoder(memory_len=4)
+    features = {"input_word_ids": ids, "output_positions": tf.constant([[200, 3]], tf.uint8)}
+    expected = tf.gather(encode_long(encoder, {"input_word_ids": ids}, 128), [200, 3], axis=1)
+    np.testing.assert_allclose(encode_long(encoder, features, 128), expected, atol=1e-5)
 
 
 def test_targets_and_output_positions_exclude_each_other():

@@ -54,7 +54,9 @@ def encode_long(
     """
     tokens = token_features(features)
     seed = {name: features[name] for name in ("dropout_seed",) if name in features}
-    chosen = features.get("output_positions")  # [B, Q]
+    chosen = features.get("output_positions")
+    if chosen is not None:
+        chosen = tf.cast(chosen, tf.int32)  # [B, Q]
     if "packed_source" in features:
         vectors = _encode_packed(encoder, features, seed, training)
         return vectors if chosen is None else tf.gather(vectors, chosen, batch_dims=1)
