@@ -224,22 +224,17 @@ def _config_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the fields of a config.json: those of one next to the weights, and all that is known."""
     card = checkpoint.card
     inherited = card.external[CONFIG_FILE]
+    projection = names.PROJECTION in checkpoint.arrays
+    activation = hugging_face_config.write_activation(projection)
+    summary = {"summary_use_proj": projection, "summary_activation": activation}
     return {
         **_DEFAULT_FIELDS,
-        **_summary_fields(checkpoint.arrays),
+        **(summary if _pooled_heads(checkpoint.arrays) else {}),
         **{name: inherited[name] for name in inherited.keys() - _FIELDS_OF_WEIGHTS - _FIELDS_OF_HEAD},
         **hugging_face_config.write_config(checkpoint.config),
         **hugging_face_config.write_settings(card.settings),
         **_head_fields(checkpoint),
     }
-
-
-def _summary_fields(arrays: Arrays) -> dict[str, Any]:
-    """Returns the fields of a config.json that say what follows the pooled vector, if there is one."""
-    projection = names.PROJECTION in arrays
-    activation = hugging_face_config.write_activation(projection)
-    fields = {"summary_use_proj": projection, "summary_activation": activation}
-    return fields if _pooled_heads(arrays) else {}
 
 
 def _head_fields(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -206,18 +206,17 @@ def _open_legacy(file: BinaryIO):
 
     table = Unpickler(file).load()
     # Then come the storages' keys, and in this order each one's length and numbers.
-    offsets, offset = {}, None
-    keys = _Unpickler(file).load()
+    offsets, keys = {}, _Unpickler(file).load()
     offset = file.tell()
     for key in keys:
-        offsets[key] = offset + 8
+        offsets[key] = offset
         offset += 8 + seen[key].size * seen[key].dtype.itemsize
     found = os.fstat(file.fileno()).st_size
     if found < offset:
         raise pickle.UnpicklingError(f"{found:,} bytes of {offset:,}")
 
     def read(storage: _Storage) -> np.ndarray:
-        file.seek(offsets[storage.key] - 8)
+        file.seek(offsets[storage.key])
         size = int.from_bytes(file.read(8), "little")
         if size != storage.size:
             raise ValueError(f"{size} numbers, not {storage.size}")

@@ -178,14 +178,10 @@ class Checkpoints(tf.train.CheckpointManager):
         if not self._writing:
             return
         failed = [future.exception() for future in self._writing if future.done() and future.exception()]
-        failed_anywhere = self._on_any_host(bool(failed))
-        if failed_anywhere:
+        if self._on_any_host(bool(failed)):
             self._writing = None
-            raise (
-                failed[0]
-                if failed
-                else UserError("another host cannot write its part of the checkpoint, as its message says")
-            )
+            other = UserError("another host cannot write its part of the checkpoint, as its message says")
+            raise failed[0] if failed else other
 
     def _write(self, prefix: str, parts: Sequence[str], copies: Copies):
         """Writes this process's parts of a checkpoint, in the thread."""
