@@ -47,9 +47,8 @@ class InputCounts:
         number = np.cumsum(begins) - 1  # of the text that a piece belongs to
         inside = ~special.ravel()
         texts = int(begins.sum())
-        of_text = number.ravel() if number.ndim > 1 else number
         has = {
-            name: np.bincount(of_text[inside & mask.ravel()], minlength=texts) > 0
+            name: np.bincount(number[inside & mask.ravel()], minlength=texts) > 0
             for name, mask in (("unknown", unknown), ("known", ~unknown & (ids != self._space)))
         }
         found = {

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-MAX_BYTES = 255  # of a text
-
 _END = 0xFF  # the mark after a text; not a byte of UTF-8
 # Bytes of a character, by its first byte; 0 for those that follow.
 _CHARACTER_BYTES = np.repeat([1, 0, 2, 3, 4, 0], [0x80, 0x40, 0x20, 0x10, 8, 8]).astype(np.int32)
@@ -35,7 +33,7 @@ class Viterbi:
         """Splits texts in the best way.
 
         Args:
-            texts: [F], at least one, each of 1 to MAX_BYTES bytes in UTF-8; the longest first.
+            texts: [F], at least one, each of 1 to 255 bytes in UTF-8; the longest first.
 
         Returns:
             (pieces, lengths, leads): int32 [N], the pieces of all texts one after another, -1 for each

@@ -8,6 +8,7 @@ falls. The gradient shows which changes are promising; those are tried.
 import heapq
 import itertools
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -50,7 +51,7 @@ def find_repairs(losses: ParagraphLosses, config: XLNetConfig) -> tuple[float, l
     tried = [_tried(losses, weights, repair) for repair in promising]
     other = "relu" if config.ff_activation.startswith("gelu") else "gelu"
     tried.append(Repair(f"ff_activation {other}", {}, losses.with_activation(other)))
-    return loss, sorted(tried, key=_loss)
+    return loss, sorted(tried, key=attrgetter("loss"))
 
 
 def _promising(losses: ParagraphLosses, weights: Weights, config: XLNetConfig) -> tuple[float, list[Repair]]:
@@ -62,11 +63,7 @@ def _promising(losses: ParagraphLosses, weights: Weights, config: XLNetConfig) -
         return loss + float(sum(gains))
 
     changes = (Repair(what, change, predicted(change)) for what, change in _changes(weights, config))
-    return loss, heapq.nsmallest(_TRIED, changes, key=_loss)
-
-
-def _loss(repair: Repair) -> float:
-    return repair.loss
+    return loss, heapq.nsmallest(_TRIED, changes, key=attrgetter("loss"))
 
 
 def _tried(losses: ParagraphLosses, weights: Weights, repair: Repair) -> Repair:
