@@ -451,7 +451,6 @@ class XLNetEncoder(ShapeFreeModel):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        del custom_objects
         config = dict(config)
         return cls(XLNetConfig.from_dict(config.pop("config")), **config)
 

@@ -131,7 +131,6 @@ class ServingModule(tf.Module):
 
     def readable(self, row: text_answers.Row, answer: dict[str, Any]) -> dict[str, Any]:
         """Returns an answer as people read it in Python: by name, without what fills up a batch."""
-        del row
         return answer
 
     def serve(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:

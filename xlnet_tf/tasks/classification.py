@@ -27,6 +27,7 @@ from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import SummaryModelConfig
 from xlnet_tf.tasks.predictions.classification import write_files
 from xlnet_tf.training.metrics import Ratio
+from xlnet_tf.training.task import weighted
 
 EXPERIMENT = "xlnet/classification"
 
@@ -169,13 +170,11 @@ class ClassificationTask(FinetuningTask):
         return self._sums(features, outputs, losses(outputs, features["label"]))
 
     def _sums(self, features, outputs, losses):
-        weights, labels = row_weights(features), features["label"]
-        count = tf.reduce_sum(weights)
-        sums = {"loss": (tf.reduce_sum(weights * losses), count)}
+        values, labels = {"loss": losses}, features["label"]
         if self.kind == "classification":
-            hits = tf.cast(tf.argmax(outputs, axis=-1, output_type=labels.dtype) == labels, tf.float32)
-            sums["accuracy"] = (tf.reduce_sum(weights * hits), count)
-        return sums
+            hits = tf.argmax(outputs, axis=-1, output_type=labels.dtype) == labels
+            values["accuracy"] = tf.cast(hits, tf.float32)
+        return weighted(row_weights(features), **values)
 
     @functools.cached_property
     def _class_weights(self) -> np.ndarray | None:
@@ -275,10 +274,8 @@ class ClassificationTask(FinetuningTask):
         )
 
     def _has_dev_examples(self, label: str) -> bool:
-        if not self.validation_set:
-            return False
-        targets = self.validation_set.arrays()["label"]
-        return bool(self._have(label, targets).any())
+        dev = self.validation_set
+        return dev is not None and bool(self._have(label, dev.arrays()["label"]).any())
 
     def _have(self, label: str, targets: np.ndarray) -> np.ndarray:
         """Returns which texts have a label: bool [N]."""
@@ -304,7 +301,6 @@ def synthetic(sizes: Sizes) -> tuple[list[Column], dict[str, Any]]:
 
 def synthetic_regression(sizes: Sizes) -> tuple[list[Column], dict[str, Any]]:
     """Returns the columns and settings of texts with numbers, without content."""
-    del sizes
     return [Column("label", "float32", None)], _synthetic_settings("regression", [], "rmse")
 
 

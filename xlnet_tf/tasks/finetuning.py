@@ -189,7 +189,6 @@ class FinetuningTask(Task):
         Returns:
             name -> [units, ...]. By default each record is a unit.
         """
-        del examples
         return predictions
 
     @abc.abstractmethod
@@ -232,7 +231,6 @@ class FinetuningTask(Task):
             examples: the set.
             predictions: what `predictions` gave: name -> [records, ...].
         """
-        del examples
         outputs = [values for values in predictions.values() if values.dtype.kind == "f"]
         return bool(outputs) and all(alike(values, axis=0) for values in outputs)
 
@@ -247,7 +245,6 @@ class FinetuningTask(Task):
 
     def shortfall(self, metrics: Mapping[str, float]) -> str:
         """Says what the settings demand of a threshold and an evaluation's metrics lack; "" if nothing."""
-        del metrics
         return ""
 
     def constant_score(self, examples: ExampleSet) -> float | None:

@@ -19,6 +19,7 @@ from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import SummaryModelConfig
 from xlnet_tf.tasks.settings import FinetuningConfig
 from xlnet_tf.training.metrics import Ratio
+from xlnet_tf.training.task import weighted
 
 EXPERIMENT = "xlnet/multiple_choice"
 TSV_FILE, JSONL_FILE = "predictions.tsv", "predictions.jsonl"
@@ -51,17 +52,13 @@ class MultipleChoiceTask(FinetuningTask):
         return [Ratio("loss"), Ratio("accuracy")]
 
     def sums(self, features, outputs):
-        weights, labels = row_weights(features), tf.cast(features["label"], tf.int32)
-        count = tf.reduce_sum(weights)
+        labels = tf.cast(features["label"], tf.int32)
         # Without an answer, as in a test set, there is no loss.
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.maximum(labels, 0), outputs)
         is_highest = tf.cast(outputs == tf.reduce_max(outputs, axis=-1, keepdims=True), tf.float32)
         right = tf.one_hot(labels, outputs.shape[-1])
         hits = tf.reduce_sum(is_highest * right, axis=-1) / tf.reduce_sum(is_highest, axis=-1)
-        return {
-            "loss": (tf.reduce_sum(weights * losses), count),
-            "accuracy": (tf.reduce_sum(weights * hits), count),
-        }
+        return weighted(row_weights(features), loss=losses, accuracy=hits)
 
     def predictions(self, features, outputs):
         return {"probabilities": tf.nn.softmax(outputs), "logits": outputs, "label": features["label"]}

@@ -27,7 +27,7 @@ from xlnet_tf.training.early_stopping import first_evaluation, keep_best
 from xlnet_tf.training.memory import Memory
 from xlnet_tf.training.metrics import ExponentialRatio, Ratio
 from xlnet_tf.training.run import check_memory, run_training
-from xlnet_tf.training.task import Sums, Task
+from xlnet_tf.training.task import Sums, Task, weighted
 
 EXPERIMENT = "xlnet/pretraining"
 
@@ -370,13 +370,9 @@ def _next_sentence_sums(labels: tf.Tensor, logits: tf.Tensor) -> Sums:
     """Sums loss and hits over the rows that have a label (-1: none)."""
     labels = tf.cast(labels, tf.int32)
     weights = tf.cast(labels >= 0, tf.float32)  # [B]
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.maximum(labels, 0), logits) * weights
-    hits = weights * tf.cast(tf.argmax(logits, axis=-1, output_type=tf.int32) == labels, tf.float32)
-    count = tf.reduce_sum(weights)
-    return {
-        "next_sentence_loss": (tf.reduce_sum(losses), count),
-        "next_sentence_accuracy": (tf.reduce_sum(hits), count),
-    }
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.maximum(labels, 0), logits)
+    hits = tf.cast(tf.argmax(logits, axis=-1, output_type=tf.int32) == labels, tf.float32)
+    return weighted(weights, next_sentence_loss=losses, next_sentence_accuracy=hits)
 
 
 def _sum(flags: tf.Tensor) -> tf.Tensor:

@@ -19,6 +19,7 @@ from xlnet_tf.tasks.predictions import question_answering as squad_answers
 from xlnet_tf.tasks.settings import FinetuningConfig
 from xlnet_tf.text.graph.passage_windows import window_tokens
 from xlnet_tf.training.metrics import Ratio
+from xlnet_tf.training.task import weighted
 
 EXPERIMENT = "xlnet/question_answering"
 _TARGETS = {"answer_first": "start_position", "answer_last": "end_position"}
@@ -144,18 +145,17 @@ class QuestionAnsweringTask(FinetuningTask):
     def sums(self, features, outputs):
         if not self.unanswerable:
             features = {name: value for name, value in features.items() if name != "is_impossible"}
-        weights = row_weights(features)
-        count = tf.reduce_sum(weights)
 
-        def accuracy(logits, positions):
-            hits = tf.argmax(logits, axis=-1, output_type=tf.int32) == tf.cast(positions, tf.int32)
-            return tf.reduce_sum(weights * tf.cast(hits, tf.float32)), count
+        def hits(logits, positions):
+            found = tf.argmax(logits, axis=-1, output_type=tf.int32) == tf.cast(positions, tf.int32)
+            return tf.cast(found, tf.float32)
 
-        return {
-            "loss": (tf.reduce_sum(weights * span_losses(outputs, features)), count),
-            "start_accuracy": accuracy(outputs["start_logits"], features["start_position"]),
-            "end_accuracy": accuracy(outputs["end_logits"], features["end_position"]),
-        }
+        return weighted(
+            row_weights(features),
+            loss=span_losses(outputs, features),
+            start_accuracy=hits(outputs["start_logits"], features["start_position"]),
+            end_accuracy=hits(outputs["end_logits"], features["end_position"]),
+        )
 
     def validation_sums(self, features, outputs):
         return {}  # evaluation searches for answers and does not know where they begin

@@ -67,10 +67,22 @@ def finetune_seeds(
         Diverged: the only run has diverged. Of several runs, each is tried, and so with `keep_going`.
     """
     model_dir = model_dir.rstrip("/")  # FOLDER//NAME is another object of a bucket
+    results = []
     with contextlib.ExitStack() as stack:
         if num_seeds > 1:  # of one seed, the folder is the run's own
             own(strategy, model_dir, stack)
-        return _finetune_seeds(params, task_class, strategy, model_dir, num_seeds, keep_going)
+        for run_params, folder in runs(params, model_dir, num_seeds):
+            tf_keras.backend.clear_session()
+            try:
+                results.append(_finetune_seed(run_params, task_class, strategy, folder))
+            except Diverged as error:
+                if num_seeds == 1 and not keep_going:
+                    raise
+                problem = f"diverged: {error}"
+                results.append(Result(run_params.task.seed, task_class.BEST_METRIC, {}, {}, problem))
+        if strategy.extended.should_checkpoint:  # of several hosts one writes
+            files.write_json(f"{model_dir}/{SUMMARY}", [dataclasses.asdict(result) for result in results])
+    return results
 
 
 def runs(
@@ -83,29 +95,13 @@ def runs(
         yield run_params, f"{model_dir}/seed-{seed}" if num_seeds > 1 else model_dir
 
 
-def _finetune_seeds(
-    params, task_class, strategy, model_dir: str, num_seeds: int, keep_going: bool
-) -> list[Result]:
-    results = []
-    for run_params, folder in runs(params, model_dir, num_seeds):
-        seed = run_params.task.seed
-        tf_keras.backend.clear_session()
-        try:
-            last = finetune(run_params, task_class, strategy, folder)
-        except Diverged as error:
-            if num_seeds == 1 and not keep_going:
-                raise
-            results.append(Result(seed, task_class.BEST_METRIC, {}, {}, f"diverged: {error}"))
-            continue
-        best = read_metrics(f"{folder}/{BEST}")
-        task = task_class(run_params.task)
-        problem = _problem(task, last, folder)
-        if shortfall := task.shortfall(best):
-            logging.warning("%s: %s", folder, shortfall + UNREACHED)
-        results.append(Result(seed, task_class.BEST_METRIC, last, best, problem))
-    if strategy.extended.should_checkpoint:  # of several hosts one writes
-        files.write_json(f"{model_dir}/{SUMMARY}", [dataclasses.asdict(result) for result in results])
-    return results
+def _finetune_seed(params, task_class, strategy, folder: str) -> Result:
+    last = finetune(params, task_class, strategy, folder)
+    best, task = read_metrics(f"{folder}/{BEST}"), task_class(params.task)
+    problem = _problem(task, last, folder)
+    if shortfall := task.shortfall(best):
+        logging.warning("%s: %s", folder, shortfall + UNREACHED)
+    return Result(params.task.seed, task_class.BEST_METRIC, last, best, problem)
 
 
 def _problem(task: FinetuningTask, last: Mapping[str, float], model_dir: str) -> str:

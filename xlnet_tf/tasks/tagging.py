@@ -20,6 +20,7 @@ from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import SegmentsModelConfig
 from xlnet_tf.tasks.predictions import tagging as tagging_predictions
 from xlnet_tf.training.metrics import Ratio
+from xlnet_tf.training.task import weighted
 
 EXPERIMENT = "xlnet/tagging"
 
@@ -73,13 +74,8 @@ class TaggingTask(FinetuningTask):
         return self._sums(features, outputs, losses)
 
     def _sums(self, features, outputs, losses):
-        weights, tags = _word_weights(features), _tags(features)
-        count = tf.reduce_sum(weights)
-        hits = tf.cast(_best(outputs) == tags, tf.float32)
-        return {
-            "loss": (tf.reduce_sum(weights * losses), count),
-            "accuracy": (tf.reduce_sum(weights * hits), count),
-        }
+        hits = tf.cast(_best(outputs) == _tags(features), tf.float32)
+        return weighted(_word_weights(features), loss=losses, accuracy=hits)
 
     @functools.cached_property
     def _class_weights(self) -> np.ndarray | None:

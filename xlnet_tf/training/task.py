@@ -14,6 +14,12 @@ Features = Mapping[str, tf.Tensor]
 Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]  # name -> numerator and denominator, both float32 scalars
 
 
+def weighted(weights: tf.Tensor, **values: tf.Tensor) -> Sums:
+    """Returns the numerator and denominator of the mean of each of some values, of one shape, by weight."""
+    count = tf.reduce_sum(weights)
+    return {name: (tf.reduce_sum(weights * value), count) for name, value in values.items()}
+
+
 class Task(base_task.Task):
     """A task for our Trainer. It is written for one replica and part of its rows, and returns only sums.
 

@@ -172,7 +172,6 @@ def fit_temperature(
 
 
 def _sigmoid(logits: np.ndarray, axis: int) -> np.ndarray:
-    del axis
     return scipy.special.expit(logits)
 
 
