@@ -17,8 +17,9 @@ from tensorflow_serving.apis.regression_pb2 import RegressionResponse
 
 from xlnet_tf.errors import UserError, reason
 from xlnet_tf.serving.client_grpc import read_tensor
-from xlnet_tf.serving.local.loaded import RequestError, invalid
-from xlnet_tf.serving.local.service import Caller, Service, examples_of
+from xlnet_tf.serving.local.guard import Limits
+from xlnet_tf.serving.local.loaded import RequestError, examples_of, invalid
+from xlnet_tf.serving.local.service import Caller, Service
 from xlnet_tf.serving.module import CLASSIFY, REGRESS
 
 _STOP_SECONDS = 10
@@ -146,29 +147,25 @@ class _Patience(grpc.ServerInterceptor):
 
 
 @contextlib.contextmanager
-def serving(
-    service: Service, address: str, *, max_bytes: int, concurrency: int, timeout: float
-) -> Iterator[int]:
+def serving(service: Service, address: str, limits: Limits) -> Iterator[int]:
     """Answers gRPC while the block runs; yields the port.
 
     Args:
         service: that answers.
         address: HOST:PORT; port 0 is any free one.
-        max_bytes: of a request.
-        concurrency: most requests at a time; others are refused.
-        timeout: seconds in which a request must have come.
+        limits: of requests.
 
     Raises:
         UserError: the address is taken.
     """
-    pool = concurrent.futures.ThreadPoolExecutor(concurrency, "grpc")
+    pool = concurrent.futures.ThreadPoolExecutor(limits.concurrency, "grpc")
     options = [
-        ("grpc.max_receive_message_length", max_bytes),
+        ("grpc.max_receive_message_length", limits.max_bytes),
         ("grpc.max_send_message_length", -1),
         ("grpc.so_reuseport", 0),  # else a second server would take half of the requests
     ]
-    patience = (_Patience(timeout),)
-    server = grpc.server(pool, interceptors=patience, options=options, maximum_concurrent_rpcs=concurrency)
+    patience, most = (_Patience(limits.timeout),), limits.concurrency
+    server = grpc.server(pool, interceptors=patience, options=options, maximum_concurrent_rpcs=most)
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(_Prediction(service), server)
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(_ModelState(service), server)
     try:

@@ -10,10 +10,13 @@ import tensorflow_text  # noqa: F401 (the operations that exported models use)
 from google.protobuf import json_format
 from tensorflow.core.protobuf import error_codes_pb2
 from tensorflow_serving.apis.get_model_metadata_pb2 import SignatureDefMap
+from tensorflow_serving.apis.input_pb2 import Input
 from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving import signatures
+from xlnet_tf.serving.client_grpc import read_tensor
+from xlnet_tf.serving.module import SERVING_DEFAULT
 from xlnet_tf.serving.warmup import BUCKETS_FILE, WARMUP_FILE
 from xlnet_tf.text.tokenizer import MODEL_FILE
 
@@ -161,6 +164,18 @@ class LoadedModel:
         if tf.io.gfile.exists(path):
             yield from map(PredictionLog.FromString, tf.data.TFRecordDataset(path).as_numpy_iterator())
 
+    def warm_up(self) -> None:
+        """Answers the requests that it was exported with, so that no user waits for the first run."""
+        for log in self.warmup_requests():
+            request = getattr(log, log.WhichOneof("log_type")).request
+            name = request.model_spec.signature_name or SERVING_DEFAULT
+            if log.WhichOneof("log_type") == "predict_log":
+                inputs = {key: read_tensor(tensor) for key, tensor in request.inputs.items()}
+            else:
+                inputs = {"inputs": np.array(examples_of(request.input), object)}
+            self.check(name, inputs)
+            self.run(name, inputs)
+
     def close(self) -> None:
         self._session.close()
 
@@ -173,3 +188,17 @@ def called(dtype: np.dtype) -> str:
 def sizes_of(info) -> list[int] | None:
     """Returns the sizes of a TensorInfo proto's axes, -1 where they are open; None if the rank is."""
     return None if info.tensor_shape.unknown_rank else [dim.size for dim in info.tensor_shape.dim]
+
+
+def examples_of(proto: Input) -> list[bytes]:
+    """Returns the serialized tf.Examples of a request to classify or regress."""
+    if proto.WhichOneof("kind") != "example_list_with_context":
+        return [example.SerializeToString() for example in proto.example_list.examples]
+    found = []
+    for example in proto.example_list_with_context.examples:
+        whole = tf.train.Example()
+        whole.CopyFrom(proto.example_list_with_context.context)
+        for name, feature in example.features.feature.items():
+            whole.features.feature[name].CopyFrom(feature)
+        found.append(whole.SerializeToString())
+    return found

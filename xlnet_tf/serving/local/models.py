@@ -5,7 +5,7 @@ import dataclasses
 import os
 import shlex
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import tensorflow as tf
 from absl import logging
@@ -163,7 +163,6 @@ class Models:
 
     Args:
         configs: what to serve.
-        warm_up: answers the warm-up requests of a version, before it becomes available.
         together: whether requests are answered together.
         max_batch: most rows of a batch.
     """
@@ -172,12 +171,11 @@ class Models:
         self,
         configs: Sequence[ModelConfig],
         *,
-        warm_up: Callable[[LoadedModel], None] = lambda model: None,
         together: bool = True,
         max_batch: int = MAX_BATCH,
     ):
         self.configs = {config.name: config for config in configs}
-        self._warm_up, self._together, self._max_batch = warm_up, together, max_batch
+        self._together, self._max_batch = together, max_batch
         self._versions: dict[str, dict[int, Version]] = {name: {} for name in self.configs}
         self._failed: dict[tuple[str, int], frozenset] = {}  # the files that could not be loaded
         self._stopped = threading.Event()
@@ -286,7 +284,7 @@ class Models:
         version = self._versions[config.name][number] = Version(number, State.LOADING)
         try:
             version.model = LoadedModel(folder)
-            self._warm_up(version.model)
+            version.model.warm_up()
         except Exception as error:
             self._failed[config.name, number] = found
             version.error, version.state = RequestError("UNKNOWN", reason(error)), State.END

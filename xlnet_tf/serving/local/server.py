@@ -18,7 +18,7 @@ from xlnet_tf.errors import UserError, reason
 from xlnet_tf.serving.local import grpc_service, guard, models, rest
 from xlnet_tf.serving.local.batching import MAX_BATCH
 from xlnet_tf.serving.local.metrics import Metrics
-from xlnet_tf.serving.local.service import Service, warm_up
+from xlnet_tf.serving.local.service import Service
 
 _MOST_CONNECTIONS = 512
 _STOP_SECONDS = 10
@@ -68,19 +68,11 @@ def serving(
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(found) for found in _listen(host, rest_port)]
         port = sockets[0].getsockname()[1]
-        loaded = models.Models(configs, warm_up=warm_up, together=batching, max_batch=max_batch)
+        loaded = models.Models(configs, together=batching, max_batch=max_batch)
         stack.enter_context(models.serving(loaded))
         service = Service(loaded, Metrics(), limits.timeout)
         shown = f"[{host}]" if ":" in host else host
-        grpc_port = stack.enter_context(
-            grpc_service.serving(
-                service,
-                f"{shown}:{grpc_port}",
-                max_bytes=limits.max_bytes,
-                concurrency=limits.concurrency,
-                timeout=limits.timeout,
-            )
-        )
+        grpc_port = stack.enter_context(grpc_service.serving(service, f"{shown}:{grpc_port}", limits))
         application = guard.Guard(rest.application(service, pages(service)), limits)
         stack.enter_context(_answering_http(application, sockets))
         yield Server(service, f"{shown}:{port}", f"{shown}:{grpc_port}")

@@ -6,16 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import tensorflow as tf
 from tensorflow_serving.apis.classification_pb2 import ClassificationResult
 from tensorflow_serving.apis.get_model_metadata_pb2 import GetModelMetadataResponse
-from tensorflow_serving.apis.input_pb2 import Input
 from tensorflow_serving.apis.model_pb2 import ModelSpec
 from tensorflow_serving.apis.regression_pb2 import RegressionResult
 
-from xlnet_tf.serving.client_grpc import read_tensor
 from xlnet_tf.serving.local.batching import Closed
-from xlnet_tf.serving.local.loaded import LoadedModel, RequestError, invalid
+from xlnet_tf.serving.local.loaded import RequestError, invalid
 from xlnet_tf.serving.local.metrics import Metrics
 from xlnet_tf.serving.local.models import Models
 from xlnet_tf.serving.module import CLASSIFY, REGRESS, SERVING_DEFAULT
@@ -201,30 +198,3 @@ def _spec(asked: ModelSpec, number: int) -> ModelSpec:
     spec = ModelSpec(name=asked.name, signature_name=asked.signature_name or SERVING_DEFAULT)
     spec.version.value = number
     return spec
-
-
-def warm_up(model: LoadedModel) -> None:
-    """Answers the requests that a version was exported with, so that no user waits for the first run."""
-    for log in model.warmup_requests():
-        request = getattr(log, log.WhichOneof("log_type")).request
-        name = request.model_spec.signature_name or SERVING_DEFAULT
-        if log.WhichOneof("log_type") == "predict_log":
-            inputs = {key: read_tensor(tensor) for key, tensor in request.inputs.items()}
-        else:
-            inputs = {"inputs": np.array(examples_of(request.input), object)}
-        model.check(name, inputs)
-        model.run(name, inputs)
-
-
-def examples_of(proto: Input) -> list[bytes]:
-    """Returns the serialized tf.Examples of a request to classify or regress."""
-    if proto.WhichOneof("kind") != "example_list_with_context":
-        return [example.SerializeToString() for example in proto.example_list.examples]
-    found = []
-    for example in proto.example_list_with_context.examples:
-        whole = tf.train.Example()
-        whole.CopyFrom(proto.example_list_with_context.context)
-        for name, feature in example.features.feature.items():
-            whole.features.feature[name].CopyFrom(feature)
-        found.append(whole.SerializeToString())
-    return found
