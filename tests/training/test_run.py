@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import yaml
+from official.core import task_factory
 
 from tests.conftest import REPOSITORY
 from tests.helpers.full_disk import files_of_at_most
@@ -469,6 +470,11 @@ def test_a_tpu_reached_by_name_needs_paths_that_its_hosts_see(folder):
     params.runtime.tpu = "pod"
     with pytest.raises(UserError, match=f"do not see {folder}/records, {folder}/dev: expected.*gs://"):
         check_remote_paths(params, "gs://bucket/model")
+
+
+def test_model_gardens_factory_makes_our_tasks(folder):
+    task = task_factory.get_task(settings(folder).task, logging_dir="runs/one", name="one")
+    assert (type(task), task.logging_dir, task.name) == (pretraining.PretrainingTask, "runs/one", "one")
 
 
 @pytest.mark.parametrize("name", ["off", "one_device"])

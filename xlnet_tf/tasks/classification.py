@@ -92,8 +92,8 @@ class ClassificationTask(FinetuningTask):
     ANSWERED = "labelled"
     ALIKE = ("kind", "labels")
 
-    def __init__(self, params: ClassificationConfig, trained_on: ExampleSet | None = None):
-        super().__init__(params, trained_on)
+    def __init__(self, params: ClassificationConfig, *args, trained_on: ExampleSet | None = None, **kwargs):
+        super().__init__(params, *args, trained_on=trained_on, **kwargs)
         settings = self.example_set.settings
         self.kind, self.labels = settings["kind"], settings["labels"]
         self.task_config.check_labels(self.labels)

@@ -58,6 +58,7 @@ class FinetuningTask(Task):
     Args:
         params: the settings. How texts are read, where it is not given, is filled in: as init_checkpoint has
             it, or by default.
+        logging_dir, name: as Model Garden's task factory gives them.
         trained_on: the set that a run was trained on, to use its model on validation_data alone.
 
     Attributes:
@@ -89,8 +90,14 @@ class FinetuningTask(Task):
     POSITION_PREDICTIONS: ClassVar[tuple[str, ...]] = ()
     loss_weights: Mapping[str, float] = {"loss": 1.0}
 
-    def __init__(self, params: FinetuningConfig, trained_on: ExampleSet | None = None):
-        super().__init__(params)
+    def __init__(
+        self,
+        params: FinetuningConfig,
+        logging_dir: str | None = None,
+        name: str | None = None,
+        trained_on: ExampleSet | None = None,
+    ):
+        super().__init__(params, logging_dir, name)
         if not trained_on and not params.train_data.input_path:
             raise UserError("no training examples: give --data, or --train_data, a folder of examples")
         self.example_set = trained_on or ExampleSet.load(params.train_data.input_path)

@@ -112,6 +112,7 @@ class PretrainingTask(Task):
 
     Args:
         params: the settings.
+        logging_dir, name: as Model Garden's task factory gives them.
 
     Raises:
         UserError: records, model and settings do not fit together.
@@ -120,8 +121,8 @@ class PretrainingTask(Task):
 
     early_evaluations = True  # where the loss falls fastest
 
-    def __init__(self, params: PretrainingConfig):
-        super().__init__(params)
+    def __init__(self, params: PretrainingConfig, logging_dir: str | None = None, name: str | None = None):
+        super().__init__(params, logging_dir, name)
         model = params.model
         if not params.train_data.input_path:
             raise UserError("no training records: give --train_data, a folder of pretraining records")

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering, span_losses
-from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks.finetuning import FinetuningTask, register, row_weights
@@ -78,8 +77,8 @@ class QuestionAnsweringTask(FinetuningTask):
     SETTINGS = {"unanswerable": bool, "max_question_len": int, "stride": int, "answered": bool}
     ANSWERED = "answered"
 
-    def __init__(self, params: QuestionAnsweringConfig, trained_on: ExampleSet | None = None):
-        super().__init__(params, trained_on)
+    def __init__(self, params: QuestionAnsweringConfig, *args, **kwargs):
+        super().__init__(params, *args, **kwargs)
         if not 0 <= params.answer_precision <= 1:
             raise UserError(
                 f"task.answer_precision (--answer_precision) is {params.answer_precision}: expected 0 to 1"
