@@ -414,13 +414,13 @@ def test_wrong_settings_are_named(argument, message):
         load(argument)
 
 
-@pytest.mark.parametrize("recipe", ["micro", "base", "large_v1", "large_v2", "demo"])
+@pytest.mark.parametrize("recipe", ["micro", "base", "large_v1", "large_v2", "demo", "small_fast"])
 def test_recipes_are_valid_by_name_and_as_files(recipe):
     files = [f"--config_file={name}" for name in (recipe, "compat")]
     params = load(*files)
     paths = [f"--config_file={experiment.RECIPES}/{name}.yaml" for name in (recipe, "compat")]
     assert params == load(*paths)
-    preset = {"micro": "micro", "base": "base", "demo": "tiny"}.get(recipe, "large")
+    preset = {"micro": "micro", "base": "base", "demo": "tiny", "small_fast": "tiny"}.get(recipe, "large")
     assert params.task.model.preset == preset and not params.trainer.optimizer_config.bias_correction
     config = params.trainer.optimizer_config
     assert 0 < config.warmup_steps < params.trainer.train_steps
