@@ -72,9 +72,12 @@ def defined(name: str) -> frozenset[str]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found.add(node.name)
         else:
-            found |= {alias.asname or alias.name for alias in getattr(node, "names", []) if alias != "*"}
-            found |= {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-            nodes += [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.stmt)]
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                found |= {alias.asname or alias.name for alias in node.names}
+            names = (each for each in ast.walk(node) if isinstance(each, ast.Name))
+            found |= {each.id for each in names if isinstance(each.ctx, ast.Store)}
+            inner = (ast.stmt, ast.ExceptHandler)
+            nodes += [each for each in ast.iter_child_nodes(node) if isinstance(each, inner)]
     return frozenset(found)
 
 
@@ -134,7 +137,7 @@ def test_no_import_cycles():
         visit(name)
 
 
-def test_what_is_taken_of_a_module_is_in_it():
+def test_imported_names_exist():
     lost = []
     for name in MODULES:
         tree = parsed(name)

@@ -31,7 +31,7 @@ def write(folder: epath.PathLike, names: Iterable[str]) -> None:
 
 
 def update(folder: epath.PathLike, names: Iterable[str]) -> None:
-    """Replaces the checksums of files that were written to a folder, if it has any; those of no file go.
+    """Replaces the checksums of files that were written to a folder or removed from it, if it has any.
 
     Args:
         folder: of the files, local or gs://.
@@ -39,10 +39,11 @@ def update(folder: epath.PathLike, names: Iterable[str]) -> None:
     """
     folder = epath.Path(folder)
     if (folder / FILE_NAME).exists():
-        listed = {
-            name: digest for name, digest in _read(folder / FILE_NAME).items() if (folder / name).exists()
-        }
-        listed |= {name: files.sha256(folder / name) for name in names}
+        listed = _read(folder / FILE_NAME)
+        for name in names:
+            listed.pop(name, None)
+            if (folder / name).exists():
+                listed[name] = files.sha256(folder / name)
         files.write(folder / FILE_NAME, "".join(f"{digest}  {name}\n" for name, digest in listed.items()))
 
 

@@ -9,8 +9,8 @@ one direction, as Model Garden takes directions from the position in the batch: 
 tfrecord_builders.pretraining --nobidirectional.
 Writes report.json and loss.png: the loss of each on all dev records, at intervals. --tpu_form trains ours
 once more, in the form that it has on TPUs: positions rotated, and dropout on them alike for all distances.
---recipe=small_fast trains ours once more, by a recipe of pretraining, and says what share of Model Garden's
-time its steps take; in the curve, its steps are spread over the others'.
+--recipe=small_fast also trains ours as a recipe of pretraining says: its model, rows, optimizer and number of
+steps, evenly spread over the run. The report states the time of these steps as a share of Model Garden's.
 """
 
 import pathlib
@@ -35,7 +35,11 @@ def define_flags() -> None:
     flags.DEFINE_enum("preset", "tiny", list(PRESETS), "size of the model")
     options.define_flags(TrainingSettings)
     flags.DEFINE_bool("tpu_form", False, "also train our model in the form that it has on TPUs")
-    flags.DEFINE_string("recipe", None, "also train our model by this recipe, without memory")
+    flags.DEFINE_string(
+        "recipe",
+        None,
+        "also train our model as this recipe says (model, rows, optimizer, steps), without memory",
+    )
 
 
 def main(_: Sequence[str]) -> None:

@@ -52,7 +52,7 @@ class Learner:
         model: its variables created.
         losses_of: features, training -> loss of each target [B, P].
         form: a batch of the reader's -> the model's features.
-        optimizer: not yet built for any variables.
+        optimizer: `build` not yet called.
     """
 
     def __init__(self, model, losses_of: Callable, form: Callable[[Batch], Batch], optimizer):
@@ -109,6 +109,8 @@ def make_ours(config: XLNetConfig, plan: TrainingSettings, kind: str | None = No
 def make_by_recipe(recipe: str, vocab_size: int, seed: int) -> tuple[Learner, int, int]:
     """Makes our model ready for training by a recipe of pretraining, without memory.
 
+    The recipe's model, rows, optimizer and number of steps count, its other settings do not.
+
     Args:
         recipe: its name or file.
 
@@ -116,7 +118,7 @@ def make_by_recipe(recipe: str, vocab_size: int, seed: int) -> tuple[Learner, in
         The model, the rows of its steps, and their number.
 
     Raises:
-        UserError: there is no such recipe, or it is none of pretraining.
+        UserError: there is no such recipe, or it is not a recipe of pretraining.
     """
     import tf_keras
     from official.core import exp_factory
@@ -178,7 +180,7 @@ def train_both(
     tpu_form: bool = False,
     recipe: str | None = None,
 ) -> dict[str, Any]:
-    """Trains both.
+    """Trains our model and Model Garden's, and ours in other ways if asked to.
 
     Args:
         config: the architecture; its vocabulary becomes the records'.
@@ -299,7 +301,8 @@ def draw(report: Mapping[str, Any], path: pathlib.Path) -> None:
     for name in (name for name in labels if name in report["curve"][0]):
         axes.plot(steps, [point[name] for point in report["curve"]], "o", ms=4, label=labels[name])
     axes.axhline(report["unigram_entropy"], color="k", lw=1, ls=":", label="unigram entropy")
-    axes.set(xlabel="step", ylabel="dev loss (nats per target)", title="The same records, steps and settings")
+    title = "The same records" if RECIPE in report["curve"][0] else "The same records, steps and settings"
+    axes.set(xlabel="step of Model Garden's model", ylabel="dev loss (nats per target)", title=title)
     axes.grid(alpha=0.3)
     axes.legend()
     files.save_figure(figure, path, dpi=120)

@@ -477,6 +477,7 @@ def test_model_gardens_factory_makes_our_tasks(folder):
     assert (type(task), task.logging_dir, task.name) == (pretraining.PretrainingTask, "runs/one", "one")
 
 
+@pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="this machine has a GPU")
 @pytest.mark.parametrize("name", ["off", "one_device"])
 def test_a_lone_cpu_reads_the_pipeline_itself(name):
     """Iterators of a strategy's own are tuned by tf.data, and their end waits up to a minute for that."""

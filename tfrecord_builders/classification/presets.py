@@ -67,7 +67,7 @@ _BINARY = ("0", "1")
 
 
 def _files(source: SplitSource, suffix: str, *splits: str) -> dict[str, SplitSource]:
-    """Returns splits that are files of their names, each like the source otherwise."""
+    """Returns the source of each split, its file named SPLIT + suffix."""
     return {split: dataclasses.replace(source, file=f"{split}{suffix}") for split in splits}
 
 

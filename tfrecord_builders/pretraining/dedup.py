@@ -22,10 +22,9 @@ _BLOCK = 1 << 20
 
 
 def group_slices(slices: Iterable[CorpusShard]) -> Iterator[tuple[CorpusShard, ...]]:
-    """Groups the shards of a corpus, in order, that are read in one go.
+    """Groups the shards of a corpus, in order, so that no document continues beyond its group.
 
-    A document continues from each of a group to the next; most groups are a single shard. Those of larger
-    groups are references to their files.
+    Most groups are a single shard. The shards of larger ones refer to their files instead of holding text.
     """
     group: list[CorpusShard] = []
     for one in slices:

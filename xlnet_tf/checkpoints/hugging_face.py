@@ -131,9 +131,11 @@ def write_hugging_face(checkpoint: Checkpoint, folder: str) -> list[str]:
         files.write(f"{folder}/{name}", json.dumps(values, indent=2, sort_keys=True) + "\n")
     if has_tokenizer:
         try:
-            written += write_tokenizer_json(folder, XLNetTokenizer(tokenizer).piece_table, cleaning)
+            table = XLNetTokenizer(tokenizer).piece_table
         except UserError as error:  # the weights can be converted nevertheless, the file is copied as it is
             logging.warning("%s: no %s is written", error, TOKENIZER_JSON_FILE)
+        else:
+            written += write_tokenizer_json(folder, table, cleaning)
     return written
 
 

@@ -40,7 +40,7 @@ def attention_maps(encoder: XLNetEncoder, features: Mapping[str, Any]) -> Attent
 
     Args:
         encoder: any; not in training.
-        features: as the encoder takes them, but for output_positions: the maps are of all tokens. All
+        features: as the encoder takes them; `output_positions` is ignored, as the maps cover all tokens. All
             probabilities are in memory at once: for short texts.
 
     Source: paper section 2.3; the probabilities times the values of a layer are its attention.

@@ -24,7 +24,7 @@ def hashed_all(*values: tf.Tensor) -> tf.Tensor:
 
 
 def stream(keys: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
-    """Returns SplitMix64's numbers from each key on, uint64 [B] -> uint64 [B, count]."""
+    """Returns the first numbers of SplitMix64 seeded with each key: uint64 [B] -> uint64 [B, count]."""
     counters = tf.range(count, dtype=tf.int64) * tf.constant(_GAMMA - (1 << 64), tf.int64)
     return hashed(keys[:, None] + tf.cast(counters, tf.uint64))
 

@@ -23,7 +23,7 @@ from xlnet_tf.text.commas import CommaRule
 from xlnet_tf.text.fragments import FragmentEncoder, has_fragments
 from xlnet_tf.text.packing import pack, truncated
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID, UNK_ID, check_special_symbols
-from xlnet_tf.text.tokenizer_json import write_tokenizer_json
+from xlnet_tf.text.tokenizer_json import TOKENIZER_JSON_FILE, write_tokenizer_json
 from xlnet_tf.text.vocabulary import UNDERLINE, Vocabulary
 
 MODEL_FILE = "spiece.model"
@@ -373,8 +373,8 @@ class XLNetTokenizer(Vocabulary):
             settings["normalize_quotes"] = False  # of which Hugging Face knows nothing
         files.write(target / MODEL_FILE, self.model_proto)
         files.write(target / cleaning_lib.TOKENIZER_CONFIG_FILE, json.dumps(settings, indent=2) + "\n")
-        fast = write_tokenizer_json(target, self.piece_table, self.cleaning)
-        checksums.update(target, [MODEL_FILE, cleaning_lib.TOKENIZER_CONFIG_FILE, *fast])
+        write_tokenizer_json(target, self.piece_table, self.cleaning)
+        checksums.update(target, [MODEL_FILE, cleaning_lib.TOKENIZER_CONFIG_FILE, TOKENIZER_JSON_FILE])
 
     def _rows(self, texts, pairs, add_special_tokens, padding, truncation, max_length) -> list[list[int]]:
         """Encodes texts or pairs of them, cut and padded."""

@@ -20,7 +20,7 @@ _METASPACE = {"type": "Metaspace", "replacement": UNDERLINE, "prepend_scheme": "
 
 
 def write_tokenizer_json(folder: epath.PathLike, table: PieceTable, cleaning: CleaningConfig) -> list[str]:
-    """Writes the file; for a model that is not unigram, which XLNet's format cannot hold, removes it.
+    """Writes tokenizer.json. XLNet's format holds unigram models alone; for any other, removes the file.
 
     Args:
         folder: of the tokenizer, local or gs://.

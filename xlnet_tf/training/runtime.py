@@ -84,6 +84,8 @@ def _strategy(runtime: RuntimeConfig) -> tf.distribute.Strategy:
             # OneDeviceStrategy reads ahead with iterators of its own, which tf.data tunes; the end of one
             # waits up to a minute for the tuning thread (see records/reader.py).
             name = "off"
+        elif not num_gpus:
+            name = "one_device"  # the default strategy would take a GPU
     return distribute_utils.get_distribution_strategy(
         distribution_strategy=name,
         num_gpus=num_gpus,

@@ -15,7 +15,12 @@ Sums = dict[str, tuple[tf.Tensor, tf.Tensor]]  # name -> numerator and denominat
 
 
 def weighted(weights: tf.Tensor, **values: tf.Tensor) -> Sums:
-    """Returns the numerator and denominator of the mean of each of some values, of one shape, by weight."""
+    """Returns, by name, each value's weighted sum and the sum of the weights.
+
+    Args:
+        weights: float32, of any shape.
+        **values: float32, of that shape.
+    """
     count = tf.reduce_sum(weights)
     return {name: (tf.reduce_sum(weights * value), count) for name, value in values.items()}
 

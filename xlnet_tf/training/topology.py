@@ -11,8 +11,8 @@ def has_remote_hosts(strategy: tf.distribute.Strategy) -> bool:
 
 
 def devices(strategy: tf.distribute.Strategy) -> list[str]:
-    """Returns the names of a strategy's devices on this host."""
-    with contextlib.suppress(RuntimeError):  # of the default strategy, which does not say
+    """Returns the names of a strategy's devices."""
+    with contextlib.suppress(RuntimeError):  # the default strategy does not say which device it uses
         return [*strategy.extended.worker_devices]
     return [(tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU"))[0].name]
 
