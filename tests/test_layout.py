@@ -153,7 +153,7 @@ def test_imported_names_exist():
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 module = None if node.value.id in parameters else called.get(node.value.id)
-                if module and node.attr not in {"__file__", *defined(module)}:
+                if module and node.attr not in {"__file__", "__name__", *defined(module)}:
                     lost.append(f"{name}: {module}.{node.attr}")
     assert not lost
 
