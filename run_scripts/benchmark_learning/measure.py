@@ -285,7 +285,7 @@ def _recipe_lines(report: Mapping[str, Any]) -> list[str]:
     recipe, goal = report["recipe"], report["curve"][-1][MODEL_GARDEN]
     return [
         f"{recipe['name']}, {recipe['steps']} steps of {recipe['batch_size']} rows: dev loss "
-        f"{recipe['loss']:.4f} in {recipe['time_share']:.2f} of Model Garden's time "
+        f"{recipe['loss']:.4f} in {recipe['time_share']:.3f} of Model Garden's time "
         f"(goal: at most {goal:.4f} in 0.25)"
     ]
 
