@@ -106,13 +106,14 @@ def make_ours(config: XLNetConfig, plan: TrainingSettings, kind: str | None = No
     return _our_learner(model, _optimizer(plan, config.n_layer), with_kind)
 
 
-def make_by_recipe(recipe: str, vocab_size: int, seed: int) -> tuple[Learner, int, int]:
+def make_by_recipe(recipe: str, train: Manifest, seed: int) -> tuple[Learner, int, int]:
     """Makes our model ready for training by a recipe of pretraining, without memory.
 
     The recipe's model, rows, optimizer and number of steps count, its other settings do not.
 
     Args:
         recipe: its name or file.
+        train: the records.
 
     Returns:
         The model, the rows of its steps, and their number.
@@ -123,22 +124,17 @@ def make_by_recipe(recipe: str, vocab_size: int, seed: int) -> tuple[Learner, in
     import tf_keras
     from official.core import exp_factory
 
-    from xlnet_tf.models.encoder import XLNetEncoder
-    from xlnet_tf.models.pretrainer import XLNetPretrainer
     from xlnet_tf.tasks import pretraining
     from xlnet_tf.training.config import override
     from xlnet_tf.training.optimizer import build_optimizer
 
     params = exp_factory.get_exp_config(pretraining.EXPERIMENT)
     override(params, experiment.settings_file(recipe, "--recipe"), "--recipe")
-    settings, trainer = params.task.model, params.trainer
-    settings.complete_reading({})
-    config = settings.architecture(vocab_size)
+    params.override({"task": {"model": {"memory_len": 0}, "train_data": {"input_path": str(train.folder)}}})
+    task, steps = pretraining.PretrainingTask(params.task), params.trainer.train_steps
     tf_keras.utils.set_random_seed(seed)
-    model = XLNetPretrainer(XLNetEncoder(config, **settings.encoder_options()))
-    model.build()
-    optimizer = build_optimizer(trainer.optimizer_config, trainer.train_steps, config.n_layer)
-    return _our_learner(model, optimizer), params.task.train_data.global_batch_size, trainer.train_steps
+    optimizer = build_optimizer(params.trainer.optimizer_config, steps, task.n_layer)
+    return _our_learner(task.build_model(), optimizer), params.task.train_data.global_batch_size, steps
 
 
 def _our_learner(model, optimizer, context: Callable = contextlib.nullcontext) -> Learner:
@@ -206,7 +202,7 @@ def train_both(
         MODEL_GARDEN: make_model_garden(config, plan, dev_batches[0]),
     }
     if recipe:
-        learners[RECIPE], rows, recipe_steps = make_by_recipe(recipe, config.n_token, plan.seed)
+        learners[RECIPE], rows, recipe_steps = make_by_recipe(recipe, train, plan.seed)
         recipe_batches = pretraining_dataset(train, rows, seed=plan.seed).as_numpy_iterator()
     seconds: dict[str, list[float]] = {name: [] for name in learners}
     curve = []

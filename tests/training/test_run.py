@@ -487,6 +487,16 @@ def test_a_lone_cpu_reads_the_pipeline_itself(name):
     assert topology.describe(strategy) == "1 replica on CPU:0"
 
 
+@pytest.mark.parametrize("name", ["off", "one_device"])
+def test_a_gpu_that_is_not_wanted_is_not_used(name, monkeypatch):
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [f"{kind}:0"])
+    strategy = runtime.prepare(RuntimeConfig(distribution_strategy=name, num_gpus=0))
+    assert topology.describe(strategy) == "1 replica on CPU:0"
+    assert isinstance(
+        strategy, tf.distribute.OneDeviceStrategy
+    )  # TensorFlow's default one would take the GPU
+
+
 def test_hosts_of_a_named_tpu_are_remote(monkeypatch):
     strategy = synthetic_tpu.strategy()
     assert not topology.has_remote_hosts(strategy)
