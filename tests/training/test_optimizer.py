@@ -74,8 +74,9 @@ def numpy_adamw(values, gradients, rates, decays, *, steps_rate, clip, bias_corr
     return values, m, s
 
 
+@pytest.mark.parametrize("in_a_graph", [True, False])
 @pytest.mark.parametrize("bias_correction", [True, False])
-def test_adamw_equals_numpy(bias_correction):
+def test_adamw_equals_numpy(bias_correction, in_a_graph):
     rng = np.random.default_rng(0)
     # name: (learning-rate factor with layer_decay .5 and 2 layers, decay)
     expected = {
@@ -95,8 +96,13 @@ def test_adamw_equals_numpy(bias_correction):
         bias_correction=bias_correction,
     )  # fmt: skip
     optimizer = build_optimizer(config, train_steps=10, n_layer=2)
-    for gradient in gradients:
-        optimizer.apply_gradients([(tf.constant(gradient[k]), v) for k, v in zip(values, variables)])
+    optimizer.build(variables)
+
+    def take_steps():
+        for gradient in gradients:
+            optimizer.apply_gradients([(tf.constant(gradient[k]), v) for k, v in zip(values, variables)])
+
+    (tf.function(take_steps, autograph=False) if in_a_graph else take_steps)()
     schedule = WarmupDecay(config.as_dict(), 10)
     want, m, s = numpy_adamw(
         values, gradients,
@@ -148,6 +154,19 @@ def test_repeated_rows_of_a_sparse_gradient_count_once_in_the_norm():
     optimizer = AdamW(0.1, global_clipnorm=1.0, weight_decay=0.0)
     optimizer.apply_gradients([(rows, table)])
     np.testing.assert_allclose(optimizer._momentums[0].numpy(), [[0, 0], [0, 0], [0, 0.05]], atol=1e-7)
+
+
+def test_a_further_variable_adds_few_operations():
+    def operations(count: int) -> int:
+        variables = [tf.Variable(tf.ones([2]), name=f"layer_{number}/kernel") for number in range(count)]
+        optimizer = AdamW(WarmupDecay(OptimizerConfig().as_dict(), 2_000), global_clipnorm=1.0)
+        optimizer.build(variables)
+        step = tf.function(lambda: optimizer.apply_gradients([(tf.ones([2]), v) for v in variables]))
+        return len(step.get_concrete_function().graph.get_operations())
+
+    # The gradient, its norm and clipping; decay; the update and what it reads: 13, and a placeholder for each
+    # of the variable and its moments.
+    assert operations(20) - operations(10) <= 10 * 16
 
 
 def test_config_round_trip():

@@ -213,6 +213,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self.bias_correction = bias_correction
         self.decay_attention_biases = decay_attention_biases
         self.scale_gradients = scale_gradients
+        self._step: _Step | None = None
 
     def build(self, var_list):
         """Creates the two moments of every variable."""
@@ -260,9 +261,13 @@ class AdamW(tf_keras.optimizers.Optimizer):
                 be NaN; `iterations`, and the schedule with it, advance in both cases.
         """
         self._keep.assign(tf.cast(keep, tf.float32))
-        return super().apply_gradients(
-            grads_and_vars, name=name, skip_gradients_aggregation=skip_gradients_aggregation
-        )
+        self._step = _Step()
+        try:
+            return super().apply_gradients(
+                grads_and_vars, name=name, skip_gradients_aggregation=skip_gradients_aggregation
+            )
+        finally:
+            self._step = None
 
     def _clip_gradients(self, grads):
         # Rows of a sparse gradient may repeat, which would make its norm wrong.
@@ -299,23 +304,35 @@ class AdamW(tf_keras.optimizers.Optimizer):
         gradient = tf.cast(gradient, variable.dtype)
         if self._scales[index] != 1:
             gradient *= self._scales[index]
-        keep = tf.cast(self._keep, variable.dtype)
-        rate = tf.cast(self.learning_rate, variable.dtype) * self._rates[index] * keep
+        kept, numbers = self._step_numbers(self._rates[index], self._decays[index], variable.dtype)
         if self._decays[index]:
-            variable.assign(variable * (1 - rate * self._decays[index]))
+            variable.assign(variable * kept)
         # One kernel, which reads and writes all three once. It knows of no correction but in its rate.
-        tf.raw_ops.ResourceApplyAdam(
-            var=variable.handle,
-            m=m.handle,
-            v=v.handle,
-            beta1_power=tf.zeros([], variable.dtype),
-            beta2_power=tf.zeros([], variable.dtype),
-            lr=rate * tf.cast(self._correction, variable.dtype),
-            beta1=tf.where(keep > 0, tf.constant(_float32(self.beta_1), variable.dtype), 1),
-            beta2=tf.where(keep > 0, tf.constant(_float32(self.beta_2), variable.dtype), 1),
-            epsilon=tf.cast(self.epsilon, variable.dtype),
-            grad=gradient,
-        )
+        tf.raw_ops.ResourceApplyAdam(var=variable.handle, m=m.handle, v=v.handle, grad=gradient, **numbers)
+
+    def _step_numbers(self, factor: float, decay: float, dtype: tf.DType) -> tuple[tf.Tensor, dict]:
+        """Computes the scalars of a variable's update, or returns those of an earlier variable like it.
+
+        Returns:
+            What decay leaves of a weight, and the scalar arguments of ResourceApplyAdam.
+        """
+        # A function that XLA compiles within the step is a graph of its own, which cannot use another's.
+        graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+        key = (graph, factor, decay, dtype)
+        step = self._step or _Step()
+        if key not in step.numbers:
+            keep = tf.cast(self._keep, dtype)
+            rate = tf.cast(self.learning_rate, dtype) * factor * keep
+            adam = {
+                "beta1_power": tf.zeros([], dtype),
+                "beta2_power": tf.zeros([], dtype),
+                "lr": rate * tf.cast(self._correction, dtype),
+                "beta1": tf.where(keep > 0, tf.constant(_float32(self.beta_1), dtype), 1),
+                "beta2": tf.where(keep > 0, tf.constant(_float32(self.beta_2), dtype), 1),
+                "epsilon": tf.cast(self.epsilon, dtype),
+            }
+            step.numbers[key] = 1 - rate * decay, adam
+        return step.numbers[key]
 
     def get_config(self):
         """Returns the settings that rebuild the optimizer."""
@@ -323,6 +340,13 @@ class AdamW(tf_keras.optimizers.Optimizer):
             "learning_rate": self._serialize_hyperparameter(self._learning_rate),
             **{name: getattr(self, name) for name in ("n_layer", *_SETTINGS)},
         }
+
+
+class _Step:
+    """Scalars that a step computes once for all variables alike, in a class that checkpoints look past."""
+
+    def __init__(self):
+        self.numbers = {}
 
 
 def _float32(beta: float) -> float:
