@@ -26,18 +26,25 @@ def keep_mask_8_bits(shape, rate: float, seed: tf.Tensor, draw: Callable) -> tf.
         bool, false with probability `rate`.
     """
     shape, is_static = _static(shape)
+    size = math.prod(shape) if is_static else tf.reduce_prod(shape)
+    if tf.executing_eagerly():
+        size = tf.convert_to_tensor(size)  # an integer would be traced for each value
+    return tf.reshape(_keep_8_bits(size, seed, rate, draw), shape)
+
+
+@functools.partial(tf.function, autograph=False)
+def _keep_8_bits(size, seed: tf.Tensor, rate: float, draw: Callable) -> tf.Tensor:
+    """Draws the mask of `size` elements. As a function it is traced once, not for each dropout of a model."""
     # XLA and TensorFlow draw different numbers from a negative seed.
     seed = tf.bitwise.bitwise_and(seed, tf.constant(2**31 - 1, seed.dtype))
-    size = math.prod(shape) if is_static else tf.reduce_prod(shape)
     count = (size + 3) // 4
     words = draw(count + 1, seed)
     lower = int(rate * 2**8)
     odds = min(round((rate * 2**8 - lower) * 2**32), 2**32 - 1)  # of the upper multiple
     bound = lower + tf.cast(words[count] < tf.constant(odds, tf.uint32), tf.int32)  # 0 to 256
-    numbers = tf.bitcast(words[:count], tf.uint8)  # [count, 4]
-    if not is_static or size % 4:
-        numbers = tf.reshape(numbers, [-1])[:size]
-    numbers = tf.reshape(numbers, shape)
+    numbers = tf.reshape(tf.bitcast(words[:count], tf.uint8), [-1])
+    if tf.is_tensor(size) or size % 4:
+        numbers = numbers[:size]
     # Either way the bound fits in 8 bits.
     return numbers > tf.cast(bound - 1, tf.uint8) if lower else numbers >= tf.cast(bound, tf.uint8)
 
