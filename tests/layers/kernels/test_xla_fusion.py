@@ -66,17 +66,17 @@ def test_a_compiled_sum_equals_the_plain_one(dtype, offset):
         np.testing.assert_allclose(tf.cast(got, tf.float32), tf.cast(expected, tf.float32), atol=tolerance)
 
 
-def compiled_functions(block: TransformerBlock, seed) -> list[str]:
+def compiled_functions(block: TransformerBlock, seed, tokens: int = 3) -> list[str]:
     """Names the functions in the block's graph that XLA would compile on its own."""
-    positions = RelativePositions(tf.zeros([4, 4]), tf.ones([4, 4]), ahead=2)
+    positions = RelativePositions(tf.zeros([tokens + 1, 4]), tf.ones([tokens + 1, 4]), ahead=tokens - 1)
 
     @tf.function
     def call(x):
         kernels = kernels_lib.current(training=seed is not None)
-        context = AttentionContext(query_len=3, key_len=3)
+        context = AttentionContext(query_len=tokens, key_len=tokens)
         return block(x, None, None, positions, context, kernels=kernels, seed=seed)[0]
 
-    functions = call.get_concrete_function(tf.zeros([2, 3, 8])).graph.as_graph_def().library.function
+    functions = call.get_concrete_function(tf.zeros([2, tokens, 8])).graph.as_graph_def().library.function
     return [f.signature.name for f in functions if f.attr["_XlaMustCompile"].b]
 
 
@@ -86,6 +86,8 @@ def test_only_training_on_a_cpu_compiles():
     names = compiled_functions(block, seed)
     assert sum("by_xla" in name for name in names) == 3  # scores, dropout of the weights, activation
     assert sum("threefry" in name for name in names) == len(names) - 3 > 0
+    # Of one query, the activation: attention would need programs for each number of keys.
+    assert sum("by_xla" in name for name in compiled_functions(block, seed, tokens=1)) == 1
     assert not compiled_functions(block, None)
     for kind in ("gpu", "tpu"):
         with device.assume(kind):

@@ -31,6 +31,11 @@ def _scaled_by_mask(x, keep_mask, rate):
     return x * (tf.cast(keep_mask, x.dtype) * tf.cast(1 / (1 - rate), x.dtype))
 
 
+def _is_large(scores: tf.Tensor) -> bool:
+    """Returns whether [B, N, Q, K] is worth a program of XLA's: rows of any length need one for each."""
+    return scores.shape[2] != 1
+
+
 @xla_forward_backward
 def _activate_and_drop(rows, keep_mask, *, activation, rate):
     return _scaled_by_mask(activation(rows), keep_mask, rate)
@@ -61,15 +66,17 @@ class CpuGraphKernels(GraphKernels):
         return matmul_heads(*blocks, transpose_b=True)  # [B, N * G, Q / G, R]
 
     def combine_scores(self, content, position, segment, context):
-        add = _add_terms_by_xla if self._training else add_terms
+        add = _add_terms_by_xla if self._training and _is_large(content) else add_terms
         constants = [context.segment_mismatch, context.bias]
         return add(constants, terms_of(content, position, segment), shift=context.in_order)
 
     def _keep_probabilities(self, probabilities, keep_mask):
-        return _keep_by_xla(probabilities, keep_mask), probabilities
+        keep = _keep_by_xla if _is_large(probabilities) else softmax.keep
+        return keep(probabilities, keep_mask), probabilities
 
-    def _scores_gradient(self, *arguments):
-        return _scores_gradient_by_xla(*arguments)
+    def _scores_gradient(self, result_sum, *scores):
+        gradient = _scores_gradient_by_xla if _is_large(scores[0]) else softmax.scores_gradient
+        return gradient(result_sum, *scores)
 
     def keep_mask(self, shape, rate, seed):
         return keep_mask_8_bits(shape, rate, seed, threefry_words)
