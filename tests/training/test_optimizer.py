@@ -74,9 +74,9 @@ def numpy_adamw(values, gradients, rates, decays, *, steps_rate, clip, bias_corr
     return values, m, s
 
 
-@pytest.mark.parametrize("in_a_graph", [True, False])
+@pytest.mark.parametrize("how", ["eager", "graph", "xla"])
 @pytest.mark.parametrize("bias_correction", [True, False])
-def test_adamw_equals_numpy(bias_correction, in_a_graph):
+def test_adamw_equals_numpy(bias_correction, how):
     rng = np.random.default_rng(0)
     # name: (learning-rate factor with layer_decay .5 and 2 layers, decay)
     expected = {
@@ -102,7 +102,8 @@ def test_adamw_equals_numpy(bias_correction, in_a_graph):
         for gradient in gradients:
             optimizer.apply_gradients([(tf.constant(gradient[k]), v) for k, v in zip(values, variables)])
 
-    (tf.function(take_steps, autograph=False) if in_a_graph else take_steps)()
+    optimizer.jit_compile = how == "xla"  # each update on its own, as Keras does where there is a GPU
+    (take_steps if how == "eager" else tf.function(take_steps, autograph=False))()
     schedule = WarmupDecay(config.as_dict(), 10)
     want, m, s = numpy_adamw(
         values, gradients,
@@ -164,9 +165,7 @@ def test_a_further_variable_adds_few_operations():
         step = tf.function(lambda: optimizer.apply_gradients([(tf.ones([2]), v) for v in variables]))
         return len(step.get_concrete_function().graph.get_operations())
 
-    # The gradient, its norm and clipping; decay; the update and what it reads: 13, and a placeholder for each
-    # of the variable and its moments.
-    assert operations(20) - operations(10) <= 10 * 16
+    assert operations(20) - operations(10) <= 10 * 12  # 11 each; more if each computed the step's scalars
 
 
 def test_config_round_trip():

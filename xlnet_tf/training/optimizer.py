@@ -316,7 +316,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         Returns:
             What decay leaves of a weight, and the scalar arguments of ResourceApplyAdam.
         """
-        # A function that XLA compiles within the step is a graph of its own, which cannot use another's.
+        # Kept by graph: an update that XLA compiles is a graph of its own, and cannot use another's tensors.
         graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
         key = (graph, factor, decay, dtype)
         step = self._step or _Step()
@@ -343,7 +343,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
 
 
 class _Step:
-    """Scalars that a step computes once for all variables alike, in a class that checkpoints look past."""
+    """Scalars that variables share within a step. Checkpoints would track a dict of the optimizer's."""
 
     def __init__(self):
         self.numbers = {}

@@ -42,6 +42,26 @@ def test_dropout_of_any_shape_drops_the_same():
         np.testing.assert_array_equal(of_any(size), tf.function(functools.partial(masks, size))())
 
 
+def test_a_seed_draws_the_same_in_all_versions():
+    """A run that goes on with a newer version drops what it would have dropped."""
+    drawn = tf.function(keep_mask)(tf.constant([2, 3]), 0.5, tf.constant([3, 4]))
+    np.testing.assert_array_equal(drawn, [[1, 1, 0], [0, 0, 1]])
+
+
+def test_dropouts_of_a_model_share_a_trace():
+    traced = dropout_mask._keep_8_bits.experimental_get_tracing_count
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None])])
+    def drop_twice(x):
+        return dropout(dropout(x, 0.25, tf.constant([1, 2])), 0.25, tf.constant([3, 4]))
+
+    before = traced()
+    drop_twice(tf.ones([2, 3]))
+    for size in range(1, 6):  # without a graph
+        keep_mask([size], 0.75, tf.constant([1, 2]))
+    assert traced() - before <= 2  # of either rate
+
+
 def test_random_words_share_few_programs_and_are_all_drawn():
     """Also at powers of two, where a logarithm may be off by one."""
     words = tf.function(

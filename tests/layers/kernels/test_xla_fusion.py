@@ -86,12 +86,31 @@ def test_only_training_on_a_cpu_compiles():
     names = compiled_functions(block, seed)
     assert sum("by_xla" in name for name in names) == 3  # scores, dropout of the weights, activation
     assert sum("threefry" in name for name in names) == len(names) - 3 > 0
-    # Of one query, the activation: attention would need programs for each number of keys.
+    # Of a single query only the activation: attention would be compiled anew for each number of keys.
     assert sum("by_xla" in name for name in compiled_functions(block, seed, tokens=1)) == 1
     assert not compiled_functions(block, None)
     for kind in ("gpu", "tpu"):
         with device.assume(kind):
             assert not compiled_functions(block, seed)
+
+
+@pytest.mark.parametrize(("queries", "compiled"), [(1, 0), (2, 3), (None, 3)])
+def test_a_single_query_is_compiled_for_no_number_of_keys(queries, compiled):
+    """Neither its scores, nor the dropout of its weights, nor their gradient."""
+
+    def gradient(scores, values, entries):
+        kernels = kernels_lib.current(training=True)
+        context = AttentionContext(query_len=9, key_len=9, distance_entries=entries)
+        with tf.GradientTape() as tape:
+            tape.watch(scores)
+            total = kernels.combine_scores(scores, scores, None, context)
+            result = kernels.softmax_sum(total, values, 0.1, tf.constant([1, 2]))
+        return tape.gradient(result, scores)
+
+    shapes = [2, 3, queries, None], [2, 3, None, 4]
+    specs = [*(tf.TensorSpec(shape) for shape in shapes), tf.TensorSpec([2, 3, queries, None], tf.int32)]
+    functions = tf.function(gradient).get_concrete_function(*specs).graph.as_graph_def().library.function
+    assert sum("by_xla" in f.signature.name for f in functions if f.attr["_XlaMustCompile"].b) == compiled
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])

@@ -18,7 +18,12 @@ from xlnet_tf.layers.kernels.matmul import (
     matmul_heads,
     ordered_grad_fanout,
 )
-from xlnet_tf.layers.kernels.xla_fusion import xla_forward, xla_forward_backward, xla_forward_linear
+from xlnet_tf.layers.kernels.xla_fusion import (
+    in_float32,
+    xla_forward,
+    xla_forward_backward,
+    xla_forward_linear,
+)
 
 _add_terms_by_xla = xla_forward_linear(add_terms)
 _add_in_order_by_xla = xla_forward(add_in_order)
@@ -31,8 +36,11 @@ def _scaled_by_mask(x, keep_mask, rate):
     return x * (tf.cast(keep_mask, x.dtype) * tf.cast(1 / (1 - rate), x.dtype))
 
 
-def _is_large(scores: tf.Tensor) -> bool:
-    """Returns whether [B, N, Q, K] is worth a program of XLA's: rows of any length need one for each."""
+def _has_many_queries(scores: tf.Tensor) -> bool:
+    """Returns whether scores [B, N, Q, K] are worth compiling.
+
+    Those of a single query are not: they are few, and XLA compiles anew for each K.
+    """
     return scores.shape[2] != 1
 
 
@@ -66,17 +74,20 @@ class CpuGraphKernels(GraphKernels):
         return matmul_heads(*blocks, transpose_b=True)  # [B, N * G, Q / G, R]
 
     def combine_scores(self, content, position, segment, context):
-        add = _add_terms_by_xla if self._training and _is_large(content) else add_terms
+        add = add_terms
+        if self._training:
+            add = _add_terms_by_xla if _has_many_queries(content) else in_float32(add_terms)
         constants = [context.segment_mismatch, context.bias]
         return add(constants, terms_of(content, position, segment), shift=context.in_order)
 
     def _keep_probabilities(self, probabilities, keep_mask):
-        keep = _keep_by_xla if _is_large(probabilities) else softmax.keep
+        keep = _keep_by_xla if _has_many_queries(probabilities) else softmax.keep
         return keep(probabilities, keep_mask), probabilities
 
-    def _scores_gradient(self, result_sum, *scores):
-        gradient = _scores_gradient_by_xla if _is_large(scores[0]) else softmax.scores_gradient
-        return gradient(result_sum, *scores)
+    def _scores_gradient(self, result_sum, weights_gradient, weights, probabilities):
+        many = _has_many_queries(probabilities)
+        gradient = _scores_gradient_by_xla if many else in_float32(softmax.scores_gradient)
+        return gradient(result_sum, weights_gradient, weights, probabilities)
 
     def keep_mask(self, shape, rate, seed):
         return keep_mask_8_bits(shape, rate, seed, threefry_words)

@@ -28,13 +28,17 @@ def keep_mask_8_bits(shape, rate: float, seed: tf.Tensor, draw: Callable) -> tf.
     shape, is_static = _static(shape)
     size = math.prod(shape) if is_static else tf.reduce_prod(shape)
     if tf.executing_eagerly():
-        size = tf.convert_to_tensor(size)  # an integer would be traced for each value
-    return tf.reshape(_keep_8_bits(size, seed, rate, draw), shape)
+        size = tf.convert_to_tensor(size)  # the function would be traced anew for each integer
+    return tf.reshape(_keep_8_bits(size, seed, float(rate), draw), shape)
 
 
 @functools.partial(tf.function, autograph=False)
 def _keep_8_bits(size, seed: tf.Tensor, rate: float, draw: Callable) -> tf.Tensor:
-    """Draws the mask of `size` elements. As a function it is traced once, not for each dropout of a model."""
+    """Draws the mask of `size` elements: bool [size].
+
+    A function, so that a model's dropouts are not all traced: tensors as sizes share one trace, and equal
+    integers do.
+    """
     # XLA and TensorFlow draw different numbers from a negative seed.
     seed = tf.bitwise.bitwise_and(seed, tf.constant(2**31 - 1, seed.dtype))
     count = (size + 3) // 4

@@ -90,5 +90,15 @@ def xla_forward_linear(function: Callable) -> Callable:
     return call
 
 
+def in_float32(function: Callable) -> Callable:
+    """Computes a function of tensors in float32, as its compiled form does, but leaves it to TensorFlow."""
+
+    @functools.wraps(function)
+    def call(*tensors, **settings):
+        return function(*tf.nest.map_structure(_widen, tensors), **settings)
+
+    return call
+
+
 def _widen(tensor: tf.Tensor | None) -> tf.Tensor | None:
     return tf.cast(tensor, tf.float32) if tensor is not None and tensor.dtype.is_floating else tensor
