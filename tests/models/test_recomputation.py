@@ -43,7 +43,7 @@ def operations_without_words(kind: str, layers: int) -> collections.Counter:
         shapes = [tensor.shape.as_list() for tensor in one.outputs if tensor.shape.rank == 4]
         large = any(shape[:2] == [rows, config.n_head] and shape[2] != 1 for shape in shapes)
         drawn = one.type == "StatelessRandomUniformFullIntV2" or (
-            one.type == "PartitionedCall" and "threefry" in one.get_attr("f").name
+            one.type == "PartitionedCall" and "keep_8_bits" in one.get_attr("f").name
         )
         found["random numbers"] += drawn
         found["of rows and heads"] += one.type not in ("Const", "Fill") and large
