@@ -43,7 +43,7 @@ def test_dropout_of_any_shape_drops_the_same():
 
 
 def test_a_seed_draws_the_same_in_all_versions():
-    """A run that goes on with a newer version drops what it would have dropped."""
+    """A run that a newer version resumes drops what it would have dropped."""
     drawn = tf.function(keep_mask)(tf.constant([2, 3]), 0.5, tf.constant([3, 4]))
     np.testing.assert_array_equal(drawn, [[1, 1, 0], [0, 0, 1]])
 
