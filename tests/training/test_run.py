@@ -492,9 +492,8 @@ def test_a_gpu_that_is_not_wanted_is_not_used(name, monkeypatch):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [f"{kind}:0"])
     strategy = runtime.prepare(RuntimeConfig(distribution_strategy=name, num_gpus=0))
     assert topology.describe(strategy) == "1 replica on CPU:0"
-    assert isinstance(
-        strategy, tf.distribute.OneDeviceStrategy
-    )  # TensorFlow's default one would take the GPU
+    # TensorFlow's default strategy would take the GPU.
+    assert isinstance(strategy, tf.distribute.OneDeviceStrategy)
 
 
 def test_hosts_of_a_named_tpu_are_remote(monkeypatch):

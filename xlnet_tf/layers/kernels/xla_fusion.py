@@ -20,7 +20,7 @@ def xla_forward(function: Callable, dtype: tf.DType | None = None) -> Callable:
 
     @functools.partial(tf.function, jit_compile=True, autograph=False)
     def by_xla(*tensors, **settings):
-        result = function(*tf.nest.map_structure(_widen, tensors), **settings)
+        result = in_float32(function)(*tensors, **settings)
         return tf.cast(result, dtype or tensors[0].dtype)
 
     @functools.wraps(function)
