@@ -22,7 +22,7 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.generation.cached_layer import CachedLayer, put, shape_of
+from xlnet_tf.generation.cached_layer import CachedLayer, RecordingKernels, put, shape_of
 from xlnet_tf.generation.layout import TextLayout
 from xlnet_tf.layers import kernels as kernels_lib
 from xlnet_tf.layers.masks import AttentionContext, attention_bias
@@ -34,7 +34,7 @@ class Cache(NamedTuple):
     """What a step knows of the tokens before it.
 
     Attributes:
-        keys, values: of each layer [B, N, S, H].
+        keys, values: of each layer, [B, N, H, S] and [B, N, S, H].
         positions: [B, S] int32, of the tokens in the slots.
         visible: [B, C, S] bool, the slots that each candidate sees.
         used: slots that are taken, a scalar; those after them are free.
@@ -120,20 +120,22 @@ class CachedDecoder:
             "permutation_rank": tf.where(layout.is_context, 0, 1),
             "target_positions": targets,
         }
-        encoded = self._model.encoder(features, training=False, query_only=True, in_blocks=layout.in_blocks)
-        # What each layer gets, [B, T, D].
-        contents = [tf.gather(self._word_embedding, layout.ids), *encoded["encoder_outputs"]]
+        kernels = RecordingKernels(kernels_lib.current(training=False))
+        encoded = self._model.encoder(
+            features, training=False, query_only=True, in_blocks=layout.in_blocks, kernels=kernels
+        )
+        attentions = [layer.block.attention for layer in self._layers]
+        keys = [kernels.projected[id(attention.key_kernel)] for attention in attentions]
+        values = [kernels.projected[id(attention.value_kernel)] for attention in attentions]
         batch, width = shape_of(layout.ids)
         room = self.candidates * (shape_of(layout.order)[1] - 1)  # nothing follows the last token
-
-        def cached(project):
-            for layer, content in zip(self._layers, contents):
-                yield tf.pad(project(layer, content), [[0, 0], [0, 0], [0, room], [0, 0]])
-
         visible = tf.pad(layout.is_context, [[0, 0], [0, room]])
         cache = Cache(
-            keys=tuple(cached(CachedLayer.keys)),
-            values=tuple(cached(CachedLayer.values)),
+            keys=tuple(
+                tf.pad(tf.linalg.matrix_transpose(heads), [[0, 0], [0, 0], [0, 0], [0, room]])
+                for heads in keys
+            ),
+            values=tuple(tf.pad(heads, [[0, 0], [0, 0], [0, room], [0, 0]]) for heads in values),
             positions=tf.tile(tf.range(width + room)[None], [batch, 1]),
             visible=tf.tile(visible[:, None], [1, self.candidates, 1]),
             used=tf.convert_to_tensor(width),
@@ -167,8 +169,8 @@ class CachedDecoder:
         all_keys, all_values = [], []
         for layer, keys, values in zip(self._layers, cache.keys, cache.values):
             content = tf.reshape(rows, [batch, candidates, 1 + num_targets, d_model])[:, :, 0]
-            all_keys.append(put(keys, layer.keys(content), slot, self._xla))
-            all_values.append(put(values, layer.values(content), slot, self._xla))
+            all_keys.append(put(keys, layer.keys(content), slot, 3, self._xla))
+            all_values.append(put(values, layer.values(content), slot, 2, self._xla))
             rows = layer.step(tf.reshape(rows, all_rows), all_keys[-1], all_values[-1], context)
         queries = tf.reshape(rows, [batch, candidates, 1 + num_targets, d_model])[:, :, 1:]
         return self._logits(queries), cache._replace(keys=tuple(all_keys), values=tuple(all_values))
@@ -190,17 +192,17 @@ class CachedDecoder:
         if self._left_to_right:
             visible &= slot_positions <= row_positions
         batch, candidates, rows, slots = shape_of(visible)
-        shape = [batch, 1, candidates * rows, slots]  # [B, 1, Q, S]
-        _, heads, num_distances, _ = shape_of(self._layers[0].position_keys)
+        shape = [batch, candidates * rows, slots]  # [B, Q, S]
+        num_distances = shape_of(self._layers[0].position_keys)[2]
         # The entries of distances that do not occur, of slots that are not seen, may be any.
         entries = tf.clip_by_value(
             self._layout.length - (row_positions - slot_positions), 0, num_distances - 1
         )
-        visible = tf.reshape(visible, shape)
+        visible = tf.reshape(visible, shape)[:, None]
         return AttentionContext(
             query_len=self._layout.length,
             key_len=slots,
             bias=attention_bias(visible),
-            distance_entries=tf.repeat(tf.reshape(entries, shape), heads, axis=1),
+            distance_entries=tf.reshape(entries, shape),
             query_mask=tf.cast(tf.reduce_any(visible, axis=-1, keepdims=True), self._mask_embedding.dtype),
         )

@@ -65,7 +65,7 @@ class GraphKernels(ReferenceKernels):
 
     def position_scores(self, queries, position_keys, context):
         if context.distance_entries is not None:
-            return super().position_scores(queries, position_keys, context)
+            return _scores_of_entries(queries, position_keys, context.distance_entries)
         by_distance = matmul_heads(queries, position_keys, transpose_b=True)  # [B, N, Q, R]
         if context.in_order:
             return position_shift.shift_by_row(by_distance, context.key_len)
@@ -92,6 +92,18 @@ class GraphKernels(ReferenceKernels):
 
     def _fan_out(self, tensor, count):
         return ordered_grad_fanout(tensor, count) if self._training else [tensor] * count
+
+
+def _scores_of_entries(queries, position_keys, entries) -> tf.Tensor:
+    """Scores keys by their entries [B, Q, K] among distances that are the same for all rows [1, N, R, H].
+
+    The queries of all rows are multiplied together, and an index moves a run of numbers, those of all heads.
+    """
+    batch, heads, query_len, width = tf.unstack(tf.shape(queries))
+    together = tf.reshape(tf.transpose(queries, [1, 0, 2, 3]), [1, heads, batch * query_len, width])
+    by_distance = matmul_heads(together, position_keys, transpose_b=True)[0]  # [N, B * Q, R]
+    by_distance = tf.reshape(tf.transpose(by_distance, [1, 2, 0]), [batch, query_len, -1, heads])
+    return tf.transpose(tf.gather(by_distance, entries, batch_dims=2), [0, 3, 1, 2])
 
 
 def terms_of(content, position, segment) -> list[tf.Tensor]:

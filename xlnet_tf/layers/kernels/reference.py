@@ -52,14 +52,14 @@ class ReferenceKernels:
 
     def position_scores(self, queries, position_keys, context):
         by_distance = matmul_heads(queries, position_keys, transpose_b=True)  # [B, N, Q, R]
+        batch, heads, query_len, distances = tf.unstack(tf.shape(by_distance))
         entries = context.distance_entries
         if entries is None:
-            batch, heads, query_len, distances = tf.unstack(tf.shape(by_distance))
             positions = tf.range(query_len)[None] if context.positions is None else context.positions
             # A query's keys begin at entry T - i of the table (see positions.py).
-            entries = context.query_len - positions[:, None, :, None] + tf.range(context.key_len)
+            entries = context.query_len - positions[:, :, None] + tf.range(context.key_len)
             entries = tf.clip_by_value(entries, 0, distances - 1)  # of empty slots
-            entries = tf.broadcast_to(entries, [batch, heads, query_len, context.key_len])
+        entries = tf.broadcast_to(entries[:, None], [batch, heads, query_len, context.key_len])
         return tf.gather(by_distance, entries, batch_dims=3)
 
     def combine_scores(self, content, position, segment, context):
