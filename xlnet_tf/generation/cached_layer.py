@@ -56,7 +56,11 @@ class CachedLayer(NamedTuple):
         return self.kernels.project_heads(content, self.attention.value)
 
     def step(self, rows: tf.Tensor, keys: tf.Tensor, values: tf.Tensor, context: AttentionContext):
-        """Computes the block for rows of both streams [B, Q, D], with keys [B, N, H, S], values [B, N, S, H]."""
+        """Computes the block for rows of both streams [B, Q, D].
+
+        Args:
+            keys, values: [B, N, H, S] and [B, N, S, H].
+        """
         keys = tf.linalg.matrix_transpose(keys)  # TensorFlow makes it a part of the product
         attended = attend(self.attention, rows, keys, values, self.position_keys, context, self.kernels)
         return self.block.finish(rows, attended, kernels=self.kernels, feed_forward_weights=self.feed_forward)
@@ -67,21 +71,22 @@ class RecordingKernels:
 
     Args:
         kernels: that compute.
-
-    Attributes:
-        projected: by the id of its weights, the heads [B, N, T, H] of what was projected last by them.
     """
 
     def __init__(self, kernels: Kernels):
         self._kernels = kernels
-        self.projected: dict[int, tf.Tensor] = {}
+        self._heads: dict[int, tf.Tensor] = {}
 
     def __getattr__(self, name: str):
         return getattr(self._kernels, name)
 
     def project_heads(self, stream: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-        heads = self.projected[id(weights)] = self._kernels.project_heads(stream, weights)
+        heads = self._heads[id(weights)] = self._kernels.project_heads(stream, weights)
         return heads
+
+    def heads(self, weights: tf.Tensor) -> tf.Tensor:
+        """Returns what was projected last by some weights: [B, N, T, H]."""
+        return self._heads[id(weights)]
 
 
 def shape_of(tensor: tf.Tensor) -> list[int | tf.Tensor]:

@@ -124,18 +124,15 @@ class CachedDecoder:
         encoded = self._model.encoder(
             features, training=False, query_only=True, in_blocks=layout.in_blocks, kernels=kernels
         )
-        attentions = [layer.block.attention for layer in self._layers]
-        keys = [kernels.projected[id(attention.key_kernel)] for attention in attentions]
-        values = [kernels.projected[id(attention.value_kernel)] for attention in attentions]
+        attentions = [block.attention for block in self._model.encoder.blocks]
+        keys = [tf.linalg.matrix_transpose(kernels.heads(each.key_kernel)) for each in attentions]
+        values = [kernels.heads(each.value_kernel) for each in attentions]
         batch, width = shape_of(layout.ids)
         room = self.candidates * (shape_of(layout.order)[1] - 1)  # nothing follows the last token
         visible = tf.pad(layout.is_context, [[0, 0], [0, room]])
         cache = Cache(
-            keys=tuple(
-                tf.pad(tf.linalg.matrix_transpose(heads), [[0, 0], [0, 0], [0, 0], [0, room]])
-                for heads in keys
-            ),
-            values=tuple(tf.pad(heads, [[0, 0], [0, 0], [0, room], [0, 0]]) for heads in values),
+            keys=tuple(tf.pad(columns, [[0, 0], [0, 0], [0, 0], [0, room]]) for columns in keys),
+            values=tuple(tf.pad(rows, [[0, 0], [0, 0], [0, room], [0, 0]]) for rows in values),
             positions=tf.tile(tf.range(width + room)[None], [batch, 1]),
             visible=tf.tile(visible[:, None], [1, self.candidates, 1]),
             used=tf.convert_to_tensor(width),

@@ -170,6 +170,31 @@ def test_attention(name, dtype, case):
     close(found, expected, dtype)
 
 
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16], ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("name", FAST)
+@given(sizes=st.tuples(*[st.integers(1, 4)] * 6), number=st.integers(0, 2**31))
+@examples(3, 100)
+def test_scores_of_keys_in_no_order(name, dtype, sizes, number):
+    """As a decoder asks for them: each pair of a row has an entry of its own among the distances."""
+    rng = np.random.default_rng(number)
+    batch, heads, queries, keys, distances, width = sizes
+    rows = tf.cast(rng.normal(size=[batch, heads, queries, width]), dtype)
+    position_keys = tf.cast(rng.normal(size=[1, heads, distances, width]), dtype)
+    entries = tf.constant(rng.integers(0, distances, [batch, queries, keys]), tf.int32)
+    context = AttentionContext(query_len=9, key_len=keys, distance_entries=entries)
+    expected = ReferenceKernels().position_scores(rows, position_keys, context)
+    specs = [tf.TensorSpec([None, heads, None, width], dtype), tf.TensorSpec([1, heads, None, width], dtype)]
+
+    @tf.function(input_signature=[*specs, tf.TensorSpec([None, None, None], tf.int32)], autograph=False)
+    def found(rows, position_keys, entries):
+        return FAST[name].position_scores(
+            rows, position_keys, context._replace(key_len=tf.shape(entries)[2], distance_entries=entries)
+        )
+
+    scores = [tf.cast(found(rows, position_keys, entries), tf.float32)]
+    close(scores, [tf.cast(expected, tf.float32)], dtype)
+
+
 def feed_forward(kernels, rows, weights, bias, activation: str, rate: float):
     hidden = kernels.dense(kernels.dropout(rows, rate, SEED), weights, bias)
     hidden = kernels.activate(hidden, ACTIVATIONS[activation], rate, SEED)
