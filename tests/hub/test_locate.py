@@ -110,6 +110,7 @@ def test_a_private_model_needs_a_token(server, monkeypatch):
         (f"hf://{NAME}@v7", UserError, "hf://xlnet/tiny has no revision v7: give a branch"),
         ("hf://tiny", UserError, "hf://tiny is not the name of a model: expected hf://OWNER/NAME"),
         ("hf://a/b/c", UserError, "is not the name of a model"),
+        ("hf:/xlnet/tiny", UserError, "hf:/xlnet/tiny is not the name of a model: expected hf://OWNER/NAME"),
         ("hf://xlnet/other", UserError, "hf://xlnet/other has no weights: expected one of .*tf_model.h5"),
     ],
 )

@@ -158,6 +158,15 @@ def test_save_model_keeps_all_that_the_weights_do_not_tell(
     assert XLNetTokenizer.from_pretrained(path).cleaning == cleaning
 
 
+def test_a_model_that_was_never_called_is_saved_with_its_initial_weights(tmp_path):
+    model = XLNetClassifier(XLNetEncoder(CONFIG), 3, labels=LABELS)
+    model.save_pretrained(tmp_path / "new")
+    again = XLNetClassifier.from_pretrained(tmp_path / "new")
+    assert again.labels == LABELS and model.built
+    for variable, other in zip(model.variables, again.variables, strict=True):
+        np.testing.assert_array_equal(variable, other)
+
+
 def test_settings_of_heads_without_labels_are_kept(tmp_path):
     span = XLNetQuestionAnswering(XLNetEncoder(CONFIG), start_top=2, end_top=3)
     choice = XLNetMultipleChoice(XLNetEncoder(CONFIG, memory_len=9), 2, segment_len=4)

@@ -89,7 +89,7 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
     if path.endswith(keras_file.ENDING) and os.path.isfile(path):
         return Located(keras_file.unpacked(path), path)
     if not match or (not path.startswith(SCHEME) and _is_local(path)):
-        if path.startswith(SCHEME):
+        if path.startswith("hf:"):
             raise UserError(f"{path} is not the name of a model: expected {SCHEME}OWNER/NAME[@REVISION]")
         return Located(path, path)
     try:

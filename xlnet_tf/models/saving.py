@@ -44,6 +44,8 @@ class ShapeFreeModel(tf_keras.Model):
             'positive'
         """
         tokenizer = tokenizer or self.tokenizer
+        if not self.built:  # a new one, with random weights
+            self.build()
         save_model(self, folder, tokenizer, self.current_card(tokenizer, **options))
 
     def current_card(self, tokenizer: XLNetTokenizer | None = None, **options: Any) -> ModelCard:
