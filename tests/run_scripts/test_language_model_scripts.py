@@ -8,6 +8,7 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 from run_scripts import fill_mask, generate
 from tests.conftest import REPOSITORY
@@ -58,11 +59,23 @@ def test_generate(model_dir, model):
 @pytest.mark.integration
 def test_generate_by_beam_search(model_dir, model):
     values = types.SimpleNamespace(
-        model_dir=str(model_dir), prompt=["ba ne"], max_new_tokens=3, beams=2, stop=["▁su"]
+        model_dir=str(model_dir), prompt=["ba ne"], max_new_tokens=3, beams=2, stop=["▁su"], weights="float32"
     )
     [expected] = model.search(["ba ne"], max_new_tokens=3, beams=2, stop=["▁su"])
     lines = [f"{found.total:8.2f} nats  ba ne{found.text}" for found in expected]
     assert list(generate.write(values)) == lines
+
+
+def test_generate_in_bfloat16(model_dir, monkeypatch):
+    """The model computes in it; what is built afterwards does not."""
+    loaded = []
+    monkeypatch.setattr(XLNetLanguageModel, "search", lambda self, prompts, **_: loaded.append(self) or [[]])
+    values = types.SimpleNamespace(
+        model_dir=str(model_dir), prompt=["ba"], max_new_tokens=1, beams=2, stop=[], weights="bfloat16"
+    )
+    assert not list(generate.write(values))
+    assert loaded[0].model.encoder.compute_dtype == "bfloat16"
+    assert tf_keras.mixed_precision.global_policy().name == "float32"
 
 
 @pytest.mark.integration
