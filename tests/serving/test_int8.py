@@ -3,8 +3,12 @@
 import numpy as np
 import tensorflow as tf
 
+from tests.helpers.models import uncached
 from tests.helpers.models.heads import arrays, random_features, random_head
 from xlnet_tf.checkpoints import names
+from xlnet_tf.generation.decoding_loop import sample
+from xlnet_tf.generation.layout import continuation
+from xlnet_tf.generation.sampling import same_for_all
 from xlnet_tf.serving.int8 import Int8Weights
 
 
@@ -31,6 +35,28 @@ def test_int8_restores_model_weights():
         np.testing.assert_array_equal(arrays(model(features))[name], before[name])
         stored = sum(variable.dtype == tf.int8 for variable in int8.variables)
         assert stored == sum(is_kernel(names.canonical(variable.name)) for variable in model.variables)
+
+
+def test_texts_are_generated_by_the_integers():
+    model, same = (uncached.random_model(uncached.CONFIG) for _ in range(2))
+    int8 = Int8Weights(model)
+    for variable in same.variables:
+        if table := int8.tables.get(names.canonical(variable.name)):
+            variable.assign(tf.convert_to_tensor(table))
+
+    @tf.function(autograph=False)
+    def continue_texts(model):
+        layout = continuation(
+            tf.constant([[9, 11, 12], [10, 9, 9]]), tf.constant([3, 1]), tf.constant([4, 4]), 4
+        )
+        settings = same_for_all(2, temperature=0.0, top_k=0, top_p=1.0, seed=0)
+        return sample(model, layout, tf.nest.map_structure(tf.constant, settings))
+
+    with int8.in_place():
+        found = continue_texts(model)
+    expected = continue_texts(same)
+    np.testing.assert_array_equal(found.tokens, expected.tokens)
+    np.testing.assert_allclose(found.log_probs, expected.log_probs, rtol=1e-5)
 
 
 def test_each_output_is_off_by_half_a_step_at_most():

@@ -22,7 +22,7 @@ import tensorflow as tf
 from typing_extensions import Self
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.generation.cached_layer import CachedLayer, RecordingKernels, put, shape_of
+from xlnet_tf.generation.cached_layer import CachedLayer, HeadRecorder, put, shape_of
 from xlnet_tf.generation.layout import TextLayout
 from xlnet_tf.layers import kernels as kernels_lib
 from xlnet_tf.layers.masks import AttentionContext, attention_bias
@@ -97,9 +97,10 @@ class CachedDecoder:
         positions = RelativePositions.of_step(
             encoder.config.d_model, layout.length, layout.length, direction, encoder.clamp_len
         )
-        kernels = kernels_lib.current(training=False)
+        self._kernels = kernels_lib.current(training=False)
         self._layers = [
-            CachedLayer.read(block, positions, encoder.compute_dtype, kernels) for block in encoder.blocks
+            CachedLayer.read(block, positions, encoder.compute_dtype, self._kernels)
+            for block in encoder.blocks
         ]
         self._word_embedding = tf.cast(tf.convert_to_tensor(encoder.word_embedding), encoder.compute_dtype)
         self._mask_embedding = tf.cast(encoder.mask_embedding, encoder.compute_dtype)
@@ -120,19 +121,23 @@ class CachedDecoder:
             "permutation_rank": tf.where(layout.is_context, 0, 1),
             "target_positions": targets,
         }
-        kernels = RecordingKernels(kernels_lib.current(training=False))
+        attentions = [block.attention for block in self._model.encoder.blocks]
+        key_kernels = [attention.key_kernel for attention in attentions]
+        value_kernels = [attention.value_kernel for attention in attentions]
+        kernels = HeadRecorder(self._kernels, key_kernels + value_kernels)
         encoded = self._model.encoder(
             features, training=False, query_only=True, in_blocks=layout.in_blocks, kernels=kernels
         )
-        attentions = [block.attention for block in self._model.encoder.blocks]
-        keys = [tf.linalg.matrix_transpose(kernels.heads(each.key_kernel)) for each in attentions]
-        values = [kernels.heads(each.value_kernel) for each in attentions]
+        keys, values = kernels.heads[: len(attentions)], kernels.heads[len(attentions) :]
         batch, width = shape_of(layout.ids)
         room = self.candidates * (shape_of(layout.order)[1] - 1)  # nothing follows the last token
         visible = tf.pad(layout.is_context, [[0, 0], [0, room]])
         cache = Cache(
-            keys=tuple(tf.pad(columns, [[0, 0], [0, 0], [0, 0], [0, room]]) for columns in keys),
-            values=tuple(tf.pad(rows, [[0, 0], [0, 0], [0, room], [0, 0]]) for rows in values),
+            keys=tuple(
+                tf.pad(tf.linalg.matrix_transpose(heads), [[0, 0], [0, 0], [0, 0], [0, room]])
+                for heads in keys
+            ),
+            values=tuple(tf.pad(heads, [[0, 0], [0, 0], [0, room], [0, 0]]) for heads in values),
             positions=tf.tile(tf.range(width + room)[None], [batch, 1]),
             visible=tf.tile(visible[:, None], [1, self.candidates, 1]),
             used=tf.convert_to_tensor(width),

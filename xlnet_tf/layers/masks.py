@@ -19,8 +19,8 @@ class AttentionContext(NamedTuple):
         segment_mismatch: [B, 1, Q, K] float32, 1 where query and key lie in different segments; None
             without relative segment encoding.
         positions: [B, Q] int32, the queries' positions in the segment; None for 0..T-1.
-        distance_entries: [B, Q, K] int32, each pair's entry among the R distances, which are then the same
-            for all rows, where keys are in no order (decoding); None where they are.
+        distance_entries: [B, Q, K] int32, for each pair its entry among the R distances. For decoding, where
+            keys are in no order; None otherwise. The position keys must then be the same for all rows.
         query_mask: [B, 1, Q, 1] float, 0 for queries whose attention is to be zero; None for none.
         query_rotation: of kernels that rotate positions (see Kernels.with_positions).
     """

@@ -32,6 +32,8 @@ class ShapeFreeModel(tf_keras.Model):
     ) -> None:
         """Writes the model to a folder, as `from_pretrained` and every command read it.
 
+        A new model, which was never called, is written with its initial weights.
+
         Args:
             folder: to write to; made if it is not there.
             tokenizer: of its texts; None: its own.

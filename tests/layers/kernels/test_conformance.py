@@ -175,7 +175,7 @@ def test_attention(name, dtype, case):
 @given(sizes=st.tuples(*[st.integers(1, 4)] * 6), number=st.integers(0, 2**31))
 @examples(3, 100)
 def test_scores_of_keys_in_no_order(name, dtype, sizes, number):
-    """As a decoder asks for them: each pair of a row has an entry of its own among the distances."""
+    """In decoding, each pair of query and key has its own entry among the distances."""
     rng = np.random.default_rng(number)
     batch, heads, queries, keys, distances, width = sizes
     rows = tf.cast(rng.normal(size=[batch, heads, queries, width]), dtype)

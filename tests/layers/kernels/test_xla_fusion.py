@@ -108,7 +108,7 @@ def test_a_single_query_is_compiled_for_no_number_of_keys(queries, compiled):
         return tape.gradient(result, scores)
 
     shapes = [2, 3, queries, None], [2, 3, None, 4]
-    specs = [*(tf.TensorSpec(shape) for shape in shapes), tf.TensorSpec([2, 3, queries, None], tf.int32)]
+    specs = [*(tf.TensorSpec(shape) for shape in shapes), tf.TensorSpec([2, queries, None], tf.int32)]
     functions = tf.function(gradient).get_concrete_function(*specs).graph.as_graph_def().library.function
     assert sum("by_xla" in f.signature.name for f in functions if f.attr["_XlaMustCompile"].b) == compiled
 
