@@ -31,10 +31,10 @@ def define_flags():
     flags.DEFINE_integer("seed", 0, "Random seed of the draws.", lower_bound=0)
     flags.DEFINE_multi_string("stop", [], "Piece that ends a text, such as '.' or '<eop>'.")
     flags.DEFINE_enum(
-        "weights",
+        "dtype",
         "float32",
         ["float32", "bfloat16"],
-        "bfloat16: faster where the processor computes with it.",
+        "Type of weights and activations; bfloat16 is less exact, and faster where the device has it.",
     )
 
 
@@ -43,7 +43,7 @@ def write(values: flags.FlagValues) -> Iterator[str]:
     from xlnet_tf.generation.language_model import XLNetLanguageModel
     from xlnet_tf.serving.models import policy
 
-    with policy(values.weights):
+    with policy(values.dtype):
         model = XLNetLanguageModel.from_pretrained(values.model_dir)
     options = {"max_new_tokens": values.max_new_tokens, "stop": values.stop}
     if values.beams:

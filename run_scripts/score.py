@@ -46,13 +46,21 @@ def main(_: Sequence[str]) -> None:
 
         options = from_flags(sharded.ShardOptions).resolved()
         scorer = models.Scoring(
-            FLAGS.model_dir, FLAGS.text_field, FLAGS.context, FLAGS.order, FLAGS.seed, FLAGS.pieces
+            FLAGS.model_dir,
+            FLAGS.text_field,
+            FLAGS.context,
+            FLAGS.order,
+            FLAGS.seed,
+            FLAGS.pieces,
+            FLAGS.dtype,
         )
         job.run_texts("scores", scorer, FLAGS, weights_file(FLAGS.model_dir), options)
         return
     from xlnet_tf.generation.language_model import XLNetLanguageModel
+    from xlnet_tf.serving.models import policy
 
-    model = XLNetLanguageModel.from_pretrained(FLAGS.model_dir)
+    with policy(FLAGS.dtype):
+        model = XLNetLanguageModel.from_pretrained(FLAGS.model_dir)
     contexts = [FLAGS.context] * len(FLAGS.text)
     scores = model.score(FLAGS.text, contexts, order=FLAGS.order, seed=FLAGS.seed)
     for text, score in zip(FLAGS.text, scores, strict=True):

@@ -46,10 +46,16 @@ def main(_: Sequence[str]) -> None:
 
     values = flags.FLAGS
     embedder = models.Embedding(
-        values.model_dir, values.checkpoint, values.layer, values.text_field, values.pooling, values.tokens
+        values.model_dir,
+        values.checkpoint,
+        values.layer,
+        values.text_field,
+        values.pooling,
+        values.tokens,
+        values.dtype,
     )
     if not values.text:
-        source = find_embedder(values.model_dir, values.checkpoint, values.layer)
+        source = find_embedder(values.model_dir, values.checkpoint, values.layer, values.dtype)
         options = from_flags(sharded.ShardOptions).resolved()
         job.run_texts("embeddings", embedder, values, source.file, options)
         return

@@ -59,7 +59,7 @@ def test_generate(model_dir, model):
 @pytest.mark.integration
 def test_generate_by_beam_search(model_dir, model):
     values = types.SimpleNamespace(
-        model_dir=str(model_dir), prompt=["ba ne"], max_new_tokens=3, beams=2, stop=["▁su"], weights="float32"
+        model_dir=str(model_dir), prompt=["ba ne"], max_new_tokens=3, beams=2, stop=["▁su"], dtype="float32"
     )
     [expected] = model.search(["ba ne"], max_new_tokens=3, beams=2, stop=["▁su"])
     lines = [f"{found.total:8.2f} nats  ba ne{found.text}" for found in expected]
@@ -71,7 +71,7 @@ def test_generate_in_bfloat16(model_dir, monkeypatch):
     loaded = []
     monkeypatch.setattr(XLNetLanguageModel, "search", lambda self, prompts, **_: loaded.append(self) or [[]])
     values = types.SimpleNamespace(
-        model_dir=str(model_dir), prompt=["ba"], max_new_tokens=1, beams=2, stop=[], weights="bfloat16"
+        model_dir=str(model_dir), prompt=["ba"], max_new_tokens=1, beams=2, stop=[], dtype="bfloat16"
     )
     assert not list(generate.write(values))
     assert loaded[0].model.encoder.compute_dtype == "bfloat16"

@@ -187,13 +187,14 @@ class ExportedModel:
         )
 
 
-def find_embedder(path: str, checkpoint: str = "", layer: int = -1) -> Source:
+def find_embedder(path: str, checkpoint: str = "", layer: int = -1, weights: str = FLOAT32) -> Source:
     """Finds what makes vectors of texts; what it loads takes texts, and whether each token is to have one.
 
     Args:
         path: of any weights, fine-tuned or not, or of an exported language model.
         checkpoint: of a fine-tuned run; see module_of_run.
         layer: see generation.embedding.embed_texts; of an exported model, the one that was exported.
+        weights: the kind that will be asked for: float32 or bfloat16; of an exported model, float32.
 
     Raises:
         UserError: the model has no tokenizer, or has been exported for something else.
@@ -205,19 +206,22 @@ def find_embedder(path: str, checkpoint: str = "", layer: int = -1) -> Source:
     if version := _exported(folder):
         if layer != -1:
             raise UserError(f"{path} is exported: its layer was chosen then, expected no --layer")
+        if weights != FLOAT32:
+            raise UserError(f"{path} is exported: its type was chosen then, expected no --dtype={weights}")
         return Source(
             version, f"{version}/saved_model.pb", {"text": 1}, lambda _: _exported_embedder(version)
         )
-    weights = _open_run(folder, "").checkpoint(checkpoint) if is_run(folder) else path
+    found = _open_run(folder, "").checkpoint(checkpoint) if is_run(folder) else path
 
-    def load(_: str) -> Callable[[Sequence[str], bool], TextVectors]:
-        source = Pretrained(weights)
-        encoder, tokenizer = XLNetEncoder.from_pretrained(source), source.load_tokenizer()
+    def load(kind: str) -> Callable[[Sequence[str], bool], TextVectors]:
+        source = Pretrained(found)
+        with policy(kind):
+            encoder, tokenizer = XLNetEncoder.from_pretrained(source), source.load_tokenizer()
         return lambda texts, tokens: embed_texts(
             encoder, tokenizer, texts, tokens=tokens, layer=layer, batch_size=max(1, len(texts))
         )
 
-    return Source(weights, weights_file(weights), {"text": 1}, load)
+    return Source(found, weights_file(found), {"text": 1}, load)
 
 
 def _exported_embedder(version: str) -> Callable[[Sequence[str], bool], TextVectors]:

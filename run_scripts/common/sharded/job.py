@@ -65,6 +65,9 @@ def run_texts(
             f"{rows[0].source} has the columns {', '.join(rows[0].values)}, expected {values.text_field!r}: "
             f"name the one with the text by --text_field{other_delimiter(rows[0].values)}"
         )
+    settings = dataclasses.asdict(model)
+    if settings["dtype"] == "float32":  # jobs of versions that knew no other are to resume
+        del settings["dtype"]
     run(
         name,
         model,
@@ -72,7 +75,7 @@ def run_texts(
         options,
         output_dir=values.output_dir,
         batch_size=values.batch_size,
-        settings={**dataclasses.asdict(model), "weights": fingerprint(weights)},
+        settings={**settings, "weights": fingerprint(weights)},
         columns=tuple(rows[0].values),
     )
 

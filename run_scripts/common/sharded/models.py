@@ -57,6 +57,7 @@ class Scoring:
         context: what stands before each text.
         order, seed: of the factorization.
         pieces: whether to give each piece's log-probability, too.
+        dtype: of weights and activations, "float32" or "bfloat16".
     """
 
     path: str
@@ -65,12 +66,15 @@ class Scoring:
     order: str
     seed: int
     pieces: bool
+    dtype: str
 
     def load(self, threads: int) -> Answerer:
         _use_threads(threads)
         from xlnet_tf.generation.language_model import XLNetLanguageModel
+        from xlnet_tf.serving.models import policy
 
-        model = XLNetLanguageModel.from_pretrained(self.path)
+        with policy(self.dtype):
+            model = XLNetLanguageModel.from_pretrained(self.path)
 
         def answer(rows: Sequence[Inputs]) -> list[dict[str, Any]]:
             scores = model.score(
@@ -103,6 +107,7 @@ class Embedding:
         text_field: the column with the text.
         pooling: "mean" or "cls".
         tokens: whether to give each token's vector, too.
+        dtype: of weights and activations, "float32" or "bfloat16"; vectors are float32.
     """
 
     path: str
@@ -111,12 +116,13 @@ class Embedding:
     text_field: str
     pooling: str
     tokens: bool
+    dtype: str
 
     def load(self, threads: int) -> Answerer:
         _use_threads(threads)
-        from xlnet_tf.serving.models import FLOAT32, find_embedder
+        from xlnet_tf.serving.models import find_embedder
 
-        embed = find_embedder(self.path, self.checkpoint, self.layer).load(FLOAT32)
+        embed = find_embedder(self.path, self.checkpoint, self.layer, self.dtype).load(self.dtype)
 
         def answer(rows: Sequence[Inputs]) -> list[dict[str, Any]]:
             found = embed([row["text"] for row in rows], self.tokens)

@@ -96,6 +96,12 @@ def define_text_flags() -> None:
     flags.flags.DEFINE_string("text_field", "text", "Column with the text.")
     flags.flags.DEFINE_string("output_dir", "", "Folder for the shards; needed for a corpus.")
     flags.flags.DEFINE_integer("batch_size", 8, "Texts that are read together.", 1)
+    flags.flags.DEFINE_enum(
+        "dtype",
+        "float32",
+        ["float32", "bfloat16"],
+        "Type of weights and activations; bfloat16 is less exact, and faster where the device has it.",
+    )
     flags.define_flags(ShardOptions)
 
 

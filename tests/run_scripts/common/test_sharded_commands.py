@@ -93,6 +93,7 @@ def test_score(pretrained, data, tmp_path):
         np.testing.assert_allclose(row["log_probabilities"], score.log_probabilities, rtol=1e-3, atol=1e-5)
     flags = ("--order=random", "--seed=3", "--pieces")
     assert_beam_writes_the_same(found, "score", pretrained, data, tmp_path / "beam", *flags)
+    assert "dtype" not in json.loads(found["scores.json"])["settings"]  # as in earlier versions
     with pytest.raises(UserError, match="another job.*\n  seed: 3 there, 4 now"):
         answer("score", pretrained, data, tmp_path / "out", "--order=random", "--seed=4", "--pieces")
 
@@ -116,11 +117,31 @@ def test_embed(pretrained, run, data, tmp_path, capsys):
             one["embedding"], abs=1e-5
         )
 
+    with pytest.raises(
+        UserError, match="is exported: its type was chosen then, expected no --dtype=bfloat16"
+    ):
+        answer("embed", tmp_path / "served", data, tmp_path / "no", "--dtype=bfloat16")
+
     capsys.readouterr()
     run_command("run_scripts.embed", f"--model_dir={run}", "--text=ba ne", "--text=tor", "--pooling=cls")
     one, other = map(json.loads, capsys.readouterr().out.splitlines())
     assert one["text"] == "ba ne" and len(one["embedding"]) == len(other["embedding"]) > 1
     assert one["embedding"] != other["embedding"]
+
+
+@pytest.mark.integration
+def test_bfloat16_is_float32_but_for_rounding(pretrained, data, tmp_path):
+    model = XLNetLanguageModel.from_pretrained(pretrained)
+    scored = answer("score", pretrained, data, tmp_path / "scores", "--dtype=bfloat16")
+    for row, score in zip(rows_of(scored, "scores"), model.score(TEXTS), strict=True):
+        assert row["log_probability"] == pytest.approx(score.total, rel=0.02)
+    embedded = answer("embed", pretrained, data, tmp_path / "vectors", "--dtype=bfloat16")
+    found = np.array([row["embedding"] for row in rows_of(embedded, "embeddings")])
+    expected = model.embed(TEXTS).mean
+    np.testing.assert_allclose(found, expected, atol=0.1)
+    assert np.abs(found - expected).max() > 1e-4
+    with pytest.raises(UserError, match="another job.*\n  dtype: bfloat16 there"):
+        answer("embed", pretrained, data, tmp_path / "vectors")
 
 
 @pytest.mark.integration
