@@ -34,7 +34,7 @@ def define_flags():
         "dtype",
         "float32",
         ["float32", "bfloat16"],
-        "Type of weights and activations; bfloat16 is less exact, and faster where the device has it.",
+        "Type of weights and activations; bfloat16 is less exact, faster on devices that compute with it.",
     )
 
 

@@ -37,7 +37,7 @@ def test_int8_restores_model_weights():
         assert stored == sum(is_kernel(names.canonical(variable.name)) for variable in model.variables)
 
 
-def test_texts_are_generated_by_the_integers():
+def test_int8_generates_as_restored_weights_do():
     model, same = (uncached.random_model(uncached.CONFIG) for _ in range(2))
     int8 = Int8Weights(model)
     for variable in same.variables:

@@ -69,11 +69,11 @@ class CachedLayer(NamedTuple):
 
 
 class HeadRecorder:
-    """Kernels that keep the heads which certain weights project to, so that nobody projects them again.
+    """Kernels that record the heads projected by given weights, so that nobody projects them again.
 
     Args:
         kernels: that compute.
-        weights: a layer's variables; they are recognized by their identity.
+        weights: variables, all different; they are recognized by their identity.
     """
 
     def __init__(self, kernels: Kernels, weights: Sequence[tf.Variable]):

@@ -32,7 +32,7 @@ class ShapeFreeModel(tf_keras.Model):
     ) -> None:
         """Writes the model to a folder, as `from_pretrained` and every command read it.
 
-        A new model, which was never called, is written with its initial weights.
+        A new model that was never called is written with its initial weights.
 
         Args:
             folder: to write to; made if it is not there.

@@ -207,7 +207,7 @@ def find_embedder(path: str, checkpoint: str = "", layer: int = -1, weights: str
         if layer != -1:
             raise UserError(f"{path} is exported: its layer was chosen then, expected no --layer")
         if weights != FLOAT32:
-            raise UserError(f"{path} is exported: its type was chosen then, expected no --dtype={weights}")
+            raise UserError(f"{path} is exported and keeps the type that it has: leave out --dtype={weights}")
         return Source(
             version, f"{version}/saved_model.pb", {"text": 1}, lambda _: _exported_embedder(version)
         )

@@ -65,9 +65,6 @@ def run_texts(
             f"{rows[0].source} has the columns {', '.join(rows[0].values)}, expected {values.text_field!r}: "
             f"name the one with the text by --text_field{other_delimiter(rows[0].values)}"
         )
-    settings = dataclasses.asdict(model)
-    if settings["dtype"] == "float32":  # jobs of versions that knew no other are to resume
-        del settings["dtype"]
     run(
         name,
         model,
@@ -75,7 +72,7 @@ def run_texts(
         options,
         output_dir=values.output_dir,
         batch_size=values.batch_size,
-        settings={**settings, "weights": fingerprint(weights)},
+        settings={**dataclasses.asdict(model), "weights": fingerprint(weights)},
         columns=tuple(rows[0].values),
     )
 
@@ -221,7 +218,10 @@ def _open(path: epath.Path, settings: dict[str, Any]) -> dict[str, Any]:
     """Returns what is noted of a job: its settings, and its shards if it is whole."""
     if path.exists():
         job = files.read_json(path, fix="remove the folder, or choose another --output_dir")
-        if difference := settings_difference(job.get("settings", {}), settings):
+        found = job.get("settings", {})
+        if "dtype" in settings:
+            found = {"dtype": "float32", **found}  # earlier versions knew no other and did not note it
+        if difference := settings_difference(found, settings):
             listed = "\n  ".join(difference)
             raise UserError(
                 f"{path.parent} holds the answers of another job: choose another --output_dir, or remove "

@@ -100,7 +100,8 @@ def define_text_flags() -> None:
         "dtype",
         "float32",
         ["float32", "bfloat16"],
-        "Type of weights and activations; bfloat16 is less exact, and faster where the device has it.",
+        "Type of weights and activations; bfloat16 is less exact, faster on devices that compute with it. "
+        "An exported model keeps its own.",
     )
     flags.define_flags(ShardOptions)
 
