@@ -102,7 +102,7 @@ def shape_of(tensor: tf.Tensor) -> list[int | tf.Tensor]:
 
 
 def put(cached: tf.Tensor, fresh: tf.Tensor, slot: tf.Tensor, axis: int, xla: bool) -> tf.Tensor:
-    """Writes keys or values into a cache, in place.
+    """Writes keys or values into a cache: in place, but for XLA.
 
     Args:
         cached: keys [B, N, H, S] or values [B, N, S, H].

@@ -122,13 +122,12 @@ class CachedDecoder:
             "target_positions": targets,
         }
         attentions = [block.attention for block in self._model.encoder.blocks]
-        key_kernels = [attention.key_kernel for attention in attentions]
-        value_kernels = [attention.value_kernel for attention in attentions]
-        kernels = HeadRecorder(self._kernels, key_kernels + value_kernels)
+        weights = [kernel for each in attentions for kernel in (each.key_kernel, each.value_kernel)]
+        kernels = HeadRecorder(self._kernels, weights)
         encoded = self._model.encoder(
             features, training=False, query_only=True, in_blocks=layout.in_blocks, kernels=kernels
         )
-        keys, values = kernels.heads[: len(attentions)], kernels.heads[len(attentions) :]
+        keys, values = kernels.heads[::2], kernels.heads[1::2]
         batch, width = shape_of(layout.ids)
         room = self.candidates * (shape_of(layout.order)[1] - 1)  # nothing follows the last token
         visible = tf.pad(layout.is_context, [[0, 0], [0, room]])

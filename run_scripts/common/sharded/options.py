@@ -100,8 +100,7 @@ def define_text_flags() -> None:
         "dtype",
         "float32",
         ["float32", "bfloat16"],
-        "Type of weights and activations; bfloat16 is less exact, faster on devices that compute with it. "
-        "An exported model keeps its own.",
+        "Type of weights and activations; bfloat16 is less exact, faster on devices that compute with it.",
     )
     flags.define_flags(ShardOptions)
 
