@@ -1,5 +1,6 @@
 """Each entry of the task registry names what is there, and what tools read of it is right."""
 
+import numpy as np
 import pytest
 from official.core import exp_factory, task_factory
 
@@ -7,7 +8,7 @@ from run_scripts import finetune
 from tests.helpers import command_flags, tasks
 from tests.helpers.training import toy_finetuning as toy
 from xlnet_tf import flags, task_registry
-from xlnet_tf.checkpoints import names
+from xlnet_tf.checkpoints import names, save_model
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import XLNetHead
@@ -47,6 +48,26 @@ def test_an_entry_names_what_is_there(entry, tmp_path):
     assert (entry.examples or entry.name) == task.TASK
     assert task_registry.of_examples(ExampleSet.load(tmp_path)) is entry
     assert isinstance(task.build_head(XLNetEncoder(task.xlnet_config)), entry.load("model"))
+
+
+@pytest.mark.parametrize("summary", ["last", "attn"])
+def test_a_task_begins_with_a_pretrained_encoder(entry, tmp_path, summary):
+    task = build(entry, tmp_path / "records")
+    pretrained = XLNetEncoder(task.xlnet_config)
+    pretrained.build()
+    save_model(pretrained, str(tmp_path / "pretrained"))
+    if hasattr(task.task_config.model, "summary"):
+        task.task_config.model.summary = summary
+    elif summary != "last":
+        pytest.skip("the task reads all tokens")
+    task.task_config.init_checkpoint = str(tmp_path / "pretrained")
+    task = type(task)(task.task_config)
+    model = task.build_model()
+    task.initialize(model)
+    for ours, theirs in zip(model.encoder.variables, pretrained.variables, strict=True):
+        np.testing.assert_array_equal(ours, theirs, ours.name)
+    new = {names.head_scope(names.canonical(v.name)) for v in model.variables} - {"encoder"}
+    assert new <= set(task.new_scopes())
 
 
 def test_an_entry_has_the_variables_of_its_head(entry, tmp_path):

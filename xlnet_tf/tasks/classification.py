@@ -146,10 +146,6 @@ class ClassificationTask(FinetuningTask):
         options |= {"labels": self.labels, "multi_label": self.kind == "multi_label"}
         return XLNetClassifier(encoder, len(self.labels), **options)
 
-    def new_scopes(self):
-        kind = "regression" if self.kind == "regression" else "classification"
-        return ["summary", f"{kind}_{self.head_name}"]
-
     def build_metrics(self, training: bool = True):
         return [Ratio("loss")] + ([Ratio("accuracy")] if self.kind == "classification" else [])
 

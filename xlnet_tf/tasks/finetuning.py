@@ -174,9 +174,10 @@ class FinetuningTask(Task):
     def build_head(self, encoder: XLNetEncoder) -> tf_keras.Model:
         """Returns the whole model, not built yet, over an encoder that is not built either."""
 
-    @abc.abstractmethod
     def new_scopes(self) -> list[str]:
         """Returns the scopes of the model (see names.head_scope) that a pretrained checkpoint lacks."""
+        head = task_registry.of_examples(self.example_set).head
+        return ["summary", "pooling", head.format(task=getattr(self, "head_name", ""))]
 
     def counts(self, features):
         """Returns by how much the loss is divided: by default the examples."""

@@ -45,9 +45,6 @@ class MultipleChoiceTask(FinetuningTask):
         options = self.task_config.model.head_options()
         return XLNetMultipleChoice(encoder, self.example_set.sequences, **options)
 
-    def new_scopes(self):
-        return ["summary", "choice"]
-
     def build_metrics(self, training: bool = True):
         return [Ratio("loss"), Ratio("accuracy")]
 

@@ -122,9 +122,6 @@ class QuestionAnsweringTask(FinetuningTask):
         options = {"start_top": model.start_top, "end_top": model.end_top, **model.segment_options()}
         return XLNetQuestionAnswering(encoder, **options)
 
-    def new_scopes(self):
-        return ["span"]
-
     @property
     def least_length(self):
         return max(self.task_config.model.start_top, self.task_config.model.end_top)

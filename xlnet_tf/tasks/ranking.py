@@ -50,9 +50,6 @@ class RankingTask(FinetuningTask):
             )
         return XLNetRanker(encoder, self.example_set.sequences, **settings.model.head_options())
 
-    def new_scopes(self):
-        return ["summary", "ranking"]
-
     def build_metrics(self, training: bool = True):
         return [Ratio("loss"), Ratio("pair_accuracy")]
 

@@ -54,9 +54,6 @@ class TaggingTask(FinetuningTask):
         options = self.task_config.model.segment_options()
         return XLNetTokenClassifier(encoder, len(labels), labels=labels, **options)
 
-    def new_scopes(self):
-        return ["tagging"]
-
     def build_metrics(self, training: bool = True):
         return [Ratio("loss"), Ratio("accuracy")]
 

@@ -42,9 +42,6 @@ class PreferenceTask(FinetuningTask):
     def build_head(self, encoder):
         return XLNetPreference(encoder, summary=self.task_config.model.summary)
 
-    def new_scopes(self):
-        return ["summary", "preference"]
-
     def build_metrics(self, training=True):
         return [Ratio("loss" if training else "hits")]
 

@@ -649,6 +649,35 @@ def test_versions_are_loaded_and_unloaded_while_requests_run(exports, tmp_path, 
         assert "not found" in ask(running, "POST", "/v1/models/reviews/versions/1:predict", {})[1]["error"]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body", "statuses"),
+    [
+        ("GET", "/v1/models/classification/metadata", None, (200, 404)),
+        ("POST", PREDICT, {"instances": ["ba"]}, (404, 404)),
+        (
+            "POST",
+            "/v1/models/classification:classify",
+            {"signature_name": "classify", "examples": [{"text": "ba"}]},
+            (404, 404),
+        ),
+    ],
+)
+def test_a_version_is_unloaded_just_after_a_request_found_it(
+    exports, monkeypatch, method, path, body, statuses
+):
+    with server.serving([models.of_folder(str(exports["classification"]))]) as running:
+        served = running.service.models
+        find = served.find
+
+        def find_and_unload(spec):
+            version = find(spec)
+            served.close()
+            return version
+
+        monkeypatch.setattr(served, "find", find_and_unload)
+        assert tuple(ask(running, method, path, body)[0] for _ in statuses) == statuses
+
+
 def test_folders_and_settings_that_cannot_be_served(exports, tmp_path):
     def refused(message, function, path):
         with pytest.raises(UserError, match=message):

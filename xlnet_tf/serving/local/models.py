@@ -148,7 +148,7 @@ class Version:
         number: its folder's name.
         state: as the API calls it.
         error: why it is not served, if it failed.
-        model, batcher: while it is available.
+        model, batcher: once it is available; requests that have found it may hold it after it is unloaded.
     """
 
     number: int
@@ -282,17 +282,19 @@ class Models:
         if self._failed.get((config.name, number)) == found:
             return
         version = self._versions[config.name][number] = Version(number, State.LOADING)
+        model = None
         try:
-            version.model = LoadedModel(folder)
-            version.model.warm_up()
+            model = LoadedModel(folder)
+            model.warm_up()
         except Exception as error:
             self._failed[config.name, number] = found
             version.error, version.state = RequestError("UNKNOWN", reason(error)), State.END
-            if version.model:
-                version.model.close()
+            if model:
+                model.close()
             logging.error("model %s, version %d cannot be served: %s", config.name, number, reason(error))
             return
-        version.batcher = Batcher(version.model, together=self._together, max_batch=self._max_batch)
+        version.model = model
+        version.batcher = Batcher(model, together=self._together, max_batch=self._max_batch)
         version.state = State.AVAILABLE
         logging.info("model %s, version %d is served", config.name, number)
 
@@ -300,7 +302,6 @@ class Models:
         version.state = State.UNLOADING
         version.batcher.close()
         version.model.close()
-        version.model = version.batcher = None
         version.state = State.END
         del self._versions[config.name][version.number]
         logging.info("model %s, version %d is not served any more", config.name, version.number)

@@ -116,14 +116,11 @@ class Service:
         name = spec.signature_name or SERVING_DEFAULT
         while True:
             version = self.models.find(spec)
-            model, batcher = version.model, version.batcher
-            if model is None or batcher is None:  # unloaded since
-                continue
-            model.check(name, inputs)
+            version.model.check(name, inputs)
             if (rows := _rows(inputs)) > MAX_ROWS:
                 raise invalid(f"the request has {rows} rows; this server takes {MAX_ROWS}")
             try:
-                return version.number, batcher.submit(name, inputs)
+                return version.number, version.batcher.submit(name, inputs)
             except Closed:
                 continue  # a newer one is there
 
@@ -160,8 +157,7 @@ class Service:
 
     def _of_examples(self, spec, examples, method: str, kind: str, api: str, caller: Caller) -> Answer:
         name = spec.signature_name or SERVING_DEFAULT
-        model = self.models.find(spec).model
-        definition = model.definitions.get(name) if model else None
+        definition = self.models.find(spec).model.definitions.get(name)
         if definition is None:
             raise invalid(f"No signature was found with the name: {name}")
         if definition.method_name != method:
