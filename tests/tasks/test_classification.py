@@ -12,6 +12,7 @@ from official.modeling import hyperparams
 
 from tests.conftest import invent_texts
 from tfrecord_builders.classification.build import ClassificationOptions, build_classification
+from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import classification, prediction
@@ -144,6 +145,19 @@ def test_it_learns_and_predicts_into_files(data, run, tmp_path):
         likely = [name for name, value in line["probabilities"].items() if value >= 0.5]
         best = max(line["probabilities"], key=line["probabilities"].get)
         assert line["prediction"] == (likely if task.kind == "multi_label" else best)
+
+
+@pytest.mark.integration
+def test_weights_that_pool_padding_answer_sets_as_the_run_did(data, run, tmp_path, caplog):
+    folder = str(tmp_path / "hugging_face")
+    save_checkpoint(open_checkpoint(str(data / "run")), folder, "hugging_face")
+    for name in ("manifest.json", "metrics.json", "params.yaml"):  # which Hugging Face does not write
+        (tmp_path / "hugging_face" / name).unlink()
+    opened = prediction.Run.open(folder, str(data / "records/dev"))
+    assert "with summary mean, Hugging Face's models take padding for tokens" in caplog.text
+    found = prediction.Predictor(opened, STRATEGY, batch_size=8).predict(opened.checkpoint(""))
+    _, _, expected, _ = predict(data, "run", "dev", tmp_path)
+    np.testing.assert_allclose(found["outputs"], expected["outputs"], atol=1e-6)
 
 
 def test_alerts_follow_the_stored_threshold(data, run, tmp_path):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 import tf_keras
+from absl import logging
 from etils import epath
 from official.core import config_definitions as cfg
 from official.core import exp_factory, task_factory
@@ -107,6 +108,13 @@ class Run:
         model = params.task.model
         model.override({name: value for name, value in options.items() if hasattr(model, name)})
         model.override(source.config.to_dict())
+        if options.get("pool_padding"):
+            logging.warning(
+                "%s: with summary %s, Hugging Face's models take padding for tokens, so their answers depend "
+                "on the padding. Here padding is left out: expect Hugging Face's answers to single texts",
+                model_dir,
+                options["summary"],
+            )
         serving = card.serving
         changes = {name: serving[name] for name in ("n_best", "max_answer_len") if name in serving}
         if "threshold" in serving:
