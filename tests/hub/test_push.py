@@ -2,6 +2,7 @@
 
 import io
 import json
+import pathlib
 
 import pytest
 import yaml
@@ -87,6 +88,18 @@ def test_the_readme_has_metrics_and_training_facts(model_dir):
     for name, content in contents.items():
         assert b"/home/me" not in content, name
     assert json.loads(contents["model.json"])["metrics"] == {"accuracy": 0.875}
+
+
+def test_the_readme_has_the_last_evaluation_of_a_run_without_best_weights(model_dir):
+    card = json.loads(pathlib.Path(model_dir, "model.json").read_text()) | {"metrics": {}}
+    pathlib.Path(model_dir, "model.json").write_text(json.dumps(card))
+    lines = [{"step": step, "kind": "dev", "loss": loss} for step, loss in ((4, 0.5), (8, 0.25))]
+    lines.append({"step": 9, "kind": "train", "training_loss": 3.5})
+    history = "".join(json.dumps(line) + "\n" for line in lines)
+    pathlib.Path(model_dir, "history.jsonl").write_text(history + '{"step": 12, "ki')  # the run was killed
+    with publishing.prepared(model_dir, FACTS) as folder:
+        text = (folder / "README.md").read_text()
+    assert "0.25" in text and "0.5" not in text and "3.5" not in text
 
 
 def test_the_readme_has_the_hubs_name_of_each_task(tmp_path, small_tokenizer):

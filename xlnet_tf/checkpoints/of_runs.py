@@ -1,5 +1,6 @@
-"""Where a run keeps its checkpoints: MODEL_DIR/ckpt-STEP."""
+"""Where a run keeps its checkpoints, MODEL_DIR/ckpt-STEP, and its losses, MODEL_DIR/history.jsonl."""
 
+import json
 import os
 import re
 from typing import NamedTuple
@@ -12,6 +13,8 @@ from xlnet_tf.checkpoints.model_card import BEST, METRICS_FILE
 from xlnet_tf.errors import UserError
 
 NAME = "ckpt"
+HISTORY = "history.jsonl"
+KINDS = ("train", "dev")
 _ITERATIONS = "optimizer/_iterations/.ATTRIBUTES/VARIABLE_VALUE"
 
 
@@ -62,3 +65,26 @@ def newest_first(model_dir: str) -> list[str]:
     paths = files.beginning_with(os.path.join(model_dir, f"{NAME}-"))
     found = [match for path in paths if (match := re.fullmatch(rf"(.*{NAME}-([0-9]+))\.index", path))]
     return [match[1] for match in sorted(found, key=lambda m: -int(m[2]))]
+
+
+def read_history(path: str) -> list[dict]:
+    """Reads a `history.jsonl`: dicts with step, kind (of KINDS) and metrics by name.
+
+    A line that a killed run left unfinished at the end is skipped.
+
+    Raises:
+        UserError: another line is damaged.
+    """
+    lines = []
+    for number, text in enumerate(files.read_text(path).split("\n")[:-1], 1):
+        try:
+            line = json.loads(text)
+        except (ValueError, RecursionError):
+            line = None
+        if not (isinstance(line, dict) and isinstance(line.get("step"), int) and line.get("kind") in KINDS):
+            raise UserError(
+                f"{path}, line {number} is {text[:80]!r}: expected an object with a step and a kind, "
+                f"{' or '.join(KINDS)}. Remove the line, or the file"
+            )
+        lines.append(line)
+    return lines

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import math
 import os
 import re
@@ -16,12 +15,13 @@ from xlnet_tf import __version__, checksums, files, task_registry
 from xlnet_tf.checkpoints.checkpoint import Checkpoint
 from xlnet_tf.checkpoints.formats import open_checkpoint, save_checkpoint
 from xlnet_tf.checkpoints.model_card import PARAMS_FILE, TOKENIZER_FILE, ModelCard
+from xlnet_tf.checkpoints.of_runs import HISTORY, read_history
 from xlnet_tf.errors import UserError, reason
 from xlnet_tf.hub.locating import EXTRA, SCHEME
 from xlnet_tf.task_registry import LANGUAGE_MODEL
 from xlnet_tf.text.cleaning import MANIFEST_FILE
 
-README, HISTORY_FILE = "README.md", "history.jsonl"
+README = "README.md"
 _TRAINING = {  # of params.yaml
     "trainer.train_steps": "steps",
     "task.train_data.global_batch_size": "rows of a step",
@@ -215,11 +215,10 @@ def _library() -> Any:
 
 def _metrics(card: ModelCard, model_dir: str) -> Mapping[str, Any]:
     """Returns those of the weights, or of a run's last evaluation."""
-    history = epath.Path(model_dir) / HISTORY_FILE
-    if card.metrics or not history.exists():
+    path = f"{model_dir}/{HISTORY}"
+    if card.metrics or not epath.Path(path).exists():
         return card.metrics
-    lines = [json.loads(line) for line in history.read_text().splitlines()]
-    last = next((line for line in reversed(lines) if line.get("kind") == "dev"), {})
+    last = next((line for line in reversed(read_history(path)) if line["kind"] == "dev"), {})
     return {name: value for name, value in last.items() if name != "step"}
 
 

@@ -9,11 +9,8 @@ import tensorflow as tf
 import tqdm
 
 from xlnet_tf import files
-from xlnet_tf.errors import UserError
+from xlnet_tf.checkpoints.of_runs import HISTORY, read_history
 from xlnet_tf.progress_bar import ProgressBar
-
-HISTORY = "history.jsonl"
-KINDS = ("train", "dev")
 
 
 class Progress:
@@ -100,26 +97,3 @@ class Progress:
             return
         kept = [line for line in read_history(self._path) if line["step"] < step + (line["kind"] == "train")]
         files.write(self._path, "".join(json.dumps(line) + "\n" for line in kept))
-
-
-def read_history(path: str) -> list[dict]:
-    """Reads a `history.jsonl`: dicts with step, kind (of KINDS) and metrics by name.
-
-    A line that a killed run left unfinished at the end is skipped.
-
-    Raises:
-        UserError: another line is damaged.
-    """
-    lines = []
-    for number, text in enumerate(files.read_text(path).split("\n")[:-1], 1):
-        try:
-            line = json.loads(text)
-        except (ValueError, RecursionError):
-            line = None
-        if not (isinstance(line, dict) and isinstance(line.get("step"), int) and line.get("kind") in KINDS):
-            raise UserError(
-                f"{path}, line {number} is {text[:80]!r}: expected an object with a step and a kind, "
-                f"{' or '.join(KINDS)}. Remove the line, or the file"
-            )
-        lines.append(line)
-    return lines
