@@ -137,12 +137,12 @@ def read_text(path: epath.PathLike, content: bytes | None = None) -> str:
         raise UserError(f"{path} is not a text file ({reason(error)})") from None
 
 
-class _SecondKey(Exception):
+class SecondKey(yaml.YAMLError):
     """A key that a mapping has already."""
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """Reads yaml in which no mapping has a key twice; PyYAML alone takes the last one."""
+class UniqueKeys:
+    """Part of a loader of yaml in which no mapping may have a key twice; PyYAML alone takes the last one."""
 
     def construct_mapping(self, node, deep=False):
         seen: dict[tuple[str, str], yaml.ScalarNode] = {}
@@ -151,8 +151,12 @@ class _UniqueKeys(yaml.SafeLoader):
             if first is not key:
                 lines = sorted({one.start_mark.line + 1 for one in (first, key)})
                 where = f"line {lines[0]}" if len(lines) == 1 else f"lines {lines[0]} and {lines[1]}"
-                raise _SecondKey(f"{key.value} is given twice, in {where}")
-        return super().construct_mapping(node, deep)
+                raise SecondKey(f"{key.value} is given twice, in {where}: keep one of them")
+        return super().construct_mapping(node, deep)  # type: ignore[misc]
+
+
+class _SafeLoader(UniqueKeys, yaml.SafeLoader):
+    pass
 
 
 def read_yaml(path: epath.PathLike) -> dict[str, Any]:
@@ -164,9 +168,9 @@ def read_yaml(path: epath.PathLike) -> dict[str, Any]:
     """
     text = read_text(path)
     try:
-        values = yaml.load(text, _UniqueKeys)
-    except _SecondKey as error:
-        raise UserError(f"{path}: {error}: keep one of them") from None
+        values = yaml.load(text, _SafeLoader)
+    except SecondKey as error:
+        raise UserError(f"{path}: {error}") from None
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise UserError(f"{path} is not yaml ({line}{error.problem}).") from None

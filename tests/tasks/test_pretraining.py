@@ -439,6 +439,10 @@ def test_every_preset_can_be_asked_for():
         ("trainer:\n  train_step: 5\n", "no setting trainer.train_step: did you mean trainer.train_steps"),
         ("trainer:\n\ttrain_steps: 5\n", "recipe.yaml: .*found character .* line 2"),
         ("- trainer", "recipe.yaml holds a list; expected settings by their names"),
+        (
+            "trainer:\n  train_steps: 5\n  optimizer_config: {learning_rate: 1e-4}\n  train_steps: 6\n",
+            "recipe.yaml: train_steps is given twice, in lines 2 and 4: keep one of them",
+        ),
     ],
 )
 def test_wrong_files_of_settings_are_named(tmp_path, text, message):

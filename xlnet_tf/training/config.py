@@ -112,17 +112,21 @@ def override(params: cfg.ExperimentConfig, source: str | Mapping[str, Any], wher
         raise UserError(f"{where}: a setting has not the form that is expected ({error})") from error
 
 
+class _Loader(files.UniqueKeys, yaml.FullLoader):
+    """Model Garden has taught FullLoader that 1e-4 is a number."""
+
+
 def _read(source: str, where: str) -> Mapping[str, Any]:
-    """Reads settings, or a yaml file of them; Model Garden has taught the loader that 1e-4 is a number."""
+    """Reads settings, or a yaml file of them."""
     try:
         text = params_dict.nested_csv_str_to_json_str(source)
     except ValueError:  # no NAME=VALUE: yaml, or a path
         text = source
     try:
-        values = yaml.load(text, yaml.FullLoader) or {}
+        values = yaml.load(text, _Loader) or {}
         if not isinstance(values, Mapping):
             where = f"{where}={source}"
-            values = yaml.load(files.read_text(source), yaml.FullLoader) or {}
+            values = yaml.load(files.read_text(source), _Loader) or {}
     except FileNotFoundError:
         tip = "write settings as NAME=VALUE,NAME=VALUE, or give the path of a yaml file"
         if "," in source:
