@@ -300,9 +300,9 @@ def test_settings_of_alerts_are_checked(data):
         return
     none = pytest.raises(UserError, match="dev examples with the label 'old', and there are none")
     params = settings(data, {"task": {"alert": {"label": "old"}}})
-    arrays = ExampleSet.arrays
+    column = ExampleSet.column
     with none, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ExampleSet, "arrays", lambda self: {"label": np.minimum(arrays(self)["label"], 1)})
+        patch.setattr(ExampleSet, "column", lambda self, name: np.minimum(column(self, name), 1))
         classification.ClassificationTask(params.task)
     params.task.validation_data.input_path = ""
     with none:

@@ -28,6 +28,7 @@ from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safetensors
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.hub.locating import HUGGING_FACE_WEIGHTS
 from xlnet_tf.ownership import owning
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -354,7 +355,7 @@ def _find_weights(path: str) -> str:
             return path
         raise UserError(f"{path} is {_of_keras([path]) or 'not a checkpoint'}: {_EXPECTED}, or such a file.")
     folder = path.rstrip("/")
-    for file in (OUR_FILE, *hugging_face.WEIGHT_FILES):
+    for file in (OUR_FILE, *HUGGING_FACE_WEIGHTS):
         if tf.io.gfile.exists(f"{folder}/{file}"):
             return f"{folder}/{file}"
     if tf.io.gfile.exists(f"{folder}/{BEST}/{METRICS_FILE}"):  # written last
@@ -396,7 +397,7 @@ def _configs_beside(weights: str) -> list[str]:
     """Returns the configs in the folder of the weights, the one of the same format first."""
     folder, _, file = weights.rpartition("/")
     order = [CONFIG_FILE, hugging_face_config.CONFIG_FILE]
-    if file in hugging_face.WEIGHT_FILES:
+    if file in HUGGING_FACE_WEIGHTS:
         order.reverse()
     return [path for name in order if tf.io.gfile.exists(path := f"{folder or '.'}/{name}")]
 

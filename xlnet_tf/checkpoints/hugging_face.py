@@ -31,17 +31,11 @@ from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safete
 from xlnet_tf.checkpoints.torch_file import read_torch_file
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.hub.locating import HUGGING_FACE_WEIGHTS
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, TOKENIZER_CONFIG_FILE
 from xlnet_tf.text.tokenizer import MODEL_FILE, XLNetTokenizer
 from xlnet_tf.text.tokenizer_json import TOKENIZER_JSON_FILE, write_tokenizer_json
 
-# In the order of preference; an index lists the files of weights that are split.
-WEIGHT_FILES = (
-    "model.safetensors",
-    "model.safetensors.index.json",
-    "pytorch_model.bin",
-    "pytorch_model.bin.index.json",
-)
 NO_TASK = "default"  # the task's name when a config has none
 
 _DEFAULT_FIELDS = {"mem_len": None, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 5}
@@ -116,7 +110,7 @@ def write_hugging_face(checkpoint: Checkpoint, folder: str) -> list[str]:
         name.removeprefix(f"{heads[0]}.") if len(heads) == 1 else name: entry
         for name, entry in names.from_canonical(_untie(arrays, config), names.HUGGING_FACE).entries.items()
     }
-    write_safetensors(Arrays(external), f"{folder}/{WEIGHT_FILES[0]}")
+    write_safetensors(Arrays(external), f"{folder}/{HUGGING_FACE_WEIGHTS[0]}")
     fields = {CONFIG_FILE: _config_fields(checkpoint)}
     tokenizer, cleaning = checkpoint.path_of(MODEL_FILE), checkpoint.card.cleaning or DEFAULT_CLEANING
     has_tokenizer = tf.io.gfile.exists(tokenizer)
@@ -126,7 +120,7 @@ def write_hugging_face(checkpoint: Checkpoint, folder: str) -> list[str]:
             **checkpoint.card.external[TOKENIZER_CONFIG_FILE],
             **cleaning.to_hugging_face(),
         }
-    written = [*fields, WEIGHT_FILES[0]]
+    written = [*fields, HUGGING_FACE_WEIGHTS[0]]
     for name, values in fields.items():
         files.write(f"{folder}/{name}", json.dumps(values, indent=2, sort_keys=True) + "\n")
     if has_tokenizer:

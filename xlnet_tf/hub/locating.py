@@ -23,15 +23,14 @@ from xlnet_tf.hub import keras_file, releases
 
 SCHEME = "hf://"
 EXTRA = "hub"
-# From the best to the last: of several formats one is fetched.
-WEIGHTS = (
-    "weights.safetensors",
+# From the best to the last: of several formats one is read. An index lists the files of split weights.
+HUGGING_FACE_WEIGHTS = (
     "model.safetensors",
     "model.safetensors.index.json",
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
-    "xlnet_model.ckpt.index",
 )
+WEIGHTS = ("weights.safetensors", *HUGGING_FACE_WEIGHTS, "xlnet_model.ckpt.index")
 # What is read next to the weights.
 BESIDE = (
     "model.json",

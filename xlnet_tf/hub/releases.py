@@ -173,10 +173,11 @@ def _unpack(archive: pathlib.Path, folder: pathlib.Path) -> None:
             names = {pathlib.PurePosixPath(member.filename).name: member for member in members}
             wanted = {name: member for name, member in names.items() if name.startswith(_FILES)}
             lacking = [file for file in _FILES if not any(name.startswith(file) for name in wanted)]
-            if lacking or sum(member.file_size for member in wanted.values()) > _MOST_BYTES:
+            size = sum(member.file_size for member in wanted.values())
+            if lacking or size > _MOST_BYTES:
                 raise UserError(
                     f"{archive} is not a released XLNet: it lacks {', '.join(lacking) or 'nothing'} and has "
-                    f"{sum(member.file_size for member in members):,} bytes. It was left there"
+                    f"{size:,} bytes of what one has. It was left there"
                 )
             files.make_folder(unfinished)
             for name, member in wanted.items():

@@ -43,7 +43,7 @@ _WORTH = 0.02  # part of all positions that one more length must save, and at le
 
 
 class Examples(Protocol):
-    """What batches are made of: an ExampleSet, or an ExampleTable in memory."""
+    """What batches are made of: an ExampleSet, or rows in memory. Only sets can be packed."""
 
     folder: epath.Path
     records: int

@@ -271,7 +271,7 @@ class ClassificationTask(FinetuningTask):
 
     def _has_dev_examples(self, label: str) -> bool:
         dev = self.validation_set
-        return dev is not None and bool(self._have(label, dev.arrays()["label"]).any())
+        return dev is not None and bool(self._have(label, dev.column("label")).any())
 
     def _have(self, label: str, targets: np.ndarray) -> np.ndarray:
         """Returns which texts have a label: bool [N]."""

@@ -87,7 +87,7 @@ class TaggingTask(FinetuningTask):
 
     def probabilities(self, examples, predictions):
         """Returns those of the words' tags."""
-        gold, labels = examples.arrays()["tags"], examples.settings["labels"]
+        gold, labels = examples.column("tags"), examples.settings["labels"]
         logits = predictions["logits"][gold >= 0]  # [words, C]
         targets = np.arange(len(labels)) == gold[gold >= 0][:, None]
         return Probabilities(scipy.special.softmax(logits, axis=-1), targets, labels, True, logits)

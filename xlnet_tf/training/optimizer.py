@@ -7,6 +7,7 @@ The defaults are what the paper describes. Three switches bring back what the or
 import dataclasses
 import math
 import re
+import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -213,7 +214,8 @@ class AdamW(tf_keras.optimizers.Optimizer):
         self.bias_correction = bias_correction
         self.decay_attention_biases = decay_attention_biases
         self.scale_gradients = scale_gradients
-        self._step: _Step | None = None
+        # Scalars that variables share within a step; checkpoints would track a dict.
+        self._step: types.SimpleNamespace | None = None
 
     def build(self, var_list):
         """Creates the two moments of every variable."""
@@ -261,7 +263,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
                 be NaN; `iterations`, and the schedule with it, advance in both cases.
         """
         self._keep.assign(tf.cast(keep, tf.float32))
-        self._step = _Step()
+        self._step = types.SimpleNamespace(numbers={})
         try:
             return super().apply_gradients(
                 grads_and_vars, name=name, skip_gradients_aggregation=skip_gradients_aggregation
@@ -319,7 +321,7 @@ class AdamW(tf_keras.optimizers.Optimizer):
         # Kept by graph: an update that XLA compiles is a graph of its own, and cannot use another's tensors.
         graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
         key = (graph, factor, decay, dtype)
-        step = self._step or _Step()
+        step = self._step or types.SimpleNamespace(numbers={})
         if key not in step.numbers:
             keep = tf.cast(self._keep, dtype)
             rate = tf.cast(self.learning_rate, dtype) * factor * keep
@@ -340,13 +342,6 @@ class AdamW(tf_keras.optimizers.Optimizer):
             "learning_rate": self._serialize_hyperparameter(self._learning_rate),
             **{name: getattr(self, name) for name in ("n_layer", *_SETTINGS)},
         }
-
-
-class _Step:
-    """Scalars that variables share within a step. Checkpoints would track a dict of the optimizer's."""
-
-    def __init__(self):
-        self.numbers = {}
 
 
 def _float32(beta: float) -> float:

@@ -2,12 +2,12 @@
 
 import tensorflow as tf
 
-_CPU = "/CPU:0"  # no other device has these operations
+CPU = "/CPU:0"  # no other device has these operations
 
 
 def characters(texts: tf.Tensor) -> tf.RaggedTensor:
-    """Returns the code points of valid UTF-8: [N] string to int32 [N, (characters)]."""
-    with tf.device(_CPU):
+    """Returns the code points of UTF-8, invalid bytes replaced: [N] string to int32 [N, (characters)]."""
+    with tf.device(CPU):
         return tf.strings.unicode_decode(texts, "UTF-8")
 
 
@@ -21,5 +21,5 @@ def substrings(codes: tf.Tensor, begins: tf.Tensor, ends: tf.Tensor) -> tf.Tenso
     Returns:
         [N] string.
     """
-    with tf.device(_CPU):
+    with tf.device(CPU):
         return tf.strings.unicode_encode(tf.gather(codes, tf.ragged.range(begins, ends)), "UTF-8")

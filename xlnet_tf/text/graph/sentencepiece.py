@@ -5,7 +5,8 @@ import hashlib
 import tensorflow as tf
 from tensorflow_text.python.ops.sentencepiece_tokenizer import gen_sentencepiece_tokenizer as operations
 
-CPU = "/CPU:0"
+from xlnet_tf.text.graph.characters import CPU
+
 # No sampling (nbest_size, alpha), no symbols around the text (add_bos, add_eos), not reversed.
 _PLAIN = {"nbest_size": 0, "alpha": 1.0, "add_bos": False, "add_eos": False, "reverse": False}
 _PLAIN_DECODING = {name: _PLAIN[name] for name in ("add_bos", "add_eos", "reverse")}

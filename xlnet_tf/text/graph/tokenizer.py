@@ -6,9 +6,10 @@ import numpy as np
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.text.graph.characters import CPU, characters
 from xlnet_tf.text.graph.cleaning import GraphCleaner
 from xlnet_tf.text.graph.offsets import Aligner, has_byte_fallback, visible_length, visible_lengths
-from xlnet_tf.text.graph.sentencepiece import CPU, SentencePieceModel
+from xlnet_tf.text.graph.sentencepiece import SentencePieceModel
 from xlnet_tf.text.graph.tables import Replacements
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -115,7 +116,7 @@ class GraphTokenizer(tf.Module):
     @tf.function(input_signature=_TEXTS, autograph=False)
     def _encode(self, texts):
         with tf.device(CPU):
-            cleaned = self._cleaner.clean(_decode(texts))
+            cleaned = self._cleaner.clean(characters(texts))
             ids = self._model.ids(_encode(cleaned.codes))
             split = self._commas.apply(ids.values)
             return _regroup(ids, split.values, split.sources)
@@ -123,7 +124,7 @@ class GraphTokenizer(tf.Module):
     @tf.function(input_signature=_TEXTS, autograph=False)
     def _encode_with_offsets(self, texts):
         with tf.device(CPU):
-            raw = _decode(texts)
+            raw = characters(texts)
             cleaned = self._cleaner.clean(raw)
             cleaned_texts = _encode(cleaned.codes)
             ids = self._model.ids(cleaned_texts)
@@ -134,10 +135,6 @@ class GraphTokenizer(tf.Module):
             ids = _regroup(ids, split.values, split.sources)
             begins, ends = self._aligner.align(raw, cleaned, cleaned_texts, ids.with_values(lengths))
             return GraphEncoded(ids, begins, ends)
-
-
-def _decode(texts: tf.Tensor) -> tf.RaggedTensor:
-    return tf.strings.unicode_decode(texts, "UTF-8", errors="replace")
 
 
 def _encode(codes: tf.RaggedTensor) -> tf.Tensor:
