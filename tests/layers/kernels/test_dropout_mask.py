@@ -90,8 +90,9 @@ def test_dropout_meets_its_rate_everywhere_in_a_random_word(rate, kind):
     draw = tf.function(lambda seed: keep_mask([count], rate, seed))
     with device.assume(kind):
         drops = ~np.stack([draw(tf.constant([5, place])) for place in range(masks)])
-    # On a CPU a call has one of the two multiples of 1/256 that the rate lies between.
-    of_calls = 1 / 512 / np.sqrt(masks) if kind == "cpu" else 0
+    of_calls = (
+        1 / 512 / np.sqrt(masks)
+    )  # each has one of the two multiples of 1/256 that the rate lies between
     deviation = np.sqrt(rate * (1 - rate) / (masks * count / 4))
     for part in (*(drops[:, lane::4] for lane in range(4)), drops[:, : count // 4], drops[:, -count // 4 :]):
         assert abs(part.mean() - rate) < 4 * (deviation + of_calls) + 2**-17
@@ -100,6 +101,23 @@ def test_dropout_meets_its_rate_everywhere_in_a_random_word(rate, kind):
     for lane in range(4):
         spread = np.sqrt(rate**2 * (1 - rate**2) / (masks * count / 4))
         assert abs(pairs[:, lane::4].mean() - rate**2) < 4 * (spread + 2 * rate * of_calls) + 2**-16
+
+
+@pytest.mark.parametrize("kind", ["cpu", "tpu"])
+@pytest.mark.parametrize("shape", [[6, 7], [3, 5, 6], [2, 2, 3, 9]])
+def test_elements_are_dropped_independently_of_each_other(shape, kind):
+    masks, rate = 4000, 0.1
+    with device.assume(kind):
+        draw = tf.function(
+            lambda seeds: tf.map_fn(
+                lambda seed: keep_mask(shape, rate, seed), seeds, fn_output_signature=bool
+            ),
+            autograph=False,
+        )
+        drops = ~draw(tf.stack([tf.range(masks), tf.fill([masks], 7)], axis=1)).numpy().reshape(masks, -1)
+    assert abs(drops.mean(axis=0) - rate).max() < 5 * np.sqrt(rate * (1 - rate) / masks)
+    correlations = np.corrcoef(drops, rowvar=False) - np.eye(drops.shape[1])
+    assert abs(correlations).max() < 6 / np.sqrt(masks)
 
 
 @pytest.mark.parametrize("kind", ["cpu", "tpu"])

@@ -43,14 +43,12 @@ def _keep_8_bits(size, seed: tf.Tensor, rate: float, draw: Callable) -> tf.Tenso
     seed = tf.bitwise.bitwise_and(seed, tf.constant(2**31 - 1, seed.dtype))
     count = (size + 3) // 4
     words = draw(count + 1, seed)
-    lower = int(rate * 2**8)
-    odds = min(round((rate * 2**8 - lower) * 2**32), 2**32 - 1)  # of the upper multiple
-    bound = lower + tf.cast(words[count] < tf.constant(odds, tf.uint32), tf.int32)  # 0 to 256
+    bound = _bound(rate, words[count])
     numbers = tf.reshape(tf.bitcast(words[:count], tf.uint8), [-1])
     if tf.is_tensor(size) or size % 4:
         numbers = numbers[:size]
     # Either way the bound fits in 8 bits.
-    return numbers > tf.cast(bound - 1, tf.uint8) if lower else numbers >= tf.cast(bound, tf.uint8)
+    return numbers > tf.cast(bound - 1, tf.uint8) if int(rate * 2**8) else numbers >= tf.cast(bound, tf.uint8)
 
 
 def philox_words(count, seed: tf.Tensor) -> tf.Tensor:
@@ -79,22 +77,39 @@ def _threefry(count, seed: tf.Tensor) -> tf.Tensor:
     )
 
 
-def keep_mask_16_bits(shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
-    """Draws what dropout keeps on a TPU: 16 random bits an element meet `rate` to 1 / 2**17.
+def keep_mask_of_tpu(shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
+    """Draws what dropout keeps on a TPU, as `keep_mask_8_bits` does, with the TPU's own generator.
 
-    Both halves of a row come from the same words: a TPU's numbers lie in tiles, and moving them inside of one
-    is slow.
+    The four numbers of a word are for four quarters of the last axis but one: a TPU's numbers lie in tiles of
+    two axes, and moving them inside of one is slow. Of scores [B, N, Q, K] the queries are drawn as the last
+    axis, as XLA lays scores out; it would copy all words otherwise.
     """
     shape, is_static = _static(shape)
-    *rows, width = shape if is_static else tf.unstack(shape)
-    words = _tpu_words([*rows, (width + 1) // 2], seed)
-    low = tf.bitwise.bitwise_and(words, tf.constant(2**16 - 1, tf.uint32))
-    high = tf.bitwise.right_shift(words, tf.constant(16, tf.uint32))
-    bound = tf.constant(round(rate * 2**16), tf.uint32)
-    return tf.concat([low >= bound, high >= bound], axis=-1)[..., :width]
+    shape = shape if is_static else tf.unstack(shape)
+    if len(shape) == 4:
+        batch, heads, queries, keys = shape
+        return tf.transpose(_keep_by_quarters([batch, heads, keys, queries], rate, seed), [0, 1, 3, 2])
+    return _keep_by_quarters(shape, rate, seed)
 
 
-def _tpu_words(shape, seed: tf.Tensor) -> tf.Tensor:
+def _keep_by_quarters(shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
+    axis = max(len(shape) - 2, 0)
+    words = _tpu_words([*shape[:axis], (shape[axis] + 3) // 4, *shape[axis + 1 :]], seed)
+    bound = tf.cast(_bound(rate, _tpu_words([], seed, counter=1)), tf.uint32)
+    shifts = [tf.constant(shift, tf.uint32) for shift in (0, 8, 16, 24)]
+    numbers = [tf.bitwise.right_shift(words, shift) & tf.constant(255, tf.uint32) for shift in shifts]
+    keep = tf.concat([quarter >= bound for quarter in numbers], axis)
+    return tf.slice(keep, [0] * len(shape), shape)
+
+
+def _bound(rate: float, word: tf.Tensor) -> tf.Tensor:
+    """Returns the number, of 0 to 256, below which 8 random bits are dropped; a random word chooses it."""
+    lower = int(rate * 2**8)
+    odds = min(round((rate * 2**8 - lower) * 2**32), 2**32 - 1)  # of the upper multiple
+    return lower + tf.cast(word < tf.constant(odds, tf.uint32), tf.int32)
+
+
+def _tpu_words(shape, seed: tf.Tensor, counter: int = 0) -> tf.Tensor:
     """Draws 32 random bits an element: uint32, on a TPU the same as tf.random.stateless_uniform.
 
     A TPU's generator takes the seed as it is. TensorFlow would compute a key from it where it lowers for a
@@ -103,7 +118,7 @@ def _tpu_words(shape, seed: tf.Tensor) -> tf.Tensor:
     return tf.raw_ops.StatelessRandomUniformFullIntV2(
         shape=shape,
         key=tf.bitcast(tf.cast(seed, tf.int32), tf.uint64)[None],
-        counter=tf.zeros([2], tf.uint64),
+        counter=tf.constant([0, counter], tf.uint64),
         alg=tf.random.Algorithm.AUTO_SELECT.value,
         dtype=tf.uint32,
     )

@@ -9,7 +9,7 @@ import tensorflow as tf
 from absl import logging
 
 from xlnet_tf.layers.kernels import softmax
-from xlnet_tf.layers.kernels.dropout_mask import keep_mask_16_bits
+from xlnet_tf.layers.kernels.dropout_mask import keep_mask_of_tpu
 from xlnet_tf.layers.kernels.graph import GraphKernels
 from xlnet_tf.layers.kernels.matmul import matmul_narrowed_twice
 from xlnet_tf.layers.kernels.position_rotation import PositionRotation, rotated_scores
@@ -75,4 +75,4 @@ class TpuKernels(GraphKernels):
         return softmax.keep_signs(probabilities, keep_mask)
 
     def keep_mask(self, shape, rate, seed):
-        return keep_mask_16_bits(shape, rate, seed)
+        return keep_mask_of_tpu(shape, rate, seed)
