@@ -201,7 +201,8 @@ def model_garden_step(config: XLNetConfig, plan: Plan, examples: ExampleSet) -> 
     ids = arrays["input_ids"][: plan.batch_size].astype(np.int32)
     features = {
         "input_word_ids": ids,
-        "input_mask": (ids == PAD_ID).astype(np.float32),  # Model Garden's marks the padding
+        # 1 for tokens, as Model Garden's code has it; its documentation says the opposite.
+        "input_mask": (ids != PAD_ID).astype(np.float32),
         "input_type_ids": arrays["segment_ids"][: plan.batch_size].astype(np.int32),
     }
     labels = tf.constant(arrays["label"][: plan.batch_size])
