@@ -1,6 +1,7 @@
 """Which corpus is answered, where, and how it is written: the flags of predict, score and embed."""
 
 import dataclasses
+import glob
 import os
 
 from tfrecord_builders.common.runners import RUNNERS
@@ -109,7 +110,7 @@ def is_wanted(values: flags.flags.FlagValues) -> bool:
     """Returns whether a command that answers single files, too, is asked for shards."""
     given = any(values[field.name].present for field in dataclasses.fields(ShardOptions))
     data = values.data or ""
-    return given or data.endswith((".parquet", ".zst")) or ("*" in data and not os.path.exists(data))
+    return given or data.endswith((".parquet", ".zst")) or (glob.has_magic(data) and not os.path.exists(data))
 
 
 def threads_of_machine() -> int:
