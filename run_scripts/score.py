@@ -40,6 +40,7 @@ def describe(text: str, score) -> str:
 
 
 def main(_: Sequence[str]) -> None:
+    sharded.check_text_flags(FLAGS)
     if not FLAGS.text:
         from run_scripts.common.sharded import job, models
         from xlnet_tf.serving.models import weights_file

@@ -45,6 +45,7 @@ def main(_: Sequence[str]) -> None:
     from xlnet_tf.serving.models import find_embedder
 
     values = flags.FLAGS
+    sharded.check_text_flags(values)
     embedder = models.Embedding(
         values.model_dir,
         values.checkpoint,

@@ -106,6 +106,13 @@ def define_text_flags() -> None:
     flags.define_flags(ShardOptions)
 
 
+def check_text_flags(values: flags.flags.FlagValues) -> None:
+    """Raises UserError if texts are given as well as a corpus."""
+    for name in ("data", "tfds_name"):
+        if values.text and values[name].value:
+            raise UserError(f"--text and --{name} are both given: expected one of them")
+
+
 def is_wanted(values: flags.flags.FlagValues) -> bool:
     """Returns whether a command that answers single files, too, is asked for shards."""
     given = any(values[field.name].present for field in dataclasses.fields(ShardOptions))
