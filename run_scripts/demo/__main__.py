@@ -95,8 +95,12 @@ def run(corpora: pathlib.Path, output: pathlib.Path, settings: DemoSettings) -> 
     print("", *outcome.lines(), sep="\n")
 
 
-def define_flags() -> None:
-    """Defines the flags of this script."""
+def main(_: Sequence[str]) -> None:
+    values = flags.FLAGS
+    run(pathlib.Path(values.corpora), pathlib.Path(values.output_dir), LONG if values.long else SHORT)
+
+
+if __name__ == "__main__":
     flags.DEFINE_string(
         "corpora",
         "runs/corpora",
@@ -104,13 +108,4 @@ def define_flags() -> None:
     )
     flags.DEFINE_string("output_dir", "runs/demo", "Where everything goes.")
     flags.DEFINE_boolean("long", False, "Pretrain longer, on reviews alone, then classify reviews.")
-
-
-def main(_: Sequence[str]) -> None:
-    values = flags.FLAGS
-    run(pathlib.Path(values.corpora), pathlib.Path(values.output_dir), LONG if values.long else SHORT)
-
-
-if __name__ == "__main__":
-    define_flags()
     errors.run(main)

@@ -22,24 +22,6 @@ from xlnet_tf import command_line, errors
 from xlnet_tf.flags import from_flags
 
 
-def define_flags():
-    """Defines the flags of this script."""
-    flags.DEFINE_string(
-        "model_dir",
-        None,
-        "Folder of a model: a run's, of save_pretrained, of export (of a pretrained model), the original's, "
-        "Hugging Face's, or hf://OWNER/NAME.",
-        required=True,
-    )
-    flags.DEFINE_string("checkpoint", "", "Of a fine-tuned run: best, last, or as ckpt-100; empty: best.")
-    flags.DEFINE_multi_string("text", None, "Text to embed.")
-    flags.DEFINE_enum("pooling", "mean", ["mean", "cls"], "Which vector stands for a text.")
-    flags.DEFINE_integer("layer", -1, "Layer whose output is taken, from 0; -1: the last.")
-    flags.DEFINE_boolean("tokens", False, "Give each token's piece and vector, too.")
-    sharded.define_text_flags()
-    command_line.require_one_of("text", "data", "tfds_name")
-
-
 def main(_: Sequence[str]) -> None:
     from run_scripts.common.sharded import formats, job, models
     from xlnet_tf.serving.models import find_embedder
@@ -66,5 +48,18 @@ def main(_: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    define_flags()
+    flags.DEFINE_string(
+        "model_dir",
+        None,
+        "Folder of a model: a run's, of save_pretrained, of export (of a pretrained model), the original's, "
+        "Hugging Face's, or hf://OWNER/NAME.",
+        required=True,
+    )
+    flags.DEFINE_string("checkpoint", "", "Of a fine-tuned run: best, last, or as ckpt-100; empty: best.")
+    flags.DEFINE_multi_string("text", None, "Text to embed.")
+    flags.DEFINE_enum("pooling", "mean", ["mean", "cls"], "Which vector stands for a text.")
+    flags.DEFINE_integer("layer", -1, "Layer whose output is taken, from 0; -1: the last.")
+    flags.DEFINE_boolean("tokens", False, "Give each token's piece and vector, too.")
+    sharded.define_text_flags()
+    command_line.require_one_of("text", "data", "tfds_name")
     errors.run(main)
