@@ -87,22 +87,15 @@ class ShardOptions:
 
 
 def define_text_flags() -> None:
-    """Defines the flags of a command that reads one text of each row."""
+    """Defines the flags of a command that answers texts, besides those of its `models.TextModel`."""
     flags.flags.DEFINE_string(
         "data",
         "",
         "Corpus: files, folders and globs, separated by commas. A row is a line of text, an object of jsonl, "
         "or a row of csv, tsv or parquet; all but parquet may be .gz or .zst.",
     )
-    flags.flags.DEFINE_string("text_field", "text", "Column with the text.")
     flags.flags.DEFINE_string("output_dir", "", "Folder for the shards; needed for a corpus.")
     flags.flags.DEFINE_integer("batch_size", 8, "Texts that are read together.", 1)
-    flags.flags.DEFINE_enum(
-        "dtype",
-        "float32",
-        ["float32", "bfloat16"],
-        "Type of weights and activations; bfloat16 is less exact, faster on devices that compute with it.",
-    )
     flags.define_flags(ShardOptions)
 
 
