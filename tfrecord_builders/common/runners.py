@@ -39,8 +39,8 @@ def run_jobs(
     """Runs a function over jobs, on this machine or where Apache Beam takes them.
 
     Args:
-        function: importable by name, as other processes will import it; returns a value of json's types. It
-            may be run more than once on a job, and at the same time.
+        function: importable by name, as other processes will import it, or a partial of such a one; returns a
+            value of json's types. It may be run more than once on a job, and at the same time.
         jobs: what to run it on, picklable; taken as needed, so that memory holds a few of them only.
         runner: "local", or "beam".
         num_workers: local processes; 1 runs all jobs in this one.
