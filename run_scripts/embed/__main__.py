@@ -19,6 +19,7 @@ from absl import flags
 from run_scripts.common.answers import json_line
 from run_scripts.common.sharded import models
 from run_scripts.common.sharded import options as sharded
+from tfrecord_builders.common.runners import threads_of_machine
 from xlnet_tf import command_line, errors
 from xlnet_tf.flags import define_flags, from_flags
 
@@ -35,7 +36,7 @@ def main(_: Sequence[str]) -> None:
         options = from_flags(sharded.ShardOptions).resolved()
         job.run_texts("embeddings", embedder, values, source.file, options)
         return
-    answerer = embedder.load(sharded.threads_of_machine())
+    answerer = embedder.load(threads_of_machine())
     for text, answer in zip(values.text, answerer.answer([{"text": text} for text in values.text])):
         sys.stdout.write(json_line({"text": text, **formats.plain_answer(answer)}))
 

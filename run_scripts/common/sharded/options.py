@@ -4,7 +4,7 @@ import dataclasses
 import glob
 import os
 
-from tfrecord_builders.common.runners import RUNNERS
+from tfrecord_builders.common.runners import RunnerOptions, threads_of_machine
 from tfrecord_builders.corpus import CorpusOptions
 from xlnet_tf import flags
 from xlnet_tf.errors import UserError
@@ -14,23 +14,9 @@ FORMATS = ("jsonl", "parquet", "tfrecord")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ShardOptions:
+class ShardOptions(RunnerOptions):
     """How the rows of a corpus are answered; each field is a flag."""
 
-    runner: str = option(
-        "where shards are answered: processes of this machine, or Apache Beam (the extra beam)",
-        "local",
-        choices=RUNNERS,
-    )
-    num_workers: int | None = option(
-        "processes of --runner=local; each holds the model. Default: the cores of this machine",
-        None,
-        least=1,
-        most=1024,
-    )
-    beam_options: str = option(
-        "Beam's own options, as on a command line: '--runner=DataflowRunner --project=...'", ""
-    )
     output_format: str = option(
         "of the shards. In parquet and TFRecord, columns are texts: those of the corpus' first row",
         FORMATS[0],
@@ -55,8 +41,7 @@ class ShardOptions:
     def resolved(self) -> "ShardOptions":
         """Returns the options with all defaults filled in, and checked."""
         check_limits(self)
-        if self.beam_options and self.runner != "beam":
-            raise UserError(f"beam_options are for runner beam (now {self.runner})")
+        self.check_runner()
         return dataclasses.replace(self, num_workers=self.num_workers or threads_of_machine())
 
     @property
@@ -111,8 +96,3 @@ def is_wanted(values: flags.flags.FlagValues) -> bool:
     given = any(values[field.name].present for field in dataclasses.fields(ShardOptions))
     data = values.data or ""
     return given or data.endswith((".parquet", ".zst")) or (glob.has_magic(data) and not os.path.exists(data))
-
-
-def threads_of_machine() -> int:
-    """Returns how many of its cores this process may use."""
-    return len(os.sched_getaffinity(0))
