@@ -55,18 +55,6 @@ def _spell(piece: str, probability: float) -> str:
     return f"{piece.strip('▁') or '▁'} {probability:.1%}"
 
 
-def define_flags():
-    """Defines the flags of this script."""
-    flags.DEFINE_string(
-        "model_dir",
-        None,
-        "Folder of a pretrained model: a run's, the original's or Hugging Face's.",
-        required=True,
-    )
-    flags.DEFINE_multi_string("text", None, "Text with at least one <mask>.", required=True)
-    flags.DEFINE_integer("top_k", 5, "Fillings of a text, and pieces for a mask, to show.", lower_bound=1)
-
-
 def main(_: Sequence[str]):
     import tensorflow as tf
 
@@ -77,5 +65,12 @@ def main(_: Sequence[str]):
 
 
 if __name__ == "__main__":
-    define_flags()
+    flags.DEFINE_string(
+        "model_dir",
+        None,
+        "Folder of a pretrained model: a run's, the original's or Hugging Face's.",
+        required=True,
+    )
+    flags.DEFINE_multi_string("text", None, "Text with at least one <mask>.", required=True)
+    flags.DEFINE_integer("top_k", 5, "Fillings of a text, and pieces for a mask, to show.", lower_bound=1)
     errors.run(main)

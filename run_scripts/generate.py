@@ -14,30 +14,6 @@ from absl import flags
 from xlnet_tf import errors
 
 
-def define_flags():
-    """Defines the flags of this script."""
-    flags.DEFINE_string(
-        "model_dir",
-        None,
-        "Folder of a pretrained model: a run's, the original's or Hugging Face's.",
-        required=True,
-    )
-    flags.DEFINE_multi_string("prompt", None, "Text to continue.", required=True)
-    flags.DEFINE_integer("max_new_tokens", 50, "Pieces to write.", lower_bound=1)
-    flags.DEFINE_float("temperature", 1.0, "Divides logits; 0 takes the likeliest piece.", lower_bound=0)
-    flags.DEFINE_integer("top_k", 0, "Number of the likeliest pieces to draw from; 0: all.", lower_bound=0)
-    flags.DEFINE_float("top_p", 0.95, "Draws from the likeliest pieces that have this probability; 1: all.")
-    flags.DEFINE_integer("beams", 0, "Candidates of beam search; 0: draws instead.", 0)
-    flags.DEFINE_integer("seed", 0, "Random seed of the draws.", lower_bound=0)
-    flags.DEFINE_multi_string("stop", [], "Piece that ends a text, such as '.' or '<eop>'.")
-    flags.DEFINE_enum(
-        "dtype",
-        "float32",
-        ["float32", "bfloat16"],
-        "Type of weights and activations; bfloat16 is less exact, faster on devices that compute with it.",
-    )
-
-
 def write(values: flags.FlagValues) -> Iterator[str]:
     """Writes what the flags ask for: yields a line for each text."""
     from xlnet_tf.generation.language_model import XLNetLanguageModel
@@ -64,5 +40,24 @@ def main(_: Sequence[str]):
 
 
 if __name__ == "__main__":
-    define_flags()
+    flags.DEFINE_string(
+        "model_dir",
+        None,
+        "Folder of a pretrained model: a run's, the original's or Hugging Face's.",
+        required=True,
+    )
+    flags.DEFINE_multi_string("prompt", None, "Text to continue.", required=True)
+    flags.DEFINE_integer("max_new_tokens", 50, "Pieces to write.", lower_bound=1)
+    flags.DEFINE_float("temperature", 1.0, "Divides logits; 0 takes the likeliest piece.", lower_bound=0)
+    flags.DEFINE_integer("top_k", 0, "Number of the likeliest pieces to draw from; 0: all.", lower_bound=0)
+    flags.DEFINE_float("top_p", 0.95, "Draws from the likeliest pieces that have this probability; 1: all.")
+    flags.DEFINE_integer("beams", 0, "Candidates of beam search; 0: draws instead.", 0)
+    flags.DEFINE_integer("seed", 0, "Random seed of the draws.", lower_bound=0)
+    flags.DEFINE_multi_string("stop", [], "Piece that ends a text, such as '.' or '<eop>'.")
+    flags.DEFINE_enum(
+        "dtype",
+        "float32",
+        ["float32", "bfloat16"],
+        "Type of weights and activations; bfloat16 is less exact, faster on devices that compute with it.",
+    )
     errors.run(main)

@@ -29,36 +29,6 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest
 
 
-def define_flags() -> None:
-    """Defines the script's flags."""
-    flags.DEFINE_string("records", None, "folder of pretraining records")
-    flags.DEFINE_string("examples", None, "folder of examples for fine-tuning, or of several splits of them")
-    flags.DEFINE_string("page", None, "with --examples: write the report, with pictures, as a page, too")
-    command_line.require_one_of("records", "examples")
-    flags.DEFINE_integer("record", 0, "which record to show, counted over all shards", lower_bound=0)
-    flags.DEFINE_integer("target", None, "whose view to show, by rank in the order. Default: the middle one")
-    flags.DEFINE_string(
-        "png",
-        None,
-        "draw into this file, too: the record's permutation mask; with --stats the set's distributions",
-    )
-    flags.DEFINE_integer("first", 0, "first position to draw", lower_bound=0)
-    flags.DEFINE_integer(
-        "count",
-        None,
-        f"positions to draw; up to {plot_mask.MOST_LABELLED} are labelled. Default: all",
-    )
-    flags.DEFINE_bool("stats", False, "statistics of the set instead of a record")
-    flags.DEFINE_bool(
-        "check", False, "check all records of the set instead of showing one; exit status 1 if one is wrong"
-    )
-    flags.DEFINE_string("diff", None, "another set: show how the two differ; exit status 1 if they do")
-    flags.DEFINE_bool("json", False, "print json: with --stats, --check, --diff, --examples")
-    flags.DEFINE_integer(
-        "num_workers", 1, "processes that read the set for --check and --stats", lower_bound=1
-    )
-
-
 def run(values: flags.FlagValues) -> int:
     """Shows, summarizes, checks or compares what the flags say.
 
@@ -125,5 +95,30 @@ def main(_: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    define_flags()
+    flags.DEFINE_string("records", None, "folder of pretraining records")
+    flags.DEFINE_string("examples", None, "folder of examples for fine-tuning, or of several splits of them")
+    flags.DEFINE_string("page", None, "with --examples: write the report, with pictures, as a page, too")
+    command_line.require_one_of("records", "examples")
+    flags.DEFINE_integer("record", 0, "which record to show, counted over all shards", lower_bound=0)
+    flags.DEFINE_integer("target", None, "whose view to show, by rank in the order. Default: the middle one")
+    flags.DEFINE_string(
+        "png",
+        None,
+        "draw into this file, too: the record's permutation mask; with --stats the set's distributions",
+    )
+    flags.DEFINE_integer("first", 0, "first position to draw", lower_bound=0)
+    flags.DEFINE_integer(
+        "count",
+        None,
+        f"positions to draw; up to {plot_mask.MOST_LABELLED} are labelled. Default: all",
+    )
+    flags.DEFINE_bool("stats", False, "statistics of the set instead of a record")
+    flags.DEFINE_bool(
+        "check", False, "check all records of the set instead of showing one; exit status 1 if one is wrong"
+    )
+    flags.DEFINE_string("diff", None, "another set: show how the two differ; exit status 1 if they do")
+    flags.DEFINE_bool("json", False, "print json: with --stats, --check, --diff, --examples")
+    flags.DEFINE_integer(
+        "num_workers", 1, "processes that read the set for --check and --stats", lower_bound=1
+    )
     errors.run(main)

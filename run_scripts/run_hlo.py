@@ -9,7 +9,6 @@ Weights and inputs are synthetic; what a step writes to weights and optimizer st
 Model flops are those of the matrix products that the model asks for: what is computed again does not count.
 """
 
-import json
 import os
 import pathlib
 import statistics
@@ -32,7 +31,7 @@ def save(path: str, hlo: bytes, *, batch_size: int, seq_len: int, flops: int, ha
     files.make_folder(pathlib.Path(path).parent)
     files.write(path, hlo)
     sizes = {"batch_size": batch_size, "seq_len": seq_len, "flops": flops, "hardware": hardware}
-    files.write(_sizes_file(path), json.dumps(sizes, indent=2) + "\n")
+    files.write_json(_sizes_file(path), sizes)
 
 
 def _sizes_file(path: str) -> pathlib.Path:
@@ -53,7 +52,7 @@ def measure(path: str, platform: str, steps: int, peak_flops: float | None = Non
     for file in (pathlib.Path(path), _sizes_file(path)):
         if not file.exists():
             raise UserError(f"{file} does not exist: write it with run_scripts.tpu_compile --save_hlo={path}")
-    sizes = json.loads(_sizes_file(path).read_text(encoding="utf-8"))
+    sizes = files.read_json(_sizes_file(path))
     runner = Runner(pathlib.Path(path).read_bytes(), platform)
     for _ in range(WARM_UP):
         runner.step()
@@ -96,7 +95,7 @@ def main(_: Sequence[str]) -> None:
     report = measure(values.hlo, values.platform, values.steps, peak)
     print(table(report))
     if values.output:
-        files.write(values.output, json.dumps(report, indent=2) + "\n")
+        files.write_json(values.output, report)
 
 
 if __name__ == "__main__":

@@ -18,11 +18,10 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from run_scripts.common.sharded import models
 from run_scripts.common.sharded import options as sharded
 from xlnet_tf import command_line, errors
-from xlnet_tf.flags import from_flags
-
-_ORDERS = ("left_to_right", "right_to_left", "random")
+from xlnet_tf.flags import define_flags, from_flags
 
 FLAGS = flags.FLAGS
 
@@ -40,20 +39,13 @@ def describe(text: str, score) -> str:
 
 
 def main(_: Sequence[str]) -> None:
+    sharded.check_text_flags(FLAGS)
     if not FLAGS.text:
-        from run_scripts.common.sharded import job, models
+        from run_scripts.common.sharded import job
         from xlnet_tf.serving.models import weights_file
 
         options = from_flags(sharded.ShardOptions).resolved()
-        scorer = models.Scoring(
-            FLAGS.model_dir,
-            FLAGS.text_field,
-            FLAGS.context,
-            FLAGS.order,
-            FLAGS.seed,
-            FLAGS.pieces,
-            FLAGS.dtype,
-        )
+        scorer = from_flags(models.Scoring, path=FLAGS.model_dir)
         job.run_texts("scores", scorer, FLAGS, weights_file(FLAGS.model_dir), options)
         return
     from xlnet_tf.generation.language_model import XLNetLanguageModel
@@ -75,10 +67,7 @@ if __name__ == "__main__":
         required=True,
     )
     flags.DEFINE_multi_string("text", None, "Text to score.")
-    flags.DEFINE_string("context", "", "What stands before each text.")
-    flags.DEFINE_enum("order", _ORDERS[0], _ORDERS, "Order in which the pieces are predicted.")
-    flags.DEFINE_integer("seed", 0, "Random seed for --order=random.", lower_bound=0)
-    flags.DEFINE_boolean("pieces", False, "Of a corpus: write each piece and its log-probability, too.")
+    define_flags(models.Scoring)
     sharded.define_text_flags()
     command_line.require_one_of("text", "data", "tfds_name")
     errors.run(main)

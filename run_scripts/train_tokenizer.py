@@ -26,31 +26,6 @@ FLAGS = flags.FLAGS
 _SLICE_BYTES = 4 << 20
 
 
-def define_flags() -> None:
-    """Defines the flags; not on import, so that tests and other scripts can import this one."""
-    options.define_flags(corpus.CorpusOptions)
-    command_line.require_one_of("input", "tfds_name")
-    flags.DEFINE_string(
-        "output_prefix", None, "Where to write: PREFIX of PREFIX.model and PREFIX.vocab.", required=True
-    )
-    flags.DEFINE_integer("vocab_size", 32_000, "Number of pieces, special symbols included.", lower_bound=1)
-    flags.DEFINE_float(
-        "character_coverage",
-        0.99995,
-        "Share of the text's characters that get a piece. The rest becomes <unk>. "
-        "0.9995 suits scripts of thousands of characters, such as Chinese.",
-        lower_bound=0.98,
-        upper_bound=1.0,
-    )
-    flags.DEFINE_integer(
-        "max_sentences", 10_000_000, "Lines kept in memory: a random sample of more.", lower_bound=1
-    )
-    flags.DEFINE_bool("lower", False, "Lower-case all text.")
-    flags.DEFINE_bool("keep_accents", False, "Keep accents and other combining marks.")
-    flags.DEFINE_integer("seed", 0, "Random seed of the sample.", lower_bound=0)
-    flags.DEFINE_bool("overwrite", False, "Replace an existing tokenizer.")
-
-
 def train(
     corpus_options: corpus.CorpusOptions,
     output_prefix: str | os.PathLike,
@@ -117,5 +92,25 @@ def main(_) -> None:
 
 
 if __name__ == "__main__":
-    define_flags()
+    options.define_flags(corpus.CorpusOptions)
+    command_line.require_one_of("input", "tfds_name")
+    flags.DEFINE_string(
+        "output_prefix", None, "Where to write: PREFIX of PREFIX.model and PREFIX.vocab.", required=True
+    )
+    flags.DEFINE_integer("vocab_size", 32_000, "Number of pieces, special symbols included.", lower_bound=1)
+    flags.DEFINE_float(
+        "character_coverage",
+        0.99995,
+        "Share of the text's characters that get a piece. The rest becomes <unk>. "
+        "0.9995 suits scripts of thousands of characters, such as Chinese.",
+        lower_bound=0.98,
+        upper_bound=1.0,
+    )
+    flags.DEFINE_integer(
+        "max_sentences", 10_000_000, "Lines kept in memory: a random sample of more.", lower_bound=1
+    )
+    flags.DEFINE_bool("lower", False, "Lower-case all text.")
+    flags.DEFINE_bool("keep_accents", False, "Keep accents and other combining marks.")
+    flags.DEFINE_integer("seed", 0, "Random seed of the sample.", lower_bound=0)
+    flags.DEFINE_bool("overwrite", False, "Replace an existing tokenizer.")
     errors.run(main)

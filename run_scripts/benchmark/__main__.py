@@ -43,33 +43,6 @@ from xlnet_tf.records.spans import default_num_predict
 PARTS = ("builder", "workers", "engines", "reader", "gemm", "step", "profile", "checkpoint")
 
 
-def define_flags() -> None:
-    """Defines the script's flags."""
-    timing.define_flags(repeats=5)
-    flags.DEFINE_list("what", list(PARTS), f"what to measure, of {', '.join(PARTS)}")
-    flags.DEFINE_list(
-        "modes",
-        None,
-        f"our modes of the step, of {', '.join(MODES)}. Default: all that the processor computes with",
-    )
-    flags.DEFINE_list(
-        "peer_modes",
-        list(ALL_PEER_MODES),
-        "the peers' modes of the step: graph and xla of Model Garden, others of Hugging Face. Base in all "
-        "of them and of ours takes more than 24 GB of memory",
-    )
-    flags.DEFINE_string("text", None, f"a corpus file, plain or .gz. Default: the demo's, {DEMO_TEXT}")
-    flags.DEFINE_string("tokenizer", None, f"its SentencePiece model. Default: the demo's, {DEMO_TOKENIZER}")
-    flags.DEFINE_float("text_mb", 4.0, "MB to take of the text", lower_bound=0.001)
-    flags.DEFINE_float("workers_mb", 100.0, "MB of text for the workers", lower_bound=0.001)
-    flags.DEFINE_list("engines", ["local"], f"what to spread jobs with, of {', '.join(engines.ENGINES)}")
-    flags.DEFINE_list("workers", ["1", "2", "4"], "numbers of processes for the engines")
-    flags.DEFINE_integer("rows", 100, "texts to embed on the engines", lower_bound=1)
-    flags.DEFINE_integer("batch_size", 2, "rows of the step's batch; even", lower_bound=2)
-    flags.DEFINE_integer("seq_len", 512, "tokens of a segment", lower_bound=7)
-    flags.DEFINE_integer("num_predict", None, "targets of a segment. Default: seq_len / 6", lower_bound=1)
-
-
 def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
     if unknown := sorted(set(values.what) - set(PARTS)):
@@ -140,5 +113,27 @@ def main(_: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    define_flags()
+    timing.define_flags(repeats=5)
+    flags.DEFINE_list("what", list(PARTS), f"what to measure, of {', '.join(PARTS)}")
+    flags.DEFINE_list(
+        "modes",
+        None,
+        f"our modes of the step, of {', '.join(MODES)}. Default: all that the processor computes with",
+    )
+    flags.DEFINE_list(
+        "peer_modes",
+        list(ALL_PEER_MODES),
+        "the peers' modes of the step: graph and xla of Model Garden, others of Hugging Face. Base in all "
+        "of them and of ours takes more than 24 GB of memory",
+    )
+    flags.DEFINE_string("text", None, f"a corpus file, plain or .gz. Default: the demo's, {DEMO_TEXT}")
+    flags.DEFINE_string("tokenizer", None, f"its SentencePiece model. Default: the demo's, {DEMO_TOKENIZER}")
+    flags.DEFINE_float("text_mb", 4.0, "MB to take of the text", lower_bound=0.001)
+    flags.DEFINE_float("workers_mb", 100.0, "MB of text for the workers", lower_bound=0.001)
+    flags.DEFINE_list("engines", ["local"], f"what to spread jobs with, of {', '.join(engines.ENGINES)}")
+    flags.DEFINE_list("workers", ["1", "2", "4"], "numbers of processes for the engines")
+    flags.DEFINE_integer("rows", 100, "texts to embed on the engines", lower_bound=1)
+    flags.DEFINE_integer("batch_size", 2, "rows of the step's batch; even", lower_bound=2)
+    flags.DEFINE_integer("seq_len", 512, "tokens of a segment", lower_bound=7)
+    flags.DEFINE_integer("num_predict", None, "targets of a segment. Default: seq_len / 6", lower_bound=1)
     errors.run(main)

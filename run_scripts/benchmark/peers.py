@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -154,6 +154,25 @@ def hugging_face(python: str | None, program: str, weights_folder: str):
     if not python:
         return contextlib.nullcontext()
     return contextlib.closing(HuggingFace(python, program, weights_folder, machine()["cores"]))
+
+
+@contextlib.contextmanager
+def hugging_face_like(
+    python: str | None, program: str, make_model: Callable[[], Any]
+) -> Iterator[HuggingFace | None]:
+    """Starts Hugging Face's process with the weights of a model of ours; None without a Python.
+
+    Args:
+        python, program: as HuggingFace takes them.
+        make_model: returns the model; not called without a Python.
+    """
+    if not python:
+        yield None
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        save_for_hugging_face(make_model(), folder)
+        with hugging_face(python, program, folder) as peer:
+            yield peer
 
 
 def save_for_hugging_face(model, folder: str, tokenizer: XLNetTokenizer | None = None) -> None:

@@ -3,7 +3,6 @@
 import collections
 import contextlib
 import functools
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -173,11 +172,8 @@ def hugging_face_steps(
 
     All modes train the same variables; both directions are read forward.
     """
-    with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        if python:
-            peers.save_for_hugging_face(our_model(config, dropout), folder)
-        peer = stack.enter_context(peers.hugging_face(python, HUGGING_FACE_PROGRAM, folder))
+    make_model = functools.partial(our_model, config, dropout)
+    with peers.hugging_face_like(python, HUGGING_FACE_PROGRAM, make_model) as peer:
         if peer is None:
             yield {}
             return

@@ -3,7 +3,6 @@
 import collections
 import dataclasses
 import datetime
-import json
 import os
 import pathlib
 import platform
@@ -155,5 +154,5 @@ def write(report: Mapping[str, Any], table: str, output: str | None) -> None:
     print(table)
     if output:
         files.make_folder(pathlib.Path(output).parent)
-        files.write(output, json.dumps(report, indent=2) + "\n")
+        files.write_json(output, report)
         print(f"\n{output}")

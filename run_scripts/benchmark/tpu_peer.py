@@ -6,6 +6,7 @@ from run_scripts.benchmark.batches import make_batch, model_garden_batch
 from run_scripts.benchmark.peers import keras_adamw, model_garden_losses, model_garden_pretrainer
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.layers.kernels import device
+from xlnet_tf.records.spans import default_num_predict
 from xlnet_tf.tpu.lowering import Program, lower
 
 _TINY = {"batch_size": 2, "seq_len": 32, "num_predict": 5}  # of the batch that creates the variables
@@ -23,11 +24,11 @@ def model_garden_step(
 
     Args:
         rows: B, even: the second half is read backward.
-        num_predict: P; None: a sixth of T.
+        num_predict: P; None: the default for T.
     """
     model = model_garden_pretrainer(config, model_garden_batch(make_batch(config, **_TINY)), dropout, True)
     variables = model.trainable_variables
-    num_predict = num_predict or round(seq_len / 6)
+    num_predict = num_predict or default_num_predict(seq_len)
     batch = model_garden_batch(make_batch(config, rows, seq_len, num_predict))
     optimizer = keras_adamw()
 

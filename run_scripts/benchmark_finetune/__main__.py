@@ -23,14 +23,7 @@ from absl import flags
 from run_scripts.benchmark import timing
 from run_scripts.benchmark_finetune.measure import Plan, measure, table
 from xlnet_tf import errors
-from xlnet_tf.flags import define_flags as define_options
-from xlnet_tf.flags import from_flags
-
-
-def define_flags() -> None:
-    """Defines the script's flags."""
-    timing.define_flags(repeats=1)
-    define_options(Plan)
+from xlnet_tf.flags import define_flags, from_flags
 
 
 def main(_: Sequence[str]) -> None:
@@ -42,5 +35,6 @@ def main(_: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    define_flags()
+    timing.define_flags(repeats=1)
+    define_flags(Plan)
     errors.run(main)

@@ -201,7 +201,8 @@ def model_garden_step(config: XLNetConfig, plan: Plan, examples: ExampleSet) -> 
     ids = arrays["input_ids"][: plan.batch_size].astype(np.int32)
     features = {
         "input_word_ids": ids,
-        "input_mask": (ids == PAD_ID).astype(np.float32),  # Model Garden's marks the padding
+        # 1 for tokens, as Model Garden's code has it; its documentation says the opposite.
+        "input_mask": (ids != PAD_ID).astype(np.float32),
         "input_type_ids": arrays["segment_ids"][: plan.batch_size].astype(np.int32),
     }
     labels = tf.constant(arrays["label"][: plan.batch_size])
@@ -226,11 +227,8 @@ def hugging_face(
     config: XLNetConfig, plan: Plan, examples: ExampleSet, python: str | None
 ) -> Iterator[peers.HuggingFace | None]:
     """Starts Hugging Face's process and gives it the sample; None without a Python."""
-    with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        if python:
-            peers.save_for_hugging_face(our_model(config, plan.dropout), folder)
-        peer = stack.enter_context(peers.hugging_face(python, PEER_PROGRAM, folder))
+    make_model = functools.partial(our_model, config, plan.dropout)
+    with peers.hugging_face_like(python, PEER_PROGRAM, make_model) as peer:
         if peer:
             arrays, lengths = examples.arrays(), examples.lengths()
             rows = [ids[-length:].tolist() for ids, length in zip(arrays["input_ids"], lengths)]

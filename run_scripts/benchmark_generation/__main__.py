@@ -24,17 +24,6 @@ from run_scripts.benchmark_generation.measure import measure, table
 from xlnet_tf import errors
 
 
-def define_flags() -> None:
-    """Defines the script's flags."""
-    timing.define_flags(repeats=5)
-    flags.DEFINE_multi_integer(
-        "batch_size", [1, 8], "prompts continued together; may be repeated", lower_bound=1
-    )
-    flags.DEFINE_multi_integer("prompt_len", [128], "pieces of a prompt", lower_bound=1)
-    flags.DEFINE_integer("new_tokens", 64, "pieces to write after each", lower_bound=1)
-    flags.DEFINE_bool("xla", False, "whether to measure a graph compiled by XLA, too")
-
-
 def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
     where = timing.machine()
@@ -52,5 +41,11 @@ def main(_: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    define_flags()
+    timing.define_flags(repeats=5)
+    flags.DEFINE_multi_integer(
+        "batch_size", [1, 8], "prompts continued together; may be repeated", lower_bound=1
+    )
+    flags.DEFINE_multi_integer("prompt_len", [128], "pieces of a prompt", lower_bound=1)
+    flags.DEFINE_integer("new_tokens", 64, "pieces to write after each", lower_bound=1)
+    flags.DEFINE_bool("xla", False, "whether to measure a graph compiled by XLA, too")
     errors.run(main)

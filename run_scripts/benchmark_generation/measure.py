@@ -1,8 +1,6 @@
 """Measures generation on the CPU next to Hugging Face's; every figure comes from this one run."""
 
-import contextlib
 import functools
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -85,16 +83,13 @@ def measure(
         ours, and same_first, same: the shares of first tokens, and of all, that are equal to its.
     """
     report = {"config": config.to_dict(), "new_tokens": new_tokens, "cases": []}
-    with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
-        model = our_model(config)
-        peers.save_for_hugging_face(model, folder)
-        writers = {OURS: our_writer(model)}
-        if bfloat16:
-            writers[BFLOAT16] = our_writer(our_model(config, bfloat16=True))
-        if xla:
-            writers[XLA] = our_writer(model, xla=True)
-        peer = stack.enter_context(peers.hugging_face(peer_python, PEER_PROGRAM, folder))
+    model = our_model(config)
+    writers = {OURS: our_writer(model)}
+    if bfloat16:
+        writers[BFLOAT16] = our_writer(our_model(config, bfloat16=True))
+    if xla:
+        writers[XLA] = our_writer(model, xla=True)
+    with peers.hugging_face_like(peer_python, PEER_PROGRAM, lambda: model) as peer:
         for prompt_len in prompt_lens:
             for rows in batches:
                 prompts = make_prompts(config.n_token, rows, prompt_len)

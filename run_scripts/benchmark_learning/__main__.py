@@ -26,22 +26,6 @@ from xlnet_tf.config import PRESETS, XLNetConfig
 from xlnet_tf.records.manifest import Manifest
 
 
-def define_flags() -> None:
-    """Defines the script's flags."""
-    flags.DEFINE_string("train_data", None, "folder of records to train on")
-    flags.DEFINE_string("dev_data", None, "folder of records to evaluate on")
-    flags.DEFINE_string("output_dir", None, "folder for report.json and loss.png")
-    flags.mark_flags_as_required(["train_data", "dev_data", "output_dir"])
-    flags.DEFINE_enum("preset", "tiny", list(PRESETS), "size of the model")
-    options.define_flags(TrainingSettings)
-    flags.DEFINE_bool("tpu_form", False, "also train our model in the form that it has on TPUs")
-    flags.DEFINE_string(
-        "recipe",
-        None,
-        "also train our model as this recipe says (model, rows, optimizer, steps), without memory",
-    )
-
-
 def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
     report = {"machine": timing.machine()} | train_both(
@@ -59,5 +43,16 @@ def main(_: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    define_flags()
+    flags.DEFINE_string("train_data", None, "folder of records to train on")
+    flags.DEFINE_string("dev_data", None, "folder of records to evaluate on")
+    flags.DEFINE_string("output_dir", None, "folder for report.json and loss.png")
+    flags.mark_flags_as_required(["train_data", "dev_data", "output_dir"])
+    flags.DEFINE_enum("preset", "tiny", list(PRESETS), "size of the model")
+    options.define_flags(TrainingSettings)
+    flags.DEFINE_bool("tpu_form", False, "also train our model in the form that it has on TPUs")
+    flags.DEFINE_string(
+        "recipe",
+        None,
+        "also train our model as this recipe says (model, rows, optimizer, steps), without memory",
+    )
     errors.run(main)

@@ -24,18 +24,6 @@ from xlnet_tf import errors
 from xlnet_tf import flags as options
 
 
-def define_flags() -> None:
-    """Defines the script's flags."""
-    flags.DEFINE_string(
-        "model", None, "folder of one version of an exported model; with --server its name", required=True
-    )
-    flags.DEFINE_string("server", "", "address of a server, HOST:PORT or grpc://HOST:PORT")
-    flags.DEFINE_string("texts", None, "a file of text; the clients ask with pieces of it", required=True)
-    flags.DEFINE_string("signature", "serving_default", "which to ask; all its inputs are texts")
-    options.define_flags(Load)
-    flags.DEFINE_string("output", None, "json file for the report")
-
-
 def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
     texts = pathlib.Path(values.texts).read_text(encoding="utf-8")
@@ -49,5 +37,12 @@ def main(_: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    define_flags()
+    flags.DEFINE_string(
+        "model", None, "folder of one version of an exported model; with --server its name", required=True
+    )
+    flags.DEFINE_string("server", "", "address of a server, HOST:PORT or grpc://HOST:PORT")
+    flags.DEFINE_string("texts", None, "a file of text; the clients ask with pieces of it", required=True)
+    flags.DEFINE_string("signature", "serving_default", "which to ask; all its inputs are texts")
+    options.define_flags(Load)
+    flags.DEFINE_string("output", None, "json file for the report")
     errors.run(main)

@@ -25,14 +25,6 @@ from xlnet_tf import errors
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 
-def define_flags() -> None:
-    """Defines the script's flags."""
-    timing.define_flags(repeats=15)
-    flags.DEFINE_string("tokenizer", None, f"a SentencePiece model. Default: the demo's, {DEMO_TOKENIZER}")
-    flags.DEFINE_multi_integer("batch_size", [1, 8], "rows of a request", lower_bound=1)
-    flags.DEFINE_integer("seq_len", 128, "tokens of a text", lower_bound=5)
-
-
 def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
     tokenizer = XLNetTokenizer(existing(values.tokenizer, DEMO_TOKENIZER, "tokenizer"))
@@ -48,5 +40,8 @@ def main(_: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    define_flags()
+    timing.define_flags(repeats=15)
+    flags.DEFINE_string("tokenizer", None, f"a SentencePiece model. Default: the demo's, {DEMO_TOKENIZER}")
+    flags.DEFINE_multi_integer("batch_size", [1, 8], "rows of a request", lower_bound=1)
+    flags.DEFINE_integer("seq_len", 128, "tokens of a text", lower_bound=5)
     errors.run(main)

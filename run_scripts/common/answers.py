@@ -72,7 +72,7 @@ def _read_rows(path: str) -> Iterator[dict[str, Any]]:
             f"--data={path} is a folder; with --server expected a file (csv, tsv or JSON lines) with the "
             "model's inputs by name. A set of examples is for --model_dir, without --server"
         )
-    if file.name.lower().removesuffix(".gz").endswith((".csv", ".tsv")):
+    if tables.unpacked_name(file).endswith((".csv", ".tsv")):
         yield from (dict(row.values) for row in tables.read_table(file, tables.infer_format(file)))
         return
     for number, line in tables.decoded_lines(file, "utf-8"):

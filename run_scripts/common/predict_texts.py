@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from absl import flags
-from etils import epath
 
 from run_scripts.common import training_flags
 from run_scripts.common.answers import (
@@ -82,9 +81,8 @@ def main(values: flags.FlagValues):
                 sys.stdout.write(line)
                 bar.update()
             return
-        data = epath.Path(values.data).stat()
         fingerprint = {
-            "data": [values.data, data.length, data.mtime],
+            "data": job.fingerprint(values.data),
             "columns": chosen,
             "weights": [weights, *job.fingerprint(source.file)],
         }

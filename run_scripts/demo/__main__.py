@@ -67,13 +67,13 @@ def run(corpora: pathlib.Path, output: pathlib.Path, settings: DemoSettings) -> 
         print(f"\n[{number}/6] {title} ({time.monotonic() - began:.0f} s so far)", flush=True)
 
     step(1, "Corpus: IMDB reviews" + (" and State of the Union speeches" if settings.speeches else ""))
-    text = corpus.write_corpus(corpora, output / "corpus", settings.speeches)
+    train_text, dev_text = corpus.write_corpus(corpora, output / "corpus", settings.speeches)
     step(2, f"Tokenizer: SentencePiece, {pretraining.VOCAB_SIZE} pieces")
     tokenizer = output / "tokenizer" / "spiece.model"
-    pretraining.make_tokenizer(text, tokenizer)
+    pretraining.make_tokenizer(train_text, tokenizer)
     step(3, "Records: streams of segments with permutation masks")
-    train = pretraining.make_records(text.train, tokenizer, output / "records" / "train", "train")
-    dev = pretraining.make_records(text.dev, tokenizer, output / "records" / "dev", "dev")
+    train = pretraining.make_records(train_text, tokenizer, output / "records" / "train", "train")
+    dev = pretraining.make_records(dev_text, tokenizer, output / "records" / "dev", "dev")
     step(4, "Pretraining: two streams, memory, both directions")
     history = pretraining.make_model(settings.recipe, train, dev, output / "model")
 
@@ -95,8 +95,12 @@ def run(corpora: pathlib.Path, output: pathlib.Path, settings: DemoSettings) -> 
     print("", *outcome.lines(), sep="\n")
 
 
-def define_flags() -> None:
-    """Defines the flags of this script."""
+def main(_: Sequence[str]) -> None:
+    values = flags.FLAGS
+    run(pathlib.Path(values.corpora), pathlib.Path(values.output_dir), LONG if values.long else SHORT)
+
+
+if __name__ == "__main__":
     flags.DEFINE_string(
         "corpora",
         "runs/corpora",
@@ -104,13 +108,4 @@ def define_flags() -> None:
     )
     flags.DEFINE_string("output_dir", "runs/demo", "Where everything goes.")
     flags.DEFINE_boolean("long", False, "Pretrain longer, on reviews alone, then classify reviews.")
-
-
-def main(_: Sequence[str]) -> None:
-    values = flags.FLAGS
-    run(pathlib.Path(values.corpora), pathlib.Path(values.output_dir), LONG if values.long else SHORT)
-
-
-if __name__ == "__main__":
-    define_flags()
     errors.run(main)

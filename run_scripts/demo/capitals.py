@@ -6,8 +6,6 @@ import pathlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-import numpy as np
-
 from run_scripts.demo import corpus
 from run_scripts.demo.finetuning import DemoTask
 from xlnet_tf import files
@@ -55,6 +53,7 @@ class Capitals(DemoTask):
         """Logistic regression on each word and its neighbours, its strength chosen on the dev passages."""
         from sklearn.feature_extraction import DictVectorizer
         from sklearn.linear_model import LogisticRegression
+        from sklearn.metrics import f1_score
 
         vectorizer = DictVectorizer()
         (train, tags), dev, test = (_words(folder / f"{split}.jsonl") for split in PASSAGES)
@@ -63,7 +62,9 @@ class Capitals(DemoTask):
 
         def score(model, split):
             words, tags = split
-            return _f1(tags, model.predict(vectorizer.transform(words)))
+            return float(
+                f1_score(tags, model.predict(vectorizer.transform(words)), pos_label=CAPITAL, zero_division=0)
+            )
 
         return score(max(models, key=lambda model: score(model, dev)), test)
 
@@ -104,8 +105,3 @@ def _words(path: pathlib.Path) -> tuple[list[Mapping[str, int]], list[str]]:
         for at in range(2, len(padded) - 2):
             features.append({f"{shift} {padded[at + shift]}": 1 for shift in range(-2, 3)})
     return features, tags
-
-
-def _f1(tags: Sequence[str], predicted: Sequence[str]) -> float:
-    is_capital, said_so = (np.array(values) == CAPITAL for values in (tags, predicted))
-    return float(2 * (is_capital & said_so).sum() / max(1, is_capital.sum() + said_so.sum()))

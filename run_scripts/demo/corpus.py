@@ -1,7 +1,6 @@
 """The demos' texts, from two packages of the Python package index: a corpus, and labelled reviews."""
 
 import csv
-import dataclasses
 import pathlib
 import sys
 from collections.abc import Iterator
@@ -16,14 +15,6 @@ DEV_REVIEWS = 100  # held out
 DEV_SPEECHES = 83  # one of this many speeches is held out
 
 Review = tuple[list[str], str]  # paragraphs and label
-
-
-@dataclasses.dataclass(frozen=True)
-class Text:
-    """The corpus on disk: plain documents, a paragraph a line, a blank line after each document."""
-
-    train: pathlib.Path
-    dev: pathlib.Path
 
 
 def read_speeches(corpora: pathlib.Path) -> list[list[str]]:
@@ -52,17 +43,24 @@ def _imdb(path: pathlib.Path) -> Iterator[Review]:
                 yield _lines(row["text"].replace("<br />", "\n")), row["label"]
 
 
-def write_corpus(corpora: pathlib.Path, folder: pathlib.Path, speeches: bool) -> Text:
+def write_corpus(
+    corpora: pathlib.Path, folder: pathlib.Path, speeches: bool
+) -> tuple[pathlib.Path, pathlib.Path]:
     """Writes the packages' texts as a corpus, some documents of each kind held out.
+
+    A paragraph is a line; a blank line follows each document.
 
     Args:
         corpora: where the packages are.
         folder: to write to; what an earlier run has written is kept.
         speeches: whether to take the speeches as well as the reviews.
+
+    Returns:
+        The files to train on and that are held out.
     """
-    text = Text(folder / "train.txt", folder / "dev.txt")
-    if text.train.exists() and text.dev.exists():
-        return text
+    train, dev = folder / "train.txt", folder / "dev.txt"
+    if train.exists() and dev.exists():
+        return train, dev
     folder.mkdir(parents=True, exist_ok=True)
     reviews = [paragraphs for paragraphs, _ in read_reviews(corpora)[:REVIEWS_IN_CORPUS]]
     held_out, kept = reviews[:DEV_REVIEWS], reviews[DEV_REVIEWS:]
@@ -71,9 +69,9 @@ def write_corpus(corpora: pathlib.Path, folder: pathlib.Path, speeches: bool) ->
         held_out = documents[::DEV_SPEECHES] + held_out
         kept = [speech for index, speech in enumerate(documents) if index % DEV_SPEECHES] + kept
     mixed = [kept[index] for index in np.random.default_rng(1).permutation(len(kept))]
-    for path, documents in ((text.dev, held_out), (text.train, mixed)):
+    for path, documents in ((dev, held_out), (train, mixed)):
         files.write(path, "".join("\n".join(document) + "\n\n" for document in documents))
-    return text
+    return train, dev
 
 
 def unseen_reviews(corpora: pathlib.Path) -> list[Review]:

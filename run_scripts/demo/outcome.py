@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import json
 import pathlib
 from typing import TYPE_CHECKING
 
@@ -94,4 +93,4 @@ class DemoOutcome:
             "scratch": dataclasses.asdict(self.result.scratch),
             "seconds": self.seconds,
         }
-        files.write(self.folder / "report.json", json.dumps(report, indent=2) + "\n")
+        files.write_json(self.folder / "report.json", report)

@@ -6,7 +6,6 @@ import numpy as np
 
 from run_scripts import train_tokenizer
 from run_scripts.common import experiment
-from run_scripts.demo.corpus import Text
 from tfrecord_builders.corpus import CorpusOptions
 from tfrecord_builders.pretraining import build as builder
 from tfrecord_builders.pretraining import report
@@ -19,10 +18,10 @@ CLEANING = CleaningConfig(lower=True)
 TOKENIZER_SENTENCES = 60_000  # enough for 8000 pieces, and trained in seconds
 
 
-def make_tokenizer(text: Text, path: pathlib.Path) -> None:
+def make_tokenizer(text: pathlib.Path, path: pathlib.Path) -> None:
     """Trains the tokenizer on the corpus, unless an earlier run has."""
     if not path.exists():
-        options = CorpusOptions(input=[str(text.train)])
+        options = CorpusOptions(input=[str(text)])
         train_tokenizer.train(
             options, path.with_suffix(""), VOCAB_SIZE, cleaning=CLEANING, max_sentences=TOKENIZER_SENTENCES
         )

@@ -17,13 +17,31 @@ from collections.abc import Sequence
 from absl import flags
 
 from run_scripts.common.answers import json_line
+from run_scripts.common.sharded import models
 from run_scripts.common.sharded import options as sharded
+from tfrecord_builders.common.runners import threads_of_machine
 from xlnet_tf import command_line, errors
-from xlnet_tf.flags import from_flags
+from xlnet_tf.flags import define_flags, from_flags
 
 
-def define_flags():
-    """Defines the flags of this script."""
+def main(_: Sequence[str]) -> None:
+    from run_scripts.common.sharded import formats, job
+    from xlnet_tf.serving.models import find_embedder
+
+    values = flags.FLAGS
+    sharded.check_text_flags(values)
+    embedder = from_flags(models.Embedding, path=values.model_dir)
+    if not values.text:
+        source = find_embedder(values.model_dir, values.checkpoint, values.layer, values.dtype)
+        options = from_flags(sharded.ShardOptions).resolved()
+        job.run_texts("embeddings", embedder, values, source.file, options)
+        return
+    answerer = embedder.load(threads_of_machine())
+    for text, answer in zip(values.text, answerer.answer([{"text": text} for text in values.text])):
+        sys.stdout.write(json_line({"text": text, **formats.plain_answer(answer)}))
+
+
+if __name__ == "__main__":
     flags.DEFINE_string(
         "model_dir",
         None,
@@ -31,39 +49,8 @@ def define_flags():
         "Hugging Face's, or hf://OWNER/NAME.",
         required=True,
     )
-    flags.DEFINE_string("checkpoint", "", "Of a fine-tuned run: best, last, or as ckpt-100; empty: best.")
     flags.DEFINE_multi_string("text", None, "Text to embed.")
-    flags.DEFINE_enum("pooling", "mean", ["mean", "cls"], "Which vector stands for a text.")
-    flags.DEFINE_integer("layer", -1, "Layer whose output is taken, from 0; -1: the last.")
-    flags.DEFINE_boolean("tokens", False, "Give each token's piece and vector, too.")
+    define_flags(models.Embedding)
     sharded.define_text_flags()
     command_line.require_one_of("text", "data", "tfds_name")
-
-
-def main(_: Sequence[str]) -> None:
-    from run_scripts.common.sharded import formats, job, models
-    from xlnet_tf.serving.models import find_embedder
-
-    values = flags.FLAGS
-    embedder = models.Embedding(
-        values.model_dir,
-        values.checkpoint,
-        values.layer,
-        values.text_field,
-        values.pooling,
-        values.tokens,
-        values.dtype,
-    )
-    if not values.text:
-        source = find_embedder(values.model_dir, values.checkpoint, values.layer, values.dtype)
-        options = from_flags(sharded.ShardOptions).resolved()
-        job.run_texts("embeddings", embedder, values, source.file, options)
-        return
-    answerer = embedder.load(sharded.threads_of_machine())
-    for text, answer in zip(values.text, answerer.answer([{"text": text} for text in values.text])):
-        sys.stdout.write(json_line({"text": text, **formats.plain_answer(answer)}))
-
-
-if __name__ == "__main__":
-    define_flags()
     errors.run(main)

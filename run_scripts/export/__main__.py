@@ -83,6 +83,11 @@ def check_flags(values: flags.FlagValues):
     elif values.checkpoint or values.check_data or values.calibrate:
         raise UserError("--checkpoint, --check_data and --calibrate are for fine-tuned runs")
     head_options(values)
+    if values.buckets is not None and values.bucket_data:
+        raise UserError(
+            "--buckets and --bucket_data are both given: leave out --buckets to have the lengths chosen for "
+            "the data, or --bucket_data to use your own"
+        )
     if values.check_data and values.weights == "float32":
         raise UserError("--check_data compares smaller weights with float32: give --weights")
 

@@ -61,7 +61,7 @@ class JobSet:
             return Sight(Phase.READY, ended)
         restarts = status.get("restarts", 0)
         pods = self._pods()
-        if any(_running(pod) for pod in pods):
+        if any((pod.get("status") or {}).get("phase") == "Running" for pod in pods):
             return Sight(Phase.READY, f"Running, restarted {restarts} times" if restarts else "Running")
         why = [condition.get("message", "") for pod in pods
                for condition in (pod.get("status") or {}).get("conditions", ())
@@ -250,10 +250,6 @@ def _replicated(
             },
         },
     }
-
-
-def _running(pod: dict) -> bool:
-    return (pod.get("status") or {}).get("phase") == "Running"
 
 
 def _exit_status(pods: Sequence[dict]) -> int:

@@ -1,7 +1,6 @@
 """What a launch has created and used, in a file: a later launch continues from there, or deletes it."""
 
 import dataclasses
-import json
 import pathlib
 import secrets
 
@@ -73,7 +72,7 @@ class State:
         for name, value in changes.items():
             setattr(self, name, value)
         values = {name: value for name, value in dataclasses.asdict(self).items() if name != "folder"}
-        files.write(self.folder / FILE, json.dumps(values, indent=2) + "\n")
+        files.write_json(self.folder / FILE, values)
 
     def used(self, now: float) -> float:
         """Returns the seconds that TPUs were there, up to now."""

@@ -102,26 +102,23 @@ class Tools:
         """Runs a command and returns how it ended, whatever that is."""
         return self._run(list(command), text, seconds)
 
-    def ask(
-        self, command: Sequence[str], text: str | None = None, allow: Sequence[str] = (), tries: int = _TRIES
-    ) -> Outcome:
+    def ask(self, command: Sequence[str], text: str | None = None, allow: Sequence[str] = ()) -> Outcome:
         """Runs a command, again where the cloud did not answer.
 
         Args:
             command: its words.
             text: what it reads from stdin.
             allow: meanings of failures to return.
-            tries: of it, at most.
 
         Raises:
             Failed: it did not succeed, and its failure is not allowed.
         """
-        for left in reversed(range(tries)):
+        for left in reversed(range(_TRIES)):
             outcome = self.once(command, text)
             if not outcome.status or outcome.meaning in allow:
                 return outcome
             if outcome.meaning != "transient" or not left:
-                raise Failed(command, outcome, first=left == tries - 1)
+                raise Failed(command, outcome, first=left == _TRIES - 1)
             self._clock.sleep(self._seconds)
         raise AssertionError("unreachable")
 

@@ -21,25 +21,6 @@ from xlnet_tf.errors import UserError
 EXTRA = "serve"
 
 
-def define_flags() -> None:
-    """Defines the flags of this script."""
-    flags.DEFINE_multi_string("model", [], "Folder of an exported model, or of one version of it.")
-    flags.DEFINE_string("models_config", None, "A models.config of TensorFlow Serving, instead of --model.")
-    flags.DEFINE_string("explain", None, "A pretrained model, folder or name, for the page to look inside.")
-    command_line.require_one_of("model", "models_config", "explain")
-    flags.DEFINE_string("host", "localhost", "Address to listen on; 0.0.0.0: every one of this machine.")
-    flags.DEFINE_integer("rest_port", 8501, "Port of the REST API; 0: any free one.", 0, 65535)
-    flags.DEFINE_integer("grpc_port", 8500, "Port of the gRPC API; 0: any free one.", 0, 65535)
-    flags.DEFINE_list(
-        "allowed_hosts", [], "Names that requests may ask for, besides localhost and addresses."
-    )
-    flags.DEFINE_bool("batching", True, "Answer concurrent requests together.")
-    flags.DEFINE_integer("max_batch", 32, "Most rows of a batch.", 1, 1024)
-    flags.DEFINE_float("max_megabytes", 16.0, "Largest request.", 0.001, 1024)
-    flags.DEFINE_float("timeout", 60.0, "Most seconds of a request.", 0.1, 3600)
-    flags.DEFINE_integer("max_requests", 64, "Most requests at a time; others are refused.", 1, 512)
-
-
 def check_extra() -> None:
     """Raises UserError if the packages of the extra are not installed."""
     try:
@@ -130,5 +111,19 @@ def example(address: str, name: str, model) -> str:
 
 
 if __name__ == "__main__":
-    define_flags()
+    flags.DEFINE_multi_string("model", [], "Folder of an exported model, or of one version of it.")
+    flags.DEFINE_string("models_config", None, "A models.config of TensorFlow Serving, instead of --model.")
+    flags.DEFINE_string("explain", None, "A pretrained model, folder or name, for the page to look inside.")
+    command_line.require_one_of("model", "models_config", "explain")
+    flags.DEFINE_string("host", "localhost", "Address to listen on; 0.0.0.0: every one of this machine.")
+    flags.DEFINE_integer("rest_port", 8501, "Port of the REST API; 0: any free one.", 0, 65535)
+    flags.DEFINE_integer("grpc_port", 8500, "Port of the gRPC API; 0: any free one.", 0, 65535)
+    flags.DEFINE_list(
+        "allowed_hosts", [], "Names that requests may ask for, besides localhost and addresses."
+    )
+    flags.DEFINE_bool("batching", True, "Answer concurrent requests together.")
+    flags.DEFINE_integer("max_batch", 32, "Most rows of a batch.", 1, 1024)
+    flags.DEFINE_float("max_megabytes", 16.0, "Largest request.", 0.001, 1024)
+    flags.DEFINE_float("timeout", 60.0, "Most seconds of a request.", 0.1, 3600)
+    flags.DEFINE_integer("max_requests", 64, "Most requests at a time; others are refused.", 1, 512)
     errors.run(main)

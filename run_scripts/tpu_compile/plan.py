@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import json
 import math
 import multiprocessing
 import pathlib
@@ -307,7 +306,7 @@ class Results(NamedTuple):
         """Writes the figures as json, with the arguments that they are of."""
         figures = {"flags": arguments, **self._asdict(), "rows": [row.to_dict() for row in self.rows]}
         files.make_folder(pathlib.Path(path).parent)
-        files.write(path, json.dumps(figures, indent=2) + "\n")
+        files.write_json(path, figures)
 
     def table(self) -> str:
         """Returns the figures for people."""

@@ -50,6 +50,7 @@ def test_every_head_can_be_asked_for(tmp_path):
         ),
         (["--threshold=0"], True, "--threshold: for weights that are not a fine-tuned run"),
         (["--checkpoint=best"], False, "--checkpoint, --check_data and --calibrate are for fine-tuned runs"),
+        (["--buckets=32,64", "--bucket_data=dev"], True, "--buckets and --bucket_data are both given: leave"),
         (["--calibrate=dev"], False, "--checkpoint, --check_data and --calibrate are for fine-tuned runs"),
     ],
 )

@@ -4,6 +4,7 @@ A job is a value that says all that its function needs; its files are the same w
 """
 
 import concurrent.futures
+import dataclasses
 import itertools
 import multiprocessing
 import os
@@ -17,6 +18,7 @@ from etils import epath
 
 from xlnet_tf import errors, signals
 from xlnet_tf.errors import UserError
+from xlnet_tf.flags import option
 
 RUNNERS = ("local", "beam")
 MAX_TRIES = 3  # of a job whose worker dies
@@ -24,6 +26,39 @@ _DIED = "a worker process died (was memory short, or was it killed?)"
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunnerOptions:
+    """Where jobs run; each field is a flag."""
+
+    runner: str = option(
+        "where the jobs run: processes of this machine, or Apache Beam (the extra beam)",
+        "local",
+        choices=RUNNERS,
+    )
+    num_workers: int | None = option(
+        "processes of --runner=local; each loads what it needs, such as a model. Default: the cores of this "
+        "machine",
+        None,
+        least=1,
+        most=1024,
+    )
+    beam_options: str = option(
+        "Beam's own options, as on a command line: '--runner=DataflowRunner --project=...' "
+        "(see docs/how-to/beam.md)",
+        "",
+    )
+
+    def check_runner(self) -> None:
+        """Raises UserError if the options of one runner are given for another."""
+        if self.beam_options and self.runner != "beam":
+            raise UserError(f"beam_options are for runner beam (now {self.runner})")
+
+
+def threads_of_machine() -> int:
+    """Returns how many of its cores this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def run_jobs(
@@ -39,8 +74,8 @@ def run_jobs(
     """Runs a function over jobs, on this machine or where Apache Beam takes them.
 
     Args:
-        function: importable by name, as other processes will import it; returns a value of json's types. It
-            may be run more than once on a job, and at the same time.
+        function: importable by name, as other processes will import it, or a partial of such a one; returns a
+            value of json's types. It may be run more than once on a job, and at the same time.
         jobs: what to run it on, picklable; taken as needed, so that memory holds a few of them only.
         runner: "local", or "beam".
         num_workers: local processes; 1 runs all jobs in this one.

@@ -87,6 +87,16 @@ def existing(path: epath.PathLike) -> epath.Path:
     return path
 
 
+def is_gzip(path: epath.Path) -> bool:
+    """Returns whether a file is compressed, by its name."""
+    return path.suffix.lower() == ".gz"
+
+
+def unpacked_name(path: epath.Path) -> str:
+    """Returns a file's name in lower case and without .gz, to compare its ending."""
+    return path.name.lower().removesuffix(".gz")
+
+
 def infer_format(path: epath.PathLike) -> TableFormat:
     """Returns the usual format for a file's name, csv quoted, tsv not, or for what else holds rows.
 
@@ -101,7 +111,7 @@ def infer_format(path: epath.PathLike) -> TableFormat:
         return TableFormat(kind)
     if path.is_dir():
         return TableFormat("folders")
-    kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
+    kind = unpacked_name(path).rpartition(".")[2]
     if kind not in ("csv", "tsv", "jsonl"):
         raise UserError(
             f"{path}: the name does not show the format: end it in .csv, .tsv, .jsonl, .parquet or .arrow, "
@@ -151,7 +161,7 @@ def decoded_lines(path: epath.Path, encoding: str) -> Iterator[tuple[int, str]]:
     number, name = 0, str(path)  # which takes as long as reading a line
     try:
         with path.open("rb") as file:
-            plain = gzip.GzipFile(fileobj=file) if path.name.endswith(".gz") else file
+            plain = gzip.GzipFile(fileobj=file) if is_gzip(path) else file
             for number, line in enumerate(_lines(plain), 1):
                 if len(line) > MAX_TEXT_BYTES:
                     raise UserError(

@@ -44,7 +44,7 @@ def find(inputs: Sequence[str], num_cores: int | None = None) -> ExternalSet:
                 "lie in the records. Model Garden's builder writes one for task 0: copy it along"
             )
         metas += found
-    return joined([_read(meta, num_cores) for meta in metas])
+    return joined([_read(meta, num_cores) for meta in dict.fromkeys(metas)])
 
 
 def _read(meta: epath.Path, num_cores: int | None) -> ExternalSet:

@@ -3,8 +3,9 @@
 A corpus is files and folders of plain text, jsonl or parquet, plain or compressed, and data sets of
 TensorFlow Datasets. Its shards depend on the corpus and their size alone.
 
-Begin with `shards.py`. `sources.py` finds what a corpus consists of; `text.py`, `jsonl.py`, `parquet.py` and
-`datasets.py` read one format each, and so does `delimited.py`, for those who want rows instead of documents.
+Begin with `shards.py`. `sources.py` finds what a corpus consists of; `text.py` reads plain text and jsonl,
+`parquet.py` and `datasets.py` one format each, and so does `delimited.py`, for those who want rows instead of
+documents.
 """
 
 from tfrecord_builders.corpus.files import Snapshot, is_part

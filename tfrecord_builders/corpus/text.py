@@ -3,15 +3,15 @@
 import contextlib
 import dataclasses
 import itertools
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from etils import epath
 
 from tfrecord_builders.corpus import streams
 from tfrecord_builders.corpus.documents import PartText, document_lines, part_of_documents
 from tfrecord_builders.corpus.files import file_format
-from tfrecord_builders.corpus.jsonl import BadDocument, document_text
 from tfrecord_builders.corpus.options import CorpusOptions
 from tfrecord_builders.corpus.rows import MAX_NUL_SHARE, Row
 from tfrecord_builders.corpus.streams import Stream, StreamCache
@@ -131,10 +131,9 @@ class TextPart:
                 line = line.removeprefix(BYTE_ORDER_MARK)
             if not line or line.isspace():
                 continue
-            try:
-                yield document_text(line, self.options.text_field)
-            except BadDocument as error:
-                raise UserError(f"{_location(self.path, begin + error.offset)}{error}") from None
+            yield _document_text(
+                line, self.options.text_field, lambda at, begin=begin: _location(self.path, begin + at)
+            )
 
     def _check_line_lengths(self, text: bytes) -> None:
         offset = self.start
@@ -252,3 +251,44 @@ def _long_line(where: str, least: int) -> str:
 
 def _long_document(where: str) -> str:
     return f"{where}: a line of more than {MAX_DOCUMENT_BYTES:,} bytes: is it one json document per line?"
+
+
+def _document_text(line: bytes, field: str, where: Callable[[int], str]) -> str:
+    """Returns the text of a document.
+
+    Args:
+        line: a json object.
+        field: its field that holds the text.
+        where: from a byte of the line to its location, for messages.
+
+    Raises:
+        UserError: it is not a json object, or has no such field of text.
+    """
+    try:
+        document = json.loads(line)
+    except UnicodeDecodeError as error:
+        at = error.start
+        raise UserError(f"{where(at)} is not UTF-8 (byte 0x{line[at]:02x})") from None
+    except (ValueError, RecursionError) as error:
+        found = _shown(line.decode(errors="replace"))
+        raise UserError(
+            f"{where(0)} is not json ({error}): found {found}, expected an object with a document's text, "
+            f"such as {json.dumps({field: 'A sentence.'})}"
+        ) from None
+    if not isinstance(document, dict):
+        found = f"a {type(document).__name__}, expected an object with a field {field!r}"
+        raise UserError(f"{where(0)}: found {found}")
+    if field not in document:
+        raise UserError(
+            f"{where(0)}: found an object with the fields {_shown(', '.join(document))}, expected a field "
+            f"{field!r}: name the field with the text by --text_field"
+        )
+    if not isinstance(document[field], str):
+        found = _shown(json.dumps(document[field]))
+        raise UserError(f"{where(0)}: {field!r} is {found}, expected a string")
+    return document[field]
+
+
+def _shown(text: str) -> str:
+    """Returns the beginning of a text for a message."""
+    return text if len(text) <= 80 else text[:80] + "..."

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -113,15 +114,6 @@ class CheckReport:
         return "\n".join(lines)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Job:
-    """The shards of one slice, all passes, with what is needed to check them."""
-
-    manifest: Manifest
-    shards: tuple[Shard, ...]
-    word_starts: np.ndarray
-
-
 def check(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> CheckReport:
     """Checks every record and every file of a set, and what the manifest says of them.
 
@@ -143,16 +135,14 @@ def check(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> C
     for shard in manifest.shards:
         by_slice[shard.slice_index].append(shard)
     _check_manifest(manifest, by_slice, report)
-    bare = dataclasses.replace(manifest, shards=(), statistics={})  # a job is sent to its worker
-    jobs = (
-        _Job(bare, tuple(sorted(by_slice[index], key=lambda shard: shard.pass_index)), tokenizer.word_starts)
-        for index in sorted(by_slice)
-    )
+    bare = dataclasses.replace(manifest, shards=(), statistics={})  # each job takes it to its worker
+    check_slice = functools.partial(_check_slice, bare, tokenizer.word_starts)
+    slices = (sorted(by_slice[index], key=lambda shard: shard.pass_index) for index in sorted(by_slice))
     with ProgressBar(total=manifest.records, unit="record", unit_scale=True, disable=not progress) as bar:
-        for job, part in runners.run_jobs(_check_slice, jobs, num_workers=num_workers):
+        for shards, part in runners.run_jobs(check_slice, slices, num_workers=num_workers):
             report.merge(part)
             bar.set_postfix(failures=f"{report.counts.total():,}", refresh=False)
-            bar.update(sum(shard.records for shard in job.shards))
+            bar.update(sum(shard.records for shard in shards))
     return report
 
 
@@ -173,24 +163,25 @@ def _check_manifest(manifest: Manifest, by_slice: dict[int, list[Shard]], report
             add(f"statistics.{name}", said, f"{value}, as the shards' statistics add up")
 
 
-def _check_slice(job: _Job) -> CheckReport:
+def _check_slice(manifest: Manifest, word_starts: np.ndarray, shards: Sequence[Shard]) -> CheckReport:
+    """Checks the shards of one slice, all passes."""
     report, text, counted = CheckReport(), None, None
-    for shard in job.shards:
+    for shard in shards:
         report.shards += 1
         report.records += shard.records
-        columns, usable = _read(job.manifest, shard, report)
+        columns, usable = _read(manifest, shard, report)
         if columns is None:
             continue
-        text = text or RecoveredText(job.manifest, shard, columns, usable)
+        text = text or RecoveredText(manifest, shard, columns, usable)
         before = report.counts.total()
-        for broken in invariants.broken_records(job.manifest, shard, columns, text):
+        for broken in invariants.broken_records(manifest, shard, columns, text):
             records = broken.records[usable[broken.records]]
             if len(records):
-                failures = (_failure(job.manifest, shard, r, *broken.explain(r)) for r in records.tolist())
+                failures = (_failure(manifest, shard, r, *broken.explain(r)) for r in records.tolist())
                 report.add(broken.invariant, failures, len(records))
         if usable.all() and report.counts.total() == before:
             for name, said, value in invariants.broken_statistics(
-                job.manifest, shard, columns, text, job.word_starts
+                manifest, shard, columns, text, word_starts
             ):
                 failure = Failure.of_file(shard.file, f"{said} in the manifest", f"{value}, counted again")
                 report.add(f"statistics.{name}", [failure])

@@ -58,7 +58,8 @@ def _draw_documents(axis, statistics):
 
 def _draw_segments(axis, statistics):
     room = statistics["set"]["seq_len"] - statistics["set"]["reuse_len"] - NUM_SPECIAL
-    edges = np.arange(0, room + 1, max(1, room // BINS))
+    step = max(1, room // BINS)
+    edges = np.arange(0, room + step, step)  # the last one is at least the longest length
     for name, color, label in (("a_lengths", BLUE, "A"), ("b_lengths", ORANGE, "B")):
         lengths = [int(length) for length in statistics[name]]
         heights, _ = np.histogram(lengths, edges, weights=list(statistics[name].values()))

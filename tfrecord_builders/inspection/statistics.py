@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,15 +38,6 @@ _TEXT = (
 )  # of the text's statistics, in this order
 
 
-@dataclasses.dataclass(frozen=True)
-class _Job:
-    """A shard to be counted."""
-
-    manifest: Manifest
-    shard: Shard
-    word_starts: np.ndarray
-
-
 def count(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> dict[str, Any]:
     """Counts what a set holds.
 
@@ -66,23 +58,23 @@ def count(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> d
     """
     manifest.check_files()
     tokenizer = XLNetTokenizer(model_file=manifest.tokenizer_path)
-    bare = dataclasses.replace(manifest, shards=(), statistics={})  # a job is sent to its worker
-    jobs = (_Job(bare, shard, tokenizer.word_starts) for shard in manifest.shards)
+    bare = dataclasses.replace(manifest, shards=(), statistics={})  # each job takes it to its worker
+    count_shard = functools.partial(_count_shard, bare, tokenizer.word_starts)
     readings = collections.defaultdict(collections.Counter)
     lengths = {"a_lengths": collections.Counter(), "b_lengths": collections.Counter()}
     fewest: dict[tuple[int, int], int] = {}
     spans, targets = collections.Counter(), np.zeros(manifest.seq_len, np.int64)
     with ProgressBar(total=manifest.records, unit="record", unit_scale=True, disable=not progress) as bar:
-        for job, counted in runners.run_jobs(_count_shard, jobs, num_workers=num_workers):
+        for shard, counted in runners.run_jobs(count_shard, manifest.shards, num_workers=num_workers):
             for direction, values in counted["readings"]:
-                key = job.shard.pass_index, direction
+                key = shard.pass_index, direction
                 fewest[key] = min(fewest.get(key, manifest.num_predict), values.pop("fewest"))
                 readings[key].update(values)
             for name, counts in lengths.items():
                 counts.update(dict(counted[name]))
             spans.update(dict(counted["spans"]))
             targets += counted["targets"]
-            bar.update(job.shard.records)
+            bar.update(shard.records)
     statistics = manifest.statistics
     shown = ("split", "objective", "seq_len", "reuse_len", "num_predict", "records", "record_bytes")
     return {
@@ -143,9 +135,8 @@ def _reading(manifest: Manifest, key: tuple[int, int], values: Mapping[str, int]
     }
 
 
-def _count_shard(job: _Job) -> dict[str, Any]:
+def _count_shard(manifest: Manifest, word_starts: np.ndarray, shard: Shard) -> dict[str, Any]:
     """Counts the records of a shard; the values are json's."""
-    manifest, shard = job.manifest, job.shard
     columns = read_shard(manifest.path(shard), manifest.spec)
     readings, targets = [], np.zeros(manifest.seq_len, np.int64)
     spans: list[np.ndarray] = [np.zeros(0, np.int64)]
@@ -170,7 +161,7 @@ def _count_shard(job: _Job) -> dict[str, Any]:
             values["first_part"] += int(is_target[:, : manifest.reuse_len].sum())
             values["seen"] += int(_seen(some["permutation_rank"], is_target).sum())
             fewest = min(fewest, int(is_target.sum(axis=1).min()))
-            spans.append(_span_lengths(manifest, job.word_starts, some["input_ids"], is_target, direction))
+            spans.append(_span_lengths(manifest, word_starts, some["input_ids"], is_target, direction))
         values["fewest"] = fewest
         readings.append((direction, dict(values)))
     numbers, counts = np.unique(np.concatenate(spans), return_counts=True)

@@ -1,7 +1,6 @@
 """What the pretraining builder can be asked for: options and their checks."""
 
 import dataclasses
-import os
 import re
 
 from etils import epath
@@ -19,7 +18,7 @@ DEV = "dev"  # name of the held-out set
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PretrainingOptions(CorpusOptions):
+class PretrainingOptions(CorpusOptions, runners.RunnerOptions):
     """What to build; each field is a flag. None means the default that the help states."""
 
     tokenizer: str = option(
@@ -98,18 +97,6 @@ class PretrainingOptions(CorpusOptions):
         "longest stream: segments whose memory follows one another", 64, least=1, most=1 << 20
     )
     slice_mb: float = option("MB of text in a job: one shard per pass", 4.0, least=0.001, most=32)
-    num_workers: int | None = option(
-        "processes. Default: the cores of this machine", None, least=1, most=1024
-    )
-    runner: str = option(
-        "where the jobs run: processes of this machine, or Apache Beam (the extra beam)",
-        "local",
-        choices=runners.RUNNERS,
-    )
-    beam_options: str = option(
-        "Beam's own options, as on a command line: '--runner=DataflowRunner --project=...' (see BUILD.md)",
-        "",
-    )
     seed: int = option("same corpus, tokenizer, flags and seed: same bytes", 0, least=0, most=2**63 - 1)
     compat: bool = option(
         "choose segments and targets as the original code does, its flaws included (slow)", False
@@ -146,7 +133,7 @@ class PretrainingOptions(CorpusOptions):
             reuse_len=reuse_len,
             num_predict=num_predict,
             perm_size=reuse_len if self.perm_size is None else self.perm_size,
-            num_workers=self.num_workers or len(os.sched_getaffinity(0)),
+            num_workers=self.num_workers or runners.threads_of_machine(),
         )
         resolved.check()
         return resolved
@@ -171,8 +158,7 @@ class PretrainingOptions(CorpusOptions):
                 )
         if self.sentence_split:
             check_language(self.sentence_split)
-        if self.beam_options and self.runner != "beam":
-            raise UserError(f"beam_options are for runner beam (now {self.runner})")
+        self.check_runner()
         if self.objective != "autoregressive":
             spans.split_num_predict(self.num_predict, self.seq_len, self.reuse_len)
         if self.objective == "permutation":

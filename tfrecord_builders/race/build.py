@@ -3,7 +3,6 @@
 import dataclasses
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -124,10 +123,10 @@ def _write(
     writer: ExampleWriter, question: RaceQuestion, tokenizer: XLNetTokenizer, options: RaceOptions
 ) -> int:
     """Writes a question; returns the pieces of its context and its longest option."""
-    columns, pieces = option_sequences(question, tokenizer, options.seq_len, options.max_qa_len)
-    room = options.seq_len - _NUM_SPECIAL - min(pieces.option, options.max_qa_len)
-    writer.count("questions with their text cut", pieces.context > room)
-    writer.count("questions with an option cut", pieces.option > options.max_qa_len)
+    columns, (context, option) = option_sequences(question, tokenizer, options.seq_len, options.max_qa_len)
+    room = options.seq_len - _NUM_SPECIAL - min(option, options.max_qa_len)
+    writer.count("questions with their text cut", context > room)
+    writer.count("questions with an option cut", option > options.max_qa_len)
     writer.write(
         {**columns, "label": question.answer},
         {
@@ -137,7 +136,7 @@ def _write(
             "options": question.options,
         },
     )
-    return sum(pieces)
+    return context + option
 
 
 def join_option(question: str, option: str) -> str:
@@ -147,16 +146,9 @@ def join_option(question: str, option: str) -> str:
     return f"{question} {option}"
 
 
-class PieceCounts(NamedTuple):
-    """How many pieces a question has before anything is cut: of its context, and of its longest option."""
-
-    context: int
-    option: int
-
-
 def option_sequences(
     question: RaceQuestion, tokenizer: XLNetTokenizer, seq_len: int, max_qa_len: int
-) -> tuple[dict[str, np.ndarray], PieceCounts]:
+) -> tuple[dict[str, np.ndarray], tuple[int, int]]:
     """Packs a question: one sequence for each of its C options, each with that option alone.
 
     Of question and option the last `max_qa_len` pieces are kept, for the option mostly stands at the end. The
@@ -169,7 +161,8 @@ def option_sequences(
         max_qa_len: most pieces of question and option.
 
     Returns:
-        The columns input_ids and segment_ids [C * T], and the lengths of the texts.
+        The columns input_ids and segment_ids [C * T]; and how many pieces the context and the longest option
+        have before anything is cut.
 
     Source: run_race.py of the original, which by a shared list leaves the options before in every sequence.
     """
@@ -185,4 +178,4 @@ def option_sequences(
         "input_ids": np.concatenate([sequence.input_ids for sequence in sequences]),
         "segment_ids": np.concatenate([sequence.segment_ids for sequence in sequences]),
     }
-    return columns, PieceCounts(len(context), max(map(len, answers)))
+    return columns, (len(context), max(map(len, answers)))

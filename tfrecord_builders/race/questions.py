@@ -8,7 +8,14 @@ from typing import NamedTuple
 from etils import epath
 
 from tfrecord_builders.common.rows import Row
-from tfrecord_builders.common.tables import TableFormat, existing, infer_format, is_columnar, read_table
+from tfrecord_builders.common.tables import (
+    TableFormat,
+    existing,
+    infer_format,
+    is_columnar,
+    read_table,
+    unpacked_name,
+)
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
@@ -96,7 +103,7 @@ def _tables(path: epath.PathLike) -> list[tuple[epath.PathLike, TableFormat]]:
         return [(path, infer_format(path))]
     folder = existing(path)
     if not folder.is_dir():
-        known = folder.name.removesuffix(".gz").endswith((".csv", ".tsv"))
+        known = unpacked_name(folder).endswith((".csv", ".tsv"))
         return [(folder, infer_format(folder) if known else _OBJECTS)]
     texts = sorted(file for at in (folder, *files.entries(folder)) for file in files.files_in(at, ".txt"))
     if not texts:

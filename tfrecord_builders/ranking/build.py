@@ -16,7 +16,7 @@ from tfrecord_builders.ranking.queries import (
     read_pairs,
     read_wikiqa,
 )
-from tfrecord_builders.ranking.trec import TrecFiles, read_trec
+from tfrecord_builders.ranking.trec import read_trec
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
 from xlnet_tf.progress_bar import ProgressBar
@@ -95,7 +95,7 @@ class RankingOptions(ExampleOptions):
             return read_wikiqa(path, skip, labelled)
         if self.format == "table":
             return read_pairs(path, self.columns_of(PairColumns), skip, labelled)
-        return read_trec(TrecFiles(path, *parts, self.depth), skip)
+        return read_trec(path, *parts, self.depth, skip)
 
 
 def build_ranking(options: RankingOptions, progress: bool = False) -> dict[str, ExampleSet]:

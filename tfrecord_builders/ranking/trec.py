@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from etils import epath
 
@@ -14,32 +13,18 @@ from xlnet_tf.errors import UserError
 _PASSAGE_FIELD = {2: 1, 3: 1, 4: 1, 6: 2}
 
 
-class TrecFiles(NamedTuple):
-    """Where the parts of a split are.
-
-    Attributes:
-        queries: id and text, with a tab between them.
-        collection: id and text of all passages, with a tab between them.
-        run: the candidates of each query, best first.
-        qrels: query id, unused, passage id, relevance; empty if nothing is known.
-        depth: how many candidates of a query are taken from the run; 0: all.
-    """
-
-    queries: str
-    collection: str
-    run: str
-    qrels: str = ""
-    depth: int = 0
-
-
-def read_trec(files: TrecFiles, skip: Skip) -> list[Query]:
+def read_trec(queries: str, collection: str, run: str, qrels: str, depth: int, skip: Skip) -> list[Query]:
     """Reads the queries of a split with their candidates.
 
     A candidate without a judgement is irrelevant, as in TREC's evaluation. Of the collection, only the
     passages that are needed are kept.
 
     Args:
-        files: where everything is.
+        queries: file of id and text, with a tab between them.
+        collection: file of id and text of all passages, with a tab between them.
+        run: file of the candidates of each query, best first.
+        qrels: file of query id, unused, passage id, relevance; empty if nothing is known.
+        depth: how many candidates of a query are taken from the run; 0: all.
         skip: called with reason and location of what is left out: empty texts, unknown ids, queries without
             candidates.
 
@@ -47,27 +32,27 @@ def read_trec(files: TrecFiles, skip: Skip) -> list[Query]:
         FileNotFoundError: a file is not there.
         UserError: a file is not as it should be; the message has file and line.
     """
-    queries = _read_texts(files.queries, "query", skip)
-    grades = _read_qrels(files.qrels, queries, skip) if files.qrels else {}
-    run = read_run(files.run, queries, files.depth, skip)
-    needed = {name for candidates in run.values() for name in candidates}
+    texts = _read_texts(queries, "query", skip)
+    grades = _read_qrels(qrels, texts, skip) if qrels else {}
+    candidates_of = read_run(run, texts, depth, skip)
+    needed = {name for candidates in candidates_of.values() for name in candidates}
     needed.update(name for judged in grades.values() for name, grade in judged.items() if grade)
-    collection = _read_texts(files.collection, "passage", skip, needed)
+    passages = _read_texts(collection, "passage", skip, needed)
 
     found = []
-    for query_id, (text, location) in queries.items():
+    for query_id, (text, location) in texts.items():
         query = Query(query_id, text, location)
         judged = grades.get(query_id, {})
-        for name, candidate_place in run.get(query_id, {}).items():
-            if name in collection:
-                grade = judged.get(name, 0) if files.qrels else UNKNOWN
-                query.passages.append(CandidatePassage(name, collection[name][0], grade))
+        for name, candidate_place in candidates_of.get(query_id, {}).items():
+            if name in passages:
+                grade = judged.get(name, 0) if qrels else UNKNOWN
+                query.passages.append(CandidatePassage(name, passages[name][0], grade))
             else:
                 skip("candidate that is not in the collection", candidate_place)
         candidates = {passage.id for passage in query.passages}
         for name, grade in judged.items():
             if grade and name not in candidates:
-                query.missing.append(CandidatePassage(name, collection.get(name, ("", ""))[0], grade))
+                query.missing.append(CandidatePassage(name, passages.get(name, ("", ""))[0], grade))
         if query.passages:
             found.append(query)
         else:

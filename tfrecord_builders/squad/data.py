@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from etils import epath
 
 from tfrecord_builders.common.rows import Row, half_character
-from tfrecord_builders.common.tables import infer_format, is_columnar, read_table
+from tfrecord_builders.common.tables import infer_format, is_columnar, is_gzip, read_table, unpacked_name
 from xlnet_tf.errors import UserError
 
 _MAX_BYTES = 1 << 30  # memory holds a file's questions
@@ -99,8 +99,7 @@ def read_squad(path: epath.PathLike, columns: SquadColumns | None = None) -> Squ
         UserError: it is not such json or such a table; the message says where, as in
             data[3].paragraphs[0].qas[2].
     """
-    is_table = str(path).removesuffix(".gz").endswith((".jsonl", ".csv", ".tsv"))
-    if is_table or is_columnar(path):
+    if is_columnar(path) or unpacked_name(epath.Path(path)).endswith((".jsonl", ".csv", ".tsv")):
         return _read_rows(path, columns or SquadColumns())
     return _read_json(epath.Path(path))
 
@@ -108,9 +107,7 @@ def read_squad(path: epath.PathLike, columns: SquadColumns | None = None) -> Squ
 def _read_json(path: epath.Path) -> SquadFile:
     try:
         with path.open("rb") as file:
-            content = (gzip.GzipFile(fileobj=file) if path.name.endswith(".gz") else file).read(
-                _MAX_BYTES + 1
-            )
+            content = (gzip.GzipFile(fileobj=file) if is_gzip(path) else file).read(_MAX_BYTES + 1)
         if len(content) > _MAX_BYTES:
             raise UserError(f"{path} has more than {_MAX_BYTES:,} bytes of json: split it into several files")
         data = json.loads(content)

@@ -9,7 +9,14 @@ from typing import NamedTuple
 from etils import epath
 
 from tfrecord_builders.common.rows import Row
-from tfrecord_builders.common.tables import decoded_lines, existing, infer_format, is_columnar, read_table
+from tfrecord_builders.common.tables import (
+    decoded_lines,
+    existing,
+    infer_format,
+    is_columnar,
+    read_table,
+    unpacked_name,
+)
 from xlnet_tf.errors import UserError
 
 DOCUMENT_START = "-DOCSTART-"
@@ -118,7 +125,7 @@ def read_sentences(
         FileNotFoundError: there is no such file.
         UserError: it is not of such a form; the message has file and line.
     """
-    if is_columnar(path) or existing(path).name.removesuffix(".gz").endswith(".jsonl"):
+    if is_columnar(path) or unpacked_name(existing(path)).endswith(".jsonl"):
         for row in read_table(path, infer_format(path)):
             yield _from_row(row, tokens_column, tags_column)
     else:

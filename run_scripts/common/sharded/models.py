@@ -10,6 +10,7 @@ import numpy as np
 from run_scripts.common.answers import inputs_of_row
 from run_scripts.common.sharded.shard import Answerer, Inputs
 from xlnet_tf.errors import UserError, shown
+from xlnet_tf.flags import option
 
 _TEXT, _FLOAT, _INT = np.dtype(object), np.dtype(np.float32), np.dtype(np.int32)
 
@@ -47,26 +48,31 @@ class Predicting:
         return Answerer(lambda row: inputs_of_row(row, source.ranks, columns), answer, outputs, source.ranks)
 
 
-@dataclasses.dataclass(frozen=True)
-class Scoring:
-    """A pretrained model that scores texts; see generation.scoring.score_texts.
-
-    Args:
-        path: of the model.
-        text_field: the column with the text.
-        context: what stands before each text.
-        order, seed: of the factorization.
-        pieces: whether to give each piece's log-probability, too.
-        dtype: of weights and activations, "float32" or "bfloat16".
-    """
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextModel:
+    """What answers one text of each row; each field but `path`, the model's, is a flag."""
 
     path: str
-    text_field: str
-    context: str
-    order: str
-    seed: int
-    pieces: bool
-    dtype: str
+    text_field: str = option("Column with the text.", "text")
+    dtype: str = option(
+        "Type of weights and activations; bfloat16 is less exact, faster on devices that compute with it.",
+        "float32",
+        choices=("float32", "bfloat16"),
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scoring(TextModel):
+    """A pretrained model that scores texts; see generation.scoring.score_texts."""
+
+    context: str = option("What stands before each text.", "")
+    order: str = option(
+        "Order in which the pieces are predicted.",
+        "left_to_right",
+        choices=("left_to_right", "right_to_left", "random"),
+    )
+    seed: int = option("Random seed for --order=random.", 0, least=0)
+    pieces: bool = option("Of a corpus: write each piece and its log-probability, too.", False)
 
     def load(self, threads: int) -> Answerer:
         _use_threads(threads)
@@ -98,25 +104,14 @@ class Scoring:
         return Answerer(_text_reader(self.text_field), answer, outputs)
 
 
-@dataclasses.dataclass(frozen=True)
-class Embedding:
-    """Vectors of texts; see generation.embedding.embed_texts.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Embedding(TextModel):
+    """Float32 vectors of texts; see generation.embedding.embed_texts."""
 
-    Args:
-        path, checkpoint, layer: see xlnet_tf.serving.models.find_embedder.
-        text_field: the column with the text.
-        pooling: "mean" or "cls".
-        tokens: whether to give each token's vector, too.
-        dtype: of weights and activations, "float32" or "bfloat16"; vectors are float32.
-    """
-
-    path: str
-    checkpoint: str
-    layer: int
-    text_field: str
-    pooling: str
-    tokens: bool
-    dtype: str
+    checkpoint: str = option("Of a fine-tuned run: best, last, or as ckpt-100; empty: best.", "")
+    pooling: str = option("Which vector stands for a text.", "mean", choices=("mean", "cls"))
+    layer: int = option("Layer whose output is taken, from 0; -1: the last.", -1)
+    tokens: bool = option("Give each token's piece and vector, too.", False)
 
     def load(self, threads: int) -> Answerer:
         _use_threads(threads)

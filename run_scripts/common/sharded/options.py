@@ -1,9 +1,10 @@
 """Which corpus is answered, where, and how it is written: the flags of predict, score and embed."""
 
 import dataclasses
+import glob
 import os
 
-from tfrecord_builders.common.runners import RUNNERS
+from tfrecord_builders.common.runners import RunnerOptions, threads_of_machine
 from tfrecord_builders.corpus import CorpusOptions
 from xlnet_tf import flags
 from xlnet_tf.errors import UserError
@@ -13,23 +14,9 @@ FORMATS = ("jsonl", "parquet", "tfrecord")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ShardOptions:
+class ShardOptions(RunnerOptions):
     """How the rows of a corpus are answered; each field is a flag."""
 
-    runner: str = option(
-        "where shards are answered: processes of this machine, or Apache Beam (the extra beam)",
-        "local",
-        choices=RUNNERS,
-    )
-    num_workers: int | None = option(
-        "processes of --runner=local; each holds the model. Default: the cores of this machine",
-        None,
-        least=1,
-        most=1024,
-    )
-    beam_options: str = option(
-        "Beam's own options, as on a command line: '--runner=DataflowRunner --project=...'", ""
-    )
     output_format: str = option(
         "of the shards. In parquet and TFRecord, columns are texts: those of the corpus' first row",
         FORMATS[0],
@@ -54,8 +41,7 @@ class ShardOptions:
     def resolved(self) -> "ShardOptions":
         """Returns the options with all defaults filled in, and checked."""
         check_limits(self)
-        if self.beam_options and self.runner != "beam":
-            raise UserError(f"beam_options are for runner beam (now {self.runner})")
+        self.check_runner()
         return dataclasses.replace(self, num_workers=self.num_workers or threads_of_machine())
 
     @property
@@ -86,32 +72,27 @@ class ShardOptions:
 
 
 def define_text_flags() -> None:
-    """Defines the flags of a command that reads one text of each row."""
+    """Defines the flags of a command that answers texts, besides those of its `models.TextModel`."""
     flags.flags.DEFINE_string(
         "data",
         "",
         "Corpus: files, folders and globs, separated by commas. A row is a line of text, an object of jsonl, "
         "or a row of csv, tsv or parquet; all but parquet may be .gz or .zst.",
     )
-    flags.flags.DEFINE_string("text_field", "text", "Column with the text.")
     flags.flags.DEFINE_string("output_dir", "", "Folder for the shards; needed for a corpus.")
     flags.flags.DEFINE_integer("batch_size", 8, "Texts that are read together.", 1)
-    flags.flags.DEFINE_enum(
-        "dtype",
-        "float32",
-        ["float32", "bfloat16"],
-        "Type of weights and activations; bfloat16 is less exact, faster on devices that compute with it.",
-    )
     flags.define_flags(ShardOptions)
+
+
+def check_text_flags(values: flags.flags.FlagValues) -> None:
+    """Raises UserError if texts are given as well as a corpus."""
+    for name in ("data", "tfds_name"):
+        if values.text and values[name].value:
+            raise UserError(f"--text and --{name} are both given: expected one of them")
 
 
 def is_wanted(values: flags.flags.FlagValues) -> bool:
     """Returns whether a command that answers single files, too, is asked for shards."""
     given = any(values[field.name].present for field in dataclasses.fields(ShardOptions))
     data = values.data or ""
-    return given or data.endswith((".parquet", ".zst")) or ("*" in data and not os.path.exists(data))
-
-
-def threads_of_machine() -> int:
-    """Returns how many of its cores this process may use."""
-    return len(os.sched_getaffinity(0))
+    return given or data.endswith((".parquet", ".zst")) or (glob.has_magic(data) and not os.path.exists(data))

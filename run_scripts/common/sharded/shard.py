@@ -125,7 +125,8 @@ def answer_shard(job: ShardJob) -> dict[str, Any]:
         return {**there, "kept": True}
     deadly = folder / f"{UNFINISHED}{job.name}" / f"{job.file}.deaths"
     deaths = Deaths(deadly, job.deaths) if job.deaths else None
-    model = _load(job.model, job.threads)
+    with _loading:
+        model = _load(job.model, job.threads)
     if deaths:
         model = model._replace(answer=functools.partial(deaths.answer, model.answer))
     failed: list[str] = []
@@ -255,12 +256,7 @@ def _are_intact(folder: epath.Path, digests: Mapping[str, str]) -> bool:
 _loading = threading.Lock()  # a worker of Beam may have several threads, and must not hold the model twice
 
 
+@functools.lru_cache(maxsize=1)
 def _load(model: RowModel, threads: int) -> Answerer:
     """Loads a model once per process."""
-    with _loading:
-        return _load_last(model, threads)
-
-
-@functools.lru_cache(maxsize=1)
-def _load_last(model: RowModel, threads: int) -> Answerer:
     return model.load(threads)

@@ -35,6 +35,11 @@ def test_a_missing_text_is_an_error_that_helps():
         timing.existing(None, "nowhere.model", "tokenizer")
 
 
+def test_a_report_with_nan_is_valid_json(tmp_path):
+    timing.write({"loss": float("nan"), "seconds": [1.5]}, "table", str(tmp_path / "new" / "report.json"))
+    assert json.loads((tmp_path / "new" / "report.json").read_text()) == {"loss": None, "seconds": [1.5]}
+
+
 @pytest.mark.integration
 def test_script(corpus_file, tokenizer_file, tmp_path):
     output = tmp_path / "figures" / "benchmark.json"

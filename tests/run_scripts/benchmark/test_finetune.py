@@ -1,5 +1,8 @@
 """The benchmark of fine-tuning runs end to end at tiny sizes; nothing is asserted about time."""
 
+import dataclasses
+
+import numpy as np
 import pytest
 
 from run_scripts.benchmark import timing
@@ -7,6 +10,8 @@ from run_scripts.benchmark_finetune import measure as benchmark
 from tests.helpers.records import labelled
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
+from xlnet_tf.records.examples import ExampleSet
+from xlnet_tf.text.special_tokens import PAD_ID
 
 TINY = XLNetConfig(n_token=7, n_layer=1, d_model=16, n_head=2, d_head=8, d_inner=10)
 
@@ -29,6 +34,21 @@ def test_measure(data):
     assert report["text"] < positions["length"] < positions["fixed"]
     shown = benchmark.table(report | {"machine": timing.machine()})
     assert "11 examples" in shown and "fixed" in shown and "packed" not in shown
+
+
+@pytest.mark.integration
+def test_model_garden_does_not_see_the_padding(data, monkeypatch):
+    monkeypatch.setattr(benchmark, "TrainingStep", lambda _, model, __, batch, **___: (model, batch))
+    plan = benchmark.Plan(data=data, batch_size=3, dropout=0.0)
+    config = dataclasses.replace(TINY, n_token=300)
+    model, batch = benchmark.model_garden_step(config, plan, ExampleSet.load(data))
+    ids = batch["input_word_ids"]
+    assert (ids == PAD_ID).any(axis=1).all()
+    expected = model(batch, training=False)
+    other_padding = np.where(ids == PAD_ID, 50, ids)
+    np.testing.assert_allclose(model(batch | {"input_word_ids": other_padding}), expected, atol=1e-6)
+    other_text = np.where(ids == PAD_ID, ids, 50)
+    assert np.abs(model(batch | {"input_word_ids": other_text}) - expected).max() > 1e-5
 
 
 @pytest.mark.parametrize(

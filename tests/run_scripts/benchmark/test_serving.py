@@ -68,6 +68,20 @@ def test_our_server_answers_match_the_model(small_tokenizer, tmp_path):
     np.testing.assert_allclose(served(features), expected, atol=1e-6)
 
 
+@pytest.mark.integration
+def test_model_garden_does_not_see_the_padding(tmp_path):
+    config = XLNetConfig.from_dict(TINY.to_dict() | {"n_token": 90})
+    served = benchmark_serving.load(benchmark_serving.export_model_garden(config, tmp_path))
+    features = benchmark_serving.make_features(config.n_token, 3, 8)
+    changed = features | {"input_word_ids": features["input_word_ids"].copy()}
+    changed["input_word_ids"][:, :3] = 50
+    mask = np.ones_like(features["input_mask"])
+    mask[:, :3] = 0
+    padded = [served(each | {"input_mask": mask}) for each in (features, changed)]
+    np.testing.assert_allclose(*padded, atol=1e-7)
+    assert np.abs(served(features) - served(changed)).max() > 1e-5
+
+
 def test_features():
     features = benchmark_serving.make_features(90, 2, 6)
     assert [values.shape for values in features.values()] == [(2, 6)] * 3

@@ -8,6 +8,7 @@ import tarfile
 import pytest
 
 from run_scripts.common import predict_texts
+from run_scripts.common.answers import rows_of_file
 from tests.conftest import REPOSITORY
 from tests.helpers.commands import run_command
 from tests.helpers.serving.toys import built
@@ -71,6 +72,13 @@ def test_texts_of_flags_and_files_are_answered_alike(run, table, tmp_path, capsy
     assert [line.split()[1] for line in shown.splitlines() if line.startswith("label ")] == [
         row["label"] for row in from_table[2:4]
     ]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "A.CSV", "a.csv.gz", "A.CSV.GZ"])
+def test_a_files_format_is_known_by_its_name_in_upper_case_too(tmp_path, name):
+    compress = gzip.compress if name.lower().endswith(".gz") else bytes
+    (tmp_path / name).write_bytes(compress(b"text,n\nba,1\n"))
+    assert [*rows_of_file(str(tmp_path / name))] == [{"text": "ba", "n": "1"}]
 
 
 @pytest.mark.integration

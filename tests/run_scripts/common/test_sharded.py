@@ -14,17 +14,19 @@ import time
 
 import pyarrow.parquet
 import pytest
+from absl import flags
 from hypothesis import given
 from hypothesis import strategies as st
 
 from run_scripts.common.sharded import job, shard
-from run_scripts.common.sharded.options import ShardOptions
+from run_scripts.common.sharded.options import ShardOptions, is_wanted
 from tests.conftest import REPOSITORY
-from tests.helpers import row_models
+from tests.helpers import command_flags, row_models
 from tests.helpers.profiles import examples
 from tfrecord_builders import corpus
 from tfrecord_builders.common import runners
 from xlnet_tf.errors import UserError
+from xlnet_tf.flags import define_flags
 
 TWO_PROCESSES = "--runner=FnApiRunner --direct_num_workers=2 --direct_running_mode=multi_processing"
 _WORDS = st.text("abc ", max_size=9).map(lambda text: {"text": text})
@@ -117,6 +119,29 @@ def data(tmp_path):
     rows[50]["text"] = "bad"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
+
+
+@pytest.mark.parametrize(
+    ("data", "wanted"),
+    [
+        ("part-*.jsonl", True),
+        ("part-?.jsonl", True),
+        ("part-[01].jsonl", True),
+        ("part-1.jsonl", False),
+        ("part [1].jsonl", False),
+        ("part.parquet", True),
+        ("", False),
+    ],
+)
+def test_globs_ask_for_shards(tmp_path, monkeypatch, data, wanted):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "part [1].jsonl").touch()
+
+    def define():
+        flags.DEFINE_string("data", "", "")
+        define_flags(ShardOptions)
+
+    assert is_wanted(command_flags.parsed(define, f"--data={data}")) == wanted
 
 
 def test_a_row_that_always_fails_is_isolated_and_ends_the_job_with_counts(data, tmp_path, capsys):

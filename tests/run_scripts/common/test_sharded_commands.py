@@ -173,6 +173,9 @@ def test_a_text_that_is_too_long_fails_alone(pretrained, tmp_path):
             "expected 'body': name the one .* by --text_field",
         ),
         ("embed", ["--data={data}/a.jsonl", "--beam_options=--x"], "beam_options are for runner beam"),
+        ("score", ["--data={data}/a.jsonl", "--text=a"], "--text and --data are both given: expected one"),
+        ("embed", ["--data={data}/a.jsonl", "--text=a"], "--text and --data are both given: expected one"),
+        ("embed", ["--tfds_name=x", "--text=a"], "--text and --tfds_name are both given: expected one"),
     ],
 )
 def test_what_cannot_be_answered_is_named(run, pretrained, data, tmp_path, command, flags, message):

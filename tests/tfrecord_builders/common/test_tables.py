@@ -40,8 +40,9 @@ def test_each_format_gives_the_same_rows(tmp_path):
     }
     for name, text in texts.items():
         for suffix, data in (("", text.encode()), (".gz", gzip.compress(text.encode()))):
-            path = write(tmp_path / (name + suffix), data)
-            assert [row.values for row in read_table(path, infer_format(path))] == expected, path
+            for packed in (name + suffix, (name + suffix).upper()):
+                path = write(tmp_path / packed, data)
+                assert [row.values for row in read_table(path, infer_format(path))] == expected, path
     at = write(tmp_path / "d.txt", 'He said "no".@1\nÜnder, all@0\n'.encode("latin-1"))
     assert [row.values for row in read_table(at, TableFormat("at", encoding="latin-1"))] == expected
     for number, row in enumerate(expected):

@@ -154,6 +154,8 @@ def test_files_come_in_the_order_of_their_numbers(tmp_path):
     for name in names:
         (tmp_path / name).touch()
     assert [file.path.name for file in model_garden_format.find([str(tmp_path)]).files] == names
+    twice = [str(tmp_path), f"{tmp_path}/a.*.json"]
+    assert [file.path.name for file in model_garden_format.find(twice).files] == names
 
 
 def test_another_tokenizer_is_noticed(tmp_path, model_garden):
