@@ -166,9 +166,12 @@ def test_runs_in_a_graph_and_compiled(model):
         np.testing.assert_allclose(run(*inputs), expected, atol=1e-4)
 
 
-def test_a_token_that_sees_itself_is_refused():
-    model = XLNetPretrainer(XLNetEncoder(CONFIG, uniform_when_blind=True))
-    with pytest.raises(UserError, match="uniform_when_blind"):
+@pytest.mark.parametrize(
+    "options", [{"attention_type": "uni", "same_length": True}, {"uniform_when_blind": True}]
+)
+def test_attention_that_hides_or_leaks_is_refused(options):
+    model = XLNetPretrainer(XLNetEncoder(CONFIG, **options))
+    with pytest.raises(UserError, match=f"the encoder has {[*options][-1]}=True"):
         score(model, nothing(1), tf.ragged.constant([[9, 10]]))
 
 

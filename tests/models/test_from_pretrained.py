@@ -169,14 +169,14 @@ def test_a_model_that_was_never_called_is_saved_with_its_initial_weights(tmp_pat
 
 def test_settings_of_heads_without_labels_are_kept(tmp_path):
     span = XLNetQuestionAnswering(XLNetEncoder(CONFIG), start_top=2, end_top=3)
-    choice = XLNetMultipleChoice(XLNetEncoder(CONFIG, memory_len=9), 2, segment_len=4)
+    choice = XLNetMultipleChoice(XLNetEncoder(CONFIG, memory_len=9, reuse_len=3), 2, segment_len=4)
     for model in (span, choice):
         model.build()
         save_model(model, tmp_path / model.name)
     found = XLNetQuestionAnswering.from_pretrained(tmp_path / "span")
     assert (found.start_top, found.end_top) == (2, 3)
     found = XLNetMultipleChoice.from_pretrained(tmp_path / "choice", 2)
-    assert (found.segment_len, found.encoder.memory_len) == (4, 9)
+    assert (found.segment_len, found.encoder.memory_len, found.encoder.reuse_len) == (4, 9, 3)
 
 
 @pytest.mark.parametrize("field", ["labels", "settings", "cleaning"])

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import tf_keras
 from etils import epath
 from typing_extensions import Self
@@ -49,6 +50,7 @@ _TYPES = {
     "pool_padding": bool,
     "segment_len": int,
     "memory_len": int,
+    "reuse_len": int,
     "start_top": int,
     "end_top": int,
     "dropout": float,
@@ -166,9 +168,10 @@ class ModelCard:
         """How the model reads and answers, by the names of the models' options."""
         settings = {name: value for name, value in self.settings.items() if _TYPES[name] is not float}
         # A model that reads at once has no use for the memory that it was trained with.
-        memory_len = settings.pop("memory_len", None)
+        memory = {name: settings.pop(name, None) for name in ("memory_len", "reuse_len")}
         if segment_len := settings.get("segment_len"):
-            settings["memory_len"] = memory_len or segment_len
+            memory["memory_len"] = memory["memory_len"] or segment_len
+            settings |= {name: value for name, value in memory.items() if value}
         return settings
 
     def labels_of(self, task: str) -> tuple[str, ...] | None:
@@ -220,10 +223,34 @@ def _of_card(read: files.FieldsReader, folder: str) -> dict[str, Any]:
             raise UserError(f"{path}: {name} is {value!r}; expected {expected}.")
     if "labels" in fields:
         fields["labels"] = tuple(fields["labels"])
-    serving = fields.get("serving", {})
-    _check_types(serving, _SERVING_TYPES, f"{path}: serving.")
-    _check_types(serving.get("alert") or {}, _SERVING_TYPES, f"{path}: serving.", "alert.")
+    check_serving(fields.get("serving", {}), f"{path}: serving.")
     return fields | {"settings": _checked(fields.get("settings", {}), path)}
+
+
+def check_serving(options: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Returns how texts are answered, as model.json has it: without types of Python's and numpy's own.
+
+    Args:
+        options: of a module in xlnet_tf.serving.
+        where: they come from, for messages.
+
+    Raises:
+        UserError: an option is not of its type.
+    """
+    found = {name: _plain(value) for name, value in options.items()}
+    _check_types(found, _SERVING_TYPES, where)
+    _check_types(found.get("alert") or {}, _SERVING_TYPES, where, "alert.")
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "_asdict"):
+        return _plain(value._asdict())
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, (np.generic, np.ndarray)):
+        value = value.tolist()
+    return [*map(_plain, value)] if isinstance(value, (list, tuple)) else value
 
 
 def _of_hugging_face(read: files.FieldsReader, folder: str) -> dict[str, Any]:

@@ -197,10 +197,16 @@ def token_log_probabilities(
 
     Source: paper section 2.2, eq. 3, with all tokens as targets.
     """
-    if model.encoder.uniform_when_blind:
+    encoder = model.encoder
+    if encoder.uniform_when_blind:
         raise UserError(
             "the encoder has uniform_when_blind=True, which lets the first token of an order see itself; "
             "expected False: probabilities would not sum to one."
+        )
+    if encoder.attention_type == "uni" and encoder.same_length:
+        raise UserError(
+            "the encoder has same_length=True, which without a memory hides from every token all others; "
+            "expected False: give this option when loading the model."
         )
     last = tf.shape(is_scored)[1] + 1
     rank = tf.where(text_tokens(features), 0, last)

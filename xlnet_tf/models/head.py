@@ -21,6 +21,7 @@ from xlnet_tf.models.reading import encode_long
 from xlnet_tf.models.saving import ShapeFreeModel
 
 _HEAD = -7  # its number among the seeds of the encoder's dropout
+_MEASURED = ("temperature", "alert", "threshold")  # of the options with which texts are answered
 
 
 class EncoderModel(ShapeFreeModel):
@@ -92,13 +93,21 @@ class XLNetHead(EncoderModel):
         if isinstance(kwargs.get("validation_data"), (tuple, list)):
             inputs, *answers = kwargs["validation_data"]
             kwargs["validation_data"] = (inputs, *map(_as_array, answers))
+        if "sample_weight" in kwargs:
+            kwargs["sample_weight"] = _as_array(kwargs["sample_weight"])
         history = super().fit(x, _as_array(y), *args, **kwargs)
         if self.card:  # what was measured was measured of other weights
-            self.card = dataclasses.replace(self.card, thresholds={}, metrics={})
+            serving = self.current_card().serving
+            kept = {name: value for name, value in serving.items() if name not in _MEASURED}
+            self.card = dataclasses.replace(self.card, thresholds={}, metrics={}, serving=kept)
+            self.folder = None
+            self.__dict__.pop("_answering", None)
         return history
 
     def evaluate(self, x=None, y=None, *args, **kwargs):
         """As tf_keras' evaluate; the answers may be a list of numbers as well."""
+        if "sample_weight" in kwargs:
+            kwargs["sample_weight"] = _as_array(kwargs["sample_weight"])
         return super().evaluate(x, _as_array(y), *args, **kwargs)
 
     def answer(self, *texts: Any, batch_size: int = 32, **inputs: Any) -> Any:

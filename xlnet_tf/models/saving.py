@@ -9,7 +9,7 @@ import tf_keras
 
 from xlnet_tf import files, guesses, task_registry
 from xlnet_tf.checkpoints import save_model
-from xlnet_tf.checkpoints.model_card import CARD_FILE, TOKENIZER_FILE, ModelCard
+from xlnet_tf.checkpoints.model_card import CARD_FILE, TOKENIZER_FILE, ModelCard, check_serving
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 
@@ -60,7 +60,7 @@ class ShapeFreeModel(tf_keras.Model):
         serving = card.serving
         if self.folder and not serving:
             serving = task_registry.load(task_registry.SERVING_OPTIONS)(self.folder)
-        return dataclasses.replace(card, serving={**serving, **options})
+        return dataclasses.replace(card, serving=check_serving({**serving, **options}, "save_pretrained: "))
 
     def _validate_compile(self, optimizer, metrics, **kwargs):
         """Refuses objects of Keras 3, which would train nothing; tf_keras' `compile` calls it first."""

@@ -125,7 +125,7 @@ class ClassificationModule(_OneVector):
     ):
         super().__init__(model, tokenizer, **options)
         self.labels, self.multi_label = tuple(model.labels), model.multi_label
-        self.alert = AlertRule(**alert) if isinstance(alert, Mapping) else alert
+        self.alert = _alert_rule(alert, self.labels)
         self.temperature = check_temperature(temperature, len(self.labels) if self.multi_label else 1)
 
     @classmethod
@@ -179,6 +179,16 @@ class RegressionModule(_OneVector):
 
     def serve_tokens(self, features):
         return {"value": self.run(features)}
+
+
+def _alert_rule(alert: AlertRule | Mapping[str, Any] | None, labels: Sequence[str]) -> AlertRule | None:
+    if isinstance(alert, Mapping):
+        if set(alert) != set(AlertRule._fields):
+            raise UserError(f"alert has {', '.join(alert) or 'nothing'}; expected label and threshold")
+        alert = AlertRule(**alert)
+    if alert and alert.label not in labels:
+        raise UserError(f"alert.label is {alert.label!r}; expected one of {', '.join(labels)}")
+    return alert
 
 
 def _example_signature(module: ServingModule, outputs: Mapping[str, str]) -> Signature:
