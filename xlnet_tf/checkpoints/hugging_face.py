@@ -216,6 +216,12 @@ def _pooled_heads(arrays: Arrays) -> list[str]:
     return sorted({name.partition(_POOLED_HEAD)[0] for name in external if _POOLED_HEAD in name})
 
 
+def _may_pool(arrays: Arrays) -> bool:
+    """Returns whether a head reads a pooled vector, or is one that Hugging Face lacks and so may read it."""
+    tasks = map(task_registry.of_head, map(names.head_scope, arrays))
+    return bool(_pooled_heads(arrays)) or any(task and not task.hugging_face for task in tasks)
+
+
 def _config_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the fields of a config.json: those of one next to the weights, and all that is known."""
     card = checkpoint.card
@@ -225,7 +231,7 @@ def _config_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     summary = {"summary_use_proj": projection, "summary_activation": activation}
     return {
         **_DEFAULT_FIELDS,
-        **(summary if _pooled_heads(checkpoint.arrays) else {}),
+        **(summary if _may_pool(checkpoint.arrays) else {}),
         **{name: inherited[name] for name in inherited.keys() - _FIELDS_OF_WEIGHTS - _FIELDS_OF_HEAD},
         **hugging_face_config.write_config(checkpoint.config),
         **hugging_face_config.write_settings(card.settings),
