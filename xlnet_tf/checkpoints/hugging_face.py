@@ -204,7 +204,12 @@ def _pooled_head(values: dict[str, Any], entries: dict[str, Entry]) -> str:
     outputs = entries["logits_proj.bias"].shape if "logits_proj.bias" in entries else ()
     default = "regression" if outputs == (1,) else "single_label_classification"
     kind = (values.get("problem_type") or default).rpartition("_")[2]
-    return f"{kind}_{values.get('finetuning_task') or NO_TASK}"
+    return f"{kind}_{_head_name(values.get('finetuning_task'))}"
+
+
+def _head_name(finetuning_task: str | None) -> str:
+    """Returns the name of a task's head, without characters that variables' names cannot have."""
+    return re.sub(r"[^A-Za-z0-9_.\-]", "-", finetuning_task or NO_TASK)
 
 
 def _pooled_heads(arrays: Arrays) -> list[str]:
@@ -245,11 +250,13 @@ def _head_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     parts, pooled = {names.head_scope(name) for name in arrays}, _pooled_heads(arrays)
     if len(pooled) == 1 and task_registry.of_head(pooled[0]).hugging_face == _SEQUENCE_MODEL:
         kind, _, task = pooled[0].partition("_")
+        found = checkpoint.card.external[CONFIG_FILE].get("finetuning_task")
+        is_same = isinstance(found, str) and _head_name(found) == task
         classes = MULTI_LABEL if checkpoint.card.multi_label else SINGLE_LABEL
         return {
             "architectures": [_SEQUENCE_MODEL],
             "problem_type": "regression" if kind == "regression" else classes,
-            "finetuning_task": None if task == NO_TASK else task,
+            "finetuning_task": found if is_same else None if task == NO_TASK else task,
             **_label_fields(checkpoint, pooled[0]),
         }
     tasks = task_registry.tasks().values()
