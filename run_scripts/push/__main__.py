@@ -5,7 +5,8 @@
 
 --dry_run shows the files, their sizes and the README.md, and contacts nobody. Uploading needs a token that
 may write (HF_TOKEN), and the extra: pip install "xlnet-tf[hub]". Paths of this machine are not uploaded. Of a
-fine-tuned run, the best weights go, if they were kept.
+fine-tuned run, the best weights go, if they were kept. What differs from the trained model in the uploaded
+format is printed, and is part of the README.md.
 """
 
 from collections.abc import Sequence
@@ -18,11 +19,14 @@ FLAGS = flags.FLAGS
 
 
 def main(_: Sequence[str]) -> None:
-    from xlnet_tf.checkpoints import publishing  # which --help need not wait for
+    from xlnet_tf import checkpoints  # which --help need not wait for
+    from xlnet_tf.checkpoints import publishing
 
     publishing.check_name(FLAGS.to)
     facts = publishing.Facts(FLAGS.license, FLAGS.language, FLAGS.dataset)
     with publishing.prepared(FLAGS.model_dir, facts, FLAGS.format, FLAGS.to) as folder:
+        for line in checkpoints.differences(checkpoints.open_checkpoint(FLAGS.model_dir), FLAGS.format):
+            print(f"note: {line}")
         if not FLAGS.dry_run:
             print(publishing.push(folder, FLAGS.to, private=FLAGS.private, update=FLAGS.update))
             return

@@ -3,10 +3,12 @@
 import io
 import json
 import pathlib
+import types
 
 import pytest
 import yaml
 
+from run_scripts.push import __main__ as script
 from tests.helpers import fake_hub
 from xlnet_tf import hub
 from xlnet_tf.checkpoints import publishing, save_model
@@ -15,7 +17,7 @@ from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.models.encoder import XLNetEncoder
-from xlnet_tf.models.multiple_choice import XLNetMultipleChoice
+from xlnet_tf.models.multiple_choice import XLNetMultipleChoice, XLNetRanker
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering
 from xlnet_tf.models.token_classifier import XLNetTokenClassifier
@@ -118,6 +120,40 @@ def test_the_readme_has_the_hubs_name_of_each_task(tmp_path, small_tokenizer):
         with publishing.prepared(str(folder), FACTS) as published:
             _, metadata, _ = (published / "README.md").read_text().split("---\n", 2)
         assert yaml.safe_load(metadata)["pipeline_tag"] == expected
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize(
+    ("make", "format", "line"),
+    [
+        (lambda e: XLNetClassifier(e, 2), "hugging_face", None),
+        (lambda e: XLNetRanker(e, 2), "ours", None),
+        (
+            lambda e: XLNetClassifier(e, 2, summary="mean"),
+            "hugging_face",
+            "its summary mean takes in padding: outputs agree for texts without",
+        ),
+        (lambda e: XLNetRanker(e, 2), "original", "the original has no ranking: it leaves these weights out"),
+    ],
+)
+def test_what_differs_in_the_published_format_is_printed_and_in_the_readme(
+    model_hub, token, tmp_path, small_tokenizer, monkeypatch, capsys, dry_run, make, format, line
+):
+    config = XLNetConfig(small_tokenizer.vocab_size, n_layer=1, d_model=16, n_head=2, d_head=8, d_inner=16)
+    make(XLNetEncoder(config)).save_pretrained(tmp_path, small_tokenizer)
+    values = {"model_dir": str(tmp_path), "to": NAME, "format": format, "dry_run": dry_run}
+    values |= dict.fromkeys(("license", "language", "dataset"), "") | dict.fromkeys(
+        ("private", "update"), False
+    )
+    monkeypatch.setattr(script, "FLAGS", types.SimpleNamespace(**values))
+    script.main([])
+    printed = capsys.readouterr().out
+    readme = printed if dry_run else model_hub.models[NAME]["README.md"].decode()
+    assert [text for text in printed.splitlines() if text.startswith("note:")] == [f"note: {line}"] * bool(
+        line
+    )
+    assert ("## Differences" in readme) == bool(line)
+    assert not line or f"\n- {line}\n" in readme
 
 
 def test_a_private_model_is_made_private(model_hub, model_dir, token, monkeypatch):

@@ -301,6 +301,19 @@ def test_all_hugging_face_fields_round_trip(tmp_path, small_tokenizer):
 
 
 @pytest.mark.parametrize(
+    ("task", "head_name"),
+    [("glue/sst2", "glue-sst2"), ("sentiment analysis: v2", "sentiment-analysis--v2"), ("ü_1.b", "-_1.b")],
+)
+def test_any_finetuning_task_names_a_head_and_is_kept(tmp_path, small_tokenizer, task, head_name):
+    source = theirs(tmp_path, small_tokenizer, {"finetuning_task": task})
+    back = convert(convert(source, tmp_path / "ours", "ours"), tmp_path / "back", "hugging_face")
+    for folder in (source, tmp_path / "ours", back):
+        assert XLNetClassifier.from_pretrained(folder).head_name == head_name
+    assert json.loads((back / "config.json").read_text())["finetuning_task"] == task
+    np.testing.assert_array_equal(answers(back)["probabilities"], answers(source)["probabilities"])
+
+
+@pytest.mark.parametrize(
     ("settings", "heads", "cleaning", "message"),
     [
         ({}, ["classification_a"], {}, None),

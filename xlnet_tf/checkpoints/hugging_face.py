@@ -204,7 +204,12 @@ def _pooled_head(values: dict[str, Any], entries: dict[str, Entry]) -> str:
     outputs = entries["logits_proj.bias"].shape if "logits_proj.bias" in entries else ()
     default = "regression" if outputs == (1,) else "single_label_classification"
     kind = (values.get("problem_type") or default).rpartition("_")[2]
-    return f"{kind}_{values.get('finetuning_task') or NO_TASK}"
+    return f"{kind}_{_head_name(values.get('finetuning_task'))}"
+
+
+def _head_name(finetuning_task: str | None) -> str:
+    """Returns the name of a task's head, without characters that variables' names cannot have."""
+    return re.sub(r"[^A-Za-z0-9_.\-]", "-", finetuning_task or NO_TASK)
 
 
 def _pooled_heads(arrays: Arrays) -> list[str]:
@@ -216,6 +221,12 @@ def _pooled_heads(arrays: Arrays) -> list[str]:
     return sorted({name.partition(_POOLED_HEAD)[0] for name in external if _POOLED_HEAD in name})
 
 
+def _may_pool(arrays: Arrays) -> bool:
+    """Returns whether a head reads a pooled vector, or is one that Hugging Face lacks and so may read it."""
+    tasks = map(task_registry.of_head, map(names.head_scope, arrays))
+    return bool(_pooled_heads(arrays)) or any(task and not task.hugging_face for task in tasks)
+
+
 def _config_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     """Returns the fields of a config.json: those of one next to the weights, and all that is known."""
     card = checkpoint.card
@@ -225,7 +236,7 @@ def _config_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     summary = {"summary_use_proj": projection, "summary_activation": activation}
     return {
         **_DEFAULT_FIELDS,
-        **(summary if _pooled_heads(checkpoint.arrays) else {}),
+        **(summary if _may_pool(checkpoint.arrays) else {}),
         **{name: inherited[name] for name in inherited.keys() - _FIELDS_OF_WEIGHTS - _FIELDS_OF_HEAD},
         **hugging_face_config.write_config(checkpoint.config),
         **hugging_face_config.write_settings(card.settings),
@@ -239,11 +250,13 @@ def _head_fields(checkpoint: Checkpoint) -> dict[str, Any]:
     parts, pooled = {names.head_scope(name) for name in arrays}, _pooled_heads(arrays)
     if len(pooled) == 1 and task_registry.of_head(pooled[0]).hugging_face == _SEQUENCE_MODEL:
         kind, _, task = pooled[0].partition("_")
+        found = checkpoint.card.external[CONFIG_FILE].get("finetuning_task")
+        is_same = isinstance(found, str) and _head_name(found) == task
         classes = MULTI_LABEL if checkpoint.card.multi_label else SINGLE_LABEL
         return {
             "architectures": [_SEQUENCE_MODEL],
             "problem_type": "regression" if kind == "regression" else classes,
-            "finetuning_task": None if task == NO_TASK else task,
+            "finetuning_task": found if is_same else None if task == NO_TASK else task,
             **_label_fields(checkpoint, pooled[0]),
         }
     tasks = task_registry.tasks().values()

@@ -13,7 +13,7 @@ from etils import epath
 
 from xlnet_tf import __version__, checksums, files, task_registry
 from xlnet_tf.checkpoints.checkpoint import Checkpoint
-from xlnet_tf.checkpoints.formats import open_checkpoint, save_checkpoint
+from xlnet_tf.checkpoints.formats import differences, open_checkpoint, save_checkpoint
 from xlnet_tf.checkpoints.model_card import PARAMS_FILE, TOKENIZER_FILE, ModelCard
 from xlnet_tf.checkpoints.of_runs import HISTORY, read_history
 from xlnet_tf.errors import UserError, reason
@@ -95,6 +95,8 @@ def readme(
 ) -> str:
     """Returns the README.md of a model: metadata for the hub, then architecture, metrics and training.
 
+    It ends with what differs from the trained model in the published format, if there is anything.
+
     Args:
         checkpoint: the weights.
         card: what is known of them.
@@ -144,6 +146,7 @@ def readme(
         _table("Architecture", architecture),
         _table("Metrics", metrics),
         _table("Training", training),
+        _section_of_differences(checkpoint, card.format),
     ]
     return "\n\n".join(filter(None, texts)) + "\n"
 
@@ -220,6 +223,14 @@ def _metrics(card: ModelCard, model_dir: str) -> Mapping[str, Any]:
         return card.metrics
     last = next((line for line in reversed(read_history(path)) if line["kind"] == "dev"), {})
     return {name: value for name, value in last.items() if name != "step"}
+
+
+def _section_of_differences(checkpoint: Checkpoint, format: str) -> str:
+    if not (lines := differences(checkpoint, format)):
+        return ""
+    owner = {"hugging_face": "Hugging Face's", "original": "the original's"}[format]
+    begin = f"What differs from the trained model when these weights are used in {owner} format:"
+    return "\n".join(["## Differences", "", begin, "", *(f"- {line}" for line in lines)])
 
 
 def _field(values: Any, path: str) -> Any:
