@@ -12,7 +12,7 @@ everything and trains nothing. MODEL_DIR/best keeps the weights that did best on
 import functools
 from collections.abc import Sequence
 
-from absl import flags
+from absl import flags, logging
 
 from run_scripts.common import experiment, training_flags
 from xlnet_tf import errors, files, task_registry
@@ -109,8 +109,14 @@ def main(_: Sequence[str]):
         sets = {name: ExampleSet.load(f"{values.data}/{split}") for name, split in splits.items()}
         example_report.check_shared(sets, values.max_shared)
     params = experiment.load(entry.experiment, (*SETTINGS, *entry.settings), values)
-    params.task.train_data.input_path = f"{values.data}/train"
-    params.task.validation_data.input_path = f"{values.data}/{values.dev_split}" if values.dev_split else ""
+    dev = f"{values.data}/{values.dev_split}" if values.dev_split else ""
+    for config, path in (
+        (params.task.train_data, f"{values.data}/train"),
+        (params.task.validation_data, dev),
+    ):
+        if config.input_path and config.input_path != path:
+            logging.warning("--data and --dev_split count, not %s of the settings", config.input_path)
+        config.input_path = path
     task_class = task_factory.get_task_cls(type(params.task))
     variants = []
     if values.sweep or values.sweep_samples:

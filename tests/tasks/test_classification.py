@@ -16,7 +16,7 @@ from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import classification, prediction
-from xlnet_tf.tasks.finetuning import finetune, read_metrics
+from xlnet_tf.tasks.finetuning import build_task, finetune, read_metrics
 
 STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")
 # Each text holds one to three of these words, which alone decide about its label.
@@ -158,6 +158,12 @@ def test_weights_that_pool_padding_answer_sets_as_the_run_did(data, run, tmp_pat
     found = prediction.Predictor(opened, STRATEGY, batch_size=8).predict(opened.checkpoint(""))
     _, _, expected, _ = predict(data, "run", "dev", tmp_path)
     np.testing.assert_allclose(found["outputs"], expected["outputs"], atol=1e-6)
+
+
+def test_memory_without_segments_is_warned_of(data, caplog):
+    params = settings(data, {"task": {"model": {"memory_len": 64}}})
+    build_task(params, classification.ClassificationTask)
+    assert "task.model.memory_len (--memory_len) is 64 and has no effect" in caplog.text
 
 
 def test_alerts_follow_the_stored_threshold(data, run, tmp_path):

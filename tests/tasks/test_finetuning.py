@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+import yaml
 
 from tests.helpers import tasks
 from tests.helpers.training import toy_finetuning as toy
@@ -528,6 +529,21 @@ def test_files_of_a_run_that_are_missing_or_damaged_are_named(
         use()
     path.write_bytes(content)
     use()
+
+
+def test_lengths_of_a_runs_dev_examples_are_not_those_of_other_sets(run, registered, data, tmp_path):
+    shutil.copytree(run[0], tmp_path / "run")
+    params = yaml.safe_load((tmp_path / "run/params.yaml").read_text())
+    params["task"]["validation_data"]["lengths"] = [4]
+    (tmp_path / "run/params.yaml").write_text(yaml.safe_dump(params))
+    opened = prediction.Run.open(str(tmp_path / "run"), str(data / "dev"))
+    assert opened.task.batches(training=False).length(0) > 4
+
+
+def test_a_batch_of_fewer_rows_than_micro_batches_is_refused(data, tmp_path):
+    params = settings(data, trainer={"accumulation_steps": 16})
+    with pytest.raises(UserError, match="batch_size is 8 with 1 replicas and accumulation_steps 16"):
+        finetune(params, toy.ToyTask, STRATEGY, str(tmp_path / "run"))
 
 
 def test_what_does_not_fit_is_refused(data, run, registered, tmp_path, small_tokenizer):

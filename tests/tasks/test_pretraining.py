@@ -1,9 +1,11 @@
 """A pretraining run from its settings: what it leaves, how it resumes, what it refuses."""
 
 import dataclasses
+import functools
 import os
 import re
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -467,6 +469,12 @@ def test_a_damaged_record_is_named(folder, tmp_path):
         pretraining.pretrain(params, str(tmp_path / "model"))
 
 
+def test_a_bound_for_the_loss_on_general_text_needs_such_text(folder):
+    params = settings(folder, task={"max_general_rise": 0.5})
+    with pytest.raises(UserError, match="max_general_rise is 0.5, and there is no task.general_data"):
+        pretraining.PretrainingTask(params.task)
+
+
 def test_denoising_has_no_memory(folder, tmp_path):
     manifest = toy.make_records(tmp_path / "records")
     dataclasses.replace(manifest, objective="denoising").save()
@@ -514,6 +522,35 @@ def test_losses_on_domain_and_general_text_are_those_of_each_alone(folder, run, 
         pretraining.pretrain(alone, str(alone_dir))
         expected = read_history(str(alone_dir / "history.jsonl"))[0]["loss"]
         assert first[name] == pytest.approx(expected, rel=1e-5)
+
+
+def test_general_text_counts_for_its_own_loss_alone():
+    rng = np.random.default_rng(0)
+    task = types.SimpleNamespace(general_manifest=object(), next_sentence=True)
+    task.sums = functools.partial(pretraining.PretrainingTask.sums, task)
+    outputs = {
+        "logits": tf.constant(rng.normal(size=[5, 3, 11]), tf.float32),
+        "target_ids": tf.constant(rng.integers(0, 11, [5, 3]), tf.int32),
+        "target_weights": tf.constant(rng.integers(0, 2, [5, 3]), tf.float32),
+        "next_sentence_logits": tf.constant(rng.normal(size=[5, 2]), tf.float32),
+    }
+    features = {
+        "direction": tf.constant([1, -1, -1, 1, 1]),
+        "next_sentence": tf.constant([1, 0, -1, 0, 1]),
+        "is_general": tf.constant([False, True, False, False, True]),
+    }
+
+    def means(sums):
+        return {name: float(total / count) for name, (total, count) in sums.items()}
+
+    found = means(pretraining.PretrainingTask.validation_sums(task, features, outputs))
+    general_loss = found.pop("general_loss")
+    for rows, expected in (([0, 2, 3], found), ([1, 4], {"loss": general_loss})):
+        of_rows = [
+            {name: tf.gather(value, rows) for name, value in part.items()} for part in (features, outputs)
+        ]
+        alone = means(task.sums(*of_rows))
+        assert {name: alone[name] for name in expected} == pytest.approx(expected, nan_ok=True)
 
 
 @pytest.mark.integration

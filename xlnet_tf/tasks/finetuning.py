@@ -570,6 +570,12 @@ def build_task(
         raise UserError(f"task.batching is {params.task.batching!r}: expected one of {', '.join(BATCHING)}")
     task = task_class(params.task)
     compatibility.check_segments(params.task.model, task.sets)
+    if not task.segment_len and (memory_len := getattr(params.task.model, "memory_len", 0)):
+        logging.warning(
+            "task.model.memory_len (--memory_len) is %d and has no effect: texts are read at once. Give "
+            "--segment_len, too",
+            memory_len,
+        )
     complete(params, task.example_set.records)
     task.train_steps = params.trainer.train_steps
     one_text = "train_data.lengths" if data.lengths else "model.segment_len" if task.segment_len else ""

@@ -82,6 +82,7 @@ class Run:
         params.task.model.config_file = ""
         params.task.model.override(_architecture(model_dir).to_dict())
         params.task.validation_data.input_path = data
+        params.task.validation_data.lengths = []  # of the run's own dev examples
         task_class = task_factory.get_task_cls(type(params.task))
         return cls(model_dir, params, task_class(params.task, trained_on=trained_on))
 

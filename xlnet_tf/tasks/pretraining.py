@@ -138,6 +138,11 @@ class PretrainingTask(Task):
                 raise UserError("task.general_data is evaluated along with task.validation_data: give both")
             self.general_manifest = Manifest.load(params.general_data.input_path)
             _check_alike(self.train_manifest, self.general_manifest)
+        elif params.max_general_rise:
+            raise UserError(
+                f"task.max_general_rise is {params.max_general_rise:g}, and there is no task.general_data to "
+                "measure it on: give both, or --params_override=task.max_general_rise=0"
+            )
         self.xlnet_config = model.architecture(self.train_manifest.tokenizer["vocab_size"])
         self.train_manifest.check_model(vocab_size=self.xlnet_config.n_token)
         self.memory_len = self._memory_len(model.memory_len)
@@ -280,11 +285,16 @@ class PretrainingTask(Task):
     def validation_sums(self, features, outputs):
         if not self.general_manifest:
             return self.sums(features, outputs)
-        is_general = tf.cast(features["is_general"], tf.float32)[:, None]
-        weights = outputs["target_weights"]
-        general = self.sums(features, {**outputs, "target_weights": weights * is_general})
-        domain = self.sums(features, {**outputs, "target_weights": weights * (1 - is_general)})
-        return domain | {"general_loss": general["loss"]}
+        is_general = tf.cast(features["is_general"], tf.bool)  # [B]
+
+        def sums_of(rows):
+            weights = outputs["target_weights"] * tf.cast(rows, tf.float32)[:, None]
+            labels = {}
+            if self.next_sentence:
+                labels["next_sentence"] = tf.where(rows, features["next_sentence"], -1)
+            return self.sums({**features, **labels}, {**outputs, "target_weights": weights})
+
+        return sums_of(~is_general) | {"general_loss": sums_of(is_general)["loss"]}
 
     def out_of_bounds(self, metrics, model_dir):
         most = self.task_config.max_general_rise

@@ -33,4 +33,5 @@ def complete_evaluation(params: cfg.ExperimentConfig):
     """
     training, evaluation = params.task.train_data, params.task.validation_data
     if not evaluation.global_batch_size:
-        evaluation.global_batch_size = training.global_batch_size // max(1, params.trainer.accumulation_steps)
+        rows = training.global_batch_size // max(1, params.trainer.accumulation_steps)
+        evaluation.global_batch_size = max(1, rows)  # 0: training is refused for it, later
