@@ -198,6 +198,15 @@ def test_wrong_inputs_are_named(classifier, texts, inputs, message):
         classifier.answer(*texts, **inputs)
 
 
+def test_rows_and_options_of_nothing_are_named(classifier, small_tokenizer):
+    with pytest.raises(UserError, match="batch_size is 0; expected at least 1"):
+        classifier.answer(["ba"], batch_size=0)
+    choice = KINDS["multiple_choice"].model(small_tokenizer)
+    choice.tokenizer = small_tokenizer
+    with pytest.raises(UserError, match="options of row 1 are empty; expected at least one"):
+        choice.answer(["ba", "ba"], ["ne", "ne"], [["tor"], []])
+
+
 def test_a_model_without_a_tokenizer_says_so(small_tokenizer):
     model = KINDS["classification"].model(small_tokenizer)
     with pytest.raises(UserError, match="has no tokenizer: set model.tokenizer"):

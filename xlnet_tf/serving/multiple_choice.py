@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tf_keras
 
+from xlnet_tf.errors import UserError
+from xlnet_tf.serving import text_answers
 from xlnet_tf.serving.module import LOWEST, CandidatesModule, check_room, check_temperature, lists
 from xlnet_tf.text.graph.truncation import first_pieces, last_pieces
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -55,6 +57,12 @@ class MultipleChoiceModule(CandidatesModule):
             "question": "The ship left _ .",
             "options": ["at night", "at dawn", "at noon", "in winter"],
         }
+
+    def ask(self, texts, inputs, batch_size):
+        for number, row in enumerate(text_answers.rows_of(self.input_ranks(), texts, inputs)[0]):
+            if not row["options"]:
+                raise UserError(f"options of row {number} are empty; expected at least one")
+        return super().ask(texts, inputs, batch_size)
 
     def serve(self, context, question, options):
         options, is_option = lists(options)

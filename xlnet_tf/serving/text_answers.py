@@ -68,7 +68,12 @@ def answer_texts(served: Served, rows: Iterable[Row], batch_size: int) -> Iterat
         served: the model; with padding_buckets, rows are as long as their text.
         rows: its inputs by name: texts, or lists of texts.
         batch_size: rows that are computed together.
+
+    Raises:
+        UserError: batch_size is below 1.
     """
+    if batch_size < 1:
+        raise UserError(f"batch_size is {batch_size}; expected at least 1")
     serve = served.row_function()
     windows = _windows(iter(rows), _WINDOW * batch_size)
     pool = ThreadPoolExecutor(_AT_ONCE)
