@@ -113,6 +113,9 @@ def test_an_adaptation_is_reported_and_a_kill_changes_nothing(folder):
     resumed, errors = (process := start(folder, killed)).communicate()
     assert process.returncode == 0, errors
     assert resumed == output.replace(str(undisturbed), str(killed))
+    other = arguments(folder, killed, task_config="trainer.train_steps=3,task.train_data.global_batch_size=4")
+    with pytest.raises(UserError, match="with other settings:\n  .*trainer.train_steps: 2 there, 3 now"):
+        adapt.Adaptation(parsed(adapt.define_flags, *other))
 
     report = json.loads((undisturbed / "report.json").read_text())
     assert report["counts"]["input"]["leaks"] == 2 and report["held_out"] == 8
