@@ -55,6 +55,7 @@ class Adaptation:
         from xlnet_tf.checkpoints import open_checkpoint
         from xlnet_tf.tasks import pretraining
         from xlnet_tf.text.tokenizer import MODEL_FILE
+        from xlnet_tf.training import runtime
 
         self.folder = epath.Path(values.model_dir)
         self.texts = options.from_flags(TextOptions, values)
@@ -71,6 +72,11 @@ class Adaptation:
         recipe = files.read_yaml(experiment.recipes()["adapt"])
         given = {"recipe adapt": recipe, "init_checkpoint": settings.experiment_settings(self.checkpoint)}
         self.params = experiment.load(pretraining.EXPERIMENT, SETTINGS, values, given)
+        if not self.params.task.keep_best:
+            raise UserError(
+                "task.keep_best is false: expected true. The weights with the lowest loss on held-out "
+                "texts are what an adaptation gives: leave the setting out"
+            )
         general = self.texts.general_input or self.texts.general_dev_input
         if values.max_general_rise and not general:
             raise UserError(
@@ -79,15 +85,14 @@ class Adaptation:
             )
         self.task, held_out, whole = None, [], []
         if values.task_data:
-            self.task = Task(values.task_data, values.task_config, values.num_seeds)
-            self.task.check(values.init_checkpoint)
+            self.task = Task(values.task_data, values.task_config, values.num_seeds, self.params.runtime)
             sets = [self.task.sets[name] for name in ("dev", "test") if name in self.task.sets]
             held_out = sorted({text for examples in sets for text in texts_of(examples)})
             whole = [text for examples in sets for text in whole_texts_of(examples)]
         self.held_out = HeldOut(whole)
         self._values = values
         self._note = {
-            "init_checkpoint": self.checkpoint.source or self.checkpoint.path,
+            "init_checkpoint": self._before,
             **dataclasses.asdict(self.texts),
             **{name: values[name].value for name in ("seq_len", "sentence_split", "keep_optimizer")},
             "seed": self.params.task.seed,
@@ -95,6 +100,20 @@ class Adaptation:
         }
         self._note = json.loads(json.dumps(self._note))
         self._check_folder()
+        # Once: the operations of a second strategy would be taken for those of the first.
+        self._strategy = runtime.prepare(self.params.runtime)
+        if self.task:
+            self.task.check(self._before, self._strategy, self._finetuned)
+
+    @property
+    def _before(self) -> str:
+        """Where the weights before the adaptation are."""
+        return self.checkpoint.source or self.checkpoint.path
+
+    @property
+    def _finetuned(self) -> str:
+        """Folder of the runs that are compared."""
+        return str(self.folder / WORK / "finetuned")
 
     def _check_folder(self) -> None:
         """Raises UserError if the folder holds anything but this adaptation."""
@@ -180,12 +199,11 @@ class Adaptation:
         from run_scripts.adapt.report import Outcome
         from xlnet_tf.checkpoints.model_card import BEST
         from xlnet_tf.tasks import pretraining
-        from xlnet_tf.training import runtime
         from xlnet_tf.training.early_stopping import read_metrics
         from xlnet_tf.training.progress import HISTORY, read_history
 
         params, folder = self.params, str(self.folder)
-        pretraining.pretrain(params, folder)
+        pretraining.pretrain(params, folder, self._strategy)
         kept, history = read_metrics(f"{folder}/{BEST}"), read_history(f"{folder}/{HISTORY}")
         bound = params.task.max_general_rise
         if not kept:
@@ -196,13 +214,11 @@ class Adaptation:
             )
         comparison = None
         if self.task:
-            before = self.checkpoint.source or self.checkpoint.path
-            strategy = runtime.prepare(params.runtime)
-            comparison = self.task.compare(before, folder, strategy, f"{folder}/{WORK}/finetuned")
+            comparison = self.task.compare(self._before, folder, self._strategy, self._finetuned)
         optimizer = params.trainer.optimizer_config
         return Outcome(
             folder=pathlib.Path(folder),
-            checkpoint=self.checkpoint.source or self.checkpoint.path,
+            checkpoint=self._before,
             counts=counts,
             held_out=len(self.held_out),
             records=records,

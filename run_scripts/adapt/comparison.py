@@ -9,9 +9,12 @@ import numpy as np
 
 from run_scripts.common import experiment
 from xlnet_tf import task_registry
+from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
 
 BEFORE, AFTER = "before", "after"
+_FLAG = "--task_config"
+_SCORED_AT_ONCE = 32  # examples, or a few more so that all replicas have equally many
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,24 +84,31 @@ class Task:
         data: folder of built examples: train, dev and, if there is one, test.
         config: settings of fine-tuning, over its defaults: recipes, files or NAME=VALUE, in turn.
         num_seeds: how often to fine-tune from each beginning.
+        runtime: the adaptation's devices and number type, which the fine-tuning shares.
 
     Raises:
-        UserError: settings or examples are wrong.
+        UserError: settings or examples are wrong, or settings ask for another runtime.
         FileNotFoundError: there are no examples.
     """
 
-    def __init__(self, data: str, config: Sequence[str], num_seeds: int):
+    def __init__(self, data: str, config: Sequence[str], num_seeds: int, runtime: Any):
         from official.core import exp_factory, task_factory
 
+        from run_scripts import finetune
+        from xlnet_tf.tasks import sweep
         from xlnet_tf.training.config import check_types, override
 
         self.sets = {"train": ExampleSet.load(f"{data}/train"), "dev": ExampleSet.load(f"{data}/dev")}
         entry = task_registry.of_examples(self.sets["train"])
         self._params = exp_factory.get_exp_config(entry.experiment)
-        flag = "--task_config"
+        self._params.runtime = copy.deepcopy(runtime)
         for source in config:
-            override(self._params, experiment.settings_file(source, flag), flag)
-        check_types(self._params, exp_factory.get_exp_config(entry.experiment), flag)
+            override(self._params, experiment.settings_file(source, _FLAG), _FLAG)
+        check_types(self._params, exp_factory.get_exp_config(entry.experiment), _FLAG)
+        _check_runtime(self._params.runtime, runtime)
+        with sweep.named(_FLAG):
+            limits = (*finetune.SETTINGS, *entry.settings)
+            self._params = experiment.variant(self._params, entry.experiment, limits, {})
         self._params.task.train_data.input_path = f"{data}/train"
         self._params.task.validation_data.input_path = f"{data}/dev"
         self._class = task_factory.get_task_cls(type(self._params.task))
@@ -106,11 +116,40 @@ class Task:
         if (self.sets["train"].folder.parent / "test").exists():
             self.sets["test"] = ExampleSet.load(f"{data}/test")
 
-    def check(self, checkpoint: str) -> None:
-        """Raises UserError if the task cannot be learned from a checkpoint, as its tokenizer is another."""
-        from xlnet_tf.tasks import finetuning
+    def check(self, before: str, strategy, folder: str) -> None:
+        """Checks that the task can be learned, before anything is trained.
 
-        finetuning.build_task(self._from(checkpoint), self._class)
+        Args:
+            before, strategy, folder: see `compare`.
+
+        Raises:
+            UserError: settings, examples, checkpoint, devices or earlier runs do not fit together.
+        """
+        from xlnet_tf.checkpoints import open_checkpoint
+        from xlnet_tf.tasks import sweep
+        from xlnet_tf.training.optimizer import build_optimizer
+        from xlnet_tf.training.run import check_batch_sizes, check_memory, check_resumable
+
+        params = self._from(before)
+        point = {"weights": BEFORE}
+        replicas = strategy.num_replicas_in_sync
+        on_tpu = params.runtime.distribution_strategy == "tpu"
+        planned = sweep.trainings(
+            [({}, params)],
+            self._class,
+            f"{folder}/{sweep.label(point)}",
+            self._num_seeds,
+            replicas if on_tpu else 0,
+        )
+        with sweep.named(f"fine-tuning on --task_data, with {_FLAG}"):
+            (training,) = planned
+            _check_architecture(open_checkpoint(before).config, training.task.xlnet_config)
+            check_batch_sizes(training.params, replicas)
+            check_memory(training.params, training.task, strategy)
+            trainer = training.params.trainer
+            build_optimizer(trainer.optimizer_config, trainer.train_steps, training.task.n_layer)
+            for run_params, run_folder in training.runs:
+                check_resumable(run_params, training.task, run_folder)
 
     def _from(self, checkpoint: str) -> Any:
         params = copy.deepcopy(self._params)
@@ -153,6 +192,38 @@ class Task:
         from xlnet_tf.tasks.prediction import Predictor, Run
 
         run = Run.open(folder, str(examples.folder))
-        predictions = Predictor(run, strategy, batch_size=32).predict(run.checkpoint(""))
+        replicas = strategy.num_replicas_in_sync
+        batch_size = -(-_SCORED_AT_ONCE // replicas) * replicas
+        predictions = Predictor(run, strategy, batch_size).predict(run.checkpoint(""))
         value = run.task.score(run.task.validation_set, predictions)[self._class.BEST_METRIC]
         return value / 100 if self._class.IN_PERCENT else value
+
+
+def _check_runtime(found: Any, adaptation: Any) -> None:
+    """Raises UserError if the fine-tuning is to run on other devices or in another number type."""
+    expected = adaptation.as_dict()
+    different = {name: value for name, value in found.as_dict().items() if value != expected[name]}
+    if different:
+        settings = ", ".join(
+            f"runtime.{name} is {value!r}, and {expected[name]!r} for the adaptation"
+            for name, value in different.items()
+        )
+        raise UserError(
+            f"{_FLAG}: {settings}: expected the same runtime. Leave it out of {_FLAG}, and set it for both "
+            "with --dtype, --strategy and the like, --config_file or --params_override"
+        )
+
+
+def _check_architecture(checkpoint: Any, model: Any) -> None:
+    """Raises UserError if the settings change the architecture: the checkpoint's weights do not fit then."""
+    there, here = checkpoint.to_dict(), model.to_dict()
+    different = [
+        f"{name} is {here[name]} here and {value} in the checkpoint"
+        for name, value in there.items()
+        if str(value).removesuffix("_erf") != str(here[name]).removesuffix("_erf")
+    ]
+    if different:
+        raise UserError(
+            f"{', '.join(different)}: expected the checkpoint's architecture. Leave these settings of "
+            "task.model out"
+        )

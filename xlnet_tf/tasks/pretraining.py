@@ -341,12 +341,16 @@ class PretrainingTask(Task):
         return architecture + [f"records' {line}" for line in difference]
 
 
-def pretrain(params: cfg.ExperimentConfig, model_dir: str) -> dict[str, float]:
+def pretrain(
+    params: cfg.ExperimentConfig, model_dir: str, strategy: tf.distribute.Strategy | None = None
+) -> dict[str, float]:
     """Pretrains, or resumes the run in model_dir.
 
     Args:
         params: the settings; what depends on the records is filled in.
         model_dir: folder of the run.
+        strategy: from `training.runtime.prepare`, if the process trains something else, too; None: it is
+            prepared here.
 
     Returns:
         The metrics of the last evaluation; empty without validation records.
@@ -355,7 +359,8 @@ def pretrain(params: cfg.ExperimentConfig, model_dir: str) -> dict[str, float]:
         UserError: settings, records, devices or model_dir do not fit together.
         FileNotFoundError: there are no records.
     """
-    strategy = runtime.prepare(params.runtime)
+    if strategy is None:
+        strategy = runtime.prepare(params.runtime)
     task = build_task(params)
     check_memory(params, task, strategy)
     return run_training(params, task, strategy, model_dir)

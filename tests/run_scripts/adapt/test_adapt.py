@@ -20,6 +20,7 @@ from tests.tfrecord_builders.conftest import make_text
 from tfrecord_builders.classification.build import build_classification
 from tfrecord_builders.classification.options import ClassificationOptions
 from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records
+from xlnet_tf import files
 from xlnet_tf.checkpoints import open_checkpoint
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest
@@ -92,8 +93,8 @@ def arguments(folder, model_dir, **changes):
     return [f"--{name}={value}" for name, value in (given | changes).items() if value is not None]
 
 
-def start(folder, model_dir):
-    command = [sys.executable, "-m", "run_scripts.adapt", *arguments(folder, model_dir)]
+def start(folder, model_dir, **changes):
+    command = [sys.executable, "-m", "run_scripts.adapt", *arguments(folder, model_dir, **changes)]
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     return subprocess.Popen(
         command, cwd=REPOSITORY, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -112,6 +113,9 @@ def test_an_adaptation_is_reported_and_a_kill_changes_nothing(folder):
     resumed, errors = (process := start(folder, killed)).communicate()
     assert process.returncode == 0, errors
     assert resumed == output.replace(str(undisturbed), str(killed))
+    other = arguments(folder, killed, task_config="trainer.train_steps=3,task.train_data.global_batch_size=4")
+    with pytest.raises(UserError, match="with other settings:\n  .*trainer.train_steps: 2 there, 3 now"):
+        adapt.Adaptation(parsed(adapt.define_flags, *other))
 
     report = json.loads((undisturbed / "report.json").read_text())
     assert report["counts"]["input"]["leaks"] == 2 and report["held_out"] == 8
@@ -131,6 +135,23 @@ def test_an_adaptation_is_reported_and_a_kill_changes_nothing(folder):
         assert all(text in (undisturbed / name).read_text() for name in ("report.md", "index.html")), text
     adapted = open_checkpoint(str(undisturbed))
     assert adapted.card.task == "language_model" and adapted.arrays["lm_bias"].shape == (200,)
+
+
+def test_replicas_train_and_score_both_beginnings(folder):
+    """With 3, as 32 examples cannot be split evenly."""
+    config = "trainer.train_steps=2,task.train_data.global_batch_size=3"
+    model_dir = folder / "mirrored"
+    process = start(
+        folder, model_dir, strategy="mirrored", virtual_devices=3, batch_size=3, train_steps=2,
+        eval_interval=2, task_config=config, num_seeds=1, dtype="bfloat16",
+    )  # fmt: skip
+    _, errors = process.communicate()
+    assert process.returncode == 0, errors
+    scores = json.loads((model_dir / "report.json").read_text())["comparison"]["scores"]
+    assert len(scores["before"]) == len(scores["after"]) == 1
+    for name in ("before", "after"):
+        saved = files.read_yaml(f"{model_dir}/adaptation/finetuned/weights={name}/params.yaml")["runtime"]
+        assert (saved["mixed_precision_dtype"], saved["virtual_devices"]) == ("bfloat16", 3)
 
 
 def test_records_have_the_form_of_the_checkpoints(folder):
@@ -189,6 +210,38 @@ def test_what_does_not_fit_is_refused_and_leaves_nothing(folder, tmp_path, small
     )
     refused(folder, tmp_path, "every document of .* holds a text", input=tmp_path / "test.txt")
     refused(folder, tmp_path, "replay is 0.9, which takes", replay=0.9)
+
+
+@pytest.mark.parametrize(
+    ("message", "changes"),
+    [
+        (
+            r"--task_config: task.train_data.global_batch_size .* is 0: expected at least 1",
+            {"task_config": "task.train_data.global_batch_size=0"},
+        ),
+        (
+            "with --task_config: warmup_steps is 7 and train_steps is 2",
+            {"task_config": "trainer.optimizer_config.warmup_steps=7,trainer.train_steps=2"},
+        ),
+        (
+            "with --task_config: batch_size is 4 with 1 replicas and accumulation_steps 3",
+            {"task_config": "task.train_data.global_batch_size=4,trainer.accumulation_steps=3"},
+        ),
+        (
+            "with --task_config: n_layer is 2 here and 1 in the checkpoint",
+            {"task_config": "task.model.n_layer=2"},
+        ),
+        (
+            "--task_config: runtime.mixed_precision_dtype is 'float16', and 'float32' for the adaptation",
+            {"task_config": "runtime.mixed_precision_dtype=float16"},
+        ),
+        ("task.keep_best is false: expected true", {"params_override": "task.keep_best=false"}),
+    ],
+)
+def test_settings_are_refused_before_anything_is_written(folder, tmp_path, message, changes):
+    with pytest.raises(UserError, match=message):
+        adapt.Adaptation(parsed(adapt.define_flags, *arguments(folder, tmp_path / "new", **changes)))
+    assert not (tmp_path / "new").exists()
 
 
 def test_another_run_and_another_adaptation_are_left_alone(folder, tmp_path):
