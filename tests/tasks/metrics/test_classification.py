@@ -189,3 +189,33 @@ def test_the_report_has_every_class_and_the_confusions():
     lines = [line.split() for line in report.splitlines()]
     assert ["bad", "0.6667", "0.6667", "0.6667", "3"] in lines
     assert ["bad", "2", "1", "0"] in lines and ["so-so", "1", "1", "0"] in lines
+
+
+def test_the_report_of_a_single_label_is_about_the_label():
+    targets, outputs = np.array([[1], [1], [1], [0]]), np.array([[0.9], [0.8], [0.3], [0.1]])
+    lines = [
+        line.split() for line in cm.per_class_report("multi_label", ["spam"], targets, outputs).splitlines()
+    ]
+    assert ["spam", "1.0000", "0.6667", "0.8000", "3"] in lines
+    assert ["micro", "avg", "1.0000", "0.6667", "0.8000", "3"] in lines
+
+
+@given(st.sampled_from([1, 3]), st.integers(1, 12), st.integers(0, 2**32 - 1))
+def test_the_report_of_labels_agrees_with_the_metrics(count, texts, seed):
+    rng = np.random.default_rng(seed)
+    targets, outputs = rng.integers(0, 2, (texts, count)), rng.integers(0, 11, (texts, count)) / 10
+    labels = ["a", "label of several words", "c"][:count]
+    report = cm.per_class_report("multi_label", labels, targets, outputs)
+    for number, label in enumerate(labels):
+        column = slice(number, number + 1)
+        f1 = cm.scores("multi_label", ["micro_f1"], targets[:, column], outputs[:, column])["micro_f1"]
+        (row,) = (line for line in report.splitlines() if line.strip().startswith(f"{label}  "))
+        assert row.split()[-2:] == [f"{f1:.4f}", str(targets[:, number].sum())]
+    values = cm.scores("multi_label", ["micro_f1", "macro_f1"], targets, outputs)
+    for average in ("micro", "macro"):
+        (row,) = (line for line in report.splitlines() if f"{average} avg" in line)
+        assert row.split()[-2] == f"{values[f'{average}_f1']:.4f}"
+    if count > 1:
+        assert report == sk.classification_report(
+            targets, outputs >= 0.5, target_names=labels, digits=4, zero_division=0.0
+        )

@@ -66,13 +66,12 @@ def per_class_report(kind: str, labels: Sequence[str], targets: np.ndarray, outp
         labels: names of the C classes.
         targets, outputs: as in `scores`.
     """
-    several = kind == "multi_label"
-    decided = outputs >= DECISION if several else decide(outputs)
+    if kind == "multi_label":
+        return _label_report(labels, targets, outputs)
+    decided = decide(outputs)
     report = sk.classification_report(
         targets, decided, labels=range(len(labels)), target_names=labels, digits=4, zero_division=0.0
     )
-    if several:
-        return report
     matrix = sk.confusion_matrix(targets, decided, labels=range(len(labels)))
     width = max(8, *(len(label) + 2 for label in labels))
     lines = [" " * width + "".join(f"{label:>{width}}" for label in labels) + "  <- predicted"]
@@ -80,6 +79,33 @@ def per_class_report(kind: str, labels: Sequence[str], targets: np.ndarray, outp
         f"{label:>{width}}" + "".join(f"{n:>{width}}" for n in row) for label, row in zip(labels, matrix)
     ]
     return report + "\n" + "\n".join(lines)
+
+
+def _label_report(labels: Sequence[str], targets: np.ndarray, probabilities: np.ndarray) -> str:
+    """Returns the table of labels in sklearn's format; sklearn itself takes one label for two classes."""
+    counts = _label_counts(targets, probabilities)
+    true = counts[1]
+    total = int(np.sum(true))
+    values = _precision_recall_f1(*counts)
+    shares = true / max(total, 1)
+    micro = _precision_recall_f1(*(np.sum(count, keepdims=True) for count in counts))
+    of_texts = _precision_recall_f1(*_label_counts(targets.T, probabilities.T))
+    averages = {
+        "micro avg": micro[:, 0],
+        "macro avg": values.mean(axis=1),
+        "weighted avg": values @ shares,
+        "samples avg": of_texts.mean(axis=1),
+    }
+    width = max(map(len, [*labels, *averages]))
+
+    def line(name, row, support):
+        return f"{name:>{width}} " + "".join(f" {value:>9.4f}" for value in row) + f" {support:>9}"
+
+    header = " " * (width + 1) + "".join(
+        f" {name:>9}" for name in ("precision", "recall", "f1-score", "support")
+    )
+    rows = [line(*row) for row in zip(labels, values.T, true)]
+    return "\n".join([header, "", *rows, "", *(line(name, row, total) for name, row in averages.items()), ""])
 
 
 class Alert(NamedTuple):
@@ -199,6 +225,11 @@ def _label_counts(
     """Returns of each label how often it is said rightly, how often it is true and how often it is said."""
     true, said = targets == 1, probabilities >= DECISION
     return np.sum(true & said, axis=0), np.sum(true, axis=0), np.sum(said, axis=0)
+
+
+def _precision_recall_f1(hits: np.ndarray, true: np.ndarray, said: np.ndarray) -> np.ndarray:
+    """Returns precision, recall and F1 of counts [N]: [3, N]; 0 where a share is of nothing."""
+    return np.stack([hits / np.maximum(said, 1), hits / np.maximum(true, 1), _f1_of(hits, true, said)])
 
 
 def _matthews(targets: np.ndarray, probabilities: np.ndarray) -> float:
