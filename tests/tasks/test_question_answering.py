@@ -176,6 +176,22 @@ def test_best_weights_alone_know_the_threshold(run, data):
     assert best.task.no_answer_threshold() == whole.task.no_answer_threshold() is not None
 
 
+def test_evaluation_finds_the_metrics_of_training_with_a_precision(data, tmp_path):
+    """A run that has learned little, so that the threshold differs from that of the best F1."""
+    tiny = {"n_layer": 1, "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 16}
+    schedule = {"train_steps": 3, "validation_interval": 3}
+    params = settings(data, task={"answer_precision": 0.5, "model": tiny}, trainer=schedule)
+    metrics = finetune(params, question_answering.QuestionAnsweringTask, STRATEGY, str(tmp_path))
+    assert metrics["precise_threshold"] != metrics["best_f1_threshold"]
+    opened = prediction.Run.open(str(tmp_path), str(data / "dev"))
+    predictions = prediction.Predictor(opened, STRATEGY, 7).predict(opened.checkpoint(""))
+    found, kept = (
+        opened.task.score(opened.task.validation_set, predictions),
+        read_metrics(str(tmp_path / "best")),
+    )
+    assert {name: kept[name] for name in found} == pytest.approx(found, abs=1e-4)
+
+
 @pytest.mark.integration
 def test_a_training_set_can_be_evaluated(run, data):
     """It has the true positions, which the model must not be told."""

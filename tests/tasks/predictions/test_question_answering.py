@@ -163,6 +163,15 @@ def test_rounding_changes_no_refusal(questions, precision, seed):
         assert units["exact"][answered].mean() / 100 == pytest.approx(found["precise_precision"])
 
 
+def test_a_precision_sets_the_threshold_of_the_scores():
+    units = squad_answers.question_scores(list(make_predictions(60)), unanswerable=True)
+    scores = squad_answers.score(units, precision=0.6)
+    assert scores["precise_threshold"] != scores["best_f1_threshold"]
+    assert scores == squad_answers.score(units, scores["precise_threshold"], precision=0.6)
+    best = squad_answers.score(units, scores["best_f1_threshold"], precision=0.6)
+    assert best["f1"] == pytest.approx(best["best_f1"]) and best["f1"] > scores["f1"]
+
+
 def test_thresholds_lie_between_logits():
     logits, right = np.array([1.0, 4.0, 2.0, 8.0]), np.array([1.0, 0.0, 1.0, 1.0])
     assert squad_answers.precise_threshold(right, logits, 1.0) == (3, 1, 0.5)

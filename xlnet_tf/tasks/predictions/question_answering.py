@@ -164,7 +164,7 @@ def score(
     Args:
         questions: as `question_scores` gives them.
         threshold: the no-answer logit above which there is none, of all questions or of each, [questions].
-            None: the best one for F1.
+            None: the precise one if there is a precision, else the best one for F1.
         precision: what the answers that are given must reach; see `precise_threshold`. 0: nothing.
 
     Returns:
@@ -182,17 +182,19 @@ def score(
     for name in ("f1", "exact"):
         found = best_threshold(questions[name], refused, logits)
         best[f"best_{name}"], best[f"best_{name}_threshold"] = found
-    threshold = best["best_f1_threshold"] if threshold is None else threshold
+    precise = {}
+    if precision:
+        found = precise_threshold(questions["exact"] / 100 * has_answer, logits, precision)
+        precise = {f"precise_{name}": value for name, value in found._asdict().items()}
+    if threshold is None:  # as the run will answer
+        threshold = precise["precise_threshold"] if precise else best["best_f1_threshold"]
     given = {name: np.where(logits > threshold, refused, questions[name]) for name in ("exact", "f1")}
     scores = {name: float(np.mean(values)) for name, values in given.items()}
     for name, rows in (("has_answer", has_answer), ("no_answer", ~has_answer)):
         if rows.any():
             scores |= {f"{name}_{metric}": float(np.mean(values[rows])) for metric, values in given.items()}
     scores.pop("no_answer_f1", None)  # the same as no_answer_exact
-    if precision:
-        found = precise_threshold(questions["exact"] / 100 * has_answer, logits, precision)
-        best |= {f"precise_{name}": value for name, value in found._asdict().items()}
-    return {**scores, **best}
+    return {**scores, **best, **precise}
 
 
 class PreciseThreshold(NamedTuple):
