@@ -14,6 +14,7 @@ from official.modeling import hyperparams
 from tests.conftest import REPOSITORY
 from tfrecord_builders.squad.build import SquadOptions, build_squad
 from xlnet_tf.errors import UserError
+from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.passages import Passage
 from xlnet_tf.tasks import prediction, question_answering
 from xlnet_tf.tasks.finetuning import finetune, read_metrics
@@ -174,6 +175,18 @@ def test_best_weights_alone_know_the_threshold(run, data):
     folders = run[0], run[0] / "best"
     whole, best = (prediction.Run.open(str(folder), str(data / "test")) for folder in folders)
     assert best.task.no_answer_threshold() == whole.task.no_answer_threshold() is not None
+
+
+def test_a_precision_needs_dev_examples_to_find_its_threshold(data):
+    params = settings(data, task={"answer_precision": 0.5, "validation_data": {"input_path": ""}}).task
+    with pytest.raises(
+        UserError, match=r"\(--answer_precision\) is 0.5: .* there are none. Give .* --dev_split"
+    ):
+        question_answering.QuestionAnsweringTask(params)
+    trained_on = ExampleSet.load(str(data / "train"))
+    assert question_answering.QuestionAnsweringTask(params, trained_on=trained_on).validation_set is None
+    params.answer_precision = 0.0
+    assert question_answering.QuestionAnsweringTask(params).validation_set is None
 
 
 def test_evaluation_finds_the_metrics_of_training_with_a_precision(data, tmp_path):
