@@ -14,6 +14,7 @@ from official.modeling import hyperparams
 from tests.conftest import REPOSITORY
 from tfrecord_builders.squad.build import SquadOptions, build_squad
 from xlnet_tf.errors import UserError
+from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.passages import Passage
 from xlnet_tf.tasks import prediction, question_answering
 from xlnet_tf.tasks.finetuning import finetune, read_metrics
@@ -174,6 +175,34 @@ def test_best_weights_alone_know_the_threshold(run, data):
     folders = run[0], run[0] / "best"
     whole, best = (prediction.Run.open(str(folder), str(data / "test")) for folder in folders)
     assert best.task.no_answer_threshold() == whole.task.no_answer_threshold() is not None
+
+
+def test_a_precision_needs_dev_examples_to_find_its_threshold(data):
+    params = settings(data, task={"answer_precision": 0.5, "validation_data": {"input_path": ""}}).task
+    with pytest.raises(
+        UserError, match=r"\(--answer_precision\) is 0.5: .* there are none. Give .* --dev_split"
+    ):
+        question_answering.QuestionAnsweringTask(params)
+    trained_on = ExampleSet.load(str(data / "train"))
+    assert question_answering.QuestionAnsweringTask(params, trained_on=trained_on).validation_set is None
+    params.answer_precision = 0.0
+    assert question_answering.QuestionAnsweringTask(params).validation_set is None
+
+
+def test_evaluation_finds_the_metrics_of_training_with_a_precision(data, tmp_path):
+    """A run that has learned little, so that the threshold differs from that of the best F1."""
+    tiny = {"n_layer": 1, "d_model": 16, "n_head": 2, "d_head": 8, "d_inner": 16}
+    schedule = {"train_steps": 3, "validation_interval": 3}
+    params = settings(data, task={"answer_precision": 0.5, "model": tiny}, trainer=schedule)
+    metrics = finetune(params, question_answering.QuestionAnsweringTask, STRATEGY, str(tmp_path))
+    assert metrics["precise_threshold"] != metrics["best_f1_threshold"]
+    opened = prediction.Run.open(str(tmp_path), str(data / "dev"))
+    predictions = prediction.Predictor(opened, STRATEGY, 7).predict(opened.checkpoint(""))
+    found, kept = (
+        opened.task.score(opened.task.validation_set, predictions),
+        read_metrics(str(tmp_path / "best")),
+    )
+    assert {name: kept[name] for name in found} == pytest.approx(found, abs=1e-4)
 
 
 @pytest.mark.integration

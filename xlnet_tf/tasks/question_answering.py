@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering, span_losses
+from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks.finetuning import FinetuningTask, register, row_weights
@@ -65,7 +66,8 @@ class QuestionAnsweringTask(FinetuningTask):
     with them also takes sets without any; not the other way round.
 
     Raises:
-        UserError: see FinetuningTask; or only the set to evaluate has unanswerable questions.
+        UserError: see FinetuningTask; or only the set to evaluate has unanswerable questions; or there are no
+            dev examples on which a run could find the threshold of answer_precision.
     """
 
     TASK = "question_answering"
@@ -77,8 +79,10 @@ class QuestionAnsweringTask(FinetuningTask):
     SETTINGS = {"unanswerable": bool, "max_question_len": int, "stride": int, "answered": bool}
     ANSWERED = "answered"
 
-    def __init__(self, params: QuestionAnsweringConfig, *args, **kwargs):
-        super().__init__(params, *args, **kwargs)
+    def __init__(
+        self, params: QuestionAnsweringConfig, *args, trained_on: ExampleSet | None = None, **kwargs
+    ):
+        super().__init__(params, *args, trained_on=trained_on, **kwargs)
         if not 0 <= params.answer_precision <= 1:
             raise UserError(
                 f"task.answer_precision (--answer_precision) is {params.answer_precision}: expected 0 to 1"
@@ -87,6 +91,12 @@ class QuestionAnsweringTask(FinetuningTask):
             raise UserError(
                 "task.answer_precision (--answer_precision) is for questions of which some have no answer: "
                 f"those of {self.example_set.folder} all have one"
+            )
+        if params.answer_precision and not trained_on and not self.validation_set:
+            raise UserError(
+                f"task.answer_precision (--answer_precision) is {params.answer_precision:g}: it finds its "
+                "threshold on dev examples, and there are none. Give a set with --dev_split "
+                "(task.validation_data.input_path), or leave out --answer_precision"
             )
         if self.validation_set and self.validation_set.settings["unanswerable"] and not self.unanswerable:
             raise UserError(

@@ -7,6 +7,8 @@ import numpy as np
 import scipy.stats
 from sklearn import metrics as sk
 
+from xlnet_tf.tasks.metrics import thresholds
+
 SCORE = "score"  # the first of a set's metrics, turned so that higher is better
 LOWER_IS_BETTER = ("log_loss", "rmse")
 DECISION = 0.5  # of several labels, those with at least this probability are predicted
@@ -66,13 +68,12 @@ def per_class_report(kind: str, labels: Sequence[str], targets: np.ndarray, outp
         labels: names of the C classes.
         targets, outputs: as in `scores`.
     """
-    several = kind == "multi_label"
-    decided = outputs >= DECISION if several else decide(outputs)
+    if kind == "multi_label":
+        return _label_report(labels, targets, outputs)
+    decided = decide(outputs)
     report = sk.classification_report(
         targets, decided, labels=range(len(labels)), target_names=labels, digits=4, zero_division=0.0
     )
-    if several:
-        return report
     matrix = sk.confusion_matrix(targets, decided, labels=range(len(labels)))
     width = max(8, *(len(label) + 2 for label in labels))
     lines = [" " * width + "".join(f"{label:>{width}}" for label in labels) + "  <- predicted"]
@@ -80,6 +81,33 @@ def per_class_report(kind: str, labels: Sequence[str], targets: np.ndarray, outp
         f"{label:>{width}}" + "".join(f"{n:>{width}}" for n in row) for label, row in zip(labels, matrix)
     ]
     return report + "\n" + "\n".join(lines)
+
+
+def _label_report(labels: Sequence[str], targets: np.ndarray, probabilities: np.ndarray) -> str:
+    """Returns the table of labels in sklearn's format; sklearn itself takes one label for two classes."""
+    counts = _label_counts(targets, probabilities)
+    true = counts[1]
+    total = int(np.sum(true))
+    values = _precision_recall_f1(*counts)
+    shares = true / max(total, 1)
+    micro = _precision_recall_f1(*(np.sum(count, keepdims=True) for count in counts))
+    of_texts = _precision_recall_f1(*_label_counts(targets.T, probabilities.T))
+    averages = {
+        "micro avg": micro[:, 0],
+        "macro avg": values.mean(axis=1),
+        "weighted avg": values @ shares,
+        "samples avg": of_texts.mean(axis=1),
+    }
+    width = max(map(len, [*labels, *averages]))
+
+    def line(name, row, support):
+        return f"{name:>{width}} " + "".join(f" {value:>9.4f}" for value in row) + f" {support:>9}"
+
+    header = " " * (width + 1) + "".join(
+        f" {name:>9}" for name in ("precision", "recall", "f1-score", "support")
+    )
+    rows = [line(*row) for row in zip(labels, values.T, true)]
+    return "\n".join([header, "", *rows, "", *(line(name, row, total) for name, row in averages.items()), ""])
 
 
 class Alert(NamedTuple):
@@ -103,11 +131,13 @@ def alert_threshold(
         recall: the same for recall.
 
     Returns:
-        The threshold; without a wish, that of the best F1. All nan if no text has the class.
+        The threshold; without a wish, that of the best F1. It is the middle between the lowest probability
+        that is an alert and the next lower one, or half of the lowest of all, so that rounding changes no
+        alert. All nan if no text has the class.
     """
     if not np.any(targets):
         return Alert(np.nan, np.nan, np.nan)
-    precisions, recalls, thresholds = sk.precision_recall_curve(targets, probabilities)
+    precisions, recalls, values = sk.precision_recall_curve(targets, probabilities)
     precisions, recalls = precisions[:-1], recalls[:-1]  # the last point has no threshold
     if precision:
         best = _reaching(precisions, precision, recalls)
@@ -115,7 +145,8 @@ def alert_threshold(
         best = _reaching(recalls, recall, precisions)
     else:
         best = np.argmax(2 * precisions * recalls / np.maximum(precisions + recalls, _SMALLEST))
-    return Alert(float(thresholds[best]), float(precisions[best]), float(recalls[best]))
+    lower = np.max(probabilities, where=probabilities < values[best], initial=0.0)
+    return Alert(thresholds.between(values[best], lower), float(precisions[best]), float(recalls[best]))
 
 
 def alert_at(threshold: float, targets: np.ndarray, alerts: np.ndarray) -> Alert:
@@ -199,6 +230,11 @@ def _label_counts(
     """Returns of each label how often it is said rightly, how often it is true and how often it is said."""
     true, said = targets == 1, probabilities >= DECISION
     return np.sum(true & said, axis=0), np.sum(true, axis=0), np.sum(said, axis=0)
+
+
+def _precision_recall_f1(hits: np.ndarray, true: np.ndarray, said: np.ndarray) -> np.ndarray:
+    """Returns precision, recall and F1 of counts [N]: [3, N]; 0 where a share is of nothing."""
+    return np.stack([hits / np.maximum(said, 1), hits / np.maximum(true, 1), _f1_of(hits, true, said)])
 
 
 def _matthews(targets: np.ndarray, probabilities: np.ndarray) -> float:

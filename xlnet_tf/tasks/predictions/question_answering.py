@@ -12,6 +12,7 @@ from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
 from xlnet_tf import files
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.passages import Passage
+from xlnet_tf.tasks.metrics import thresholds
 from xlnet_tf.text.windows import Window, best_windows
 
 N_BEST = 5
@@ -163,7 +164,7 @@ def score(
     Args:
         questions: as `question_scores` gives them.
         threshold: the no-answer logit above which there is none, of all questions or of each, [questions].
-            None: the best one for F1.
+            None: the precise one if there is a precision, else the best one for F1.
         precision: what the answers that are given must reach; see `precise_threshold`. 0: nothing.
 
     Returns:
@@ -181,17 +182,19 @@ def score(
     for name in ("f1", "exact"):
         found = best_threshold(questions[name], refused, logits)
         best[f"best_{name}"], best[f"best_{name}_threshold"] = found
-    threshold = best["best_f1_threshold"] if threshold is None else threshold
+    precise = {}
+    if precision:
+        found = precise_threshold(questions["exact"] / 100 * has_answer, logits, precision)
+        precise = {f"precise_{name}": value for name, value in found._asdict().items()}
+    if threshold is None:  # as the run will answer
+        threshold = precise["precise_threshold"] if precise else best["best_f1_threshold"]
     given = {name: np.where(logits > threshold, refused, questions[name]) for name in ("exact", "f1")}
     scores = {name: float(np.mean(values)) for name, values in given.items()}
     for name, rows in (("has_answer", has_answer), ("no_answer", ~has_answer)):
         if rows.any():
             scores |= {f"{name}_{metric}": float(np.mean(values[rows])) for metric, values in given.items()}
     scores.pop("no_answer_f1", None)  # the same as no_answer_exact
-    if precision:
-        found = precise_threshold(questions["exact"] / 100 * has_answer, logits, precision)
-        best |= {f"precise_{name}": value for name, value in found._asdict().items()}
-    return {**scores, **best}
+    return {**scores, **best, **precise}
 
 
 class PreciseThreshold(NamedTuple):
@@ -215,6 +218,9 @@ def precise_threshold(right: np.ndarray, logits: np.ndarray, precision: float) -
         right: [N], 1 where the best candidate is exactly right.
         logits: [N] no-answer logits.
         precision: the share that must be right. Out of reach, the threshold with the highest share counts.
+
+    Returns:
+        The threshold, between two logits (see `best_threshold`), and what it gives.
     """
     order = np.argsort(logits, kind="stable")
     answered = np.arange(1, len(order) + 1)
@@ -223,7 +229,7 @@ def precise_threshold(right: np.ndarray, logits: np.ndarray, precision: float) -
     reached = np.flatnonzero(ends & (shares >= precision))
     best = reached[-1] if len(reached) else np.flatnonzero(ends)[np.argmax(shares[ends])]
     return PreciseThreshold(
-        float(logits[order][best]), float(shares[best]), float(answered[best] / len(order))
+        _above(logits[order], best), float(shares[best]), float(answered[best] / len(order))
     )
 
 
@@ -236,15 +242,28 @@ def best_threshold(answered: np.ndarray, refused: np.ndarray, logits: np.ndarray
         logits: [N] no-answer logits.
 
     Returns:
-        The mean score, and the threshold: the logit of a question that is still answered, or one less than
-        the lowest if none is.
+        The mean score, and the threshold: the middle between the highest logit that is still answered and
+        the next higher one, so that rounding changes no answer. One more than the highest logit if all
+        questions are answered, one less than the lowest if none is.
     """
     order = np.argsort(logits, kind="stable")
     sums = refused.sum() + np.concatenate([[0.0], np.cumsum((answered - refused)[order])])
-    thresholds = np.concatenate([[logits.min() - 1], logits[order]])
-    possible = np.append(thresholds[:-1] != thresholds[1:], True)  # equal logits go together
+    last = np.concatenate([[logits.min() - 1], logits[order]])  # the logit that is just answered
+    possible = np.append(last[:-1] != last[1:], True)  # equal logits go together
     best = np.flatnonzero(possible)[np.argmax(sums[possible])]
-    return float(sums[best] / len(logits)), float(thresholds[best])
+    threshold = _above(logits[order], best - 1) if best else float(last[0])
+    return float(sums[best] / len(logits)), threshold
+
+
+def _above(logits: np.ndarray, index: int) -> float:
+    """Returns the threshold that answers the first questions.
+
+    Args:
+        logits: [N], ascending.
+        index: of the last logit that is answered; the next one is higher.
+    """
+    following = logits[index + 1] if index + 1 < len(logits) else logits[index] + 2
+    return thresholds.between(logits[index], following)
 
 
 def share_without_answer(examples: ExampleSet) -> float:
