@@ -220,7 +220,8 @@ def precise_threshold(right: np.ndarray, logits: np.ndarray, precision: float) -
         precision: the share that must be right. Out of reach, the threshold with the highest share counts.
 
     Returns:
-        The threshold, between two logits (see `best_threshold`), and what it gives.
+        The threshold, halfway between the highest logit that is answered and the next higher one, so that
+        rounding changes no answer, and what it gives.
     """
     order = np.argsort(logits, kind="stable")
     answered = np.arange(1, len(order) + 1)
@@ -228,9 +229,10 @@ def precise_threshold(right: np.ndarray, logits: np.ndarray, precision: float) -
     ends = np.append(logits[order][:-1] != logits[order][1:], True)  # equal logits go together
     reached = np.flatnonzero(ends & (shares >= precision))
     best = reached[-1] if len(reached) else np.flatnonzero(ends)[np.argmax(shares[ends])]
-    return PreciseThreshold(
-        _above(logits[order], best), float(shares[best]), float(answered[best] / len(order))
-    )
+    last = logits[order][best]
+    above = logits[order][best + 1] if best + 1 < len(order) else last + 2
+    threshold = thresholds.between(last, above)
+    return PreciseThreshold(threshold, float(shares[best]), float(answered[best] / len(order)))
 
 
 def best_threshold(answered: np.ndarray, refused: np.ndarray, logits: np.ndarray) -> tuple[float, float]:
@@ -242,28 +244,15 @@ def best_threshold(answered: np.ndarray, refused: np.ndarray, logits: np.ndarray
         logits: [N] no-answer logits.
 
     Returns:
-        The mean score, and the threshold: the middle between the highest logit that is still answered and
-        the next higher one, so that rounding changes no answer. One more than the highest logit if all
-        questions are answered, one less than the lowest if none is.
+        The mean score, and the threshold, as SQuAD's own scorer has it: the logit of a question that is still
+        answered, or one less than the lowest if none is.
     """
     order = np.argsort(logits, kind="stable")
     sums = refused.sum() + np.concatenate([[0.0], np.cumsum((answered - refused)[order])])
-    last = np.concatenate([[logits.min() - 1], logits[order]])  # the logit that is just answered
-    possible = np.append(last[:-1] != last[1:], True)  # equal logits go together
+    candidates = np.concatenate([[logits.min() - 1], logits[order]])
+    possible = np.append(candidates[:-1] != candidates[1:], True)  # equal logits go together
     best = np.flatnonzero(possible)[np.argmax(sums[possible])]
-    threshold = _above(logits[order], best - 1) if best else float(last[0])
-    return float(sums[best] / len(logits)), threshold
-
-
-def _above(logits: np.ndarray, index: int) -> float:
-    """Returns the threshold that answers the first questions.
-
-    Args:
-        logits: [N], ascending.
-        index: of the last logit that is answered; the next one is higher.
-    """
-    following = logits[index + 1] if index + 1 < len(logits) else logits[index] + 2
-    return thresholds.between(logits[index], following)
+    return float(sums[best] / len(logits)), float(candidates[best])
 
 
 def share_without_answer(examples: ExampleSet) -> float:
