@@ -8,7 +8,7 @@ import numpy as np
 
 from tfrecord_builders.common.example_builder import ExampleOptions
 from tfrecord_builders.common.tables import check_exists
-from tfrecord_builders.tagging.data import AnnotatedText, TaggedWords, read_sentences
+from tfrecord_builders.tagging.data import AnnotatedText, TaggedWords, names_in_ids, read_sentences
 from tfrecord_builders.tagging.examples import NUM_SPECIAL, text_examples
 from tfrecord_builders.tagging.schemes import SCHEMES, label_set
 from tfrecord_builders.tagging.words import Sentence, SentenceEncoder
@@ -107,14 +107,8 @@ def _rows(split: str, options: TaggingOptions) -> Iterator[TaggedWords | Annotat
     """Reads a split and checks that tags are known: always, or in test data in all rows or in none."""
     files = getattr(options, split)
     rows = itertools.chain.from_iterable(
-        read_sentences(
-            file,
-            options.word_column,
-            options.tag_column,
-            options.tokens_column,
-            options.tags_column,
-        )
-        for file in files
+        _file_rows(number, file, name, options)
+        for number, (file, name) in enumerate(zip(files, names_in_ids(files)))
     )
     first = next(rows, None)
     if first is None:
@@ -129,6 +123,15 @@ def _rows(split: str, options: TaggingOptions) -> Iterator[TaggedWords | Annotat
                 '(--word_column); in jsonl, "tags" or "entities"'
             )
         yield row
+
+
+def _file_rows(
+    number: int, file: str, name: str, options: TaggingOptions
+) -> Iterator[TaggedWords | AnnotatedText]:
+    """Reads the `number`th file of a split; no document goes on in the next file."""
+    columns = (options.word_column, options.tag_column, options.tokens_column, options.tags_column)
+    for row in read_sentences(file, *columns, name):
+        yield dataclasses.replace(row, document=f"{number}:{row.document}")
 
 
 def _types(options: TaggingOptions) -> set[str]:

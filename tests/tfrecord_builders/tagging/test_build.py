@@ -223,6 +223,21 @@ def test_a_word_longer_than_a_sequence_is_cut_not_lost(tmp_path, tokenizer_file)
     assert examples.statistics["words cut to a sequence's length"] == 1
 
 
+@pytest.mark.parametrize("columns", [True, False])
+def test_files_of_one_name_are_different_documents_with_different_ids(tmp_path, tokenizer_file, columns):
+    files = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        files.append(tmp_path / folder / ("x.txt" if columns else "x.jsonl"))
+        row = json.dumps({"document": "1", "tokens": ["ka"], "tags": ["B-X"]})
+        files[-1].write_text("ka B-X\n" if columns else row)
+    examples = build_tagging(
+        TaggingOptions(str(tokenizer_file), str(tmp_path), train=[*map(str, files)], document=True)
+    )["train"]
+    ids = [[part["id"] for part in line["parts"]] for line in examples.sidecar()]
+    assert ids == [[f"a/{files[0].name}:1"], [f"b/{files[0].name}:1"]]
+
+
 def test_offsets_of_a_long_text_round_trip(tmp_path, tokenizer_file):
     text = "Ka tomi, (ren) sol. " * 20
     spans = [{"start": 20 * i + 10, "end": 20 * i + 13, "label": "LOC"} for i in range(20)]
