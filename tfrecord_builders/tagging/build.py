@@ -19,6 +19,7 @@ from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.input_counts import is_unknown
 from xlnet_tf.records.layout import Column
 from xlnet_tf.text.marks import DroppedMarks
+from xlnet_tf.text.offsets import check_offsets
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TASK = "tagging"
@@ -92,10 +93,15 @@ def build_tagging(options: TaggingOptions, progress: bool = False) -> dict[str, 
         check_exists(file)  # found out before a split is written, which may take long
     labels = label_set(options.types or _types(options))
     marks, totals = DroppedMarks(options.cleaning), dict.fromkeys(options.splits, 0)
+    first_text = ""
     for split in options.splits:
         for row in _rows(split, options):
-            marks.add(row.text if isinstance(row, AnnotatedText) else " ".join(row.words))
+            is_text = isinstance(row, AnnotatedText)
+            marks.add(row.text if is_text else " ".join(row.words))
+            first_text = first_text or (row.location if is_text else "")
             totals[split] += 1
+    if first_text:
+        check_offsets(tokenizer, options.tokenizer, f"the text in {first_text}")
     marks.warn()
     return {
         split: _write_split(split, total, labels, tokenizer, options, progress)

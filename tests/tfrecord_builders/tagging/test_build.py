@@ -314,6 +314,17 @@ def test_a_missing_tokenizer_is_named(tmp_path):
         build(tmp_path, tmp_path / "none.model", train="ka B-X\n")
 
 
+def test_texts_are_refused_with_byte_fallback_and_the_old_set_stays(
+    tmp_path, tokenizer_file, byte_fallback_file
+):
+    rows = [{"text": "ka to", "entities": [{"start": 0, "end": 2, "label": "X"}]}]
+    build(tmp_path, tokenizer_file, train=rows)
+    with pytest.raises(UserError, match=r"bytes.model is a .*byte fallback, but the text in .*train.jsonl:1"):
+        build(tmp_path, byte_fallback_file, train=rows)
+    assert ExampleSet.load(tmp_path / "train").records == 1
+    assert build(tmp_path, byte_fallback_file, train="ka B-X\n")["train"].records == 1
+
+
 @pytest.mark.parametrize(
     "name,sentences,words",
     [("valid", 3250, 51362), pytest.param("train", 14041, 203621, marks=pytest.mark.long)],
