@@ -10,7 +10,7 @@ from tfrecord_builders.common.example_builder import ExampleOptions
 from tfrecord_builders.common.tables import check_exists
 from tfrecord_builders.tagging.data import AnnotatedText, TaggedWords, names_in_ids, read_sentences
 from tfrecord_builders.tagging.examples import NUM_SPECIAL, text_examples
-from tfrecord_builders.tagging.schemes import SCHEMES, label_set
+from tfrecord_builders.tagging.schemes import SCHEMES, label_set, to_bio
 from tfrecord_builders.tagging.words import Sentence, SentenceEncoder
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
@@ -143,11 +143,24 @@ def _file_rows(
 def _types(options: TaggingOptions) -> set[str]:
     types = set().union(*(row.types for row in _rows("train", options)))
     if not types:
+        _check_tags(options)
         raise UserError(
             f"no entities in {', '.join(options.train)}: expected some to learn from. Is --tag_column="
             f"{options.tag_column} the column of their tags?"
         )
     return types
+
+
+def _check_tags(options: TaggingOptions) -> None:
+    for row in _rows("train", options):
+        try:
+            to_bio(row.tags if isinstance(row, TaggedWords) else (), options.scheme)
+        except ValueError as error:
+            word, reason = error.args
+            raise UserError(
+                f"{row.location_of(word)}: {reason}. Are the tags in another column (--tag_column, "
+                "--tags_column)? If they are numbers, write the names of the tags"
+            ) from None
 
 
 def _write_split(

@@ -113,7 +113,7 @@ def read_sentences(
     - the same with {"text": "...", "entities": [{"start": 0, "end": 5, "label": "LOC"}, ...]}.
     - all else is columns: a word a line, a blank line after each sentence, `-DOCSTART-` before each document.
 
-    Tags may be left out: no "tags", no "entities", no column of tags.
+    Tags may be left out: no "tags" or "entities", or null, or no column of tags.
 
     Args:
         path: the file, local or remote.
@@ -244,7 +244,7 @@ def _from_row(row: Row, tokens_column: str, tags_column: str, name: str) -> Tagg
     document = row.text("document") if "document" in row else name
     if tokens_column in row:
         words = _texts(row, tokens_column)
-        tags = _texts(row, tags_column) if tags_column in row else None
+        tags = _texts(row, tags_column) if _given(row, tags_column) else None
         if "" in words:
             raise UserError(f"{row.location}: token {words.index('')} is empty: leave it out, and its tag")
         if tags is not None and len(tags) != len(words):
@@ -255,7 +255,7 @@ def _from_row(row: Row, tokens_column: str, tags_column: str, name: str) -> Tagg
     if "text" in row:
         text = row.text("text")
         entities = None
-        if "entities" in row:
+        if _given(row, "entities"):
             entities = sorted(_entities(row, text), key=lambda entity: (entity.start, -entity.end))
         return AnnotatedText(sentence_id, document, row.location, text, entities)
     raise UserError(
@@ -263,6 +263,10 @@ def _from_row(row: Row, tokens_column: str, tags_column: str, name: str) -> Tagg
         f'"{tags_column}"; name them with --tokens_column and --tags_column), or '
         '"text" (and "entities")'
     )
+
+
+def _given(row: Row, column: str) -> bool:
+    return column in row and row[column] != ""  # null is the empty text
 
 
 def _texts(row: Row, column: str) -> list[str]:

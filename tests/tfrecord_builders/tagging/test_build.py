@@ -257,6 +257,8 @@ def test_test_data_may_have_no_tags(tmp_path, tokenizer_file):
         (["to"], None, ["O"]),
         (["mi", "mi"], None, ["O", "O"]),
     ]
+    null = [{"tokens": ["to"], "tags": None}, {"text": "mi mi", "entities": None}]
+    assert not build(tmp_path, tokenizer_file, test=null, types=["X"])["test"].settings["tagged"]
     alone = build(tmp_path, tokenizer_file, test="to\n", types=["X"])["test"]
     assert alone.settings["labels"] == sets["train"].settings["labels"] == ["O", "B-X", "I-X"]
 
@@ -284,6 +286,12 @@ def test_sentences_without_words_are_counted(tmp_path, tokenizer_file):
         ({"train": "\n\n-DOCSTART- O\n"}, r"no sentences in .*train.txt"),
         ({"train": "ka B-X\n", "dev": ""}, r"no sentences in .*dev.txt"),
         ({"train": "ka O\n"}, r"no entities in .*train.txt"),
+        ({"train": "ka O\nto N\n"}, r"train.txt:2: the tag is 'N', expected O, .* column \(--tag_column"),
+        (
+            {"train": [{"tokens": ["ka", "to"], "tags": [0, 3]}]},
+            r"train.jsonl:1: the tag is '0', expected O, .*If they are numbers, write the names",
+        ),
+        ({"train": [{"tokens": ["ka"], "tags": None}]}, r"train.jsonl:1: no tags"),
         ({"train": "ka B-X\nto X\n"}, r"train.txt:2: the tag is 'X', expected O, B-TYPE, I-TYPE"),
         ({"train": "ka I-X\n", "repair": False}, r"train.txt:1: I-X is not allowed"),
         ({"test": "ka\n"}, "give --types"),
