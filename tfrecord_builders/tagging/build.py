@@ -134,7 +134,7 @@ def _rows(split: str, options: TaggingOptions) -> Iterator[TaggedWords | Annotat
 def _file_rows(
     number: int, file: str, name: str, options: TaggingOptions
 ) -> Iterator[TaggedWords | AnnotatedText]:
-    """Reads the `number`th file of a split; no document goes on in the next file."""
+    """Reads the `number`th file of a split; no document continues in the next file."""
     columns = (options.word_column, options.tag_column, options.tokens_column, options.tags_column)
     for row in read_sentences(file, *columns, name):
         yield dataclasses.replace(row, document=f"{number}:{row.document}")
