@@ -6,6 +6,7 @@ import io
 import numpy as np
 import pytest
 import sentencepiece
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records
 
@@ -39,6 +40,18 @@ def tokenizer_file(tmp_path_factory):
     )
     path = tmp_path_factory.mktemp("tokenizer") / "spiece.model"
     path.write_bytes(model.getvalue())
+    return path
+
+
+@pytest.fixture(scope="session")
+def byte_fallback_file(tokenizer_file, tmp_path_factory):
+    """The same tokenizer, with byte fallback."""
+    model = ModelProto.FromString(tokenizer_file.read_bytes())
+    model.trainer_spec.byte_fallback = True
+    for byte in range(256):
+        model.pieces.add(piece=f"<0x{byte:02X}>", score=-20.0, type=ModelProto.SentencePiece.BYTE)
+    path = tmp_path_factory.mktemp("bytes") / "bytes.model"
+    path.write_bytes(model.SerializeToString())
     return path
 
 

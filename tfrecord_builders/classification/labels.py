@@ -43,12 +43,17 @@ def read_labels(row: Row, source: SplitSource, dataset: Dataset) -> list[str]:
 
 
 def in_order(labels: Iterable[str]) -> tuple[str, ...]:
-    """Returns each label once: numbers by their value, other labels by their spelling."""
+    """Returns each label once: numbers by their value, NaN last, other labels by their spelling."""
     labels = set(labels)
     try:
-        return tuple(sorted(labels, key=lambda label: (float(label), label)))
+        return tuple(sorted(labels, key=_by_value))
     except ValueError:
         return tuple(sorted(labels))
+
+
+def _by_value(label: str) -> tuple[bool, float, str]:
+    value = float(label)
+    return (True, 0.0, label) if math.isnan(value) else (False, value, label)
 
 
 def encode(row: Row, source: SplitSource, dataset: Dataset) -> int | float | np.ndarray:

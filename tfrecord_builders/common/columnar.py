@@ -21,13 +21,14 @@ _SUFFIXES = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ip
 _BATCH_ROWS = 256
 _METADATA = b"huggingface"  # of a schema: the features of `datasets`, as json
 _PART_OF = re.compile(r"(?P<split>.*?)-\d+-of-\d+")
+_SPLIT_NAMES = ("train", "test", "dev", "validation", "valid", "val")
 
 
 def kind_of(path: epath.Path) -> str:
     """Returns "parquet" or "arrow" for such a file or a folder of such files; "" for anything else.
 
     Raises:
-        UserError: a folder holds several splits.
+        UserError: a folder holds several splits, or files of both kinds.
     """
     if not path.is_dir():
         return _SUFFIXES.get(path.suffix.lower(), "")
@@ -36,7 +37,13 @@ def kind_of(path: epath.Path) -> str:
         raise UserError(f"{path} has the splits {', '.join(splits)}: name one, as {path}/{splits[0]}")
     if (path / STATE_FILE).exists():
         return "arrow"
-    return next((kind for suffix, kind in _SUFFIXES.items() if files.files_in(path, suffix)), "")
+    found = {kind: file[0] for suffix, kind in _SUFFIXES.items() if (file := files.files_in(path, suffix))}
+    if len(found) > 1:
+        raise UserError(
+            f"{path} has both Parquet and Arrow files ({', '.join(file.name for file in found.values())}), "
+            "expected one kind: put those to read into a folder of their own, and give that"
+        )
+    return next(iter(found), "")
 
 
 def read(path: epath.Path, kind: str) -> Iterator[Row]:
@@ -104,13 +111,19 @@ def _files(path: epath.Path, kind: str) -> list[epath.Path]:
     found = sorted(file for suffix in suffixes for file in files.files_in(path, suffix))
     if not found:
         raise UserError(f"{path} has no files that end in {', '.join(suffixes)}: give a folder with some")
-    parts = [_PART_OF.fullmatch(file.stem) for file in found]
-    if len(splits := sorted({part["split"] for part in parts if part})) > 1:
+    if len(splits := sorted({_split_of(file) for file in found} - {""})) > 1:
         raise UserError(
             f"{path} has files of several splits ({', '.join(splits)}): put those of each split into a "
             "folder of their own, and give that"
         )
     return found
+
+
+def _split_of(file: epath.Path) -> str:
+    """Returns the split that a file's name states; "" if it states none."""
+    if part := _PART_OF.fullmatch(file.stem):
+        return part["split"]
+    return file.stem if file.stem.lower() in _SPLIT_NAMES else ""
 
 
 def _parquet_batches(path: epath.Path) -> Iterator[tuple[Any, Any]]:

@@ -182,4 +182,6 @@ def _answer_index(answer: str, count: int, location: str) -> int:
 def _reason_to_skip(question: RaceQuestion) -> str:
     if not question.context.strip():
         return "empty context"
+    if not question.options:
+        return "no options"
     return "" if all(option.strip() for option in question.options) else "empty option"

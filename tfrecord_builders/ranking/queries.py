@@ -1,7 +1,8 @@
 """Reads queries and their candidate passages from tables: a person's own, and WikiQA in both of its forms."""
 
 import dataclasses
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 
 from etils import epath
 
@@ -48,7 +49,7 @@ class Query:
 
 @dataclasses.dataclass(frozen=True)
 class PairColumns:
-    """Which columns of a table hold what; without the columns of ids, queries and passages are numbered."""
+    """Which columns of a table hold what; queries and passages without an id are numbered."""
 
     query: str = "query"
     passage: str = "passage"
@@ -76,8 +77,8 @@ def read_pairs(path: epath.PathLike, columns: PairColumns, skip: Skip, labelled:
     pairs = _Pairs(skip)
     for row in read_table(path, infer_format(path)):
         text = row.text(columns.query)
-        query_id = row.text(columns.query_id) if columns.query_id in row else None
-        passage_id = row.text(columns.passage_id) if columns.passage_id in row else None
+        query_id = row.text(columns.query_id) or None if columns.query_id in row else None
+        passage_id = row.text(columns.passage_id) or None if columns.passage_id in row else None
         grade = UNKNOWN
         if labelled or (columns.relevance in row and row.text(columns.relevance)):
             grade = parse_relevance(row.text(columns.relevance), row.location)
@@ -162,8 +163,7 @@ class _Pairs:
 
     def __init__(self, skip: Skip):
         self._skip = skip
-        self._queries: dict[str, Query] = {}
-        self._passages: dict[str, dict[str, CandidatePassage]] = {}  # query -> its passages
+        self._queries: dict[tuple[str | None, str], _Gathered] = {}
 
     def add(
         self,
@@ -178,25 +178,55 @@ class _Pairs:
         if not query.strip() or not passage.strip():
             self._skip(f"empty {'passage' if query.strip() else 'query'}", location)
             return
-        key = query if query_id is None else query_id
-        if key not in self._queries:
-            name = str(len(self._queries) + 1) if query_id is None else query_id
-            self._queries[key] = Query(name, query, location)
-            self._passages[key] = {}
-        known, passages = self._queries[key], self._passages[key]
+        key = (query_id, "" if query_id else query)
+        known = self._queries.setdefault(key, _Gathered(query_id, query, location))
         if known.text != query:
             raise UserError(
                 f"{location}: query {query_id} is {query!r}, but {known.text!r} in {known.location}: give "
                 "another id to another query"
             )
-        name = str(len(passages) + 1) if passage_id is None else passage_id
-        if name in passages:
-            self._skip("passage given twice for a query", location)
-            return
-        passages[name] = CandidatePassage(name, passage, grade)
+        if passage_id is not None:
+            if passage_id in known.passage_ids:
+                self._skip("passage given twice for a query", location)
+                return
+            known.passage_ids.add(passage_id)
+        known.passages.append((passage_id, passage, grade))
 
     def queries(self) -> list[Query]:
         """Returns the queries with their passages, in the order of the input."""
-        for key, query in self._queries.items():
-            query.passages = list(self._passages[key].values())
-        return list(self._queries.values())
+        gathered = list(self._queries.values())
+        return [
+            Query(name, query.text, query.location, query.candidates())
+            for name, query in zip(_with_numbers([query.id for query in gathered]), gathered)
+        ]
+
+
+@dataclasses.dataclass
+class _Gathered:
+    """A query while its passages are read; ids that are not given are None.
+
+    Attributes:
+        passage_ids: those that are given.
+        passages: id, text and relevance of each.
+    """
+
+    id: str | None
+    text: str
+    location: str
+    passage_ids: set[str] = dataclasses.field(default_factory=set)
+    passages: list[tuple[str | None, str, int]] = dataclasses.field(default_factory=list)
+
+    def candidates(self) -> list[CandidatePassage]:
+        names = _with_numbers([passage_id for passage_id, _, _ in self.passages])
+        return [CandidatePassage(name, *rest) for name, (_, *rest) in zip(names, self.passages)]
+
+
+def _with_numbers(ids: Sequence[str | None]) -> list[str]:
+    """Returns ids, with numbers that are not among them for those that are None: from 1, their positions."""
+    taken, names = set(ids), []
+    for position, name in enumerate(ids, 1):
+        if name is None:
+            name = next(str(number) for number in itertools.count(position) if str(number) not in taken)
+            taken.add(name)
+        names.append(name)
+    return names

@@ -26,7 +26,7 @@ from xlnet_tf.records.passages import PASSAGES_FILE
 from xlnet_tf.records.passages import Passage as EncodedPassage
 from xlnet_tf.text import windows as windows_lib
 from xlnet_tf.text.marks import warn_of_dropped_marks
-from xlnet_tf.text.offsets import Encoded, encode_with_offsets
+from xlnet_tf.text.offsets import Encoded, check_offsets, encode_with_offsets
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 from xlnet_tf.text.windows import Window
 
@@ -104,6 +104,7 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
     """
     options.check()
     tokenizer = options.load_tokenizer()
+    check_offsets(tokenizer, options.tokenizer, "an answer in a passage")
     columns = options.columns_of(SquadColumns)
     read = {split: read_squad(getattr(options, split), columns) for split in options.splits}
     passages = (passage for file in read.values() for passage in file.passages)

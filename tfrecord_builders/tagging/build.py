@@ -8,9 +8,9 @@ import numpy as np
 
 from tfrecord_builders.common.example_builder import ExampleOptions
 from tfrecord_builders.common.tables import check_exists
-from tfrecord_builders.tagging.data import AnnotatedText, TaggedWords, read_sentences
+from tfrecord_builders.tagging.data import AnnotatedText, TaggedWords, names_in_ids, read_sentences
 from tfrecord_builders.tagging.examples import NUM_SPECIAL, text_examples
-from tfrecord_builders.tagging.schemes import SCHEMES, label_set
+from tfrecord_builders.tagging.schemes import SCHEMES, label_set, to_bio
 from tfrecord_builders.tagging.words import Sentence, SentenceEncoder
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
@@ -19,6 +19,7 @@ from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.input_counts import is_unknown
 from xlnet_tf.records.layout import Column
 from xlnet_tf.text.marks import DroppedMarks
+from xlnet_tf.text.offsets import check_offsets
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TASK = "tagging"
@@ -92,10 +93,15 @@ def build_tagging(options: TaggingOptions, progress: bool = False) -> dict[str, 
         check_exists(file)  # found out before a split is written, which may take long
     labels = label_set(options.types or _types(options))
     marks, totals = DroppedMarks(options.cleaning), dict.fromkeys(options.splits, 0)
+    first_text = ""
     for split in options.splits:
         for row in _rows(split, options):
-            marks.add(row.text if isinstance(row, AnnotatedText) else " ".join(row.words))
+            is_text = isinstance(row, AnnotatedText)
+            marks.add(row.text if is_text else " ".join(row.words))
+            first_text = first_text or (row.location if is_text else "")
             totals[split] += 1
+    if first_text:
+        check_offsets(tokenizer, options.tokenizer, f"the text in {first_text}")
     marks.warn()
     return {
         split: _write_split(split, total, labels, tokenizer, options, progress)
@@ -107,14 +113,8 @@ def _rows(split: str, options: TaggingOptions) -> Iterator[TaggedWords | Annotat
     """Reads a split and checks that tags are known: always, or in test data in all rows or in none."""
     files = getattr(options, split)
     rows = itertools.chain.from_iterable(
-        read_sentences(
-            file,
-            options.word_column,
-            options.tag_column,
-            options.tokens_column,
-            options.tags_column,
-        )
-        for file in files
+        _file_rows(number, file, name, options)
+        for number, (file, name) in enumerate(zip(files, names_in_ids(files)))
     )
     first = next(rows, None)
     if first is None:
@@ -131,14 +131,36 @@ def _rows(split: str, options: TaggingOptions) -> Iterator[TaggedWords | Annotat
         yield row
 
 
+def _file_rows(
+    number: int, file: str, name: str, options: TaggingOptions
+) -> Iterator[TaggedWords | AnnotatedText]:
+    """Reads the `number`th file of a split; no document continues in the next file."""
+    columns = (options.word_column, options.tag_column, options.tokens_column, options.tags_column)
+    for row in read_sentences(file, *columns, name):
+        yield dataclasses.replace(row, document=f"{number}:{row.document}")
+
+
 def _types(options: TaggingOptions) -> set[str]:
     types = set().union(*(row.types for row in _rows("train", options)))
     if not types:
+        _check_tags(options)
         raise UserError(
             f"no entities in {', '.join(options.train)}: expected some to learn from. Is --tag_column="
             f"{options.tag_column} the column of their tags?"
         )
     return types
+
+
+def _check_tags(options: TaggingOptions) -> None:
+    for row in _rows("train", options):
+        try:
+            to_bio(row.tags if isinstance(row, TaggedWords) else (), options.scheme)
+        except ValueError as error:
+            word, reason = error.args
+            raise UserError(
+                f"{row.location_of(word)}: {reason}. Are the tags in another column (--tag_column, "
+                "--tags_column)? If they are numbers, write the names of the tags"
+            ) from None
 
 
 def _write_split(

@@ -1,9 +1,11 @@
 """Reads texts with tagged words: CoNLL's column files, and jsonl with tokens or with entities by offset."""
 
+import collections
 import dataclasses
 import json
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from etils import epath
@@ -102,6 +104,7 @@ def read_sentences(
     tag_column: int = -1,
     tokens_column: str = "tokens",
     tags_column: str = "tags",
+    name: str = "",
 ) -> Iterator[TaggedWords | AnnotatedText]:
     """Reads a source of one of three forms.
 
@@ -110,13 +113,14 @@ def read_sentences(
     - the same with {"text": "...", "entities": [{"start": 0, "end": 5, "label": "LOC"}, ...]}.
     - all else is columns: a word a line, a blank line after each sentence, `-DOCSTART-` before each document.
 
-    Tags may be left out: no "tags", no "entities", no column of tags.
+    Tags may be left out: no "tags" or "entities", or null, or no column of tags.
 
     Args:
         path: the file, local or remote.
         word_column: the words' column, counted from 0, or from the last with -1.
         tag_column: the tags' column.
         tokens_column, tags_column: the lists' columns in other files.
+        name: of the file in ids; "": its base name.
 
     Yields:
         The sentences in order.
@@ -127,23 +131,44 @@ def read_sentences(
     """
     if is_columnar(path) or unpacked_name(existing(path)).endswith(".jsonl"):
         for row in read_table(path, infer_format(path)):
-            yield _from_row(row, tokens_column, tags_column)
+            yield _from_row(row, tokens_column, tags_column, name)
     else:
-        yield from _read_columns(existing(path), word_column, tag_column)
+        yield from _read_columns(existing(path), word_column, tag_column, name)
 
 
-def _read_columns(path: epath.Path, word_column: int, tag_column: int) -> Iterator[TaggedWords]:
+def names_in_ids(paths: Sequence[epath.PathLike]) -> list[str]:
+    """Returns what to call each file in ids: its base name, or more of its path if base names repeat."""
+    parts = [[part for part in os.fspath(path).split("/") if part not in ("", ".")] or [""] for path in paths]
+    namesakes = collections.defaultdict(set)
+    for each in parts:
+        namesakes[each[-1]].add(tuple(each))
+    depths = {base: _distinguishing_depth(several) for base, several in namesakes.items()}
+    return ["/".join(each[-depths[each[-1]] :]) for each in parts]
+
+
+def _distinguishing_depth(paths: Collection[tuple[str, ...]]) -> int:
+    """Returns how many of their last parts tell paths apart."""
+    depth = 1
+    while len({path[-depth:] for path in paths}) < len(paths):
+        depth += 1
+    return depth
+
+
+def _read_columns(
+    path: epath.Path, word_column: int, tag_column: int, name: str = ""
+) -> Iterator[TaggedWords]:
     words: list[str] = []
     tags: list[str] = []
     document = first_line = 0
     columns: _Columns | None = None
     file = str(path)
+    name = name or path.name
 
     def sentence() -> Iterator[TaggedWords]:
         if words:
             yield TaggedWords(
-                id=f"{path.name}:{first_line}",
-                document=f"{path.name}#{document}",
+                id=f"{name}:{first_line}",
+                document=f"{name}#{document}",
                 file=file,
                 line=first_line,
                 line_step=1,
@@ -213,13 +238,13 @@ def _fields(line: str, tabs: bool) -> list[str]:
     return [field.strip(" ") for field in line.split("\t")] if tabs else _SPACES.split(line.strip(" \t"))
 
 
-def _from_row(row: Row, tokens_column: str, tags_column: str) -> TaggedWords | AnnotatedText:
-    name = f"{row.file.rpartition('/')[2]}:{row.line}"
+def _from_row(row: Row, tokens_column: str, tags_column: str, name: str) -> TaggedWords | AnnotatedText:
+    name = f"{name or row.file.rpartition('/')[2]}:{row.line}"
     sentence_id = row.text("id") if "id" in row else name
     document = row.text("document") if "document" in row else name
     if tokens_column in row:
         words = _texts(row, tokens_column)
-        tags = _texts(row, tags_column) if tags_column in row else None
+        tags = _texts(row, tags_column) if _given(row, tags_column) else None
         if "" in words:
             raise UserError(f"{row.location}: token {words.index('')} is empty: leave it out, and its tag")
         if tags is not None and len(tags) != len(words):
@@ -230,7 +255,7 @@ def _from_row(row: Row, tokens_column: str, tags_column: str) -> TaggedWords | A
     if "text" in row:
         text = row.text("text")
         entities = None
-        if "entities" in row:
+        if _given(row, "entities"):
             entities = sorted(_entities(row, text), key=lambda entity: (entity.start, -entity.end))
         return AnnotatedText(sentence_id, document, row.location, text, entities)
     raise UserError(
@@ -238,6 +263,10 @@ def _from_row(row: Row, tokens_column: str, tags_column: str) -> TaggedWords | A
         f'"{tags_column}"; name them with --tokens_column and --tags_column), or '
         '"text" (and "entities")'
     )
+
+
+def _given(row: Row, column: str) -> bool:
+    return column in row and row[column] != ""  # null is the empty text
 
 
 def _texts(row: Row, column: str) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.cleaning import CleaningConfig, strip_accents
@@ -33,6 +34,29 @@ class Encoded(NamedTuple):
     ids: list[int]
     begins: np.ndarray
     ends: np.ndarray
+
+
+def has_byte_fallback(proto: bytes) -> bool:
+    """Returns whether a serialized SentencePiece model spells unknown characters by their bytes."""
+    return ModelProto.FromString(proto).trainer_spec.byte_fallback
+
+
+def check_offsets(tokenizer: XLNetTokenizer, file: str, needed_by: str) -> None:
+    """Checks that a tokenizer gives offsets for every text.
+
+    Args:
+        tokenizer: any.
+        file: where it is from, for the message.
+        needed_by: what needs offsets, for the message.
+
+    Raises:
+        UserError: it has byte fallback.
+    """
+    if has_byte_fallback(tokenizer.model_proto):
+        raise UserError(
+            f"{file} is a SentencePiece model with byte fallback, but {needed_by} needs offsets of pieces "
+            "in the text, expected a model without byte fallback: name one with --tokenizer"
+        )
 
 
 def encode_with_offsets(tokenizer: XLNetTokenizer, text: str) -> Encoded:

@@ -1,11 +1,13 @@
 """Classification examples: what is in them, which rows they are of, and what is said of bad data."""
 
+import itertools
 import json
 
 import numpy as np
 import pytest
 
 from tests.helpers.records.labelled import builder, ids_of, labels_of, table
+from tfrecord_builders.classification.labels import in_order
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import example_report
 from xlnet_tf.records.examples import ExampleSet
@@ -78,6 +80,13 @@ def test_numbers_as_labels_are_in_their_order(build, tmp_path):
     train = table(tmp_path / "t.csv", ("text", "label"), *[("ka", n) for n in (10, 2, -1, 2)])
     examples = build(train=train)["train"]
     assert examples.settings["labels"] == ["-1", "2", "10"] and labels_of(examples) == [2, 1, 0, 1]
+
+
+def test_labels_that_are_nan_are_last_in_any_order_of_the_input():
+    labels = ["nan", "2", "-inf", "1.0", "1", "NaN"]
+    assert {in_order(each) for each in itertools.permutations(labels)} == {
+        ("-inf", "1", "1.0", "2", "NaN", "nan")
+    }
 
 
 def test_regression(build, tmp_path):

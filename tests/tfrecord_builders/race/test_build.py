@@ -238,3 +238,14 @@ def test_the_real_development_set(tmp_path, shared):
     sequences = arrays["input_ids"].reshape(-1, 256)
     assert (sequences[:, -1] == CLS_ID).all() and ((sequences == SEP_ID).sum(axis=1) == 2).all()
     assert {row["level"] for row in example_set.sidecar()} == {"middle"}
+
+
+def test_questions_without_options_are_skipped(tmp_path, tokenizer_file):
+    bare = {**OWN, "options": [], "answer": ""}
+    path = write_jsonl(tmp_path / "own.jsonl", [bare, OWN])
+    examples = build(tmp_path, tokenizer_file, train=[path])["train"]
+    assert examples.records == 1 and examples.settings["num_choices"] == 3
+    assert examples.skipped == {"no options": {"count": 1, "places": [f"{path}:1"]}}
+    write_jsonl(tmp_path / "own.jsonl", [bare, bare])
+    with pytest.raises(UserError, match=r"no questions in .*own.jsonl \(2 skipped\): check the files"):
+        build(tmp_path, tokenizer_file, train=[path])

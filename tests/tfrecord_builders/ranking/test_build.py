@@ -342,3 +342,26 @@ def test_every_candidate_is_written_once(tmp_path, tokenizer_file):
     found = [(query, *candidate) for query, candidates in slots(dev) for candidate in candidates]
     assert found == [(q, p, int(r)) for q, p, r in (line.split("\t") for line in lines[1:])]
     assert dev.records == sum(-(-size // 4) for size in sizes)
+
+
+def test_rows_without_ids_are_numbered_with_free_numbers(tmp_path, tokenizer_file):
+    """Empty ids, as null in Parquet, are not given; a text that is another query's id is not that query."""
+    pairs = [
+        ("", "ka", "", "ren"),
+        (None, "ka", "1", "sol"),
+        ("1", "to", None, "ren"),
+        ("ka", "mi", "x", "ren"),
+        ("", "ka", None, "du"),
+    ]
+    names = ("query_id", "query", "passage_id", "passage")
+    lines = [json.dumps({**dict(zip(names, pair)), "relevance": 1}) for pair in pairs]
+    dev = build(tmp_path, tokenizer_file, dev=write(tmp_path / "p.jsonl", *lines))["dev"]
+    found = [
+        (line["query_id"], line["query"], [(each["id"], each["text"]) for each in line["passages"]])
+        for line in dev.sidecar()
+    ]
+    assert found == [
+        ("2", "ka", [("2", "ren"), ("1", "sol"), ("3", "du")]),
+        ("1", "to", [("1", "ren")]),
+        ("ka", "mi", [("x", "ren")]),
+    ]

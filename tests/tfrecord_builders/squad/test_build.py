@@ -1,5 +1,6 @@
 """Examples of SQuAD: every answer is where its positions say, and nothing is left out silently."""
 
+import dataclasses
 import gzip
 import json
 import re
@@ -22,6 +23,7 @@ from tfrecord_builders.squad.build import (
 )
 from tfrecord_builders.squad.data import SquadAnswer, locate, read_squad
 from xlnet_tf.errors import UserError
+from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.passages import Passage
 from xlnet_tf.text.graph.passage_windows import window_tokens
 from xlnet_tf.text.offsets import encode_with_offsets
@@ -367,3 +369,14 @@ def test_real_answers_are_aligned(shared, tmp_path, name):
     answerable = examples.statistics["questions"] - examples.statistics["questions without an answer"]
     assert len(found) == answerable > 100
     assert exact >= 0.98 * answerable
+
+
+def test_a_tokenizer_with_byte_fallback_is_refused_and_the_old_set_stays(
+    tmp_path, tokenizer_file, byte_fallback_file
+):
+    data = write(tmp_path / "train.json", question("Q?", "sol"))
+    options = SquadOptions(str(tokenizer_file), str(tmp_path / "out"), train=data)
+    build_squad(options)
+    with pytest.raises(UserError, match=r"bytes.model is a .*byte fallback.*name one with --tokenizer"):
+        build_squad(dataclasses.replace(options, tokenizer=str(byte_fallback_file)))
+    assert ExampleSet.load(tmp_path / "out" / "train").records

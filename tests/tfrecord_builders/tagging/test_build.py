@@ -223,6 +223,21 @@ def test_a_word_longer_than_a_sequence_is_cut_not_lost(tmp_path, tokenizer_file)
     assert examples.statistics["words cut to a sequence's length"] == 1
 
 
+@pytest.mark.parametrize("columns", [True, False])
+def test_files_of_one_name_are_different_documents_with_different_ids(tmp_path, tokenizer_file, columns):
+    files = []
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        files.append(tmp_path / folder / ("x.txt" if columns else "x.jsonl"))
+        row = json.dumps({"document": "1", "tokens": ["ka"], "tags": ["B-X"]})
+        files[-1].write_text("ka B-X\n" if columns else row)
+    examples = build_tagging(
+        TaggingOptions(str(tokenizer_file), str(tmp_path), train=[*map(str, files)], document=True)
+    )["train"]
+    ids = [[part["id"] for part in line["parts"]] for line in examples.sidecar()]
+    assert ids == [[f"a/{files[0].name}:1"], [f"b/{files[0].name}:1"]]
+
+
 def test_offsets_of_a_long_text_round_trip(tmp_path, tokenizer_file):
     text = "Ka tomi, (ren) sol. " * 20
     spans = [{"start": 20 * i + 10, "end": 20 * i + 13, "label": "LOC"} for i in range(20)]
@@ -242,6 +257,8 @@ def test_test_data_may_have_no_tags(tmp_path, tokenizer_file):
         (["to"], None, ["O"]),
         (["mi", "mi"], None, ["O", "O"]),
     ]
+    null = [{"tokens": ["to"], "tags": None}, {"text": "mi mi", "entities": None}]
+    assert not build(tmp_path, tokenizer_file, test=null, types=["X"])["test"].settings["tagged"]
     alone = build(tmp_path, tokenizer_file, test="to\n", types=["X"])["test"]
     assert alone.settings["labels"] == sets["train"].settings["labels"] == ["O", "B-X", "I-X"]
 
@@ -269,6 +286,12 @@ def test_sentences_without_words_are_counted(tmp_path, tokenizer_file):
         ({"train": "\n\n-DOCSTART- O\n"}, r"no sentences in .*train.txt"),
         ({"train": "ka B-X\n", "dev": ""}, r"no sentences in .*dev.txt"),
         ({"train": "ka O\n"}, r"no entities in .*train.txt"),
+        ({"train": "ka O\nto N\n"}, r"train.txt:2: the tag is 'N', expected O, .* column \(--tag_column"),
+        (
+            {"train": [{"tokens": ["ka", "to"], "tags": [0, 3]}]},
+            r"train.jsonl:1: the tag is '0', expected O, .*If they are numbers, write the names",
+        ),
+        ({"train": [{"tokens": ["ka"], "tags": None}]}, r"train.jsonl:1: no tags"),
         ({"train": "ka B-X\nto X\n"}, r"train.txt:2: the tag is 'X', expected O, B-TYPE, I-TYPE"),
         ({"train": "ka I-X\n", "repair": False}, r"train.txt:1: I-X is not allowed"),
         ({"test": "ka\n"}, "give --types"),
@@ -297,6 +320,17 @@ def test_a_missing_file_is_reported_before_any_split_is_written(tmp_path, tokeni
 def test_a_missing_tokenizer_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="none.model does not exist"):
         build(tmp_path, tmp_path / "none.model", train="ka B-X\n")
+
+
+def test_texts_are_refused_with_byte_fallback_and_the_old_set_stays(
+    tmp_path, tokenizer_file, byte_fallback_file
+):
+    rows = [{"text": "ka to", "entities": [{"start": 0, "end": 2, "label": "X"}]}]
+    build(tmp_path, tokenizer_file, train=rows)
+    with pytest.raises(UserError, match=r"bytes.model is a .*byte fallback, but the text in .*train.jsonl:1"):
+        build(tmp_path, byte_fallback_file, train=rows)
+    assert ExampleSet.load(tmp_path / "train").records == 1
+    assert build(tmp_path, byte_fallback_file, train="ka B-X\n")["train"].records == 1
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tfrecord_builders.tagging.data import AnnotatedText, read_sentences
+from tfrecord_builders.tagging.data import AnnotatedText, names_in_ids, read_sentences
 from xlnet_tf.errors import UserError
 
 COLUMNS = "-DOCSTART- -X- O\n\nKa N B-PER\ntomi N I-PER\n\n\n. . O\n-DOCSTART- -X- O\n\n\u00a0 N O"
@@ -113,3 +113,17 @@ def test_bad_json_lines(tmp_path, row, message):
     path = write_jsonl(tmp_path, {"tokens": ["Ka"]}, row)
     with pytest.raises(UserError, match=r"rows\.jsonl:2: .*" + message):
         list(read_sentences(path))
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (["a/x.txt", "b/y.txt"], ["x.txt", "y.txt"]),
+        (["a/x.txt", "b/x.txt", "c/y.txt"], ["a/x.txt", "b/x.txt", "y.txt"]),
+        (["x.txt", "./a/x.txt", "/b/a/x.txt"], ["x.txt", "a/x.txt", "b/a/x.txt"]),
+        (["hf://datasets/o/n/train", "hf://datasets/o/m/train/"], ["n/train", "m/train"]),
+        (["x.txt", "x.txt"], ["x.txt", "x.txt"]),
+    ],
+)
+def test_files_have_distinct_names_in_ids(paths, names):
+    assert names_in_ids(paths) == names

@@ -11,6 +11,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 from xlnet_tf.text.graph.cleaning import Cleaned
 from xlnet_tf.text.graph.sentencepiece import SentencePieceModel
+from xlnet_tf.text.offsets import has_byte_fallback as has_byte_fallback
 from xlnet_tf.text.tokenizer import UNDERLINE
 
 _Model = sentencepiece_model_pb2.ModelProto
@@ -25,11 +26,6 @@ def visible_length(piece: str) -> int:
 def visible_lengths(pieces: tf.Tensor) -> tf.Tensor:
     """Returns int32 [K], the `visible_length` of string [K] pieces."""
     return tf.strings.length(tf.strings.regex_replace(pieces, UNDERLINE, ""), unit="UTF8_CHAR")
-
-
-def has_byte_fallback(proto: bytes) -> bool:
-    """Returns whether a serialized SentencePiece model spells unknown characters by their bytes."""
-    return _Model.FromString(proto).trainer_spec.byte_fallback
 
 
 class Aligner(tf.Module):
