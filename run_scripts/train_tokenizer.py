@@ -20,7 +20,7 @@ from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING, CleaningConfig
 from xlnet_tf.text.marks import warn_of_dropped_marks
 from xlnet_tf.text.tokenizer import XLNetTokenizer
-from xlnet_tf.text.training import train_tokenizer, vocabulary_lines
+from xlnet_tf.text.training import LEAST_SENTENCES, train_tokenizer, vocabulary_lines
 
 FLAGS = flags.FLAGS
 _SLICE_BYTES = 4 << 20
@@ -107,7 +107,10 @@ if __name__ == "__main__":
         upper_bound=1.0,
     )
     flags.DEFINE_integer(
-        "max_sentences", 10_000_000, "Lines kept in memory: a random sample of more.", lower_bound=1
+        "max_sentences",
+        10_000_000,
+        "Lines kept in memory: a random sample of more.",
+        lower_bound=LEAST_SENTENCES,
     )
     flags.DEFINE_bool("lower", False, "Lower-case all text.")
     flags.DEFINE_bool("keep_accents", False, "Keep accents and other combining marks.")

@@ -17,7 +17,11 @@ class Records:
     num_passes: int = option("times that the text is sampled", 16, positive=True)
     directions: int = option("1: forward; 2: forward and backward", 2, positive=True, most=2)
     seq_len: int = option("tokens of a segment", 512, positive=True)
-    reuse_len: int = option("tokens that a segment shares with the next one", 256, positive=True)
+    reuse_len: int = option(
+        "leading tokens of a segment that go into the memory; the next segment starts after them",
+        256,
+        positive=True,
+    )
     num_predict: int = option("targets of a segment", 85, positive=True)
     slice_mb: float = option("MB of text in a job", 32.0, positive=True)
 
@@ -27,8 +31,8 @@ class Records:
 
     @property
     def records_of_pass(self) -> float:
-        """Records of one pass, but for the ends of jobs."""
-        return self.directions * self.pieces / (self.seq_len - self.reuse_len)
+        """Records of one pass, except for the ends of jobs: a segment begins every reuse_len tokens."""
+        return self.directions * self.pieces / self.reuse_len
 
     @property
     def jobs(self) -> float:

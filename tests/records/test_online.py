@@ -95,6 +95,14 @@ def test_counts_are_exact_and_ranks_are_orders(
             assert (same & ~is_target[part][:, 1:] & is_target[part][:, :-1]).sum(axis=1).max() <= 1
 
 
+def test_huge_contexts_draw_from_all_positions(tmp_path):
+    mask = {"alpha": 2**31 - 1, "beta": 1, "span_mode": "words", "max_words": 5}
+    word_starts, found = cut(300, 96, 32)
+    is_target, _, _ = draw(OnlineSampler(settings(tmp_path, mask=mask), word_starts, 3), found)
+    share = is_target[:, :32].mean(axis=0)
+    assert share.min() > 0.5 * share.mean() and share.max() < 2 * share.mean()
+
+
 def check_places(found, is_target, rank, reuse_len, perm_size):
     """Asserts that ranks are `permutation_ranks` of places that are one permutation in all blocks."""
     hidden = is_target | found.special

@@ -8,7 +8,9 @@ import sys
 import pytest
 
 from run_scripts import corpus_plan
+from run_scripts.common import estimates
 from run_scripts.corpus_plan import CorpusPlan
+from run_scripts.sizing import PretrainingRun, size
 from tfrecord_builders.pretraining import build as builder
 from xlnet_tf.errors import UserError
 
@@ -45,6 +47,29 @@ def test_a_plan_from_a_set_gives_that_set(manifest):
     )  # but for the settings
     ten = corpus_plan.from_manifest(manifest, 10 * text_gb)
     assert ten["pieces"] == pytest.approx(10 * manifest.statistics["tokens"])
+
+
+@pytest.mark.parametrize("reuse_len", [3, 11])
+def test_segments_of_other_parts_than_halves(corpus_file, tokenizer_file, tmp_path, reuse_len):
+    """The next segment begins reuse_len tokens on, whatever seq_len is; sizing counts the same."""
+    manifest = builder.build_pretraining_records(
+        builder.PretrainingOptions(
+            input=[str(corpus_file)],
+            tokenizer=str(tokenizer_file),
+            output_dir=str(tmp_path),
+            num_workers=1,
+            seq_len=16,
+            reuse_len=reuse_len,
+            perm_size=1,
+        )
+    )
+    values = corpus_plan.from_manifest(manifest, manifest.statistics["bytes"] / 1e9)
+    planned = corpus_plan.plan(dataclasses.replace(CorpusPlan(), **values))["records"]
+    pass_records = pytest.approx(manifest.records / manifest.num_passes, rel=0.01)
+    assert planned["records of a pass, million"] * 1e6 == pass_records
+    shared = {field.name for field in dataclasses.fields(estimates.Records)}
+    run = PretrainingRun(preset="micro", **{name: v for name, v in values.items() if name in shared})
+    assert size(run)["records"]["one pass, million records"] * 1e6 == pass_records
 
 
 def test_a_plan_from_a_part_of_the_documents(manifest):
@@ -100,5 +125,5 @@ def test_the_script(manifest):
     shown = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
     assert f"{7 * 1000 / CorpusPlan().slice_mb:,.0f}" in shown.split("  shards")[1].split("\n")[0]
     pieces = manifest.statistics["tokens"] / manifest.statistics["bytes"] * 1e9
-    records = 2 * pieces / (manifest.seq_len - manifest.reuse_len) / 1e6
+    records = 2 * pieces / manifest.reuse_len / 1e6
     assert f"{records:,.1f}" in shown.split("records of a pass, million")[1].split("\n")[0]

@@ -183,6 +183,20 @@ def test_word_starts(shared):
     assert chinese.word_starts[index] and not chinese.original_word_starts[index]
 
 
+def test_bytes_start_no_word(small_tokenizer):
+    model = sentencepiece_model_pb2.ModelProto.FromString(small_tokenizer.model_proto)
+    model.trainer_spec.byte_fallback = True
+    for byte in range(256):
+        model.pieces.add(piece=f"<0x{byte:02X}>", score=-20.0, type=model.SentencePiece.BYTE)
+    tokenizer = XLNetTokenizer(model_proto=model.SerializeToString())
+    assert tokenizer.original_word_starts[-256:].all() and not tokenizer.word_starts[-256:].any()
+    np.testing.assert_array_equal(tokenizer.word_starts[:-256], small_tokenizer.word_starts)
+    ids = tokenizer.encode("ba ☃ ne")
+    assert "<0xE2>" in [tokenizer.pieces[number] for number in ids]
+    begins = [tokenizer.pieces[number].startswith(UNDERLINE) for number in ids]
+    assert tokenizer.word_starts[ids].tolist() == begins and sum(begins) == 3
+
+
 def test_workers_get_the_same_tokenizer(small_tokenizer):
     copy = pickle.loads(pickle.dumps(small_tokenizer))
     text = "ba ne 12, tor"

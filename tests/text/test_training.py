@@ -58,6 +58,17 @@ def test_impossible_trainings_are_explained(texts, vocab_size, message):
         training.train_tokenizer(texts, vocab_size)
 
 
+def test_samples_that_sentencepiece_refuses():
+    """It draws none of 1 to 100 sentences; 0 keeps all of them."""
+    texts = invent_texts(300)
+    for number in (1, 100):
+        with pytest.raises(UserError, match=f"max_sentences is {number}, expected more than 100"):
+            training.train_tokenizer(texts, 80, max_sentences=number)
+    assert training.train_tokenizer(texts, 80, max_sentences=training.LEAST_SENTENCES).vocab_size == 80
+    everything = training.train_tokenizer(texts, 80, max_sentences=0)
+    assert everything.pieces == training.train_tokenizer(texts, 80).pieces
+
+
 def test_a_trainer_that_dies_is_reported(tmp_path, monkeypatch):
     (tmp_path / "process.py").write_text("import sys; print('no memory', file=sys.stderr); sys.exit(7)")
     monkeypatch.setattr(training.sentencepiece_process, "__file__", str(tmp_path / "process.py"))

@@ -53,7 +53,8 @@ def convert(options: ConversionOptions, progress: bool = False) -> tuple[Manifes
     """
     original = options.source_format == "original"
     source = (original_format if original else model_garden_format).find(options.input, options.num_cores)
-    tokenizer = XLNetTokenizer(find_file(options.tokenizer), cleaning=CleaningConfig(lower=source.lower))
+    cleaning = CleaningConfig(lower=source.lower, keep_accents=options.keep_accents)
+    tokenizer = XLNetTokenizer(find_file(options.tokenizer), cleaning=cleaning)
     segments.check_lengths(source.seq_len, source.reuse_len)
     with owning(files.make_folder(options.output_dir), "converting records", "--output_dir"):
         return _convert(options, source, tokenizer, progress)

@@ -330,6 +330,11 @@ def lost(manifest: Manifest, written: Written) -> list[str]:
     ]
     if manifest.functional_tokens != "ordered":
         found.append("SEP and CLS are context in this set; the original gives them positions in the order")
+    if manifest.cleaning["keep_accents"]:
+        found.append(
+            "that accents were kept is not in the files: convert them back with --keep_accents, and keep "
+            "accents in the texts that the model reads"
+        )
     if written.dropped:
         found.append(
             f"{written.dropped:,} records of {manifest.records:,} fill no step of all rows: left out"

@@ -75,10 +75,11 @@ def find_files(patterns: Sequence[str]) -> list[epath.Path]:
         patterns: paths or globs (* ? []), local or remote; of folders, all files but hidden ones are taken.
 
     Returns:
-        The files, sorted within each pattern, each once.
+        The files, sorted within each pattern, each once, by the first of its paths: relative and absolute
+        paths and symbolic links can name the same file.
 
     Raises:
-        FileNotFoundError: a pattern matches nothing, or a folder holds no file.
+        FileNotFoundError: a pattern matches nothing, a folder holds no file, or a symbolic link is broken.
         UserError: all files are empty, or a pattern has **.
     """
     files = {}
@@ -102,7 +103,13 @@ def find_files(patterns: Sequence[str]) -> list[epath.Path]:
         found = [file for path in found for file in (_walk(path) if path.is_dir() else [path])]
         if not found:
             raise FileNotFoundError(f"no corpus file matches {pattern!r}: check its name")
-        files.update((str(file), file) for file in found)
+        for file in found:
+            if os.path.islink(file) and not os.path.exists(file):
+                raise FileNotFoundError(
+                    f"{file} is a broken symbolic link (to {os.readlink(file)}), expected a file: repair or "
+                    "remove it"
+                )
+            files.setdefault(_identity(file), file)
     files = list(files.values())
     if files and not any(path.stat().length for path in files):
         raise UserError(f"the corpus is empty: no text in {', '.join(map(str, files[:5]))}")
@@ -141,12 +148,25 @@ def _state(file: epath.Path) -> tuple[int, int]:
     return local.st_size, local.st_mtime_ns
 
 
-def _walk(folder: epath.Path) -> Iterator[epath.Path]:
-    """Yields the files in a folder and its folders, sorted by name, but nothing hidden."""
+def _identity(path: epath.Path) -> str:
+    """Returns what all paths of a file or folder have in common; of a remote one, its only path."""
+    return str(path) if "://" in str(path) else os.path.realpath(path)
+
+
+def _walk(folder: epath.Path, above: Sequence[str] = ()) -> Iterator[epath.Path]:
+    """Yields the files in a folder and its folders, sorted by name, but nothing hidden.
+
+    Args:
+        folder: where to look.
+        above: identities of the folders it was reached through; a link back to one is not followed.
+    """
+    identity = _identity(folder)
+    if identity in above:
+        return
     for path in sorted(folder.iterdir()):
         if path.name.startswith("."):
             continue
         if path.is_dir():
-            yield from _walk(path)
+            yield from _walk(path, (*above, identity))
         else:
             yield path

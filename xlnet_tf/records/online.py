@@ -17,6 +17,7 @@ from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
 
 _PURPOSE = 0x6F6E6C696E65  # sets these draws apart from others of the same seed
 _BITS = 30
+_FAR = 1 << 29  # words; contexts of a huge mask_alpha are cut here, before int32 overflows
 _NO_SPAN = 1 << _BITS  # a token's key if it is outside of spans: these come last
 
 
@@ -169,8 +170,10 @@ def _spans_of_words(
     words = tf.cast(lengths, tf.float32)
     contexts = tf.floor(tf.cumsum(words * context_per_word, axis=1, exclusive=True))
     # The first context begins somewhere before the row, so that no position of the row is special.
-    phase = _scaled(phase_draws, math.ceil(max_words * context_per_word))
-    begins = tf.cast(contexts, tf.int32) - phase + _scaled(inset_draws, (context_per_word - 1) * words)
+    phase = _scaled(phase_draws, min(math.ceil(max_words * context_per_word), _FAR))
+    far = float(_FAR)  # beyond every row, and int32 holds the sum of two
+    insets = _scaled(inset_draws, tf.minimum((context_per_word - 1) * words, far))
+    begins = tf.cast(tf.minimum(contexts, far), tf.int32) - phase + insets
 
     # Spans that have begun and ended at each word, counted together: one in the high bits, one in the low.
     events = tf.maximum(tf.concat([begins, begins + lengths], 1), 0)

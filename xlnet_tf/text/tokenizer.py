@@ -231,11 +231,13 @@ class XLNetTokenizer(Vocabulary):
         """Bool [V]: pieces that start a word: the original's rule, and all pieces of unspaced scripts.
 
         Where a script puts no spaces between words (Chinese, Japanese, Thai, ...), SentencePiece's own pieces
-        are the best available guess of words: each one starts a word.
+        are the best available guess of words: each one starts a word. The bytes of a byte-fallback vocabulary
+        (<0xE4>) start none; the original's rule takes them for symbols.
         """
         first = {piece[0] for piece in self.pieces}
         unspaced = {c for c in first if unicodedata.name(c, "").split(" ")[0] in UNSPACED_SCRIPTS}
-        return self.original_word_starts | np.array([piece[0] in unspaced for piece in self.pieces])
+        starts = self.original_word_starts | np.array([piece[0] in unspaced for piece in self.pieces])
+        return starts & ~np.array([self._processor.is_byte(number) for number in range(len(self.pieces))])
 
     def encode(
         self,

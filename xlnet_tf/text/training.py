@@ -28,6 +28,8 @@ USER_DEFINED_SYMBOLS = ["<eop>", ".", "(", ")", '"', "-", "–", "£", "€"]
 # SentencePiece skips longer sentences without a word, so that they are cut before.
 _MAX_SENTENCE_BYTES = 4000
 
+LEAST_SENTENCES = 101  # of a sample: SentencePiece draws no smaller one
+
 # What SentencePiece logs as it begins a phase; only the number of the last one's rounds can be estimated.
 _PHASES = {
     "Normalizing sentences": ("normalizing (1 of 3)", {"bar_format": "{desc}: {elapsed}"}),
@@ -59,7 +61,8 @@ def train_tokenizer(
         vocab_size: number of pieces V, special symbols included; the released models have 32,000.
         cleaning: how texts are cleaned before.
         character_coverage: share of the text's characters that get a piece; the rest becomes `<unk>`.
-        max_sentences: sentences kept in memory, a random sample where there are more.
+        max_sentences: sentences kept in memory, a random sample where there are more; more than 100, or 0 to
+            keep all.
         seed: of that sample.
         show_progress: whether to show a bar once the texts have been read.
 
@@ -67,10 +70,15 @@ def train_tokenizer(
         The tokenizer, with the special symbols at their fixed ids; its `model_proto` is the file to save.
 
     Raises:
-        UserError: there is no text, or the vocabulary size does not fit it.
+        UserError: there is no text, the vocabulary size does not fit it, or max_sentences is from 1 to 100.
 
     Source: the README of the original, section on SentencePiece.
     """
+    if max_sentences and 0 < max_sentences < LEAST_SENTENCES:
+        raise UserError(
+            f"max_sentences is {max_sentences}, expected more than {LEAST_SENTENCES - 1}, as SentencePiece "
+            "takes no smaller sample, or 0 to keep all sentences"
+        )
     settings = {
         "vocab_size": vocab_size,
         "model_type": "unigram",

@@ -116,6 +116,21 @@ def test_our_sets_are_read_by_the_originals_reader(tmp_path, small_tokenizer, mo
     assert seen == written.records
 
 
+def test_kept_accents_are_named_and_come_back(tmp_path, small_tokenizer):
+    """The original's files cannot hold the setting: a line says so, and a flag restores it."""
+    make_original(tmp_path, small_tokenizer)
+    cleaned, _ = convert(options(tmp_path))
+    manifest, _ = convert(options(tmp_path, "kept", keep_accents=True))
+    assert not cleaned.cleaning["keep_accents"] and manifest.cleaning["keep_accents"]
+    assert [shard.sha256 for shard in manifest.shards] == [shard.sha256 for shard in cleaned.shards]
+    written = original_format.write(manifest, tmp_path / "back", ROWS, 2)
+    (line,) = set(original_format.lost(manifest, written)) - set(original_format.lost(cleaned, written))
+    assert "accents were kept" in line and "--keep_accents" in line
+    shutil.copy(tmp_path / "spiece.model", tmp_path / "back")
+    again, _ = convert(options(tmp_path / "back", keep_accents=True))
+    assert again.cleaning == manifest.cleaning
+
+
 def test_sets_that_the_original_cannot_hold(tmp_path, small_tokenizer):
     manifest = make_text_set(tmp_path, small_tokenizer, [[(9, 9)]])
     with pytest.raises(

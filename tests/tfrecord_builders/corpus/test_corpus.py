@@ -175,6 +175,30 @@ def test_missing_and_empty_files(tmp_path):
     assert [path.name for path in found] == ["1.txt", "3.txt", "2.txt"]
 
 
+def test_a_file_is_read_once_whatever_its_paths(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    for name in ("a.txt", "b.txt", "sub/c.txt"):
+        (tmp_path / name).write_text("x")
+    (tmp_path / "link.txt").symlink_to("a.txt")
+    spellings = ["b.txt", f"{tmp_path}/a.txt", "a.txt", f"{tmp_path}/sub/../b.txt", "link.txt", "sub"]
+    assert list(map(str, find_files(spellings))) == ["b.txt", f"{tmp_path}/a.txt", "sub/c.txt"]
+
+
+def test_links_back_to_a_folder_are_not_followed(tmp_path):
+    for name in ("one/a.txt", "two/b.txt"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("x")
+    (tmp_path / "one/self").symlink_to(".")
+    (tmp_path / "one/to").symlink_to("../two")
+    (tmp_path / "two/back").symlink_to("../one")
+    found = [str(path.relative_to(tmp_path)) for path in find_files([str(tmp_path / "one")])]
+    assert found == ["one/a.txt", "one/to/b.txt"]
+    (tmp_path / "two/circle.txt").symlink_to("circle.txt")
+    with pytest.raises(FileNotFoundError, match=r"circle.txt is a broken symbolic link \(to circle.txt\)"):
+        find_files([str(tmp_path / "two")])
+
+
 @pytest.mark.parametrize(
     "pattern,folder,expected",
     [
