@@ -104,6 +104,7 @@ class TextPart:
         first = _LEADING_BLANK_LINES.match(data).end()
         begins = [first, *(found.end() for found in border.finditer(data, first))] if border else [first]
         for begin, end in itertools.pairwise([*begins, len(data)]):
+            begin = _LEADING_BLANK_LINES.match(data, begin, end).end()  # a border takes only two line ends
             text = data[begin:end]
             if not text.strip():
                 continue

@@ -70,6 +70,17 @@ def test_lines_and_documents_of_text(tmp_path):
     assert [row.error != "" for row in rows_of(path, documents="files")] == [True]
 
 
+def test_rows_begin_after_any_number_of_blank_lines(tmp_path):
+    (tmp_path / "a.txt").write_text("\n\none\n\n\n two\n\n \n\nthree\n\n\n\n\nfour\n\n\n")
+    found = rows_of(tmp_path / "a.txt")
+    assert [(row.location["line"], row.values["text"]) for row in found] == [
+        (3, "one"),
+        (6, "two"),
+        (10, "three"),
+        (15, "four"),
+    ]
+
+
 def test_text_in_utf16_has_no_rows_that_seem_right(tmp_path):
     (tmp_path / "a.txt").write_bytes("one row\nanother\n".encode("utf-16"))
     first, second, *rest = rows_of(tmp_path / "a.txt", documents="lines")
