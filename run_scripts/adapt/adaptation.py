@@ -100,7 +100,8 @@ class Adaptation:
         }
         self._note = json.loads(json.dumps(self._note))
         self._check_folder()
-        # Once: the operations of a second strategy would be taken for those of the first.
+        # Once: the operations of a second strategy would be taken for those of the first. And here, as the
+        # task is checked with the devices.
         self._strategy = runtime.prepare(self.params.runtime)
         if self.task:
             self.task.check(self._before, self._strategy, self._finetuned)

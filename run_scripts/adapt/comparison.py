@@ -126,9 +126,8 @@ class Task:
             UserError: settings, examples, checkpoint, devices or earlier runs do not fit together.
         """
         from xlnet_tf.checkpoints import open_checkpoint
+        from xlnet_tf.checkpoints.formats import other_architecture
         from xlnet_tf.tasks import sweep
-        from xlnet_tf.training.optimizer import build_optimizer
-        from xlnet_tf.training.run import check_batch_sizes, check_memory, check_resumable
 
         params = self._from(before)
         point = {"weights": BEFORE}
@@ -143,13 +142,11 @@ class Task:
         )
         with sweep.named(f"fine-tuning on --task_data, with {_FLAG}"):
             (training,) = planned
-            _check_architecture(open_checkpoint(before).config, training.task.xlnet_config)
-            check_batch_sizes(training.params, replicas)
-            check_memory(training.params, training.task, strategy)
-            trainer = training.params.trainer
-            build_optimizer(trainer.optimizer_config, trainer.train_steps, training.task.n_layer)
-            for run_params, run_folder in training.runs:
-                check_resumable(run_params, training.task, run_folder)
+            if other := other_architecture(open_checkpoint(before).config, training.task.xlnet_config):
+                raise UserError(
+                    f"{other}: expected the checkpoint's architecture. Leave these settings of task.model out"
+                )
+            sweep.check([training], strategy)
 
     def _from(self, checkpoint: str) -> Any:
         params = copy.deepcopy(self._params)
@@ -211,19 +208,4 @@ def _check_runtime(found: Any, adaptation: Any) -> None:
         raise UserError(
             f"{_FLAG}: {settings}: expected the same runtime. Leave it out of {_FLAG}, and set it for both "
             "with --dtype, --strategy and the like, --config_file or --params_override"
-        )
-
-
-def _check_architecture(checkpoint: Any, model: Any) -> None:
-    """Raises UserError if the settings change the architecture: the checkpoint's weights do not fit then."""
-    there, here = checkpoint.to_dict(), model.to_dict()
-    different = [
-        f"{name} is {here[name]} here and {value} in the checkpoint"
-        for name, value in there.items()
-        if str(value).removesuffix("_erf") != str(here[name]).removesuffix("_erf")
-    ]
-    if different:
-        raise UserError(
-            f"{', '.join(different)}: expected the checkpoint's architecture. Leave these settings of "
-            "task.model out"
         )

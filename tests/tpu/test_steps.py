@@ -217,7 +217,9 @@ def test_dropout_computes_no_key():
             lambda inputs: current(True).keep_mask([8, 128], 0.1, inputs["seed"]),
             {"seed": tf.TensorSpec([2], tf.int32)},
         )
-    assert sum(len(computation.instructions) for computation in program.module.computations) < 50
+    assert (
+        sum(len(computation.instructions) for computation in program.module.computations) < 100
+    )  # a key alone takes 200
 
 
 @pytest.mark.parametrize(("kind", "copies"), [("cpu", 1), ("tpu", 2)])

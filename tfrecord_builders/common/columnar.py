@@ -120,10 +120,11 @@ def _files(path: epath.Path, kind: str) -> list[epath.Path]:
 
 
 def _split_of(file: epath.Path) -> str:
-    """Returns the split that a file's name states; "" if it states none."""
+    """Returns the split that a name states, as test.parquet and test-00000-of-00002.parquet do; "": none."""
     if part := _PART_OF.fullmatch(file.stem):
-        return part["split"]
-    return file.stem if file.stem.lower() in _SPLIT_NAMES else ""
+        return part["split"].lower()
+    stem = file.stem.lower()
+    return stem if stem in _SPLIT_NAMES else ""
 
 
 def _parquet_batches(path: epath.Path) -> Iterator[tuple[Any, Any]]:

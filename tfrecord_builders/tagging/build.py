@@ -152,9 +152,12 @@ def _types(options: TaggingOptions) -> set[str]:
 
 
 def _check_tags(options: TaggingOptions) -> None:
+    """Raises UserError at the first tag that the scheme does not have: why no entities were found."""
     for row in _rows("train", options):
+        if not isinstance(row, TaggedWords):
+            continue
         try:
-            to_bio(row.tags if isinstance(row, TaggedWords) else (), options.scheme)
+            to_bio(row.tags, options.scheme)
         except ValueError as error:
             word, reason = error.args
             raise UserError(

@@ -138,7 +138,7 @@ def read_sentences(
 
 def names_in_ids(paths: Sequence[epath.PathLike]) -> list[str]:
     """Returns what to call each file in ids: its base name, or more of its path if base names repeat."""
-    parts = [[part for part in os.fspath(path).split("/") if part not in ("", ".")] or [""] for path in paths]
+    parts = [os.path.normpath(path).split("/") for path in paths]
     namesakes = collections.defaultdict(set)
     for each in parts:
         namesakes[each[-1]].add(tuple(each))

@@ -164,7 +164,7 @@ def load_into(
     optional = [] if names.LANGUAGE_MODEL_HEAD in expected else [names.QUERY_START]
     coverage = Coverage.compare(checkpoint.arrays.shapes, expected, checkpoint.stripped, [*new, *optional])
     if strict:
-        other = _other_architecture(checkpoint.config, getattr(model, "encoder", model).config)
+        other = other_architecture(checkpoint.config, getattr(model, "encoder", model).config)
         problems = "; ".join(filter(None, [other, coverage.problems()]))
         if problems:
             raise UserError(f"{checkpoint.path} does not fit the model: {problems}. {_advice(coverage)}")
@@ -332,7 +332,7 @@ def _advice(coverage: Coverage) -> str:
     )
 
 
-def _other_architecture(found: XLNetConfig | None, expected: XLNetConfig) -> str:
+def other_architecture(found: XLNetConfig | None, expected: XLNetConfig) -> str:
     """Names the fields in which two architectures differ; the two forms of gelu are near enough to pass."""
     if found is None:
         return ""

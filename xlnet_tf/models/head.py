@@ -95,14 +95,15 @@ class XLNetHead(EncoderModel):
             kwargs["validation_data"] = (inputs, *map(_as_array, answers))
         if "sample_weight" in kwargs:
             kwargs["sample_weight"] = _as_array(kwargs["sample_weight"])
-        history = super().fit(x, _as_array(y), *args, **kwargs)
-        if self.card:  # what was measured was measured of other weights
-            serving = self.current_card().serving
-            kept = {name: value for name, value in serving.items() if name not in _MEASURED}
-            self.card = dataclasses.replace(self.card, thresholds={}, metrics={}, serving=kept)
-            self.folder = None
-            self.__dict__.pop("_answering", None)
-        return history
+        serving = self.current_card().serving if self.card else {}
+        try:
+            return super().fit(x, _as_array(y), *args, **kwargs)
+        finally:
+            if self.card:  # what was measured was measured of other weights
+                kept = {name: value for name, value in serving.items() if name not in _MEASURED}
+                self.card = dataclasses.replace(self.card, thresholds={}, metrics={}, serving=kept)
+                self.folder = None
+                self.__dict__.pop("_answering", None)
 
     def evaluate(self, x=None, y=None, *args, **kwargs):
         """As tf_keras' evaluate; the answers may be a list of numbers as well."""

@@ -60,7 +60,7 @@ class ShapeFreeModel(tf_keras.Model):
         serving = card.serving
         if self.folder and not serving:
             serving = task_registry.load(task_registry.SERVING_OPTIONS)(self.folder)
-        return dataclasses.replace(card, serving=check_serving({**serving, **options}, "save_pretrained: "))
+        return dataclasses.replace(card, serving={**serving, **check_serving(options, "save_pretrained: ")})
 
     def _validate_compile(self, optimizer, metrics, **kwargs):
         """Refuses objects of Keras 3, which would train nothing; tf_keras' `compile` calls it first."""

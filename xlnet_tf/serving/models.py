@@ -324,9 +324,9 @@ def module_of_model(model: XLNetHead, *, pair: bool = False) -> ServingModule:
     if "pair" in module_class.OF_EXAMPLES:
         options.setdefault("pair", pair)
     options = _with_lengths(module_class, options)
-    module = module_class(model, model.tokenizer, buckets=_buckets(model.segment_len, options), **options)
-    module.position_keys = None  # those of the weights as they are now, and the model may be trained
-    return module
+    # Position keys would be those of the weights as they are now, and the model may be trained.
+    options |= {"buckets": _buckets(model.segment_len, options), "keep_position_keys": False}
+    return module_class(model, model.tokenizer, **options)
 
 
 def _buckets(segment_len: int, options: Mapping[str, Any]) -> list[int] | None:

@@ -43,6 +43,7 @@ class ServingModule(tf.Module):
             them, ascending; `seq_len` comes after them. None: 32, 64, 128, ... A model that reads in segments
             has none.
         int8: whether to store the weights as 8-bit integers (see Int8Weights).
+        keep_position_keys: whether to project the distances once; not if the weights may change.
 
     Attributes:
         METHODS: of TensorFlow Serving's, for the signatures that do not `predict`.
@@ -69,6 +70,7 @@ class ServingModule(tf.Module):
         seq_len: int,
         buckets: Sequence[int] | None = None,
         int8: bool = False,
+        keep_position_keys: bool = True,
     ):
         super().__init__()
         self.vocab_size = model.encoder.config.n_token
@@ -94,7 +96,7 @@ class ServingModule(tf.Module):
         )
         # The same for all requests; an eighth of the work for one of 128 tokens.
         self.position_keys = None
-        if not segment_len and not int8:
+        if keep_position_keys and not segment_len and not int8:
             self.position_keys = tf.Variable(
                 model.encoder.position_keys(seq_len), trainable=False, name="position_keys"
             )

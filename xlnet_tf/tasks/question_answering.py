@@ -92,7 +92,7 @@ class QuestionAnsweringTask(FinetuningTask):
                 "task.answer_precision (--answer_precision) is for questions of which some have no answer: "
                 f"those of {self.example_set.folder} all have one"
             )
-        if params.answer_precision and not trained_on and not self.validation_set:
+        if params.answer_precision and trained_on is None and self.validation_set is None:
             raise UserError(
                 f"task.answer_precision (--answer_precision) is {params.answer_precision:g}: it finds its "
                 "threshold on dev examples, and there are none. Give a set with --dev_split "

@@ -231,7 +231,7 @@ def sweep(
     model_dir = model_dir.rstrip("/")
     on_tpu = variants[0][1].runtime.distribution_strategy == "tpu"
     tpu_replicas = strategy.num_replicas_in_sync if on_tpu else 0
-    _check(trainings(variants, task_class, model_dir, num_seeds, tpu_replicas), strategy)
+    check(trainings(variants, task_class, model_dir, num_seeds, tpu_replicas), strategy)
     trials: list[Trial] = []
     with contextlib.ExitStack() as stack:
         own(strategy, model_dir, stack)
@@ -247,7 +247,7 @@ def sweep(
     return trials
 
 
-def _check(planned: Iterable[Training], strategy: tf.distribute.Strategy):
+def check(planned: Iterable[Training], strategy: tf.distribute.Strategy):
     """Raises UserError unless each can begin or resume; nothing has been written then."""
     for training in planned:
         with named(training.name):

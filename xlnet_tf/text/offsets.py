@@ -54,8 +54,8 @@ def check_offsets(tokenizer: XLNetTokenizer, file: str, needed_by: str) -> None:
     """
     if has_byte_fallback(tokenizer.model_proto):
         raise UserError(
-            f"{file} is a SentencePiece model with byte fallback, but {needed_by} needs offsets of pieces "
-            "in the text, expected a model without byte fallback: name one with --tokenizer"
+            f"{file} has byte fallback, so its pieces cannot be located in a text, as {needed_by} needs: "
+            "give a SentencePiece model without byte fallback as --tokenizer"
         )
 
 

@@ -74,7 +74,7 @@ def train_tokenizer(
 
     Source: the README of the original, section on SentencePiece.
     """
-    if max_sentences and 0 < max_sentences < LEAST_SENTENCES:
+    if 0 < max_sentences < LEAST_SENTENCES:
         raise UserError(
             f"max_sentences is {max_sentences}, expected more than {LEAST_SENTENCES - 1}, as SentencePiece "
             "takes no smaller sample, or 0 to keep all sentences"

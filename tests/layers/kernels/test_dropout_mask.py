@@ -90,9 +90,8 @@ def test_dropout_meets_its_rate_everywhere_in_a_random_word(rate, kind):
     draw = tf.function(lambda seed: keep_mask([count], rate, seed))
     with device.assume(kind):
         drops = ~np.stack([draw(tf.constant([5, place])) for place in range(masks)])
-    of_calls = (
-        1 / 512 / np.sqrt(masks)
-    )  # each has one of the two multiples of 1/256 that the rate lies between
+    # Each has one of the two multiples of 1/256 that the rate lies between.
+    of_calls = 1 / 512 / np.sqrt(masks)
     deviation = np.sqrt(rate * (1 - rate) / (masks * count / 4))
     for part in (*(drops[:, lane::4] for lane in range(4)), drops[:, : count // 4], drops[:, -count // 4 :]):
         assert abs(part.mean() - rate) < 4 * (deviation + of_calls) + 2**-17

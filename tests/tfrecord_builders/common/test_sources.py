@@ -290,7 +290,7 @@ def test_folders_and_files_that_are_wrong_are_named(tmp_path):
         list(tables.read_table(mixed, tables.infer_format(mixed)))
     (mixed / "train-00000-of-00001.parquet").rename(mixed / "validation.parquet")
     (mixed / "test-00000-of-00001.parquet").rename(mixed / "Train.parquet")
-    with pytest.raises(UserError, match=r"has files of several splits \(Train, validation\)"):
+    with pytest.raises(UserError, match=r"has files of several splits \(train, validation\)"):
         list(tables.read_table(mixed, tables.infer_format(mixed)))
     (mixed / "Train.parquet").rename(mixed / "more.feather")
     with pytest.raises(UserError, match=r"mixed has both Parquet and Arrow files \(validation.parquet, more"):

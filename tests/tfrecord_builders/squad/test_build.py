@@ -377,6 +377,8 @@ def test_a_tokenizer_with_byte_fallback_is_refused_and_the_old_set_stays(
     data = write(tmp_path / "train.json", question("Q?", "sol"))
     options = SquadOptions(str(tokenizer_file), str(tmp_path / "out"), train=data)
     build_squad(options)
-    with pytest.raises(UserError, match=r"bytes.model is a .*byte fallback.*name one with --tokenizer"):
+    with pytest.raises(
+        UserError, match=r"bytes.model has byte fallback.*give a SentencePiece model without.*--tokenizer"
+    ):
         build_squad(dataclasses.replace(options, tokenizer=str(byte_fallback_file)))
     assert ExampleSet.load(tmp_path / "out" / "train").records

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+_FAR = 1 << 62  # a counter of random words that no mask reaches
+
 
 def keep_mask_8_bits(shape, rate: float, seed: tf.Tensor, draw: Callable) -> tf.Tensor:
     """Draws what dropout keeps, from 8 random bits an element.
@@ -95,7 +97,7 @@ def keep_mask_of_tpu(shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
 def _keep_by_quarters(shape, rate: float, seed: tf.Tensor) -> tf.Tensor:
     axis = max(len(shape) - 2, 0)
     words = _tpu_words([*shape[:axis], (shape[axis] + 3) // 4, *shape[axis + 1 :]], seed)
-    bound = tf.cast(_bound(rate, _tpu_words([], seed, counter=1)), tf.uint32)
+    bound = tf.cast(_bound(rate, _tpu_words([], seed, _FAR)), tf.uint32)
     shifts = [tf.constant(shift, tf.uint32) for shift in (0, 8, 16, 24)]
     numbers = [tf.bitwise.right_shift(words, shift) & tf.constant(255, tf.uint32) for shift in shifts]
     keep = tf.concat([quarter >= bound for quarter in numbers], axis)
@@ -118,7 +120,7 @@ def _tpu_words(shape, seed: tf.Tensor, counter: int = 0) -> tf.Tensor:
     return tf.raw_ops.StatelessRandomUniformFullIntV2(
         shape=shape,
         key=tf.bitcast(tf.cast(seed, tf.int32), tf.uint64)[None],
-        counter=tf.constant([0, counter], tf.uint64),
+        counter=tf.constant([counter, 0], tf.uint64),
         alg=tf.random.Algorithm.AUTO_SELECT.value,
         dtype=tf.uint32,
     )
