@@ -228,7 +228,7 @@ def test_what_does_not_fit_is_refused_and_leaves_nothing(folder, tmp_path, small
             {"task_config": "task.train_data.global_batch_size=4,trainer.accumulation_steps=3"},
         ),
         (
-            "with --task_config: n_layer is 2 here and 1 in the checkpoint",
+            "with --task_config: n_layer is 1 there and 2 in the model",
             {"task_config": "task.model.n_layer=2"},
         ),
         (
