@@ -7,8 +7,6 @@ import numpy as np
 import scipy.stats
 from sklearn import metrics as sk
 
-from xlnet_tf.tasks.metrics import thresholds
-
 SCORE = "score"  # the first of a set's metrics, turned so that higher is better
 LOWER_IS_BETTER = ("log_loss", "rmse")
 DECISION = 0.5  # of several labels, those with at least this probability are predicted
@@ -131,13 +129,11 @@ def alert_threshold(
         recall: the same for recall.
 
     Returns:
-        The threshold; without a wish, that of the best F1. It is the middle between the lowest probability
-        that is an alert and the next lower one, or half of the lowest of all, so that rounding changes no
-        alert. All nan if no text has the class.
+        The threshold; without a wish, that of the best F1. All nan if no text has the class.
     """
     if not np.any(targets):
         return Alert(np.nan, np.nan, np.nan)
-    precisions, recalls, values = sk.precision_recall_curve(targets, probabilities)
+    precisions, recalls, thresholds = sk.precision_recall_curve(targets, probabilities)
     precisions, recalls = precisions[:-1], recalls[:-1]  # the last point has no threshold
     if precision:
         best = _reaching(precisions, precision, recalls)
@@ -145,8 +141,7 @@ def alert_threshold(
         best = _reaching(recalls, recall, precisions)
     else:
         best = np.argmax(2 * precisions * recalls / np.maximum(precisions + recalls, _SMALLEST))
-    lower = np.max(probabilities, where=probabilities < values[best], initial=0.0)
-    return Alert(thresholds.between(values[best], lower), float(precisions[best]), float(recalls[best]))
+    return Alert(float(thresholds[best]), float(precisions[best]), float(recalls[best]))
 
 
 def alert_at(threshold: float, targets: np.ndarray, alerts: np.ndarray) -> Alert:

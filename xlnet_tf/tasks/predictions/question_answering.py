@@ -12,7 +12,6 @@ from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
 from xlnet_tf import files
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.passages import Passage
-from xlnet_tf.tasks.metrics import thresholds
 from xlnet_tf.text.windows import Window, best_windows
 
 N_BEST = 5
@@ -218,10 +217,6 @@ def precise_threshold(right: np.ndarray, logits: np.ndarray, precision: float) -
         right: [N], 1 where the best candidate is exactly right.
         logits: [N] no-answer logits.
         precision: the share that must be right. Out of reach, the threshold with the highest share counts.
-
-    Returns:
-        The threshold, halfway between the highest logit that is answered and the next higher one, so that
-        rounding changes no answer, and what it gives.
     """
     order = np.argsort(logits, kind="stable")
     answered = np.arange(1, len(order) + 1)
@@ -229,10 +224,9 @@ def precise_threshold(right: np.ndarray, logits: np.ndarray, precision: float) -
     ends = np.append(logits[order][:-1] != logits[order][1:], True)  # equal logits go together
     reached = np.flatnonzero(ends & (shares >= precision))
     best = reached[-1] if len(reached) else np.flatnonzero(ends)[np.argmax(shares[ends])]
-    last = logits[order][best]
-    above = logits[order][best + 1] if best + 1 < len(order) else last + 2
-    threshold = thresholds.between(last, above)
-    return PreciseThreshold(threshold, float(shares[best]), float(answered[best] / len(order)))
+    return PreciseThreshold(
+        float(logits[order][best]), float(shares[best]), float(answered[best] / len(order))
+    )
 
 
 def best_threshold(answered: np.ndarray, refused: np.ndarray, logits: np.ndarray) -> tuple[float, float]:
