@@ -64,8 +64,8 @@ def test_a_task_begins_with_a_pretrained_encoder(entry, tmp_path, summary):
     task = type(task)(task.task_config)
     model = task.build_model()
     task.initialize(model)
-    for ours, theirs in zip(model.encoder.variables, pretrained.variables, strict=True):
-        np.testing.assert_array_equal(ours, theirs, ours.name)
+    for found, expected in zip(model.encoder.variables, pretrained.variables, strict=True):
+        np.testing.assert_array_equal(found, expected, found.name)
     new = {names.head_scope(names.canonical(v.name)) for v in model.variables} - {"encoder"}
     assert new <= set(task.new_scopes())
 

@@ -34,8 +34,8 @@ def test_every_head_answers_as_before_or_the_difference_is_noted(tmp_path, name,
     model.build()
     model.save_pretrained(tmp_path / "ours")
     checkpoint = open_checkpoint(tmp_path / "ours")
-    save_checkpoint(checkpoint, str(tmp_path / "theirs"), "hugging_face")
-    found = type(model).from_pretrained(tmp_path / "theirs", **choices)
+    save_checkpoint(checkpoint, str(tmp_path / "external"), "hugging_face")
+    found = type(model).from_pretrained(tmp_path / "external", **choices)
 
     kind = {"question_answering": "span"}.get(name, name)
     features = heads.random_features(kind, np.random.default_rng(0), training=False)

@@ -11,7 +11,6 @@ from sentencepiece import sentencepiece_model_pb2
 
 from xlnet_tf.text.graph.cleaning import Cleaned
 from xlnet_tf.text.graph.sentencepiece import SentencePieceModel
-from xlnet_tf.text.offsets import has_byte_fallback as has_byte_fallback
 from xlnet_tf.text.tokenizer import UNDERLINE
 
 _Model = sentencepiece_model_pb2.ModelProto

@@ -8,9 +8,10 @@ import tensorflow as tf
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.graph.characters import CPU, characters
 from xlnet_tf.text.graph.cleaning import GraphCleaner
-from xlnet_tf.text.graph.offsets import Aligner, has_byte_fallback, visible_length, visible_lengths
+from xlnet_tf.text.graph.offsets import Aligner, visible_length, visible_lengths
 from xlnet_tf.text.graph.sentencepiece import SentencePieceModel
 from xlnet_tf.text.graph.tables import Replacements
+from xlnet_tf.text.offsets import has_byte_fallback
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 _TEXTS = (tf.TensorSpec([None], tf.string),)
