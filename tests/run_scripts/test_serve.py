@@ -60,6 +60,7 @@ def test_it_says_how_to_ask_it_and_ends_cleanly(folder, number, status):
         assert errors.splitlines()[-1].startswith("INTERRUPTED") and "Traceback" not in errors and not output
 
 
+@pytest.mark.integration
 def test_the_page_comes_with_the_server_and_explains_a_model(folder, small_tokenizer, tmp_path):
     save_model(built(XLNetPretrainer, small_tokenizer), tmp_path / "toy", tokenizer=small_tokenizer)
     for configs, explain in (([models.of_folder(str(folder))], None), ([], str(tmp_path / "toy"))):

@@ -88,14 +88,8 @@ SPOILT = {
     "float16 overflow": lambda w: of_all(w, lambda v: (v * 1e6).astype(np.float16), "outer/kernel"),
     "NaN": lambda w: {"lm_bias": np.where(np.arange(len(w["lm_bias"])) == 7, np.nan, w["lm_bias"])},
 }
-# One that each kind of check finds.
-QUICK = (
-    "layers shuffled",
-    "embedding and bias shifted by one",
-    "mask embedding random",
-    "float16 overflow",
-    "NaN",
-)
+# Those of `make test`; `make test-integration` has the others, one at least for each kind of check.
+QUICK = ("layers shuffled", "float16 overflow", "NaN")
 
 
 @pytest.fixture

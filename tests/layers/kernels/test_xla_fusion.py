@@ -80,6 +80,7 @@ def compiled_functions(block: TransformerBlock, seed, tokens: int = 3) -> list[s
     return [f.signature.name for f in functions if f.attr["_XlaMustCompile"].b]
 
 
+@pytest.mark.integration
 def test_only_training_on_a_cpu_compiles():
     block = TransformerBlock(XLNetConfig.preset("micro", d_model=8, n_head=2, d_head=4, d_inner=16))
     seed = tf.constant([1, 2])
