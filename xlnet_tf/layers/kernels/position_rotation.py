@@ -23,8 +23,9 @@ from xlnet_tf.layers.kernels.matmul import matmul_heads
 
 # The evenly spaced frequencies are those of a period that is so much longer than all distances, and a few
 # more than up to the highest one that they replace: they match what continues smoothly beyond the ends.
-_STRETCH = 1.5
-_MARGIN = 12
+# Long texts and wide models need the least of both.
+_STRETCHES_AND_MARGINS = ((1.1, 6), (1.2, 6), (1.3, 8), (1.5, 12))
+_MAX_ERROR = 3e-6  # of a sine or a cosine, well below what float32 leaves of the angles of long texts
 _CUTOFF = 1e-6  # of singular values; keeps the weights of the sums about 1
 
 
@@ -66,24 +67,32 @@ def fewer_frequencies(d_model: int, reach: int) -> tuple[np.ndarray, np.ndarray,
         cosines, those of the F sines, or cosines, that make it: [F, D/2] twice. All float32.
     """
     wanted = 10000.0 ** (-np.arange(0, d_model, 2) / d_model)  # falling
-    step = np.pi / (_STRETCH * reach)
+    distances = np.arange(reach + 1)[:, None]
+    for stretch, margin in _STRETCHES_AND_MARGINS:
+        frequencies = _highest_and_spaced(wanted, np.pi / (stretch * reach), margin)
+        sums, errors = zip(
+            *(_fit(wave(distances * frequencies), wave(distances * wanted)) for wave in (np.sin, np.cos)),
+            strict=True,
+        )
+        if max(errors) <= _MAX_ERROR:
+            break
+    return frequencies.astype(np.float32), *sums
+
+
+def _highest_and_spaced(wanted: np.ndarray, step: float, margin: int) -> np.ndarray:
+    """Keeps so many of the highest frequencies that they and evenly spaced ones below are fewest."""
 
     def spaced(kept: int) -> int:
-        """Returns how many evenly spaced ones stand for all but the first, highest, ones, which are kept."""
-        return int(np.ceil(wanted[kept] / step)) + _MARGIN if kept < len(wanted) else 0
+        return int(np.ceil(wanted[kept] / step)) + margin if kept < len(wanted) else 0
 
     kept = min(range(len(wanted) + 1), key=lambda count: count + spaced(count))
-    grid = np.arange(spaced(kept)) * step
-    distances = np.arange(reach + 1)[:, None]
+    return np.append(wanted[:kept], np.arange(spaced(kept)) * step)
 
-    def sums(wave) -> np.ndarray:
-        weights = np.eye(kept + len(grid), len(wanted))
-        weights[kept:, kept:] = np.linalg.lstsq(
-            wave(distances * grid), wave(distances * wanted[kept:]), rcond=_CUTOFF
-        )[0]
-        return weights.astype(np.float32)
 
-    return np.append(wanted[:kept], grid).astype(np.float32), sums(np.sin), sums(np.cos)
+def _fit(waves: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, float]:
+    """Returns the weights of the sums of waves that come nearest to those wanted, and the largest error."""
+    weights = np.linalg.lstsq(waves, wanted, rcond=_CUTOFF)[0]
+    return weights.astype(np.float32), np.abs(waves @ weights - wanted).max()
 
 
 class PositionRotation(NamedTuple):
