@@ -166,11 +166,9 @@ def hugging_face_like(
         python, program: as HuggingFace takes them.
         make_model: returns the model; not called without a Python.
     """
-    if not python:
-        yield None
-        return
     with tempfile.TemporaryDirectory() as folder:
-        save_for_hugging_face(make_model(), folder)
+        if python:
+            save_for_hugging_face(make_model(), folder)
         with hugging_face(python, program, folder) as peer:
             yield peer
 
