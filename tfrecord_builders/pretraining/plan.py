@@ -105,15 +105,14 @@ def plan_jobs(
         of_sides = ((False, one) for one in slices)
     else:
         of_sides = dedup.select(slices, choice, options.dev_fraction)
-    by_side = {started.documents["side"] == "dev": (_bare(started), earlier) for started, earlier in sets}
+    by_side = {}
+    for started, earlier in sets:
+        # One goes with each job to its worker: without its lists, which may be long.
+        bare = dataclasses.replace(started, corpus=[], shards=(), statistics={})
+        by_side[started.documents["side"] == "dev"] = bare, earlier
     for is_dev, corpus_shard in of_sides:
         if corpus_shard.index >= MAX_SLICES:
             raise UserError(f"more than {MAX_SLICES} slices: use a larger --slice_mb")
         if is_dev in by_side:
             started, earlier = by_side[is_dev]
             yield Job(started, corpus_shard, earlier.get(corpus_shard.index, {}))
-
-
-def _bare(manifest: Manifest) -> Manifest:
-    """Returns a manifest without its lists, which may be long: one goes with each job to its worker."""
-    return dataclasses.replace(manifest, corpus=[], shards=(), statistics={})
