@@ -99,7 +99,6 @@ def write_page(found: Mapping[str, Any], folder: str, path: str) -> None:
     Args:
         found: of `example_sets.report`.
         folder: what it is about, for the title.
-        path: of the page.
     """
     head, *rows = [("", *found), *example_sets.rows(found)]
     with tempfile.TemporaryDirectory() as temporary:

@@ -53,8 +53,7 @@ def model_garden_pretrainer(
     """Makes Model Garden's XLNetPretrainer of the same size, its variables created.
 
     Args:
-        config: the architecture.
-        batch: any that `benchmark_batches.model_garden_batch` gave.
+        batch: any that `batches.model_garden_batch` gave.
         dropout, bi_data: of model_garden_network.
     """
     from official.nlp.modeling.models import xlnet

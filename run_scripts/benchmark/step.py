@@ -201,8 +201,7 @@ def measure_step(
 
     Args:
         batch_size: B, even with Model Garden, which reads the second half backward.
-        seq_len: T.
-        num_predict: P.
+        seq_len, num_predict: T and P.
         gemm_rates: floating-point operations per second of measure_gemm, by number type.
         modes: of our model, of MODES.
         peer_modes: of the peers, of PEER_MODES.

@@ -19,7 +19,6 @@ def write(outcome: DemoOutcome, records: Manifest) -> None:
     """Draws the pictures and writes index.html.
 
     Args:
-        outcome: what to show.
         records: of the pretraining, one of whose masks is shown.
     """
     folder, figures = outcome.folder, outcome.pretraining
