@@ -22,7 +22,6 @@ class ExternalFile:
     """One file and how its rows lie in it.
 
     Args:
-        path: the file.
         batch_size: rows B.
         num_cores: cores that share the rows, each as many consecutive ones.
         bidirectional: whether the second half of each core's rows is read backward.
@@ -137,7 +136,6 @@ def read_steps(
     """Reads a file, many steps at a time.
 
     Args:
-        file: the file.
         lengths: numbers in each feature; None: any number of them.
         on_rest: called with the number of records at the end that are not a complete step; None: an error.
 

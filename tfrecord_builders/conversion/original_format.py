@@ -149,7 +149,6 @@ def write(
     uses, is CLS where the records do not show it.
 
     Args:
-        manifest: the set.
         output_dir: the original's save_dir: gets corpus_info.json and the folder tfrecords.
         batch_size: rows of a batch of a host, bsz_per_host.
         num_cores: that share them, num_core_per_host.
@@ -225,11 +224,7 @@ def _name(
 
 
 class _Rows:
-    """The records of some shards as rows of batches.
-
-    Attributes:
-        num_steps: of all rows.
-    """
+    """The records of some shards as rows of batches, of `num_steps` records each."""
 
     def __init__(self, manifest: Manifest, shards: Sequence[Shard], layout: ExternalFile):
         self.manifest = manifest

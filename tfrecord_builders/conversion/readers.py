@@ -143,8 +143,6 @@ def _segments(file: ExternalFile, source: ExternalSet, names, chunks, vocab_size
     """Checks what the formats have in common.
 
     Args:
-        file: the file.
-        source: its set.
         names: ids, segment_ids, label -> the format's names of them.
         chunks: of the file, as `int64_records.read_steps` gives them.
         vocab_size: V.

@@ -95,8 +95,6 @@ def plan_jobs(
     """Yields the jobs of sets, as the corpus is cut.
 
     Args:
-        options: of the build.
-        sources: the corpus.
         choice: which documents go where; None: all into the only set.
         sets: of each set to be built, its manifest and slice index -> pass -> shard of what was whole before.
     """

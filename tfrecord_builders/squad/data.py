@@ -183,10 +183,6 @@ def _check_ids(passages: list[SquadPassage], path: epath.PathLike) -> None:
 def locate(passage: str, answer: SquadAnswer) -> int | None:
     """Finds an answer in its passage.
 
-    Args:
-        passage: the text.
-        answer: what to find.
-
     Returns:
         Its offset that is nearest to where it was said to be; None if it is nowhere, or empty.
     """
