@@ -26,12 +26,7 @@ _ASSIGNED = 0.5  # the probability from which a label of several is assigned
 
 
 class AlertRule(NamedTuple):
-    """When a text is an alert: from a probability of a label on.
-
-    Attributes:
-        label: of the label.
-        threshold: the smallest probability.
-    """
+    """When a text is an alert: from this probability of a label on."""
 
     label: str
     threshold: float
