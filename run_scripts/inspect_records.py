@@ -79,7 +79,6 @@ def run(values: flags.FlagValues) -> int:
 
 
 def _report(values: flags.FlagValues) -> int:
-    """Reports on examples."""
     others = ("records", "stats", "check", "diff", "png")
     if given := [name for name in others if getattr(values, name)]:
         raise UserError(

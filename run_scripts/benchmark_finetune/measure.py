@@ -167,7 +167,6 @@ class Ours:
         self.positions = sum(map(task.tokens_per_step, lengths))
 
     def run(self, steps: int) -> None:
-        """Takes steps."""
         self.trainer.train(self._number(steps))
 
 
