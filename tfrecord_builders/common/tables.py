@@ -44,7 +44,6 @@ class TableFormat:
             arrow; named (a data set by its name).
         header: csv and tsv: whether the first line names the columns; if not, their names are "0", "1", ...
         quoting: csv and tsv: whether double quotes around a field hide delimiters and line breaks.
-        encoding: of the files.
         replaced: csv and tsv: (what is written, what it stands for) in fields, one after another.
         folders: which folders to read; empty: all.
     """
