@@ -22,7 +22,6 @@ from xlnet_tf.records.manifest import Manifest
 
 
 def define_flags():
-    """Defines the script's flags."""
     options.define_flags(ConversionOptions)
     flags.DEFINE_enum(
         "from", None, ("original", "model_garden"), "format of the records to convert to this project's"

@@ -23,7 +23,6 @@ from xlnet_tf.progress_bar import ProgressBar
 
 
 def define_flags():
-    """Defines the flags of this script."""
     flags.DEFINE_string(
         "model_dir", None, "Folder of the fine-tuned run, or other fine-tuned weights.", required=True
     )

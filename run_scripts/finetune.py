@@ -54,7 +54,6 @@ SETTINGS = (
 
 
 def define_flags():
-    """Defines the flags of this script."""
     experiment.define_flags(SETTINGS)
     define_of_tasks(task_registry.settings("settings"))
     experiment.define_dry_run_flags()

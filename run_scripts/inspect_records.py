@@ -13,12 +13,15 @@ read. The exit status is 1 if --check finds something wrong or --diff a differen
 """
 
 import json
+import pathlib
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from absl import flags
 
-from run_scripts.common import data_page
+from run_scripts.common import pages
 from tfrecord_builders.inspection import check as inspect_check
 from tfrecord_builders.inspection import diff as inspect_diff
 from tfrecord_builders.inspection import example_sets, plot_distributions, plot_mask
@@ -76,7 +79,6 @@ def run(values: flags.FlagValues) -> int:
 
 
 def _report(values: flags.FlagValues) -> int:
-    """Reports on examples."""
     others = ("records", "stats", "check", "diff", "png")
     if given := [name for name in others if getattr(values, name)]:
         raise UserError(
@@ -85,9 +87,35 @@ def _report(values: flags.FlagValues) -> int:
     found = example_sets.report(example_sets.load(values.examples))
     print(json.dumps(found, indent=1) if values.json else example_sets.table(found))
     if values.page:
-        data_page.write(found, values.examples, values.page)
+        write_page(found, values.examples, values.page)
         print(f"wrote {values.page}", file=sys.stderr)
     return 0
+
+
+def write_page(found: Mapping[str, Any], folder: str, path: str) -> None:
+    """Writes the report on sets of examples as one page that needs nothing else.
+
+    Args:
+        found: of `example_sets.report`.
+        folder: what it is about, for the title.
+    """
+    head, *rows = [("", *found), *example_sets.rows(found)]
+    with tempfile.TemporaryDirectory() as temporary:
+        picture = pathlib.Path(temporary) / "lengths.png"
+        example_sets.draw(found, str(picture))
+        parts = [
+            pages.table(head, rows),
+            pages.section(
+                "Lengths and labels", "Tokens of each example as the model reads it, and its labels."
+            ),
+            pages.picture(picture, "How many examples have how many tokens, and each label."),
+        ]
+    if samples := example_sets.samples(found):
+        parts += [
+            pages.section("Look at these", "The first inputs that other examples have, too."),
+            pages.table(("What", "Example", "Text"), samples),
+        ]
+    pages.write(path, f"Examples in {folder}", parts)
 
 
 def main(_: Sequence[str]) -> None:

@@ -23,7 +23,6 @@ from xlnet_tf import flags as options
 
 
 def define_flags() -> None:
-    """Defines the flags of this script."""
     experiment.define_flags(SETTINGS)
     options.define_flags(TextOptions)
     flags.DEFINE_string(

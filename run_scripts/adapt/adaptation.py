@@ -189,10 +189,7 @@ class Adaptation:
         return records
 
     def adapt(self, counts: Mapping[str, Any], records: Mapping[str, Manifest]) -> "Outcome":
-        """Trains, and compares on the task.
-
-        Args:
-            counts, records: as `prepare` returns them.
+        """Trains on what `prepare` returns, and compares on the task.
 
         Raises:
             UserError: no weights were kept, as too much was forgotten at once, or training fails.

@@ -117,10 +117,7 @@ class Task:
             self.sets["test"] = ExampleSet.load(f"{data}/test")
 
     def check(self, before: str, strategy, folder: str) -> None:
-        """Checks that the task can be learned, before anything is trained.
-
-        Args:
-            before, strategy, folder: see `compare`.
+        """Checks that the task can be learned, before anything is trained; takes what `compare` does.
 
         Raises:
             UserError: settings, examples, checkpoint, devices or earlier runs do not fit together.

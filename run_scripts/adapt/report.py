@@ -38,7 +38,6 @@ class Outcome:
     """What is known after an adaptation.
 
     Attributes:
-        folder: of the run.
         checkpoint: that it began with.
         counts: of documents, as `texts.Choice.counts` gives them.
         held_out: texts of the task's dev and test sets that were looked for.

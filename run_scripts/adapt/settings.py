@@ -34,8 +34,6 @@ def record_options(
     Args:
         checkpoint: whose tokenizer and cleaning are taken.
         inputs: files of documents.
-        folder: for the records.
-        split: their name.
         rows: of a batch, for which there are to be streams enough.
         **given: options that the user has given; None: not given.
     """

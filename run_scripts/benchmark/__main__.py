@@ -45,10 +45,9 @@ PARTS = ("builder", "workers", "engines", "reader", "gemm", "step", "profile", "
 
 def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
-    if unknown := sorted(set(values.what) - set(PARTS)):
-        raise UserError(f"--what has {', '.join(unknown)}: expected some of {', '.join(PARTS)}")
-    if unknown := sorted(set(values.engines) - set(engines.ENGINES)):
-        raise UserError(f"--engines has {', '.join(unknown)}: expected some of {', '.join(engines.ENGINES)}")
+    for flag, known in (("what", PARTS), ("engines", engines.ENGINES)):
+        if unknown := sorted(set(values[flag].value) - set(known)):
+            raise UserError(f"--{flag} has {', '.join(unknown)}: expected some of {', '.join(known)}")
     if wrong := [number for number in values.workers if not number.isdecimal() or not int(number)]:
         raise UserError(f"--workers has {', '.join(wrong)}: expected numbers of processes, such as 1,2,4")
     sizes = {

@@ -83,52 +83,46 @@ def measure_engines(
             f"--shard_mb={job_mb(few)}", "--data",
         )  # fmt: skip
         text_bytes, row_bytes = text.stat().st_size, few.stat().st_size / rows
-        works = {"builder": _Work(build, text, text_bytes), "embed": _Work(embed, few, rows)}
+        works = {"builder": (build, text, text_bytes), "embed": (embed, few, rows)}
         measured: dict[str, list] = {what: [] for what in works}
         todo = list(itertools.product(works, engines, workers))
         with ProgressBar(total=len(todo), desc="engines") as bar:
             for what, engine, number in todo:
                 bar.set_postfix_str(f"{what}, {engine}, {number}")
-                found = works[what].measure(engine, number, folder)
+                found = _measure(*works[what], engine, number, folder)
                 measured[what].append({"engine": engine, "workers": number, **found})
                 bar.write(f"{what}, {engine}, {number}: {found}", file=sys.stderr)
                 bar.update()
     return {"text_bytes": text_bytes, "rows": rows, "row_bytes": row_bytes, **measured}
 
 
-@dataclasses.dataclass(frozen=True)
-class _Work:
-    """A command and the corpus of its smaller run.
+def _measure(
+    command: Sequence[str], text: pathlib.Path, amount: int, engine: str, workers: int, folder: pathlib.Path
+) -> dict[str, Any]:
+    """Returns seconds, rate and start of a command on an engine; files go to the folder, as long as needed.
 
     Args:
         command: its words, of which the last is the flag for the corpus.
-        corpus: a file.
+        text: the corpus of the smaller run.
         amount: of the corpus, in the unit of the rate.
     """
-
-    command: tuple[str, ...]
-    corpus: pathlib.Path
-    amount: int
-
-    def measure(self, engine: str, workers: int, folder: pathlib.Path) -> dict[str, Any]:
-        """Returns seconds, rate and start; files go to the folder, for as long as needed."""
-        corpus, output = folder / "corpus.txt", folder / "output"
-        seconds, cpu_seconds = [], []
-        for times in (1, LARGER):
-            corpus.write_bytes((self.corpus.read_bytes() + b"\n") * times)
-            cpu_begun = cpu_seconds_of_children()
-            with workers_of(engine, workers) as flags:
-                begun = time.perf_counter()
-                _run(*self.command, str(corpus), f"--output_dir={output}", *flags)
-                seconds.append(time.perf_counter() - begun)
-            cpu_seconds.append(cpu_seconds_of_children() - cpu_begun)
-            shutil.rmtree(output)
-        return {
-            "seconds": seconds,
-            "cpu_seconds": cpu_seconds,
-            **_rate_and_start(self.amount, *seconds),
-            **{f"cpu_{name}": value for name, value in _rate_and_start(self.amount, *cpu_seconds).items()},
-        }
+    corpus, output = folder / "corpus.txt", folder / "output"
+    seconds, cpu_seconds = [], []
+    for times in (1, LARGER):
+        corpus.write_bytes((text.read_bytes() + b"\n") * times)
+        cpu_begun = cpu_seconds_of_children()
+        with workers_of(engine, workers) as flags:
+            begun = time.perf_counter()
+            _run(*command, str(corpus), f"--output_dir={output}", *flags)
+            seconds.append(time.perf_counter() - begun)
+        cpu_seconds.append(cpu_seconds_of_children() - cpu_begun)
+        shutil.rmtree(output)
+    return {
+        "seconds": seconds,
+        "cpu_seconds": cpu_seconds,
+        **_rate_and_start(amount, *seconds),
+        **{f"cpu_{name}": value for name, value in _rate_and_start(amount, *cpu_seconds).items()},
+    }
 
 
 def _rate_and_start(amount: int, smaller: float, larger: float) -> dict[str, float | None]:

@@ -42,10 +42,7 @@ def forward_flops(
     batch: 2 (K + 1) D A per layer.
 
     Args:
-        batch_size: B.
-        seq_len: T.
-        num_predict: P.
-        memory_len: M.
+        batch_size, seq_len, num_predict, memory_len: B, T, P and M.
 
     Returns:
         part of the network -> floating-point operations of a forward pass.

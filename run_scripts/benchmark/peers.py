@@ -53,8 +53,7 @@ def model_garden_pretrainer(
     """Makes Model Garden's XLNetPretrainer of the same size, its variables created.
 
     Args:
-        config: the architecture.
-        batch: any that `benchmark_batches.model_garden_batch` gave.
+        batch: any that `batches.model_garden_batch` gave.
         dropout, bi_data: of model_garden_network.
     """
     from official.nlp.modeling.models import xlnet
@@ -166,11 +165,9 @@ def hugging_face_like(
         python, program: as HuggingFace takes them.
         make_model: returns the model; not called without a Python.
     """
-    if not python:
-        yield None
-        return
     with tempfile.TemporaryDirectory() as folder:
-        save_for_hugging_face(make_model(), folder)
+        if python:
+            save_for_hugging_face(make_model(), folder)
         with hugging_face(python, program, folder) as peer:
             yield peer
 

@@ -1,6 +1,5 @@
 """What the benchmark measures of training: our pretraining step in all its forms, next to the peers'."""
 
-import collections
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -202,8 +201,7 @@ def measure_step(
 
     Args:
         batch_size: B, even with Model Garden, which reads the second half backward.
-        seq_len: T.
-        num_predict: P.
+        seq_len, num_predict: T and P.
         gemm_rates: floating-point operations per second of measure_gemm, by number type.
         modes: of our model, of MODES.
         peer_modes: of the peers, of PEER_MODES.
@@ -227,10 +225,10 @@ def measure_step(
             f"batch_size is {batch_size}: Model Garden needs an even one, half of it is read backward"
         )
     batch = batches.make_batch(config, batch_size, seq_len, num_predict)
-    losses = collections.defaultdict(list)
+    first_loss: dict[str, float] = {}
 
-    def recorded(name: str, step: Callable[[], float]) -> Callable[[], None]:
-        return lambda: losses[name].append(float(step()))
+    def recorded(name: str, step: Callable[[], float]) -> Callable[[], Any]:
+        return lambda: first_loss.setdefault(name, float(step()))
 
     their_python = peer_python if of_peer[HUGGING_FACE] else None
     with hugging_face_steps(config, batch, dropout, of_peer[HUGGING_FACE], their_python) as peer_steps:
@@ -263,7 +261,7 @@ def measure_step(
             }
             for who, modes in seconds.items()
         },
-        "first_loss": {who: {mode: losses[f"{who} {mode}"][0] for mode in seconds[who]} for who in seconds},
+        "first_loss": {who: {mode: first_loss[f"{who} {mode}"] for mode in seconds[who]} for who in seconds},
         "temporaries": temporaries,
         "ratios": ratios(seconds, temporaries),
     }

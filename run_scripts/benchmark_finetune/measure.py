@@ -137,8 +137,6 @@ class Ours:
     """Our trainer on a set.
 
     Args:
-        config: the architecture.
-        plan: what is measured.
         data: folder of the sample.
         batching: of the task's settings.
     """
@@ -169,7 +167,6 @@ class Ours:
         self.positions = sum(map(task.tokens_per_step, lengths))
 
     def run(self, steps: int) -> None:
-        """Takes steps."""
         self.trainer.train(self._number(steps))
 
 
@@ -242,7 +239,6 @@ def measure(config: XLNetConfig, plan: Plan, peer_python: str | None = None) -> 
 
     Args:
         config: the architecture, but for the vocabulary.
-        plan: what is measured.
         peer_python: for Hugging Face, or None.
 
     Raises:

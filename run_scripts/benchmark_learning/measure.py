@@ -113,7 +113,6 @@ def make_by_recipe(recipe: str, train: Manifest, seed: int) -> tuple[Learner, in
 
     Args:
         recipe: its name or file.
-        train: the records.
 
     Returns:
         The model, the rows of its steps, and their number.

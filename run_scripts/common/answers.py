@@ -99,7 +99,6 @@ def answered_lines(
     """Yields the rows of a file with their answers, as JSON lines.
 
     Args:
-        path: of the file.
         answer: rows -> the answer to each, in their order.
         inputs: names of the model's inputs, which an answer may repeat.
         first: number of the row to begin with, counted from 0.

@@ -246,8 +246,6 @@ def checkpoint_bytes(params, task: Task, weights: int, rows: int | None = None) 
     """Returns what a checkpoint takes: weights and moments in float32, and the memory if it is saved.
 
     Args:
-        params: of the run.
-        task: of the run.
         weights: numbers that are trained.
         rows: whose memory is saved; None: those of a batch.
     """

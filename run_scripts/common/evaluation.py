@@ -99,13 +99,7 @@ def _differences(
 
 
 def table(found: Report, metrics: Mapping[str, float], against: str = "") -> str:
-    """Returns a report for people.
-
-    Args:
-        found: the report.
-        metrics: of the checkpoint.
-        against: the other run.
-    """
+    """Returns a report for people, given the checkpoint's metrics and the name of the other run."""
     sections = []
     if found.intervals:
         width = max(map(len, found.intervals))

@@ -27,6 +27,7 @@ from xlnet_tf.flags import from_flags
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.serving.signatures import TensorInfo
 
+_BAR = {"desc": "predict", "unit": "text"}
 _LINES_KEPT = 10_000  # in a piece
 _MOST_EAGER = 64  # rows that are answered before a graph, which is faster then, has been traced
 
@@ -75,18 +76,16 @@ def main(values: flags.FlagValues):
         tf.config.run_functions_eagerly(len(given) <= _MOST_EAGER)
         print("\n\n".join(map(describe, answer(iter(given)))))
         return
-    with ProgressBar(desc="predict", unit="text") as bar:
-        if not values.output_dir:
-            for line in answered_lines(values.data, answer, columns):
-                sys.stdout.write(line)
-                bar.update()
-            return
-        fingerprint = {
-            "data": job.fingerprint(values.data),
-            "columns": chosen,
-            "weights": [weights, *job.fingerprint(source.file)],
-        }
-        _write(values, source.path, fingerprint, answer, columns, bar)
+    if not values.output_dir:
+        with ProgressBar(answered_lines(values.data, answer, columns), **_BAR) as lines:
+            sys.stdout.writelines(lines)
+        return
+    fingerprint = {
+        "data": job.fingerprint(values.data),
+        "columns": chosen,
+        "weights": [weights, *job.fingerprint(source.file)],
+    }
+    _write(values, source.path, fingerprint, answer, columns)
 
 
 def refuse_devices(values: flags.FlagValues):
@@ -135,7 +134,7 @@ def _kind_of_weights(values: flags.FlagValues, source) -> str:
     return BFLOAT16 if (values.dtype or source.dtype) == BFLOAT16 else FLOAT32
 
 
-def _write(values, weights: str, fingerprint: dict, answer, columns, bar: ProgressBar):
+def _write(values, weights: str, fingerprint: dict, answer, columns):
     """Writes the answers to a file in --output_dir, after those that an interrupted prediction has kept."""
     from xlnet_tf.tasks.pieces import Pieces, remove_pieces
 
@@ -143,19 +142,14 @@ def _write(values, weights: str, fingerprint: dict, answer, columns, bar: Progre
     with ownership.owning(folder, "predicting", "--output_dir") as owner:
         pieces = Pieces(folder / "unfinished_answers", fingerprint, suffix=".jsonl")
         done = pieces.count_lines()
-        bar.update(done)
-        lines = answered_lines(values.data, functools.partial(answer, first=done), columns, done)
-        while piece := [*itertools.islice(_counted(lines, bar), _LINES_KEPT)]:
-            files.write(pieces.path(done), "".join(piece))
-            done += len(piece)
+        answered = answered_lines(values.data, functools.partial(answer, first=done), columns, done)
+        with ProgressBar(answered, initial=done, **_BAR) as bar:
+            lines = iter(bar)
+            while piece := [*itertools.islice(lines, _LINES_KEPT)]:
+                files.write(pieces.path(done), "".join(piece))
+                done += len(piece)
         owner.check()
         with files.replacing(folder / LINES_FILE, "wb") as file:
             file.writelines(pieces.read_lines())
         remove_pieces(pieces.folder)
     print(f"weights: {weights}\n  {folder / LINES_FILE}")
-
-
-def _counted(lines: Iterator[str], bar: ProgressBar) -> Iterator[str]:
-    for line in lines:
-        bar.update()
-        yield line

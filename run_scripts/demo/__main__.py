@@ -58,8 +58,6 @@ def run(corpora: pathlib.Path, output: pathlib.Path, settings: DemoSettings) -> 
 
     Args:
         corpora: folder with the packages of the texts.
-        output: folder for everything.
-        settings: how much is done.
     """
     began = time.monotonic()
 

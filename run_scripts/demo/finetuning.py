@@ -82,7 +82,6 @@ class DemoResult:
     """How well a task was learned from each beginning.
 
     Attributes:
-        task: the task.
         pretrained, scratch: the two beginnings.
         baseline: its metric on the test texts.
         answers: texts, true answers and the pretrained model's (see DemoTask.answers).
@@ -113,7 +112,6 @@ class FineTuning:
     """Fine-tunes for a task; runs that are finished are not done again.
 
     Args:
-        task: the task.
         output: folder of the demo, with the tokenizer, the pretrained model and the labelled texts.
     """
 

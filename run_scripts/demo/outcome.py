@@ -20,11 +20,9 @@ class DemoOutcome:
     """What a demo has found out.
 
     Attributes:
-        folder: of the demo.
         history: lines of the pretraining's history.
         unigram_entropy: loss in nats of the best guess that ignores the context, on the held-out documents.
         filled: sentence with gaps -> its fillings.
-        result: of fine-tuning.
         seconds: that the demo took.
     """
 

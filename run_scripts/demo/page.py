@@ -1,11 +1,12 @@
 """The demos' result as one page that needs nothing else: pictures are part of it."""
 
 import html
+import pathlib
+from collections.abc import Sequence
 
 from run_scripts.common import pages
-from run_scripts.common import pictures as common_pictures
 from run_scripts.common.pages import picture, section, table
-from run_scripts.demo import pictures
+from run_scripts.common.pictures import COLORS, INK, axes_of, draw_scores
 from run_scripts.demo.outcome import DemoOutcome
 from tfrecord_builders.inspection import plot_mask
 from xlnet_tf.records.manifest import Manifest
@@ -18,14 +19,13 @@ def write(outcome: DemoOutcome, records: Manifest) -> None:
     """Draws the pictures and writes index.html.
 
     Args:
-        outcome: what to show.
         records: of the pretraining, one of whose masks is shown.
     """
     folder, figures = outcome.folder, outcome.pretraining
-    pictures.draw_losses(outcome.history, outcome.unigram_entropy, folder / "loss")
+    _draw_losses(outcome.history, outcome.unigram_entropy, folder / "loss")
     plot_mask.draw(records, 0, str(folder / "mask.png"), count=MASK_POSITIONS)
     result, task = outcome.result, outcome.result.task
-    common_pictures.draw_scores(result.scores, task.METRIC, folder / "scores")
+    draw_scores(result.scores, task.METRIC, folder / "scores")
     medians = ", ".join(f"{name}: {median:.1%}" for name, median in result.medians.items())
     gaps = [
         (sentence, ", ".join(f"{piece.strip('▁')} ({share:.0%})" for piece, share in guesses))
@@ -49,3 +49,23 @@ def write(outcome: DemoOutcome, records: Manifest) -> None:
         "<pre>" + html.escape("\n".join(outcome.commands())) + "</pre>",
     ]
     pages.write(folder / "index.html", "XLNet, from raw text to a fine-tuned model", parts)
+
+
+def _draw_losses(history: Sequence[dict], entropy: float, path: pathlib.Path) -> None:
+    """Draws the loss curves of a pretraining's history and the line to beat, as `axes_of` saves pictures."""
+    train = [line for line in history if line["kind"] == "train"]
+    dev = [line for line in history if line["kind"] == "dev"]
+    with axes_of(path, 4.2) as axes:
+        steps, losses = ([line[name] for line in train] for name in ("step", "training_loss"))
+        axes.plot(steps, losses, color=COLORS[2], alpha=0.6, lw=1, label="train")
+        # Points alone: a line between two evaluations would be a guess.
+        for name, label, marker, color in (
+            ("loss_forward", "held out, read forward", "o", COLORS[0]),
+            ("loss_backward", "held out, read backward", "x", COLORS[1]),
+        ):
+            steps, losses = ([line[key] for line in dev] for key in ("step", name))
+            axes.plot(steps, losses, marker, color=color, ms=4, label=label)
+        axes.axhline(entropy, color=INK, lw=1, ls=":", label=f"word frequencies alone: {entropy:.2f}")
+        axes.set(xlabel="step", ylabel="loss (nats per target)")
+        axes.grid(alpha=0.25)
+        axes.legend(frameon=False)

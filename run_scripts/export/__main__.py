@@ -21,7 +21,6 @@ from xlnet_tf.task_registry import LANGUAGE_MODEL
 
 
 def define_flags():
-    """Defines the flags of this script."""
     flags.DEFINE_string(
         "model_dir", None, "Folder or name of a fine-tuned run or of pretrained weights.", required=True
     )

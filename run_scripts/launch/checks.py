@@ -40,7 +40,6 @@ class Checks:
     """The checks of a job.
 
     Args:
-        job: to check.
         tools: to ask the cloud with.
         clock: has monotonic() and sleep(seconds).
         state: what earlier launches of the job have used.

@@ -58,7 +58,6 @@ class Refused(UserError):
 
     Args:
         text: why, and what to do.
-        failed: the command.
 
     Attributes:
         nothing: whether it is certain that nothing was created.
@@ -78,8 +77,6 @@ def check_ours(labels: dict[str, str] | None, token: str, what: str, delete: Seq
     """Raises NotOurs if what exists lacks the label of this launch.
 
     Args:
-        labels: it has.
-        token: of this launch.
         what: it is, for people.
         delete: the command that deletes it.
     """

@@ -28,8 +28,6 @@ class Supervisor:
     """Runs a job to its end.
 
     Args:
-        job: what to run.
-        machine: where.
         state: what earlier launches left.
         clock: has time() and sleep(seconds).
         poll_seconds: between two looks.

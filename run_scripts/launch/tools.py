@@ -56,8 +56,6 @@ class Failed(UserError):
     """A command failed, and trying again did not help.
 
     Args:
-        command: its words.
-        outcome: how it ended.
         first: whether it was tried once only; an earlier try whose answer was lost may have had its effect.
     """
 
@@ -106,7 +104,6 @@ class Tools:
         """Runs a command, again where the cloud did not answer.
 
         Args:
-            command: its words.
             text: what it reads from stdin.
             allow: meanings of failures to return.
 

@@ -61,7 +61,6 @@ WITHOUT_EFFECT: Mapping[str, Sequence[str]] = {
 
 
 def define_flags() -> None:
-    """Defines the script's flags."""
     number, string, choice = flags.DEFINE_integer, flags.DEFINE_string, flags.DEFINE_enum
     switch = functools.partial(flags.DEFINE_bool, default=False)
     flags.DEFINE_list("topology", ["v3"], f"TPUs to compile for, of {', '.join(topologies.TOPOLOGIES)}.")

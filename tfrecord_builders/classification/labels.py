@@ -60,7 +60,6 @@ def encode(row: Row, source: SplitSource, dataset: Dataset) -> int | float | np.
     """Returns what is stored for a row's label.
 
     Args:
-        row: the row.
         source: where it is from; without a label column, the row is unlabelled.
         dataset: kind and labels.
 

@@ -47,11 +47,7 @@ def kind_of(path: epath.Path) -> str:
 
 
 def read(path: epath.Path, kind: str) -> Iterator[Row]:
-    """Yields the rows of a file, or of all files of a folder.
-
-    Args:
-        path: local or remote.
-        kind: one of KINDS.
+    """Yields the rows of a file, or of all files of a folder, of one of KINDS.
 
     Raises:
         UserError: a file is damaged or is something else, a column is not UTF-8, or a folder has no such

@@ -15,7 +15,6 @@ class BuildProgress(contextlib.AbstractContextManager):
     Args:
         total: bytes of the corpus' files.
         title: what is being done.
-        enabled: whether to draw.
     """
 
     def __init__(self, total: int, title: str, enabled: bool):

@@ -44,7 +44,6 @@ class TableFormat:
             arrow; named (a data set by its name).
         header: csv and tsv: whether the first line names the columns; if not, their names are "0", "1", ...
         quoting: csv and tsv: whether double quotes around a field hide delimiters and line breaks.
-        encoding: of the files.
         replaced: csv and tsv: (what is written, what it stands for) in fields, one after another.
         folders: which folders to read; empty: all.
     """
@@ -146,11 +145,10 @@ def read_table(path: epath.PathLike, table: TableFormat, skip: Skip | None = Non
     if table.kind == "folders":
         return _read_folders(path, table)
     lines = decoded_lines(path, table.encoding)
-    if table.kind == "jsonl":
-        return _read_json_lines(path, lines)
-    if table.kind == "at":
-        return _read_at_lines(path, lines)
-    return _read_fields(path, lines, table, skip)
+    if table.kind in _DELIMITERS:
+        return _read_fields(path, lines, table, skip)
+    read = _read_json_lines if table.kind == "jsonl" else _read_at_lines
+    return read(path, ((number, line) for number, line in lines if line.strip()))
 
 
 def decoded_lines(path: epath.Path, encoding: str) -> Iterator[tuple[int, str]]:
@@ -266,8 +264,6 @@ def _quoted_fields(path, lines, delimiter) -> Iterator[tuple[int, list[str]]]:
 
 def _read_json_lines(path: epath.Path, lines: Iterator[tuple[int, str]]) -> Iterator[Row]:
     for number, line in lines:
-        if not line.strip():
-            continue
         try:
             values = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -281,8 +277,6 @@ def _read_json_lines(path: epath.Path, lines: Iterator[tuple[int, str]]) -> Iter
 
 def _read_at_lines(path: epath.Path, lines: Iterator[tuple[int, str]]) -> Iterator[Row]:
     for number, line in lines:
-        if not line.strip():
-            continue
         text, at, label = line.rpartition("@")
         if not at:
             raise UserError(f"{path}:{number}: no @ in the line, expected text@label")

@@ -14,11 +14,10 @@ from etils import epath
 
 from tfrecord_builders.conversion import int64_records, model_garden_format, original_format
 from tfrecord_builders.conversion.direction_check import Sketch, contradiction
-from tfrecord_builders.conversion.int64_records import ExternalFile
+from tfrecord_builders.conversion.int64_records import ExternalFile, ExternalSet
 from tfrecord_builders.conversion.options import ConversionOptions
 from tfrecord_builders.conversion.readers import ModelGardenReader, OriginalReader
 from tfrecord_builders.conversion.rows import Row
-from tfrecord_builders.conversion.source_set import ExternalSet
 from tfrecord_builders.pretraining import output_folder
 from tfrecord_builders.pretraining import report as pretraining_report
 from xlnet_tf import files

@@ -14,11 +14,7 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Sketch:
-    """A sample of a row's stretches: those with the smallest hashes, so that rows sample the same ones.
-
-    Args:
-        vocab_size: V.
-    """
+    """A sample of a row's stretches: those with the smallest hashes, so that rows sample the same ones."""
 
     def __init__(self, vocab_size: int):
         self._mixed = np.random.default_rng(0).integers(0, 1 << 64, vocab_size, np.uint64)
@@ -45,7 +41,6 @@ def contradiction(sketches: list[Sketch], backward: np.ndarray) -> tuple[int, in
     """Looks for rows whose common text does not run as their directions say.
 
     Args:
-        sketches: of the rows.
         backward: bool [rows], which of them are said to be read backward.
 
     Returns:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from etils import epath
 
-from tfrecord_builders.conversion.int64_records import ExternalFile, glob
-from tfrecord_builders.conversion.source_set import ExternalSet, joined
+from tfrecord_builders.conversion.int64_records import ExternalFile, ExternalSet, glob, joined
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.tokenizer import START_PUNCTUATION, UNDERLINE

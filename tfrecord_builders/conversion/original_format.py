@@ -13,8 +13,7 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from tfrecord_builders.conversion.int64_records import ExternalFile, glob
-from tfrecord_builders.conversion.source_set import ExternalSet, joined
+from tfrecord_builders.conversion.int64_records import ExternalFile, ExternalSet, glob, joined
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest, Shard
@@ -150,7 +149,6 @@ def write(
     uses, is CLS where the records do not show it.
 
     Args:
-        manifest: the set.
         output_dir: the original's save_dir: gets corpus_info.json and the folder tfrecords.
         batch_size: rows of a batch of a host, bsz_per_host.
         num_cores: that share them, num_core_per_host.
@@ -226,11 +224,7 @@ def _name(
 
 
 class _Rows:
-    """The records of some shards as rows of batches.
-
-    Attributes:
-        num_steps: of all rows.
-    """
+    """The records of some shards as rows of batches, of `num_steps` records each."""
 
     def __init__(self, manifest: Manifest, shards: Sequence[Shard], layout: ExternalFile):
         self.manifest = manifest

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from tfrecord_builders.conversion import int64_records, model_garden_format, original_format
-from tfrecord_builders.conversion.int64_records import ExternalFile
+from tfrecord_builders.conversion.int64_records import ExternalFile, ExternalSet
 from tfrecord_builders.conversion.options import ConversionOptions
-from tfrecord_builders.conversion.source_set import ExternalSet
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import segments, spans
 from xlnet_tf.text import special_tokens
@@ -144,8 +143,6 @@ def _segments(file: ExternalFile, source: ExternalSet, names, chunks, vocab_size
     """Checks what the formats have in common.
 
     Args:
-        file: the file.
-        source: its set.
         names: ids, segment_ids, label -> the format's names of them.
         chunks: of the file, as `int64_records.read_steps` gives them.
         vocab_size: V.

@@ -29,8 +29,6 @@ class Row:
     """One row of a file, or a part of it, while it is written into a shard: a context that ends the file.
 
     Args:
-        manifest: of the set.
-        file: the file.
         number: of the row.
         slice_index: of its shard.
         stream_segments: longest stream; None: the row is one.

@@ -48,9 +48,6 @@ class DatasetPart(PartOfRows):
 class DatasetSource:
     """A split of a data set.
 
-    Args:
-        options: of the corpus.
-
     Raises:
         UserError: it is unknown or not prepared, or has no such split or no such field of text.
     """

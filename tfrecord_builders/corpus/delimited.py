@@ -24,7 +24,6 @@ class TablePart:
     """A stretch of whole rows of a file.
 
     Args:
-        path: the file.
         start: first byte, counted in the uncompressed file.
         num_bytes: length of the stretch, uncompressed.
         columns: their names.
@@ -66,11 +65,7 @@ class TablePart:
 
 
 class TableSource:
-    """A csv or tsv file whose first row names the columns.
-
-    Args:
-        path: the file.
-    """
+    """A csv or tsv file whose first row names the columns."""
 
     def __init__(self, path: epath.Path):
         self.path = path

@@ -40,7 +40,6 @@ class PartOfRows:
         start: first row.
         stop: row after the last.
         num_bytes: of the text, estimated.
-        options: of the corpus.
     """
 
     start: int

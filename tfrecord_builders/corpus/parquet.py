@@ -29,11 +29,7 @@ _SUSPICIOUS_BYTES, _SUSPICIOUS_RATIO = 1 << 27, 1000  # of a row group's text: i
 
 @dataclasses.dataclass(frozen=True)
 class ParquetPart(PartOfRows):
-    """A run of rows of a file; its bytes, by the file's own sizes of its row groups, are a quarter at least.
-
-    Args:
-        path: the file.
-    """
+    """A run of rows of a file; its bytes, by the file's sizes of its row groups, are a quarter at least."""
 
     path: str
 
@@ -72,10 +68,6 @@ class ParquetPart(PartOfRows):
 
 class ParquetSource:
     """A parquet file.
-
-    Args:
-        path: the file.
-        options: of the corpus.
 
     Raises:
         UserError: it is damaged, or has no column of strings with the name that the options give.
@@ -227,7 +219,6 @@ def column_to_cut_by(path: epath.Path, field: str) -> str:
     """Returns the column whose lengths decide where a file of rows is cut: the first one of strings.
 
     Args:
-        path: the file.
         field: which column it is, if the file has it.
     """
     with contextlib.suppress(pyarrow.ArrowException, OSError), path.open("rb") as raw:

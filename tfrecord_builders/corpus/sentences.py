@@ -27,11 +27,7 @@ _BLOCKS = re.compile(rf".{{{_BLOCK}}}(?:[^。！？]*[。！？])+?[{_CLOSING}]*
 
 
 def check_language(language: str) -> None:
-    """Raises UserError if the sentences of a language cannot be found.
-
-    Args:
-        language: ISO 639 code.
-    """
+    """Raises UserError if the sentences of a language (its ISO 639 code) cannot be found."""
     if language in LANGUAGES:
         return
     near = [code for code in sorted(LANGUAGES) if code[:2] == language[:2].lower()]

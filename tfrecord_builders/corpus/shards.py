@@ -64,8 +64,6 @@ class CorpusShard:
     """Consecutive parts of a corpus.
 
     Args:
-        index: its number.
-        parts: its text.
         source_bytes: bytes of files (compressed or not) that were passed to make it, for progress.
         continues: whether the shard before ends inside of a document.
         selection: which documents are taken; None: all.
@@ -94,7 +92,6 @@ class Lines:
     Args:
         lines: stripped lines; "" stands for the end of a document, never twice in a row.
         text_sha256: hex digest of the text, of its document borders and of the selection.
-        num_bytes: bytes of text.
         documents: documents that begin in the slice, with those that are not taken, but without empty ones.
         empty_documents: documents without text.
         continues: whether the first line continues the document that the shard before ended in.

@@ -48,7 +48,6 @@ def find_sources(options: CorpusOptions, tables: bool = False) -> list[Source]:
     """Finds the files and data sets of a corpus.
 
     Args:
-        options: of the corpus.
         tables: whether rows are wanted, of csv and tsv files, too, and not the documents in one column.
 
     Raises:

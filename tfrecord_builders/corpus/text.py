@@ -31,11 +31,9 @@ class TextPart:
     """A stretch of whole lines of one file.
 
     Args:
-        path: the file.
         start: first byte, counted in the uncompressed text.
         num_bytes: length of the stretch, uncompressed.
         ends_document: whether a document ends with it (else the next part continues it).
-        options: of the corpus.
         text: its bytes, where the file is compressed; None: to be read from the file.
     """
 
@@ -145,12 +143,7 @@ class TextPart:
 
 
 class TextSource:
-    """A file of lines.
-
-    Args:
-        path: the file.
-        options: of the corpus.
-    """
+    """A file of lines."""
 
     def __init__(self, path: epath.Path, options: CorpusOptions):
         self.path = path

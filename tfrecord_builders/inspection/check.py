@@ -27,7 +27,6 @@ class Failure:
     """One position where an invariant does not hold.
 
     Args:
-        file: the file.
         record: its number in the file; None: the whole file.
         byte: where that record begins in the file.
         found: what is there.
@@ -118,7 +117,6 @@ def check(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> C
     """Checks every record and every file of a set, and what the manifest says of them.
 
     Args:
-        manifest: the set.
         num_workers: processes.
         progress: whether to draw a progress bar on stderr.
 

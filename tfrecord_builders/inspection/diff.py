@@ -23,8 +23,6 @@ def compare(first: Manifest, second: Manifest, progress: bool = False) -> dict[s
     of the same lengths, their records are compared one by one.
 
     Args:
-        first: a set.
-        second: another.
         progress: whether to draw a progress bar on stderr.
 
     Returns:

@@ -35,10 +35,7 @@ def load(folder: str) -> dict[str, ExampleSet]:
 
 
 def report(sets: Mapping[str, ExampleSet]) -> dict[str, Any]:
-    """Counts what sets consist of.
-
-    Args:
-        sets: split -> set.
+    """Counts what sets, by split, consist of.
 
     Returns:
         split -> examples; tokens (median, p99, longest, of a row); full_rows; labels (name -> examples or

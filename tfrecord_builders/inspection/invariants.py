@@ -37,7 +37,6 @@ class Broken:
     """An invariant and the records of a shard that break it.
 
     Args:
-        invariant: its name.
         records: int [...], their numbers in the shard.
         explain: gives what was found in a record and what was expected; for the records that are shown.
     """
@@ -53,8 +52,6 @@ def broken_records(
     """Checks every record of a shard.
 
     Args:
-        manifest: the set.
-        shard: the shard.
         columns: its records, name -> [S, ...].
         text: the corpus shard's text, from this shard or from that of another pass.
 
@@ -360,8 +357,6 @@ def broken_statistics(
     """Counts again what the manifest says of a shard.
 
     Args:
-        manifest: the set.
-        shard: the shard.
         columns: its records, all of them sound.
         text: the corpus shard's text.
         word_starts: bool [V], pieces that start a word.

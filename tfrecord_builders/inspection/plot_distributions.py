@@ -13,12 +13,7 @@ BINS = 32  # of the lengths of A and B
 
 
 def draw(statistics: Mapping[str, Any], path: str) -> None:
-    """Draws the distributions of a set.
-
-    Args:
-        statistics: what `inspect_statistics.count` gives.
-        path: of the PNG file.
-    """
+    """Draws the distributions of a set into a file, given what `statistics.count` returns."""
     from matplotlib.figure import Figure
 
     this = statistics["set"]

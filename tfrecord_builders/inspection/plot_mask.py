@@ -67,8 +67,6 @@ def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int 
     of prediction. A piece that no installed font can show is labelled with its id.
 
     Args:
-        manifest: the set.
-        number: of the record.
         path: of the PNG file.
         first: first position to draw.
         count: positions to draw; None: all from `first` on.

@@ -70,7 +70,6 @@ class RecoveredText:
     """The text of a corpus shard.
 
     Args:
-        manifest: the set.
         shard: one of the record shards made of it.
         columns: its records.
         usable: bool [S], the records that can be relied on.

@@ -53,7 +53,6 @@ def load_record(manifest: Manifest, number: int) -> tuple[Shard, int, Record]:
     """Reads one record.
 
     Args:
-        manifest: the set.
         number: of the record, counted over all shards in the manifest's order.
 
     Returns:
@@ -76,8 +75,6 @@ def describe(manifest: Manifest, number: int, target: int | None = None, color: 
     """Lays a record out for a person.
 
     Args:
-        manifest: the set.
-        number: of the record.
         target: which target's view to show: its position in the order of prediction; None: the middle one.
         color: whether to mark targets with a terminal's colours.
 

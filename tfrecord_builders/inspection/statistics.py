@@ -42,7 +42,6 @@ def count(manifest: Manifest, num_workers: int = 1, progress: bool = False) -> d
     """Counts what a set holds.
 
     Args:
-        manifest: the set.
         num_workers: processes.
         progress: whether to draw a progress bar on stderr.
 

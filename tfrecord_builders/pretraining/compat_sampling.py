@@ -22,7 +22,6 @@ class Cut(NamedTuple):
     b_begin: int
     b_end: int
     label: int  # 1 where B was drawn as A's continuation
-    next_begin: int  # where an objective without reuse would continue
 
 
 def split_a_and_b(
@@ -59,11 +58,10 @@ def split_a_and_b(
         b_begin = int(borders[before - 1]) if before else 0
         after = np.searchsorted(borders, b_end, side="left")
         b_end = min(int(borders[after]) if after < len(borders) else num_tokens, num_tokens - 1)
-        next_begin = a_end
     else:
         label = 1
         a_end = b_begin = choices.choice(cut_points)
-        b_end = next_begin = scan_end
+        b_end = scan_end
 
     while a_end - begin + b_end - b_begin > text_len:
         if a_end - begin > b_end - b_begin:
@@ -72,7 +70,7 @@ def split_a_and_b(
             b_end -= 1
     if a_end >= num_tokens or b_end >= num_tokens:
         return None
-    return Cut(a_end, b_begin, b_end, label, next_begin)
+    return Cut(a_end, b_begin, b_end, label)
 
 
 def sample_mask(
@@ -207,7 +205,7 @@ def segments_and_targets(
         masks.append(_row_mask(numbers, piece_starts[row], reuse_len, goals, alpha, beta, max_words, reverse))
 
     begin = np.arange(len(cuts)) * reuse_len
-    a_end, b_begin, _, label, _ = np.array(cuts, np.int64).reshape(-1, 5).T
+    a_end, b_begin, _, label = np.array(cuts, np.int64).reshape(-1, 4).T
     starts = piece_starts[tokens]
     if reverse:
         starts = np.append(True, starts[:-1])

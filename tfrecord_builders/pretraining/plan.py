@@ -95,8 +95,6 @@ def plan_jobs(
     """Yields the jobs of sets, as the corpus is cut.
 
     Args:
-        options: of the build.
-        sources: the corpus.
         choice: which documents go where; None: all into the only set.
         sets: of each set to be built, its manifest and slice index -> pass -> shard of what was whole before.
     """
@@ -105,15 +103,14 @@ def plan_jobs(
         of_sides = ((False, one) for one in slices)
     else:
         of_sides = dedup.select(slices, choice, options.dev_fraction)
-    by_side = {started.documents["side"] == "dev": (_bare(started), earlier) for started, earlier in sets}
+    by_side = {}
+    for started, earlier in sets:
+        # One goes with each job to its worker: without its lists, which may be long.
+        bare = dataclasses.replace(started, corpus=[], shards=(), statistics={})
+        by_side[started.documents["side"] == "dev"] = bare, earlier
     for is_dev, corpus_shard in of_sides:
         if corpus_shard.index >= MAX_SLICES:
             raise UserError(f"more than {MAX_SLICES} slices: use a larger --slice_mb")
         if is_dev in by_side:
             started, earlier = by_side[is_dev]
             yield Job(started, corpus_shard, earlier.get(corpus_shard.index, {}))
-
-
-def _bare(manifest: Manifest) -> Manifest:
-    """Returns a manifest without its lists, which may be long: one goes with each job to its worker."""
-    return dataclasses.replace(manifest, corpus=[], shards=(), statistics={})

@@ -45,7 +45,6 @@ def tokenize(
     """Turns lines into one stream of tokens.
 
     Args:
-        tokenizer: the tokenizer.
         lines: one sentence each; "" ends a document.
         use_eod: whether an <eod> token ends each document; it belongs to the document's last sentence.
         sentence_split: language of the lines if each is a paragraph to be split; "" if they are sentences.

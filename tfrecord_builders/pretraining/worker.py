@@ -36,7 +36,6 @@ class Job:
 
     Args:
         manifest: of the set; its settings say how, its folder where to. Without shards and the corpus' files.
-        corpus_shard: the text.
         earlier: pass -> shard of a set that was whole before. Notes in the folder count more.
     """
 

@@ -156,7 +156,6 @@ def option_sequences(
 
     Args:
         question: with C options.
-        tokenizer: makes the pieces.
         seq_len: T, tokens of a sequence.
         max_qa_len: most pieces of question and option.
 

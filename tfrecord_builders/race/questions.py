@@ -46,7 +46,6 @@ class RaceQuestion(NamedTuple):
     """One question about a context.
 
     Attributes:
-        id: of the question.
         context: the text to read.
         question: the question, or the beginning of a sentence, or a sentence with a blank `_`; may be empty.
         options: C texts.

@@ -161,7 +161,6 @@ def _write(
     tokenizer: XLNetTokenizer,
     options: RankingOptions,
 ) -> None:
-    """Writes all records of the queries."""
     lengths: list[int] = []
     for query in queries:
         for passages in group(query):

@@ -19,7 +19,6 @@ class CandidatePassage:
 
     Attributes:
         id: unique among the query's candidates.
-        text: of the passage.
         relevance: 0 for irrelevant, larger for more relevant; -1 if it is not known.
     """
 
@@ -34,7 +33,6 @@ class Query:
 
     Attributes:
         id: unique in the split.
-        text: of the query.
         location: file and line.
         passages: the candidates, in the order of the input.
         missing: known relevant passages that are not candidates.

@@ -174,14 +174,7 @@ class _SplitBuilder:
     skipped_file: IO[str]
 
     def add(self, question: SquadQuestion, passage: SquadPassage, number: int, encoded: Encoded) -> None:
-        """Writes a question's windows, or notes why it has none.
-
-        Args:
-            question: about the passage.
-            passage: the passage, the split's `number`th.
-            number: see above.
-            encoded: the passage's tokens.
-        """
+        """Writes the windows of a question about the split's `number`th passage, or notes why it has none."""
         self.writer.count("questions")
         described = {
             "id": question.id,

@@ -20,8 +20,7 @@ class SquadAnswer(NamedTuple):
     """An answer as it was given.
 
     Attributes:
-        text: its text.
-        begin: where that begins in the passage, in characters; may be wrong.
+        begin: where the text begins in the passage, in characters; may be wrong.
     """
 
     text: str
@@ -32,8 +31,6 @@ class SquadQuestion(NamedTuple):
     """A question about a passage.
 
     Attributes:
-        id: of the question.
-        text: the question.
         answers: all that were given; None if they are not known (a test set).
         impossible: what the data says about it; None if it says nothing, as in 1.1.
         location: file and number of the question, for messages.
@@ -182,10 +179,6 @@ def _check_ids(passages: list[SquadPassage], path: epath.PathLike) -> None:
 
 def locate(passage: str, answer: SquadAnswer) -> int | None:
     """Finds an answer in its passage.
-
-    Args:
-        passage: the text.
-        answer: what to find.
 
     Returns:
         Its offset that is nearest to where it was said to be; None if it is nowhere, or empty.

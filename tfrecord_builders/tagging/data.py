@@ -78,7 +78,6 @@ class AnnotatedText:
         id: the data's own, or file and line.
         document: texts of one document follow one another and have the same.
         location: file and line, for messages.
-        text: any.
         entities: in the text's order, of those that begin together the longest first; None: not known.
     """
 

@@ -16,11 +16,7 @@ SCHEMES = tuple(_PREFIXES)
 
 
 def to_bio(tags: Sequence[str], scheme: str) -> tuple[list[str], list[int]]:
-    """Turns the tags of a sentence into BIO.
-
-    Args:
-        tags: in any of the schemes.
-        scheme: one of SCHEMES.
+    """Turns the tags of a sentence, in one of SCHEMES, into BIO.
 
     Returns:
         (bio, broken): the tags, and the indices of those that the scheme does not allow where they are, such

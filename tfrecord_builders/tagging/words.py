@@ -66,7 +66,6 @@ class SentenceEncoder:
         within a word is tagged to the word's begin or end.
 
         Args:
-            row: the data.
             writer: counts what is repaired, moved or left out.
 
         Returns:

@@ -12,7 +12,6 @@ from xlnet_tf.serving.module import (
     CLASSIFY,
     REGRESS,
     ServingModule,
-    Signature,
     check_temperature,
     parse_examples,
     serialized_example,
@@ -27,12 +26,7 @@ _ASSIGNED = 0.5  # the probability from which a label of several is assigned
 
 
 class AlertRule(NamedTuple):
-    """When a text is an alert: from a probability of a label on.
-
-    Attributes:
-        label: of the label.
-        threshold: the smallest probability.
-    """
+    """When a text is an alert: from this probability of a label on."""
 
     label: str
     threshold: float
@@ -80,7 +74,14 @@ class _OneVector(ServingModule):
 
     def signatures(self):
         [(name, outputs)] = self.SERVING_OUTPUTS.items()
-        return {**super().signatures(), name: _example_signature(self, outputs)}
+        specs = self.input_specs()
+
+        def serve(inputs):  # as TensorFlow Serving asks: tf.Examples, and outputs by its own names
+            answers = self.answer(**parse_examples(inputs, specs))
+            return {name: answers[answer] for answer, name in outputs.items()}
+
+        inputs = tf.TensorSpec([None], tf.string)
+        return {**super().signatures(), name: signature(serve, inputs=inputs)}
 
     def example_inputs(self):
         [name] = self.SERVING_OUTPUTS
@@ -189,13 +190,3 @@ def _alert_rule(alert: AlertRule | Mapping[str, Any] | None, labels: Sequence[st
     if alert and alert.label not in labels:
         raise UserError(f"alert.label is {alert.label!r}; expected one of {', '.join(labels)}")
     return alert
-
-
-def _example_signature(module: ServingModule, outputs: Mapping[str, str]) -> Signature:
-    """Returns a signature of TensorFlow Serving's own form: `inputs`, tf.Examples, and fixed output names."""
-
-    def serve(inputs):
-        answers = module.answer(**parse_examples(inputs, module.input_specs()))
-        return {name: answers[answer] for answer, name in outputs.items()}
-
-    return signature(serve, inputs=tf.TensorSpec([None], tf.string))

@@ -52,12 +52,7 @@ class Transport(Protocol):
 
 
 class Client:
-    """One signature of a served model.
-
-    Args:
-        transport: to the model.
-        name: of the signature.
-    """
+    """One signature of a served model, which a transport reaches."""
 
     def __init__(self, transport: Transport, name: str):
         self._transport = transport

@@ -108,7 +108,6 @@ def read_tensor(tensor: TensorProto, itemsize: int = 8) -> np.ndarray:
     """Reads a tensor, if it has as many values as its shape asks for: make_ndarray would make up others.
 
     Args:
-        tensor: from anybody.
         itemsize: bytes of a value.
 
     Raises:

@@ -156,10 +156,7 @@ def _exported(folder: str) -> str | None:
 
 
 class ExportedModel:
-    """A SavedModel that `export` wrote, asked in this process.
-
-    Args:
-        folder: of the version.
+    """A version, in its folder, that `export` wrote, asked in this process.
 
     Raises:
         UserError: it is something else.

@@ -136,11 +136,7 @@ class ServingModule(tf.Module):
         return answer
 
     def serve(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Answers texts.
-
-        Args:
-            **inputs: as `input_specs` has them.
-        """
+        """Answers texts, given as `input_specs` has them."""
         raise NotImplementedError
 
     def serve_tokens(self, features: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:

@@ -98,8 +98,6 @@ def run(
 
     Args:
         name: of the shards, before their numbers.
-        model: what answers.
-        source: the corpus.
         options: how; resolved.
         output_dir: folder for the shards.
         batch_size: rows that are answered together.

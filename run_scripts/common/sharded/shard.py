@@ -60,11 +60,8 @@ class ShardJob:
     """What one shard needs.
 
     Args:
-        corpus_shard: its rows.
         name: of the shards, before their numbers: "predictions".
         num_shards: of the whole job.
-        folder: where they go.
-        model: what answers.
         batch_size: rows that are answered together.
         threads: of a worker.
         output_format: suffix of the shards.

@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 
-from run_scripts.common import data_page
+from run_scripts import inspect_records
 from tfrecord_builders.classification.build import ClassificationOptions, build_classification
 from tfrecord_builders.inspection import example_sets
 from xlnet_tf.errors import UserError
@@ -53,7 +53,7 @@ def test_a_report_counts_what_the_sets_have(sets, tmp_path):
         and "dev: in train, too: 1 'ka ren'" in table
     )
     assert "label no" in table and "3 (60.0%)" in table
-    data_page.write(found, "records", str(tmp_path / "page.html"))
+    inspect_records.write_page(found, "records", str(tmp_path / "page.html"))
     page = (tmp_path / "page.html").read_text()
     assert "data:image/png;base64," in page and "<td>ka sol</td>" in page and "$" not in page
     assert example_sets.load(f"{sets['dev'].folder}").keys() == {"dev"}

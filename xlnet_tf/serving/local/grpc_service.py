@@ -151,9 +151,7 @@ def serving(service: Service, address: str, limits: Limits) -> Iterator[int]:
     """Answers gRPC while the block runs; yields the port.
 
     Args:
-        service: that answers.
         address: HOST:PORT; port 0 is any free one.
-        limits: of requests.
 
     Raises:
         UserError: the address is taken.

@@ -52,12 +52,7 @@ class Limits(NamedTuple):
 
 
 class Guard:
-    """ASGI middleware that refuses requests beyond the limits, each with one JSON error.
-
-    Args:
-        application: that answers the others.
-        limits: of the server.
-    """
+    """ASGI middleware that refuses requests beyond the limits of an application, each with one JSON error."""
 
     def __init__(self, application: Callable, limits: Limits):
         self._application, self._limits = application, limits

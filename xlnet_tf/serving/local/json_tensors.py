@@ -52,11 +52,7 @@ def parse(body: bytes) -> dict[str, Any]:
 def read_inputs(
     document: Mapping[str, Any], expected: Mapping[str, TensorInfo]
 ) -> tuple[dict[str, np.ndarray], bool]:
-    """Reads the inputs of a predict request, in rows or columns.
-
-    Args:
-        document: the request.
-        expected: inputs of the signature.
+    """Reads the inputs that a signature expects from a predict request, in rows or columns.
 
     Returns:
         The inputs by name, and whether they came in rows.

@@ -44,10 +44,7 @@ def invalid(message: str) -> RequestError:
 
 
 class LoadedModel:
-    """A SavedModel in a session of its own, which `close` frees.
-
-    Args:
-        folder: of the version.
+    """A version's SavedModel in a session of its own, which `close` frees.
 
     Attributes:
         definitions: SignatureDef protos by name.
@@ -100,11 +97,7 @@ class LoadedModel:
         return SignatureDefMap(signature_def=self.definitions)
 
     def run(self, name: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Runs a signature.
-
-        Args:
-            name: of the signature.
-            inputs: checked with `check`.
+        """Runs a signature on inputs that `check` lets pass.
 
         Raises:
             RequestError: the graph refuses them.

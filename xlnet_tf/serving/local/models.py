@@ -33,7 +33,6 @@ class ModelConfig:
     """What to serve of a folder.
 
     Attributes:
-        name: of the model.
         folder: of its versions.
         newest: how many versions to serve; None: all of them.
         only: the versions to serve; empty: as `newest` says.
@@ -162,7 +161,6 @@ class Models:
     """All models of a server.
 
     Args:
-        configs: what to serve.
         together: whether requests are answered together.
         max_batch: most rows of a batch.
     """

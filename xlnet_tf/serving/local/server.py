@@ -53,7 +53,6 @@ def serving(
     """Serves models while the block runs.
 
     Args:
-        configs: what to serve.
         host: to listen on.
         rest_port, grpc_port: 0 is any free one.
         limits: of requests; those of time, size and number hold for gRPC, too.

@@ -72,13 +72,7 @@ class Caller:
 
 
 class Service:
-    """Answers requests to models.
-
-    Args:
-        models: that are served.
-        metrics: that requests are counted in.
-        timeout: most seconds of a request.
-    """
+    """Answers requests to models, each within `timeout` seconds, and counts them."""
 
     def __init__(self, models: Models, metrics: Metrics, timeout: float):
         self.models, self.metrics, self.timeout = models, metrics, timeout
@@ -127,11 +121,7 @@ class Service:
     def classify(
         self, spec: ModelSpec, examples: Sequence[bytes], caller: Caller
     ) -> tuple[ModelSpec, ClassificationResult]:
-        """Asks a signature for classes; see `predict`.
-
-        Args:
-            examples: serialized tf.Examples.
-        """
+        """Asks a signature for the classes of serialized tf.Examples; see `predict`."""
         answer = self._of_examples(spec, examples, CLASSIFY, "classification", "classify", caller)
         result = ClassificationResult()
         classes, scores = answer.outputs.get("classes"), answer.outputs.get("scores")
