@@ -36,8 +36,25 @@ class RelativePositions(NamedTuple):
     def of_step(
         cls, d_model: int, query_len, key_len, attention_type: str, clamp_len: int, direction=None
     ) -> Self:
-        """Encodes the distances of a segment's T queries from K keys; see `relative_distances`."""
-        sine, cosine = sinusoid_encoding(relative_distances(query_len, key_len, "uni", clamp_len), d_model)
+        """Encodes the distances of a segment's queries from keys.
+
+        The first distance, K, belongs to no pair; it is there because the original has it.
+
+        Args:
+            d_model: D.
+            query_len: T, length of the segment.
+            key_len: K, memory and segment together.
+            attention_type: "bi" (keys on both sides: distances K..-T+1, R = K + T) or "uni" (keys up to the
+                query only: K..0, R = K + 1).
+            clamp_len: largest distance that is distinguished, in tokens; -1 for no limit.
+            direction: see the class.
+
+        Source: paper section 2.4 with Transformer-XL appendix B; modeling.py relative_positional_encoding.
+        """
+        distances = tf.cast(tf.range(key_len, -1, -1), tf.float32)
+        if clamp_len > 0:
+            distances = tf.minimum(distances, float(clamp_len))
+        sine, cosine = sinusoid_encoding(distances, d_model)
         return cls(sine, cosine, query_len - 1 if attention_type == "bi" else 0, direction)
 
     def encoding(self) -> tf.Tensor:
@@ -50,29 +67,6 @@ class RelativePositions(NamedTuple):
             sine *= tf.cast(self.direction, sine.dtype)[:, None, None]
             cosine = tf.broadcast_to(cosine, tf.shape(sine))
         return tf.concat([sine, cosine], axis=-1)
-
-
-def relative_distances(query_len, key_len, attention_type: str = "bi", clamp_len: int = -1) -> tf.Tensor:
-    """Lists the distances that occur, from the farthest key in the past on.
-
-    The first entry, K, belongs to no pair; it is there because the original has it.
-
-    Args:
-        query_len: T, length of the segment.
-        key_len: K, memory and segment together.
-        attention_type: "bi" (keys on both sides) or "uni" (keys up to the query only).
-        clamp_len: largest distance that is distinguished, in tokens; -1 for no limit.
-
-    Returns:
-        [R] float32: K..-T+1 for "bi" (R = K + T), K..0 for "uni" (R = K + 1).
-
-    Source: paper section 2.4 with Transformer-XL appendix B; modeling.py relative_positional_encoding.
-    """
-    last = -query_len if attention_type == "bi" else -1
-    distances = tf.cast(tf.range(key_len, last, -1), tf.float32)
-    if clamp_len > 0:
-        distances = tf.clip_by_value(distances, -float(clamp_len), float(clamp_len))
-    return distances
 
 
 def sinusoid_encoding(distances: tf.Tensor, d_model: int) -> tuple[tf.Tensor, tf.Tensor]:
@@ -97,9 +91,9 @@ def of_shorter(table: tf.Tensor, length, attention_type: str = "bi") -> tf.Tenso
     """Picks the distances in a shorter text, without memory.
 
     Args:
-        table: [L, N, R, H], a row for each of the `relative_distances` in a longer text.
+        table: [L, N, R, H], a row for each distance in a longer text.
         length: T of the shorter one; that of a longer one is an error of TensorFlow.
-        attention_type: see relative_distances.
+        attention_type: see RelativePositions.of_step.
 
     Returns:
         [L, N, R', H].

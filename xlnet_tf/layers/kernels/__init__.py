@@ -65,7 +65,7 @@ class Kernels(Protocol):
             d_model: D.
             query_len: T.
             key_len: K.
-            attention_type, clamp_len: see positions.relative_distances.
+            attention_type, clamp_len: see RelativePositions.of_step.
             direction: [B], +1 forward and -1 backward, or None when all rows are read forward.
             rate: of dropout on the encoding.
             seed: [2] int32, or None outside training.

@@ -18,7 +18,7 @@ def block_positions(queries: tf.Tensor, keys: tf.Tensor, key_len) -> tuple[tf.Te
 
     Args:
         queries: [B, N, T, H].
-        keys: [B or 1, N, R, H], a row for each of the `relative_distances`.
+        keys: [B or 1, N, R, H], a row for each distance.
         key_len: K.
 
     Returns:
