@@ -120,41 +120,6 @@ def permutation_ranks(
     return ranks
 
 
-def autoregressive_ranks(num_segments: int, seq_len: int) -> np.ndarray:
-    """Ranks of the natural order: each position sees those before it. Every token may be a target.
-
-    Args:
-        num_segments: number of segments S.
-        seq_len: tokens T of a segment.
-
-    Returns:
-        int16 [S, T].
-    """
-    return np.tile(np.arange(seq_len, dtype=np.int16), (num_segments, 1))
-
-
-def denoising_ranks(
-    is_target: np.ndarray, special: np.ndarray, functional_tokens: str = "ordered"
-) -> np.ndarray:
-    """Ranks of BERT's objective: all see all context, and no target, for all targets share one rank.
-
-    The whole segment is one part here, as in BERT: its first tokens have seen the later ones. Memory would
-    carry that over to the next segment, which repeats the later ones: train this objective without memory.
-
-    Args:
-        is_target: bool [S, T].
-        special: bool [S, T], SEP and CLS, never targets.
-        functional_tokens: "ordered" hides SEP and CLS from all others, "context" lets everything see them.
-
-    Returns:
-        int16 [S, T].
-
-    Raises:
-        UserError: functional_tokens is neither.
-    """
-    return _hidden_from_context(is_target, special, functional_tokens).astype(np.int16)
-
-
 def sample_ranks(
     rng: np.random.Generator,
     is_target: np.ndarray,
@@ -171,7 +136,9 @@ def sample_ranks(
         rng: where factorization orders come from; only "permutation" draws from it.
         is_target: bool [S, T]; for "autoregressive" usually every token that is not special.
         special: bool [S, T], SEP and CLS.
-        objective: "permutation" (XLNet), "autoregressive" (a language model) or "denoising" (BERT).
+        objective: "permutation" (XLNet), "autoregressive" (a language model) or "denoising" (BERT). For the
+            last one a segment is one part: its first tokens have seen the later ones. Memory would carry that
+            over to the next segment, which repeats the later ones: train this objective without memory.
         reuse_len: tokens R of the first part.
         perm_size: tokens in a block that is permuted by itself.
         functional_tokens: see `permutation_ranks`.
@@ -183,10 +150,10 @@ def sample_ranks(
         UserError: a setting has no such value, or perm_size does not divide both parts.
     """
     num_segments, seq_len = is_target.shape
-    if objective == "autoregressive":
-        return autoregressive_ranks(num_segments, seq_len)
-    if objective == "denoising":
-        return denoising_ranks(is_target, special, functional_tokens)
+    if objective == "autoregressive":  # the natural order: each position sees those before it
+        return np.tile(np.arange(seq_len, dtype=np.int16), (num_segments, 1))
+    if objective == "denoising":  # all targets share a rank: they see all context, and no target
+        return _hidden_from_context(is_target, special, functional_tokens).astype(np.int16)
     if objective != "permutation":
         raise UserError(f"objective is {objective!r}; expected one of {', '.join(OBJECTIVES)}")
     check_perm_size(perm_size, seq_len, reuse_len)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.cleaning import CleaningConfig, strip_accents
@@ -36,11 +35,6 @@ class Encoded(NamedTuple):
     ends: np.ndarray
 
 
-def has_byte_fallback(proto: bytes) -> bool:
-    """Returns whether a serialized SentencePiece model spells unknown characters by their bytes."""
-    return ModelProto.FromString(proto).trainer_spec.byte_fallback
-
-
 def check_offsets(tokenizer: XLNetTokenizer, file: str, needed_by: str) -> None:
     """Checks that a tokenizer gives offsets for every text.
 
@@ -52,7 +46,7 @@ def check_offsets(tokenizer: XLNetTokenizer, file: str, needed_by: str) -> None:
     Raises:
         UserError: it has byte fallback.
     """
-    if has_byte_fallback(tokenizer.model_proto):
+    if tokenizer.piece_table.trainer.byte_fallback:
         raise UserError(
             f"{file} has byte fallback, so its pieces cannot be located in a text, as {needed_by} needs: "
             "give a SentencePiece model without byte fallback as --tokenizer"
