@@ -35,8 +35,13 @@ from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.cutting import cut_rows, whole_rows
 from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import architecture_difference
-from xlnet_tf.tasks.schedule_defaults import complete
-from xlnet_tf.tasks.settings import BATCHING, ExamplesConfig, FinetuningConfig, finetuning_experiment
+from xlnet_tf.tasks.settings import (
+    BATCHING,
+    ExamplesConfig,
+    FinetuningConfig,
+    complete,
+    finetuning_experiment,
+)
 from xlnet_tf.training.early_stopping import keep_best, read_metrics
 from xlnet_tf.training.optimizer import layer_number
 from xlnet_tf.training.run import check_memory, run_training

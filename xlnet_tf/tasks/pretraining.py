@@ -20,14 +20,13 @@ from xlnet_tf.models.pretrainer import XLNetPretrainer, target_losses
 from xlnet_tf.records.manifest import FILE_NAME, Manifest, settings_difference
 from xlnet_tf.records.reader import num_eval_steps, online_sampler, pretraining_dataset, records_of_step
 from xlnet_tf.tasks.model_config import EncoderModelConfig, architecture_difference
-from xlnet_tf.tasks.schedule_defaults import complete_evaluation
+from xlnet_tf.tasks.settings import complete_evaluation
 from xlnet_tf.training import runtime
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
 from xlnet_tf.training.early_stopping import first_evaluation, keep_best
 from xlnet_tf.training.memory import Memory
-from xlnet_tf.training.metrics import ExponentialRatio, Ratio
 from xlnet_tf.training.run import check_memory, run_training
-from xlnet_tf.training.task import Sums, Task, weighted
+from xlnet_tf.training.task import ExponentialRatio, Ratio, Sums, Task, weighted
 
 EXPERIMENT = "xlnet/pretraining"
 

@@ -25,8 +25,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.layers.kernels import device
 from xlnet_tf.training.guard import Guard
 from xlnet_tf.training.memory import Memory
-from xlnet_tf.training.metrics import Ratio
-from xlnet_tf.training.task import Features, Sums, Task
+from xlnet_tf.training.task import Features, Ratio, Sums, Task
 
 
 class Trainer(base_trainer.Trainer):
