@@ -269,12 +269,11 @@ class PretrainingTask(Task):
         predictions = tf.argmax(outputs["logits"], axis=-1, output_type=tf.int32)
         hits = weights * tf.cast(predictions == outputs["target_ids"], tf.float32)
         forward = tf.cast(features["direction"] > 0, tf.float32)[:, None]
-        loss_forward, count_forward = tf.reduce_sum(losses * forward), tf.reduce_sum(weights * forward)
         sums = {
             "loss": (loss, count),
             "perplexity": (loss, count),
             "accuracy": (tf.reduce_sum(hits), count),
-            "loss_forward": (loss_forward, count_forward),
+            "loss_forward": (tf.reduce_sum(losses * forward), tf.reduce_sum(weights * forward)),
             "loss_backward": (tf.reduce_sum(losses * (1 - forward)), tf.reduce_sum(weights * (1 - forward))),
         }
         if self.next_sentence:
