@@ -2,6 +2,9 @@
 
 With r the rank and t the target flag of a position, the content stream at i sees j iff i = j or
 r[j] < r[i] + 1 - t[i], and the query stream at i sees j iff r[j] < r[i] + 1 - t[i].
+
+Shapes: S segments, T tokens of a segment (seq_len), R tokens of its first part (reuse_len). Blocks of
+perm_size tokens are permuted by themselves.
 """
 
 import numpy as np
@@ -13,16 +16,7 @@ FUNCTIONAL_TOKENS = ("ordered", "context")
 
 
 def check_perm_size(perm_size: int, seq_len: int, reuse_len: int) -> None:
-    """Checks that blocks of perm_size tokens fill both parts of a segment.
-
-    Args:
-        perm_size: tokens in a block that is permuted by itself.
-        seq_len: tokens T of a segment.
-        reuse_len: tokens R of its first part.
-
-    Raises:
-        UserError: perm_size does not divide reuse_len or seq_len - reuse_len.
-    """
+    """Raises UserError unless blocks of perm_size tokens fill both parts of a segment."""
     if perm_size < 1 or reuse_len % perm_size or (seq_len - reuse_len) % perm_size:
         raise UserError(
             f"perm_size {perm_size} must divide both parts of a segment: reuse_len {reuse_len} and "
@@ -36,7 +30,6 @@ def random_bits(rng: np.random.Generator, count: int) -> np.ndarray:
 
     Args:
         rng: one whose bit generator draws 64 bits, as Philox and PCG64 do.
-        count: of numbers.
     """
     return rng.bit_generator.random_raw((count + 1) // 2).view(np.uint32)[:count]
 
@@ -49,9 +42,7 @@ def sample_order(rng: np.random.Generator, num_segments: int, length: int, perm_
 
     Args:
         rng: where the permutations come from.
-        num_segments: number of segments S.
         length: positions in the permuted part of a segment, a multiple of perm_size.
-        perm_size: positions in a block.
 
     Returns:
         int16 [S, length], each row a permutation of 0 .. length - 1.
@@ -102,7 +93,6 @@ def permutation_ranks(
         special: bool [S, T], SEP and CLS, never targets.
         order: int [S, T], index of each position in the order: a permutation of 0 .. R - 1, then of
             0 .. T - R - 1.
-        reuse_len: tokens R of the first part.
         functional_tokens: "ordered" gives SEP and CLS an index in the order like targets, so that context
             never sees them (the original); "context" lets all of the second part see them (Model Garden).
 
@@ -139,8 +129,6 @@ def sample_ranks(
         objective: "permutation" (XLNet), "autoregressive" (a language model) or "denoising" (BERT). For the
             last one a segment is one part: its first tokens have seen the later ones. Memory would carry that
             over to the next segment, which repeats the later ones: train this objective without memory.
-        reuse_len: tokens R of the first part.
-        perm_size: tokens in a block that is permuted by itself.
         functional_tokens: see `permutation_ranks`.
 
     Returns:

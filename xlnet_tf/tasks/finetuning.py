@@ -238,12 +238,7 @@ class FinetuningTask(Task):
         return not cls.ANSWERED or examples.settings[cls.ANSWERED]
 
     def outputs_alike(self, examples: ExampleSet, predictions: Mapping[str, np.ndarray]) -> bool:
-        """Returns whether the model gives the same outputs for every text.
-
-        Args:
-            examples: the set.
-            predictions: what `predictions` gave: name -> [records, ...].
-        """
+        """Returns whether the model gives the same outputs for every text."""
         outputs = [values for values in predictions.values() if values.dtype.kind == "f"]
         return bool(outputs) and all(alike(values, axis=0) for values in outputs)
 

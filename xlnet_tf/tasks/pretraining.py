@@ -365,10 +365,7 @@ def pretrain(
 
 
 def build_task(params: cfg.ExperimentConfig) -> PretrainingTask:
-    """Returns the task and fills in what depends on its records.
-
-    Args:
-        params: the settings; changed.
+    """Returns the task, and fills in what of the settings depends on its records.
 
     Raises:
         UserError: settings and records do not fit together.

@@ -78,12 +78,7 @@ def finetuning_experiment(task: FinetuningConfig) -> cfg.ExperimentConfig:
 
 
 def complete(params: cfg.ExperimentConfig, records: int):
-    """Fills in what depends on the number of examples: steps, warm-up, intervals, batch sizes.
-
-    Args:
-        params: the experiment's settings; changed.
-        records: size of the training set.
-    """
+    """Fills in what depends on the size of the training set: steps, warm-up, intervals, batch sizes."""
     task, trainer = params.task, params.trainer
     batch_size = task.train_data.global_batch_size
     trainer.train_steps = trainer.train_steps or max(1, math.ceil(task.epochs * records / batch_size))
@@ -98,11 +93,7 @@ def complete(params: cfg.ExperimentConfig, records: int):
 
 
 def complete_evaluation(params: cfg.ExperimentConfig):
-    """Fills in the evaluation's batch: a part of a training step, as what fits with gradients fits without.
-
-    Args:
-        params: the experiment's settings; changed.
-    """
+    """Fills in the evaluation's batch: part of a training step, as what fits with gradients fits without."""
     training, evaluation = params.task.train_data, params.task.validation_data
     if not evaluation.global_batch_size:
         rows = training.global_batch_size // max(1, params.trainer.accumulation_steps)

@@ -53,11 +53,7 @@ def count_dropped_marks(texts: Sequence[str]) -> dict[str, int]:
 
 
 class DroppedMarks:
-    """What cleaning will take from the texts of a build, to warn of it before the build begins.
-
-    Args:
-        cleaning: that the texts will go through.
-    """
+    """What cleaning will take from the texts of a build, to warn of it before the build begins."""
 
     def __init__(self, cleaning: CleaningConfig):
         self._cleaning = cleaning
@@ -113,12 +109,7 @@ class DroppedMarks:
 
 
 def warn_of_dropped_marks(texts: Iterable[str], cleaning: CleaningConfig) -> None:
-    """Warns if cleaning makes other words of some.
-
-    Args:
-        texts: as they are before cleaning.
-        cleaning: that they will go through.
-    """
+    """Warns if cleaning will make other words of some."""
     marks = DroppedMarks(cleaning)
     for text in texts:
         marks.add(text)

@@ -36,15 +36,11 @@ class Encoded(NamedTuple):
 
 
 def check_offsets(tokenizer: XLNetTokenizer, file: str, needed_by: str) -> None:
-    """Checks that a tokenizer gives offsets for every text.
+    """Raises UserError if a tokenizer does not give offsets for every text, as with byte fallback.
 
     Args:
-        tokenizer: any.
         file: where it is from, for the message.
         needed_by: what needs offsets, for the message.
-
-    Raises:
-        UserError: it has byte fallback.
     """
     if tokenizer.piece_table.trainer.byte_fallback:
         raise UserError(
@@ -54,11 +50,7 @@ def check_offsets(tokenizer: XLNetTokenizer, file: str, needed_by: str) -> None:
 
 
 def encode_with_offsets(tokenizer: XLNetTokenizer, text: str) -> Encoded:
-    """Encodes a text and finds each piece in it: `text[begins[i]:ends[i]]` is what piece i was made of.
-
-    Args:
-        tokenizer: any, with any cleaning.
-        text: the raw text.
+    """Encodes a raw text and finds each piece in it: `text[begins[i]:ends[i]]` is what piece i was made of.
 
     Returns:
         Ids and spans. Spans are in the order of the text; two of them overlap only where one character became
@@ -91,10 +83,6 @@ def encode_with_offsets(tokenizer: XLNetTokenizer, text: str) -> Encoded:
 
 def clean_with_offsets(text: str, config: CleaningConfig) -> tuple[str, np.ndarray]:
     """Cleans a text as `clean_text` does and says where its characters come from.
-
-    Args:
-        text: any string.
-        config: which rules apply.
 
     Returns:
         The cleaned text and int64 [its length + 1], the offset in `text` where each of its characters, and

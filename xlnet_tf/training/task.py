@@ -26,11 +26,7 @@ def weighted(weights: tf.Tensor, **values: tf.Tensor) -> Sums:
 
 
 class Ratio(tf_keras.metrics.Metric):
-    """The quotient of two sums; a mean of means would weigh steps and replicas wrongly.
-
-    Args:
-        name: the metric's name in logs.
-    """
+    """The quotient of two sums; a mean of means would weigh steps and replicas wrongly."""
 
     def __init__(self, name: str):
         super().__init__(name=name, dtype=tf.float32)

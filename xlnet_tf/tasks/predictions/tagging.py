@@ -67,11 +67,7 @@ def tagged_sentences(examples: ExampleSet, predictions: Mapping[str, np.ndarray]
 
 
 def entities(sentence: TaggedSentence, tags: Sequence[str]) -> list[dict[str, Any]]:
-    """Returns the entities of a sentence by its tags, as conlleval reads them.
-
-    Args:
-        sentence: the sentence.
-        tags: true or predicted.
+    """Returns the entities of a sentence by its true or predicted tags, as conlleval reads them.
 
     Returns:
         For each entity start and end (the character after its last) in the text, label, text.

@@ -42,11 +42,7 @@ class Cleaned(NamedTuple):
 
 
 class GraphCleaner:
-    """`clean_text` for code points.
-
-    Args:
-        config: which rules apply.
-    """
+    """`clean_text` for code points."""
 
     def __init__(self, config: CleaningConfig):
         self._config = config
