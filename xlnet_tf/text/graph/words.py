@@ -30,12 +30,7 @@ class Words(NamedTuple):
 
 
 class WordFinder(tf.Module):
-    """Finds the words of texts, and the pieces of each.
-
-    Args:
-        tokenizer: the tokenizer.
-        texts: the same, a GraphTokenizer.
-    """
+    """Finds the words of texts, and the pieces of each; `texts` is the GraphTokenizer of the tokenizer."""
 
     def __init__(self, tokenizer: XLNetTokenizer, texts):
         super().__init__()
@@ -75,13 +70,7 @@ class WordFinder(tf.Module):
         )
 
     def _ids(self, ids: tf.Tensor, parts: "_Parts", codes: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the ids of parts, [N, (ids)]; a whole piece keeps its own, others are encoded anew.
-
-        Args:
-            ids: [pieces].
-            parts: N of them.
-            codes: [characters].
-        """
+        """Returns the ids of parts, [N, (ids)]; a whole piece keeps its own, others are encoded anew."""
         ids = tf.gather(ids, parts.piece)
         anew = tf.where(parts.count > 1)[:, 0]
         after_space = tf.gather((parts.number == 0) & tf.gather(self._begins_with_space, ids), anew)
