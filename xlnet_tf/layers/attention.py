@@ -9,12 +9,11 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from xlnet_tf.config import XLNetConfig
-from xlnet_tf.layers.base import ConfiguredLayer
+from xlnet_tf.layers.base import ConfiguredLayer, fold_in
 from xlnet_tf.layers.kernels import Kernels
 from xlnet_tf.layers.kernels.matmul import matmul_heads
 from xlnet_tf.layers.map_in_chunks import map_query_blocks
 from xlnet_tf.layers.masks import AttentionContext, BlockedContext
-from xlnet_tf.layers.seeds import fold_in
 
 
 class AttentionWeights(NamedTuple):

@@ -7,8 +7,7 @@ import tf_keras
 
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.layers.attention import AttentionBiases, RelativeAttention
-from xlnet_tf.layers.base import ConfiguredLayer, layer_norm, normal
-from xlnet_tf.layers.seeds import fold_in
+from xlnet_tf.layers.base import ConfiguredLayer, fold_in, layer_norm, normal
 
 
 def gelu(x: tf.Tensor) -> tf.Tensor:

@@ -5,10 +5,9 @@ import tf_keras
 
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.layers.base import ConfiguredLayer, layer_norm, normal
+from xlnet_tf.layers.base import ConfiguredLayer, fold_in, layer_norm, normal
 from xlnet_tf.layers.kernels import dropout
 from xlnet_tf.layers.masks import MASKED_SCORE
-from xlnet_tf.layers.seeds import fold_in
 
 METHODS = ("last", "first", "mean", "attn")
 
