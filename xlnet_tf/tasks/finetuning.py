@@ -117,6 +117,7 @@ class FinetuningTask(Task):
             self.check_settings(examples)
         if self.validation_set:
             compatibility.check_alike(self.example_set, self.validation_set, self.ALIKE)
+        compatibility.check_segments(params.model, self.sets)
         self.xlnet_config = self._architecture()
         self.n_layer = self.xlnet_config.n_layer
         if not trained_on:
@@ -267,7 +268,6 @@ class FinetuningTask(Task):
     def build_encoder(self, **options) -> XLNetEncoder:
         """Returns the encoder of the settings; options go before them."""
         model = self.task_config.model
-        compatibility.check_segments(model, self.sets)
         options = {"memory_len": getattr(model, "memory_len", 0) or self.segment_len} | options
         return XLNetEncoder(self.xlnet_config, **model.encoder_options() | options)
 
@@ -569,7 +569,6 @@ def build_task(
     if params.task.batching not in (None, *BATCHING):
         raise UserError(f"task.batching is {params.task.batching!r}: expected one of {', '.join(BATCHING)}")
     task = task_class(params.task)
-    compatibility.check_segments(params.task.model, task.sets)
     if not task.segment_len and (memory_len := getattr(params.task.model, "memory_len", 0)):
         logging.warning(
             "task.model.memory_len (--memory_len) is %d and has no effect: texts are read at once. Give "
