@@ -1,4 +1,8 @@
-"""Who may see whom. Every mask of keys is boolean and says what is visible, not what is hidden."""
+"""Who may see whom. Every mask of keys is boolean and says what is visible, not what is hidden.
+
+Shapes: as in attention.py, with T = query_len, M = memory_len and K = key_len. `queries`, [B, Q] int32, are
+positions in the segment; None: all of them.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -70,7 +74,6 @@ def permutation_visible(rank: tf.Tensor, is_target: tf.Tensor, queries: tf.Tenso
     Args:
         rank: [B, T] integers; a smaller rank is earlier in the factorization order.
         is_target: [B, T] bool, the tokens to predict.
-        queries: [B, Q] int32, positions of the tokens i; None: all.
 
     Returns:
         [B, T or Q, T] bool: whether token i (axis 1) may see token j (axis 2). The content stream adds the
@@ -91,10 +94,7 @@ def causal_visible(
     """The mask of left-to-right attention.
 
     Args:
-        query_len: T.
-        memory_len: M.
         same_length: hides, from the query at i, the i oldest keys, so that all queries see equally many.
-        queries: [B, Q] int32, positions in the segment; None: all.
 
     Returns:
         [T, K] or [B, Q, K] bool. The content stream adds the diagonal, which same_length can hide without a
@@ -115,8 +115,6 @@ def segment_mismatch(type_ids: tf.Tensor, memory_len, queries: tf.Tensor | None 
 
     Args:
         type_ids: [B, T] integers.
-        memory_len: M.
-        queries: [B, Q] int32, positions in the segment; None: all.
 
     Returns:
         [B, T or Q, K] float32, 1 for such pairs.
@@ -133,7 +131,6 @@ def same_text(text_ids: tf.Tensor, queries: tf.Tensor | None = None) -> tf.Tenso
 
     Args:
         text_ids: [B, T] integers, the number of each token's text.
-        queries: [B, Q] int32, positions in the segment; None: all.
 
     Returns:
         [B, T or Q, T] bool.

@@ -58,7 +58,6 @@ def fewer_frequencies(d_model: int, reach: int) -> tuple[np.ndarray, np.ndarray,
     """Finds few frequencies whose sums are the encoding's sinusoids, for distances of -reach..reach.
 
     Args:
-        d_model: D.
         reach: the largest distance, in tokens.
 
     Returns:
@@ -106,13 +105,7 @@ class PositionRotation(NamedTuple):
 
     @classmethod
     def of_step(cls, d_model: int, query_len: int, key_len: int, direction: tf.Tensor | None) -> Self:
-        """Places the keys around 0, where the angles' rounding is least.
-
-        Args:
-            d_model: D.
-            query_len: T.
-            key_len: K.
-        """
+        """Places the keys around 0, where the angles' rounding is least."""
         frequencies, sines, cosines = map(tf.constant, fewer_frequencies(d_model, key_len))
         positions = tf.range(key_len, dtype=tf.float32) - key_len // 2
         angles = positions[:, None] * frequencies  # [K, F]

@@ -1,4 +1,7 @@
-"""Scores by distance, aligned with keys: the forms of CPUs, and of TPUs where positions are not rotated."""
+"""Scores by distance, aligned with keys: the forms of CPUs, and of TPUs where positions are not rotated.
+
+Shapes: as in attention.py, with T = query_len and K = key_len.
+"""
 
 import tensorflow as tf
 
@@ -19,7 +22,6 @@ def block_positions(queries: tf.Tensor, keys: tf.Tensor, key_len) -> tuple[tf.Te
     Args:
         queries: [B, N, T, H].
         keys: [B or 1, N, R, H], a row for each distance.
-        key_len: K.
 
     Returns:
         Both with G blocks for each head, [B, N * G, T / G, H] and [B or 1, N * G, T / G + K, H]; what
@@ -46,7 +48,6 @@ def shift_by_row(scores: tf.Tensor, key_len) -> tf.Tensor:
 
     Args:
         scores: [B, N, T, R] by distance.
-        key_len: K.
 
     Returns:
         [B, N, T, K].
@@ -70,8 +71,6 @@ def shift_by_position(
     Args:
         scores: [B, N, P, R] by distance.
         positions: [B, P] int32, the queries' positions in the segment.
-        query_len: T.
-        key_len: K.
         training: whether a gradient will be taken. TensorFlow warns whoever loads a graph with a gradient of
             ours in it.
 
