@@ -175,10 +175,7 @@ class _Streams:
         self.pass_starts = np.cumsum(self.pass_counts) - self.pass_counts
 
     def locate(self, number):
-        """Finds streams; TensorFlow operations, so that a graph and the closed form share them.
-
-        Args:
-            number: int64 [N].
+        """Finds streams [N]; TensorFlow operations, so that a graph and the closed form share them.
 
         Returns:
             (shard, first record in it, number of segments, stream id), each int64 [N].

@@ -55,10 +55,7 @@ class RotatedKeys(NamedTuple):
 
 @functools.lru_cache(maxsize=16)
 def fewer_frequencies(d_model: int, reach: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Finds few frequencies whose sums are the encoding's sinusoids, for distances of -reach..reach.
-
-    Args:
-        reach: the largest distance, in tokens.
+    """Finds few frequencies whose sums are the encoding's sinusoids, for distances of up to `reach` tokens.
 
     Returns:
         The frequencies [F], and the weights of the sums: for each of the D/2 sines, and for each of the
@@ -135,11 +132,7 @@ class PositionRotation(NamedTuple):
 
 
 def rotated_scores(queries: tf.Tensor, keys: RotatedKeys, rotation: QueryRotation) -> tf.Tensor:
-    """Scores every key by its distance from each query: [B, N, Q, K].
-
-    Args:
-        queries: [B, N, Q, H].
-    """
+    """Scores every key by its distance from queries [B, N, Q, H]: [B, N, Q, K]."""
     dtype = queries.dtype
     rotated = matmul_heads(queries, keys.cosine) * tf.cast(rotation.cosine, dtype)
     rotated += matmul_heads(queries, keys.sine) * tf.cast(rotation.sine, dtype)  # [B, N, Q, 2 F]
