@@ -161,7 +161,7 @@ def test_imported_names_exist():
 def test_only_kernels_ask_for_the_device():
     """Besides those that set up the devices of a run, or describe them."""
     question = re.compile(r"\bhardware\(\)|list_(?:logical|physical)_devices|\bTPUStrategy\b|\bdevice_type\b")
-    of_runs = {f"xlnet_tf.training.{name}" for name in ("runtime", "topology", "interruption")}
+    of_runs = {f"xlnet_tf.training.{name}" for name in ("runtime", "interruption")}
     asking = {
         name
         for name, path in MODULES.items()

@@ -19,24 +19,14 @@ _LINE = re.compile(r"([0-9a-fA-F]{64}) [ *](?:\./)?(.+)")
 
 
 def write(folder: epath.PathLike, names: Iterable[str]) -> None:
-    """Writes the checksums of files, replacing all that are there.
-
-    Args:
-        folder: of the files, local or gs://.
-        names: of the files.
-    """
+    """Writes the checksums of a folder's files, replacing all that are there."""
     folder = epath.Path(folder)
     text = "".join(f"{files.sha256(folder / name)}  {name}\n" for name in names)
     files.write(folder / FILE_NAME, text)
 
 
 def update(folder: epath.PathLike, names: Iterable[str]) -> None:
-    """Replaces the checksums of files that were written to a folder or removed from it, if it has any.
-
-    Args:
-        folder: of the files, local or gs://.
-        names: of the files.
-    """
+    """Replaces the checksums of files that were written to a folder or removed from it, if it has any."""
     folder = epath.Path(folder)
     if (folder / FILE_NAME).exists():
         listed = _read(folder / FILE_NAME)
@@ -56,7 +46,7 @@ def check(path: epath.PathLike, content: bytes | None = None) -> None:
     """Compares a file with its checksum, if there is one.
 
     Args:
-        path: of the file, local or gs://.
+        path: of the file.
         content: of the file, if it has been read.
 
     Raises:

@@ -110,12 +110,7 @@ def of_name(name: str, known: Iterable[str] = ()) -> str | None:
 
 
 def refuse(unknown: Collection[str], known: Collection[str]) -> None:
-    """Raises a UserError for options that do not exist.
-
-    Args:
-        unknown: their names.
-        known: names of the options that exist.
-    """
+    """Raises a UserError for options that do not exist, given their names and those that do."""
     if guessed := next((name for name in sorted(unknown) if name in _OPTIONS), None):
         raise UserError(f"unknown option {guessed}: {_OPTIONS[guessed]}.")
     if unknown:

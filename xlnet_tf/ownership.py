@@ -38,13 +38,7 @@ _POLL_SECONDS = 1.0
 
 
 class Ownership:
-    """The right to write into a folder; see `owning`.
-
-    Args:
-        folder: the folder.
-        what: the owner does there.
-        clock: has monotonic() and sleep(seconds).
-    """
+    """The right to write into a folder; see `owning`, which has the same arguments."""
 
     def __init__(self, folder: epath.Path, what: str, clock: Any):
         self._path = folder / FILE

@@ -19,11 +19,7 @@ class ProgressBar(tqdm.tqdm):
 
 
 class LogAboveBars(logging.Handler):
-    """Writes log lines above the bars of a terminal, instead of into them.
-
-    Args:
-        handler: that writes them, to stderr.
-    """
+    """Has a handler's log lines written above the bars of a terminal, instead of into them."""
 
     def __init__(self, handler: logging.Handler):
         super().__init__()

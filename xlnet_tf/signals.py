@@ -106,10 +106,6 @@ def blocked(start: Callable, *arguments: object) -> object:
     """Calls a function whose new threads and processes are not to see Ctrl-C, and returns its result.
 
     A terminal sends it to all processes of a command. One is to answer, and ends the others.
-
-    Args:
-        start: starts them.
-        *arguments: of the function.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -8,7 +8,6 @@ import tf_keras
 from tests.helpers.models.original import load_case
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.layers import masks
-from xlnet_tf.layers import positions as positions_lib
 from xlnet_tf.layers.attention import AttentionWeights, attention_scores
 from xlnet_tf.layers.block import FeedForward, gelu
 from xlnet_tf.layers.kernels import current, position_shift
@@ -16,6 +15,7 @@ from xlnet_tf.layers.kernels.cpu_graph import CpuGraphKernels
 from xlnet_tf.layers.kernels.reference import ReferenceKernels
 from xlnet_tf.layers.kernels.tpu import TpuKernels
 from xlnet_tf.layers.masks import AttentionContext, attention_bias
+from xlnet_tf.layers.positions import RelativePositions
 
 UNITS, _ = load_case("units")
 
@@ -66,14 +66,10 @@ def test_gradient_of_the_shift():
     ],
 )
 def test_relative_positions(name, attention_type, clamp_len):
-    expected = UNITS[name]  # [R, B, D]
-    distances = positions_lib.relative_distances(4, 10, attention_type, clamp_len)
-    sine, cosine = positions_lib.sinusoid_encoding(distances, 32)
-    backward = expected.shape[1] // 2 if "bidata" in name else expected.shape[1]
-    for row in range(expected.shape[1]):
-        sign = 1 if row < backward else -1
-        ours = np.concatenate([sign * sine, cosine], -1)
-        np.testing.assert_allclose(ours, expected[:, row], atol=1e-5)
+    expected = UNITS[name].transpose(1, 0, 2)  # [B, R, D]
+    direction = tf.repeat([1, -1], len(expected) // 2) if "bidata" in name else None
+    positions = RelativePositions.of_step(32, 4, 10, attention_type, clamp_len, direction)
+    np.testing.assert_allclose(np.broadcast_to(positions.encoding(), expected.shape), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -121,8 +121,9 @@ def test_unknown_settings_are_refused():
     rng, is_target, special = draw_segment(0, 8)
     with pytest.raises(UserError, match="objective is 'bert'"):
         ranks.sample_ranks(rng, is_target, special, objective="bert", reuse_len=4, perm_size=4)
+    settings = {"reuse_len": 4, "perm_size": 4, "functional_tokens": "hidden"}
     with pytest.raises(UserError, match="functional_tokens is 'hidden'"):
-        ranks.denoising_ranks(is_target, special, "hidden")
+        ranks.sample_ranks(rng, is_target, special, objective="denoising", **settings)
 
 
 def test_sampled_ranks_repeat_for_a_seed_and_fit_int16():

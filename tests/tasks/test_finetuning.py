@@ -24,10 +24,10 @@ from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import prediction, seeds
 from xlnet_tf.tasks.finetuning import BEST, finetune, read_metrics, row_weights
-from xlnet_tf.tasks.schedule_defaults import complete
+from xlnet_tf.tasks.settings import complete
 from xlnet_tf.training.guard import Diverged
-from xlnet_tf.training.metrics import Ratio
 from xlnet_tf.training.progress import Progress, read_history
+from xlnet_tf.training.task import Ratio
 
 STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")
 

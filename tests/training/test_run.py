@@ -22,7 +22,7 @@ from tests.helpers.training import synthetic_tpu, toy, toy_finetuning
 from tests.helpers.training.worker import settings
 from xlnet_tf.errors import Cancelled, Interrupted, UserError, of_file_systems
 from xlnet_tf.tasks import finetuning, pretraining
-from xlnet_tf.training import runtime, topology
+from xlnet_tf.training import runtime
 from xlnet_tf.training.config import RuntimeConfig
 from xlnet_tf.training.interruption import Preemption, lost_hosts
 from xlnet_tf.training.profile import Profile
@@ -425,11 +425,11 @@ def test_a_tpu_is_started_and_described(capsys, newer):
         "   devices          8  2 in each chip",
         "     hosts          1  8 devices each; each reads its own rows",
     ]
-    assert topology.describe(strategy) == "8 replicas on the TPU of this machine"
+    assert runtime.describe(strategy) == "8 replicas on the TPU of this machine"
 
 
 def test_a_slices_hosts_are_listed():
-    table = topology.tpu_table("pod", synthetic_tpu.topology(chips=(4, 4, 1), cores=2, hosts=4))
+    table = runtime.tpu_table("pod", synthetic_tpu.topology(chips=(4, 4, 1), cores=2, hosts=4))
     assert table.splitlines()[1:] == [
         "     chips  4 x 4 x 1  x, y and z",
         "   devices         32  2 in each chip",
@@ -484,24 +484,24 @@ def test_a_lone_cpu_reads_the_pipeline_itself(name):
     strategy = runtime.prepare(RuntimeConfig(distribution_strategy=name))
     data = tf.data.Dataset.range(2)
     assert strategy.distribute_datasets_from_function(lambda _: data) is data
-    assert topology.describe(strategy) == "1 replica on CPU:0"
+    assert runtime.describe(strategy) == "1 replica on CPU:0"
 
 
 @pytest.mark.parametrize("name", ["off", "one_device"])
 def test_a_gpu_that_is_not_wanted_is_not_used(name, monkeypatch):
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: [f"{kind}:0"])
     strategy = runtime.prepare(RuntimeConfig(distribution_strategy=name, num_gpus=0))
-    assert topology.describe(strategy) == "1 replica on CPU:0"
+    assert runtime.describe(strategy) == "1 replica on CPU:0"
     # TensorFlow's default strategy would take the GPU.
     assert isinstance(strategy, tf.distribute.OneDeviceStrategy)
 
 
 def test_hosts_of_a_named_tpu_are_remote(monkeypatch):
     strategy = synthetic_tpu.strategy()
-    assert not topology.has_remote_hosts(strategy)
+    assert not runtime.has_remote_hosts(strategy)
     monkeypatch.setattr(type(strategy.cluster_resolver), "master", lambda resolver: "grpc://10.0.0.2:8470")
-    assert topology.has_remote_hosts(strategy)
-    assert not topology.has_remote_hosts(tf.distribute.OneDeviceStrategy("CPU:0"))
+    assert runtime.has_remote_hosts(strategy)
+    assert not runtime.has_remote_hosts(tf.distribute.OneDeviceStrategy("CPU:0"))
 
 
 @pytest.mark.integration

@@ -122,7 +122,7 @@ class XLNetLanguageModel:
             found = zip(rows, written.tokens[:, 0], written.log_probs[:, 0])
             return [self._continuation(ids[row], *each) for row, *each in found]
 
-        return _in_batches(write, [*map(len, ids)], batch_size)
+        return _in_batches(write, ids, batch_size)
 
     def search(
         self,
@@ -156,7 +156,7 @@ class XLNetLanguageModel:
                 for row, *found in zip(rows, written.tokens, written.log_probs)
             ]
 
-        return _in_batches(write, [*map(len, ids)], batch_size)
+        return _in_batches(write, ids, batch_size)
 
     def fill_mask(
         self,
@@ -189,7 +189,7 @@ class XLNetLanguageModel:
             wholes = self._decode(layout, filled.fills.tokens)
             return [self._filled_text(_of(filled, index), whole) for index, whole in enumerate(wholes)]
 
-        return _in_batches(fill, [*map(len, ids)], batch_size)
+        return _in_batches(fill, ids, batch_size)
 
     def infill(
         self,
@@ -226,7 +226,7 @@ class XLNetLanguageModel:
             written, order = self._run(_infill, *inputs, easiest_first=easiest_first)
             return [text for [text] in self._decode(layout._replace(order=order), written.tokens)]
 
-        return _in_batches(fill, [*map(len, ids)], batch_size)
+        return _in_batches(fill, ids, batch_size)
 
     def score(
         self, texts: Sequence[str], contexts: Sequence[str] | None = None, **options
@@ -350,10 +350,10 @@ def _infill(model, ids, is_context, order, settings, *, easiest_first, in_blocks
     return decoding_loop.sample(model, layout, settings), order
 
 
-def _in_batches(function: Callable[[np.ndarray], list], lengths: Sequence[int], batch_size: int) -> list:
-    """Computes function(rows) for batches of rows of about the same length; returns results row by row."""
-    results = [None] * len(lengths)
-    for rows in by_length(lengths, batch_size):
+def _in_batches(function: Callable[[np.ndarray], list], ids: Sequence[np.ndarray], batch_size: int) -> list:
+    """Computes function(rows) for batches of texts of about the same length; returns results row by row."""
+    results = [None] * len(ids)
+    for rows in by_length([*map(len, ids)], batch_size):
         for row, result in zip(rows, function(rows), strict=True):
             results[row] = result
     return results

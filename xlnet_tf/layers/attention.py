@@ -9,12 +9,11 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from xlnet_tf.config import XLNetConfig
-from xlnet_tf.layers.base import ConfiguredLayer
+from xlnet_tf.layers.base import ConfiguredLayer, fold_in
 from xlnet_tf.layers.kernels import Kernels
 from xlnet_tf.layers.kernels.matmul import matmul_heads
 from xlnet_tf.layers.map_in_chunks import map_query_blocks
 from xlnet_tf.layers.masks import AttentionContext, BlockedContext
-from xlnet_tf.layers.seeds import fold_in
 
 
 class AttentionWeights(NamedTuple):
@@ -48,7 +47,7 @@ def attend(
     rate: float = 0.0,
     seed: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """Lets one stream attend to keys and values, both of the content stream.
+    """Lets one stream attend to keys and values, both of the content stream: [B, Q, D].
 
     Args:
         stream: [B, Q, D], h or g.
@@ -56,9 +55,6 @@ def attend(
         position_keys: of kernels.project_positions.
         rate: of dropout on the attention probabilities.
         seed: [2] int32 for dropout, None outside training.
-
-    Returns:
-        [B, Q, D].
 
     Source: paper section 2.3; the terms of the score are Transformer-XL's (section 3.3), and section 2.5's.
     """
@@ -131,8 +127,6 @@ class RelativeAttention(ConfiguredLayer):
 
     Source: paper sections 2.3 (two streams), 2.4 (recurrence), 2.5 (segments).
     """
-
-    OPTIONS = ("attention_dropout",)
 
     def __init__(
         self,

@@ -1,11 +1,14 @@
-"""What all layers share: the architecture, the initializer and the normalization."""
+"""What all layers share: the architecture, initializer, normalization, and seeds of dropout.
+
+Each use of dropout in the network derives its own seed from one seed of the step.
+"""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import tensorflow as tf
 import tf_keras
-from typing_extensions import Self
 
 from xlnet_tf.config import XLNetConfig
 
@@ -20,6 +23,33 @@ def normal(stddev: float) -> tf_keras.initializers.Initializer:
 def layer_norm(name: str) -> tf_keras.layers.LayerNormalization:
     """Returns a normalization that computes in float32 under any policy."""
     return tf_keras.layers.LayerNormalization(epsilon=LAYER_NORM_EPSILON, dtype=tf.float32, name=name)
+
+
+def step_seed(features: Mapping[str, Any], training: bool | None) -> tf.Tensor | None:
+    """Returns the seed that all dropout of a step is derived from.
+
+    Args:
+        features: `dropout_seed` [2] int32 among them, or else the seed is drawn.
+        training: whether there is dropout at all.
+    """
+    if not training:
+        return None
+    if "dropout_seed" in features:
+        return tf.convert_to_tensor(features["dropout_seed"])
+    return tf.random.uniform([2], maxval=tf.int32.max, dtype=tf.int32)
+
+
+def fold_in(seed: tf.Tensor | None, index: int) -> tf.Tensor | None:
+    """Derives the seed of one use.
+
+    Args:
+        seed: [2] int32, the step's or a layer's seed; None means no dropout.
+        index: different for all uses that share `seed`.
+    """
+    if seed is None:
+        return None
+    # The multiplier keeps the uses of one layer apart from those of the next (fold_in of fold_in).
+    return seed * [1, 101] + [0, index]
 
 
 @contextlib.contextmanager
@@ -40,9 +70,6 @@ class ConfiguredLayer(tf_keras.layers.Layer):
         initializer_range: standard deviation of the weights' normal initializer.
     """
 
-    #: Further arguments of the class, kept as attributes of the same names, for get_config.
-    OPTIONS: tuple[str, ...] = ()
-
     def __init__(self, config: XLNetConfig, initializer_range: float = 0.02, **kwargs):
         super().__init__(**kwargs)
         self.config = config
@@ -51,12 +78,3 @@ class ConfiguredLayer(tf_keras.layers.Layer):
     def add_normal_weight(self, name: str, shape: list[int], **options) -> tf.Variable:
         """Adds a weight with the layer's initializer."""
         return self.add_weight(name, shape, initializer=normal(self.initializer_range), **options)
-
-    def get_config(self):
-        own = {name: getattr(self, name) for name in ("initializer_range", *self.OPTIONS)}
-        return {**super().get_config(), "config": self.config.to_dict(), **own}
-
-    @classmethod
-    def from_config(cls, config) -> Self:
-        config = dict(config)
-        return cls(XLNetConfig.from_dict(config.pop("config")), **config)

@@ -7,8 +7,7 @@ import tf_keras
 
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.layers.attention import AttentionBiases, RelativeAttention
-from xlnet_tf.layers.base import ConfiguredLayer, layer_norm, normal
-from xlnet_tf.layers.seeds import fold_in
+from xlnet_tf.layers.base import ConfiguredLayer, fold_in, layer_norm, normal
 
 
 def gelu(x: tf.Tensor) -> tf.Tensor:
@@ -41,8 +40,6 @@ class FeedForward(ConfiguredLayer):
         seed: [2] int32 for dropout, None outside training.
         weights: FeedForwardWeights; None: the layer's own. A decoder reads them once for many calls.
     """
-
-    OPTIONS = ("dropout",)
 
     def __init__(self, config: XLNetConfig, initializer_range: float = 0.02, dropout: float = 0.1, **kwargs):
         super().__init__(config, initializer_range, **kwargs)
@@ -91,8 +88,6 @@ class TransformerBlock(ConfiguredLayer):
     Source: paper section 2.3 and appendix A.2 (the equations of one layer).
     """
 
-    OPTIONS = ("dropout", "attention_dropout")
-
     def __init__(
         self,
         config: XLNetConfig,
@@ -104,7 +99,6 @@ class TransformerBlock(ConfiguredLayer):
     ):
         super().__init__(config, initializer_range, **kwargs)
         self.dropout = dropout
-        self.attention_dropout = attention_dropout
         self.attention = RelativeAttention(
             config, initializer_range, attention_dropout, tied_biases, name="attention"
         )
@@ -140,15 +134,12 @@ class TransformerBlock(ConfiguredLayer):
         return None if content_attention is None else content, query
 
     def finish(self, stream, attended, seeds=(None, None), *, kernels, feed_forward_weights=None):
-        """Adds a stream's attention to it, and computes the rest of the block.
+        """Adds a stream's attention to it, and computes the rest of the block: [B, Q, D].
 
         Args:
             stream, attended: [B, Q, D].
             seeds: two [2] int32, of the dropout of attention and of the feed-forward network.
             feed_forward_weights: see FeedForward.
-
-        Returns:
-            [B, Q, D].
         """
         attended = kernels.dropout(attended, self.dropout, seeds[0])
         stream = tf.cast(self.attention_norm(stream + attended), stream.dtype)

@@ -1,4 +1,8 @@
-"""Who may see whom. Every mask of keys is boolean and says what is visible, not what is hidden."""
+"""Who may see whom. Every mask of keys is boolean and says what is visible, not what is hidden.
+
+Shapes: as in attention.py, with T = query_len, M = memory_len and K = key_len. `queries`, [B, Q] int32, are
+positions in the segment; None: all of them.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -70,7 +74,6 @@ def permutation_visible(rank: tf.Tensor, is_target: tf.Tensor, queries: tf.Tenso
     Args:
         rank: [B, T] integers; a smaller rank is earlier in the factorization order.
         is_target: [B, T] bool, the tokens to predict.
-        queries: [B, Q] int32, positions of the tokens i; None: all.
 
     Returns:
         [B, T or Q, T] bool: whether token i (axis 1) may see token j (axis 2). The content stream adds the
@@ -91,10 +94,7 @@ def causal_visible(
     """The mask of left-to-right attention.
 
     Args:
-        query_len: T.
-        memory_len: M.
         same_length: hides, from the query at i, the i oldest keys, so that all queries see equally many.
-        queries: [B, Q] int32, positions in the segment; None: all.
 
     Returns:
         [T, K] or [B, Q, K] bool. The content stream adds the diagonal, which same_length can hide without a
@@ -111,12 +111,7 @@ def causal_visible(
 
 
 def segment_mismatch(type_ids: tf.Tensor, memory_len, queries: tf.Tensor | None = None) -> tf.Tensor:
-    """Marks the pairs of query and key from different segments; the memory counts as segment 0.
-
-    Args:
-        type_ids: [B, T] integers.
-        memory_len: M.
-        queries: [B, Q] int32, positions in the segment; None: all.
+    """Marks the pairs of query and key of different type ids [B, T]; the memory counts as segment 0.
 
     Returns:
         [B, T or Q, K] float32, 1 for such pairs.
@@ -129,55 +124,42 @@ def segment_mismatch(type_ids: tf.Tensor, memory_len, queries: tf.Tensor | None 
 
 
 def same_text(text_ids: tf.Tensor, queries: tf.Tensor | None = None) -> tf.Tensor:
-    """The mask of rows that hold several texts: tokens see those of their own text.
+    """The mask of rows that hold several texts, whose tokens see their own text: [B, T or Q, T] bool.
 
     Args:
         text_ids: [B, T] integers, the number of each token's text.
-        queries: [B, Q] int32, positions in the segment; None: all.
-
-    Returns:
-        [B, T or Q, T] bool.
     """
     query_ids = text_ids if queries is None else tf.gather(text_ids, queries, batch_dims=1)
     return query_ids[:, :, None] == text_ids[:, None, :]
 
 
 def target_flags(target_positions: tf.Tensor, length) -> tf.Tensor:
-    """Marks the targets of each row.
+    """Marks the targets of each row: [B, T] bool.
 
     Args:
         target_positions: [B, P] positions in the segment; -1 is an empty slot.
         length: T.
-
-    Returns:
-        [B, T] bool.
     """
     positions = tf.cast(target_positions, tf.int32)
     return tf.reduce_any(positions[:, :, None] == tf.range(length), axis=1)
 
 
 def take_rows(mask: tf.Tensor, target_positions: tf.Tensor) -> tf.Tensor:
-    """Picks the targets' rows of a mask.
+    """Picks the targets' rows of a mask: [B, P, K].
 
     Args:
         mask: [B, T, K].
         target_positions: [B, P] int32; an empty slot (-1) gets row 0.
-
-    Returns:
-        [B, P, K].
     """
     return tf.gather(mask, tf.maximum(target_positions, 0), batch_dims=1)
 
 
 def with_memory(visible: tf.Tensor | None, memory_mask: tf.Tensor | None) -> tf.Tensor | None:
-    """Puts the memory's slots, visible to every query, before a segment's keys.
+    """Puts the memory's slots, visible to every query, before a segment's keys: [B, Q, K] bool.
 
     Args:
         visible: [B, Q, T] bool.
         memory_mask: [B, M] bool, the slots that hold something; None without memory.
-
-    Returns:
-        [B, Q, K] bool.
     """
     if memory_mask is None:
         return visible

@@ -36,9 +36,30 @@ class RelativePositions(NamedTuple):
     def of_step(
         cls, d_model: int, query_len, key_len, attention_type: str, clamp_len: int, direction=None
     ) -> Self:
-        """Encodes the distances of a segment's T queries from K keys; see `relative_distances`."""
-        sine, cosine = sinusoid_encoding(relative_distances(query_len, key_len, "uni", clamp_len), d_model)
-        return cls(sine, cosine, query_len - 1 if attention_type == "bi" else 0, direction)
+        """Encodes the distances of a segment's queries from keys.
+
+        The first distance, K, belongs to no pair; it is there because the original has it.
+
+        Args:
+            d_model: D.
+            query_len: T, length of the segment.
+            key_len: K, memory and segment together.
+            attention_type: "bi" (keys on both sides: distances K..-T+1, R = K + T) or "uni" (keys up to the
+                query only: K..0, R = K + 1).
+            clamp_len: largest distance that is distinguished, in tokens; -1 for no limit.
+            direction: see the class.
+
+        Source: paper section 2.4 with Transformer-XL appendix B; modeling.py relative_positional_encoding.
+        """
+        # In float32: bfloat16 would merge distances. At 512 tokens only 769 of 1024 stay apart.
+        distances = tf.cast(tf.range(key_len, -1, -1), tf.float32)
+        if clamp_len > 0:
+            distances = tf.minimum(distances, float(clamp_len))
+        wavelength_index = tf.range(0, d_model, 2, dtype=tf.float32)
+        frequencies = 1.0 / tf.pow(10000.0, wavelength_index / d_model)  # [D/2]
+        angles = distances[:, None] * frequencies[None, :]
+        ahead = query_len - 1 if attention_type == "bi" else 0
+        return cls(tf.sin(angles), tf.cos(angles), ahead, direction)
 
     def encoding(self) -> tf.Tensor:
         """Writes out the encoding of all distances: [1, R, D], with directions [B, R, D]."""
@@ -52,57 +73,13 @@ class RelativePositions(NamedTuple):
         return tf.concat([sine, cosine], axis=-1)
 
 
-def relative_distances(query_len, key_len, attention_type: str = "bi", clamp_len: int = -1) -> tf.Tensor:
-    """Lists the distances that occur, from the farthest key in the past on.
-
-    The first entry, K, belongs to no pair; it is there because the original has it.
-
-    Args:
-        query_len: T, length of the segment.
-        key_len: K, memory and segment together.
-        attention_type: "bi" (keys on both sides) or "uni" (keys up to the query only).
-        clamp_len: largest distance that is distinguished, in tokens; -1 for no limit.
-
-    Returns:
-        [R] float32: K..-T+1 for "bi" (R = K + T), K..0 for "uni" (R = K + 1).
-
-    Source: paper section 2.4 with Transformer-XL appendix B; modeling.py relative_positional_encoding.
-    """
-    last = -query_len if attention_type == "bi" else -1
-    distances = tf.cast(tf.range(key_len, last, -1), tf.float32)
-    if clamp_len > 0:
-        distances = tf.clip_by_value(distances, -float(clamp_len), float(clamp_len))
-    return distances
-
-
-def sinusoid_encoding(distances: tf.Tensor, d_model: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Encodes distances by sines and cosines of D/2 wavelengths, always in float32.
-
-    bfloat16 would merge distances: at 512 tokens only 769 of 1024 stay apart.
-
-    Args:
-        distances: [R] in tokens.
-        d_model: D.
-
-    Returns:
-        Sines and cosines, [R, D/2] each.
-    """
-    wavelength_index = tf.range(0, d_model, 2, dtype=tf.float32)
-    frequencies = 1.0 / tf.pow(10000.0, wavelength_index / d_model)  # [D/2]
-    angles = distances[:, None] * frequencies[None, :]
-    return tf.sin(angles), tf.cos(angles)
-
-
 def of_shorter(table: tf.Tensor, length, attention_type: str = "bi") -> tf.Tensor:
-    """Picks the distances in a shorter text, without memory.
+    """Picks the distances in a shorter text, without memory: [L, N, R', H].
 
     Args:
-        table: [L, N, R, H], a row for each of the `relative_distances` in a longer text.
+        table: [L, N, R, H], a row for each distance in a longer text.
         length: T of the shorter one; that of a longer one is an error of TensorFlow.
-        attention_type: see relative_distances.
-
-    Returns:
-        [L, N, R', H].
+        attention_type: see RelativePositions.of_step.
     """
     entries = tf.shape(table)[2]
     longest, after = (entries // 2, length) if attention_type == "bi" else (entries - 1, 1)

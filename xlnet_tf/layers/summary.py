@@ -5,10 +5,9 @@ import tf_keras
 
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.layers.base import ConfiguredLayer, layer_norm, normal
+from xlnet_tf.layers.base import ConfiguredLayer, fold_in, layer_norm, normal
 from xlnet_tf.layers.kernels import dropout
 from xlnet_tf.layers.masks import MASKED_SCORE
-from xlnet_tf.layers.seeds import fold_in
 
 METHODS = ("last", "first", "mean", "attn")
 
@@ -53,8 +52,6 @@ class SequenceSummary(ConfiguredLayer):
     Source: modeling.py summarize_sequence.
     """
 
-    OPTIONS = ("method", "dropout", "attention_dropout", "pool_padding")
-
     def __init__(
         self,
         config: XLNetConfig,
@@ -71,7 +68,6 @@ class SequenceSummary(ConfiguredLayer):
         super().__init__(config, initializer_range, **kwargs)
         self.method = method
         self.dropout = dropout
-        self.attention_dropout = attention_dropout
         self.pool_padding = pool_padding
         self.pooling = self.projection = None
         if method == "attn":
@@ -125,9 +121,6 @@ class SequenceSummary(ConfiguredLayer):
         mean = tf.einsum("btd,bt->bd", tf.cast(tokens, tf.float32), weights)
         return tf.cast(mean, tokens.dtype)
 
-    def get_config(self):
-        return {**super().get_config(), "projection": self.projection is not None}
-
 
 class AttentionPooling(ConfiguredLayer):
     """Attention of one learned query to all tokens, without positions and without a residual.
@@ -147,8 +140,6 @@ class AttentionPooling(ConfiguredLayer):
 
     Source: modeling.py multihead_attn.
     """
-
-    OPTIONS = ("dropout", "attention_dropout")
 
     def __init__(
         self,

@@ -14,11 +14,10 @@ from xlnet_tf.layers import kernels as kernels_lib
 from xlnet_tf.layers import masks
 from xlnet_tf.layers import positions as positions_lib
 from xlnet_tf.layers.attention import AttentionBiases
-from xlnet_tf.layers.base import normal
+from xlnet_tf.layers.base import fold_in, normal, step_seed
 from xlnet_tf.layers.block import TransformerBlock
 from xlnet_tf.layers.masks import AttentionContext, BlockedContext
 from xlnet_tf.layers.positions import RelativePositions
-from xlnet_tf.layers.seeds import fold_in, step_seed
 from xlnet_tf.models.loading import Pretrained, Source
 from xlnet_tf.models.saving import ShapeFreeModel
 

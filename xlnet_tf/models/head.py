@@ -12,8 +12,7 @@ from typing_extensions import Self
 
 from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError, shown
-from xlnet_tf.layers.base import normal
-from xlnet_tf.layers.seeds import fold_in, step_seed
+from xlnet_tf.layers.base import fold_in, normal, step_seed
 from xlnet_tf.layers.summary import SequenceSummary
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.loading import Head, Pretrained

@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.layers.seeds import fold_in
+from xlnet_tf.layers.base import fold_in
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.text.special_tokens import PAD_ID
 

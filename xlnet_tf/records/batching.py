@@ -315,26 +315,14 @@ def choose_lengths(longest: Sequence[int], most: int, multiple: int = MULTIPLE, 
 
 
 def write_lengths(folder: epath.Path, lengths: np.ndarray, digest: str) -> None:
-    """Writes `lengths.npz`.
-
-    Args:
-        folder: of the set.
-        lengths: int32 [records].
-        digest: of the examples.
-    """
+    """Writes `lengths.npz` of a set: int32 [records], and the digest of its examples."""
     buffer = io.BytesIO()
     np.savez(buffer, lengths=lengths, digest=digest, checksum=_checksum(lengths))
     files.write(folder / LENGTHS_FILE, buffer.getvalue())
 
 
 def read_lengths(folder: epath.Path, digest: str, records: int, seq_len: int) -> np.ndarray | None:
-    """Reads `lengths.npz`: int32 [records]; None if there is none, or one without a checksum.
-
-    Args:
-        folder: of the set.
-        digest: of the examples.
-        records: examples of the set.
-        seq_len: the most tokens that one may have.
+    """Reads `lengths.npz` of a set: int32 [records]; None if there is none, or one without a checksum.
 
     Raises:
         UserError: it is damaged or of other examples.

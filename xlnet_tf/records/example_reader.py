@@ -251,9 +251,6 @@ class ExampleTable:
 
     For hosts that make batches where none of our Python runs: those of a TPU that is reached by its name.
 
-    Args:
-        examples: the set.
-
     Raises:
         UserError: a shard is not as it was written.
     """

@@ -46,6 +46,7 @@ _FIX = "build the examples again"
 _BUILD = "Build them with `xlnet-tf build TASK`; `xlnet-tf build` lists the tasks"
 _CHUNK_RECORDS = 256  # examples encoded at once
 _DTYPES = ["uint8", "int8", "uint16", "int16", "int32", "int64", "float32"]
+_CLEANING_TYPES = dict.fromkeys(CleaningConfig().to_dict(), bool)
 _LOCATIONS_KEPT = 20  # of the examples skipped for one reason
 
 
@@ -159,62 +160,40 @@ class ExampleSet:
             fields = ", ".join(wrong or sorted(set(values) ^ set(types)))
             raise UserError(f"{path}: fields missing, unknown or of a wrong type: {fields}")
         examples = cls(**values, folder=path.parent)
-        examples._validate(path)
+        if found := next(examples._problems(), None):
+            raise UserError(f"{path}: {found}: no such set can be read; build the examples again")
         if not intact:
             raise manifest_checksum.broken(path)
         return examples
 
-    def _validate(self, path: epath.Path) -> None:
-        """Checks what must hold in and between the fields, so that a reader can rely on them."""
-        problems = [
-            (not 4 < self.seq_len <= MAX_SEQ_LEN, f"seq_len is {self.seq_len}"),
-            (not 1 <= self.sequences <= MAX_SEQ_LEN, f"sequences is {self.sequences}"),
-            (
-                type(self.tokenizer.get("sha256")) is not str
-                or type(self.tokenizer.get("vocab_size")) is not int
-                or not 1 <= self.tokenizer["vocab_size"] <= MAX_VOCAB_SIZE,
-                f"tokenizer is {self.tokenizer}",
-            ),
-            (
-                any(type(value) is not bool for value in self.cleaning.values())
-                or set(self.cleaning) != set(CleaningConfig().to_dict()),
-                f"cleaning is {self.cleaning}",
-            ),
-            (
-                any(type(value) is not int for value in self.statistics.values()),
-                f"statistics is {self.statistics}",
-            ),
-            (
-                any(
-                    not isinstance(skipped, dict)
-                    or type(skipped.get("count")) is not int
-                    or not _is_list_of(skipped.get("places"), str)
-                    for skipped in self.skipped.values()
-                ),
-                f"skipped is {self.skipped}",
-            ),
-            (not all(map(_is_column, self.columns)), f"columns is {self.columns}"),
-        ]
-        if not any(wrong for wrong, _ in problems):
-            own = sequence_columns(self.sequences * self.seq_len, self.tokenizer["vocab_size"])
-            begin = [tuple(column) for column in self.columns[: len(own)]]
-            names = [column[0] for column in self.columns]
-            problems = [
-                (
-                    begin != [dataclasses.astuple(column) for column in own] or len(set(names)) < len(names),
-                    f"columns is {self.columns}, which do not fit seq_len, sequences and vocab_size",
-                )
-            ]
-        if not any(wrong for wrong, _ in problems):
-            size = shards_lib.framed_bytes(self.layout)
-            names = [shard.get("file") if isinstance(shard, dict) else None for shard in self.shards]
-            problems = [
-                (not _is_shard(shard, size) or names.count(shard["file"]) > 1, f"shards has {shard}")
-                for shard in self.shards
-            ]
-        for wrong, found in problems:
-            if wrong:
-                raise UserError(f"{path}: {found}: no such set can be read; build the examples again")
+    def _problems(self) -> Iterator[str]:
+        """Yields what does not hold in and between the fields; later checks rely on earlier ones."""
+        if not 4 < self.seq_len <= MAX_SEQ_LEN:
+            yield f"seq_len is {self.seq_len}"
+        if not 1 <= self.sequences <= MAX_SEQ_LEN:
+            yield f"sequences is {self.sequences}"
+        vocab_size = self.tokenizer.get("vocab_size")
+        is_size = type(vocab_size) is int and 1 <= vocab_size <= MAX_VOCAB_SIZE
+        if type(self.tokenizer.get("sha256")) is not str or not is_size:
+            yield f"tokenizer is {self.tokenizer}"
+        if {name: type(value) for name, value in self.cleaning.items()} != _CLEANING_TYPES:
+            yield f"cleaning is {self.cleaning}"
+        if any(type(value) is not int for value in self.statistics.values()):
+            yield f"statistics is {self.statistics}"
+        if not all(map(_is_skipped, self.skipped.values())):
+            yield f"skipped is {self.skipped}"
+        if not all(map(_is_column, self.columns)):
+            yield f"columns is {self.columns}"
+        own = sequence_columns(self.sequences * self.seq_len, vocab_size)
+        own = [list(dataclasses.astuple(column)) for column in own]
+        names = [column[0] for column in self.columns]
+        if self.columns[: len(own)] != own or len(set(names)) < len(names):
+            yield f"columns is {self.columns}, which do not fit seq_len, sequences and vocab_size"
+        size, seen = shards_lib.framed_bytes(self.layout), set()
+        for shard in self.shards:
+            if not _is_shard(shard, size) or shard["file"] in seen:
+                yield f"shards has {shard}"
+            seen.add(shard["file"])
 
     def save(self) -> None:
         """Writes the manifest into `folder`, atomically."""
@@ -499,8 +478,14 @@ class ExampleWriter:
         self._shard = None
 
 
-def _is_list_of(value: Any, type_: type) -> bool:
-    return isinstance(value, list) and all(type(item) is type_ for item in value)
+def _is_skipped(skipped: Any) -> bool:
+    """Returns whether this says how much of the input was skipped for a reason, and where."""
+    return (
+        isinstance(skipped, dict)
+        and type(skipped.get("count")) is int
+        and isinstance(skipped.get("places"), list)
+        and all(type(place) is str for place in skipped["places"])
+    )
 
 
 def _is_column(column: Any) -> bool:

@@ -102,10 +102,7 @@ class Layout:
         return (rows[:, fixed] == template[fixed]).all(axis=1)
 
     def decode(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Parses S serialised records without TensorFlow.
-
-        Args:
-            rows: uint8 [S, record_bytes].
+        """Parses S serialised records, uint8 [S, record_bytes], without TensorFlow.
 
         Returns:
             name -> [S, length] or, for scalars, [S].
@@ -127,10 +124,7 @@ class Layout:
         return columns
 
     def parse(self, serialized):
-        """Parses serialised records in a TensorFlow graph.
-
-        Args:
-            serialized: string tensor [B].
+        """Parses serialised records, string [B], in a TensorFlow graph.
 
         Returns:
             name -> [B, length] or, for scalars, [B], in the types of `columns`.

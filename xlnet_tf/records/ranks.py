@@ -2,6 +2,9 @@
 
 With r the rank and t the target flag of a position, the content stream at i sees j iff i = j or
 r[j] < r[i] + 1 - t[i], and the query stream at i sees j iff r[j] < r[i] + 1 - t[i].
+
+Shapes: S segments, T tokens of a segment (seq_len), R tokens of its first part (reuse_len). Blocks of
+perm_size tokens are permuted by themselves.
 """
 
 import numpy as np
@@ -13,16 +16,7 @@ FUNCTIONAL_TOKENS = ("ordered", "context")
 
 
 def check_perm_size(perm_size: int, seq_len: int, reuse_len: int) -> None:
-    """Checks that blocks of perm_size tokens fill both parts of a segment.
-
-    Args:
-        perm_size: tokens in a block that is permuted by itself.
-        seq_len: tokens T of a segment.
-        reuse_len: tokens R of its first part.
-
-    Raises:
-        UserError: perm_size does not divide reuse_len or seq_len - reuse_len.
-    """
+    """Raises UserError unless blocks of perm_size tokens fill both parts of a segment."""
     if perm_size < 1 or reuse_len % perm_size or (seq_len - reuse_len) % perm_size:
         raise UserError(
             f"perm_size {perm_size} must divide both parts of a segment: reuse_len {reuse_len} and "
@@ -36,7 +30,6 @@ def random_bits(rng: np.random.Generator, count: int) -> np.ndarray:
 
     Args:
         rng: one whose bit generator draws 64 bits, as Philox and PCG64 do.
-        count: of numbers.
     """
     return rng.bit_generator.random_raw((count + 1) // 2).view(np.uint32)[:count]
 
@@ -49,9 +42,7 @@ def sample_order(rng: np.random.Generator, num_segments: int, length: int, perm_
 
     Args:
         rng: where the permutations come from.
-        num_segments: number of segments S.
         length: positions in the permuted part of a segment, a multiple of perm_size.
-        perm_size: positions in a block.
 
     Returns:
         int16 [S, length], each row a permutation of 0 .. length - 1.
@@ -91,7 +82,7 @@ def permutation_ranks(
     reuse_len: int,
     functional_tokens: str = "ordered",
 ) -> np.ndarray:
-    """Turns factorization orders into ranks.
+    """Turns factorization orders into ranks, int16 [S, T].
 
     In each part of a segment context tokens share the smallest rank, targets get 1 + their index in the
     order. The second part's ranks lie above the first's: the first part, the next segment's memory, never
@@ -102,12 +93,8 @@ def permutation_ranks(
         special: bool [S, T], SEP and CLS, never targets.
         order: int [S, T], index of each position in the order: a permutation of 0 .. R - 1, then of
             0 .. T - R - 1.
-        reuse_len: tokens R of the first part.
         functional_tokens: "ordered" gives SEP and CLS an index in the order like targets, so that context
             never sees them (the original); "context" lets all of the second part see them (Model Garden).
-
-    Returns:
-        int16 [S, T].
 
     Source: paper sections 2.2 and 2.3 (partial prediction); `_local_perm` of the original's data_utils.py.
 
@@ -120,41 +107,6 @@ def permutation_ranks(
     return ranks
 
 
-def autoregressive_ranks(num_segments: int, seq_len: int) -> np.ndarray:
-    """Ranks of the natural order: each position sees those before it. Every token may be a target.
-
-    Args:
-        num_segments: number of segments S.
-        seq_len: tokens T of a segment.
-
-    Returns:
-        int16 [S, T].
-    """
-    return np.tile(np.arange(seq_len, dtype=np.int16), (num_segments, 1))
-
-
-def denoising_ranks(
-    is_target: np.ndarray, special: np.ndarray, functional_tokens: str = "ordered"
-) -> np.ndarray:
-    """Ranks of BERT's objective: all see all context, and no target, for all targets share one rank.
-
-    The whole segment is one part here, as in BERT: its first tokens have seen the later ones. Memory would
-    carry that over to the next segment, which repeats the later ones: train this objective without memory.
-
-    Args:
-        is_target: bool [S, T].
-        special: bool [S, T], SEP and CLS, never targets.
-        functional_tokens: "ordered" hides SEP and CLS from all others, "context" lets everything see them.
-
-    Returns:
-        int16 [S, T].
-
-    Raises:
-        UserError: functional_tokens is neither.
-    """
-    return _hidden_from_context(is_target, special, functional_tokens).astype(np.int16)
-
-
 def sample_ranks(
     rng: np.random.Generator,
     is_target: np.ndarray,
@@ -165,28 +117,25 @@ def sample_ranks(
     perm_size: int,
     functional_tokens: str = "ordered",
 ) -> np.ndarray:
-    """Draws the ranks of segments for an objective.
+    """Draws the ranks of segments, int16 [S, T], for an objective.
 
     Args:
         rng: where factorization orders come from; only "permutation" draws from it.
         is_target: bool [S, T]; for "autoregressive" usually every token that is not special.
         special: bool [S, T], SEP and CLS.
-        objective: "permutation" (XLNet), "autoregressive" (a language model) or "denoising" (BERT).
-        reuse_len: tokens R of the first part.
-        perm_size: tokens in a block that is permuted by itself.
+        objective: "permutation" (XLNet), "autoregressive" (a language model) or "denoising" (BERT). For the
+            last one a segment is one part: its first tokens have seen the later ones. Memory would carry that
+            over to the next segment, which repeats the later ones: train this objective without memory.
         functional_tokens: see `permutation_ranks`.
-
-    Returns:
-        int16 [S, T].
 
     Raises:
         UserError: a setting has no such value, or perm_size does not divide both parts.
     """
     num_segments, seq_len = is_target.shape
-    if objective == "autoregressive":
-        return autoregressive_ranks(num_segments, seq_len)
-    if objective == "denoising":
-        return denoising_ranks(is_target, special, functional_tokens)
+    if objective == "autoregressive":  # the natural order: each position sees those before it
+        return np.tile(np.arange(seq_len, dtype=np.int16), (num_segments, 1))
+    if objective == "denoising":  # all targets share a rank: they see all context, and no target
+        return _hidden_from_context(is_target, special, functional_tokens).astype(np.int16)
     if objective != "permutation":
         raise UserError(f"objective is {objective!r}; expected one of {', '.join(OBJECTIVES)}")
     check_perm_size(perm_size, seq_len, reuse_len)

@@ -120,11 +120,6 @@ def pretraining_dataset(
 def online_sampler(manifest: Manifest, permutation: str, seed: int) -> OnlineSampler | None:
     """Returns what draws a set's targets and orders; None where the records' own are taken.
 
-    Args:
-        manifest: the record set.
-        permutation: one of PERMUTATIONS.
-        seed: of what is drawn.
-
     Raises:
         UserError: there is no such `permutation`, or it does not fit the set.
     """
@@ -140,11 +135,7 @@ def online_sampler(manifest: Manifest, permutation: str, seed: int) -> OnlineSam
 def records_of_step(manifest: Manifest, batch_size: int, step: int, seed: int) -> list[tuple[str, int]]:
     """Returns the (shard file, number of the record in it) that each row of a training step reads.
 
-    Args:
-        manifest: the record set.
-        batch_size: rows of a step over all hosts.
-        step: counted from 0.
-        seed: of the order of streams.
+    Arguments are those of `pretraining_dataset`; the step is counted from 0.
     """
     streams = _Streams(manifest)
     starts = _row_positions(streams, range(batch_size), batch_size, step, seed)
@@ -179,16 +170,12 @@ class _Streams:
         self.counts = -(-self.segments // self.stream_segments)
         self.ends = np.cumsum(self.counts.sum(axis=1))  # of each shard's stream numbers
         self.first_ids = np.array([stream_id(s.pass_index, s.slice_index) for s in self.shards], np.int64)
-        by_pass = np.zeros(self.num_passes, np.int64)
-        np.add.at(by_pass, [shard.pass_index for shard in self.shards], self.counts.sum(axis=1))
-        self.pass_counts = by_pass
-        self.pass_starts = np.cumsum(by_pass) - by_pass
+        self.pass_counts = np.zeros(self.num_passes, np.int64)
+        np.add.at(self.pass_counts, [shard.pass_index for shard in self.shards], self.counts.sum(axis=1))
+        self.pass_starts = np.cumsum(self.pass_counts) - self.pass_counts
 
     def locate(self, number):
-        """Finds streams; TensorFlow operations, so that a graph and the closed form share them.
-
-        Args:
-            number: int64 [N].
+        """Finds streams [N]; TensorFlow operations, so that a graph and the closed form share them.
 
         Returns:
             (shard, first record in it, number of segments, stream id), each int64 [N].
@@ -400,12 +387,6 @@ def prefetched(dataset: tf.data.Dataset) -> tf.data.Dataset:
     The tuning is a thread that thinks again after ever longer pauses, up to a minute. An iterator's end waits
     for it, and TensorFlow does not always wake it: a run then stands still at the end of an evaluation. Where
     a number of parallel calls is left to tf.data, it takes one for each core, at most 16.
-
-    Args:
-        dataset: of batches.
-
-    Returns:
-        The same batches.
     """
     options = tf.data.Options()
     options.autotune.enabled = False

@@ -1,4 +1,8 @@
-"""Cuts a token stream into pretraining segments [reused | A SEP B SEP CLS]."""
+"""Cuts a token stream into pretraining segments [reused | A SEP B SEP CLS].
+
+Shapes: N tokens of the stream (num_tokens), S segments, T tokens of a segment (seq_len), R tokens of its
+first part, which is reused (reuse_len).
+"""
 
 import dataclasses
 
@@ -37,15 +41,7 @@ class Segments:
 
 
 def check_lengths(seq_len: int, reuse_len: int) -> None:
-    """Checks that a segment has room for a reused part, A, B and the special tokens.
-
-    Args:
-        seq_len: tokens T of a segment.
-        reuse_len: tokens R of its first part.
-
-    Raises:
-        UserError: it has not, or it is too long.
-    """
+    """Raises UserError unless a segment has room for a reused part, A, B and the special tokens."""
     if seq_len > MAX_SEQ_LEN:
         raise UserError(f"seq_len {seq_len} is too long; records hold at most {MAX_SEQ_LEN} tokens")
     if not 0 < reuse_len <= seq_len - NUM_SPECIAL - 2:
@@ -56,15 +52,7 @@ def check_lengths(seq_len: int, reuse_len: int) -> None:
 
 
 def num_segments(num_tokens: int, seq_len: int, reuse_len: int) -> int:
-    """Number of segments S in a stream.
-
-    Args:
-        num_tokens: tokens N of the stream.
-        seq_len: tokens T of a segment.
-        reuse_len: tokens R of a segment's first part.
-
-    Returns:
-        How many segments find all their T - 3 text tokens in the stream.
+    """Returns how many segments find all their T - 3 text tokens in the stream.
 
     Raises:
         UserError: seq_len and reuse_len do not fit together.
@@ -77,8 +65,7 @@ def mirror_ends(ends: np.ndarray, num_tokens: int) -> np.ndarray:
     """Returns the sorted exclusive ends of the same pieces of text in the reversed stream.
 
     Args:
-        ends: int [...], sorted exclusive end positions; the last one is num_tokens.
-        num_tokens: tokens N of the stream.
+        ends: int [...], sorted exclusive end positions; the last one is N.
     """
     return np.append(num_tokens - ends[-2::-1], num_tokens)
 
@@ -88,17 +75,12 @@ def mirror_starts(starts: np.ndarray, num_tokens: int) -> np.ndarray:
 
     Args:
         starts: int [...], sorted start positions; the first one is 0.
-        num_tokens: tokens N of the stream.
     """
     return np.append(0, num_tokens - starts[:0:-1])
 
 
 def mirror_word_start(word_start: np.ndarray) -> np.ndarray:
-    """Returns the word starts of the reversed stream: the last token of a word comes first there.
-
-    Args:
-        word_start: bool [N].
-    """
+    """Returns the word starts, bool [N], of the reversed stream: the last token of a word is first there."""
     return np.append(True, word_start[:0:-1])
 
 
@@ -121,8 +103,6 @@ def cut_segments(
         rng: where the cuts and the choices of B come from.
         tokens: int [N], the stream; for reversed streams the reversed tokens, with mirrored borders.
         sentence_ends: int [...], sorted exclusive end positions of the sentences; the last one is N.
-        seq_len: tokens T of a segment.
-        reuse_len: tokens R of its first part.
         word_start: bool [N], True where a word starts, in reading direction.
 
     Returns:
@@ -177,11 +157,6 @@ def assemble(
         a_len: int [S], tokens of A.
         b_begin: int [S], where B begins.
         contiguous: bool [S], True where B continues A.
-        seq_len: tokens T of a segment.
-        reuse_len: tokens R of its first part.
-
-    Returns:
-        The S segments.
     """
     rows = np.arange(len(a_len))
     begin = rows * reuse_len

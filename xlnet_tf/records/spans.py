@@ -1,6 +1,8 @@
 """Chooses the targets of pretraining segments: spans of whole words, exactly as many tokens as wanted.
 
 Targets are held as flags or as positions, and form runs; functions here turn one into another.
+Shapes: S segments, T tokens of a segment (seq_len), R tokens of its first part (reuse_len), P targets of a
+segment (num_predict).
 """
 
 import math
@@ -29,11 +31,6 @@ def default_num_predict(seq_len: int) -> int:
 
 def split_num_predict(num_predict: int, seq_len: int, reuse_len: int) -> tuple[int, int]:
     """Splits the targets of a segment between its two parts, in proportion to their lengths.
-
-    Args:
-        num_predict: targets P of a segment.
-        seq_len: tokens T of a segment.
-        reuse_len: tokens R of its first part.
 
     Returns:
         Targets of the first part and of the second; for R = T / 2 the original's halves, 85 = 43 + 42.
@@ -72,13 +69,10 @@ def sample_segment_targets(
 
     Args:
         rng: where the spans come from.
-        segments: the S segments of T tokens.
-        reuse_len: tokens R of the first part.
-        num_predict: targets P of a segment.
         alpha, beta, max_words, span_mode: see `sample_targets`.
 
     Returns:
-        bool [S, T], num_predict True in each row, never at SEP or CLS.
+        bool [S, T], P of them True in each row, never at SEP or CLS.
 
     Raises:
         UserError: num_predict does not fit, or a setting is out of range.
@@ -110,7 +104,7 @@ def sample_targets(
     max_words: int = 5,
     span_mode: str = "words",
 ) -> np.ndarray:
-    """Chooses exactly `goal` targets in every row, as spans of n whole words, P(n) ~ 1/n.
+    """Chooses exactly `goal` targets in every row, bool [S, L], as spans of n whole words, P(n) ~ 1/n.
 
     A row is divided into contexts of n * alpha / beta words, and each context holds one span of n words
     somewhere inside, followed by at least one word outside of spans. Spans are taken in random order until
@@ -124,9 +118,6 @@ def sample_targets(
         alpha, beta: of each `alpha` words about `beta` are targets, if the goal agrees.
         max_words: longest span, in words.
         span_mode: "words"; "pieces", where each token counts as a word; "single", single tokens anywhere.
-
-    Returns:
-        bool [S, L].
 
     Raises:
         UserError: a setting is out of range, or a row has fewer than `goal` eligible tokens.

@@ -20,12 +20,7 @@ def stream_id(pass_index: int, slice_index: int, number: int = 0) -> int:
 
 
 def stream_name(stream: int, direction: int) -> str:
-    """Returns a stream's id as a person reads it.
-
-    Args:
-        stream: as `stream_id` gives it.
-        direction: of its records.
-    """
+    """Returns the id of a stream, as `stream_id` gives it, as a person reads it."""
     shard, number = divmod(stream, MAX_STREAMS_PER_SHARD)
     pass_index, slice_index = divmod(shard, MAX_SLICES)
     reading = "forward" if direction == FORWARD else "backward"

@@ -17,7 +17,7 @@ from xlnet_tf.serving.module import (
     serialized_example,
     signature,
 )
-from xlnet_tf.text.graph.truncation import without_middle
+from xlnet_tf.text.graph.packing import without_middle
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TRUNCATIONS = ("end", "middle")

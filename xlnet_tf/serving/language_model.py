@@ -13,7 +13,7 @@ from xlnet_tf.generation.infilling import fill_jointly
 from xlnet_tf.generation.layout import AT_ONCE, TextLayout, continuation
 from xlnet_tf.generation.sampling import COLDEST, HOTTEST, Sampling
 from xlnet_tf.serving.module import ServingModule, check_rows, signature
-from xlnet_tf.text.graph.truncation import last_pieces
+from xlnet_tf.text.graph.packing import last_pieces
 from xlnet_tf.text.special_tokens import PAD_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 

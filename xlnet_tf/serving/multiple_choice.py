@@ -8,7 +8,7 @@ import tf_keras
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving import text_answers
 from xlnet_tf.serving.module import LOWEST, CandidatesModule, check_room, check_temperature, lists
-from xlnet_tf.text.graph.truncation import first_pieces, last_pieces
+from xlnet_tf.text.graph.packing import first_pieces, last_pieces
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 _BLANK = "_+"

@@ -4,7 +4,7 @@ import tensorflow as tf
 import tf_keras
 
 from xlnet_tf.serving.module import LOWEST, CandidatesModule, check_room, lists
-from xlnet_tf.text.graph.truncation import first_pieces
+from xlnet_tf.text.graph.packing import first_pieces
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 

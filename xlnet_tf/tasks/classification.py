@@ -26,8 +26,7 @@ from xlnet_tf.tasks.metrics import classification as metrics
 from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import SummaryModelConfig
 from xlnet_tf.tasks.predictions.classification import write_files
-from xlnet_tf.training.metrics import Ratio
-from xlnet_tf.training.task import weighted
+from xlnet_tf.training.task import Ratio, weighted
 
 EXPERIMENT = "xlnet/classification"
 

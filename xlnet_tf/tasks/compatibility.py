@@ -63,13 +63,7 @@ def _has_type(value: Any, type_: Any) -> bool:
 
 
 def check_alike(trained_on: ExampleSet, other: ExampleSet, names: Sequence[str]):
-    """Raises UserError unless one model can read both sets.
-
-    Args:
-        trained_on: the set that the model is for.
-        other: another set.
-        names: settings in which they must agree.
-    """
+    """Raises UserError unless one model can read both sets; they must agree in the named settings, too."""
     pairs = {
         "the tokenizer": (trained_on.tokenizer, other.tokenizer),
         "cleaning": (trained_on.cleaning, other.cleaning),

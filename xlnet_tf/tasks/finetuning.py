@@ -35,8 +35,13 @@ from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.cutting import cut_rows, whole_rows
 from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import architecture_difference
-from xlnet_tf.tasks.schedule_defaults import complete
-from xlnet_tf.tasks.settings import BATCHING, ExamplesConfig, FinetuningConfig, finetuning_experiment
+from xlnet_tf.tasks.settings import (
+    BATCHING,
+    ExamplesConfig,
+    FinetuningConfig,
+    complete,
+    finetuning_experiment,
+)
 from xlnet_tf.training.early_stopping import keep_best, read_metrics
 from xlnet_tf.training.optimizer import layer_number
 from xlnet_tf.training.run import check_memory, run_training
@@ -112,6 +117,7 @@ class FinetuningTask(Task):
             self.check_settings(examples)
         if self.validation_set:
             compatibility.check_alike(self.example_set, self.validation_set, self.ALIKE)
+        compatibility.check_segments(params.model, self.sets)
         self.xlnet_config = self._architecture()
         self.n_layer = self.xlnet_config.n_layer
         if not trained_on:
@@ -233,12 +239,7 @@ class FinetuningTask(Task):
         return not cls.ANSWERED or examples.settings[cls.ANSWERED]
 
     def outputs_alike(self, examples: ExampleSet, predictions: Mapping[str, np.ndarray]) -> bool:
-        """Returns whether the model gives the same outputs for every text.
-
-        Args:
-            examples: the set.
-            predictions: what `predictions` gave: name -> [records, ...].
-        """
+        """Returns whether the model gives the same outputs for every text."""
         outputs = [values for values in predictions.values() if values.dtype.kind == "f"]
         return bool(outputs) and all(alike(values, axis=0) for values in outputs)
 
@@ -267,7 +268,6 @@ class FinetuningTask(Task):
     def build_encoder(self, **options) -> XLNetEncoder:
         """Returns the encoder of the settings; options go before them."""
         model = self.task_config.model
-        compatibility.check_segments(model, self.sets)
         options = {"memory_len": getattr(model, "memory_len", 0) or self.segment_len} | options
         return XLNetEncoder(self.xlnet_config, **model.encoder_options() | options)
 
@@ -569,7 +569,6 @@ def build_task(
     if params.task.batching not in (None, *BATCHING):
         raise UserError(f"task.batching is {params.task.batching!r}: expected one of {', '.join(BATCHING)}")
     task = task_class(params.task)
-    compatibility.check_segments(params.task.model, task.sets)
     if not task.segment_len and (memory_len := getattr(params.task.model, "memory_len", 0)):
         logging.warning(
             "task.model.memory_len (--memory_len) is %d and has no effect: texts are read at once. Give "

@@ -18,8 +18,7 @@ from xlnet_tf.tasks.finetuning import FinetuningTask, alike, register, row_weigh
 from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import SummaryModelConfig
 from xlnet_tf.tasks.settings import FinetuningConfig
-from xlnet_tf.training.metrics import Ratio
-from xlnet_tf.training.task import weighted
+from xlnet_tf.training.task import Ratio, weighted
 
 EXPERIMENT = "xlnet/multiple_choice"
 TSV_FILE, JSONL_FILE = "predictions.tsv", "predictions.jsonl"

@@ -30,7 +30,7 @@ from xlnet_tf.tasks import compatibility
 from xlnet_tf.tasks.finetuning import FinetuningTask, in_order, without_numbers
 from xlnet_tf.tasks.pieces import Pieces, weights_fingerprint
 from xlnet_tf.training.config import check_types, override
-from xlnet_tf.training.topology import has_remote_hosts
+from xlnet_tf.training.runtime import has_remote_hosts
 from xlnet_tf.training.trainer import all_rows, lengths_for_graph
 
 _STEPS_KEPT = 100  # steps of predictions in a piece

@@ -20,14 +20,13 @@ from xlnet_tf.models.pretrainer import XLNetPretrainer, target_losses
 from xlnet_tf.records.manifest import FILE_NAME, Manifest, settings_difference
 from xlnet_tf.records.reader import num_eval_steps, online_sampler, pretraining_dataset, records_of_step
 from xlnet_tf.tasks.model_config import EncoderModelConfig, architecture_difference
-from xlnet_tf.tasks.schedule_defaults import complete_evaluation
+from xlnet_tf.tasks.settings import complete_evaluation
 from xlnet_tf.training import runtime
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
 from xlnet_tf.training.early_stopping import first_evaluation, keep_best
 from xlnet_tf.training.memory import Memory
-from xlnet_tf.training.metrics import ExponentialRatio, Ratio
 from xlnet_tf.training.run import check_memory, run_training
-from xlnet_tf.training.task import Sums, Task, weighted
+from xlnet_tf.training.task import ExponentialRatio, Ratio, Sums, Task, weighted
 
 EXPERIMENT = "xlnet/pretraining"
 
@@ -270,12 +269,11 @@ class PretrainingTask(Task):
         predictions = tf.argmax(outputs["logits"], axis=-1, output_type=tf.int32)
         hits = weights * tf.cast(predictions == outputs["target_ids"], tf.float32)
         forward = tf.cast(features["direction"] > 0, tf.float32)[:, None]
-        loss_forward, count_forward = tf.reduce_sum(losses * forward), tf.reduce_sum(weights * forward)
         sums = {
             "loss": (loss, count),
             "perplexity": (loss, count),
             "accuracy": (tf.reduce_sum(hits), count),
-            "loss_forward": (loss_forward, count_forward),
+            "loss_forward": (tf.reduce_sum(losses * forward), tf.reduce_sum(weights * forward)),
             "loss_backward": (tf.reduce_sum(losses * (1 - forward)), tf.reduce_sum(weights * (1 - forward))),
         }
         if self.next_sentence:
@@ -367,10 +365,7 @@ def pretrain(
 
 
 def build_task(params: cfg.ExperimentConfig) -> PretrainingTask:
-    """Returns the task and fills in what depends on its records.
-
-    Args:
-        params: the settings; changed.
+    """Returns the task, and fills in what of the settings depends on its records.
 
     Raises:
         UserError: settings and records do not fit together.

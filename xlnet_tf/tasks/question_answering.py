@@ -18,8 +18,7 @@ from xlnet_tf.tasks.model_config import SegmentsModelConfig
 from xlnet_tf.tasks.predictions import question_answering as squad_answers
 from xlnet_tf.tasks.settings import FinetuningConfig
 from xlnet_tf.text.graph.passage_windows import window_tokens
-from xlnet_tf.training.metrics import Ratio
-from xlnet_tf.training.task import weighted
+from xlnet_tf.training.task import Ratio, weighted
 
 EXPERIMENT = "xlnet/question_answering"
 _TARGETS = {"answer_first": "start_position", "answer_last": "end_position"}

@@ -15,7 +15,7 @@ from xlnet_tf.tasks.metrics.ranking import mean_metrics, query_metrics
 from xlnet_tf.tasks.model_config import SummaryModelConfig
 from xlnet_tf.tasks.predictions.ranking import ranked_queries, write_files
 from xlnet_tf.tasks.settings import FinetuningConfig
-from xlnet_tf.training.metrics import Ratio
+from xlnet_tf.training.task import Ratio
 
 EXPERIMENT = "xlnet/ranking"
 

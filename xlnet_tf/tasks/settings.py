@@ -1,6 +1,7 @@
-"""Settings that all fine-tuning tasks share, and their defaults."""
+"""Settings that all fine-tuning tasks share, their defaults, and what follows from other settings."""
 
 import dataclasses
+import math
 
 from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config
@@ -74,3 +75,26 @@ def finetuning_experiment(task: FinetuningConfig) -> cfg.ExperimentConfig:
     task.model.override(dict.fromkeys(READING))  # not given: FinetuningTask completes it
     task.batching = None
     return cfg.ExperimentConfig(task=task, trainer=trainer, runtime=RuntimeConfig())
+
+
+def complete(params: cfg.ExperimentConfig, records: int):
+    """Fills in what depends on the size of the training set: steps, warm-up, intervals, batch sizes."""
+    task, trainer = params.task, params.trainer
+    batch_size = task.train_data.global_batch_size
+    trainer.train_steps = trainer.train_steps or max(1, math.ceil(task.epochs * records / batch_size))
+    trainer.validation_interval = trainer.validation_interval or min(
+        math.ceil(records / batch_size), trainer.train_steps
+    )
+    trainer.checkpoint_interval = trainer.checkpoint_interval or trainer.validation_interval
+    trainer.steps_per_loop = min(trainer.steps_per_loop, trainer.validation_interval)
+    if not trainer.optimizer_config.warmup_steps:
+        trainer.optimizer_config.warmup_steps = int(task.warmup_fraction * trainer.train_steps)
+    complete_evaluation(params)
+
+
+def complete_evaluation(params: cfg.ExperimentConfig):
+    """Fills in the evaluation's batch: part of a training step, as what fits with gradients fits without."""
+    training, evaluation = params.task.train_data, params.task.validation_data
+    if not evaluation.global_batch_size:
+        rows = training.global_batch_size // max(1, params.trainer.accumulation_steps)
+        evaluation.global_batch_size = max(1, rows)  # 0: training is refused for it, later

@@ -19,8 +19,7 @@ from xlnet_tf.tasks.metrics import tagging as tagging_metrics
 from xlnet_tf.tasks.metrics.calibration import Probabilities
 from xlnet_tf.tasks.model_config import SegmentsModelConfig
 from xlnet_tf.tasks.predictions import tagging as tagging_predictions
-from xlnet_tf.training.metrics import Ratio
-from xlnet_tf.training.task import weighted
+from xlnet_tf.training.task import Ratio, weighted
 
 EXPERIMENT = "xlnet/tagging"
 

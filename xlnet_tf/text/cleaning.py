@@ -126,15 +126,7 @@ def find(read: files.FieldsReader, folder: str | os.PathLike) -> CleaningConfig 
 
 
 def clean_text(text: str, config: CleaningConfig = DEFAULT_CLEANING) -> str:
-    """Cleans one text.
-
-    Args:
-        text: any string.
-        config: which rules apply.
-
-    Returns:
-        The cleaned string. Source: the original's prepro_utils.py, whose order of the rules is kept.
-    """
+    """Cleans one text. Source: the original's prepro_utils.py, whose order of the rules is kept."""
     if config.collapse_whitespace:
         text = " ".join(text.split())
     if config.normalize_quotes:
@@ -148,15 +140,7 @@ def clean_text(text: str, config: CleaningConfig = DEFAULT_CLEANING) -> str:
 
 
 def clean_texts(texts: Sequence[str], config: CleaningConfig = DEFAULT_CLEANING) -> list[str]:
-    """Cleans many texts: `clean_text` of each, fast, for only those that need it are looked at one by one.
-
-    Args:
-        texts: any strings.
-        config: which rules apply.
-
-    Returns:
-        The cleaned strings.
-    """
+    """Cleans many texts: `clean_text` of each, fast, for only those that need it are looked at one by one."""
     texts = list(texts)
     but_case = dataclasses.replace(config, lower=False)
     for index in _changing(texts, but_case):

@@ -33,10 +33,7 @@ _OTHER = "OTHER"
 
 
 def count_dropped_marks(texts: Sequence[str]) -> dict[str, int]:
-    """Counts the characters that lose something where accents are not kept (`CleaningConfig.keep_accents`).
-
-    Args:
-        texts: before cleaning.
+    """Counts the characters of uncleaned texts that lose something where accents are not kept.
 
     Returns:
         script -> characters that are dropped or lose a mark, for scripts with any; by Unicode's names:
@@ -53,11 +50,7 @@ def count_dropped_marks(texts: Sequence[str]) -> dict[str, int]:
 
 
 class DroppedMarks:
-    """What cleaning will take from the texts of a build, to warn of it before the build begins.
-
-    Args:
-        cleaning: that the texts will go through.
-    """
+    """What cleaning will take from the texts of a build, to warn of it before the build begins."""
 
     def __init__(self, cleaning: CleaningConfig):
         self._cleaning = cleaning
@@ -113,12 +106,7 @@ class DroppedMarks:
 
 
 def warn_of_dropped_marks(texts: Iterable[str], cleaning: CleaningConfig) -> None:
-    """Warns if cleaning makes other words of some.
-
-    Args:
-        texts: as they are before cleaning.
-        cleaning: that they will go through.
-    """
+    """Warns if cleaning will make other words of some."""
     marks = DroppedMarks(cleaning)
     for text in texts:
         marks.add(text)

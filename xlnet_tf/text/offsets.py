@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.cleaning import CleaningConfig, strip_accents
@@ -36,23 +35,14 @@ class Encoded(NamedTuple):
     ends: np.ndarray
 
 
-def has_byte_fallback(proto: bytes) -> bool:
-    """Returns whether a serialized SentencePiece model spells unknown characters by their bytes."""
-    return ModelProto.FromString(proto).trainer_spec.byte_fallback
-
-
 def check_offsets(tokenizer: XLNetTokenizer, file: str, needed_by: str) -> None:
-    """Checks that a tokenizer gives offsets for every text.
+    """Raises UserError if a tokenizer does not give offsets for every text, as with byte fallback.
 
     Args:
-        tokenizer: any.
         file: where it is from, for the message.
         needed_by: what needs offsets, for the message.
-
-    Raises:
-        UserError: it has byte fallback.
     """
-    if has_byte_fallback(tokenizer.model_proto):
+    if tokenizer.piece_table.trainer.byte_fallback:
         raise UserError(
             f"{file} has byte fallback, so its pieces cannot be located in a text, as {needed_by} needs: "
             "give a SentencePiece model without byte fallback as --tokenizer"
@@ -60,11 +50,7 @@ def check_offsets(tokenizer: XLNetTokenizer, file: str, needed_by: str) -> None:
 
 
 def encode_with_offsets(tokenizer: XLNetTokenizer, text: str) -> Encoded:
-    """Encodes a text and finds each piece in it: `text[begins[i]:ends[i]]` is what piece i was made of.
-
-    Args:
-        tokenizer: any, with any cleaning.
-        text: the raw text.
+    """Encodes a raw text and finds each piece in it: `text[begins[i]:ends[i]]` is what piece i was made of.
 
     Returns:
         Ids and spans. Spans are in the order of the text; two of them overlap only where one character became
@@ -97,10 +83,6 @@ def encode_with_offsets(tokenizer: XLNetTokenizer, text: str) -> Encoded:
 
 def clean_with_offsets(text: str, config: CleaningConfig) -> tuple[str, np.ndarray]:
     """Cleans a text as `clean_text` does and says where its characters come from.
-
-    Args:
-        text: any string.
-        config: which rules apply.
 
     Returns:
         The cleaned text and int64 [its length + 1], the offset in `text` where each of its characters, and

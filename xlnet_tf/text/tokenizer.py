@@ -467,12 +467,7 @@ def find_file(path: str | os.PathLike) -> epath.Path:
 
 
 def check_text(text: object, name: str):
-    """Raises UserError unless a value is a string that UTF-8 can hold.
-
-    Args:
-        text: the value.
-        name: what to call it in the error.
-    """
+    """Raises UserError, which calls the value by its name, unless it is a string that UTF-8 can hold."""
     if not isinstance(text, str):
         decode = "; decode it: .decode('utf-8')" if isinstance(text, bytes) else ""
         raise UserError(f"{name} is {shown(text)}; expected a string{decode}.")

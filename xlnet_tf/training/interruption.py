@@ -77,13 +77,12 @@ class Preemption:
         if number == signal.SIGINT and sys.stderr and sys.stderr.isatty():
             print("\nCtrl-C: the run ends after the current steps; again: at once", file=sys.stderr)
 
-    def happened(self) -> bool:
-        """Returns whether a process of the run was asked to end; all must ask at the same point."""
-        return self._on_any_host(self._told is not None)
-
     def end_run(self, save: Callable[[], None], step: int, model_dir: str):
-        """Saves, if there is something to save, and raises Interrupted, if the run was asked to end."""
-        if not self.happened():
+        """Saves, if there is something to save, and raises Interrupted, if any process was asked to end.
+
+        All must call it at the same point.
+        """
+        if not self._on_any_host(self._told is not None):
             return
         kind, why = Interrupted, "told to end (SIGTERM)"
         if self._told == signal.SIGINT:

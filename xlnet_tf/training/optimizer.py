@@ -123,13 +123,10 @@ def _compose(config: OptimizerConfig, train_steps: int) -> Schedule:
 
 
 def build_optimizer(config: OptimizerConfig, train_steps: int, n_layer: int) -> "AdamW":
-    """Builds the optimizer with its schedule.
+    """Returns the optimizer with its schedule, not yet built for any variables.
 
     Args:
         n_layer: number of layers of the model, for layer_decay.
-
-    Returns:
-        The optimizer, not yet built for any variables.
 
     Raises:
         UserError: the settings of the schedule or of Adam are wrong.

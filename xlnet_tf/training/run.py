@@ -25,7 +25,7 @@ from xlnet_tf.checkpoints.model_card import CARD_FILE, ModelCard
 from xlnet_tf.checkpoints.of_runs import check_name, newest
 from xlnet_tf.errors import UserError, of_file_systems
 from xlnet_tf.ownership import Ownership, owning
-from xlnet_tf.training import topology
+from xlnet_tf.training import runtime
 from xlnet_tf.training.config import flatten
 from xlnet_tf.training.early_stopping import Patience
 from xlnet_tf.training.guard import Watch
@@ -129,7 +129,7 @@ def own(strategy: tf.distribute.Strategy, model_dir: str, stack: contextlib.Exit
 
 def _run_owned(params, task, strategy, model_dir: str, owner: Ownership | None) -> dict[str, float]:
     """Trains in a folder that belongs to this run."""
-    if topology.has_remote_hosts(strategy):
+    if runtime.has_remote_hosts(strategy):
         task.read_in_graph(params.trainer.train_steps)
     evaluate = bool(params.task.validation_data.input_path)
     tf_keras.utils.set_random_seed(params.task.seed)
@@ -259,7 +259,7 @@ class _Run:
         """Trains up to the last step, or until an evaluation ends the run; returns the last metrics."""
         progress, runner = self._progress, self._runner
         with self._preemption, progress, self._profile, self._strategy.scope(), runner.checkpoint_manager:
-            progress.say(topology.describe(self._strategy))
+            progress.say(runtime.describe(self._strategy))
             for notice in filter(None, (self._trainer.changed_micro_batches(), self._trainer.lost_memory())):
                 progress.say(notice)
             metrics = self._evaluation()
@@ -380,7 +380,7 @@ def check_memory(params, task: Task, strategy: tf.distribute.Strategy):
     Raises:
         UserError: the step needs twice the machine's memory, and trainer.check_memory does not allow it.
     """
-    if not topology.describe(strategy).partition(" on ")[2].startswith("CPU"):
+    if not runtime.describe(strategy).partition(" on ")[2].startswith("CPU"):
         return
     steps = min(params.trainer.train_steps, _STEPS_LOOKED_AT)
     lengths = {*task.step_lengths(0, steps, training=True, multiple=1)}

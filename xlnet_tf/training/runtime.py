@@ -1,4 +1,4 @@
-"""The machine a run uses: devices, number type."""
+"""The machine a run uses: its devices, what they are called, and the number type."""
 
 import contextlib
 import json
@@ -14,7 +14,6 @@ from official.common import distribute_utils
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.base import policy_restored
 from xlnet_tf.training.config import RuntimeConfig
-from xlnet_tf.training.topology import devices, tpu_table
 
 STRATEGIES = ("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu")
 POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float16": "mixed_float16"}
@@ -129,10 +128,7 @@ def _assignment(resolver, topology) -> tf.tpu.experimental.DeviceAssignment | No
 
 
 def check_tf_config(text: str) -> list[str]:
-    """Checks the environment variable that lists the hosts of a run.
-
-    Returns:
-        The addresses of the hosts, HOST:PORT.
+    """Checks the environment variable that lists the hosts of a run; returns their addresses, HOST:PORT.
 
     Raises:
         UserError: it is not what TensorFlow expects.
@@ -167,3 +163,43 @@ def _virtual_devices(name: str, count: int) -> tf.distribute.Strategy:
         tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * count
     )
     return tf.distribute.MirroredStrategy([f"CPU:{index}" for index in range(count)])
+
+
+def has_remote_hosts(strategy: tf.distribute.Strategy) -> bool:
+    """Returns whether hosts that run no Python of ours read data: those of a TPU that is reached by name."""
+    return isinstance(strategy, tf.distribute.TPUStrategy) and bool(strategy.cluster_resolver.master())
+
+
+def devices(strategy: tf.distribute.Strategy) -> list[str]:
+    """Returns the names of a strategy's devices."""
+    with contextlib.suppress(RuntimeError):  # the default strategy does not say which device it uses
+        return [*strategy.extended.worker_devices]
+    return [(tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU"))[0].name]
+
+
+def describe(strategy: tf.distribute.Strategy) -> str:
+    """Returns a line that says how many replicas a run has, and on what."""
+    replicas = strategy.num_replicas_in_sync
+    if isinstance(strategy, tf.distribute.TPUStrategy):
+        where = f"the TPU {strategy.cluster_resolver.master() or 'of this machine'}"
+    elif isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        hosts = strategy.cluster_resolver.cluster_spec().as_dict()["worker"]
+        where = f"{len(hosts)} hosts: {', '.join(hosts)}"
+    else:
+        specs = map(tf.DeviceSpec.from_string, devices(strategy))
+        where = ", ".join(f"{spec.device_type}:{spec.device_index}" for spec in specs)
+    return f"{replicas} {'replica' if replicas == 1 else 'replicas'} on {where}"
+
+
+def tpu_table(name: str, topology: tf.tpu.experimental.Topology) -> str:
+    """Returns a table of a TPU's chips, devices and hosts."""
+    *chips, cores = topology.mesh_shape  # of chips x, y and z; of cores in each
+    hosts, of_host = topology.num_tasks, topology.num_tpus_per_task
+    rows = {
+        "chips": (" x ".join(map(str, chips)), "x, y and z"),
+        "devices": (hosts * of_host, f"{cores} in each chip"),
+        "hosts": (hosts, f"{of_host} devices each; each reads its own rows"),
+    }
+    lines = [f"TPU {name}"]
+    lines += [f"{row:>10}  {value!s:>9}  {text}" for row, (value, text) in rows.items()]
+    return "\n".join(lines)

@@ -25,6 +25,31 @@ def weighted(weights: tf.Tensor, **values: tf.Tensor) -> Sums:
     return {name: (tf.reduce_sum(weights * value), count) for name, value in values.items()}
 
 
+class Ratio(tf_keras.metrics.Metric):
+    """The quotient of two sums; a mean of means would weigh steps and replicas wrongly."""
+
+    def __init__(self, name: str):
+        super().__init__(name=name, dtype=tf.float32)
+        self.numerator = self.add_weight("numerator", initializer="zeros")
+        self.denominator = self.add_weight("denominator", initializer="zeros")
+
+    def update_state(self, numerator: tf.Tensor, denominator: tf.Tensor):
+        """Adds to both sums (scalars)."""
+        self.numerator.assign_add(numerator)
+        self.denominator.assign_add(denominator)
+
+    def result(self) -> tf.Tensor:
+        """Returns the quotient, 0 before anything was added."""
+        return tf.math.divide_no_nan(self.numerator, self.denominator)
+
+
+class ExponentialRatio(Ratio):
+    """e to the quotient: perplexity from summed losses in nats."""
+
+    def result(self) -> tf.Tensor:
+        return tf.exp(super().result())
+
+
 class Task(base_task.Task):
     """A task for our Trainer. It is written for one replica and part of its rows, and returns only sums.
 

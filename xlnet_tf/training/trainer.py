@@ -25,8 +25,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.layers.kernels import device
 from xlnet_tf.training.guard import Guard
 from xlnet_tf.training.memory import Memory
-from xlnet_tf.training.metrics import Ratio
-from xlnet_tf.training.task import Features, Sums, Task
+from xlnet_tf.training.task import Features, Ratio, Sums, Task
 
 
 class Trainer(base_trainer.Trainer):
@@ -163,11 +162,7 @@ class Trainer(base_trainer.Trainer):
 
     @functools.cache  # noqa: B019 (a trainer lives as long as its run)
     def steps_of_length(self, length: int | None) -> Callable:
-        """Returns a tf.function of an iterator and the number of steps to take.
-
-        Args:
-            length: that rows are cut to.
-        """
+        """Returns a tf.function of an iterator and the number of steps to take, with rows of this length."""
         step = functools.partial(self.train_step, length=length)
         return tf.function(orbit.utils.create_tf_while_loop_fn(step))
 

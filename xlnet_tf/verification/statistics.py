@@ -59,7 +59,7 @@ class Statistics:
             elif name == names.LANGUAGE_MODEL_HEAD:
                 frequent.append(value)
         self.unscaled = list(_outliers(scales))
-        scores = np.array([tokenizer.score(piece) for piece in range(tokenizer.vocab_size)])
+        scores = tokenizer.piece_table.scores
         self.correlation = max(abs(_rank_correlation(scores, values)) for values in frequent)
 
 

@@ -248,7 +248,7 @@ def _losses(
 
 def _loss_of_guessing(tokenizer: XLNetTokenizer, ids: np.ndarray) -> float:
     """Returns the loss of guessing all pieces alike, or as often as the tokenizer has seen them, if less."""
-    scores = np.array([tokenizer.score(piece) for piece in range(tokenizer.vocab_size)])
+    scores = tokenizer.piece_table.scores
     usual = np.arange(len(scores)) >= len(SYMBOLS)
     by_frequency = np.log(np.exp(scores[usual]).sum()) - scores[ids[usual[ids]]].mean()
     return min(math.log(len(scores)), float(by_frequency))

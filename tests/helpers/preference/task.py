@@ -13,7 +13,7 @@ from tests.helpers.preference.head import XLNetPreference
 from xlnet_tf.records.layout import Column
 from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, finetuning_experiment, row_weights
 from xlnet_tf.tasks.model_config import EncoderModelConfig
-from xlnet_tf.training.metrics import Ratio
+from xlnet_tf.training.task import Ratio
 
 EXPERIMENT = "tests/preference"
 

@@ -12,7 +12,7 @@ from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import TaskEntry
 from xlnet_tf.tasks.finetuning import FinetuningConfig, FinetuningTask, finetuning_experiment, row_weights
 from xlnet_tf.text.packing import pack
-from xlnet_tf.training.metrics import Ratio
+from xlnet_tf.training.task import Ratio
 
 EXPERIMENT = "toy/finetuning"
 T = 10

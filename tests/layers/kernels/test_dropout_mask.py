@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from xlnet_tf.layers.base import fold_in
 from xlnet_tf.layers.kernels import current, device, dropout, dropout_mask
 from xlnet_tf.layers.kernels.dropout_mask import threefry_words
-from xlnet_tf.layers.seeds import fold_in
 
 
 def keep_mask(shape, rate, seed):

@@ -27,9 +27,9 @@ errors.quiet_abseil()  # before XLA compiles one
 class Kernels(Protocol):
     """What a layer asks of a device.
 
-    Shapes: as in attention.py; R rows or relative positions, F columns. What `encode_positions`,
-    `project_positions` and `position_scores` return is for the same object's other methods alone: a table of
-    distances is shifted late on CPUs, and there is none on TPUs.
+    Shapes: as in attention.py, with D = d_model, T = query_len and K = key_len; R rows or relative positions,
+    F columns. What `encode_positions`, `project_positions` and `position_scores` return is for the same
+    object's other methods alone: a table of distances is shifted late on CPUs, and there is none on TPUs.
     """
 
     def matmul(self, rows: tf.Tensor, weights: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
@@ -62,10 +62,7 @@ class Kernels(Protocol):
         """Encodes a step's relative positions, with dropout, once for all layers.
 
         Args:
-            d_model: D.
-            query_len: T.
-            key_len: K.
-            attention_type, clamp_len: see positions.relative_distances.
+            attention_type, clamp_len: see RelativePositions.of_step.
             direction: [B], +1 forward and -1 backward, or None when all rows are read forward.
             rate: of dropout on the encoding.
             seed: [2] int32, or None outside training.

@@ -98,8 +98,7 @@ class CpuGraphKernels(GraphKernels):
         keep_mask = self.keep_mask(tf.shape(rows), rate, seed)
         return _activate_and_drop(rows, keep_mask, activation=activation, rate=rate)
 
-    def _drop(self, x, keep_mask, rate):
-        return _scaled_by_mask(x, keep_mask, rate)
+    _drop = staticmethod(_scaled_by_mask)
 
     def _fan_out(self, tensor, count):
         if not self._training:

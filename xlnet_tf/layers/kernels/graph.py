@@ -87,8 +87,7 @@ class GraphKernels(ReferenceKernels):
     def _keep_probabilities(self, probabilities, keep_mask):
         return softmax.keep(probabilities, keep_mask), probabilities
 
-    def _scores_gradient(self, *arguments):
-        return softmax.scores_gradient(*arguments)
+    _scores_gradient = staticmethod(softmax.scores_gradient)
 
     def _fan_out(self, tensor, count):
         return ordered_grad_fanout(tensor, count) if self._training else [tensor] * count

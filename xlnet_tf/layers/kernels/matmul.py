@@ -8,14 +8,11 @@ import tensorflow as tf
 
 
 def matmul_heads(rows: tf.Tensor, matrices: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
-    """Multiplies the rows of each head by a matrix.
+    """Multiplies the rows of each head by a matrix: [B, N, Q, any].
 
     Args:
         rows: [B, N, Q, H].
         matrices: [B or 1, N or 1, H, any], or transposed.
-
-    Returns:
-        [B, N, Q, any].
     """
     if rows.shape[1] == 1:
         # With one head, oneDNN's product reads past the end of an operand that it has to repeat: the numbers
@@ -25,13 +22,10 @@ def matmul_heads(rows: tf.Tensor, matrices: tf.Tensor, transpose_b: bool = False
 
 
 def ordered_grad_fanout(tensor: tf.Tensor, count: int, add: Callable | None = None) -> list[tf.Tensor]:
-    """Gives a tensor to several users, whose gradients are summed in their order.
+    """Gives a tensor to several users, whose gradients are summed in their order, or by `add`.
 
     TensorFlow's own sum of three or more begins with the one whose memory is the first to be free for the
     result: with gradients that something else reads, too, the last bits would be a matter of timing.
-
-    Args:
-        add: of that many gradients; one after the other if None.
     """
 
     @tf.custom_gradient
@@ -47,7 +41,7 @@ def add_in_order(*tensors: tf.Tensor) -> tf.Tensor:
 
 
 def matmul_narrowed_twice(rows: tf.Tensor, weights: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
-    """Multiplies rows by weights of a wider type, which are narrowed anew for the gradient.
+    """Multiplies rows by weights of a wider type, which are narrowed anew for the gradient: [R, F].
 
     Replaces a product with narrowed weights: on a TPU the narrow copies of all layers' weights would stay in
     memory from the product to its gradient. The numbers are the same.
@@ -55,9 +49,6 @@ def matmul_narrowed_twice(rows: tf.Tensor, weights: tf.Tensor, transpose_b: bool
     Args:
         rows: [R, D].
         weights: [D, F], or transposed.
-
-    Returns:
-        [R, F].
     """
 
     @tf.custom_gradient
@@ -74,7 +65,7 @@ def matmul_narrowed_twice(rows: tf.Tensor, weights: tf.Tensor, transpose_b: bool
 
 
 def dense_transposed_for_gradient(rows: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    """Multiplies rows by weights and adds a bias; the gradient transposes the weights before its product.
+    """Multiplies rows by weights and adds a bias, [R, F]; the gradient transposes the weights first.
 
     Replaces a dense layer in float32 whose weights have long rows. oneDNN is slow at transposing those within
     a product: for 768 x 3072 it takes a sixth of the product's time with 1024 rows, and two fifths with 170.
@@ -84,9 +75,6 @@ def dense_transposed_for_gradient(rows: tf.Tensor, weights: tf.Tensor, bias: tf.
         rows: [R, D].
         weights: [D, F].
         bias: [F].
-
-    Returns:
-        [R, F].
     """
 
     @tf.custom_gradient

@@ -56,11 +56,7 @@ class RotatedKeys(NamedTuple):
 
 @functools.lru_cache(maxsize=16)
 def fewer_frequencies(d_model: int, reach: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Finds few frequencies whose sums are the encoding's sinusoids, for distances of -reach..reach.
-
-    Args:
-        d_model: D.
-        reach: the largest distance, in tokens.
+    """Finds few frequencies whose sums are the encoding's sinusoids, for distances of up to `reach` tokens.
 
     Returns:
         The frequencies [F], and the weights of the sums: for each of the D/2 sines, and for each of the
@@ -115,13 +111,7 @@ class PositionRotation(NamedTuple):
 
     @classmethod
     def of_step(cls, d_model: int, query_len: int, key_len: int, direction: tf.Tensor | None) -> Self:
-        """Places the keys around 0, where the angles' rounding is least.
-
-        Args:
-            d_model: D.
-            query_len: T.
-            key_len: K.
-        """
+        """Places the keys around 0, where the angles' rounding is least."""
         frequencies, sines, cosines = map(tf.constant, fewer_frequencies(d_model, key_len))
         positions = tf.range(key_len, dtype=tf.float32) - key_len // 2
         angles = positions[:, None] * frequencies  # [K, F]
@@ -151,14 +141,7 @@ class PositionRotation(NamedTuple):
 
 
 def rotated_scores(queries: tf.Tensor, keys: RotatedKeys, rotation: QueryRotation) -> tf.Tensor:
-    """Scores every key by its distance from each query.
-
-    Args:
-        queries: [B, N, Q, H].
-
-    Returns:
-        [B, N, Q, K].
-    """
+    """Scores every key by its distance from queries [B, N, Q, H]: [B, N, Q, K]."""
     dtype = queries.dtype
     rotated = matmul_heads(queries, keys.cosine) * tf.cast(rotation.cosine, dtype)
     rotated += matmul_heads(queries, keys.sine) * tf.cast(rotation.sine, dtype)  # [B, N, Q, 2 F]

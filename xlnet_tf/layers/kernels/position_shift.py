@@ -1,4 +1,7 @@
-"""Scores by distance, aligned with keys: the forms of CPUs, and of TPUs where positions are not rotated."""
+"""Scores by distance, aligned with keys: the forms of CPUs, and of TPUs where positions are not rotated.
+
+Shapes: as in attention.py, with T = query_len and K = key_len.
+"""
 
 import tensorflow as tf
 
@@ -18,8 +21,7 @@ def block_positions(queries: tf.Tensor, keys: tf.Tensor, key_len) -> tuple[tf.Te
 
     Args:
         queries: [B, N, T, H].
-        keys: [B or 1, N, R, H], a row for each of the `relative_distances`.
-        key_len: K.
+        keys: [B or 1, N, R, H], a row for each distance.
 
     Returns:
         Both with G blocks for each head, [B, N * G, T / G, H] and [B or 1, N * G, T / G + K, H]; what
@@ -39,17 +41,10 @@ def block_positions(queries: tf.Tensor, keys: tf.Tensor, key_len) -> tuple[tf.Te
 
 
 def shift_by_row(scores: tf.Tensor, key_len) -> tf.Tensor:
-    """Aligns scores by distance with keys, for the queries 0..T-1 in order.
+    """Aligns scores by distance [B, N, T, R], of the queries 0..T-1 in order, with keys: [B, N, T, K].
 
     Row i keeps the K entries from entry T - i on. Read as one long row, that is a constant stride of
     R - 1, so two reshapes do it without moving data twice.
-
-    Args:
-        scores: [B, N, T, R] by distance.
-        key_len: K.
-
-    Returns:
-        [B, N, T, K].
     """
     shape = tf.shape(scores)
     rows = scores.shape[2] or shape[2]
@@ -65,18 +60,13 @@ def shift_by_row(scores: tf.Tensor, key_len) -> tf.Tensor:
 def shift_by_position(
     scores: tf.Tensor, positions: tf.Tensor, query_len, key_len, training: bool
 ) -> tf.Tensor:
-    """Aligns scores by distance with keys, for queries at given positions of the segment.
+    """Aligns scores by distance with keys, for queries at given positions of the segment: [B, N, P, K].
 
     Args:
         scores: [B, N, P, R] by distance.
         positions: [B, P] int32, the queries' positions in the segment.
-        query_len: T.
-        key_len: K.
         training: whether a gradient will be taken. TensorFlow warns whoever loads a graph with a gradient of
             ours in it.
-
-    Returns:
-        [B, N, P, K].
     """
     entries = scores.shape[3] or tf.shape(scores)[3]
     firsts = query_len - positions  # [B, P]

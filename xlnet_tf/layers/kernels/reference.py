@@ -5,10 +5,10 @@ They run without a graph, and are what the tests compare the values and gradient
 
 import tensorflow as tf
 
+from xlnet_tf.layers.base import fold_in
 from xlnet_tf.layers.kernels.dropout_mask import keep_mask_8_bits, philox_words
 from xlnet_tf.layers.kernels.matmul import matmul_heads
 from xlnet_tf.layers.positions import RelativePositions
-from xlnet_tf.layers.seeds import fold_in
 
 
 class ReferenceKernels:

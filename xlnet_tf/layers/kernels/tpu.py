@@ -8,12 +8,12 @@ rounding, and dropout draws other masks.
 import tensorflow as tf
 from absl import logging
 
+from xlnet_tf.layers.base import fold_in
 from xlnet_tf.layers.kernels import softmax
 from xlnet_tf.layers.kernels.dropout_mask import keep_mask_of_tpu
 from xlnet_tf.layers.kernels.graph import GraphKernels
 from xlnet_tf.layers.kernels.matmul import matmul_narrowed_twice
 from xlnet_tf.layers.kernels.position_rotation import PositionRotation, rotated_scores
-from xlnet_tf.layers.seeds import fold_in
 
 
 class TpuKernels(GraphKernels):
@@ -71,8 +71,5 @@ class TpuKernels(GraphKernels):
             return rotated_scores(queries, position_keys, context.query_rotation)
         return super().position_scores(queries, position_keys, context)
 
-    def _keep_probabilities(self, probabilities, keep_mask):
-        return softmax.keep_signs(probabilities, keep_mask)
-
-    def keep_mask(self, shape, rate, seed):
-        return keep_mask_of_tpu(shape, rate, seed)
+    _keep_probabilities = staticmethod(softmax.keep_signs)
+    keep_mask = staticmethod(keep_mask_of_tpu)

@@ -68,30 +68,21 @@ def reliability(probabilities: Probabilities) -> list[Bin]:
     ]
 
 
-def expected_calibration_error(probabilities: Probabilities) -> float:
-    """Returns the mean distance between confidence and frequency, over all claims.
-
-    Source: Guo et al., On Calibration of Modern Neural Networks, 2017, equation 3.
-    """
-    found = reliability(probabilities)
-    total = sum(each.count for each in found)
-    return sum(each.count * abs(each.confidence - each.frequency) for each in found) / total
-
-
-def brier_score(probabilities: Probabilities) -> float:
-    """Returns the squared distance to what came true, 0 at best: of exclusive classes the sum, else the mean.
-
-    Source: Brier, Verification of Forecasts Expressed in Terms of Probability, 1950.
-    """
-    squares = np.square(probabilities.values - probabilities.targets)
-    return float(np.mean(np.sum(squares, axis=1) if probabilities.exclusive else squares))
-
-
 def calibration_scores(probabilities: Probabilities) -> dict[str, float]:
-    """Returns the scores of calibration by name."""
+    """Returns the scores of calibration, 0 at best.
+
+    ece: the mean distance between confidence and frequency, over all claims.
+    brier: the squared distance to what came true: of exclusive classes the sum, else the mean.
+
+    Source: Guo et al., On Calibration of Modern Neural Networks, 2017, equation 3; Brier, Verification of
+    Forecasts Expressed in Terms of Probability, 1950.
+    """
+    bins = reliability(probabilities)
+    distances = sum(each.count * abs(each.confidence - each.frequency) for each in bins)
+    squares = np.square(probabilities.values - probabilities.targets)
     return {
-        "ece": expected_calibration_error(probabilities),
-        "brier": brier_score(probabilities),
+        "ece": distances / sum(each.count for each in bins),
+        "brier": float(np.mean(np.sum(squares, axis=1) if probabilities.exclusive else squares)),
     }
 
 

@@ -34,13 +34,7 @@ def scores(kind: str, names: Sequence[str], targets: np.ndarray, outputs: np.nda
 
 
 def constant_score(kind: str, name: str, targets: np.ndarray, num_labels: int) -> float:
-    """Returns the best SCORE of an answer that is the same for all texts.
-
-    Args:
-        kind, targets: as in `scores`.
-        name: of the first metric.
-        num_labels: C.
-    """
+    """Returns the best SCORE, by one of METRICS[kind], of an answer that is the same for all texts."""
     if kind == "regression":
         constants = [np.mean(targets)]
     elif kind == "multi_label":

@@ -147,10 +147,7 @@ def query_metrics(queries: Iterable[Judged], relevant_from: int = 1) -> dict[str
 
 
 def mean_metrics(queries: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Averages the metrics of queries.
-
-    Args:
-        queries: as `query_metrics` gives them.
+    """Averages the metrics of queries that `query_metrics` gives.
 
     Returns:
         The means; NaN where no query has a relevant passage.

@@ -14,10 +14,6 @@ Tags = Sequence[Sequence[str]]  # of all sentences, in BIO
 def entity_counts(gold: Tags, predicted: Tags) -> dict[str, np.ndarray]:
     """Counts the entities of each sentence.
 
-    Args:
-        gold: the true tags.
-        predicted: as many.
-
     Returns:
         int [sentences, 3], how many are true, predicted and both, of entities as CoNLL's script conlleval
         reads them (a predicted I-X that no entity of type X goes before begins one), strict_entities, which
@@ -34,10 +30,7 @@ def entity_counts(gold: Tags, predicted: Tags) -> dict[str, np.ndarray]:
 
 
 def entity_scores(counts: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Scores entities: one is right if its type and both of its borders are.
-
-    Args:
-        counts: as `entity_counts` gives them.
+    """Scores entities by their `entity_counts`: one is right if its type and both of its borders are.
 
     Returns:
         f1, precision, recall; strict_f1, of strict entities alone; accuracy, part of the words whose tag is

@@ -67,11 +67,7 @@ def tagged_sentences(examples: ExampleSet, predictions: Mapping[str, np.ndarray]
 
 
 def entities(sentence: TaggedSentence, tags: Sequence[str]) -> list[dict[str, Any]]:
-    """Returns the entities of a sentence by its tags, as conlleval reads them.
-
-    Args:
-        sentence: the sentence.
-        tags: true or predicted.
+    """Returns the entities of a sentence by its true or predicted tags, as conlleval reads them.
 
     Returns:
         For each entity start and end (the character after its last) in the text, label, text.
@@ -84,14 +80,11 @@ def entities(sentence: TaggedSentence, tags: Sequence[str]) -> list[dict[str, An
 
 
 def write_files(sentences: Iterable[TaggedSentence], folder: epath.PathLike) -> list[str]:
-    """Writes predictions.tsv and predictions.jsonl.
+    """Writes predictions.tsv and predictions.jsonl; returns their paths.
 
     The first has a word a line, with its true tag, if that is known, and the predicted one, and a blank line
     after each sentence: what conlleval reads (`conlleval -d '\\t'`). The second has id, text and entities of
     each sentence, and the true entities if they are known.
-
-    Returns:
-        The files' paths.
     """
     folder = files.make_folder(folder)
     with files.replacing(folder / TSV_FILE) as tsv, files.replacing(folder / JSONL_FILE) as jsonl:

@@ -42,11 +42,7 @@ class Cleaned(NamedTuple):
 
 
 class GraphCleaner:
-    """`clean_text` for code points.
-
-    Args:
-        config: which rules apply.
-    """
+    """`clean_text` for code points."""
 
     def __init__(self, config: CleaningConfig):
         self._config = config
@@ -56,10 +52,7 @@ class GraphCleaner:
         self._letters = _letter_table() if config.lower else None
 
     def clean(self, raw: tf.RaggedTensor) -> Cleaned:
-        """Cleans texts.
-
-        Args:
-            raw: ragged int32 [N, (characters)], the code points of N texts.
+        """Cleans N texts, given their code points: ragged int32 [N, (characters)].
 
         Returns:
             What `cleaning.clean_text` makes of them, and the offsets that `offsets.clean_with_offsets` gives.

@@ -1,11 +1,10 @@
-"""Packs the pieces of texts as TensorFlow operations: what `packing` does for one row, for a batch."""
+"""Cuts and packs the pieces of texts as TensorFlow operations: what `packing` does for a row, for a batch."""
 
 from collections.abc import Sequence
 
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError
-from xlnet_tf.text.graph.truncation import first_pieces
 from xlnet_tf.text.packing import CLS_SEGMENT, PAD_SEGMENT, PADDING_SIDES, SEGMENT_A, SEGMENT_B
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
 
@@ -60,16 +59,13 @@ def pack(
 def truncate(
     ids_a: tf.RaggedTensor, ids_b: tf.RaggedTensor | None, room
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor | None]:
-    """Cuts texts at their ends, as `packing.truncated` does.
+    """Cuts texts at their ends, as `packing.truncated` does; returns both.
 
     Args:
         ids_a: ragged int32 [N, (pieces)], the first texts.
         ids_b: the second ones in the same form; None if there are none.
         room: how many pieces both may have together, without special tokens: an int, an int32 scalar, or one
             for each row, int32 [N].
-
-    Returns:
-        Both, cut.
     """
     length_a = _lengths(ids_a)
     if ids_b is None:
@@ -82,6 +78,46 @@ def truncate(
     keep_a = length_a - tf.where(length_a >= length_b, alone, 0) - both // 2
     keep_b = length_b - tf.where(length_a < length_b, alone, 0) - (both + 1) // 2
     return first_pieces(ids_a, keep_a), first_pieces(ids_b, keep_b)
+
+
+def first_pieces(ids: tf.RaggedTensor, most: int | tf.Tensor) -> tf.RaggedTensor:
+    """Returns the first pieces of each text.
+
+    Args:
+        ids: [N, (pieces)].
+        most: of each text [N], or of all.
+    """
+    most = tf.broadcast_to(tf.cast(most, tf.int64), [ids.nrows()])
+    return _keep(ids, lambda positions, lengths: positions < tf.gather(most, ids.value_rowids()))
+
+
+def last_pieces(ids: tf.RaggedTensor, most: int | tf.Tensor) -> tf.RaggedTensor:
+    """Returns the last pieces of each text; arguments as in first_pieces."""
+    most = tf.broadcast_to(tf.cast(most, tf.int64), [ids.nrows()])
+    return _keep(ids, lambda positions, lengths: positions >= lengths - tf.gather(most, ids.value_rowids()))
+
+
+def without_middle(ids: tf.RaggedTensor, room: int) -> tf.RaggedTensor:
+    """Cuts texts in their middle.
+
+    Args:
+        ids: [N, (pieces)].
+        room: most pieces of a text; a quarter of them from its beginning, the rest from its end.
+    """
+    head = room // 4
+    return _keep(
+        ids,
+        lambda positions, lengths: (
+            (lengths <= room) | (positions < head) | (positions >= lengths - (room - head))
+        ),
+    )
+
+
+def _keep(ids: tf.RaggedTensor, rule) -> tf.RaggedTensor:
+    """Keeps the pieces for which the rule holds, given the position of each and the length of its text."""
+    positions = tf.ragged.range(ids.row_lengths()).flat_values
+    lengths = tf.gather(ids.row_lengths(), ids.value_rowids())
+    return tf.ragged.boolean_mask(ids, ids.with_flat_values(rule(positions, lengths)))
 
 
 def bucket(lengths: tf.Tensor, buckets: Sequence[int]) -> tf.Tensor:

@@ -11,7 +11,6 @@ from xlnet_tf.text.graph.cleaning import GraphCleaner
 from xlnet_tf.text.graph.offsets import Aligner, visible_length, visible_lengths
 from xlnet_tf.text.graph.sentencepiece import SentencePieceModel
 from xlnet_tf.text.graph.tables import Replacements
-from xlnet_tf.text.offsets import has_byte_fallback
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 _TEXTS = (tf.TensorSpec([None], tf.string),)
@@ -65,7 +64,8 @@ class GraphTokenizer(tf.Module):
         self._comma_lengths = np.array(
             [visible_length(part) for parts in splits.values() for part, _ in parts] + [0], np.int32
         )
-        self._aligner = None if has_byte_fallback(tokenizer.model_proto) else Aligner(tokenizer.model_proto)
+        byte_fallback = tokenizer.piece_table.trainer.byte_fallback
+        self._aligner = None if byte_fallback else Aligner(tokenizer.model_proto)
 
     def encode(self, texts) -> tf.RaggedTensor:
         """Cleans and encodes texts.
@@ -143,15 +143,12 @@ def _encode(codes: tf.RaggedTensor) -> tf.Tensor:
 
 
 def _regroup(old: tf.RaggedTensor, values: tf.Tensor, sources: tf.Tensor) -> tf.RaggedTensor:
-    """Puts values into the rows of those that they come from.
+    """Puts values into the rows of those that they come from: ragged [N, (values)].
 
     Args:
         old: ragged [N, (old values)].
         values: [K].
         sources: [K], which value of `old` each comes from, in ascending order.
-
-    Returns:
-        Ragged [N, (values)].
     """
     rows = tf.gather(old.value_rowids(), sources)
     return tf.RaggedTensor.from_value_rowids(values, rows, old.nrows(), validate=False)

@@ -30,12 +30,7 @@ class Words(NamedTuple):
 
 
 class WordFinder(tf.Module):
-    """Finds the words of texts, and the pieces of each.
-
-    Args:
-        tokenizer: the tokenizer.
-        texts: the same, a GraphTokenizer.
-    """
+    """Finds the words of texts, and the pieces of each; `texts` is the GraphTokenizer of the tokenizer."""
 
     def __init__(self, tokenizer: XLNetTokenizer, texts):
         super().__init__()
@@ -75,13 +70,7 @@ class WordFinder(tf.Module):
         )
 
     def _ids(self, ids: tf.Tensor, parts: "_Parts", codes: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the ids of parts, [N, (ids)]; a whole piece keeps its own, others are encoded anew.
-
-        Args:
-            ids: [pieces].
-            parts: N of them.
-            codes: [characters].
-        """
+        """Returns the ids of parts, [N, (ids)]; a whole piece keeps its own, others are encoded anew."""
         ids = tf.gather(ids, parts.piece)
         anew = tf.where(parts.count > 1)[:, 0]
         after_space = tf.gather((parts.number == 0) & tf.gather(self._begins_with_space, ids), anew)
@@ -118,14 +107,11 @@ class _Parts(NamedTuple):
 
 
 def _split(begins: tf.Tensor, ends: tf.Tensor, cuts: tf.Tensor) -> _Parts:
-    """Splits pieces at the cuts within them.
+    """Splits pieces at the cuts within them; each has one part at least.
 
     Args:
         begins, ends: int64 [pieces], their characters.
         cuts: bool [characters], whether to cut before each.
-
-    Returns:
-        The parts, at least one of each piece.
     """
     cuts_before = tf.concat([[0], tf.cumsum(tf.cast(cuts, tf.int64))], 0)  # each character
     first = tf.gather(cuts_before, tf.minimum(begins + 1, ends))
@@ -140,10 +126,7 @@ def _split(begins: tf.Tensor, ends: tf.Tensor, cuts: tf.Tensor) -> _Parts:
 
 
 def word_borders(codes: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns where words may begin, as text.words.word_borders.
-
-    Args:
-        codes: int32 [B, (characters)], code points of texts.
+    """Returns where words may begin in code points [B, (characters)], as text.words.word_borders.
 
     Returns:
         (borders, unspaced): bool [characters of all texts], whether a word may begin there, and whether that
