@@ -19,7 +19,11 @@ class ProgressBar(tqdm.tqdm):
 
 
 class LogAboveBars(logging.Handler):
-    """Has a handler's log lines written above the bars of a terminal, instead of into them."""
+    """Writes log lines above the bars of a terminal, instead of into them.
+
+    Args:
+        handler: that writes them, to stderr.
+    """
 
     def __init__(self, handler: logging.Handler):
         super().__init__()

@@ -111,7 +111,10 @@ def causal_visible(
 
 
 def segment_mismatch(type_ids: tf.Tensor, memory_len, queries: tf.Tensor | None = None) -> tf.Tensor:
-    """Marks the pairs of query and key of different type ids [B, T]; the memory counts as segment 0.
+    """Marks the pairs of query and key from different segments; the memory counts as segment 0.
+
+    Args:
+        type_ids: [B, T] integers.
 
     Returns:
         [B, T or Q, K] float32, 1 for such pairs.

@@ -44,7 +44,11 @@ def summary(sets: Mapping[str, ExampleSet]) -> str:
 
 
 def shared_with_train(sets: Mapping[str, ExampleSet]) -> list[str]:
-    """Returns what other sets have in common with "train", a line for each that has anything."""
+    """Returns what dev and test sets have in common with the training set, a line for each that has anything.
+
+    Args:
+        sets: split -> set; without "train" there is nothing to compare.
+    """
     return [
         f"{found.count:,} of {found.total:,} inputs of {split} are in train, too: its scores will be too "
         f"good. Remove them from one of both ({sets['train'].folder}, {sets[split].folder})"

@@ -102,7 +102,10 @@ class Layout:
         return (rows[:, fixed] == template[fixed]).all(axis=1)
 
     def decode(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-        """Parses S serialised records, uint8 [S, record_bytes], without TensorFlow.
+        """Parses S serialised records without TensorFlow.
+
+        Args:
+            rows: uint8 [S, record_bytes].
 
         Returns:
             name -> [S, length] or, for scalars, [S].
@@ -124,7 +127,10 @@ class Layout:
         return columns
 
     def parse(self, serialized):
-        """Parses serialised records, string [B], in a TensorFlow graph.
+        """Parses serialised records in a TensorFlow graph.
+
+        Args:
+            serialized: string tensor [B].
 
         Returns:
             name -> [B, length] or, for scalars, [B], in the types of `columns`.

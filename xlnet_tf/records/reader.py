@@ -175,7 +175,10 @@ class _Streams:
         self.pass_starts = np.cumsum(self.pass_counts) - self.pass_counts
 
     def locate(self, number):
-        """Finds streams [N]; TensorFlow operations, so that a graph and the closed form share them.
+        """Finds streams; TensorFlow operations, so that a graph and the closed form share them.
+
+        Args:
+            number: int64 [N].
 
         Returns:
             (shard, first record in it, number of segments, stream id), each int64 [N].

@@ -33,7 +33,10 @@ _OTHER = "OTHER"
 
 
 def count_dropped_marks(texts: Sequence[str]) -> dict[str, int]:
-    """Counts the characters of uncleaned texts that lose something where accents are not kept.
+    """Counts the characters that lose something where accents are not kept (`CleaningConfig.keep_accents`).
+
+    Args:
+        texts: before cleaning.
 
     Returns:
         script -> characters that are dropped or lose a mark, for scripts with any; by Unicode's names:

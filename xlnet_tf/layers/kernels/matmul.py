@@ -22,10 +22,13 @@ def matmul_heads(rows: tf.Tensor, matrices: tf.Tensor, transpose_b: bool = False
 
 
 def ordered_grad_fanout(tensor: tf.Tensor, count: int, add: Callable | None = None) -> list[tf.Tensor]:
-    """Gives a tensor to several users, whose gradients are summed in their order, or by `add`.
+    """Gives a tensor to several users, whose gradients are summed in their order.
 
     TensorFlow's own sum of three or more begins with the one whose memory is the first to be free for the
     result: with gradients that something else reads, too, the last bits would be a matter of timing.
+
+    Args:
+        add: of that many gradients; one after the other if None.
     """
 
     @tf.custom_gradient

@@ -56,7 +56,10 @@ class RotatedKeys(NamedTuple):
 
 @functools.lru_cache(maxsize=16)
 def fewer_frequencies(d_model: int, reach: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Finds few frequencies whose sums are the encoding's sinusoids, for distances of up to `reach` tokens.
+    """Finds few frequencies whose sums are the encoding's sinusoids, for distances of -reach..reach.
+
+    Args:
+        reach: the largest distance, in tokens.
 
     Returns:
         The frequencies [F], and the weights of the sums: for each of the D/2 sines, and for each of the
@@ -141,7 +144,11 @@ class PositionRotation(NamedTuple):
 
 
 def rotated_scores(queries: tf.Tensor, keys: RotatedKeys, rotation: QueryRotation) -> tf.Tensor:
-    """Scores every key by its distance from queries [B, N, Q, H]: [B, N, Q, K]."""
+    """Scores every key by its distance from each query: [B, N, Q, K].
+
+    Args:
+        queries: [B, N, Q, H].
+    """
     dtype = queries.dtype
     rotated = matmul_heads(queries, keys.cosine) * tf.cast(rotation.cosine, dtype)
     rotated += matmul_heads(queries, keys.sine) * tf.cast(rotation.sine, dtype)  # [B, N, Q, 2 F]

@@ -41,10 +41,13 @@ def block_positions(queries: tf.Tensor, keys: tf.Tensor, key_len) -> tuple[tf.Te
 
 
 def shift_by_row(scores: tf.Tensor, key_len) -> tf.Tensor:
-    """Aligns scores by distance [B, N, T, R], of the queries 0..T-1 in order, with keys: [B, N, T, K].
+    """Aligns scores by distance with keys, for the queries 0..T-1 in order: [B, N, T, K].
 
     Row i keeps the K entries from entry T - i on. Read as one long row, that is a constant stride of
     R - 1, so two reshapes do it without moving data twice.
+
+    Args:
+        scores: [B, N, T, R] by distance.
     """
     shape = tf.shape(scores)
     rows = scores.shape[2] or shape[2]

@@ -52,7 +52,10 @@ class GraphCleaner:
         self._letters = _letter_table() if config.lower else None
 
     def clean(self, raw: tf.RaggedTensor) -> Cleaned:
-        """Cleans N texts, given their code points: ragged int32 [N, (characters)].
+        """Cleans texts.
+
+        Args:
+            raw: ragged int32 [N, (characters)], the code points of N texts.
 
         Returns:
             What `cleaning.clean_text` makes of them, and the offsets that `offsets.clean_with_offsets` gives.

@@ -28,7 +28,11 @@ def visible_lengths(pieces: tf.Tensor) -> tf.Tensor:
 
 
 class Aligner(tf.Module):
-    """Finds pieces in raw texts, for a serialized SentencePiece model without byte fallback."""
+    """Finds pieces in raw texts.
+
+    Args:
+        proto: the serialized SentencePiece model, without byte fallback.
+    """
 
     def __init__(self, proto: bytes):
         super().__init__()

@@ -14,7 +14,11 @@ _PAGE = 256
 
 
 class PageTable:
-    """A table with one small number, at most 2**16 - 1, for each integer from 0 to its size."""
+    """A table with one small number for each integer from 0 to its size.
+
+    Args:
+        values: [size] non-negative integers below 2**16.
+    """
 
     def __init__(self, values: Sequence[int]):
         rows = np.pad(np.asarray(values, np.uint16), (0, -len(values) % _PAGE)).reshape(-1, _PAGE)

@@ -126,7 +126,10 @@ def _split(begins: tf.Tensor, ends: tf.Tensor, cuts: tf.Tensor) -> _Parts:
 
 
 def word_borders(codes: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns where words may begin in code points [B, (characters)], as text.words.word_borders.
+    """Returns where words may begin, as text.words.word_borders.
+
+    Args:
+        codes: int32 [B, (characters)], code points of texts.
 
     Returns:
         (borders, unspaced): bool [characters of all texts], whether a word may begin there, and whether that
