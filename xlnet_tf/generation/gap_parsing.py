@@ -25,11 +25,14 @@ _BEGINS_WITH_SPACE = r"(?s)[\s\x1c-\x1f\x{85}\p{Z}].*"
 def check_gaps(
     texts: Sequence[str], orders: Sequence[Sequence[int]] | str | None = None
 ) -> Sequence[Sequence[int]]:
-    """Checks texts with gaps, and the orders of filling them, which it returns.
+    """Checks texts with gaps, and the orders of filling them.
 
     Args:
         texts: strings.
         orders: for each text the numbers of its gaps, from 0; None: from left to right.
+
+    Returns:
+        The orders.
 
     Raises:
         UserError: a text has no gap, or an order is not a permutation of its gaps.

@@ -96,11 +96,14 @@ def log_probabilities(logits: tf.Tensor) -> tf.Tensor:
 
 
 def choose(log_probs: tf.Tensor, draws: tf.Tensor, sampling: Sampling) -> tf.Tensor:
-    """Chooses a piece for each row: [B] int32.
+    """Chooses a piece for each row.
 
     Args:
         log_probs: [B, V] float32.
         draws: [B] float32 in [0, 1).
+
+    Returns:
+        [B] int32.
     """
     greedy = tf.argmax(log_probs, axis=1, output_type=tf.int32)
 

@@ -47,7 +47,7 @@ def attend(
     rate: float = 0.0,
     seed: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """Lets one stream attend to keys and values, both of the content stream: [B, Q, D].
+    """Lets one stream attend to keys and values, both of the content stream.
 
     Args:
         stream: [B, Q, D], h or g.
@@ -55,6 +55,9 @@ def attend(
         position_keys: of kernels.project_positions.
         rate: of dropout on the attention probabilities.
         seed: [2] int32 for dropout, None outside training.
+
+    Returns:
+        [B, Q, D].
 
     Source: paper section 2.3; the terms of the score are Transformer-XL's (section 3.3), and section 2.5's.
     """

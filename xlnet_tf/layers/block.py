@@ -134,12 +134,15 @@ class TransformerBlock(ConfiguredLayer):
         return None if content_attention is None else content, query
 
     def finish(self, stream, attended, seeds=(None, None), *, kernels, feed_forward_weights=None):
-        """Adds a stream's attention to it, and computes the rest of the block: [B, Q, D].
+        """Adds a stream's attention to it, and computes the rest of the block.
 
         Args:
             stream, attended: [B, Q, D].
             seeds: two [2] int32, of the dropout of attention and of the feed-forward network.
             feed_forward_weights: see FeedForward.
+
+        Returns:
+            [B, Q, D].
         """
         attended = kernels.dropout(attended, self.dropout, seeds[0])
         stream = tf.cast(self.attention_norm(stream + attended), stream.dtype)

@@ -127,42 +127,54 @@ def segment_mismatch(type_ids: tf.Tensor, memory_len, queries: tf.Tensor | None 
 
 
 def same_text(text_ids: tf.Tensor, queries: tf.Tensor | None = None) -> tf.Tensor:
-    """The mask of rows that hold several texts, whose tokens see their own text: [B, T or Q, T] bool.
+    """The mask of rows that hold several texts: tokens see those of their own text.
 
     Args:
         text_ids: [B, T] integers, the number of each token's text.
+
+    Returns:
+        [B, T or Q, T] bool.
     """
     query_ids = text_ids if queries is None else tf.gather(text_ids, queries, batch_dims=1)
     return query_ids[:, :, None] == text_ids[:, None, :]
 
 
 def target_flags(target_positions: tf.Tensor, length) -> tf.Tensor:
-    """Marks the targets of each row: [B, T] bool.
+    """Marks the targets of each row.
 
     Args:
         target_positions: [B, P] positions in the segment; -1 is an empty slot.
         length: T.
+
+    Returns:
+        [B, T] bool.
     """
     positions = tf.cast(target_positions, tf.int32)
     return tf.reduce_any(positions[:, :, None] == tf.range(length), axis=1)
 
 
 def take_rows(mask: tf.Tensor, target_positions: tf.Tensor) -> tf.Tensor:
-    """Picks the targets' rows of a mask: [B, P, K].
+    """Picks the targets' rows of a mask.
 
     Args:
         mask: [B, T, K].
         target_positions: [B, P] int32; an empty slot (-1) gets row 0.
+
+    Returns:
+        [B, P, K].
     """
     return tf.gather(mask, tf.maximum(target_positions, 0), batch_dims=1)
 
 
 def with_memory(visible: tf.Tensor | None, memory_mask: tf.Tensor | None) -> tf.Tensor | None:
-    """Puts the memory's slots, visible to every query, before a segment's keys: [B, Q, K] bool.
+    """Puts the memory's slots, visible to every query, before a segment's keys.
 
     Args:
         visible: [B, Q, T] bool.
         memory_mask: [B, M] bool, the slots that hold something; None without memory.
+
+    Returns:
+        [B, Q, K] bool.
     """
     if memory_mask is None:
         return visible

@@ -74,12 +74,15 @@ class RelativePositions(NamedTuple):
 
 
 def of_shorter(table: tf.Tensor, length, attention_type: str = "bi") -> tf.Tensor:
-    """Picks the distances in a shorter text, without memory: [L, N, R', H].
+    """Picks the distances in a shorter text, without memory.
 
     Args:
         table: [L, N, R, H], a row for each distance in a longer text.
         length: T of the shorter one; that of a longer one is an error of TensorFlow.
         attention_type: see RelativePositions.of_step.
+
+    Returns:
+        [L, N, R', H].
     """
     entries = tf.shape(table)[2]
     longest, after = (entries // 2, length) if attention_type == "bi" else (entries - 1, 1)

@@ -89,11 +89,14 @@ class Pretrained:
         return self._tokenizer
 
     def options(self, given: Mapping[str, Any], *models: type[tf_keras.Model]) -> list[dict[str, Any]]:
-        """Deals each class of a model its options; where none is given, the checkpoint's setting counts.
+        """Deals options out to the classes of a model; where none is given, the checkpoint's setting counts.
 
         Args:
             given: the user's options.
             models: classes whose keyword-only arguments are their options.
+
+        Returns:
+            The options of each class.
 
         Raises:
             UserError: no class has such an option.

@@ -102,7 +102,7 @@ class OnlineSampler:
         return starts | special | _shifted(special) | begin
 
     def _targets(self, keys, starts, special, goal: int):
-        """Chooses exactly `goal` targets in each row of a part, as `spans.sample_targets` does: bool [B, L].
+        """Chooses exactly `goal` targets in each row of a part, as `spans.sample_targets` does.
 
         A token's key is that of its span or, after all spans, of its word; the position breaks ties. The
         smallest keys are the targets.
@@ -112,6 +112,9 @@ class OnlineSampler:
             starts: bool [B, L], where words start; the first column is True.
             special: bool [B, L], never targets.
             goal: targets of a row.
+
+        Returns:
+            bool [B, L].
         """
         if not goal:
             return tf.zeros_like(special)

@@ -82,7 +82,7 @@ def permutation_ranks(
     reuse_len: int,
     functional_tokens: str = "ordered",
 ) -> np.ndarray:
-    """Turns factorization orders into ranks, int16 [S, T].
+    """Turns factorization orders into ranks.
 
     In each part of a segment context tokens share the smallest rank, targets get 1 + their index in the
     order. The second part's ranks lie above the first's: the first part, the next segment's memory, never
@@ -95,6 +95,9 @@ def permutation_ranks(
             0 .. T - R - 1.
         functional_tokens: "ordered" gives SEP and CLS an index in the order like targets, so that context
             never sees them (the original); "context" lets all of the second part see them (Model Garden).
+
+    Returns:
+        int16 [S, T].
 
     Source: paper sections 2.2 and 2.3 (partial prediction); `_local_perm` of the original's data_utils.py.
 
@@ -117,7 +120,7 @@ def sample_ranks(
     perm_size: int,
     functional_tokens: str = "ordered",
 ) -> np.ndarray:
-    """Draws the ranks of segments, int16 [S, T], for an objective.
+    """Draws the ranks of segments for an objective.
 
     Args:
         rng: where factorization orders come from; only "permutation" draws from it.
@@ -127,6 +130,9 @@ def sample_ranks(
             last one a segment is one part: its first tokens have seen the later ones. Memory would carry that
             over to the next segment, which repeats the later ones: train this objective without memory.
         functional_tokens: see `permutation_ranks`.
+
+    Returns:
+        int16 [S, T].
 
     Raises:
         UserError: a setting has no such value, or perm_size does not divide both parts.

@@ -104,7 +104,7 @@ def sample_targets(
     max_words: int = 5,
     span_mode: str = "words",
 ) -> np.ndarray:
-    """Chooses exactly `goal` targets in every row, bool [S, L], as spans of n whole words, P(n) ~ 1/n.
+    """Chooses exactly `goal` targets in every row, as spans of n whole words, P(n) ~ 1/n.
 
     A row is divided into contexts of n * alpha / beta words, and each context holds one span of n words
     somewhere inside, followed by at least one word outside of spans. Spans are taken in random order until
@@ -118,6 +118,9 @@ def sample_targets(
         alpha, beta: of each `alpha` words about `beta` are targets, if the goal agrees.
         max_words: longest span, in words.
         span_mode: "words"; "pieces", where each token counts as a word; "single", single tokens anywhere.
+
+    Returns:
+        bool [S, L].
 
     Raises:
         UserError: a setting is out of range, or a row has fewer than `goal` eligible tokens.

@@ -30,12 +30,15 @@ def stream(keys: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
 
 
 def random_bits(keys: tf.Tensor, count: int, bits: int) -> tf.Tensor:
-    """Draws numbers of a given number of bits for each key: int32 [B, N], 0 to 2^bits - 1.
+    """Draws numbers of a given number of bits for each key.
 
     Args:
         keys: uint64 [B].
         count: numbers N for each key.
         bits: 1 to 31.
+
+    Returns:
+        int32 [B, N], 0 to 2^bits - 1.
     """
     pairs = -(-count // 2)
     draws = tf.bitcast(stream(keys, pairs), tf.uint32)  # [B, pairs, 2]

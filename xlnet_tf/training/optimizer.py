@@ -123,10 +123,13 @@ def _compose(config: OptimizerConfig, train_steps: int) -> Schedule:
 
 
 def build_optimizer(config: OptimizerConfig, train_steps: int, n_layer: int) -> "AdamW":
-    """Returns the optimizer with its schedule, not yet built for any variables.
+    """Builds the optimizer with its schedule.
 
     Args:
         n_layer: number of layers of the model, for layer_decay.
+
+    Returns:
+        The optimizer, not yet built for any variables.
 
     Raises:
         UserError: the settings of the schedule or of Adam are wrong.

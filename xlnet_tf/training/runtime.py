@@ -128,7 +128,10 @@ def _assignment(resolver, topology) -> tf.tpu.experimental.DeviceAssignment | No
 
 
 def check_tf_config(text: str) -> list[str]:
-    """Checks the environment variable that lists the hosts of a run; returns their addresses, HOST:PORT.
+    """Checks the environment variable that lists the hosts of a run.
+
+    Returns:
+        The addresses of the hosts, HOST:PORT.
 
     Raises:
         UserError: it is not what TensorFlow expects.

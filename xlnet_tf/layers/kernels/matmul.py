@@ -8,11 +8,14 @@ import tensorflow as tf
 
 
 def matmul_heads(rows: tf.Tensor, matrices: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
-    """Multiplies the rows of each head by a matrix: [B, N, Q, any].
+    """Multiplies the rows of each head by a matrix.
 
     Args:
         rows: [B, N, Q, H].
         matrices: [B or 1, N or 1, H, any], or transposed.
+
+    Returns:
+        [B, N, Q, any].
     """
     if rows.shape[1] == 1:
         # With one head, oneDNN's product reads past the end of an operand that it has to repeat: the numbers
@@ -44,7 +47,7 @@ def add_in_order(*tensors: tf.Tensor) -> tf.Tensor:
 
 
 def matmul_narrowed_twice(rows: tf.Tensor, weights: tf.Tensor, transpose_b: bool = False) -> tf.Tensor:
-    """Multiplies rows by weights of a wider type, which are narrowed anew for the gradient: [R, F].
+    """Multiplies rows by weights of a wider type, which are narrowed anew for the gradient.
 
     Replaces a product with narrowed weights: on a TPU the narrow copies of all layers' weights would stay in
     memory from the product to its gradient. The numbers are the same.
@@ -52,6 +55,9 @@ def matmul_narrowed_twice(rows: tf.Tensor, weights: tf.Tensor, transpose_b: bool
     Args:
         rows: [R, D].
         weights: [D, F], or transposed.
+
+    Returns:
+        [R, F].
     """
 
     @tf.custom_gradient
@@ -68,7 +74,7 @@ def matmul_narrowed_twice(rows: tf.Tensor, weights: tf.Tensor, transpose_b: bool
 
 
 def dense_transposed_for_gradient(rows: tf.Tensor, weights: tf.Tensor, bias: tf.Tensor) -> tf.Tensor:
-    """Multiplies rows by weights and adds a bias, [R, F]; the gradient transposes the weights first.
+    """Multiplies rows by weights and adds a bias; the gradient transposes the weights before its product.
 
     Replaces a dense layer in float32 whose weights have long rows. oneDNN is slow at transposing those within
     a product: for 768 x 3072 it takes a sixth of the product's time with 1024 rows, and two fifths with 170.
@@ -78,6 +84,9 @@ def dense_transposed_for_gradient(rows: tf.Tensor, weights: tf.Tensor, bias: tf.
         rows: [R, D].
         weights: [D, F].
         bias: [F].
+
+    Returns:
+        [R, F].
     """
 
     @tf.custom_gradient

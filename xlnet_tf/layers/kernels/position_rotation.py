@@ -144,10 +144,13 @@ class PositionRotation(NamedTuple):
 
 
 def rotated_scores(queries: tf.Tensor, keys: RotatedKeys, rotation: QueryRotation) -> tf.Tensor:
-    """Scores every key by its distance from each query: [B, N, Q, K].
+    """Scores every key by its distance from each query.
 
     Args:
         queries: [B, N, Q, H].
+
+    Returns:
+        [B, N, Q, K].
     """
     dtype = queries.dtype
     rotated = matmul_heads(queries, keys.cosine) * tf.cast(rotation.cosine, dtype)

@@ -18,7 +18,7 @@ def softmax_sum(
     drop: Callable,
     scores_gradient: Callable,
 ) -> tf.Tensor:
-    """Sums values, weighted by the softmax of their scores: [B, N, Q, H].
+    """Sums values, weighted by the softmax of their scores.
 
     Args:
         scores: [B, N, Q, K] float32.
@@ -27,6 +27,9 @@ def softmax_sum(
         keep_mask: [B, N, Q, K] bool, or None without dropout.
         drop: of probabilities and keep_mask; returns the weights and, for the gradient, the probabilities.
         scores_gradient: see `scores_gradient` below.
+
+    Returns:
+        [B, N, Q, H].
     """
     if keep_mask is not None:
         values /= tf.cast(1 - rate, values.dtype)  # instead of the weights, which are many more

@@ -154,13 +154,16 @@ def training_losses(
 def label_set_losses(
     logits: tf.Tensor, labels: tf.Tensor, weights: np.ndarray | None = None, smoothing: float = 0.0
 ) -> tf.Tensor:
-    """The mean cross entropy, [B] float32, over labels that are independent of each other.
+    """The mean cross entropy over labels that are independent of each other.
 
     Args:
         logits: [B, C] float32.
         labels: 0 and 1, [B, C].
         weights: [2, C], of 0 and of 1; None: all weigh 1.
         smoothing: s; the target of a label y is (1 - s) * y + s / 2.
+
+    Returns:
+        [B] float32.
     """
     targets = tf.cast(labels, tf.float32)
     smoothed = targets * (1 - smoothing) + smoothing / 2 if smoothing else targets

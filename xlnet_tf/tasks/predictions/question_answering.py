@@ -283,7 +283,7 @@ def _dataset(predictions: Sequence[Prediction]) -> list[dict]:
 def write_files(
     predictions: Sequence[Prediction], folder: epath.PathLike, threshold: float | None
 ) -> list[str]:
-    """Writes what SQuAD's scorers and people read; returns the files' paths.
+    """Writes what SQuAD's scorers and people read.
 
     predictions.json: id -> answer. nbest_predictions.json: id -> candidates with text, probability (among
     them), start_log_prob, end_log_prob and begin, the position in the passage. With a threshold also
@@ -293,6 +293,9 @@ def write_files(
         predictions: of all questions.
         folder: for the files.
         threshold: None if every question has an answer (SQuAD 1.1).
+
+    Returns:
+        The paths.
     """
     contents = {
         "predictions.json": {p.question.id: p.answer(threshold) for p in predictions},

@@ -66,10 +66,13 @@ def ranked_queries(
 
 
 def write_files(queries: Iterable[RankedQuery], folder: epath.PathLike) -> list[str]:
-    """Writes run.trec and predictions.jsonl, best candidate first; returns their paths.
+    """Writes run.trec and predictions.jsonl, best candidate first.
 
     The first has lines of query-id, Q0, passage-id, rank, score and tag, as trec_eval reads them; white space
     in ids becomes an underscore. The second has query_id, query and id, text and score of its passages.
+
+    Returns:
+        The files' paths.
     """
     folder = files.make_folder(folder)
     with files.replacing(folder / RUN_FILE) as run, files.replacing(folder / JSONL_FILE) as jsonl:

@@ -80,11 +80,14 @@ def entities(sentence: TaggedSentence, tags: Sequence[str]) -> list[dict[str, An
 
 
 def write_files(sentences: Iterable[TaggedSentence], folder: epath.PathLike) -> list[str]:
-    """Writes predictions.tsv and predictions.jsonl; returns their paths.
+    """Writes predictions.tsv and predictions.jsonl.
 
     The first has a word a line, with its true tag, if that is known, and the predicted one, and a blank line
     after each sentence: what conlleval reads (`conlleval -d '\\t'`). The second has id, text and entities of
     each sentence, and the true entities if they are known.
+
+    Returns:
+        The files' paths.
     """
     folder = files.make_folder(folder)
     with files.replacing(folder / TSV_FILE) as tsv, files.replacing(folder / JSONL_FILE) as jsonl:

@@ -59,13 +59,16 @@ def pack(
 def truncate(
     ids_a: tf.RaggedTensor, ids_b: tf.RaggedTensor | None, room
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor | None]:
-    """Cuts texts at their ends, as `packing.truncated` does; returns both.
+    """Cuts texts at their ends, as `packing.truncated` does.
 
     Args:
         ids_a: ragged int32 [N, (pieces)], the first texts.
         ids_b: the second ones in the same form; None if there are none.
         room: how many pieces both may have together, without special tokens: an int, an int32 scalar, or one
             for each row, int32 [N].
+
+    Returns:
+        Both, cut.
     """
     length_a = _lengths(ids_a)
     if ids_b is None:

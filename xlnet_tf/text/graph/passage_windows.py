@@ -69,13 +69,16 @@ def split_windows(tokens: tf.Tensor, room: tf.Tensor, stride: int) -> PassageWin
 def pack_segments(
     pieces: tf.RaggedTensor, questions: tf.RaggedTensor, seq_len: int, segment_len: int
 ) -> dict[str, tf.Tensor]:
-    """Packs windows that are read in segments, as text.windows.pack_window does, to features [W, T].
+    """Packs windows that are read in segments, as text.windows.pack_window packs each of them.
 
     Args:
         pieces: int32 [W, (pieces)], no more than a window has room for.
         questions: int32 [W, (pieces)].
         seq_len: T.
         segment_len: tokens of a segment, a divisor of T.
+
+    Returns:
+        The model's features [W, T].
     """
     windows, segments = pieces.nrows(out_type=tf.int32), seq_len // segment_len
     lengths, question_lengths = (tf.cast(ids.row_lengths()[:, None], tf.int32) for ids in (pieces, questions))
@@ -110,13 +113,16 @@ def window_tokens(answer_mask: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
 
 
 def shows_best(windows: PassageWindows, positions: tf.Tensor, most_room: int, stride: int) -> tf.Tensor:
-    """Returns which tokens a window shows best, bool [W, K], as text.windows.best_windows has it.
+    """Returns which tokens a window shows best, as text.windows.best_windows chooses among a passage's.
 
     Args:
         windows: W of them.
         positions: int32 [W, K], tokens of each window, counted in it.
         most_room: the largest room of a window.
         stride: as the windows were split.
+
+    Returns:
+        bool [W, K].
     """
     reach = math.ceil(most_room / stride) - 1  # windows before or after that may hold the same token
     number, count, tokens, room, step = (

@@ -143,12 +143,15 @@ def _encode(codes: tf.RaggedTensor) -> tf.Tensor:
 
 
 def _regroup(old: tf.RaggedTensor, values: tf.Tensor, sources: tf.Tensor) -> tf.RaggedTensor:
-    """Puts values into the rows of those that they come from: ragged [N, (values)].
+    """Puts values into the rows of those that they come from.
 
     Args:
         old: ragged [N, (old values)].
         values: [K].
         sources: [K], which value of `old` each comes from, in ascending order.
+
+    Returns:
+        Ragged [N, (values)].
     """
     rows = tf.gather(old.value_rowids(), sources)
     return tf.RaggedTensor.from_value_rowids(values, rows, old.nrows(), validate=False)

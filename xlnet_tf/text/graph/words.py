@@ -107,11 +107,14 @@ class _Parts(NamedTuple):
 
 
 def _split(begins: tf.Tensor, ends: tf.Tensor, cuts: tf.Tensor) -> _Parts:
-    """Splits pieces at the cuts within them; each has one part at least.
+    """Splits pieces at the cuts within them.
 
     Args:
         begins, ends: int64 [pieces], their characters.
         cuts: bool [characters], whether to cut before each.
+
+    Returns:
+        The parts, at least one of each piece.
     """
     cuts_before = tf.concat([[0], tf.cumsum(tf.cast(cuts, tf.int64))], 0)  # each character
     first = tf.gather(cuts_before, tf.minimum(begins + 1, ends))
