@@ -99,6 +99,7 @@ class TransformerBlock(ConfiguredLayer):
     ):
         super().__init__(config, initializer_range, **kwargs)
         self.dropout = dropout
+        self.attention_dropout = attention_dropout
         self.attention = RelativeAttention(
             config, initializer_range, attention_dropout, tied_biases, name="attention"
         )

@@ -68,6 +68,7 @@ class SequenceSummary(ConfiguredLayer):
         super().__init__(config, initializer_range, **kwargs)
         self.method = method
         self.dropout = dropout
+        self.attention_dropout = attention_dropout
         self.pool_padding = pool_padding
         self.pooling = self.projection = None
         if method == "attn":
