@@ -93,6 +93,12 @@ def test_last_position():
     np.testing.assert_array_equal(last_position(tf.constant(mask, tf.uint8)), [3, 1, 3, 3])
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_config_round_trip(method):
+    config = random_summary(method, projection=method == "last", pool_padding=method == "mean").get_config()
+    assert SequenceSummary.from_config(config).get_config() == config
+
+
 def test_unknown_kind_is_refused():
     with pytest.raises(UserError, match="'max'; expected one of last, first, mean, attn"):
         SequenceSummary(CONFIG, method="max")

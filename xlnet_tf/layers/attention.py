@@ -131,6 +131,8 @@ class RelativeAttention(ConfiguredLayer):
     Source: paper sections 2.3 (two streams), 2.4 (recurrence), 2.5 (segments).
     """
 
+    OPTIONS = ("attention_dropout",)
+
     def __init__(
         self,
         config: XLNetConfig,

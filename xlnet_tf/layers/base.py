@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 import tf_keras
+from typing_extensions import Self
 
 from xlnet_tf.config import XLNetConfig
 
@@ -70,6 +71,9 @@ class ConfiguredLayer(tf_keras.layers.Layer):
         initializer_range: standard deviation of the weights' normal initializer.
     """
 
+    #: Further arguments of the class, kept as attributes of the same names, for get_config.
+    OPTIONS: tuple[str, ...] = ()
+
     def __init__(self, config: XLNetConfig, initializer_range: float = 0.02, **kwargs):
         super().__init__(**kwargs)
         self.config = config
@@ -78,3 +82,12 @@ class ConfiguredLayer(tf_keras.layers.Layer):
     def add_normal_weight(self, name: str, shape: list[int], **options) -> tf.Variable:
         """Adds a weight with the layer's initializer."""
         return self.add_weight(name, shape, initializer=normal(self.initializer_range), **options)
+
+    def get_config(self):
+        own = {name: getattr(self, name) for name in ("initializer_range", *self.OPTIONS)}
+        return {**super().get_config(), "config": self.config.to_dict(), **own}
+
+    @classmethod
+    def from_config(cls, config) -> Self:
+        config = dict(config)
+        return cls(XLNetConfig.from_dict(config.pop("config")), **config)

@@ -41,6 +41,8 @@ class FeedForward(ConfiguredLayer):
         weights: FeedForwardWeights; None: the layer's own. A decoder reads them once for many calls.
     """
 
+    OPTIONS = ("dropout",)
+
     def __init__(self, config: XLNetConfig, initializer_range: float = 0.02, dropout: float = 0.1, **kwargs):
         super().__init__(config, initializer_range, **kwargs)
         self.dropout = dropout
@@ -87,6 +89,8 @@ class TransformerBlock(ConfiguredLayer):
 
     Source: paper section 2.3 and appendix A.2 (the equations of one layer).
     """
+
+    OPTIONS = ("dropout", "attention_dropout")
 
     def __init__(
         self,

@@ -52,6 +52,8 @@ class SequenceSummary(ConfiguredLayer):
     Source: modeling.py summarize_sequence.
     """
 
+    OPTIONS = ("method", "dropout", "attention_dropout", "pool_padding")
+
     def __init__(
         self,
         config: XLNetConfig,
@@ -122,6 +124,9 @@ class SequenceSummary(ConfiguredLayer):
         mean = tf.einsum("btd,bt->bd", tf.cast(tokens, tf.float32), weights)
         return tf.cast(mean, tokens.dtype)
 
+    def get_config(self):
+        return {**super().get_config(), "projection": self.projection is not None}
+
 
 class AttentionPooling(ConfiguredLayer):
     """Attention of one learned query to all tokens, without positions and without a residual.
@@ -141,6 +146,8 @@ class AttentionPooling(ConfiguredLayer):
 
     Source: modeling.py multihead_attn.
     """
+
+    OPTIONS = ("dropout", "attention_dropout")
 
     def __init__(
         self,
