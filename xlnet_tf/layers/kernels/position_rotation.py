@@ -59,6 +59,7 @@ def fewer_frequencies(d_model: int, reach: int) -> tuple[np.ndarray, np.ndarray,
     """Finds few frequencies whose sums are the encoding's sinusoids, for distances of -reach..reach.
 
     Args:
+        d_model: D.
         reach: the largest distance, in tokens.
 
     Returns:
