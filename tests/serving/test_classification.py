@@ -53,8 +53,8 @@ def test_buckets_for_a_sets_texts_leave_least_padding(tmp_path, small_tokenizer)
     with ExampleWriter(tmp_path, tokenizer=small_tokenizer, **settings) as writer:
         for number in range(300):
             writer.write(pack([30] * (10 if number % 3 else 60), seq_len=128)._asdict(), {})
-    assert buckets_for(str(tmp_path)) == [16, 64]
-    assert buckets_for(str(tmp_path), seq_len=40) == [16, 40]
+    assert buckets_for(str(tmp_path), 128) == [16, 64]
+    assert buckets_for(str(tmp_path), 40) == [16, 40]
 
 
 def test_buckets_change_nothing_but_the_work(model, module, small_tokenizer):

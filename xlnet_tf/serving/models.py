@@ -305,6 +305,12 @@ def options_of_run(folder: str) -> dict[str, Any]:
     }
 
 
+def seq_len_of(path: str) -> int:
+    """Returns the most tokens of a sequence that weights are served with, unless an option says otherwise."""
+    folder = hub.locate(path.rstrip("/")).folder
+    return (options_of_run(folder) or open_checkpoint(path).card.serving).get("seq_len", _SEQ_LEN)
+
+
 def module_of_model(model: XLNetHead, *, pair: bool = False) -> ServingModule:
     """Returns what a model answers texts with.
 
