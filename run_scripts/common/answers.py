@@ -31,13 +31,13 @@ def rows_of_flags(pairs: Sequence[str], columns: Mapping[str, TensorInfo]) -> li
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or name not in columns:
-            texts = [each for each, info in columns.items() if info.dtype == object and info.rank == 1]
+            texts = [each for each, info in columns.items() if info.is_text]
             text = json.dumps(value if equals and name.isidentifier() else pair, ensure_ascii=False)
             raise UserError(
                 f"--input={pair}: expected NAME=VALUE with the names {', '.join(sorted(columns))}"
                 + "".join(f", such as --input={each}={text}" for each in texts[:1])
             )
-        if columns[name].dtype != object or columns[name].rank > 1:
+        if not columns[name].is_text:
             try:
                 value = json.loads(value)
             except (ValueError, RecursionError):
@@ -181,15 +181,21 @@ def inputs_of_row(
             if not isinstance(value, str):
                 raise UserError(f"{where}: {chosen[name]} is {shown(json.dumps(value))}; expected a text")
             continue
-        if isinstance(value, str):  # of a csv or tsv file
-            with contextlib.suppress(ValueError):
-                found[name] = value = json.loads(value)
+        found[name] = value = parsed(value)
         if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
             raise UserError(
                 f"{where}: {chosen[name]} is {shown(str(row[chosen[name]]))}; expected a list, such as "
                 '["a", "b"]'
             )
     return found
+
+
+def parsed(value: Any) -> Any:
+    """Returns a value that is no text; csv and tsv files have it as JSON."""
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.loads(value)
+    return value
 
 
 def describe(answer: Mapping[str, Any]) -> str:
