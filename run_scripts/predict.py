@@ -11,9 +11,10 @@ training, unless flags say else.
 
 Texts need no set of examples: --input gives one row, a file as --data (csv, tsv or JSON lines, with the
 model's inputs by name) any number of rows. They are answered by a run, a folder of save_pretrained, a .keras
-file, an exported model or a model of the hub. The answers are those of the exported model; they are printed,
-or written to --output_dir, with the rows, as JSON lines. A column that an answer is called as, such as label,
-goes along as given_label. With --server, a model in TensorFlow Serving is asked.
+file, an exported model or a model of the hub. The answers are those of the exported model. Those to --input
+are printed; those to a file are printed, or written to --output_dir, with the rows, as JSON lines. A column
+that an answer is called as, such as label, goes along as given_label. With --server, a model in TensorFlow
+Serving is asked.
 
 A corpus is answered in shards, by many processes or machines:
 
@@ -69,6 +70,11 @@ def define_flags():
 
 def main(_: Sequence[str]):
     values = flags.FLAGS
+    if values.input and values.output_dir:
+        raise UserError(
+            "--output_dir is given, but answers to --input are printed: to have them written, give the texts "
+            "in a file as --data"
+        )
     if values.server:
         predict_served.main(values)
         return

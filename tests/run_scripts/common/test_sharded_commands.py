@@ -176,6 +176,11 @@ def test_a_text_that_is_too_long_fails_alone(pretrained, tmp_path):
         ("score", ["--data={data}/a.jsonl", "--text=a"], "--text and --data are both given: expected one"),
         ("embed", ["--data={data}/a.jsonl", "--text=a"], "--text and --data are both given: expected one"),
         ("embed", ["--tfds_name=x", "--text=a"], "--text and --tfds_name are both given: expected one"),
+        (
+            "score",
+            ["--text=a", "--output_dir=out"],
+            "--output_dir is given, but answers to --text are printed",
+        ),
     ],
 )
 def test_what_cannot_be_answered_is_named(run, pretrained, data, tmp_path, command, flags, message):
