@@ -267,6 +267,18 @@ def test_a_model_that_no_process_can_load_is_an_error(data, tmp_path, monkeypatc
         answer(data, tmp_path / "out", tmp_path / "log", num_workers=2)
 
 
+def test_a_job_that_answered_nothing_is_in_nobodys_way(data, tmp_path, monkeypatch):
+    def fail(self, threads):
+        raise UserError("no language model")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(row_models.Echo, "load", fail)
+        with pytest.raises(UserError, match="no language model"):
+            answer(data, tmp_path / "out", tmp_path / "log", shard_mb=0.002)
+    expected = answer(data, tmp_path / "other", tmp_path / "log")
+    assert answer(data, tmp_path / "out", tmp_path / "log") == expected
+
+
 @pytest.mark.parametrize("cut", [30, 10])
 def test_a_damaged_file_is_one_error_before_any_row_is_answered(data, tmp_path, cut):
     packed = tmp_path / "packed.jsonl.gz"
