@@ -15,7 +15,7 @@ from xlnet_tf import guesses, hub, task_registry
 from xlnet_tf.checkpoints import building_from, load_into, names, open_checkpoint
 from xlnet_tf.checkpoints.model_card import is_run, task_of
 from xlnet_tf.errors import UserError, reason
-from xlnet_tf.generation.embedding import TextVectors, embed_texts
+from xlnet_tf.generation.embedding import TextVectors, check_layer, embed_texts
 from xlnet_tf.layers.base import policy_restored
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import XLNetHead
@@ -197,7 +197,7 @@ def find_embedder(path: str, checkpoint: str = "", layer: int = -1, weights: str
         weights: the kind that will be asked for: float32 or bfloat16; of an exported model, float32.
 
     Raises:
-        UserError: the model has no tokenizer, or has been exported for something else.
+        UserError: the model has no tokenizer or no such layer, or has been exported for something else.
         FileNotFoundError: there is nothing at the path.
     """
     folder = hub.locate(path.rstrip("/")).folder
@@ -212,9 +212,10 @@ def find_embedder(path: str, checkpoint: str = "", layer: int = -1, weights: str
             version, f"{version}/saved_model.pb", {"text": 1}, lambda _: _exported_embedder(version)
         )
     found = _open_run(folder, "").checkpoint(checkpoint) if is_run(folder) else path
+    source = Pretrained(found)
+    check_layer(layer, source.config.n_layer)
 
     def load(kind: str) -> Callable[[Sequence[str], bool], TextVectors]:
-        source = Pretrained(found)
         with policy(kind):
             encoder, tokenizer = XLNetEncoder.from_pretrained(source), source.load_tokenizer()
         return lambda texts, tokens: embed_texts(
