@@ -9,6 +9,7 @@ from typing import Any
 
 from tfrecord_builders.common import tables
 from tfrecord_builders.common.rows import other_delimiter
+from xlnet_tf import files
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.serving.signatures import TensorInfo, printable
 
@@ -135,8 +136,12 @@ def renamed(row: Mapping[str, Any], taken: Collection[str]) -> dict[str, Any]:
 
 
 def json_line(row: Mapping[str, Any]) -> str:
-    """Returns a row as a line of JSON that a terminal shows as it is."""
-    return json.dumps(row, ensure_ascii=False).translate(_CONTROLS) + "\n"
+    """Returns a row as a line of JSON that a terminal shows as it is; NaN and infinite numbers are null."""
+    try:
+        line = json.dumps(row, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        line = json.dumps(files.without_nan(row), ensure_ascii=False)
+    return line.translate(_CONTROLS) + "\n"
 
 
 def chosen_columns(pairs: Sequence[str], columns: Collection[str]) -> dict[str, str]:

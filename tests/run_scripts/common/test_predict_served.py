@@ -215,6 +215,11 @@ def test_flags_that_do_not_suffice(flags, message):
     assert message in done.stderr
 
 
+def test_nan_and_infinite_numbers_are_null_in_lines():
+    line = answers.json_line({"error": "too long", "mean": [float("nan"), 0.5], "best": {"x": float("-inf")}})
+    assert line == '{"error": "too long", "mean": [null, 0.5], "best": {"x": null}}\n'
+
+
 def test_long_lists_are_shown_by_their_beginning():
     table = answers.describe({"vector": [0.5] * 20, "words": ["a", "b"], "pairs": [["\u00e9", 1]]})
     assert table == f'pairs   [["\u00e9", 1]]\nvector  {"0.5000  " * 8}... 20 in all\nwords   a  b'
