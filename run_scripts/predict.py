@@ -21,8 +21,9 @@ A corpus is answered in shards, by many processes or machines:
     python -m run_scripts.predict --model_dir=runs/sst-2 --data='reviews/*.jsonl.gz' \
         --output_dir=predictions --output_format=parquet --runner=beam
 
-Flags such as --runner, --output_format and --shard_mb ask for that, and so do parquet, .zst and globs as
---data. An interrupted job resumes; rows that cannot be answered are listed in failed-predictions-*.jsonl.
+Flags such as --runner, --output_format and --shard_mb ask for that, and so do parquet, .zst, globs and
+several files as --data. An interrupted job resumes; rows that cannot be answered are listed in
+failed-predictions-*.jsonl.
 """
 
 from collections.abc import Sequence
@@ -81,7 +82,9 @@ def main(_: Sequence[str]):
     if values.input and values.data:
         raise UserError("--input and --data are both given: expected one of them")
     if not values.input and sharded.is_wanted(values):
-        _require(values, "model_dir", "output_dir", *([] if values.tfds_name else ["data"]))
+        _require(values, "model_dir", *([] if values.tfds_name else ["data"]))
+        if not values.output_dir:
+            raise UserError("--output_dir missing: where the answers to a corpus go")
         predict_texts.answer_corpus(values)
         return
     texts = values.input or (values.data and tables.existing(values.data).is_file())

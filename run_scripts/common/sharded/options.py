@@ -100,4 +100,5 @@ def is_wanted(values: flags.flags.FlagValues) -> bool:
     """Returns whether a command that answers single files, too, is asked for shards."""
     given = any(values[field.name].present for field in dataclasses.fields(ShardOptions))
     data = values.data or ""
-    return given or data.endswith((".parquet", ".zst")) or (glob.has_magic(data) and not os.path.exists(data))
+    several = (glob.has_magic(data) or "," in data) and not os.path.exists(data)
+    return given or several or data.lower().endswith((".parquet", ".zst"))

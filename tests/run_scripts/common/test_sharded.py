@@ -130,12 +130,16 @@ def data(tmp_path):
         ("part-1.jsonl", False),
         ("part [1].jsonl", False),
         ("part.parquet", True),
+        ("PART.PARQUET", True),
+        ("a.csv,b.jsonl", True),
+        ("part,1.jsonl", False),
         ("", False),
     ],
 )
-def test_globs_ask_for_shards(tmp_path, monkeypatch, data, wanted):
+def test_globs_and_several_files_ask_for_shards(tmp_path, monkeypatch, data, wanted):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "part [1].jsonl").touch()
+    (tmp_path / "part,1.jsonl").touch()
 
     def define():
         flags.DEFINE_string("data", "", "")

@@ -197,6 +197,7 @@ def test_what_cannot_be_answered_is_named(run, pretrained, data, tmp_path, comma
     assert not (tmp_path / "out").exists()
 
 
-def test_output_dir_is_needed(pretrained, data):
-    with pytest.raises(UserError, match="--output_dir missing"):
-        run_command("run_scripts.score", f"--model_dir={pretrained}", data)
+@pytest.mark.parametrize("command", ["predict", "score"])
+def test_output_dir_is_needed(pretrained, data, command):
+    with pytest.raises(UserError, match="--output_dir missing: where the answers to a corpus go"):
+        run_command(f"run_scripts.{command}", f"--model_dir={pretrained}", data)
