@@ -128,8 +128,9 @@ def find_source(path: str, checkpoint: str = "", inputs: Collection[str] = ()) -
                 "fine-tune it for what predict is to answer"
             )
         card, module_class = open_checkpoint(folder).card, task_registry.find(task).load("serving")
-        options = _with_lengths(module_class, card.serving)
-        given = {"buckets": _buckets(card.settings.get("segment_len", 0), options)}
+        segment_len = card.settings.get("segment_len", 0)
+        options = _with_lengths(module_class, card.serving, segment_len)
+        given = {"buckets": _buckets(segment_len, options)}
         if "pair" in module_class.OF_EXAMPLES and "pair" not in options:
             options["pair"] = given["pair"] = {"text_a", "text_b"} <= set(inputs)
     # An example needs no model, only what may be one of its options.
@@ -308,8 +309,10 @@ def options_of_run(folder: str) -> dict[str, Any]:
 
 def seq_len_of(path: str) -> int:
     """Returns the most tokens of a sequence that weights are served with, unless an option says otherwise."""
-    folder = hub.locate(path.rstrip("/")).folder
-    return (options_of_run(folder) or open_checkpoint(path).card.serving).get("seq_len", _SEQ_LEN)
+    if options := options_of_run(hub.locate(path.rstrip("/")).folder):
+        return options["seq_len"]
+    card = open_checkpoint(path).card
+    return card.serving.get("seq_len", _seq_len(card.settings.get("segment_len", 0)))
 
 
 def module_of_model(model: XLNetHead, *, pair: bool = False) -> ServingModule:
@@ -330,7 +333,7 @@ def module_of_model(model: XLNetHead, *, pair: bool = False) -> ServingModule:
     options = dict(model.current_card().serving)
     if "pair" in module_class.OF_EXAMPLES:
         options.setdefault("pair", pair)
-    options = _with_lengths(module_class, options)
+    options = _with_lengths(module_class, options, model.segment_len)
     # Position keys would be those of the weights as they are now, and the model may be trained.
     options |= {"buckets": _buckets(model.segment_len, options), "keep_position_keys": False}
     return module_class(model, model.tokenizer, **options)
@@ -340,11 +343,18 @@ def _buckets(segment_len: int, options: Mapping[str, Any]) -> list[int] | None:
     return None if segment_len else padding_buckets(options["seq_len"])
 
 
-def _with_lengths(module_class: type[ServingModule], options: Mapping[str, Any]) -> dict[str, Any]:
+def _seq_len(segment_len: int) -> int:
+    """Returns the tokens of a sequence where no option says otherwise: whole segments, if there are any."""
+    return max(segment_len, _SEQ_LEN - _SEQ_LEN % (segment_len or 1))
+
+
+def _with_lengths(
+    module_class: type[ServingModule], options: Mapping[str, Any], segment_len: int
+) -> dict[str, Any]:
     """Returns options of a module with those lengths that are not given; refuses unknown ones."""
     known = keyword_options(module_class)
     guesses.refuse(set(options) - known, known)
-    options = {"seq_len": _SEQ_LEN, **options}
+    options = {"seq_len": _seq_len(segment_len), **options}
     half = max(1, (options["seq_len"] - NUM_SPECIAL) // 2)
     return {name: min(length, half) for name, length in module_class.LENGTHS.items()} | options
 
@@ -387,7 +397,8 @@ def module_of_checkpoint(
     tokenizer = source.load_tokenizer()
     with policy(weights):
         model = model_class.from_pretrained(source, **model_options)
-    options = _with_lengths(module_class, {**source.card.serving, **options})
+    segment_len = getattr(model, "segment_len", 0)
+    options = _with_lengths(module_class, {**source.card.serving, **options}, segment_len)
     module = module_class(model, tokenizer, int8=weights == INT8, **options)
     module.card = source.card.with_origin("exported_from", source.checkpoint.source)
     return module

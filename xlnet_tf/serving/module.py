@@ -399,6 +399,11 @@ def buckets_for(data: str, seq_len: int) -> list[int]:
 
 def _check_buckets(seq_len: int, buckets: Sequence[int] | None, segment_len: int) -> tuple[int, ...]:
     """Returns the buckets with seq_len as the last one."""
+    if segment_len and seq_len % segment_len:
+        raise UserError(
+            f"seq_len is {seq_len}; expected a multiple of {segment_len}, the tokens of the segments that "
+            "the model reads"
+        )
     if segment_len:
         if buckets:
             raise UserError(

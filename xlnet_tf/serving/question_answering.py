@@ -80,11 +80,6 @@ class QuestionAnsweringModule(ServingModule):
     ):
         super().__init__(model, tokenizer, **options)
         self.segment_len = model.segment_len or self.seq_len
-        if self.seq_len % self.segment_len:
-            raise UserError(
-                f"seq_len is {self.seq_len}; expected a multiple of {self.segment_len}, the tokens of the "
-                "segments that the model reads"
-            )
         self.most_room = windows_lib.window_room(0, self.seq_len, self.segment_len)
         most = windows_lib.window_room(1, self.segment_len)
         if not 0 < max_question_len <= most:
