@@ -119,7 +119,12 @@ def find_source(path: str, checkpoint: str = "", inputs: Collection[str] = ()) -
         dtype = run.params.runtime.mixed_precision_dtype
     elif version := _exported(folder):
         served = ExportedModel(version)
-        return Source(version, f"{version}/saved_model.pb", served.input_ranks(), lambda _: served)
+
+        def load_exported(kind: str) -> ExportedModel:
+            _check_type_is_kept(path, kind)
+            return served
+
+        return Source(version, f"{version}/saved_model.pb", served.input_ranks(), load_exported)
     else:
         weights, task, dtype = path, task_of_weights(path), ""
         if task == LANGUAGE_MODEL:
@@ -188,6 +193,12 @@ class ExportedModel:
         )
 
 
+def _check_type_is_kept(path: str, weights: str) -> None:
+    """Raises UserError if an exported model is asked for another type than the default."""
+    if weights != FLOAT32:
+        raise UserError(f"{path} is exported and keeps the type that it has: leave out --dtype={weights}")
+
+
 def find_embedder(path: str, checkpoint: str = "", layer: int = -1, weights: str = FLOAT32) -> Source:
     """Finds what makes vectors of texts; what it loads takes texts, and whether each token is to have one.
 
@@ -207,8 +218,7 @@ def find_embedder(path: str, checkpoint: str = "", layer: int = -1, weights: str
     if version := _exported(folder):
         if layer != -1:
             raise UserError(f"{path} is exported: its layer was chosen then, expected no --layer")
-        if weights != FLOAT32:
-            raise UserError(f"{path} is exported and keeps the type that it has: leave out --dtype={weights}")
+        _check_type_is_kept(path, weights)
         return Source(
             version, f"{version}/saved_model.pb", {"text": 1}, lambda _: _exported_embedder(version)
         )

@@ -167,6 +167,8 @@ def test_run_folder_keras_file_and_export_answer_alike(run, tmp_path, task):
         expected = expected or answers
         for one, other in zip(answers, expected, strict=True):
             assert_near(one, other)
+    with pytest.raises(UserError, match="served is exported and keeps .*: leave out --dtype=bfloat16"):
+        source.load("bfloat16")
     by_name = model.answer(**{name: [row[name] for row in rows] for name in columns})
     for row, found, answer in zip(rows, by_name, expected, strict=True):
         assert_near(found, models.module_of(str(folder)).readable(row, answer))
