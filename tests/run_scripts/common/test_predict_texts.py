@@ -141,6 +141,11 @@ def test_what_cannot_be_answered_is_named(run, table, tmp_path, flags, message):
         predict(run, *(flag.format(**paths) for flag in flags))
 
 
+def test_a_question_without_options_is_an_error(run):
+    with pytest.raises(UserError, match="the model refuses a row: .*options has none"):
+        predict(run.parent / "choice", "--input=context=ba", "--input=question=ne", "--input=options=[]")
+
+
 @pytest.mark.integration
 @pytest.mark.parametrize("task", task_registry.tasks())
 def test_run_folder_keras_file_and_export_answer_alike(run, tmp_path, task):
