@@ -30,7 +30,7 @@ from collections.abc import Sequence
 
 from absl import flags, logging
 
-from run_scripts.common import experiment, predict_served, predict_texts, training_flags
+from run_scripts.common import answers, experiment, predict_served, predict_texts, training_flags
 from run_scripts.common.sharded import options as sharded
 from tfrecord_builders.common import tables
 from xlnet_tf import errors, files, ownership
@@ -76,6 +76,8 @@ def main(_: Sequence[str]):
             "--output_dir is given, but answers to --input are printed: to have them written, give the texts "
             "in a file as --data"
         )
+    if values.data and values.output_dir:
+        answers.check_output(values.data, values.output_dir)
     if values.server:
         predict_served.main(values)
         return

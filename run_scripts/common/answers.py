@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import json
+import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -122,6 +123,12 @@ def answered_lines(
             print(f"note: {name} of {path} is given_{name} in the answers", file=sys.stderr)
             noted.add(name)
         yield json_line(given | dict(sorted(answered.items())))
+
+
+def check_output(data: str, output_dir: str) -> None:
+    """Raises UserError if the answers to a file would replace it."""
+    if os.path.realpath(os.path.join(output_dir, LINES_FILE)) == os.path.realpath(data):
+        raise UserError(f"answers in --output_dir={output_dir} would replace {data}: choose another folder")
 
 
 def renamed(row: Mapping[str, Any], taken: Collection[str]) -> dict[str, Any]:

@@ -141,6 +141,13 @@ def test_what_cannot_be_answered_is_named(run, table, tmp_path, flags, message):
         predict(run, *(flag.format(**paths) for flag in flags))
 
 
+def test_answers_do_not_replace_the_file_that_they_answer(run, tmp_path):
+    (tmp_path / "predictions.jsonl").write_text('{"text": "ba"}\n')
+    with pytest.raises(UserError, match="would replace .*predictions.jsonl: choose another folder"):
+        predict(run, f"--data={tmp_path}/predictions.jsonl", f"--output_dir={tmp_path}/")
+    assert (tmp_path / "predictions.jsonl").read_text() == '{"text": "ba"}\n'
+
+
 def test_a_question_without_options_is_an_error(run):
     with pytest.raises(UserError, match="the model refuses a row: .*options has none"):
         predict(run.parent / "choice", "--input=context=ba", "--input=question=ne", "--input=options=[]")
