@@ -11,24 +11,26 @@ training, unless flags say else.
 
 Texts need no set of examples: --input gives one row, a file as --data (csv, tsv or JSON lines, with the
 model's inputs by name) any number of rows. They are answered by a run, a folder of save_pretrained, a .keras
-file, an exported model or a model of the hub. The answers are those of the exported model; they are printed,
-or written to --output_dir, with the rows, as JSON lines. A column that an answer is called as, such as label,
-goes along as given_label. With --server, a model in TensorFlow Serving is asked.
+file, an exported model or a model of the hub. The answers are those of the exported model. Those to --input
+are printed; those to a file are printed, or written to --output_dir, with the rows, as JSON lines. A column
+that an answer is called as, such as label, goes along as given_label. With --server, a model in TensorFlow
+Serving is asked.
 
 A corpus is answered in shards, by many processes or machines:
 
     python -m run_scripts.predict --model_dir=runs/sst-2 --data='reviews/*.jsonl.gz' \
         --output_dir=predictions --output_format=parquet --runner=beam
 
-Flags such as --runner, --output_format and --shard_mb ask for that, and so do parquet, .zst and globs as
---data. An interrupted job resumes; rows that cannot be answered are listed in failed-predictions-*.jsonl.
+Flags such as --runner, --output_format and --shard_mb ask for that, and so do parquet, .zst, globs and
+several files as --data. An interrupted job resumes; rows that cannot be answered are listed in
+failed-predictions-*.jsonl.
 """
 
 from collections.abc import Sequence
 
 from absl import flags, logging
 
-from run_scripts.common import experiment, predict_served, predict_texts, training_flags
+from run_scripts.common import answers, experiment, predict_served, predict_texts, training_flags
 from run_scripts.common.sharded import options as sharded
 from tfrecord_builders.common import tables
 from xlnet_tf import errors, files, ownership
@@ -68,13 +70,22 @@ def define_flags():
 
 def main(_: Sequence[str]):
     values = flags.FLAGS
+    if values.input and values.output_dir:
+        raise UserError(
+            "--output_dir is given, but answers to --input are printed: to have them written, give the texts "
+            "in a file as --data"
+        )
+    if values.data and values.output_dir:
+        answers.check_output(values.data, values.output_dir)
     if values.server:
         predict_served.main(values)
         return
     if values.input and values.data:
         raise UserError("--input and --data are both given: expected one of them")
     if not values.input and sharded.is_wanted(values):
-        _require(values, "model_dir", "output_dir", *([] if values.tfds_name else ["data"]))
+        _require(values, "model_dir", *([] if values.tfds_name else ["data"]))
+        if not values.output_dir:
+            raise UserError("--output_dir missing: where the answers to a corpus go")
         predict_texts.answer_corpus(values)
         return
     texts = values.input or (values.data and tables.existing(values.data).is_file())

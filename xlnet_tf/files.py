@@ -201,14 +201,15 @@ def read_json(path: epath.PathLike, content: bytes | None = None, fix: str = "")
 
 def write_json(path: epath.PathLike, values: Any) -> None:
     """Writes a json file; numbers that json lacks, NaN and infinite ones, are null."""
-    write(path, json.dumps(_without_nan(values), indent=1, allow_nan=False) + "\n")
+    write(path, json.dumps(without_nan(values), indent=1, allow_nan=False) + "\n")
 
 
-def _without_nan(value: Any) -> Any:
+def without_nan(value: Any) -> Any:
+    """Returns a value with null instead of NaN and infinite numbers, at any depth."""
     if isinstance(value, Mapping):
-        return {name: _without_nan(each) for name, each in value.items()}
+        return {name: without_nan(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_without_nan(each) for each in value]
+        return [without_nan(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

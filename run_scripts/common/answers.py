@@ -3,12 +3,14 @@
 import contextlib
 import itertools
 import json
+import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tfrecord_builders.common import tables
 from tfrecord_builders.common.rows import other_delimiter
+from xlnet_tf import files
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.serving.signatures import TensorInfo, printable
 
@@ -31,13 +33,13 @@ def rows_of_flags(pairs: Sequence[str], columns: Mapping[str, TensorInfo]) -> li
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or name not in columns:
-            texts = [each for each, info in columns.items() if info.dtype == object and info.rank == 1]
+            texts = [each for each, info in columns.items() if info.is_text]
             text = json.dumps(value if equals and name.isidentifier() else pair, ensure_ascii=False)
             raise UserError(
                 f"--input={pair}: expected NAME=VALUE with the names {', '.join(sorted(columns))}"
                 + "".join(f", such as --input={each}={text}" for each in texts[:1])
             )
-        if columns[name].dtype != object or columns[name].rank > 1:
+        if not columns[name].is_text:
             try:
                 value = json.loads(value)
             except (ValueError, RecursionError):
@@ -122,6 +124,12 @@ def answered_lines(
         yield json_line(given | dict(sorted(answered.items())))
 
 
+def check_output(data: str, output_dir: str) -> None:
+    """Raises UserError if the answers to a file would replace it."""
+    if os.path.realpath(os.path.join(output_dir, LINES_FILE)) == os.path.realpath(data):
+        raise UserError(f"answers in --output_dir={output_dir} would replace {data}: choose another folder")
+
+
 def renamed(row: Mapping[str, Any], taken: Collection[str]) -> dict[str, Any]:
     """Returns a row in which columns that are called as answers have "given_" before their names.
 
@@ -134,8 +142,12 @@ def renamed(row: Mapping[str, Any], taken: Collection[str]) -> dict[str, Any]:
 
 
 def json_line(row: Mapping[str, Any]) -> str:
-    """Returns a row as a line of JSON that a terminal shows as it is."""
-    return json.dumps(row, ensure_ascii=False).translate(_CONTROLS) + "\n"
+    """Returns a row as a line of JSON that a terminal shows as it is; NaN and infinite numbers are null."""
+    try:
+        line = json.dumps(row, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        line = json.dumps(files.without_nan(row), ensure_ascii=False)
+    return line.translate(_CONTROLS) + "\n"
 
 
 def chosen_columns(pairs: Sequence[str], columns: Collection[str]) -> dict[str, str]:
@@ -180,15 +192,21 @@ def inputs_of_row(
             if not isinstance(value, str):
                 raise UserError(f"{where}: {chosen[name]} is {shown(json.dumps(value))}; expected a text")
             continue
-        if isinstance(value, str):  # of a csv or tsv file
-            with contextlib.suppress(ValueError):
-                found[name] = value = json.loads(value)
+        found[name] = value = parsed(value)
         if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
             raise UserError(
                 f"{where}: {chosen[name]} is {shown(str(row[chosen[name]]))}; expected a list, such as "
                 '["a", "b"]'
             )
     return found
+
+
+def parsed(value: Any) -> Any:
+    """Returns a value that is no text; csv and tsv files have it as JSON."""
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.loads(value)
+    return value
 
 
 def describe(answer: Mapping[str, Any]) -> str:

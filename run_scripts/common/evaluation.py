@@ -84,7 +84,7 @@ def _differences(
     Each run decides by its own thresholds, and its units say how. Metrics that need more than what both have,
     such as those of one run's alerts, are left out.
     """
-    score, names = _scorer(task), units.keys() & others.keys()
+    score, names = _scorer(task), [name for name in units if name in others]
     first, second = ({name: each[name] for name in names} for each in (units, others))
     before, now = (score(units), _scorer(other_task)(others)), (score(first), score(second))
     kept = [

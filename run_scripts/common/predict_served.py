@@ -9,11 +9,19 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from run_scripts.common.answers import LINES_FILE, answered_lines, describe, rows_of_flags
+from run_scripts.common.answers import (
+    LINES_FILE,
+    answered_lines,
+    check_columns,
+    chosen_columns,
+    describe,
+    parsed,
+    rows_of_flags,
+)
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.client import Client, connect
-from xlnet_tf.serving.signatures import plain, printable
+from xlnet_tf.serving.signatures import TensorInfo, plain, printable
 
 
 def define_flags():
@@ -30,9 +38,9 @@ def main(values: flags.FlagValues):
     if not values.model or bool(values.input) == bool(values.data):
         raise UserError("--server asks for --model=NAME, and for either --input=NAME=VALUE or --data=FILE")
     client = connect(values.server, values.model, values.signature)
-    lines = answered_lines(
-        values.data, functools.partial(ask, client, batch_size=values.batch_size), client.signature.inputs
-    )
+    columns = chosen_columns(values.column, client.signature.inputs)
+    answer = functools.partial(ask, client, batch_size=values.batch_size, columns=columns)
+    lines = answered_lines(values.data, answer, client.signature.inputs)
     if values.input:
         rows = rows_of_flags(values.input, client.signature.inputs)
         print("\n\n".join(describe(answer) for answer in ask(client, rows, values.batch_size)))
@@ -45,12 +53,18 @@ def main(values: flags.FlagValues):
         sys.stdout.writelines(lines)
 
 
-def ask(client: Client, rows: Iterable[Mapping[str, Any]], batch_size: int) -> Iterator[dict[str, Any]]:
+def ask(
+    client: Client,
+    rows: Iterable[Mapping[str, Any]],
+    batch_size: int,
+    columns: Mapping[str, str] | None = None,
+) -> Iterator[dict[str, Any]]:
     """Yields the answers to rows, in their order.
 
     Args:
-        rows: inputs by name; what the model does not take is left out.
+        rows: by column; what the model does not take is left out.
         batch_size: most rows of a request. Rows whose lists have other lengths go into requests of their own.
+        columns: of the inputs; None: they are called as the inputs.
 
     Raises:
         UserError: what is asked of the model gives no answer for each row; a row or an answer is wrong.
@@ -64,13 +78,25 @@ def ask(client: Client, rows: Iterable[Mapping[str, Any]], batch_size: int) -> I
         raise UserError(
             "the model's signature has no inputs or no outputs: it cannot answer rows. See --signature"
         )
-    inputs_of_rows = ({name: row[name] for name in names if name in row} for row in rows)
+    columns = columns or {name: name for name in names}
+    inputs_of_rows = (_inputs(number, row, names, columns) for number, row in enumerate(rows, 1))
     for _, alike in itertools.groupby(inputs_of_rows, _shapes):
         while batch := list(itertools.islice(alike, batch_size)):
             inputs = {name: [row[name] for row in batch] for name in batch[0]}
             answers = {name: plain(values) for name, values in client.predict(inputs).items()}
             for row in zip(*answers.values(), strict=True):
                 yield dict(zip(answers, row))
+
+
+def _inputs(
+    number: int, row: Mapping[str, Any], infos: Mapping[str, TensorInfo], columns: Mapping[str, str]
+) -> dict[str, Any]:
+    """Returns a row's values by the names of the inputs."""
+    check_columns(row, infos, columns, f"row {number}")
+    return {
+        name: row[columns[name]] if info.is_text else parsed(row[columns[name]])
+        for name, info in infos.items()
+    }
 
 
 def _shapes(row: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

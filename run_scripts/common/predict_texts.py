@@ -22,7 +22,7 @@ from run_scripts.common.answers import (
 )
 from run_scripts.common.sharded.options import ShardOptions
 from xlnet_tf import files, ownership
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, reason
 from xlnet_tf.flags import from_flags
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.serving.signatures import TensorInfo
@@ -69,7 +69,10 @@ def main(values: flags.FlagValues):
             inputs_of_row(row, source.ranks, chosen, f"{values.data or '--input'}, row {number}")
             for number, row in enumerate(rows, first + 1)
         )
-        return answer_texts(served(), texts, values.batch_size)
+        try:
+            yield from answer_texts(served(), texts, values.batch_size)
+        except tf.errors.InvalidArgumentError as error:  # such as a question without options
+            raise UserError(f"the model refuses a row: {reason(error)}") from error
 
     served = functools.cache(lambda: source.load(weights))
     if values.input:

@@ -154,12 +154,13 @@ def main(_: Sequence[str]):
         options["seq_len"] = values.seq_len
     if values.buckets is not None:
         options["buckets"] = numbers("buckets", values.buckets)
-    elif values.bucket_data:
-        options["buckets"] = module.buckets_for(values.bucket_data, values.seq_len)
-        print(f"buckets for texts as in {values.bucket_data}: {', '.join(map(str, options['buckets']))}")
     warmup_batches = numbers("warmup_batches", values.warmup_batches)
     check_flags(values)
     check_demands(values.model_dir)
+    if values.bucket_data:
+        seq_len = values.seq_len or models.seq_len_of(values.model_dir)
+        options["buckets"] = module.buckets_for(values.bucket_data, seq_len)
+        print(f"buckets for texts as in {values.bucket_data}: {', '.join(map(str, options['buckets']))}")
     if values.check_data:
         check_weights(values)
     if values.calibrate:

@@ -220,6 +220,8 @@ def test_wrong_texts_and_orders_are_named(reader, small_tokenizer):
         (r"order\[0\] is \[0, 0\]; expected each number", (["tor"],), {"order": [[0, 0]]}),
         ("1 texts and 2 orders", (["tor"],), {"order": [[0], [0]]}),
         ("batch_size is 0", (["bane"],), {"batch_size": 0}),
+        ("seed is 9223372036854775808; expected", (["bane"],), {"order": "random", "seed": 1 << 63}),
+        ("seed is 0.5; expected a whole number", (["bane"],), {"order": "random", "seed": 0.5}),
     ):
         with pytest.raises(UserError, match=match):
             score(*args, **options)

@@ -10,6 +10,7 @@ from tfrecord_builders.classification.build import _pack
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.classifier import XLNetClassifier, XLNetRegressor
 from xlnet_tf.records.examples import ExampleWriter
+from xlnet_tf.serving import models
 from xlnet_tf.serving.classification import AlertRule, ClassificationModule, RegressionModule
 from xlnet_tf.serving.module import buckets_for
 from xlnet_tf.text.packing import pack
@@ -53,8 +54,8 @@ def test_buckets_for_a_sets_texts_leave_least_padding(tmp_path, small_tokenizer)
     with ExampleWriter(tmp_path, tokenizer=small_tokenizer, **settings) as writer:
         for number in range(300):
             writer.write(pack([30] * (10 if number % 3 else 60), seq_len=128)._asdict(), {})
-    assert buckets_for(str(tmp_path)) == [16, 64]
-    assert buckets_for(str(tmp_path), seq_len=40) == [16, 40]
+    assert buckets_for(str(tmp_path), 128) == [16, 64]
+    assert buckets_for(str(tmp_path), 40) == [16, 40]
 
 
 def test_buckets_change_nothing_but_the_work(model, module, small_tokenizer):
@@ -120,6 +121,16 @@ def test_long_texts_are_read_in_segments(small_tokenizer):
     np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
     with pytest.raises(UserError, match="reads in segments of 16"):
         ClassificationModule(model, small_tokenizer, seq_len=SEQ_LEN, buckets=[32])
+    with pytest.raises(UserError, match="^seq_len is 40; expected a multiple of 16"):
+        ClassificationModule(model, small_tokenizer, seq_len=40)
+
+
+def test_texts_have_whole_segments_unless_an_option_says_otherwise(small_tokenizer, tmp_path):
+    model = built(XLNetClassifier, small_tokenizer, 2, segment_len=96)
+    model.save_pretrained(tmp_path, small_tokenizer)
+    model.tokenizer = small_tokenizer
+    assert models.module_of_model(model).seq_len == models.seq_len_of(str(tmp_path)) == 480
+    assert models.find_source(str(tmp_path)).load("float32").seq_len == 480
 
 
 def test_signatures_agree(module):

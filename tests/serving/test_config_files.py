@@ -170,5 +170,9 @@ def test_a_model_has_a_name_that_can_stand_in_an_address(folder):
         config_files.write(folder, (1,))
 
 
-def test_a_name_is_the_last_part_of_the_folder():
+def test_a_name_is_the_last_part_of_the_folder(tmp_path, monkeypatch):
     assert config_files.model_name("served/sst-2.v1/") == "sst-2.v1"
+    assert config_files.model_name("gs://bucket/served/sst-2/") == "sst-2"
+    (tmp_path / "reviews" / "1").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "reviews" / "1")
+    assert config_files.model_name("..") == "reviews"

@@ -10,6 +10,7 @@ import yaml
 
 from run_scripts.convert_checkpoint import convert
 from tests.conftest import invent_texts
+from tests.helpers.commands import run_command
 from tests.helpers.full_disk import files_of_at_most
 from tests.helpers.records.labelled import builder, table
 from tests.helpers.serving.toys import built
@@ -19,11 +20,13 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.models.pretrainer import XLNetPretrainer
+from xlnet_tf.records.examples import ExampleWriter
 from xlnet_tf.serving import models
 from xlnet_tf.serving.classification import ClassificationModule
 from xlnet_tf.serving.export import export, versions
 from xlnet_tf.tasks.classification import ClassificationConfig, ClassificationTask
 from xlnet_tf.tasks.finetuning import finetune, finetuning_experiment
+from xlnet_tf.text.packing import pack
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TEXTS = ["1999, was old", "a new one , 2008,", ""]
@@ -143,6 +146,17 @@ def test_a_converted_run_is_used_as_the_run(run, tmp_path, format, name):
     assert models.compare_weights(folder, data, models.INT8) == models.compare_weights(
         str(run), data, models.INT8, name
     )
+
+
+@pytest.mark.integration
+def test_buckets_for_longer_texts_are_at_most_as_long_as_what_is_served(run, tmp_path, small_tokenizer):
+    settings = {"task": "toy", "split": "dev", "seq_len": 128, "columns": [], "settings": {}}
+    with ExampleWriter(tmp_path / "long", tokenizer=small_tokenizer, **settings) as writer:
+        for number in range(300):
+            writer.write(pack([30] * (5 if number % 3 else 60), seq_len=128)._asdict(), {})
+    flags = [f"--model_dir={run}", f"--output_dir={tmp_path}/pairs", f"--bucket_data={tmp_path}/long"]
+    run_command("run_scripts.export", *flags, "--warmup_batches=1")
+    assert json.loads((tmp_path / "pairs/1/assets.extra/buckets.json").read_text()) == [8, 24]
 
 
 @pytest.mark.integration

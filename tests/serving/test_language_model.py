@@ -308,6 +308,8 @@ def test_invalid_numbers_are_refused(model, small_tokenizer):
     for name, value in (("max_new_tokens", SEQ_LEN), ("top_k", 0), ("beams", 91)):
         with pytest.raises(UserError, match=f"{name} is {value}; expected 1 to"):
             LanguageModelModule(model, small_tokenizer, seq_len=SEQ_LEN, **{"max_new_tokens": 4, name: value})
+    with pytest.raises(UserError, match="layer is 7; the model has layers 0 to"):
+        LanguageModelModule(model, small_tokenizer, seq_len=SEQ_LEN, layer=7)
 
 
 @pytest.mark.integration

@@ -17,6 +17,7 @@ from tfrecord_builders.squad.build import SquadOptions, build_squad
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.map_in_chunks import map_in_chunks
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering
+from xlnet_tf.serving import models
 from xlnet_tf.serving.module import signature
 from xlnet_tf.serving.question_answering import QuestionAnsweringModule
 from xlnet_tf.tasks import question_answering
@@ -261,7 +262,7 @@ def test_chunks_are_joined_in_order():
     [
         ({"max_question_len": 37}, "max_question_len is 37; expected 1 to 36"),
         ({"stride": 0}, "stride is 0"),
-        ({"buckets": (4, 16), "start_top": 5}, "padded to 4 tokens, but the model looks at 5"),
+        ({"start_top": 41}, "seq_len is 40, but the model looks at 41 tokens"),
     ],
 )
 def test_what_does_not_fit_is_refused(model, small_tokenizer, options, message):
@@ -270,6 +271,15 @@ def test_what_does_not_fit_is_refused(model, small_tokenizer, options, message):
     model.build()
     with pytest.raises(UserError, match=message):
         QuestionAnsweringModule(model, small_tokenizer, **options)
+
+
+def test_buckets_have_as_many_tokens_as_the_model_looks_at(model, small_tokenizer):
+    model = XLNetQuestionAnswering(model.encoder, start_top=9, end_top=2)
+    model.build()
+    model.tokenizer = small_tokenizer
+    module = models.module_of_model(model)  # whose shortest bucket is of 8 tokens otherwise
+    assert module.buckets[:2] == (16, 24)
+    assert module.ask(["ba?", "ne tor mi"], {}, 1)["answers"]
 
 
 def test_serving_options_come_from_the_run(model, small_tokenizer, tmp_path):

@@ -1,6 +1,7 @@
 """Streams of texts are answered as rows one by one, in their order, in bounded memory."""
 
 import itertools
+import types
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from tests.helpers.serving.exports import KINDS
 from xlnet_tf import task_registry
 from xlnet_tf.serving import text_answers
 from xlnet_tf.serving.signatures import plain
-from xlnet_tf.serving.text_answers import answer_texts
+from xlnet_tf.serving.text_answers import RowFunction, answer_texts
 
 PADDING = ("", 0, -1, False)
 
@@ -39,6 +40,13 @@ def assert_same(found, expected, name):
             assert all(value in PADDING or value < -1e30 for value in rest), name
         else:
             assert_same(one, other, name)
+
+
+def test_outputs_are_in_the_order_of_their_names():
+    """A SavedModel has them in another order in each process, and columns of shards are in theirs."""
+    columns = dict.fromkeys(["score", "label", "alert"], tf.TensorSpec([None]))
+    function = RowFunction(types.SimpleNamespace(structured_outputs=columns), inputs=dict)
+    assert [*function.outputs] == ["alert", "label", "score"]
 
 
 @pytest.mark.integration

@@ -74,10 +74,8 @@ def embed_texts(
     ids = tokenizer.encode_rows(texts, "texts")
     lengths = [len(text) + len(_ENDS) for text in ids]
     check_text_lengths("texts", lengths)
-    layers, width = encoder.config.n_layer, encoder.config.d_model
-    if not -layers <= layer < layers:
-        raise UserError(f"layer is {layer}; the model has layers 0 to {layers - 1}, and -1 is the last.")
-    mean, cls = (np.empty([len(ids), width], np.float32) for _ in range(2))
+    check_layer(layer, encoder.config.n_layer)
+    mean, cls = (np.empty([len(ids), encoder.config.d_model], np.float32) for _ in range(2))
     token_vectors = [None] * len(ids)
     for rows in by_length(lengths, batch_size):
         features = tokenizer([texts[row] for row in rows], seq_len=max(_SHORTEST, lengths[rows[-1]]))
@@ -91,6 +89,12 @@ def embed_texts(
     return TextVectors(
         mean, cls, token_vectors, [[tokenizer.id_to_piece(i) for i in [*text, *_ENDS]] for text in ids]
     )
+
+
+def check_layer(layer: int, layers: int) -> None:
+    """Raises UserError if a model of so many layers has no such layer."""
+    if not -layers <= layer < layers:
+        raise UserError(f"layer is {layer}; the model has layers 0 to {layers - 1}, and -1 is the last.")
 
 
 def embed(

@@ -17,6 +17,7 @@ from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
+MOST_SEED = (1 << 63) - 1
 ORDERS = ("left_to_right", "right_to_left", "random")
 
 # Rows of logits computed at a time: with 32,000 pieces, 64 MB.
@@ -66,7 +67,8 @@ def score_texts(
         batch_size: B, texts scored together; of about the same length, since all are padded to the longest.
 
     Raises:
-        UserError: these are not lists of strings of one length, a text is too long, or an order is wrong.
+        UserError: these are not lists of strings of one length, a text is too long, or an order or seed is
+            wrong.
     """
     ids = tokenizer.encode_rows(texts, "texts")
     before = tokenizer.encode_rows([""] * len(ids) if contexts is None else contexts, "contexts")
@@ -74,6 +76,8 @@ def score_texts(
         raise UserError(f"there are {len(ids)} texts and {len(before)} contexts; expected as many.")
     lengths = [len(context) + len(text) for context, text in zip(before, ids)]
     check_text_lengths("texts", lengths)
+    is_seed = sampling.is_whole(seed) and abs(seed) <= MOST_SEED
+    sampling.check_range("seed", seed, is_seed, f"a whole number from {-MOST_SEED} to {MOST_SEED}")
     if not isinstance(order, str):
         _check_permutations(order, ids)
 

@@ -72,7 +72,8 @@ def model_name(folder: str) -> str:
     Raises:
         UserError: it cannot stand in an address.
     """
-    name = os.path.basename(os.path.normpath(folder))
+    path = os.path.normpath(folder) if "://" in folder else os.path.abspath(folder)  # "." has a name, too
+    name = os.path.basename(path)
     if not re.fullmatch(_NAME, name, re.ASCII):
         raise UserError(
             f"a model is served under the last part of its folder, {name!r}: it may contain only letters, "

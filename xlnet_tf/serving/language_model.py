@@ -8,7 +8,7 @@ import tf_keras
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation import decoding_loop, gap_parsing, scoring
-from xlnet_tf.generation.embedding import embed
+from xlnet_tf.generation.embedding import check_layer, embed
 from xlnet_tf.generation.infilling import fill_jointly
 from xlnet_tf.generation.layout import AT_ONCE, TextLayout, continuation
 from xlnet_tf.generation.sampling import COLDEST, HOTTEST, Sampling
@@ -126,6 +126,7 @@ class LanguageModelModule(ServingModule):
         ):
             if not 1 <= value <= most:
                 raise UserError(f"{name} is {value}; expected 1 to {most}")
+        check_layer(layer, model.encoder.config.n_layer)
         self.max_new_tokens = max_new_tokens
         self.top_k = top_k
         self.beams = beams

@@ -15,7 +15,7 @@ from xlnet_tf import guesses, hub, task_registry
 from xlnet_tf.checkpoints import building_from, load_into, names, open_checkpoint
 from xlnet_tf.checkpoints.model_card import is_run, task_of
 from xlnet_tf.errors import UserError, reason
-from xlnet_tf.generation.embedding import TextVectors, embed_texts
+from xlnet_tf.generation.embedding import TextVectors, check_layer, embed_texts
 from xlnet_tf.layers.base import policy_restored
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import XLNetHead
@@ -119,7 +119,12 @@ def find_source(path: str, checkpoint: str = "", inputs: Collection[str] = ()) -
         dtype = run.params.runtime.mixed_precision_dtype
     elif version := _exported(folder):
         served = ExportedModel(version)
-        return Source(version, f"{version}/saved_model.pb", served.input_ranks(), lambda _: served)
+
+        def load_exported(kind: str) -> ExportedModel:
+            _check_type_is_kept(path, kind)
+            return served
+
+        return Source(version, f"{version}/saved_model.pb", served.input_ranks(), load_exported)
     else:
         weights, task, dtype = path, task_of_weights(path), ""
         if task == LANGUAGE_MODEL:
@@ -128,8 +133,9 @@ def find_source(path: str, checkpoint: str = "", inputs: Collection[str] = ()) -
                 "fine-tune it for what predict is to answer"
             )
         card, module_class = open_checkpoint(folder).card, task_registry.find(task).load("serving")
-        options = _with_lengths(module_class, card.serving)
-        given = {"buckets": _buckets(card.settings.get("segment_len", 0), options)}
+        segment_len = card.settings.get("segment_len", 0)
+        options = _with_lengths(module_class, card.serving, segment_len)
+        given = {"buckets": _buckets(segment_len, options)}
         if "pair" in module_class.OF_EXAMPLES and "pair" not in options:
             options["pair"] = given["pair"] = {"text_a", "text_b"} <= set(inputs)
     # An example needs no model, only what may be one of its options.
@@ -184,6 +190,12 @@ class ExportedModel:
         )
 
 
+def _check_type_is_kept(path: str, weights: str) -> None:
+    """Raises UserError if an exported model is asked for another type than the default."""
+    if weights != FLOAT32:
+        raise UserError(f"{path} is exported and keeps the type that it has: leave out --dtype={weights}")
+
+
 def find_embedder(path: str, checkpoint: str = "", layer: int = -1, weights: str = FLOAT32) -> Source:
     """Finds what makes vectors of texts; what it loads takes texts, and whether each token is to have one.
 
@@ -194,7 +206,7 @@ def find_embedder(path: str, checkpoint: str = "", layer: int = -1, weights: str
         weights: the kind that will be asked for: float32 or bfloat16; of an exported model, float32.
 
     Raises:
-        UserError: the model has no tokenizer, or has been exported for something else.
+        UserError: the model has no tokenizer or no such layer, or has been exported for something else.
         FileNotFoundError: there is nothing at the path.
     """
     folder = hub.locate(path.rstrip("/")).folder
@@ -203,15 +215,15 @@ def find_embedder(path: str, checkpoint: str = "", layer: int = -1, weights: str
     if version := _exported(folder):
         if layer != -1:
             raise UserError(f"{path} is exported: its layer was chosen then, expected no --layer")
-        if weights != FLOAT32:
-            raise UserError(f"{path} is exported and keeps the type that it has: leave out --dtype={weights}")
+        _check_type_is_kept(path, weights)
         return Source(
             version, f"{version}/saved_model.pb", {"text": 1}, lambda _: _exported_embedder(version)
         )
     found = _open_run(folder, "").checkpoint(checkpoint) if is_run(folder) else path
+    source = Pretrained(found)
+    check_layer(layer, source.config.n_layer)
 
     def load(kind: str) -> Callable[[Sequence[str], bool], TextVectors]:
-        source = Pretrained(found)
         with policy(kind):
             encoder, tokenizer = XLNetEncoder.from_pretrained(source), source.load_tokenizer()
         return lambda texts, tokens: embed_texts(
@@ -302,6 +314,14 @@ def options_of_run(folder: str) -> dict[str, Any]:
     }
 
 
+def seq_len_of(path: str) -> int:
+    """Returns the most tokens of a sequence that weights are served with, unless an option says otherwise."""
+    if options := options_of_run(hub.locate(path.rstrip("/")).folder):
+        return options["seq_len"]
+    card = open_checkpoint(path).card
+    return card.serving.get("seq_len", _seq_len(card.settings.get("segment_len", 0)))
+
+
 def module_of_model(model: XLNetHead, *, pair: bool = False) -> ServingModule:
     """Returns what a model answers texts with.
 
@@ -320,7 +340,7 @@ def module_of_model(model: XLNetHead, *, pair: bool = False) -> ServingModule:
     options = dict(model.current_card().serving)
     if "pair" in module_class.OF_EXAMPLES:
         options.setdefault("pair", pair)
-    options = _with_lengths(module_class, options)
+    options = _with_lengths(module_class, options, model.segment_len)
     # Position keys would be those of the weights as they are now, and the model may be trained.
     options |= {"buckets": _buckets(model.segment_len, options), "keep_position_keys": False}
     return module_class(model, model.tokenizer, **options)
@@ -330,11 +350,18 @@ def _buckets(segment_len: int, options: Mapping[str, Any]) -> list[int] | None:
     return None if segment_len else padding_buckets(options["seq_len"])
 
 
-def _with_lengths(module_class: type[ServingModule], options: Mapping[str, Any]) -> dict[str, Any]:
+def _seq_len(segment_len: int) -> int:
+    """Returns the tokens of a sequence where no option says otherwise: whole segments, if there are any."""
+    return max(segment_len, _SEQ_LEN - _SEQ_LEN % (segment_len or 1))
+
+
+def _with_lengths(
+    module_class: type[ServingModule], options: Mapping[str, Any], segment_len: int
+) -> dict[str, Any]:
     """Returns options of a module with those lengths that are not given; refuses unknown ones."""
     known = keyword_options(module_class)
     guesses.refuse(set(options) - known, known)
-    options = {"seq_len": _SEQ_LEN, **options}
+    options = {"seq_len": _seq_len(segment_len), **options}
     half = max(1, (options["seq_len"] - NUM_SPECIAL) // 2)
     return {name: min(length, half) for name, length in module_class.LENGTHS.items()} | options
 
@@ -377,7 +404,8 @@ def module_of_checkpoint(
     tokenizer = source.load_tokenizer()
     with policy(weights):
         model = model_class.from_pretrained(source, **model_options)
-    options = _with_lengths(module_class, {**source.card.serving, **options})
+    segment_len = getattr(model, "segment_len", 0)
+    options = _with_lengths(module_class, {**source.card.serving, **options}, segment_len)
     module = module_class(model, tokenizer, int8=weights == INT8, **options)
     module.card = source.card.with_origin("exported_from", source.checkpoint.source)
     return module

@@ -375,12 +375,12 @@ def check_temperature(temperature: Sequence[float] | None, number: int) -> list[
     return [float(value) for value in temperature]
 
 
-def buckets_for(data: str, seq_len: int | None = None) -> list[int]:
+def buckets_for(data: str, seq_len: int) -> list[int]:
     """Returns the buckets that leave least padding for requests as long as the texts of a set.
 
     Args:
         data: folder of a set of examples.
-        seq_len: most tokens of a sequence; None: those of the set's.
+        seq_len: most tokens of a sequence; longer texts are cut to it.
 
     Raises:
         UserError: the set is empty or damaged.
@@ -389,13 +389,17 @@ def buckets_for(data: str, seq_len: int | None = None) -> list[int]:
     examples = ExampleSet.load(data)
     if not examples.records:
         raise UserError(f"{data} holds no examples: expected some, for buckets that fit their lengths")
-    seq_len = seq_len or examples.seq_len
     lengths = np.clip(examples.lengths(), 4, seq_len)
     return choose_lengths(lengths, seq_len)
 
 
 def _check_buckets(seq_len: int, buckets: Sequence[int] | None, segment_len: int) -> tuple[int, ...]:
     """Returns the buckets with seq_len as the last one."""
+    if segment_len and seq_len % segment_len:
+        raise UserError(
+            f"seq_len is {seq_len}; expected a multiple of {segment_len}, the tokens of the segments that "
+            "the model reads"
+        )
     if segment_len:
         if buckets:
             raise UserError(

@@ -53,7 +53,7 @@ class QuestionAnsweringModule(ServingModule):
         threshold: the no-answer logit above which an answer is refused; None: never.
         n_best: number of answers, at most as many as the model looks at in a window.
         max_answer_len: most tokens of an answer.
-        **options: of ServingModule.
+        **options: of ServingModule; buckets that are shorter than what the model looks at are left out.
 
     Raises:
         UserError: see ServingModule; or lengths do not fit together.
@@ -80,11 +80,6 @@ class QuestionAnsweringModule(ServingModule):
     ):
         super().__init__(model, tokenizer, **options)
         self.segment_len = model.segment_len or self.seq_len
-        if self.seq_len % self.segment_len:
-            raise UserError(
-                f"seq_len is {self.seq_len}; expected a multiple of {self.segment_len}, the tokens of the "
-                "segments that the model reads"
-            )
         self.most_room = windows_lib.window_room(0, self.seq_len, self.segment_len)
         most = windows_lib.window_room(1, self.segment_len)
         if not 0 < max_question_len <= most:
@@ -96,10 +91,11 @@ class QuestionAnsweringModule(ServingModule):
         if stride < 1:
             raise UserError(f"stride is {stride}; expected at least 1")
         looked_at = max(model.start_top, model.end_top)
-        if self.buckets[0] < looked_at:
+        self.buckets = tuple(length for length in self.buckets if length >= looked_at)
+        if not self.buckets:
             raise UserError(
-                f"sequences are padded to {self.buckets[0]} tokens, but the model looks at {looked_at} of "
-                f"them; expected buckets and seq_len of at least {looked_at}"
+                f"seq_len is {self.seq_len}, but the model looks at {looked_at} tokens; expected at least "
+                f"{looked_at}"
             )
         self.max_question_len = max_question_len
         self.stride = stride

@@ -38,6 +38,11 @@ class TensorInfo:
     dtype: np.dtype
     rank: int | None
 
+    @property
+    def is_text(self) -> bool:
+        """Whether a row has a single string."""
+        return self.dtype == object and self.rank in (1, None)
+
 
 @dataclasses.dataclass(frozen=True)
 class Signature:

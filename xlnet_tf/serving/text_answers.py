@@ -42,8 +42,8 @@ class RowFunction(NamedTuple):
 
     @property
     def outputs(self) -> Mapping[str, tf.TensorSpec]:
-        """What the answers have, by name, with the axis of the batch."""
-        return self.serve.structured_outputs
+        """What the answers have, with the axis of the batch; by name, which a SavedModel has in any order."""
+        return dict(sorted(self.serve.structured_outputs.items()))
 
 
 class Served(Protocol):

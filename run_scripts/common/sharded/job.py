@@ -213,24 +213,30 @@ def _answer(
 
 
 def _open(path: epath.Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """Returns what is noted of a job: its settings, and its shards if it is whole."""
-    if path.exists():
-        job = files.read_json(path, fix="remove the folder, or choose another --output_dir")
-        found = job.get("settings", {})
-        if "dtype" in settings:
-            found = {"dtype": "float32", **found}  # earlier versions knew no other and did not note it
-        if difference := settings_difference(found, settings):
-            listed = "\n  ".join(difference)
+    """Returns what is noted of a job: its settings, and its shards if it is whole.
+
+    A job without any shard, whose model could not be loaded, makes room for another.
+    """
+    has_shards = any(other.name.startswith(f"{path.stem}-") for other in path.parent.iterdir())
+    if not path.exists():
+        if has_shards:
             raise UserError(
-                f"{path.parent} holds the answers of another job: choose another --output_dir, or remove "
-                f"it. Differences:\n  {listed}"
+                f"{path.parent} holds {path.stem}-* of an unknown job: choose another --output_dir, or "
+                "remove it"
             )
-        return job
-    if path.parent.exists() and any(p.name.startswith(f"{path.stem}-") for p in path.parent.iterdir()):
+        return {"settings": settings}
+    job = files.read_json(path, fix="remove the folder, or choose another --output_dir")
+    found = job.get("settings", {})
+    if "dtype" in settings:
+        found = {"dtype": "float32", **found}  # earlier versions knew no other and did not note it
+    difference = settings_difference(found, settings)
+    if difference and has_shards:
+        listed = "\n  ".join(difference)
         raise UserError(
-            f"{path.parent} holds {path.stem}-* of an unknown job: choose another --output_dir, or remove it"
+            f"{path.parent} holds the answers of another job: choose another --output_dir, or remove "
+            f"it. Differences:\n  {listed}"
         )
-    return {"settings": settings}
+    return {"settings": settings} if difference else job
 
 
 def _corpus_summary(sources) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class Scoring(TextModel):
         "left_to_right",
         choices=("left_to_right", "right_to_left", "random"),
     )
-    seed: int = option("Random seed for --order=random.", 0, least=0)
+    seed: int = option("Random seed for --order=random.", 0, least=0, most=(1 << 63) - 1)
     pieces: bool = option("Of a corpus: write each piece and its log-probability, too.", False)
 
     def load(self, threads: int) -> Answerer:

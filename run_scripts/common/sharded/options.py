@@ -85,14 +85,20 @@ def define_text_flags() -> None:
 
 
 def check_text_flags(values: flags.flags.FlagValues) -> None:
-    """Raises UserError if texts are given as well as a corpus."""
+    """Raises UserError if texts are given as well as a corpus, or as well as a folder for its answers."""
     for name in ("data", "tfds_name"):
         if values.text and values[name].value:
             raise UserError(f"--text and --{name} are both given: expected one of them")
+    if values.text and values.output_dir:
+        raise UserError(
+            "--output_dir is given, but answers to --text are printed: to have them written, give the texts "
+            "in a file as --data"
+        )
 
 
 def is_wanted(values: flags.flags.FlagValues) -> bool:
     """Returns whether a command that answers single files, too, is asked for shards."""
     given = any(values[field.name].present for field in dataclasses.fields(ShardOptions))
     data = values.data or ""
-    return given or data.endswith((".parquet", ".zst")) or (glob.has_magic(data) and not os.path.exists(data))
+    several = (glob.has_magic(data) or "," in data) and not os.path.exists(data)
+    return given or several or data.lower().endswith((".parquet", ".zst"))

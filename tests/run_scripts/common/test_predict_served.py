@@ -128,6 +128,11 @@ def test_flags_that_make_no_rows(client, pairs, message):
         answers.rows_of_flags(pairs, client.signature.inputs)
 
 
+def test_an_input_of_any_rank_is_a_text():
+    rows = answers.rows_of_flags(["text=[1]"], {"text": TensorInfo(np.dtype(object), None)})
+    assert rows == [{"text": "[1]"}]
+
+
 @pytest.mark.parametrize(
     ("inputs", "outputs", "message"),
     [
@@ -171,6 +176,16 @@ def test_data_of_another_kind(tmp_path):
         list(answers.rows_of_file(str(tmp_path)))
 
 
+@pytest.mark.integration
+def test_a_table_has_lists_as_json_and_columns_of_other_names(address, tmp_path):
+    (tmp_path / "rows.csv").write_text('q,passages\na,"[""b"", ""cd""]"\n')
+    flags = [f"--server={address}", "--model=toy", f"--data={tmp_path / 'rows.csv'}"]
+    done = predict(*flags, "--column=query=q")
+    assert json.loads(done.stdout)["scores"] == [0.1, 0.2], done.stderr
+    assert "row 1: query missing; there is q, passages. Name the right column" in predict(*flags).stderr
+    assert "--column=text=q: expected INPUT=COLUMN" in predict(*flags, "--column=text=q").stderr
+
+
 def test_an_error_keeps_the_answers_of_before(client, address, tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"query": "a", "passages": ["b"]}\n{"query": "a"}\n')
     (tmp_path / "predictions.jsonl").write_text("before")
@@ -198,6 +213,11 @@ def test_flags_that_do_not_suffice(flags, message):
     done = predict(*flags)
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert message in done.stderr
+
+
+def test_nan_and_infinite_numbers_are_null_in_lines():
+    line = answers.json_line({"error": "too long", "mean": [float("nan"), 0.5], "best": {"x": float("-inf")}})
+    assert line == '{"error": "too long", "mean": [null, 0.5], "best": {"x": null}}\n'
 
 
 def test_long_lists_are_shown_by_their_beginning():

@@ -119,6 +119,7 @@ def test_an_interrupted_prediction_resumes(run, table, tmp_path, monkeypatch):
         ),
         (["--data={table}", "--column=body=review"], "--column=body=review: expected INPUT=COLUMN .* text"),
         (["--input=text=a", "--data={table}"], "--input and --data are both given"),
+        (["--input=text=a", "--output_dir=out"], "--output_dir is given, but answers to --input are printed"),
         (["--input=review=a"], "--input=review=a: expected NAME=VALUE with the names text"),
         (["--input=A fine film."], '--input=A fine film.: .*, such as --input=text="A fine film."$'),
         (["--data={table}", "--strategy=mirrored"], "--strategy: texts are answered on one CPU or GPU"),
@@ -138,6 +139,18 @@ def test_what_cannot_be_answered_is_named(run, table, tmp_path, flags, message):
     paths = {"table": table, "lines": lines, "semicolons": semicolons, "nothing": nothing}
     with pytest.raises((UserError, FileNotFoundError), match=message):
         predict(run, *(flag.format(**paths) for flag in flags))
+
+
+def test_answers_do_not_replace_the_file_that_they_answer(run, tmp_path):
+    (tmp_path / "predictions.jsonl").write_text('{"text": "ba"}\n')
+    with pytest.raises(UserError, match="would replace .*predictions.jsonl: choose another folder"):
+        predict(run, f"--data={tmp_path}/predictions.jsonl", f"--output_dir={tmp_path}/")
+    assert (tmp_path / "predictions.jsonl").read_text() == '{"text": "ba"}\n'
+
+
+def test_a_question_without_options_is_an_error(run):
+    with pytest.raises(UserError, match="the model refuses a row: .*options has none"):
+        predict(run.parent / "choice", "--input=context=ba", "--input=question=ne", "--input=options=[]")
 
 
 @pytest.mark.integration
@@ -166,6 +179,8 @@ def test_run_folder_keras_file_and_export_answer_alike(run, tmp_path, task):
         expected = expected or answers
         for one, other in zip(answers, expected, strict=True):
             assert_near(one, other)
+    with pytest.raises(UserError, match="served is exported and keeps .*: leave out --dtype=bfloat16"):
+        source.load("bfloat16")
     by_name = model.answer(**{name: [row[name] for row in rows] for name in columns})
     for row, found, answer in zip(rows, by_name, expected, strict=True):
         assert_near(found, models.module_of(str(folder)).readable(row, answer))

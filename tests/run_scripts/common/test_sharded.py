@@ -130,12 +130,16 @@ def data(tmp_path):
         ("part-1.jsonl", False),
         ("part [1].jsonl", False),
         ("part.parquet", True),
+        ("PART.PARQUET", True),
+        ("a.csv,b.jsonl", True),
+        ("part,1.jsonl", False),
         ("", False),
     ],
 )
-def test_globs_ask_for_shards(tmp_path, monkeypatch, data, wanted):
+def test_globs_and_several_files_ask_for_shards(tmp_path, monkeypatch, data, wanted):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "part [1].jsonl").touch()
+    (tmp_path / "part,1.jsonl").touch()
 
     def define():
         flags.DEFINE_string("data", "", "")
@@ -265,6 +269,18 @@ def test_a_model_that_no_process_can_load_is_an_error(data, tmp_path, monkeypatc
     monkeypatch.setattr(row_models, "Echo", row_models.Hopeless)
     with pytest.raises(UserError, match="died 3 times before it answered a row .*fewer --num_workers"):
         answer(data, tmp_path / "out", tmp_path / "log", num_workers=2)
+
+
+def test_a_job_that_answered_nothing_is_in_nobodys_way(data, tmp_path, monkeypatch):
+    def fail(self, threads):
+        raise UserError("no language model")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(row_models.Echo, "load", fail)
+        with pytest.raises(UserError, match="no language model"):
+            answer(data, tmp_path / "out", tmp_path / "log", shard_mb=0.002)
+    expected = answer(data, tmp_path / "other", tmp_path / "log")
+    assert answer(data, tmp_path / "out", tmp_path / "log") == expected
 
 
 @pytest.mark.parametrize("cut", [30, 10])

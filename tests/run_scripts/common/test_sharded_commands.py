@@ -176,6 +176,11 @@ def test_a_text_that_is_too_long_fails_alone(pretrained, tmp_path):
         ("score", ["--data={data}/a.jsonl", "--text=a"], "--text and --data are both given: expected one"),
         ("embed", ["--data={data}/a.jsonl", "--text=a"], "--text and --data are both given: expected one"),
         ("embed", ["--tfds_name=x", "--text=a"], "--text and --tfds_name are both given: expected one"),
+        (
+            "score",
+            ["--text=a", "--output_dir=out"],
+            "--output_dir is given, but answers to --text are printed",
+        ),
     ],
 )
 def test_what_cannot_be_answered_is_named(run, pretrained, data, tmp_path, command, flags, message):
@@ -192,6 +197,7 @@ def test_what_cannot_be_answered_is_named(run, pretrained, data, tmp_path, comma
     assert not (tmp_path / "out").exists()
 
 
-def test_output_dir_is_needed(pretrained, data):
-    with pytest.raises(UserError, match="--output_dir missing"):
-        run_command("run_scripts.score", f"--model_dir={pretrained}", data)
+@pytest.mark.parametrize("command", ["predict", "score"])
+def test_output_dir_is_needed(pretrained, data, command):
+    with pytest.raises(UserError, match="--output_dir missing: where the answers to a corpus go"):
+        run_command(f"run_scripts.{command}", f"--model_dir={pretrained}", data)

@@ -702,6 +702,14 @@ def test_folders_and_settings_that_cannot_be_served(exports, tmp_path):
     refused(
         "model 'a' has no version 9 in .*, which has 1$", models.of_config_file, tmp_path / "models.config"
     )
+    one = f'name: "a" base_path: "{exports["regression"]}/1"'
+    (tmp_path / "models.config").write_text(f"model_config_list {{ config {{ {one} }} }}")
+    refused("base_path of model 'a', .*/1, is one version", models.of_config_file, tmp_path / "models.config")
+    shutil.copytree(exports["regression"], tmp_path / "my model")  # which is served by another name
+    one = 'name: "a" base_path: "my model/"'
+    (tmp_path / "models.config").write_text(f"model_config_list {{ config {{ {one} }} }}")
+    expected = models.ModelConfig("a", str(tmp_path / "my model"))
+    assert models.of_config_file(str(tmp_path / "models.config")) == [expected]
     tf.saved_model.save(tf.Module(), str(tmp_path / "mute" / "1"))
     with (
         pytest.raises(UserError, match="mute/1 cannot be loaded: it has no signatures"),

@@ -78,11 +78,15 @@ def of_folder(folder: str) -> ModelConfig:
         if models := [name for name in inside if ModelConfig(name, f"{folder}/{name}").wanted()]:
             flags = " ".join(f"--model={shlex.quote(f'{given}/{name}')}" for name in models)
             raise UserError(f"{folder} holds several models, each in a folder of its own: give {flags}")
-        raise UserError(
-            f"{folder} holds no exported model: expected a version in it, such as {folder}/1/{MODEL_FILE}. "
-            f"Trained weights are exported first: xlnet-tf export --model_dir={folder} --output_dir=FOLDER"
-        )
+        raise _no_model(folder)
     return config
+
+
+def _no_model(folder: str) -> UserError:
+    return UserError(
+        f"{folder} holds no exported model: expected a version in it, such as {folder}/1/{MODEL_FILE}. "
+        f"Trained weights are exported first: xlnet-tf export --model_dir={folder} --output_dir=FOLDER"
+    )
 
 
 def of_config_file(path: str) -> list[ModelConfig]:
@@ -110,9 +114,15 @@ def of_config_file(path: str) -> list[ModelConfig]:
         folder = _here(model.base_path, model.name, os.path.dirname(os.path.abspath(path)))
         if not model.name or model.name in found:
             raise UserError(f"{path} has {'two models' if model.name else 'a model'} called {model.name!r}")
-        served = found[model.name] = dataclasses.replace(
-            of_folder(folder), name=model.name, newest=newest, only=only, labels=dict(model.version_labels)
-        )
+        if tf.io.gfile.exists(f"{folder}/{MODEL_FILE}"):
+            raise UserError(
+                f"{path}: the base_path of model {model.name!r}, {folder}, is one version: give the folder "
+                "that holds it; model_version_policy { specific { versions: NUMBER } } chooses versions"
+            )
+        if not ModelConfig(model.name, folder).wanted():
+            raise _no_model(folder)
+        served = ModelConfig(model.name, folder, newest, only, dict(model.version_labels))
+        found[model.name] = served
         if missing := set(only) - set(served.wanted()):
             raise UserError(
                 f"{path}: model {model.name!r} has no version {min(missing)} in {folder}, which has "
@@ -135,7 +145,7 @@ def _here(base_path: str, name: str, folder: str) -> str:
         places.pop()
     for place in places:
         if tf.io.gfile.isdir(place):
-            return place
+            return place.rstrip("/") if "://" in place else os.path.abspath(place)
     raise UserError(f"model {name!r}: there is no folder {' or '.join(places)}")
 
 
