@@ -55,6 +55,14 @@ class Row:
             raise UserError(f"{self.location}: column {column!r} is a list, expected a text")
         return value
 
+    def text_or(self, column: str, default: str) -> str:
+        """Returns a column's text; the default if the row has no such column, or nothing in it.
+
+        Raises:
+            UserError: the column holds a list.
+        """
+        return self.text(column) or default if column in self else default
+
     def texts(self, column: str) -> list[str]:
         """Returns a column's list; in a csv or tsv file it is one of json.
 

@@ -143,14 +143,14 @@ def _own_question(row: Row, columns: RaceColumns) -> RaceQuestion:
         options = row.texts(columns.options[0])
     else:
         options = [row.text(column) for column in columns.options]
-    answer = row.text(columns.answer) if columns.answer in row else ""
+    answer = row.text_or(columns.answer, "")
     return RaceQuestion(
-        row.text(columns.id) if columns.id in row else row.location,
+        row.text_or(columns.id, row.location),
         row.text(columns.context),
         row.text(columns.question) if columns.question else "",
         options,
         _answer_index(answer, len(options), row.location),
-        row.text("level") if "level" in row else "",
+        row.text_or("level", ""),
         row.location,
     )
 

@@ -77,10 +77,10 @@ def read_pairs(path: epath.PathLike, columns: PairColumns, skip: Skip, labelled:
     pairs = _Pairs(skip)
     for row in read_table(path, infer_format(path)):
         text = row.text(columns.query)
-        query_id = row.text(columns.query_id) or None if columns.query_id in row else None
-        passage_id = row.text(columns.passage_id) or None if columns.passage_id in row else None
+        query_id = row.text_or(columns.query_id, "") or None
+        passage_id = row.text_or(columns.passage_id, "") or None
         grade = UNKNOWN
-        if labelled or (columns.relevance in row and row.text(columns.relevance)):
+        if labelled or row.text_or(columns.relevance, ""):
             grade = parse_relevance(row.text(columns.relevance), row.location)
         pairs.add(query_id, text, passage_id, row.text(columns.passage), grade, row.location)
     return pairs.queries()

@@ -134,7 +134,7 @@ def _read_rows(path: epath.PathLike, columns: SquadColumns) -> SquadFile:
         answers = _row_answers(row, columns.answers)
         passages[-1].questions.append(
             SquadQuestion(
-                id=row.text(columns.id) if columns.id in row else row.location,
+                id=row.text_or(columns.id, row.location),
                 text=row.text(columns.question),
                 answers=answers,
                 impossible=None if answers is None else not answers,

@@ -240,8 +240,7 @@ def _fields(line: str, tabs: bool) -> list[str]:
 
 def _from_row(row: Row, tokens_column: str, tags_column: str, name: str) -> TaggedWords | AnnotatedText:
     name = f"{name or row.file.rpartition('/')[2]}:{row.line}"
-    sentence_id = row.text("id") if "id" in row else name
-    document = row.text("document") if "document" in row else name
+    sentence_id, document = row.text_or("id", name), row.text_or("document", name)
     if tokens_column in row:
         words = _texts(row, tokens_column)
         tags = _texts(row, tags_column) if _given(row, tags_column) else None

@@ -117,6 +117,12 @@ def test_json_values_become_texts(file):
     assert rows(file, TableFormat("jsonl")) == [({"a": "1.5", "b": "1", "c": "", "d": ["x", "2"]}, 1)]
 
 
+def test_null_and_empty_columns_have_the_default(file):
+    write(file, '{"id": "a"}\n{"id": null}\n{"id": ""}\n{"id": 0}\n{}\n')
+    found = read_table(file, TableFormat("jsonl"))
+    assert [row.text_or("id", "?") for row in found] == ["a", "?", "?", "0", "?"]
+
+
 def test_a_text_column_that_is_a_list_is_refused(file):
     write(file, '{"text": ["x"]}')
     with pytest.raises(UserError, match=r"data:1: column 'text' is a list"):

@@ -139,7 +139,8 @@ def test_records_and_sidecar(tmp_path, tokenizer_file):
 
 
 def test_own_questions_with_three_options_letters_numbers_and_no_answer(tmp_path, tokenizer_file):
-    rows = [OWN, {**OWN, "answer": "A", "id": "x"}, {k: v for k, v in OWN.items() if k != "answer"}]
+    rows = [{**OWN, "id": None}, {**OWN, "answer": "A", "id": "x"}]
+    rows.append({k: v for k, v in OWN.items() if k != "answer"})
     test = write_jsonl(tmp_path / "own.jsonl", rows)
     example_set = build(tmp_path, tokenizer_file, test=[test])["test"]
     assert list(example_set.arrays()["label"]) == [2, 0, -1]

@@ -60,6 +60,8 @@ def test_json_lines(tmp_path):
     words, unknown, text, none, blank = read_sentences(path)
     assert (words.id, words.document, words.words, words.tags) == ("7", "d", ["Ka", "to mi"], ["B-PER", "O"])
     assert words.location_of(1) == f"{path}:1"
+    (nameless,) = read_sentences(write_jsonl(tmp_path, {"id": None, "document": "", "tokens": ["Ka"]}))
+    assert nameless.id == nameless.document == "rows.jsonl:1"
     assert unknown.types is None and unknown.id == "rows.jsonl:2"
     assert isinstance(text, AnnotatedText) and text.entities == [(3, 7, "LOC")] and text.types == {"LOC"}
     assert none.entities == [] and none.types == set()
