@@ -241,9 +241,12 @@ def test_zstd_with_skippable_frames(tmp_path):
     assert read(tmp_path / "a.txt.zst") == [["One.", "Two."]]
 
 
-def test_parquet_of_few_different_texts(tmp_path):
-    """As pandas writes categories."""
-    texts = pyarrow.array(["One.", "Two.", "One."]).dictionary_encode()
+@pytest.mark.parametrize(
+    "kind", [pyarrow.large_string(), pyarrow.string_view(), pyarrow.dictionary("int32", pyarrow.string())]
+)
+def test_parquet_with_any_type_of_strings(tmp_path, kind):
+    """Pandas writes categories as dictionaries."""
+    texts = pyarrow.array(["One.", "Two.", None, "One."], kind)
     pyarrow.parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "a.parquet")
     assert read(tmp_path / "a.parquet") == [["One."], ["Two."], ["One."]]
 
