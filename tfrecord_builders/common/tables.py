@@ -259,9 +259,15 @@ def _quoted_fields(path, lines, delimiter) -> Iterator[tuple[int, list[str]]]:
             begin = reader.line_num + 1
     except csv.Error as error:
         raise UserError(
-            f"{path}:{begin}: bad quoting ({error}): repair it, or, if quotes are text, give the "
+            f"{path}:{begin}: bad quoting ({csv_reason(error)}): repair it, or, if quotes are text, give the "
             "classification builder --noquoting"
         ) from None
+
+
+def csv_reason(error: Exception) -> str:
+    """Returns why a row of csv cannot be read."""
+    is_return = isinstance(error, csv.Error) and "new-line" in str(error)
+    return "a carriage return outside of quotes" if is_return else str(error)
 
 
 def _read_json_lines(path: epath.Path, lines: Iterator[tuple[int, str]]) -> Iterator[Row]:

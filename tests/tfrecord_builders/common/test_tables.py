@@ -143,6 +143,7 @@ def test_long_fields_are_read(file):
         (b"text\tlabel\nok\t1\ncaf\xe9\t0\n", TSV, r"data:3: byte 4 \(e9\) is not utf-8: .*--encoding"),
         ('text,label\na,1\n"b,1\n', CSV, r"data:3: bad quoting .*quotes are text"),
         ('text,label\n"a"b,1\n', CSV, r"data:2: bad quoting"),
+        ("text,label\ra,1\r", CSV, r"data:1: bad quoting \(a carriage return outside of quotes\)"),
         ("text\ttext\na\t1\n", TSV, r"data:1: two columns have the same name"),
         ('{"text": 1}\n{"text"\n', TableFormat("jsonl"), r"data:2: not json"),
         ('{"text": ["\\ud83d\\ude00", "\\ud83d"]}\n', TableFormat("jsonl"), r"data:1: '.ud83d' is half"),
