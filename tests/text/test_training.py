@@ -122,6 +122,20 @@ def test_the_script_looks_at_its_output_before_training(tmp_path):
         script.train(CorpusOptions(input=[str(tmp_path / "file")]), tmp_path / "file" / "spiece", 90)
 
 
+@pytest.mark.parametrize(
+    ("prefix", "message"),
+    [
+        ("corpus/spiece", "output_prefix .*corpus/spiece is in .*corpus, the corpus"),
+        ("out/", r"output_prefix is '.*out/', expected the beginning of the files' names, too: .*out/spiece"),
+    ],
+)
+def test_the_script_refuses_prefixes_that_make_trouble_later(tmp_path, prefix, message):
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "a.txt").write_text("text")
+    with pytest.raises(UserError, match=message):
+        script.train(CorpusOptions(input=[str(tmp_path / "corpus")]), f"{tmp_path}/{prefix}", 90)
+
+
 def test_the_script_refuses_a_corpus_that_is_not_utf8(tmp_path):
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n")
     with pytest.raises(UserError, match="latin.txt.*not UTF-8"):
