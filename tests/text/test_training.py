@@ -44,11 +44,18 @@ def test_long_lines_are_cut_not_dropped(joint):
     assert all(sentence.startswith("k漢al") for sentence in sentences[:-1]) or not joint
 
 
+def test_sentences_with_sentencepieces_own_mark_are_not_dropped():
+    texts = [f"{text} \u2585\u2587" for text in invent_texts(300)]
+    tokenizer = training.train_tokenizer(texts, 80)
+    assert "\u2587" in tokenizer.pieces and "\u2585" not in tokenizer.pieces
+
+
 @pytest.mark.parametrize(
     ("texts", "vocab_size", "message"),
     [
         ([], 100, "no text"),
         (["", " \t"], 100, "no text"),
+        (["\u2585"], 100, "no text"),
         (invent_texts(50), 5000, "at most [0-9]+, or train on more text"),
         (invent_texts(50), 12, "set the vocabulary size to more than [0-9]+"),
     ],
