@@ -207,6 +207,8 @@ def test_impossible_options_are_refused(tmp_path, tokenizer_file):
         build(tmp_path, tokenizer_file, train=[path], max_qa_len=128)
     with pytest.raises(UserError, match="no data: give --train"):
         build(tmp_path, tokenizer_file)
+    with pytest.raises(UserError, match=f"--dev is '{path},', with an empty path: remove a comma"):
+        build(tmp_path, tokenizer_file, dev=[path, ""])
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="has no .txt files"):
         build(tmp_path, tokenizer_file, train=[str(tmp_path / "empty")])
