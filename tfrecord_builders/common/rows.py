@@ -48,20 +48,34 @@ class Row:
         """Returns a column's text.
 
         Raises:
-            UserError: the column is missing, or holds a list.
+            UserError: the column is missing, or holds a list or an object.
         """
         value = self[column]
         if isinstance(value, list):
             raise UserError(f"{self.location}: column {column!r} is a list, expected a text")
+        if value.startswith("{") and (parts := self._parts(column, value)):
+            raise UserError(
+                f"{self.location}: column {column!r} is an object, expected a text: name a part of it, as "
+                f"{parts[0]}"
+            )
         return value
 
     def text_or(self, column: str, default: str) -> str:
         """Returns a column's text; the default if the row has no such column, or nothing in it.
 
         Raises:
-            UserError: the column holds a list.
+            UserError: the column holds a list or an object.
         """
         return self.text(column) or default if column in self else default
+
+    def _parts(self, column: str, value: str) -> list[str]:
+        """Returns the columns of the parts of an object, given its json; none for a text."""
+        try:
+            found = json.loads(value)
+        except (ValueError, RecursionError):
+            return []
+        parts = [f"{column}.{name}" for name in found]
+        return parts if all(part in self for part in parts) else []
 
     def texts(self, column: str) -> list[str]:
         """Returns a column's list; in a csv or tsv file it is one of json.

@@ -129,6 +129,15 @@ def test_a_text_column_that_is_a_list_is_refused(file):
         next(read_table(file, TableFormat("jsonl"))).text("text")
 
 
+def test_an_object_is_no_text_but_its_parts_are(file):
+    values = {"text": {"en": "x", "de": "y"}, "a": "{set}", "a.1": "x", "b": '{"c": 1}', "b.1": "y"}
+    write(file, json.dumps(values))
+    [row] = read_table(file, TableFormat("jsonl"))
+    assert [row.text(name) for name in ("text.de", "a", "b")] == ["y", "{set}", '{"c": 1}']
+    with pytest.raises(UserError, match=r"data:1: column 'text' is an object, .* as text.en$"):
+        row.text("text")
+
+
 def test_long_fields_are_read(file):
     write(file, f'text,label\n"{"word " * 100_000}",1\n')
     assert len(rows(file, CSV)[0][0]["text"]) == 500_000
