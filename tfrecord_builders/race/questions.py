@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from etils import epath
 
-from tfrecord_builders.common.rows import Row
+from tfrecord_builders.common.rows import NestedJson, Row
 from tfrecord_builders.common.tables import (
     TableFormat,
     existing,
@@ -141,6 +141,10 @@ def _race_questions(row: Row) -> Iterator[RaceQuestion]:
 def _own_question(row: Row, columns: RaceColumns) -> RaceQuestion:
     if len(columns.options) == 1:
         options = row.texts(columns.options[0])
+        if any(isinstance(option, NestedJson) for option in options):
+            raise UserError(
+                f"{row.location}: options are {', '.join(options)[:80]}, expected a list of texts"
+            )
     else:
         options = [row.text(column) for column in columns.options]
     answer = row.text_or(columns.answer, "")

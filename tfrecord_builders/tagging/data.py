@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from etils import epath
 
-from tfrecord_builders.common.rows import Row
+from tfrecord_builders.common.rows import NestedJson, Row
 from tfrecord_builders.common.tables import (
     decoded_lines,
     existing,
@@ -244,6 +244,8 @@ def _from_row(row: Row, tokens_column: str, tags_column: str, name: str) -> Tagg
     if tokens_column in row:
         words = _texts(row, tokens_column)
         tags = _texts(row, tags_column) if _given(row, tags_column) else None
+        if any(isinstance(word, NestedJson) for word in words):
+            raise UserError(f"{row.location}: tokens are {', '.join(words)[:80]}, expected a list of texts")
         if "" in words:
             raise UserError(f"{row.location}: token {words.index('')} is empty: leave it out, and its tag")
         if tags is not None and len(tags) != len(words):

@@ -134,7 +134,9 @@ def test_an_object_is_no_text_but_its_parts_are(file):
     write(file, json.dumps(values))
     [row] = read_table(file, TableFormat("jsonl"))
     assert [row.text(name) for name in ("text.de", "a", "b")] == ["y", "{set}", '{"c": 1}']
-    with pytest.raises(UserError, match=r"data:1: column 'text' is an object, .* as text.en$"):
+    with pytest.raises(
+        UserError, match=r"data:1: column 'text' is an object, .* parts \(text.en, text.de\)$"
+    ):
         row.text("text")
 
 

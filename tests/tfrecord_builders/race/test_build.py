@@ -190,6 +190,10 @@ def test_empty_texts_are_skipped_and_counted(tmp_path, tokenizer_file):
         ({"context": "Ka.", "options": ["a", "b", "c"]}, r"own.jsonl:2.*question"),
         ({**ARTICLE, "options": ["tomi", "velan"]}, r"own.jsonl:2 question 1: options are tomi"),
         ({**ARTICLE, "options": [["a", 1], []]}, r"own.jsonl:2 question 1: .* expected a list"),
+        (
+            {**OWN, "options": [{"text": "a"}] * 3},
+            r'own.jsonl:2: options are {"text": "a"}, .* a list of texts',
+        ),
         ({**OWN, "options": []}, r"own.jsonl:2: there are no options"),
         ({**OWN, "answer": None}, r"own.jsonl:2: no answer, expected one for each training question"),
         ({**ARTICLE, "answers": ["A"]}, r"own.jsonl:2: 2 questions, 2 lists of options and 1 answers"),

@@ -103,6 +103,7 @@ def test_missing_damaged_and_badly_encoded_files(tmp_path):
         ({"tokens": ["Ka", "mi"], "tags": ["O"]}, "2 tokens but 1 tags"),
         ({"tokens": "Ka mi"}, "\"tokens\" is 'Ka mi', expected a list"),
         ({"tokens": ["Ka", ""]}, "token 1 is empty"),
+        ({"tokens": [{"word": "Ka"}]}, 'tokens are {"word": "Ka"}, expected a list of texts'),
         ({"text": "Ka", "entities": [{"start": 0, "end": 3, "label": "X"}]}, "0 to 3 of a text of 2"),
         ({"text": "Ka", "entities": [{"start": 1, "end": 1, "label": "X"}]}, "1 to 1 of a text of 2"),
         ({"text": "Ka", "entities": [{"start": 0, "end": 2}]}, "expected exactly start, end and label"),
