@@ -32,9 +32,8 @@ class TaggedWords:
     Attributes:
         id: the data's own, or file and line.
         document: sentences of one document follow one another and have the same.
-        file: where it stands.
-        line: its first line.
-        line_step: lines from one word to the next: 1 in columns, 0 in json.
+        file: where it stands; of a row with all its words, the row, too.
+        line: in columns that of its first word, which the others follow; else 0.
         words: none of them empty, any characters.
         tags: of the words, as they stand there; None: not known.
     """
@@ -43,7 +42,6 @@ class TaggedWords:
     document: str
     file: str
     line: int
-    line_step: int
     words: list[str]
     tags: list[str] | None
 
@@ -54,7 +52,7 @@ class TaggedWords:
 
     def location_of(self, word: int) -> str:
         """File and line of a word."""
-        return f"{self.file}:{self.line + word * self.line_step}"
+        return f"{self.file}:{self.line + word}" if self.line else self.file
 
     @property
     def types(self) -> set[str] | None:
@@ -171,7 +169,6 @@ def _read_columns(
                 document=f"{name}#{document}",
                 file=file,
                 line=first_line,
-                line_step=1,
                 words=list(words),
                 tags=list(tags) if columns.tag is not None else None,
             )
@@ -252,7 +249,7 @@ def _from_row(row: Row, tokens_column: str, tags_column: str, name: str) -> Tagg
             raise UserError(
                 f"{row.location}: {len(words)} tokens but {len(tags)} tags: expected one for each"
             )
-        return TaggedWords(sentence_id, document, row.file, row.line, 0, words, tags)
+        return TaggedWords(sentence_id, document, row.location, 0, words, tags)
     if "text" in row:
         text = row.text("text")
         entities = None

@@ -46,7 +46,7 @@ def notes():
 
 
 def words_row(words, tags=None):
-    return TaggedWords("s", "d", "a.txt", 10, 1, words, tags)
+    return TaggedWords("s", "d", "a.txt", 10, words, tags)
 
 
 def text_row(text, *spans):

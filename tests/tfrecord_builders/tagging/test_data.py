@@ -3,6 +3,8 @@
 import gzip
 import json
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from tfrecord_builders.tagging.data import AnnotatedText, names_in_ids, read_sentences
@@ -66,6 +68,15 @@ def test_json_lines(tmp_path):
     assert isinstance(text, AnnotatedText) and text.entities == [(3, 7, "LOC")] and text.types == {"LOC"}
     assert none.entities == [] and none.types == set()
     assert blank.entities is None and blank.types is None
+
+
+def test_rows_without_lines_are_located_by_their_number(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"tokens": [["Ka"], ["tomi", "ren"]]}), path)
+    assert [sentence.location_of(1) for sentence in read_sentences(path)] == [
+        f"{path}, row 1",
+        f"{path}, row 2",
+    ]
 
 
 @pytest.mark.parametrize(
