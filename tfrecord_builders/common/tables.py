@@ -200,6 +200,8 @@ def _decode(data: bytes, encoding: str, location: str) -> str:
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
+        if data.startswith(b"\x1f\x8b"):
+            raise UserError(f"{location}: the file is compressed: let its name end in .gz") from None
         found = data[error.start : error.end].hex(" ")
         raise UserError(
             f"{location}: byte {error.start + 1} ({found}) is not {encoding}: convert the file to utf-8, or "

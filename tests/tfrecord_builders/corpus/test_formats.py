@@ -234,6 +234,13 @@ def test_a_small_file_with_a_huge_window_is_refused(tmp_path, monkeypatch):
     assert len(read(few)) == len(DOCUMENTS)
 
 
+@pytest.mark.parametrize(("pack", "ending"), [(gzip.compress, "gz"), (zstandard.compress, "zst")])
+def test_compressed_files_with_another_name_are_named(tmp_path, pack, ending):
+    (tmp_path / "a.txt").write_bytes(pack(b"One.\nTwo.\n"))
+    with pytest.raises(UserError, match=rf"a.txt is compressed, .* end in \.{ending}$"):
+        read(tmp_path / "a.txt")
+
+
 def test_zstd_with_skippable_frames(tmp_path):
     skipped = b"\x50\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"hello"
     texts = [zstandard.compress(b"One.\n"), zstandard.compress(b"Two.\n")]
