@@ -87,6 +87,21 @@ def existing(path: epath.PathLike) -> epath.Path:
     return path
 
 
+def existing_file(path: epath.PathLike) -> epath.Path:
+    """Returns the path of a file.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        UserError: it is a folder; those that can be read are those of columnar files.
+    """
+    path = existing(path)
+    if path.is_dir():
+        raise UserError(
+            f"{path} is a folder without Parquet or Arrow files: give a file, or a folder of those"
+        )
+    return path
+
+
 def is_gzip(path: epath.Path) -> bool:
     """Returns whether a file is compressed, by its name."""
     return path.suffix.lower() == ".gz"

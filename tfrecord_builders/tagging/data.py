@@ -13,7 +13,7 @@ from etils import epath
 from tfrecord_builders.common.rows import NestedJson, Row
 from tfrecord_builders.common.tables import (
     decoded_lines,
-    existing,
+    existing_file,
     infer_format,
     is_columnar,
     read_table,
@@ -127,11 +127,11 @@ def read_sentences(
         FileNotFoundError: there is no such file.
         UserError: it is not of such a form; the message has file and line.
     """
-    if is_columnar(path) or unpacked_name(existing(path)).endswith(".jsonl"):
+    if is_columnar(path) or unpacked_name(existing_file(path)).endswith(".jsonl"):
         for row in read_table(path, infer_format(path)):
             yield _from_row(row, tokens_column, tags_column, name)
     else:
-        yield from _read_columns(existing(path), word_column, tag_column, name)
+        yield from _read_columns(existing_file(path), word_column, tag_column, name)
 
 
 def names_in_ids(paths: Sequence[epath.PathLike]) -> list[str]:

@@ -310,6 +310,8 @@ def test_wrong_answers_and_ids_are_named(tmp_path):
         read_squad(tmp_path / "c.json.gz")
     with pytest.raises(FileNotFoundError):
         read_squad(tmp_path / "absent.json")
+    with pytest.raises(UserError, match="is a folder without Parquet or Arrow files: give a file"):
+        read_squad(tmp_path)
 
 
 def test_rows_with_an_empty_id_are_named_by_their_line(tmp_path):

@@ -99,6 +99,8 @@ def test_a_missing_column_of_words(tmp_path):
 def test_missing_damaged_and_badly_encoded_files(tmp_path):
     with pytest.raises(FileNotFoundError, match="does not exist"):
         list(read_sentences(tmp_path / "none.txt"))
+    with pytest.raises(UserError, match="is a folder without Parquet or Arrow files: give a file"):
+        list(read_sentences(tmp_path))
     (tmp_path / "cut.gz").write_bytes(gzip.compress(COLUMNS.encode())[:-12])
     with pytest.raises(UserError, match="damaged gzip"):
         list(read_sentences(tmp_path / "cut.gz"))
