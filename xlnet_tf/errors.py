@@ -58,7 +58,7 @@ class Cancelled(Interrupted):
 
 
 _STDOUT, _STDERR = 1, 2
-_SCHEMES_OF_ETILS = "etils/epath/register.py"  # it looks them up
+_LOOK_UP_OF_ETILS = "make_path"  # its function that looks up schemes
 _USES_OF_FILES = ("tensorflow/python/lib/io/", "gen_summary_ops.py")
 # absl::SetMinLogLevel as TensorFlow 2.20 has it: no variable and no function of Python sets it.
 _SET_MIN_LOG_LEVEL = "_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE"
@@ -76,7 +76,7 @@ def of_file_systems() -> Iterator[None]:
         yield
     except Exception as error:
         calls = traceback.extract_tb(error.__traceback__)
-        if isinstance(error, KeyError) and calls[-1].filename.endswith(_SCHEMES_OF_ETILS):
+        if isinstance(error, KeyError) and (calls[-1].name, error.args[0][-3:]) == (_LOOK_UP_OF_ETILS, "://"):
             raise UserError(
                 f"paths that begin with {error.args[0]} are not files that can be read or written, expected "
                 "local ones or those of a bucket (gs://...): download what is there, and give its path"
