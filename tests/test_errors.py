@@ -40,8 +40,9 @@ def test_paths_of_no_file_system_are_one_line():
 
 
 def test_other_keys_that_are_missing_stay_what_they_are():
-    with pytest.raises(KeyError), errors.of_file_systems():
-        {}["https://"]
+    for key in ("https://", 5):
+        with pytest.raises(KeyError), errors.of_file_systems():
+            {}[key]
 
 
 @pytest.mark.parametrize(

@@ -76,7 +76,7 @@ def of_file_systems() -> Iterator[None]:
         yield
     except Exception as error:
         calls = traceback.extract_tb(error.__traceback__)
-        if isinstance(error, KeyError) and (calls[-1].name, error.args[0][-3:]) == (_LOOK_UP_OF_ETILS, "://"):
+        if isinstance(error, KeyError) and calls[-1].name == _LOOK_UP_OF_ETILS and "://" in str(error):
             raise UserError(
                 f"paths that begin with {error.args[0]} are not files that can be read or written, expected "
                 "local ones or those of a bucket (gs://...): download what is there, and give its path"

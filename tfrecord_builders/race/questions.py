@@ -20,6 +20,7 @@ from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
 UNKNOWN = -1
+_MOST_DIGITS = 9  # of an answer; Python refuses to read thousands
 LEVELS = ("middle", "high")
 _OBJECTS = TableFormat("jsonl")
 
@@ -176,7 +177,8 @@ def _answer_index(answer: str, count: int, location: str) -> int:
         return UNKNOWN
     if not count:
         raise UserError(f"{location}: there are no options")
-    index = int(answer) if answer.isdecimal() else ord(answer) - ord("A") if len(answer) == 1 else -1
+    is_number = answer.isdecimal() and len(answer) <= _MOST_DIGITS
+    index = int(answer) if is_number else ord(answer) - ord("A") if len(answer) == 1 else -1
     if not 0 <= index < count:
         last = chr(ord("A") + count - 1)
         raise UserError(f"{location}: the answer is {answer!r}, expected A to {last} or 0 to {count - 1}")

@@ -185,6 +185,7 @@ def test_empty_texts_are_skipped_and_counted(tmp_path, tokenizer_file):
     [
         ({**OWN, "answer": "D"}, r"own.jsonl:2: the answer is 'D', expected A to C"),
         ({**OWN, "answer": 3}, r"own.jsonl:2: the answer is '3'"),
+        ({**OWN, "answer": "1" * 5000}, r"own.jsonl:2: the answer is '111"),
         ({**OWN, "options": ["a", "b"], "answer": 0}, r"own.jsonl:2: 2 options, expected 3"),
         ({**OWN, "options": "abc"}, r"own.jsonl:2: options is 'abc', expected a list"),
         ({"context": "Ka.", "options": ["a", "b", "c"]}, r"own.jsonl:2.*question"),
