@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from xlnet_tf import errors
+
 PROGRAM = """
 from xlnet_tf import errors
 def main(_):
@@ -29,6 +31,18 @@ def unread():
     os.close(reader)
     yield writer
     os.close(writer)
+
+
+def test_paths_of_no_file_system_are_one_line():
+    ended = run("from etils import epath; epath.Path('https://example.org/a.csv').exists()")
+    assert ended.returncode == 1
+    assert re.fullmatch(rb"ERROR: paths that begin with https:// .*download what is there.*\n", ended.stderr)
+
+
+def test_other_keys_that_are_missing_stay_what_they_are():
+    for key in ("https://", 5):
+        with pytest.raises(KeyError), errors.of_file_systems():
+            {}[key]
 
 
 @pytest.mark.parametrize(

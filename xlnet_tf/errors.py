@@ -58,6 +58,7 @@ class Cancelled(Interrupted):
 
 
 _STDOUT, _STDERR = 1, 2
+_LOOK_UP_OF_ETILS = "make_path"  # its function that looks up schemes
 _USES_OF_FILES = ("tensorflow/python/lib/io/", "gen_summary_ops.py")
 # absl::SetMinLogLevel as TensorFlow 2.20 has it: no variable and no function of Python sets it.
 _SET_MIN_LOG_LEVEL = "_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE"
@@ -68,12 +69,18 @@ _UNREAD_OUTPUT = 128 + signal.SIGPIPE  # as a shell reports a program that a bro
 def of_file_systems() -> Iterator[None]:
     """Turns what TensorFlow raises about files (gs:// and others, summaries), no OSError, into a UserError.
 
-    Errors of the same types that TensorFlow's operations raise are none of files, and stay what they are.
+    So is what etils raises of a path with another scheme, such as https://. Errors of the same types that
+    TensorFlow's operations raise are none of files, and stay what they are.
     """
     try:
         yield
     except Exception as error:
         calls = traceback.extract_tb(error.__traceback__)
+        if isinstance(error, KeyError) and calls[-1].name == _LOOK_UP_OF_ETILS and "://" in str(error):
+            raise UserError(
+                f"paths that begin with {error.args[0]} are not files that can be read or written, expected "
+                "local ones or those of a bucket (gs://...): download what is there, and give its path"
+            ) from error
         tensorflow = sys.modules.get("tensorflow")  # without it, there are no such errors
         if (
             tensorflow is None

@@ -80,7 +80,7 @@ def temporary(path: epath.PathLike) -> Iterator[epath.Path]:
 
 
 def save_figure(figure: Any, path: epath.PathLike, dpi: int) -> None:
-    """Writes a figure of matplotlib in the format that the file's name asks for.
+    """Writes a figure of matplotlib in the format that the file's name asks for; its texts are not formulas.
 
     Raises:
         UserError: there is no such format, or the file cannot be written.
@@ -88,6 +88,10 @@ def save_figure(figure: Any, path: epath.PathLike, dpi: int) -> None:
     kind, known = epath.Path(path).suffix[1:] or "png", figure.canvas.get_supported_filetypes()
     if kind not in known:
         raise UserError(f"{path}: expected a name that ends in .{', .'.join(sorted(known))}")
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):  # labels and pieces may have dollar signs
+        text.set_parse_math(False)
     with replacing(path, "wb") as file:
         figure.savefig(file, format=kind, dpi=dpi)
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.helpers.full_disk import files_of_at_most
 from tests.helpers.records.mutations import set_field
+from tests.helpers.records.synthetic import make_set
 from xlnet_tf import ownership
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import examples as examples_lib
@@ -16,6 +17,7 @@ from xlnet_tf.records.example_report import describe
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.input_counts import InputCounts
 from xlnet_tf.records.layout import Column
+from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
 
 T = 8
@@ -178,6 +180,15 @@ def test_an_interrupted_build_leaves_no_set(write, tmp_path, small_tokenizer):
     with pytest.raises(FileNotFoundError, match="Build them"):
         ExampleSet.load(tmp_path / "set [1]")
     assert not [path for path in (tmp_path / "set [1]").iterdir() if path.suffix == ".tfrecord"]
+
+
+def test_pretraining_records_are_not_replaced(write, tmp_path):
+    make_set(tmp_path / "set", [[(5, 3)]])
+    with pytest.raises(
+        UserError, match=r"set holds other records \(train-pass00.*choose another --output_dir"
+    ):
+        write(3)
+    assert Manifest.load(tmp_path / "set").records == 8
 
 
 @pytest.mark.parametrize(("text", "file"), [("x" * 2000, "examples.jsonl"), ("", "shard-00000.tfrecord")])

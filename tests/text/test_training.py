@@ -44,11 +44,18 @@ def test_long_lines_are_cut_not_dropped(joint):
     assert all(sentence.startswith("k漢al") for sentence in sentences[:-1]) or not joint
 
 
+def test_sentences_with_sentencepieces_own_mark_are_not_dropped():
+    texts = [f"{text} \u2585\u2587" for text in invent_texts(300)]
+    tokenizer = training.train_tokenizer(texts, 80)
+    assert "\u2587" in tokenizer.pieces and "\u2585" not in tokenizer.pieces
+
+
 @pytest.mark.parametrize(
     ("texts", "vocab_size", "message"),
     [
         ([], 100, "no text"),
         (["", " \t"], 100, "no text"),
+        (["\u2585"], 100, "no text"),
         (invent_texts(50), 5000, "at most [0-9]+, or train on more text"),
         (invent_texts(50), 12, "set the vocabulary size to more than [0-9]+"),
     ],
@@ -120,6 +127,20 @@ def test_the_script_looks_at_its_output_before_training(tmp_path):
     (tmp_path / "file").write_text("text")
     with pytest.raises(UserError, match="cannot write .*file: .*choose another folder"):
         script.train(CorpusOptions(input=[str(tmp_path / "file")]), tmp_path / "file" / "spiece", 90)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "message"),
+    [
+        ("corpus/spiece", "output_prefix .*corpus/spiece is in .*corpus, the corpus"),
+        ("out/", r"output_prefix is '.*out/', expected the beginning of the files' names, too: .*out/spiece"),
+    ],
+)
+def test_the_script_refuses_prefixes_that_make_trouble_later(tmp_path, prefix, message):
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "a.txt").write_text("text")
+    with pytest.raises(UserError, match=message):
+        script.train(CorpusOptions(input=[str(tmp_path / "corpus")]), f"{tmp_path}/{prefix}", 90)
 
 
 def test_the_script_refuses_a_corpus_that_is_not_utf8(tmp_path):

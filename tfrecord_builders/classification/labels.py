@@ -12,6 +12,7 @@ from xlnet_tf.records.layout import Column
 
 UNLABELLED = -1
 _SHOWN = 20  # labels in a message
+_FLAGS = {"0", "1", "0.0", "1.0"}  # where the list of a row has as many as there are labels
 
 
 def is_labelled(row: Row, source: SplitSource) -> bool:
@@ -23,7 +24,8 @@ def read_labels(row: Row, source: SplitSource, dataset: Dataset) -> list[str]:
     """Returns a row's labels as they are written: one, or any number for multi_label.
 
     Raises:
-        UserError: a label is missing or is not 0 or 1 in a column of its own; the message has file and line.
+        UserError: a label is missing or is not 0 or 1 in a column of its own, or a list has 0 or 1 for each
+            label; the message has file and line.
     """
     if dataset.kind != "multi_label":
         label = row.text(source.label[0]).strip()
@@ -35,7 +37,13 @@ def read_labels(row: Row, source: SplitSource, dataset: Dataset) -> list[str]:
     if len(source.label) == 1:
         value = row[source.label[0]]
         values = value if isinstance(value, list) else value.split(dataset.separator)
-        return [label for label in map(str.strip, values) if label]
+        labels = [label for label in map(str.strip, values) if label]
+        if len(labels) > 2 and set(labels) <= _FLAGS:
+            raise UserError(
+                f"{row.location}: {source.label[0]} is {', '.join(labels[:_SHOWN])}, which is no list of "
+                "labels but 0 or 1 for each: write the names of those with 1, or a column for each label"
+            )
+        return labels
     for column in source.label:
         if row.text(column) not in ("0", "1"):
             raise UserError(f"{row.location}: column {column!r} has {row.text(column)!r}, expected 0 or 1")

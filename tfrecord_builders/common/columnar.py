@@ -20,8 +20,9 @@ STATE_FILE, DICT_FILE = "state.json", "dataset_dict.json"  # what save_to_disk w
 _SUFFIXES = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow"}
 _BATCH_ROWS = 256
 _METADATA = b"huggingface"  # of a schema: the features of `datasets`, as json
-_PART_OF = re.compile(r"(?P<split>.*?)-\d+-of-\d+")
-_SPLIT_NAMES = ("train", "test", "dev", "validation", "valid", "val")
+# Files of the hub have a hash after the number, those in the cache of `datasets` its name before the split.
+_PART_OF = re.compile(r"(?P<split>.+?)-\d+-of-\d+(-[0-9a-f]+)?")
+_NAMED_SPLIT = re.compile(r"(.*[-_.])?(?P<split>train|test|dev|validation|valid|val)")
 
 
 def kind_of(path: epath.Path) -> str:
@@ -117,10 +118,9 @@ def _files(path: epath.Path, kind: str) -> list[epath.Path]:
 
 def _split_of(file: epath.Path) -> str:
     """Returns the split that a name states, as test.parquet and test-00000-of-00002.parquet do; "": none."""
-    if part := _PART_OF.fullmatch(file.stem):
-        return part["split"].lower()
     stem = file.stem.lower()
-    return stem if stem in _SPLIT_NAMES else ""
+    found = _PART_OF.fullmatch(stem) or _NAMED_SPLIT.fullmatch(stem)
+    return found["split"] if found else ""
 
 
 def _parquet_batches(path: epath.Path) -> Iterator[tuple[Any, Any]]:

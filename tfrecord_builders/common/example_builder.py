@@ -51,6 +51,10 @@ class ExampleOptions:
         check_limits(self)
         if not self.splits:
             raise UserError("no data: give --train, --dev or --test")
+        for split in self.splits:
+            paths = getattr(self, split)
+            if not isinstance(paths, str) and "" in paths:  # which would be the working directory
+                raise UserError(f"--{split} is {','.join(paths)!r}, with an empty path: remove a comma")
 
     def check_room(self, name: str, num_special: int, rest: str, within: str = "seq_len") -> None:
         """Raises UserError unless a length has room for an option's tokens, special ones and the rest."""

@@ -9,6 +9,10 @@ from typing import Any
 from xlnet_tf.errors import UserError
 
 
+class NestedJson(str):
+    """The json of a list or an object that a row has in a column, or in the list of a column."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Row:
     """One row.
@@ -48,12 +52,26 @@ class Row:
         """Returns a column's text.
 
         Raises:
-            UserError: the column is missing, or holds a list.
+            UserError: the column is missing, or holds a list or an object.
         """
         value = self[column]
         if isinstance(value, list):
             raise UserError(f"{self.location}: column {column!r} is a list, expected a text")
+        if isinstance(value, NestedJson):
+            parts = [name for name in self.values if name.startswith(f"{column}.")]
+            raise UserError(
+                f"{self.location}: column {column!r} is an object, expected a text: name one of its parts "
+                f"({', '.join(parts) or 'here there are none'})"
+            )
         return value
+
+    def text_or(self, column: str, default: str) -> str:
+        """Returns a column's text; the default if the row has no such column, or nothing in it.
+
+        Raises:
+            UserError: the column holds a list or an object.
+        """
+        return self.text(column) or default if column in self else default
 
     def texts(self, column: str) -> list[str]:
         """Returns a column's list; in a csv or tsv file it is one of json.
@@ -102,8 +120,10 @@ def _text(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return str(int(value))
-    if isinstance(value, (int, float, list, Mapping)):
-        return json.dumps(value, default=_text)
+    if isinstance(value, (list, Mapping)):
+        return NestedJson(json.dumps(value, default=_text))
+    if isinstance(value, (int, float)):
+        return json.dumps(value)
     return value.decode() if isinstance(value, bytes) else str(value)
 
 

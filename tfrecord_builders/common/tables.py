@@ -86,6 +86,21 @@ def existing(path: epath.PathLike) -> epath.Path:
     return path
 
 
+def existing_file(path: epath.PathLike) -> epath.Path:
+    """Returns the path of a file.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        UserError: it is a folder; those that can be read are those of columnar files.
+    """
+    path = existing(path)
+    if path.is_dir():
+        raise UserError(
+            f"{path} is a folder without Parquet or Arrow files: give a file, or a folder of those"
+        )
+    return path
+
+
 def is_gzip(path: epath.Path) -> bool:
     """Returns whether a file is compressed, by its name."""
     return path.suffix.lower() == ".gz"
@@ -198,6 +213,8 @@ def _decode(data: bytes, encoding: str, location: str) -> str:
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
+        if data.startswith(b"\x1f\x8b"):
+            raise UserError(f"{location}: the file is compressed: let its name end in .gz") from None
         found = data[error.start : error.end].hex(" ")
         raise UserError(
             f"{location}: byte {error.start + 1} ({found}) is not {encoding}: convert the file to utf-8, or "
@@ -257,9 +274,15 @@ def _quoted_fields(path, lines, delimiter) -> Iterator[tuple[int, list[str]]]:
             begin = reader.line_num + 1
     except csv.Error as error:
         raise UserError(
-            f"{path}:{begin}: bad quoting ({error}): repair it, or, if quotes are text, give the "
+            f"{path}:{begin}: bad quoting ({csv_reason(error)}): repair it, or, if quotes are text, give the "
             "classification builder --noquoting"
         ) from None
+
+
+def csv_reason(error: Exception) -> str:
+    """Returns why a row of csv cannot be read."""
+    is_return = isinstance(error, csv.Error) and "new-line" in str(error)
+    return "a carriage return outside of quotes" if is_return else str(error)
 
 
 def _read_json_lines(path: epath.Path, lines: Iterator[tuple[int, str]]) -> Iterator[Row]:

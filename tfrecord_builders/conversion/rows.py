@@ -61,7 +61,8 @@ class Row:
         self._word_starts = word_starts
         self._text = dict.fromkeys(("documents", "tokens", "unknown", "word_starts"), 0)
         self.has_eod = False
-        self._runs, self._targets, self._a_len = np.zeros(MAX_RUN, np.int64), 0, 0
+        self._runs, self._targets = np.zeros(MAX_RUN, np.int64), 0
+        self._text_end = 0  # of the row's tokens that are in some record
 
     def __enter__(self) -> Self:
         self._files.enter_context(self._writer)
@@ -104,7 +105,9 @@ class Row:
         )
         self._runs += run_histogram(is_target)
         self._targets += int(is_target.sum())
-        self._a_len = int(columns["a_len"][-1])
+        # A may reach beyond that of the records after it.
+        ends = (number + 1) * manifest.reuse_len + columns["a_len"]
+        self._text_end = max(self._text_end, int(ends.max()))
 
     def _offsets(self, ids: np.ndarray, number: np.ndarray, segment: np.ndarray) -> np.ndarray:
         """Returns int [S], tokens of the document before each segment, within its stream; by <eod>."""
@@ -127,7 +130,7 @@ class Row:
     def shard(self) -> Shard:
         """Returns the finished shard."""
         count = self._writer.records
-        written = count * self._manifest.reuse_len + self._a_len
+        written = self._text_end
         # Where the row ended there is not known but for less than a segment; B may be from its rest.
         total = written + self._manifest.seq_len
         tokens = [_account(FORWARD, total, 0 if self._backward else written)]

@@ -3,13 +3,12 @@
 import contextlib
 import csv
 import dataclasses
-import io
 import re
 from collections.abc import Iterator
 
 from etils import epath
 
-from tfrecord_builders.common.tables import MAX_FIELD
+from tfrecord_builders.common.tables import MAX_FIELD, csv_reason
 from tfrecord_builders.corpus.files import file_format
 from tfrecord_builders.corpus.rows import Row, not_utf8
 from tfrecord_builders.corpus.streams import BLOCK_BYTES, Stream, StreamCache
@@ -53,7 +52,7 @@ class TablePart:
             yield Row(self.path, start, error=not_utf8(error))
             return
         except csv.Error as error:
-            yield Row(self.path, start, error=f"bad quoting ({error})")
+            yield Row(self.path, start, error=f"bad quoting ({csv_reason(error)})")
             return
         if fields == [""] and len(self.columns) > 1:
             return
@@ -91,7 +90,10 @@ class _TableCutter(contextlib.AbstractContextManager):
         try:
             self._columns = tuple(split(header.decode().rstrip("\r\n"), self._quoted))
         except (UnicodeDecodeError, csv.Error) as error:
-            raise UserError(f"{path}: the first row, which names the columns, is damaged ({error})") from None
+            reason = csv_reason(error)
+            raise UserError(
+                f"{path}: the first row, which names the columns, is damaged ({reason})"
+            ) from None
         if len(set(self._columns)) < len(self._columns):
             raise UserError(f"{path}: two columns have the same name in {', '.join(self._columns)}")
 
@@ -179,4 +181,5 @@ def split(line: str, quoted: bool) -> list[str]:
     if not quoted:
         return line.split("\t")
     csv.field_size_limit(MAX_FIELD)
-    return next(csv.reader(io.StringIO(line, newline=""), strict=True), [""])
+    [fields] = csv.reader([line], strict=True)
+    return fields or [""]

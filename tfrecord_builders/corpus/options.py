@@ -42,5 +42,13 @@ class CorpusOptions:
         check_limits(self)
         if not self.input and not self.tfds_name:
             raise UserError("there is no corpus: give --input (files, folders, globs) or --tfds_name")
+        for path in self.input:
+            if not path:  # which would be the working directory
+                raise UserError(f"the corpus is {','.join(self.input)!r}, with an empty path: remove a comma")
+            if path.startswith(("tfds://", "hf://")):
+                raise UserError(
+                    f"{path} is a data set, expected files: name one of TensorFlow Datasets by --tfds_name, "
+                    "and save one of the Hugging Face hub as jsonl or parquet"
+                )
         if not self.text_field:
             raise UserError("text_field is empty, expected the name of the field that holds the text")

@@ -105,9 +105,7 @@ class ParquetSource:
         """
         field = self.options.text_field
         for first, batch in _batches(self.path, field, 0, int(self.row_ends[-1]), [field]):
-            column = batch.column(0)
-            if pyarrow.types.is_dictionary(column.type):
-                column = column.dictionary_decode()
+            column = batch.column(0).cast(pyarrow.large_string())  # dictionaries and views have no lengths
             for row, length in enumerate(pyarrow.compute.binary_length(column).to_pylist(), first):
                 if (length or 0) > MAX_DOCUMENT_BYTES:
                     raise UserError(
@@ -231,7 +229,8 @@ def column_to_cut_by(path: epath.Path, field: str) -> str:
 def _are_strings(kind: pyarrow.DataType) -> bool:
     if pyarrow.types.is_dictionary(kind):
         kind = kind.value_type
-    return pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)
+    is_one = (pyarrow.types.is_string, pyarrow.types.is_large_string, pyarrow.types.is_string_view)
+    return any(is_string(kind) for is_string in is_one)
 
 
 def _row_group_ends(file: pyarrow.parquet.ParquetFile) -> np.ndarray:

@@ -23,6 +23,7 @@ _BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
 _LINE_END = re.compile(rb"\n")
 _LEADING_BLANK_LINES = re.compile(rb"(?:\s*\n)?")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_PACKED = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst"}  # how such files begin
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -52,10 +53,14 @@ class TextPart:
         """Reads the part.
 
         Raises:
-            UserError: text is not UTF-8, a line is longer than MAX_LINE_BYTES, or a line is not a json object
-                with the text; with file, line and byte.
+            UserError: text is compressed or not UTF-8, a line is longer than MAX_LINE_BYTES, or a line is not
+                a json object with the text; with file, line and byte.
         """
         text = self._read_bytes(cache)
+        if self.start == 0 and (packed := next(filter(text.startswith, _PACKED), b"")):
+            raise UserError(
+                f"{self.path} is compressed, which its name does not say: let it end in {_PACKED[packed]}"
+            )
         nul_bytes = text.count(0) if 0 in text else 0  # to look takes no time, to count does
         if nul_bytes > MAX_NUL_SHARE * len(text):
             first = self.start + text.find(0)

@@ -67,6 +67,7 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
     tokenizer = options.load_tokenizer()
     columns = options.columns_of(RaceColumns)
     inputs = {split: _read(getattr(options, split), columns) for split in options.splits}
+    _check_answers(inputs.get("train", ([], []))[0])
     num_choices = _num_choices([question for questions, _ in inputs.values() for question in questions])
     asked = (question for questions, _ in inputs.values() for question in questions)
     texts = ("\n".join([question.context, question.question, *question.options]) for question in asked)
@@ -105,6 +106,16 @@ def _read(paths: Sequence[str], columns: RaceColumns) -> tuple[list[RaceQuestion
     if not questions:
         raise UserError(f"no questions in {', '.join(paths)} ({len(skipped)} skipped): check the files")
     return questions, skipped
+
+
+def _check_answers(questions: Sequence[RaceQuestion]) -> None:
+    """Raises UserError unless the answers of all questions are known."""
+    for question in questions:
+        if question.answer == UNKNOWN:
+            raise UserError(
+                f"{question.location}: no answer, expected one for each training question: answer it or "
+                "remove it, or name the column of the answers with --answer_column"
+            )
 
 
 def _num_choices(questions: Sequence[RaceQuestion]) -> int:

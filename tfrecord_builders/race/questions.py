@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from etils import epath
 
-from tfrecord_builders.common.rows import Row
+from tfrecord_builders.common.rows import NestedJson, Row
 from tfrecord_builders.common.tables import (
     TableFormat,
     existing,
@@ -20,6 +20,7 @@ from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
 UNKNOWN = -1
+_MOST_DIGITS = 9  # of an answer; Python refuses to read thousands
 LEVELS = ("middle", "high")
 _OBJECTS = TableFormat("jsonl")
 
@@ -140,16 +141,20 @@ def _race_questions(row: Row) -> Iterator[RaceQuestion]:
 def _own_question(row: Row, columns: RaceColumns) -> RaceQuestion:
     if len(columns.options) == 1:
         options = row.texts(columns.options[0])
+        if any(isinstance(option, NestedJson) for option in options):
+            raise UserError(
+                f"{row.location}: options are {', '.join(options)[:80]}, expected a list of texts"
+            )
     else:
         options = [row.text(column) for column in columns.options]
-    answer = row.text(columns.answer) if columns.answer in row else ""
+    answer = row.text_or(columns.answer, "")
     return RaceQuestion(
-        row.text(columns.id) if columns.id in row else row.location,
+        row.text_or(columns.id, row.location),
         row.text(columns.context),
         row.text(columns.question) if columns.question else "",
         options,
         _answer_index(answer, len(options), row.location),
-        row.text("level") if "level" in row else "",
+        row.text_or("level", ""),
         row.location,
     )
 
@@ -171,7 +176,8 @@ def _answer_index(answer: str, count: int, location: str) -> int:
         return UNKNOWN
     if not count:
         raise UserError(f"{location}: there are no options")
-    index = int(answer) if answer.isdecimal() else ord(answer) - ord("A") if len(answer) == 1 else -1
+    is_number = answer.isdecimal() and len(answer) <= _MOST_DIGITS
+    index = int(answer) if is_number else ord(answer) - ord("A") if len(answer) == 1 else -1
     if not 0 <= index < count:
         last = chr(ord("A") + count - 1)
         raise UserError(f"{location}: the answer is {answer!r}, expected A to {last} or 0 to {count - 1}")

@@ -11,6 +11,7 @@ from xlnet_tf.errors import UserError
 
 UNKNOWN = -1
 MAX_RELEVANCE = 100
+_MOST_DIGITS = 9  # of a relevance; Python refuses to read thousands
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,10 +76,10 @@ def read_pairs(path: epath.PathLike, columns: PairColumns, skip: Skip, labelled:
     pairs = _Pairs(skip)
     for row in read_table(path, infer_format(path)):
         text = row.text(columns.query)
-        query_id = row.text(columns.query_id) or None if columns.query_id in row else None
-        passage_id = row.text(columns.passage_id) or None if columns.passage_id in row else None
+        query_id = row.text_or(columns.query_id, "") or None
+        passage_id = row.text_or(columns.passage_id, "") or None
         grade = UNKNOWN
-        if labelled or (columns.relevance in row and row.text(columns.relevance)):
+        if labelled or row.text_or(columns.relevance, ""):
             grade = parse_relevance(row.text(columns.relevance), row.location)
         pairs.add(query_id, text, passage_id, row.text(columns.passage), grade, row.location)
     return pairs.queries()
@@ -126,7 +127,7 @@ def read_judgements(path: epath.PathLike) -> Iterator[tuple[str, str, int, str]]
         (query id, passage id, relevance, location). TREC's negative grades (spam) become 0.
 
     Raises:
-        UserError: a line has other fields.
+        UserError: a line has other fields, or a relevance above MAX_RELEVANCE.
     """
     for fields, location in read_words(path):
         if len(fields) != 4 or not fields[3].removeprefix("-").isdecimal():
@@ -134,7 +135,8 @@ def read_judgements(path: epath.PathLike) -> Iterator[tuple[str, str, int, str]]
                 f"{location}: {' '.join(fields)!r}, expected 'query-id 0 passage-id relevance', with spaces "
                 "or tabs between them"
             )
-        yield fields[0], fields[2], max(int(fields[3]), 0), location
+        grade = 0 if fields[3].startswith("-") else parse_relevance(fields[3], location)
+        yield fields[0], fields[2], grade, location
 
 
 def read_words(path: epath.PathLike) -> Iterator[tuple[list[str], str]]:
@@ -148,7 +150,7 @@ def read_words(path: epath.PathLike) -> Iterator[tuple[list[str], str]]:
 
 def parse_relevance(text: str, location: str) -> int:
     """Returns the relevance that a text spells."""
-    if not text.isdecimal() or int(text) > MAX_RELEVANCE:
+    if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) > MAX_RELEVANCE:
         raise UserError(
             f"{location}: the relevance is {text!r}, expected a whole number: 0 for irrelevant, 1 to "
             f"{MAX_RELEVANCE} for relevant"

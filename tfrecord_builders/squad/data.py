@@ -10,7 +10,14 @@ from typing import Any, NamedTuple
 from etils import epath
 
 from tfrecord_builders.common.rows import Row, half_character
-from tfrecord_builders.common.tables import infer_format, is_columnar, is_gzip, read_table, unpacked_name
+from tfrecord_builders.common.tables import (
+    existing_file,
+    infer_format,
+    is_columnar,
+    is_gzip,
+    read_table,
+    unpacked_name,
+)
 from xlnet_tf.errors import UserError
 
 _MAX_BYTES = 1 << 30  # memory holds a file's questions
@@ -98,7 +105,7 @@ def read_squad(path: epath.PathLike, columns: SquadColumns | None = None) -> Squ
     """
     if is_columnar(path) or unpacked_name(epath.Path(path)).endswith((".jsonl", ".csv", ".tsv")):
         return _read_rows(path, columns or SquadColumns())
-    return _read_json(epath.Path(path))
+    return _read_json(existing_file(path))
 
 
 def _read_json(path: epath.Path) -> SquadFile:
@@ -131,7 +138,7 @@ def _read_rows(path: epath.PathLike, columns: SquadColumns) -> SquadFile:
         answers = _row_answers(row, columns.answers)
         passages[-1].questions.append(
             SquadQuestion(
-                id=row.text(columns.id) if columns.id in row else row.location,
+                id=row.text_or(columns.id, row.location),
                 text=row.text(columns.question),
                 answers=answers,
                 impossible=None if answers is None else not answers,

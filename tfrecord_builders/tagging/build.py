@@ -62,6 +62,10 @@ class TaggingOptions(ExampleOptions):
             raise UserError(
                 "without --train, the types of entities are not known: give --types, as the model has"
             )
+        if len(set(self.types)) < len(self.types) or not all(self.types):
+            raise UserError(
+                f"--types are {', '.join(map(repr, self.types))}; expected names, each of them once"
+            )
         if self.stride is not None and not 0 < self.stride <= self.room:
             raise UserError(
                 f"stride is {self.stride}, expected 1 to {self.room}, the pieces of a window of "

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from etils import epath
 
-from tfrecord_builders.common.rows import Row
+from tfrecord_builders.common.rows import NestedJson, Row
 from tfrecord_builders.common.tables import (
     decoded_lines,
-    existing,
+    existing_file,
     infer_format,
     is_columnar,
     read_table,
@@ -32,9 +32,8 @@ class TaggedWords:
     Attributes:
         id: the data's own, or file and line.
         document: sentences of one document follow one another and have the same.
-        file: where it stands.
-        line: its first line.
-        line_step: lines from one word to the next: 1 in columns, 0 in json.
+        file: where it stands; of a row with all its words, the row, too.
+        line: in columns that of its first word, which the others follow; else 0.
         words: none of them empty, any characters.
         tags: of the words, as they stand there; None: not known.
     """
@@ -43,7 +42,6 @@ class TaggedWords:
     document: str
     file: str
     line: int
-    line_step: int
     words: list[str]
     tags: list[str] | None
 
@@ -54,7 +52,7 @@ class TaggedWords:
 
     def location_of(self, word: int) -> str:
         """File and line of a word."""
-        return f"{self.file}:{self.line + word * self.line_step}"
+        return f"{self.file}:{self.line + word}" if self.line else self.file
 
     @property
     def types(self) -> set[str] | None:
@@ -128,11 +126,11 @@ def read_sentences(
         FileNotFoundError: there is no such file.
         UserError: it is not of such a form; the message has file and line.
     """
-    if is_columnar(path) or unpacked_name(existing(path)).endswith(".jsonl"):
+    if is_columnar(path) or unpacked_name(existing_file(path)).endswith(".jsonl"):
         for row in read_table(path, infer_format(path)):
             yield _from_row(row, tokens_column, tags_column, name)
     else:
-        yield from _read_columns(existing(path), word_column, tag_column, name)
+        yield from _read_columns(existing_file(path), word_column, tag_column, name)
 
 
 def names_in_ids(paths: Sequence[epath.PathLike]) -> list[str]:
@@ -170,7 +168,6 @@ def _read_columns(
                 document=f"{name}#{document}",
                 file=file,
                 line=first_line,
-                line_step=1,
                 words=list(words),
                 tags=list(tags) if columns.tag is not None else None,
             )
@@ -239,18 +236,19 @@ def _fields(line: str, tabs: bool) -> list[str]:
 
 def _from_row(row: Row, tokens_column: str, tags_column: str, name: str) -> TaggedWords | AnnotatedText:
     name = f"{name or row.file.rpartition('/')[2]}:{row.line}"
-    sentence_id = row.text("id") if "id" in row else name
-    document = row.text("document") if "document" in row else name
+    sentence_id, document = row.text_or("id", name), row.text_or("document", name)
     if tokens_column in row:
         words = _texts(row, tokens_column)
         tags = _texts(row, tags_column) if _given(row, tags_column) else None
+        if any(isinstance(word, NestedJson) for word in words):
+            raise UserError(f"{row.location}: tokens are {', '.join(words)[:80]}, expected a list of texts")
         if "" in words:
             raise UserError(f"{row.location}: token {words.index('')} is empty: leave it out, and its tag")
         if tags is not None and len(tags) != len(words):
             raise UserError(
                 f"{row.location}: {len(words)} tokens but {len(tags)} tags: expected one for each"
             )
-        return TaggedWords(sentence_id, document, row.file, row.line, 0, words, tags)
+        return TaggedWords(sentence_id, document, row.location, 0, words, tags)
     if "text" in row:
         text = row.text("text")
         entities = None

@@ -57,7 +57,7 @@ def label_set(types: Iterable[str]) -> list[str]:
 def _parse(tag: str, scheme: str, index: int) -> tuple[str, str]:
     prefixes = _PREFIXES[scheme]
     prefix, dash, kind = tag.partition("-")
-    if tag == OUTSIDE or (dash and kind and prefix and prefix in prefixes):
+    if tag == OUTSIDE or (dash and kind and prefix in tuple(prefixes)):
         return prefix, kind
     expected = ", ".join([OUTSIDE, *(f"{letter}-TYPE" for letter in prefixes)])
     raise ValueError(index, f"the tag is {tag!r}, expected {expected} (--scheme={scheme})")

@@ -41,7 +41,7 @@ KIND = "examples"
 SCHEMA_VERSION = 1
 MAX_SEQ_LEN = 1 << 20
 
-_SHARD_RECORDS = 50_000
+_SHARD_PREFIX, _SHARD_RECORDS = "shard-", 50_000
 _FIX = "build the examples again"
 _BUILD = "Build them with `xlnet-tf build TASK`; `xlnet-tf build` lists the tasks"
 _CHUNK_RECORDS = 256  # examples encoded at once
@@ -321,7 +321,7 @@ class ExampleWriter:
     """Writes a set; it is complete when the `with` block has ended without an error.
 
     Args:
-        folder: of the set; what an earlier build left there is replaced.
+        folder: of the set; examples that an earlier build left there are replaced.
         task, split, seq_len, sequences, settings: see ExampleSet.
         tokenizer: that the examples are made with.
         columns: in addition to `sequence_columns`.
@@ -378,11 +378,16 @@ class ExampleWriter:
 
     def __enter__(self) -> Self:
         folder = files.make_folder(self._set.folder)
+        for path in files.files_in(folder, ".tfrecord"):
+            if not path.name.startswith(_SHARD_PREFIX):  # as those of pretraining, whose manifest would go
+                raise UserError(
+                    f"{folder} holds other records ({path.name}): choose another --output_dir, or remove them"
+                )
         self._owned = contextlib.ExitStack()
         self._owner = self._owned.enter_context(owning(folder, "building examples", "--output_dir"))
         for name in (MANIFEST_FILE, LENGTHS_FILE):
             (folder / name).unlink(missing_ok=True)
-        for shard in files.files_in(folder, ".tfrecord", "shard-"):
+        for shard in files.files_in(folder, ".tfrecord", _SHARD_PREFIX):
             shard.unlink()
         files.write(folder / TOKENIZER_FILE, self._tokenizer.model_proto)
         self._opened = contextlib.ExitStack()
@@ -449,12 +454,16 @@ class ExampleWriter:
         """The set, complete after the block."""
         return self._set
 
+    @property
+    def _next_shard(self) -> str:
+        return f"{_SHARD_PREFIX}{len(self._set.shards):05d}.tfrecord"
+
     def _flush(self) -> None:
         if not self._chunk:
             return
         if self._shard is None:
-            name = f"shard-{len(self._set.shards):05d}.tfrecord"
-            self._shard = shards_lib.ShardWriter(self._set.folder / name, self._layout).__enter__()
+            path = self._set.folder / self._next_shard
+            self._shard = shards_lib.ShardWriter(path, self._layout).__enter__()
         columns = {name: np.asarray([c[name] for c in self._chunk]) for name in self._chunk[0]}
         self._counts.add(columns["input_ids"])
         self._shard.write(columns)
@@ -469,7 +478,7 @@ class ExampleWriter:
         shard = self._shard
         self._set.shards.append(
             {
-                "file": f"shard-{len(self._set.shards):05d}.tfrecord",
+                "file": self._next_shard,
                 "records": shard.records,
                 "bytes": shard.num_bytes,
                 "sha256": shard.sha256,

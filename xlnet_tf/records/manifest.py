@@ -22,6 +22,7 @@ from xlnet_tf.text.tokenizer import MODEL_FILE
 FILE_NAME = "manifest.json"
 SCHEMA_VERSION = 1
 KIND = "pretraining"
+_EXAMPLES = "examples"  # the kind of records.examples
 # How documents are separated and chosen, where a manifest does not say; see the builder's flags. The side is
 # that of a split by documents: "train" or "dev".
 DOCUMENTS = {
@@ -214,6 +215,8 @@ class Manifest:
     @classmethod
     def _from_json(cls, values: dict[str, Any], path: epath.Path) -> "Manifest":
         version, kind = values.get("schema_version"), values.get("kind")
+        if kind == _EXAMPLES:
+            raise UserError(f"{path} is of fine-tuning examples; expected pretraining records")
         if version != SCHEMA_VERSION or kind != KIND:
             raise UserError(
                 f"{path}: schema_version is {version} and kind is {kind}, expected {SCHEMA_VERSION} and "

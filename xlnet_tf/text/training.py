@@ -27,6 +27,8 @@ USER_DEFINED_SYMBOLS = ["<eop>", ".", "(", ")", '"', "-", "–", "£", "€"]
 
 # SentencePiece skips longer sentences without a word, so that they are cut before.
 _MAX_SENTENCE_BYTES = 4000
+# It also skips those with its own mark for an unknown character.
+_UNKNOWN_MARK = "\u2585"
 
 LEAST_SENTENCES = 101  # of a sample: SentencePiece draws no smaller one
 
@@ -175,7 +177,8 @@ def vocabulary_lines(tokenizer: XLNetTokenizer) -> Iterator[str]:
 def _sentences(texts: Iterable[str], cleaning: CleaningConfig) -> Iterator[str]:
     """Yields cleaned sentences of at most _MAX_SENTENCE_BYTES."""
     for text in texts:
-        encoded = clean_text(text, cleaning).encode()
+        text = clean_text(text, cleaning).replace(_UNKNOWN_MARK, " ")
+        encoded = text.encode() if text.strip() else b""
         begin = 0
         while len(encoded) - begin > _MAX_SENTENCE_BYTES:
             head = encoded[begin : begin + _MAX_SENTENCE_BYTES].decode(errors="ignore")

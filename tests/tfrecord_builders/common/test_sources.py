@@ -335,6 +335,27 @@ def test_classes_without_a_number_are_none(tmp_path):
     assert [row["label"] for row in rows] == ["b", "", ""]
 
 
+@pytest.mark.parametrize(
+    "names, splits",
+    [
+        (("train-00000-of-00001-b4a2d9.parquet", "test-00000-of-00001-07ff1e.parquet"), "test, train"),
+        (("glue-train.parquet", "glue-validation.parquet"), "train, validation"),
+        (("data_dev.parquet", "data_train.parquet"), "dev, train"),
+        (("train-00000-of-00002-b4a2d9.parquet", "train-00001-of-00002-07ff1e.parquet"), None),
+        (("latest.parquet", "contest.parquet"), None),
+    ],
+)
+def test_splits_are_known_by_their_names(tmp_path, names, splits):
+    for name in names:
+        pyarrow.parquet.write_table(pyarrow.table({"text": ["a"]}), tmp_path / name)
+    rows = tables.read_table(tmp_path, tables.infer_format(tmp_path))
+    if splits:
+        with pytest.raises(UserError, match=f"files of several splits \\({splits}\\)"):
+            list(rows)
+    else:
+        assert [row["text"] for row in rows] == ["a", "a"]
+
+
 def test_values_of_any_type_are_plain_texts(tmp_path):
     values = {
         "text": [b"a fine film", None],

@@ -117,10 +117,27 @@ def test_json_values_become_texts(file):
     assert rows(file, TableFormat("jsonl")) == [({"a": "1.5", "b": "1", "c": "", "d": ["x", "2"]}, 1)]
 
 
+def test_null_and_empty_columns_have_the_default(file):
+    write(file, '{"id": "a"}\n{"id": null}\n{"id": ""}\n{"id": 0}\n{}\n')
+    found = read_table(file, TableFormat("jsonl"))
+    assert [row.text_or("id", "?") for row in found] == ["a", "?", "?", "0", "?"]
+
+
 def test_a_text_column_that_is_a_list_is_refused(file):
     write(file, '{"text": ["x"]}')
     with pytest.raises(UserError, match=r"data:1: column 'text' is a list"):
         next(read_table(file, TableFormat("jsonl"))).text("text")
+
+
+def test_an_object_is_no_text_but_its_parts_are(file):
+    values = {"text": {"en": "x", "de": "y"}, "a": "{set}", "a.1": "x", "b": '{"c": 1}', "b.1": "y"}
+    write(file, json.dumps(values))
+    [row] = read_table(file, TableFormat("jsonl"))
+    assert [row.text(name) for name in ("text.de", "a", "b")] == ["y", "{set}", '{"c": 1}']
+    with pytest.raises(
+        UserError, match=r"data:1: column 'text' is an object, .* parts \(text.en, text.de\)$"
+    ):
+        row.text("text")
 
 
 def test_long_fields_are_read(file):
@@ -134,9 +151,11 @@ def test_long_fields_are_read(file):
         ("text\tlabel\na\t1\nb\t1\t2\n", TSV, r"data:3: 3 fields where there are 2 columns \(text, label\)"),
         ("text,label\na,1\nb\n", CSV, r"data:3: 1 fields where there are 2 columns"),
         ("text;label\na, b;1\n", CSV, r"data:2: 2 fields .*separated by ';': save the table with commas"),
+        (gzip.compress(b"text\tlabel\n"), TSV, r"data:1: the file is compressed: let its name end in .gz"),
         (b"text\tlabel\nok\t1\ncaf\xe9\t0\n", TSV, r"data:3: byte 4 \(e9\) is not utf-8: .*--encoding"),
         ('text,label\na,1\n"b,1\n', CSV, r"data:3: bad quoting .*quotes are text"),
         ('text,label\n"a"b,1\n', CSV, r"data:2: bad quoting"),
+        ("text,label\ra,1\r", CSV, r"data:1: bad quoting \(a carriage return outside of quotes\)"),
         ("text\ttext\na\t1\n", TSV, r"data:1: two columns have the same name"),
         ('{"text": 1}\n{"text"\n', TableFormat("jsonl"), r"data:2: not json"),
         ('{"text": ["\\ud83d\\ude00", "\\ud83d"]}\n', TableFormat("jsonl"), r"data:1: '.ud83d' is half"),

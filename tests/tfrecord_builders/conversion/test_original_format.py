@@ -54,6 +54,14 @@ def test_there_and_back(tmp_path, small_tokenizer, layout):
     assert [shard.sha256 for shard in again.shards] == [shard.sha256 for shard in manifest.shards]
 
 
+def test_texts_that_end_before_the_last_segment_are_counted(tmp_path, build):
+    """With a short reused part, A may reach beyond the A of the next record."""
+    ours = build(tmp_path / "ours", reuse_len=8, stream_segments=64)
+    original_format.write(ours, tmp_path / "theirs", 64)
+    report = check(convert(options(tmp_path / "theirs"))[0])
+    assert report.sound, str(report)
+
+
 @pytest.mark.parametrize("run", ["proc_bi", "proc_uni", "proc_bi_uncased_nofnp"])
 def test_records_of_the_original_code(tmp_path, shared, run):
     source = shared(f"golden/data/{run}")

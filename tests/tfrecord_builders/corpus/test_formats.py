@@ -234,6 +234,13 @@ def test_a_small_file_with_a_huge_window_is_refused(tmp_path, monkeypatch):
     assert len(read(few)) == len(DOCUMENTS)
 
 
+@pytest.mark.parametrize(("pack", "ending"), [(gzip.compress, "gz"), (zstandard.compress, "zst")])
+def test_compressed_files_with_another_name_are_named(tmp_path, pack, ending):
+    (tmp_path / "a.txt").write_bytes(pack(b"One.\nTwo.\n"))
+    with pytest.raises(UserError, match=rf"a.txt is compressed, .* end in \.{ending}$"):
+        read(tmp_path / "a.txt")
+
+
 def test_zstd_with_skippable_frames(tmp_path):
     skipped = b"\x50\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"hello"
     texts = [zstandard.compress(b"One.\n"), zstandard.compress(b"Two.\n")]
@@ -241,9 +248,12 @@ def test_zstd_with_skippable_frames(tmp_path):
     assert read(tmp_path / "a.txt.zst") == [["One.", "Two."]]
 
 
-def test_parquet_of_few_different_texts(tmp_path):
-    """As pandas writes categories."""
-    texts = pyarrow.array(["One.", "Two.", "One."]).dictionary_encode()
+@pytest.mark.parametrize(
+    "kind", [pyarrow.large_string(), pyarrow.string_view(), pyarrow.dictionary("int32", pyarrow.string())]
+)
+def test_parquet_with_any_type_of_strings(tmp_path, kind):
+    """Pandas writes categories as dictionaries."""
+    texts = pyarrow.array(["One.", "Two.", None, "One."], kind)
     pyarrow.parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "a.parquet")
     assert read(tmp_path / "a.parquet") == [["One."], ["Two."], ["One."]]
 

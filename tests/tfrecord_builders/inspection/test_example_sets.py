@@ -66,6 +66,13 @@ def test_labels_that_a_split_does_not_have_are_no_zeros(sets):
     assert rows["label no"] == ["3 (60.0%)", "-"]
 
 
+def test_labels_with_dollar_signs_are_drawn_as_they_are(sets, tmp_path):
+    found = example_sets.report(sets)
+    found["train"]["labels"] = {"$$": 3, "$\\frac$": 2}
+    example_sets.draw(found, str(tmp_path / "labels.svg"))
+    assert (tmp_path / "labels.svg").stat().st_size
+
+
 def test_splits_that_leak_are_refused_with_examples(sets):
     example_report.check_shared(sets, 0.5)
     with pytest.raises(

@@ -294,6 +294,8 @@ def test_an_interrupted_rebuild_is_not_taken_for_complete(options, tmp_path, mon
         ({"seq_len": 16385}, "seq_len 16385 is too long"),
         ({"sentence_split": "English"}, r"sentence_split is 'English', .*near: en\)"),
         ({"input": ["/no/such/file.txt"]}, "no corpus file matches"),
+        ({"input": ["a.txt", ""]}, "the corpus is 'a.txt,', with an empty path"),
+        ({"input": ["tfds://wiki/train"]}, "tfds://wiki/train is a data set, expected files: .*--tfds_name"),
         (
             {"input": ["/no/such"], "output_dir": "/no/such/records"},
             "/no/such/records is in /no/such, the corpus",

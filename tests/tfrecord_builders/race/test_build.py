@@ -139,7 +139,8 @@ def test_records_and_sidecar(tmp_path, tokenizer_file):
 
 
 def test_own_questions_with_three_options_letters_numbers_and_no_answer(tmp_path, tokenizer_file):
-    rows = [OWN, {**OWN, "answer": "A", "id": "x"}, {k: v for k, v in OWN.items() if k != "answer"}]
+    rows = [{**OWN, "id": None}, {**OWN, "answer": "A", "id": "x"}]
+    rows.append({k: v for k, v in OWN.items() if k != "answer"})
     test = write_jsonl(tmp_path / "own.jsonl", rows)
     example_set = build(tmp_path, tokenizer_file, test=[test])["test"]
     assert list(example_set.arrays()["label"]) == [2, 0, -1]
@@ -184,12 +185,18 @@ def test_empty_texts_are_skipped_and_counted(tmp_path, tokenizer_file):
     [
         ({**OWN, "answer": "D"}, r"own.jsonl:2: the answer is 'D', expected A to C"),
         ({**OWN, "answer": 3}, r"own.jsonl:2: the answer is '3'"),
+        ({**OWN, "answer": "1" * 5000}, r"own.jsonl:2: the answer is '111"),
         ({**OWN, "options": ["a", "b"], "answer": 0}, r"own.jsonl:2: 2 options, expected 3"),
         ({**OWN, "options": "abc"}, r"own.jsonl:2: options is 'abc', expected a list"),
         ({"context": "Ka.", "options": ["a", "b", "c"]}, r"own.jsonl:2.*question"),
         ({**ARTICLE, "options": ["tomi", "velan"]}, r"own.jsonl:2 question 1: options are tomi"),
         ({**ARTICLE, "options": [["a", 1], []]}, r"own.jsonl:2 question 1: .* expected a list"),
+        (
+            {**OWN, "options": [{"text": "a"}] * 3},
+            r'own.jsonl:2: options are {"text": "a"}, .* a list of texts',
+        ),
         ({**OWN, "options": []}, r"own.jsonl:2: there are no options"),
+        ({**OWN, "answer": None}, r"own.jsonl:2: no answer, expected one for each training question"),
         ({**ARTICLE, "answers": ["A"]}, r"own.jsonl:2: 2 questions, 2 lists of options and 1 answers"),
     ],
 )
@@ -205,6 +212,8 @@ def test_impossible_options_are_refused(tmp_path, tokenizer_file):
         build(tmp_path, tokenizer_file, train=[path], max_qa_len=128)
     with pytest.raises(UserError, match="no data: give --train"):
         build(tmp_path, tokenizer_file)
+    with pytest.raises(UserError, match=f"--dev is '{path},', with an empty path: remove a comma"):
+        build(tmp_path, tokenizer_file, dev=[path, ""])
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="has no .txt files"):
         build(tmp_path, tokenizer_file, train=[str(tmp_path / "empty")])

@@ -324,6 +324,8 @@ class TestTrec:
         [
             ({"run": ["1 Q0 d0 1 9"]}, r"run.txt:1: 5 fields, expected 6"),
             ({"qrels": ["1 0 d0 high"]}, r"qrels.txt:1: '1 0 d0 high', expected"),
+            ({"qrels": ["1 0 1 7187158"]}, r"qrels.txt:1: the relevance is '7187158', expected .* 1 to 100"),
+            ({"qrels": ["1 0 d0 " + "9" * 5000]}, r"qrels.txt:1: the relevance is '999"),
         ],
     )
     def test_bad_lines_are_named(self, tmp_path, tokenizer_file, parts, message):

@@ -310,6 +310,16 @@ def test_wrong_answers_and_ids_are_named(tmp_path):
         read_squad(tmp_path / "c.json.gz")
     with pytest.raises(FileNotFoundError):
         read_squad(tmp_path / "absent.json")
+    with pytest.raises(UserError, match="is a folder without Parquet or Arrow files: give a file"):
+        read_squad(tmp_path)
+
+
+def test_rows_with_an_empty_id_are_named_by_their_line(tmp_path):
+    row = {"id": None, "context": "sol du", "question": "?", "answers": {"text": [], "answer_start": []}}
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps({**row, "id": name}) + "\n" for name in (None, "x", "")))
+    [passage] = read_squad(path).passages
+    assert [question.id for question in passage.questions] == [f"{path}:1", "x", f"{path}:3"]
 
 
 def test_nothing_to_learn_from_is_an_error(tmp_path, tokenizer_file):

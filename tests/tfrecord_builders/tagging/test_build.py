@@ -46,7 +46,7 @@ def notes():
 
 
 def words_row(words, tags=None):
-    return TaggedWords("s", "d", "a.txt", 10, 1, words, tags)
+    return TaggedWords("s", "d", "a.txt", 10, words, tags)
 
 
 def text_row(text, *spans):
@@ -296,6 +296,8 @@ def test_sentences_without_words_are_counted(tmp_path, tokenizer_file):
         ({"train": "ka I-X\n", "repair": False}, r"train.txt:1: I-X is not allowed"),
         ({"test": "ka\n"}, "give --types"),
         ({}, "no data"),
+        ({"train": "ka B-X\n", "types": ["X", "Y", "X"]}, "--types are 'X', 'Y', 'X'; expected .* once"),
+        ({"train": "ka B-X\n", "types": [""]}, "--types are ''; expected names"),
         ({"train": "ka B-X\n", "stride": 23}, "stride is 23, expected 1 to 22"),
         ({"train": "ka B-X\n", "seq_len": 6}, "seq_len is 6"),
         ({"train": "ka B-X\n", "scheme": "bieo"}, "scheme is 'bieo'"),

@@ -3,6 +3,8 @@
 import gzip
 import json
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from tfrecord_builders.tagging.data import AnnotatedText, names_in_ids, read_sentences
@@ -60,10 +62,21 @@ def test_json_lines(tmp_path):
     words, unknown, text, none, blank = read_sentences(path)
     assert (words.id, words.document, words.words, words.tags) == ("7", "d", ["Ka", "to mi"], ["B-PER", "O"])
     assert words.location_of(1) == f"{path}:1"
+    (nameless,) = read_sentences(write_jsonl(tmp_path, {"id": None, "document": "", "tokens": ["Ka"]}))
+    assert nameless.id == nameless.document == "rows.jsonl:1"
     assert unknown.types is None and unknown.id == "rows.jsonl:2"
     assert isinstance(text, AnnotatedText) and text.entities == [(3, 7, "LOC")] and text.types == {"LOC"}
     assert none.entities == [] and none.types == set()
     assert blank.entities is None and blank.types is None
+
+
+def test_rows_without_lines_are_located_by_their_number(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"tokens": [["Ka"], ["tomi", "ren"]]}), path)
+    assert [sentence.location_of(1) for sentence in read_sentences(path)] == [
+        f"{path}, row 1",
+        f"{path}, row 2",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -86,6 +99,8 @@ def test_a_missing_column_of_words(tmp_path):
 def test_missing_damaged_and_badly_encoded_files(tmp_path):
     with pytest.raises(FileNotFoundError, match="does not exist"):
         list(read_sentences(tmp_path / "none.txt"))
+    with pytest.raises(UserError, match="is a folder without Parquet or Arrow files: give a file"):
+        list(read_sentences(tmp_path))
     (tmp_path / "cut.gz").write_bytes(gzip.compress(COLUMNS.encode())[:-12])
     with pytest.raises(UserError, match="damaged gzip"):
         list(read_sentences(tmp_path / "cut.gz"))
@@ -101,6 +116,7 @@ def test_missing_damaged_and_badly_encoded_files(tmp_path):
         ({"tokens": ["Ka", "mi"], "tags": ["O"]}, "2 tokens but 1 tags"),
         ({"tokens": "Ka mi"}, "\"tokens\" is 'Ka mi', expected a list"),
         ({"tokens": ["Ka", ""]}, "token 1 is empty"),
+        ({"tokens": [{"word": "Ka"}]}, 'tokens are {"word": "Ka"}, expected a list of texts'),
         ({"text": "Ka", "entities": [{"start": 0, "end": 3, "label": "X"}]}, "0 to 3 of a text of 2"),
         ({"text": "Ka", "entities": [{"start": 1, "end": 1, "label": "X"}]}, "1 to 1 of a text of 2"),
         ({"text": "Ka", "entities": [{"start": 0, "end": 2}]}, "expected exactly start, end and label"),

@@ -66,7 +66,10 @@ def test_broken_tags_are_found_and_repaired(scheme, tags, bio, broken):
 
 @pytest.mark.parametrize(
     ("scheme", "tag"),
-    [("bio", "PER"), ("bio", "E-PER"), ("bio", "B-"), ("bio", "-PER"), ("iobes", "L-A"), ("bilou", "o")],
+    [
+        *(("bio", tag) for tag in ("PER", "E-PER", "B-", "-PER", "BI-PER")),
+        *(("iobes", "L-A"), ("iobes", "ES-A"), ("bilou", "o")),
+    ],
 )
 def test_tags_outside_the_scheme_are_named(scheme, tag):
     with pytest.raises(ValueError) as error:
