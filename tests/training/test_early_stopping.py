@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.helpers.training import toy_finetuning
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks import finetuning
-from xlnet_tf.training.early_stopping import Patience
+from xlnet_tf.training.early_stopping import BEST, Patience, read_metrics
 from xlnet_tf.training.progress import HISTORY, read_history
 from xlnet_tf.training.runtime import prepare
 
@@ -17,6 +17,9 @@ INTERVAL = 4
 
 
 class Score:
+    def dev_set(self):
+        return "this one"
+
     def dev_score(self, metrics):
         return metrics["f1"]
 
@@ -51,6 +54,16 @@ def test_a_resumed_run_ends_where_an_undisturbed_one_does(tmp_path_factory, valu
         assert end(resumed, resumed_at) == undisturbed
 
 
+@pytest.mark.parametrize(
+    ("line", "counts"), [({"dev_set": "this one"}, True), ({}, True), ({"dev_set": "another"}, False)]
+)
+def test_evaluations_of_another_dev_set_do_not_count(tmp_path, line, counts):
+    evaluation = {"step": INTERVAL, "kind": "dev", "f1": 0.9, **line}
+    (tmp_path / HISTORY).write_text(json.dumps(evaluation) + "\n")
+    patience = Patience(Score(), str(tmp_path), 2 * INTERVAL, INTERVAL, most=1)
+    assert patience.lost({"f1": 0.8}, 2 * INTERVAL) == counts
+
+
 def settings(folder, **trainer):
     params = toy_finetuning.experiment()
     params.override({"task": {"train_data": {"input_path": str(folder / "train")},
@@ -70,6 +83,9 @@ def test_a_run_that_learns_nothing_ends_and_stays_ended(tmp_path, small_tokenize
         finetuning.finetune(params, toy_finetuning.ToyTask, strategy, str(tmp_path / "run"))
         history = read_history(str(tmp_path / "run" / HISTORY))
         assert [line["step"] for line in history if line["kind"] == "dev"] == [0, 2, 4, 6]
+        assert {line["dev_set"] for line in history if line["kind"] == "dev"} == {
+            read_metrics(str(tmp_path / "run" / BEST))["dev_set"]
+        }
         assert (tmp_path / "run" / "ckpt-6.index").exists()
     params = settings(tmp_path, patience=2)
     params.task.validation_data.input_path = ""

@@ -296,6 +296,10 @@ class PretrainingTask(Task):
 
         return sums_of(~is_general) | {"general_loss": sums_of(is_general)["loss"]}
 
+    def dev_set(self):
+        shards = "\n".join(shard.sha256 for shard in self.validation_manifest.shards)
+        return hashlib.sha256(shards.encode()).hexdigest()
+
     def out_of_bounds(self, metrics, model_dir):
         most = self.task_config.max_general_rise
         if not most:
@@ -307,8 +311,7 @@ class PretrainingTask(Task):
 
     def after_evaluation(self, model, metrics, step, model_dir):
         if self.task_config.keep_best and not (step and self.out_of_bounds(metrics, model_dir)):
-            dev_set = "\n".join(shard.sha256 for shard in self.validation_manifest.shards)
-            keep_best(self, model, metrics, step, model_dir, hashlib.sha256(dev_set.encode()).hexdigest())
+            keep_best(self, model, metrics, step, model_dir)
 
     def save_assets(self, model_dir: str):
         """Writes next to the checkpoints what later tools need: architecture, tokenizer, manifest."""

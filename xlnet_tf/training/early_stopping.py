@@ -13,16 +13,15 @@ from absl import logging
 from xlnet_tf import files
 from xlnet_tf.checkpoints import save_model
 from xlnet_tf.checkpoints.model_card import BEST, CARD_FILE, METRICS_FILE, PARAMS_FILE, ModelCard
-from xlnet_tf.training.progress import HISTORY, read_history
+from xlnet_tf.training.progress import DEV_SET, HISTORY, read_history
 from xlnet_tf.training.task import Task
-
-_DEV_SET = "dev_set"  # next to the metrics: what they are of
 
 
 class Patience:
     """Counts the evaluations since the best; a resumed run counts as one that was never stopped does.
 
     Only evaluations at multiples of the interval count: a run that resumes evaluates where it resumes, too.
+    Those of another dev set, with which the run was begun, do not.
 
     Args:
         task: says how good an evaluation is.
@@ -37,8 +36,10 @@ class Patience:
         self._best, self._since = -math.inf, 0
         path = f"{model_dir}/{HISTORY}"
         if most and tf.io.gfile.exists(path):
+            dev_set = task.dev_set()
             for line in read_history(path):
-                if line["kind"] == "dev" and line["step"] < step:
+                is_alike = line.get(DEV_SET, dev_set) == dev_set  # lines of earlier versions do not say
+                if line["kind"] == "dev" and line["step"] < step and is_alike:
                     self.lost(line, line["step"])
 
     def lost(self, metrics, step: int) -> bool:
@@ -63,7 +64,7 @@ def first_evaluation(model_dir: str) -> dict[str, Any]:
 
 
 def keep_best(
-    task: Task, model: tf_keras.Model, metrics: Mapping[str, float], step: int, model_dir: str, dev_set: str
+    task: Task, model: tf_keras.Model, metrics: Mapping[str, float], step: int, model_dir: str
 ) -> None:
     """Keeps the weights of the best evaluation so far, in a folder that every tool can read.
 
@@ -73,15 +74,14 @@ def keep_best(
         metrics: of the evaluation.
         step: at which it was; at step 0 what an earlier start left is removed.
         model_dir: folder of the run.
-        dev_set: what identifies the set that was evaluated.
     """
     folder = f"{model_dir}/{BEST}"
     if step == 0:
         if tf.io.gfile.exists(folder):  # of a run that was stopped before its first checkpoint
             tf.io.gfile.rmtree(folder)
         return
-    best, score, before = read_metrics(folder), task.dev_score(metrics), -math.inf
-    if best.get(_DEV_SET, dev_set) != dev_set:  # those of earlier versions do not say
+    best, score, before, dev_set = read_metrics(folder), task.dev_score(metrics), -math.inf, task.dev_set()
+    if best.get(DEV_SET, dev_set) != dev_set:  # those of earlier versions do not say
         logging.warning("%s was the best on other dev examples: it is forgotten", folder)
         tf.io.gfile.rmtree(folder)
         best = {}
@@ -94,7 +94,7 @@ def keep_best(
     tf.io.gfile.makedirs(folder)
     task.save_assets(folder)
     files.copy(f"{model_dir}/{PARAMS_FILE}", f"{folder}/{PARAMS_FILE}")
-    values = {"step": step, _DEV_SET: dev_set, **metrics}
+    values = {"step": step, DEV_SET: dev_set, **metrics}
     card = ModelCard.read(folder, {CARD_FILE: None, METRICS_FILE: values})
     save_model(model, folder, card=card)
     files.write(f"{folder}/{METRICS_FILE}", json.dumps(values, indent=1) + "\n")

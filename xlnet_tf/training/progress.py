@@ -12,6 +12,8 @@ from xlnet_tf import files
 from xlnet_tf.checkpoints.of_runs import HISTORY, read_history
 from xlnet_tf.progress_bar import ProgressBar
 
+DEV_SET = "dev_set"  # next to the metrics of an evaluation: what they are of
+
 
 class Progress:
     """Moves a bar over the steps and writes `history.jsonl`, one line per report, inside of a `with` block.
@@ -22,16 +24,24 @@ class Progress:
             resumed before them, are dropped.
         train_steps: length of the bar.
         metric: the task's own, shown next to the loss where an evaluation reports it.
+        dev_set: of `Task.dev_set`.
         write: whether this process writes the history and shows the bar (the chief's alone should).
     """
 
     def __init__(
-        self, model_dir: str, global_step: tf.Variable, train_steps: int, metric: str = "", write: bool = True
+        self,
+        model_dir: str,
+        global_step: tf.Variable,
+        train_steps: int,
+        metric: str = "",
+        dev_set: str = "",
+        write: bool = True,
     ):
         self._path = f"{model_dir}/{HISTORY}"
         self._step = global_step
         self._train_steps = train_steps
         self._metric = metric
+        self._facts = {"dev": {DEV_SET: dev_set} if dev_set else {}}  # by kind, that lines have, too
         self._write = write
         self._shown: dict[str, str] = {}
 
@@ -86,7 +96,7 @@ class Progress:
     def _record(self, kind: str, logs) -> dict[str, float]:
         values = {name: float(orbit.utils.get_value(value)) for name, value in logs.items()}
         if self._write:
-            line = {"step": int(self._step.numpy()), "kind": kind} | values
+            line = {"step": int(self._step.numpy()), "kind": kind} | values | self._facts.get(kind, {})
             with files.writing(self._path), tf.io.gfile.GFile(self._path, "a") as file:
                 file.write(json.dumps(line) + "\n")
         return values

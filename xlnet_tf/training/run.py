@@ -228,7 +228,12 @@ class _Run:
         self._train_steps, self._interval = params.trainer.train_steps, params.trainer.validation_interval
         chief = owner is not None
         self._progress = Progress(
-            model_dir, trainer.global_step, self._train_steps, task.shown_metric, write=chief
+            model_dir,
+            trainer.global_step,
+            self._train_steps,
+            task.shown_metric,
+            task.dev_set() if evaluate else "",
+            write=chief,
         )
         self._preemption = Preemption(strategy)
         self._profile = Profile(params.trainer.profile_steps, model_dir)
