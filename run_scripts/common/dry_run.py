@@ -115,7 +115,7 @@ def check(params, task: Task, where: Machines, model_dir: str) -> str:
         A table for a person.
     """
     run.check_batch_sizes(params, where.replicas)
-    run.check_remote_paths(params, model_dir)
+    run.check_settings(params, model_dir)
     if where.hosts == 1 and not where.slice:
         run.check_memory(params, task, tf.distribute.get_strategy())
     task.replicas, task.accumulation_steps = where.replicas, params.trainer.accumulation_steps

@@ -181,6 +181,20 @@ def test_another_tokenizer_is_found(folder):
         dry_run.check(params, task, dry_run.machines(params.runtime, None), str(folder / "model"))
 
 
+@pytest.mark.parametrize(
+    ("trainer", "model_dir", "message"),
+    [
+        ({"patience": 2}, "model", "--patience.* counts evaluations, and there are no dev examples"),
+        ({"profile_steps": "9"}, "model", "profile_steps is '9': expected the first and the last step"),
+        ({}, "model[1]", r"has \[ in its name: TensorFlow takes that as a pattern"),
+    ],
+)
+def test_what_a_run_would_refuse_at_once_is_found(folder, trainer, model_dir, message):
+    params, task = pretraining_run(folder, trainer=trainer, task={"validation_data": {"input_path": ""}})
+    with pytest.raises(UserError, match=message):
+        dry_run.check(params, task, dry_run.machines(params.runtime, None), str(folder / model_dir))
+
+
 def test_a_tpu_must_be_named(folder):
     params, _ = pretraining_run(folder, runtime={"distribution_strategy": "tpu", "tpu": "local"})
     with pytest.raises(UserError, match="--topology=v3-8"):
