@@ -469,10 +469,25 @@ def test_a_damaged_record_is_named(folder, tmp_path):
         pretraining.pretrain(params, str(tmp_path / "model"))
 
 
-def test_a_bound_for_the_loss_on_general_text_needs_such_text(folder):
-    params = settings(folder, task={"max_general_rise": 0.5})
-    with pytest.raises(UserError, match="max_general_rise is 0.5, and there is no task.general_data"):
-        pretraining.PretrainingTask(params.task)
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ({"max_general_rise": 0.5}, "max_general_rise is 0.5, and there is no task.general_data"),
+        ({"keep_best": True}, "task.keep_best keeps .* dev records, and there are none: give --dev_data"),
+        ({"general_data": {"input_path": "x"}}, "task.general_data is evaluated along with .*: give both"),
+    ],
+)
+def test_what_evaluations_decide_needs_records_to_evaluate(folder, task, message):
+    params = settings(folder, task={"validation_data": {"input_path": ""}, **task})
+    with pytest.raises(UserError, match=message):
+        pretraining.build_task(params)
+
+
+def test_a_step_of_a_run_with_general_text_is_built_without_evaluations(folder):
+    """As it is to be compiled for a TPU."""
+    data = {"general_data": {"input_path": str(folder / "dev")}, "validation_data": {"input_path": ""}}
+    params = settings(folder, task={**data, "max_general_rise": 0.5, "keep_best": True})
+    assert pretraining.PretrainingTask(params.task).general_manifest
 
 
 def test_denoising_has_no_memory(folder, tmp_path):
