@@ -384,6 +384,7 @@ def test_a_step_far_larger_than_the_machine_is_refused_or_warned_of(folder, monk
         ("--params_override=trainer.train_steps=many", "trainer.train_steps is 'many'"),
         ("--params_override=task.model.memory_len=1.5", "memory_len"),
         ("--params_override=runtime.distribution_strategy=fast", "fast"),
+        ("--params_override=trainer.optimizer_config.exclude_from_decay=[3]", "has 3: expected texts"),
         ("--batch_size=0", "--batch_size"),
         ("--dropout=1.0", "--dropout"),
         ("--config_file=/nowhere.yaml", "/nowhere.yaml: there is no such file"),
