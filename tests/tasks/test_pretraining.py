@@ -229,6 +229,7 @@ def test_another_machine_may_resume_a_run(run, folder):
         folder,
         task={
             "train_data": {"input_path": str(folder / "moved")},
+            "general_data": {"input_path": str(folder / "dev")},
             "validation_data": {"global_batch_size": 4},
         },
         trainer={"accumulation_steps": 2, "steps_per_loop": 7, "checkpoint_interval": 3},
@@ -627,14 +628,15 @@ def test_the_best_weights_are_kept_and_found(adapted):
 
 @pytest.mark.integration
 def test_a_run_that_forgets_ends_and_keeps_what_was_within_the_bound(folder, run):
-    """And so it does when it is started again."""
+    """And so it does when it is started again, where the general text has been moved to."""
     model_dir = folder / "forgets"
-    for _ in range(2):
+    shutil.copytree(folder / "general", folder / "moved general")
+    for general in ("general", "moved general"):
         params = settings(
             folder,
             task={
                 "init_checkpoint": str(run[0] / "ckpt-6"),
-                "general_data": {"input_path": str(folder / "general")},
+                "general_data": {"input_path": str(folder / general)},
                 "max_general_rise": 0.05,
                 "keep_best": True,
             },

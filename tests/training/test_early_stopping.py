@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.helpers.training import toy_finetuning
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks import finetuning
-from xlnet_tf.training.early_stopping import BEST, Patience, read_metrics
+from xlnet_tf.training.early_stopping import BEST, Patience, first_value, read_metrics
 from xlnet_tf.training.progress import HISTORY, read_history
 from xlnet_tf.training.runtime import prepare
 
@@ -62,6 +62,14 @@ def test_evaluations_of_another_dev_set_do_not_count(tmp_path, line, counts):
     (tmp_path / HISTORY).write_text(json.dumps(evaluation) + "\n")
     patience = Patience(Score(), str(tmp_path), 2 * INTERVAL, INTERVAL, most=1)
     assert patience.lost({"f1": 0.8}, 2 * INTERVAL) == counts
+
+
+def test_the_first_value_is_that_on_the_present_dev_set(tmp_path):
+    lines = [{"step": 0, "kind": "dev", "f1": 0.9, "dev_set": "another"}]
+    for expected in (0.3, 0.8):
+        (tmp_path / HISTORY).write_text("".join(json.dumps(line) + "\n" for line in lines))
+        assert first_value("f1", Score(), {"f1": 0.3}, str(tmp_path)) == expected
+        lines += [{"step": step, "kind": "dev", "f1": step / 10, "dev_set": "this one"} for step in (8, 9)]
 
 
 def settings(folder, **trainer):

@@ -23,7 +23,7 @@ from xlnet_tf.tasks.model_config import EncoderModelConfig, architecture_differe
 from xlnet_tf.tasks.schedule_defaults import complete_evaluation
 from xlnet_tf.training import runtime
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
-from xlnet_tf.training.early_stopping import first_evaluation, keep_best
+from xlnet_tf.training.early_stopping import first_value, keep_best
 from xlnet_tf.training.memory import Memory
 from xlnet_tf.training.metrics import ExponentialRatio, Ratio
 from xlnet_tf.training.run import check_memory, run_training
@@ -290,14 +290,15 @@ class PretrainingTask(Task):
         return sums_of(~is_general) | {"general_loss": sums_of(is_general)["loss"]}
 
     def dev_set(self):
-        shards = "\n".join(shard.sha256 for shard in self.validation_manifest.shards)
+        manifests = filter(None, (self.validation_manifest, self.general_manifest))
+        shards = "\n".join(shard.sha256 for manifest in manifests for shard in manifest.shards)
         return hashlib.sha256(shards.encode()).hexdigest()
 
     def out_of_bounds(self, metrics, model_dir):
         most = self.task_config.max_general_rise
         if not most:
             return ""
-        rise = metrics["general_loss"] - first_evaluation(model_dir)["general_loss"]
+        rise = metrics["general_loss"] - first_value("general_loss", self, metrics, model_dir)
         if rise <= most:
             return ""
         return f"ended: general_loss has risen by {rise:.3f}, more than max_general_rise, {most:g}"

@@ -3,7 +3,7 @@
 import contextlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -36,10 +36,8 @@ class Patience:
         self._best, self._since = -math.inf, 0
         path = f"{model_dir}/{HISTORY}"
         if most and tf.io.gfile.exists(path):
-            dev_set = task.dev_set()
-            for line in read_history(path):
-                is_alike = line.get(DEV_SET, dev_set) == dev_set  # lines of earlier versions do not say
-                if line["kind"] == "dev" and line["step"] < step and is_alike:
+            for line in _evaluations(task, path):
+                if line["step"] < step:
                     self.lost(line, line["step"])
 
     def lost(self, metrics, step: int) -> bool:
@@ -58,9 +56,18 @@ class Patience:
         return f"ended at step {step}: {self._since} evaluations were not better than the best before them"
 
 
-def first_evaluation(model_dir: str) -> dict[str, Any]:
-    """Returns the first evaluation in the history of a run, which was before its first step."""
-    return next(line for line in read_history(f"{model_dir}/{HISTORY}") if line["kind"] == "dev")
+def first_value(name: str, task: Task, metrics: Mapping[str, float], model_dir: str) -> float:
+    """Returns a metric of a run's first evaluation on the present dev set, given those of the last one."""
+    found = _evaluations(task, f"{model_dir}/{HISTORY}")
+    return next((line[name] for line in found if name in line), metrics[name])
+
+
+def _evaluations(task: Task, path: str) -> Iterator[dict[str, Any]]:
+    """Yields the lines of a history that are evaluations on the present dev set."""
+    dev_set = task.dev_set()
+    for line in read_history(path):
+        if line["kind"] == "dev" and line.get(DEV_SET, dev_set) == dev_set:  # earlier versions' do not say
+            yield line
 
 
 def keep_best(

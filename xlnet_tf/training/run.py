@@ -46,8 +46,11 @@ _DATA_ERRORS = (
     tf.errors.OutOfRangeError,
     tf.errors.UnknownError,
 )
-# Where the data lies may change, what it is may not: the task compares it.
-FREE = ("task.validation_data", "task.train_data.input_path", "task.init_checkpoint")
+# Where the data lies may change. What is trained on may not: the task compares it.
+FREE = (
+    *("task.validation_data", "task.general_data.input_path", "task.train_data.input_path"),
+    "task.init_checkpoint",
+)
 # So say TensorFlow, XLA and the TPU's runtime. A full disk is an error of the same kind, and names any path.
 _LACK_OF_MEMORY = re.compile(
     ".*(out of memory|OOM when allocating|failed to allocate memory|attempting to (allocate|reserve)).*", re.I
