@@ -62,6 +62,16 @@ def load(*arguments):
     return experiment.load(entry.experiment, settings, values), values
 
 
+@pytest.mark.parametrize("axis", ["dtype", "strategy", "runtime.mixed_precision_dtype", "runtime.num_gpus"])
+def test_a_sweep_has_one_kind_of_devices_and_numbers(axis):
+    """Its process sets them up once, before the first run: all would be trained alike."""
+    params, _ = load()
+    settings = (*finetune.SETTINGS, *task_registry.find("classification").settings)
+    with pytest.raises(UserError, match=f"--sweep={axis}: all runs of a sweep share the devices"):
+        experiment.variant(params, "xlnet/classification", settings, {axis: "bfloat16"})
+    assert experiment.variant(params, "xlnet/classification", settings, {"jit_compile": True})
+
+
 @pytest.mark.parametrize("value", ["a", "8.5", "true"])
 def test_lengths_are_whole_numbers(value):
     with pytest.raises(UserError, match="task.train_data.lengths has .*: expected whole numbers"):
