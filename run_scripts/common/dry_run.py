@@ -137,7 +137,6 @@ def compiled(params, task: Task, where: Machines) -> str:
     alone = copy.deepcopy(params)
     rows = params.task.train_data.global_batch_size // where.replicas
     alone.task.train_data.global_batch_size = rows
-    alone.task.validation_data.input_path = ""
     topology = topologies.find(where.slice.generation)
     batches, loops = [], 0
     for length in reversed(task.lengths()):  # the longest is the largest

@@ -8,6 +8,7 @@ import re
 
 import pytest
 import tensorflow as tf
+from official.core import task_factory
 
 from run_scripts import pretrain
 from run_scripts.common import dry_run, experiment
@@ -16,6 +17,7 @@ from tests.helpers.command_flags import parsed
 from tests.helpers.training import programs, toy, toy_finetuning
 from tests.helpers.training.layouts import build_trainer
 from tests.helpers.training.worker import settings
+from tests.tasks import test_batching
 from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
@@ -115,6 +117,28 @@ def test_the_evaluations_memory_takes_its_part_of_a_core(folder, monkeypatch, le
         assert "0.00 GB more, 100% of the core in all" in dry_run.compiled(params, task, where)
         params.task.validation_data.input_path = ""
         assert "more" not in dry_run.compiled(params, task, where)
+
+
+def test_the_step_of_a_run_with_an_alert_is_compiled(tmp_path, small_tokenizer, monkeypatch):
+    """Its task needs the dev examples, on which it finds the alert's threshold."""
+    for seed, split in enumerate(("train", "dev")):
+        test_batching.write_examples(tmp_path / split, "classification", small_tokenizer, seed)
+    params = test_batching.settings(tmp_path, "classification", alert={"label": "1"})
+
+    def training_step(params, length):
+        task_factory.get_task_cls(type(params.task))(params.task)
+        return Program(b"")
+
+    def compile_program(hlo, topology):
+        return compilation.Compiled(0, 0, 0, 0, 0, 1e12, 1e9, 1.0, 1.0)
+
+    monkeypatch.setattr(steps, "training_step", training_step)
+    monkeypatch.setattr(Program, "loops_with_products", lambda program: 0)
+    monkeypatch.setattr(compilation, "compile_program", compile_program)
+    task = finetuning.build_task(params, task_factory.get_task_cls(type(params.task)))
+    assert "One pass over the data" in dry_run.compiled(
+        params, task, dry_run.machines(params.runtime, "v3-8")
+    )
 
 
 def test_the_steps_of_all_lengths_are_compiled(tmp_path, small_tokenizer, monkeypatch):
