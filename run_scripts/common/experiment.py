@@ -145,6 +145,8 @@ def variant(params, name: str, settings: Sequence[Setting], point: Mapping[str, 
     from xlnet_tf.training.config import override
 
     changed, fields = copy.deepcopy(params), {setting.flag: setting.field for setting in settings}
+    if len({fields.get(axis, axis) for axis in point}) < len(point):
+        raise UserError(f"--sweep names a setting twice, by its flag and its path: {', '.join(point)}")
     for axis, value in point.items():
         if axis not in fields and "." not in axis:
             match = closest(axis, fields)

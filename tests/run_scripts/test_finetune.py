@@ -72,6 +72,14 @@ def test_a_sweep_has_one_kind_of_devices_and_numbers(axis):
     assert experiment.variant(params, "xlnet/classification", settings, {"jit_compile": True})
 
 
+def test_a_sweep_names_a_setting_once():
+    params, _ = load()
+    settings = (*finetune.SETTINGS, *task_registry.find("classification").settings)
+    twice = {"seed": 1, "task.seed": 2}
+    with pytest.raises(UserError, match="names a setting twice, by its flag and its path: seed, task.seed"):
+        experiment.variant(params, "xlnet/classification", settings, twice)
+
+
 @pytest.mark.parametrize("value", ["a", "8.5", "true"])
 def test_lengths_are_whole_numbers(value):
     with pytest.raises(UserError, match="task.train_data.lengths has .*: expected whole numbers"):
