@@ -138,7 +138,8 @@ def test_two_hosts_compute_what_one_does(folder, told):
     evaluated = [step for step, kind in steps[0] if kind == "dev"]
     assert steps[0] == steps[1] and evaluated == [0, 2, 4, 8, 12]
     for expected, found in zip(*reports):
-        for metric in expected.keys() - {"tokens_per_second", "kind"}:
+        assert found.get("dev_set") == expected.get("dev_set")
+        for metric in expected.keys() - {"tokens_per_second", "kind", "dev_set"}:
             assert found[metric] == pytest.approx(expected[metric], rel=1e-5, abs=1e-5), metric
 
 
