@@ -84,6 +84,29 @@ def define_flags():
     )
 
 
+def check_effect(params, values: flags.FlagValues, swept: Sequence[str] = ()):
+    """Warns of flags that other settings leave without effect.
+
+    Args:
+        params: the settings.
+        values: the flags.
+        swept: the settings of the --sweep, by flag or path.
+
+    Raises:
+        UserError: a setting of the sweep has none, so that all its runs would be the same.
+    """
+    steps = params.trainer.train_steps, params.trainer.optimizer_config.warmup_steps
+    varied = {name.rpartition(".")[2] for name in swept}
+    for flag, other, value in zip(("epochs", "warmup_fraction"), ("train_steps", "warmup_steps"), steps):
+        if not value or other in varied:
+            continue
+        why = f"has no effect, as {other} is {value}: give --{other}=0, too, or leave it out"
+        if flag in varied:
+            raise errors.UserError(f"--sweep={flag} {why}")
+        if values[flag].present:
+            logging.warning("--%s %s", flag, why)
+
+
 def main(_: Sequence[str]):
     from etils import epath
     from official.core import task_factory
@@ -125,7 +148,10 @@ def main(_: Sequence[str]):
         is_text = functools.partial(experiment.is_text, params, settings)
         axes = [sweep.Axis.parse(text, is_text) for text in values.sweep]
         points = sweep.points(axes, values.sweep_samples, params.task.seed)
+        check_effect(params, values, [axis.name for axis in axes])
         variants = [(each, experiment.variant(params, entry.experiment, settings, each)) for each in points]
+    else:
+        check_effect(params, values)
     if values.dry_run:
         from run_scripts.common import dry_run
         from xlnet_tf.training.tpu_slice import TpuSlice

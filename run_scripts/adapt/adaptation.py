@@ -119,7 +119,7 @@ class Adaptation:
     def _check_folder(self) -> None:
         """Raises UserError if the folder holds anything but this adaptation."""
         self.is_new = not (self.folder / NOTE).exists()
-        if self.is_new and files.entries(self.folder):
+        if self.is_new and {path.name for path in files.entries(self.folder)} - {ownership.FILE}:
             raise UserError(f"{self.folder} is not empty and holds no adaptation: choose another --model_dir")
         if not self.is_new and (
             different := settings_difference(files.read_json(self.folder / NOTE), self._note)
@@ -146,11 +146,12 @@ class Adaptation:
         choice = None
         if not (work / COUNTS).exists():
             choice = texts.choose(self.texts, self.held_out, self.params.task.seed)
-        files.make_folder(work)
+        files.make_folder(self.folder)
         with ownership.owning(self.folder, "adapting", "--model_dir"):
             try:
-                if choice:
+                if choice:  # the note comes first: what is left of a killed start is this adaptation's then
                     files.write(self.folder / NOTE, json.dumps(self._note, indent=1) + "\n")
+                    files.make_folder(work)
                     choice.write(self.texts, work)
                     files.write(work / COUNTS, json.dumps(choice.counts(), indent=1) + "\n")
                 counts = files.read_json(work / COUNTS)
@@ -162,7 +163,8 @@ class Adaptation:
             except (UserError, FileNotFoundError):
                 if self.is_new:
                     (self.folder / NOTE).unlink(missing_ok=True)
-                    work.rmtree()
+                    if work.exists():
+                        work.rmtree()
                 raise
         return counts, records
 

@@ -115,7 +115,7 @@ def check(params, task: Task, where: Machines, model_dir: str) -> str:
         A table for a person.
     """
     run.check_batch_sizes(params, where.replicas)
-    run.check_remote_paths(params, model_dir)
+    run.check_settings(params, model_dir)
     if where.hosts == 1 and not where.slice:
         run.check_memory(params, task, tf.distribute.get_strategy())
     task.replicas, task.accumulation_steps = where.replicas, params.trainer.accumulation_steps
@@ -137,7 +137,6 @@ def compiled(params, task: Task, where: Machines) -> str:
     alone = copy.deepcopy(params)
     rows = params.task.train_data.global_batch_size // where.replicas
     alone.task.train_data.global_batch_size = rows
-    alone.task.validation_data.input_path = ""
     topology = topologies.find(where.slice.generation)
     batches, loops = [], 0
     for length in reversed(task.lengths()):  # the longest is the largest

@@ -139,17 +139,26 @@ def variant(params, name: str, settings: Sequence[Setting], point: Mapping[str, 
         point: the settings by flag or by path, as learning_rate or task.model.dropout.
 
     Raises:
-        UserError: there is no such setting, or a value is of another type or out of its limits.
+        UserError: there is no such setting, it is of the devices, which all variants share, or a value is of
+            another type or out of its limits.
     """
     from xlnet_tf.training.config import override
 
     changed, fields = copy.deepcopy(params), {setting.flag: setting.field for setting in settings}
+    if len({fields.get(axis, axis) for axis in point}) < len(point):
+        raise UserError(f"--sweep names a setting twice, by its flag and its path: {', '.join(point)}")
     for axis, value in point.items():
         if axis not in fields and "." not in axis:
             match = closest(axis, fields)
             tip = f"did you mean {match}?" if match else f"expected one of {', '.join(fields)}, or a path"
             raise UserError(f"--sweep={axis}: there is no such setting: {tip}")
-        override(changed, _nested(fields.get(axis, axis), value), f"--sweep={axis}")
+        path = fields.get(axis, axis)
+        if path.startswith("runtime.") and path != "runtime.enable_xla":
+            raise UserError(
+                f"--sweep={axis}: all runs of a sweep share the devices and the type of numbers: start a "
+                "sweep for each of these values"
+            )
+        override(changed, _nested(path, value), f"--sweep={axis}")
     _check(changed, name, settings)
     return changed
 

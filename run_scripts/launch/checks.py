@@ -19,6 +19,7 @@ _MULTI_REGIONS = {"us": "us-", "eu": "europe-", "asia": "asia-"}
 _REGISTRY = "docker.pkg.dev/"  # of Google's Artifact Registry
 _PROBE, _TEXT = "launch-may-write", "written and removed by a launch\n"
 _STEPS = re.compile(r"^ +steps +([\d,]+),", re.MULTILINE)
+_VARIANT = re.compile(r"^[\w.]+=\S*:$", re.MULTILINE)  # of a sweep
 _PASS = re.compile(r"One pass over the data, ([\d,]+) steps, takes ([\d.]+) s")
 
 
@@ -48,8 +49,14 @@ class Checks:
 
     def __init__(self, job: Job, tools: Tools, clock: Any, state: State, dry_run: bool):
         self._job, self._tools, self._clock, self._state, self._dry_run = job, tools, clock, state, dry_run
-        given = re.search(r"--train_steps[= ](\d+)", " ".join(job.command))
-        self._steps, self._speed = int(given[1]) if given else None, job.steps_per_second
+        given = {
+            flag: int(value)
+            for flag, value in re.findall(r"--(train_steps|num_seeds)[= ](\d+)", " ".join(job.command))
+        }
+        self._steps, self._speed = given.get("train_steps"), job.steps_per_second
+        self._seeds = given.get("num_seeds", 1)
+        is_sweep = any(word.startswith("--sweep") for word in job.command)
+        self._variants = None if is_sweep else 1  # a dry run counts them
 
     def run(self) -> float | None:
         """Runs all checks and prints a line for each.
@@ -234,6 +241,7 @@ class Checks:
         outcome = self._tools.once(self._training_dry_run(), seconds=3600)
         if outcome.status:
             raise UserError(f"{outcome.reason} (--skip_dry_run launches without this check)")
+        self._variants = len(_VARIANT.findall(outcome.stdout)) or 1
         if found := _STEPS.search(outcome.stdout):
             self._steps = int(found[1].replace(",", ""))
         if found := _PASS.search(outcome.stdout):
@@ -258,7 +266,9 @@ class Checks:
 
     def _hours(self) -> float | None:
         """Returns how long the training takes, in hours, once a dry run or the job has said so."""
-        return self._steps / self._speed / 3600 if self._steps and self._speed else None
+        if not (self._steps and self._speed and self._variants):
+            return None
+        return self._variants * self._seeds * self._steps / self._speed / 3600
 
     def _require(self, command: list[str], absent: str, denied: str, text: str | None = None) -> None:
         """Raises UserError with one of two messages if what a command needs is absent or denied."""

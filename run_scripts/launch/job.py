@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import os
 import pathlib
 import re
 import shlex
@@ -30,6 +31,8 @@ _OWN_FLAGS = {  # of the command, that a launch adds
     "flagfile": "write its flags here, as the TPU's machine does not have the file",
 }
 _DATA_FLAGS = ("train_data", "dev_data", "data")
+# Names, settings, or paths, which then are of this machine.
+_PATH_FLAGS = ("init_checkpoint", "model_config", "config_file", "params_override")
 # Images without a framework: https://docs.cloud.google.com/tpu/docs/runtimes (read 2026-11-24).
 _IMAGES = {"v5e": "v2-alpha-tpuv5-lite", "v5p": "v2-alpha-tpuv5", "v6e": "v2-alpha-tpuv6e"}
 _OLD_IMAGE = "tpu-ubuntu2204-base"
@@ -186,7 +189,7 @@ def _command(words: Sequence[str]) -> list[str]:
             raise UserError(f"command has --{flag}: {_OWN_FLAGS[flag.removeprefix('no')]}")
         value = value or (rest[index + 1] if index + 1 < len(rest) and "=" not in word else "")
         known = flag == "config_file" and value.removesuffix(".yaml") in experiment.recipes()
-        local = flag in _DATA_FLAGS or (not known and pathlib.Path(value).exists())
+        local = flag in _DATA_FLAGS or (flag in _PATH_FLAGS and not known and os.path.exists(value))
         if flag == "config_file" and not local:
             experiment.settings_file(value)  # raises an error about a name that is no recipe's
         if word.startswith("-") and value and local and "://" not in value:

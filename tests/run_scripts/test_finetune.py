@@ -10,9 +10,12 @@ import sys
 
 import pytest
 
-from run_scripts import evaluate
+from run_scripts import evaluate, finetune
+from run_scripts.common import experiment
 from tests.conftest import REPOSITORY, invent_texts
+from tests.helpers.command_flags import parsed
 from tests.helpers.commands import run_command
+from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError
 
 RECIPE = """
@@ -50,6 +53,58 @@ def folder(tmp_path_factory, small_tokenizer):
                 words.insert(rng.randrange(5), "1999," if number % 2 else "2008,")
                 writer.writerow([" ".join(words), "old" if number % 2 else "new"])
     return folder
+
+
+def load(*arguments):
+    entry = task_registry.find("classification")
+    settings = (*finetune.SETTINGS, *entry.settings)
+    values = parsed(lambda: experiment.define_flags(settings), "--model_dir=unused", *arguments)
+    return experiment.load(entry.experiment, settings, values), values
+
+
+@pytest.mark.parametrize("axis", ["dtype", "strategy", "runtime.mixed_precision_dtype", "runtime.num_gpus"])
+def test_a_sweep_has_one_kind_of_devices_and_numbers(axis):
+    """Its process sets them up once, before the first run: all would be trained alike."""
+    params, _ = load()
+    settings = (*finetune.SETTINGS, *task_registry.find("classification").settings)
+    with pytest.raises(UserError, match=f"--sweep={axis}: all runs of a sweep share the devices"):
+        experiment.variant(params, "xlnet/classification", settings, {axis: "bfloat16"})
+    assert experiment.variant(params, "xlnet/classification", settings, {"jit_compile": True})
+
+
+def test_a_sweep_names_a_setting_once():
+    params, _ = load()
+    settings = (*finetune.SETTINGS, *task_registry.find("classification").settings)
+    twice = {"seed": 1, "task.seed": 2}
+    with pytest.raises(UserError, match="names a setting twice, by its flag and its path: seed, task.seed"):
+        experiment.variant(params, "xlnet/classification", settings, twice)
+
+
+@pytest.mark.parametrize("value", ["a", "8.5", "true"])
+def test_lengths_are_whole_numbers(value):
+    with pytest.raises(UserError, match="task.train_data.lengths has .*: expected whole numbers"):
+        load(f"--params_override={{task: {{train_data: {{lengths: [16, {value}]}}}}}}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--config_file=glue/sst-2", "--epochs=1"], "--epochs has no effect, as train_steps is 10000: give"),
+        (["--config_file=glue/sst-2", "--epochs=1", "--train_steps=0"], ""),
+        (["--warmup_fraction=0.2", "--warmup_steps=5"], "--warmup_fraction has no effect, as warmup_steps"),
+        (["--warmup_fraction=0.2", "--epochs=1"], ""),
+        (["--config_file=glue/sst-2"], ""),
+    ],
+)
+def test_flags_without_effect_are_said(arguments, said, caplog):
+    params, values = load(*arguments)
+    caplog.clear()
+    finetune.check_effect(params, values)
+    assert said in caplog.text and bool(said) == bool(caplog.text)
+    if said:
+        flag = said[2:].partition(" ")[0]
+        with pytest.raises(UserError, match=f"--sweep={flag} has no effect"):
+            finetune.check_effect(params, values, [flag])
 
 
 @pytest.mark.integration

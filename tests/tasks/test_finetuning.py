@@ -168,12 +168,13 @@ def test_best_on_other_dev_examples_is_forgotten(data, run, tmp_path, small_toke
     other = toy.make_examples(tmp_path / "dev", small_tokenizer, 21, seed=2)
     shutil.copytree(data / "dev", tmp_path / "moved")
     kept = []
-    folders = data / "dev", tmp_path / "moved", other.folder, other.folder
-    for folder, metric in zip(folders, (0.9, 0.5, 0.4, 0.3), strict=True):
+    folders = data / "dev", tmp_path / "moved", *[other.folder] * 3
+    for number, (folder, metric) in enumerate(zip(folders, (0.9, 0.5, 0.4, 0.3, 0.6), strict=True)):
         task = toy.ToyTask(settings(data, task={"validation_data": {"input_path": str(folder)}}).task)
-        task.after_evaluation(task.build_model(), {"accuracy": metric}, 8, str(tmp_path))
-        kept.append(read_metrics(str(tmp_path / BEST))["accuracy"])
-    assert kept == [0.9, 0.9, 0.4, 0.4]
+        task.after_evaluation(task.build_model(), {"accuracy": metric}, 8 + number, str(tmp_path))
+        best = read_metrics(str(tmp_path / BEST))
+        kept.append((best["accuracy"], best.get("dev_set_since")))
+    assert kept == [(0.9, None), (0.9, None), (0.4, 10), (0.4, 10), (0.6, 10)]
     assert caplog.text.count("was the best on other dev examples") == 1
     path = tmp_path / BEST / "metrics.json"
     path.write_text(json.dumps({"step": 8, "accuracy": 0.6}))  # an earlier version's, which does not tell

@@ -229,6 +229,7 @@ def test_another_machine_may_resume_a_run(run, folder):
         folder,
         task={
             "train_data": {"input_path": str(folder / "moved")},
+            "general_data": {"input_path": str(folder / "dev")},
             "validation_data": {"global_batch_size": 4},
         },
         trainer={"accumulation_steps": 2, "steps_per_loop": 7, "checkpoint_interval": 3},
@@ -384,6 +385,7 @@ def test_a_step_far_larger_than_the_machine_is_refused_or_warned_of(folder, monk
         ("--params_override=trainer.train_steps=many", "trainer.train_steps is 'many'"),
         ("--params_override=task.model.memory_len=1.5", "memory_len"),
         ("--params_override=runtime.distribution_strategy=fast", "fast"),
+        ("--params_override=trainer.optimizer_config.exclude_from_decay=[3]", "has 3: expected texts"),
         ("--batch_size=0", "--batch_size"),
         ("--dropout=1.0", "--dropout"),
         ("--config_file=/nowhere.yaml", "/nowhere.yaml: there is no such file"),
@@ -469,10 +471,25 @@ def test_a_damaged_record_is_named(folder, tmp_path):
         pretraining.pretrain(params, str(tmp_path / "model"))
 
 
-def test_a_bound_for_the_loss_on_general_text_needs_such_text(folder):
-    params = settings(folder, task={"max_general_rise": 0.5})
-    with pytest.raises(UserError, match="max_general_rise is 0.5, and there is no task.general_data"):
-        pretraining.PretrainingTask(params.task)
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ({"max_general_rise": 0.5}, "max_general_rise is 0.5, and there is no task.general_data"),
+        ({"keep_best": True}, "task.keep_best keeps .* dev records, and there are none: give --dev_data"),
+        ({"general_data": {"input_path": "x"}}, "task.general_data is evaluated along with .*: give both"),
+    ],
+)
+def test_what_evaluations_decide_needs_records_to_evaluate(folder, task, message):
+    params = settings(folder, task={"validation_data": {"input_path": ""}, **task})
+    with pytest.raises(UserError, match=message):
+        pretraining.build_task(params)
+
+
+def test_a_step_of_a_run_with_general_text_is_built_without_evaluations(folder):
+    """As it is to be compiled for a TPU."""
+    data = {"general_data": {"input_path": str(folder / "dev")}, "validation_data": {"input_path": ""}}
+    params = settings(folder, task={**data, "max_general_rise": 0.5, "keep_best": True})
+    assert pretraining.PretrainingTask(params.task).general_manifest
 
 
 def test_denoising_has_no_memory(folder, tmp_path):
@@ -611,14 +628,15 @@ def test_the_best_weights_are_kept_and_found(adapted):
 
 @pytest.mark.integration
 def test_a_run_that_forgets_ends_and_keeps_what_was_within_the_bound(folder, run):
-    """And so it does when it is started again."""
+    """And so it does when it is started again, where the general text has been moved to."""
     model_dir = folder / "forgets"
-    for _ in range(2):
+    shutil.copytree(folder / "general", folder / "moved general")
+    for general in ("general", "moved general"):
         params = settings(
             folder,
             task={
                 "init_checkpoint": str(run[0] / "ckpt-6"),
-                "general_data": {"input_path": str(folder / "general")},
+                "general_data": {"input_path": str(folder / general)},
                 "max_general_rise": 0.05,
                 "keep_best": True,
             },

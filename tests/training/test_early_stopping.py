@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.helpers.training import toy_finetuning
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks import finetuning
-from xlnet_tf.training.early_stopping import Patience
+from xlnet_tf.training.early_stopping import BEST, Patience
 from xlnet_tf.training.progress import HISTORY, read_history
 from xlnet_tf.training.runtime import prepare
 
@@ -17,6 +17,9 @@ INTERVAL = 4
 
 
 class Score:
+    def dev_set(self):
+        return "this one"
+
     def dev_score(self, metrics):
         return metrics["f1"]
 
@@ -49,6 +52,24 @@ def test_a_resumed_run_ends_where_an_undisturbed_one_does(tmp_path_factory, valu
         (folder / HISTORY).write_text("".join(json.dumps(line) + "\n" for line in lines))
         resumed = Patience(Score(), str(folder), resumed_at, INTERVAL, most)
         assert end(resumed, resumed_at) == undisturbed
+
+
+@pytest.mark.parametrize(
+    ("best", "counts"),
+    [
+        ({}, True),
+        ({"dev_set": "this one"}, True),
+        ({"dev_set": "another"}, False),
+        ({"dev_set": "this one", "dev_set_since": INTERVAL}, True),
+        ({"dev_set": "this one", "dev_set_since": 2 * INTERVAL}, False),
+    ],
+)
+def test_evaluations_of_another_dev_set_do_not_count(tmp_path, best, counts):
+    (tmp_path / HISTORY).write_text(json.dumps({"step": INTERVAL, "kind": "dev", "f1": 0.9}) + "\n")
+    (tmp_path / BEST).mkdir()
+    (tmp_path / BEST / "metrics.json").write_text(json.dumps({"step": INTERVAL, "f1": 0.9, **best}))
+    patience = Patience(Score(), str(tmp_path), 2 * INTERVAL, INTERVAL, most=1)
+    assert patience.lost({"f1": 0.8}, 2 * INTERVAL) == counts
 
 
 def settings(folder, **trainer):

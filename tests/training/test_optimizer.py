@@ -24,6 +24,13 @@ def test_adam_refuses_impossible_settings(changes):
         build_optimizer(OptimizerConfig(**changes), 10, 2)
 
 
+def test_patterns_that_are_no_regular_expressions_are_refused():
+    with pytest.raises(
+        UserError, match=r"exclude_from_decay has '\(bias', which is not a regular expression"
+    ):
+        build_optimizer(OptimizerConfig(exclude_from_decay=["gamma", "(bias"]), 10, 2)
+
+
 @pytest.mark.parametrize("case", range(6))
 def test_schedule_equals_the_originals(golden, case):
     fixture = np.load(golden("lr_schedule.npz"))

@@ -190,6 +190,8 @@ def test_fine_tuned_weights_are_not_pretrained_ones(spoil):
 def test_a_text_that_is_too_short_or_in_another_language_fails(spoil):
     short = verify_pretrained(spoil.folder, "bane0")
     assert "give a longer one" in short.table() and not short.passed
+    empty = verify_pretrained(spoil.folder, "")
+    assert "the text has 0 pieces; expected at least 60" in empty.table() and not empty.passed
     assert "token ids" in failed(verify_pretrained(spoil.folder, "漢字" * 100))
 
 

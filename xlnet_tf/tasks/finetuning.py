@@ -173,6 +173,13 @@ class FinetuningTask(Task):
     def shown_metric(self) -> str:
         return self.BEST_METRIC
 
+    def dev_set(self):
+        parts = [
+            *(shard["sha256"] for shard in self.validation_set.shards),
+            self.validation_set.sidecar_sha256,
+        ]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
     def dev_score(self, metrics):
         return metrics[self.BEST_METRIC]
 
@@ -428,7 +435,7 @@ class FinetuningTask(Task):
         return self.score(self.validation_set, predictions)
 
     def after_evaluation(self, model, metrics: Mapping[str, float], step: int, model_dir: str):
-        keep_best(self, model, metrics, step, model_dir, _fingerprint(self.validation_set))
+        keep_best(self, model, metrics, step, model_dir)
 
     def save_assets(self, model_dir: str):
         """Writes next to the weights what later tools need: architecture, tokenizer, the set's settings."""
@@ -510,12 +517,6 @@ def in_order(rows: Mapping[str, np.ndarray], records: int) -> dict[str, np.ndarr
     if not np.array_equal(ordered["index"], np.arange(records)):
         raise ValueError(f"predictions are of {len(order)} rows, expected each of {records} once")
     return ordered
-
-
-def _fingerprint(examples: ExampleSet) -> str:
-    """Returns a digest of a set's examples, wherever they lie."""
-    parts = [*(shard["sha256"] for shard in examples.shards), examples.sidecar_sha256]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def finetune(

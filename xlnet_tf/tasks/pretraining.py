@@ -133,15 +133,8 @@ class PretrainingTask(Task):
             _check_alike(self.train_manifest, self.validation_manifest)
         self.general_manifest = None
         if params.general_data.input_path:
-            if not self.validation_manifest:
-                raise UserError("task.general_data is evaluated along with task.validation_data: give both")
             self.general_manifest = Manifest.load(params.general_data.input_path)
             _check_alike(self.train_manifest, self.general_manifest)
-        elif params.max_general_rise:
-            raise UserError(
-                f"task.max_general_rise is {params.max_general_rise:g}, and there is no task.general_data to "
-                "measure it on: give both, or --params_override=task.max_general_rise=0"
-            )
         self.xlnet_config = model.architecture(self.train_manifest.tokenizer["vocab_size"])
         self.train_manifest.check_model(vocab_size=self.xlnet_config.n_token)
         self.memory_len = self._memory_len(model.memory_len)
@@ -294,6 +287,10 @@ class PretrainingTask(Task):
 
         return sums_of(~is_general) | {"general_loss": sums_of(is_general)["loss"]}
 
+    def dev_set(self):
+        shards = "\n".join(shard.sha256 for shard in self.validation_manifest.shards)
+        return hashlib.sha256(shards.encode()).hexdigest()
+
     def out_of_bounds(self, metrics, model_dir):
         most = self.task_config.max_general_rise
         if not most:
@@ -305,8 +302,7 @@ class PretrainingTask(Task):
 
     def after_evaluation(self, model, metrics, step, model_dir):
         if self.task_config.keep_best and not (step and self.out_of_bounds(metrics, model_dir)):
-            dev_set = "\n".join(shard.sha256 for shard in self.validation_manifest.shards)
-            keep_best(self, model, metrics, step, model_dir, hashlib.sha256(dev_set.encode()).hexdigest())
+            keep_best(self, model, metrics, step, model_dir)
 
     def save_assets(self, model_dir: str):
         """Writes next to the checkpoints what later tools need: architecture, tokenizer, manifest."""
@@ -372,9 +368,26 @@ def build_task(params: cfg.ExperimentConfig) -> PretrainingTask:
         FileNotFoundError: there are no records.
     """
     complete_evaluation(params)
+    _check_evaluation(params.task)
     task = PretrainingTask(params.task)
     params.task.model.memory_len = task.memory_len
     return task
+
+
+def _check_evaluation(config: PretrainingConfig):
+    """Raises UserError if a setting needs evaluations on records that are not given."""
+    if config.general_data.input_path and not config.validation_data.input_path:
+        raise UserError("task.general_data is evaluated along with task.validation_data: give both")
+    if config.max_general_rise and not config.general_data.input_path:
+        raise UserError(
+            f"task.max_general_rise is {config.max_general_rise:g}, and there is no task.general_data to "
+            "measure it on: give both, or --params_override=task.max_general_rise=0"
+        )
+    if config.keep_best and not config.validation_data.input_path:
+        raise UserError(
+            "task.keep_best keeps the weights with the lowest loss on dev records, and there are none: give "
+            "--dev_data, too, or --params_override=task.keep_best=false"
+        )
 
 
 def _next_sentence_sums(labels: tf.Tensor, logits: tf.Tensor) -> Sums:

@@ -24,7 +24,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.tasks.finetuning import FinetuningTask, build_task
 from xlnet_tf.tasks.seeds import Result, finetune_seeds, runs
 from xlnet_tf.training.optimizer import build_optimizer
-from xlnet_tf.training.run import check_batch_sizes, check_memory, check_resumable, own
+from xlnet_tf.training.run import check_batch_sizes, check_memory, check_resumable, check_settings, own
 from xlnet_tf.training.task import Task
 
 SUMMARY, PICTURE = "sweep.json", "sweep.svg"
@@ -256,6 +256,7 @@ def check(planned: Iterable[Training], strategy: tf.distribute.Strategy):
             trainer = training.params.trainer
             build_optimizer(trainer.optimizer_config, trainer.train_steps, training.task.n_layer)
             for params, folder in training.runs:
+                check_settings(params, folder)
                 check_resumable(params, training.task, folder)
 
 

@@ -4,6 +4,8 @@ import dataclasses
 import difflib
 import itertools
 import math
+import operator
+import typing
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -164,7 +166,9 @@ def _tip(name: str, known: Mapping[str, Any]) -> str:
 
 
 def check_types(params: cfg.ExperimentConfig, defaults: cfg.ExperimentConfig, where: str = ""):
-    """Raises UserError if a value is not of its default's type, or not finite, or an integer of over 64 bits.
+    """Raises UserError if a value is not of its type, or not finite, or an integer of over 64 bits.
+
+    A value has the type of its default; what a list holds, that of its field.
 
     Neither yaml nor overrides are typed.
 
@@ -184,6 +188,12 @@ def check_types(params: cfg.ExperimentConfig, defaults: cfg.ExperimentConfig, wh
         both_numbers = isinstance(default, float) and type(value) is int
         if default is not None and type(value) is not type(default) and not both_numbers:
             raise UserError(f"{prefix}{name} is {value!r}: expected a value like {default!r}")
+        if isinstance(default, list):
+            section, _, field = name.rpartition(".")
+            hint = typing.get_type_hints(type(operator.attrgetter(section)(params)))[field]
+            for kind, expected_parts in ((int, "whole numbers"), (str, "texts")):
+                if hint == list[kind] and (wrong := [part for part in value if type(part) is not kind]):
+                    raise UserError(f"{prefix}{name} has {wrong[0]!r}: expected {expected_parts}")
         if isinstance(value, float) and not math.isfinite(value):
             raise UserError(f"{prefix}{name} is {value}: expected a finite number")
         if type(value) is int and not -(2**63) <= value < 2**63:

@@ -16,13 +16,15 @@ from xlnet_tf.checkpoints.model_card import BEST, CARD_FILE, METRICS_FILE, PARAM
 from xlnet_tf.training.progress import HISTORY, read_history
 from xlnet_tf.training.task import Task
 
-_DEV_SET = "dev_set"  # next to the metrics: what they are of
+# Next to the metrics of the best weights: what they are of, and at which step that took another set's place.
+_DEV_SET, _DEV_SET_SINCE = "dev_set", "dev_set_since"
 
 
 class Patience:
     """Counts the evaluations since the best; a resumed run counts as one that was never stopped does.
 
     Only evaluations at multiples of the interval count: a run that resumes evaluates where it resumes, too.
+    Those of an earlier dev set do not, if the run keeps its best weights.
 
     Args:
         task: says how good an evaluation is.
@@ -37,8 +39,10 @@ class Patience:
         self._best, self._since = -math.inf, 0
         path = f"{model_dir}/{HISTORY}"
         if most and tf.io.gfile.exists(path):
+            best = read_metrics(f"{model_dir}/{BEST}")
+            begin = best.get(_DEV_SET_SINCE, 0) if _is_of(best, task) else step
             for line in read_history(path):
-                if line["kind"] == "dev" and line["step"] < step:
+                if line["kind"] == "dev" and begin <= line["step"] < step:
                     self.lost(line, line["step"])
 
     def lost(self, metrics, step: int) -> bool:
@@ -63,7 +67,7 @@ def first_evaluation(model_dir: str) -> dict[str, Any]:
 
 
 def keep_best(
-    task: Task, model: tf_keras.Model, metrics: Mapping[str, float], step: int, model_dir: str, dev_set: str
+    task: Task, model: tf_keras.Model, metrics: Mapping[str, float], step: int, model_dir: str
 ) -> None:
     """Keeps the weights of the best evaluation so far, in a folder that every tool can read.
 
@@ -73,7 +77,6 @@ def keep_best(
         metrics: of the evaluation.
         step: at which it was; at step 0 what an earlier start left is removed.
         model_dir: folder of the run.
-        dev_set: what identifies the set that was evaluated.
     """
     folder = f"{model_dir}/{BEST}"
     if step == 0:
@@ -81,10 +84,14 @@ def keep_best(
             tf.io.gfile.rmtree(folder)
         return
     best, score, before = read_metrics(folder), task.dev_score(metrics), -math.inf
-    if best.get(_DEV_SET, dev_set) != dev_set:  # those of earlier versions do not say
+    of_set = {_DEV_SET: task.dev_set()}
+    if _is_of(best, task):
+        of_set |= {name: best[name] for name in (_DEV_SET_SINCE,) if name in best}
+    else:
         logging.warning("%s was the best on other dev examples: it is forgotten", folder)
         tf.io.gfile.rmtree(folder)
         best = {}
+        of_set[_DEV_SET_SINCE] = step
     with contextlib.suppress(KeyError):  # there is none, or it has other metrics
         before = task.dev_score(best)
     if math.isnan(score) or score <= before:
@@ -94,7 +101,7 @@ def keep_best(
     tf.io.gfile.makedirs(folder)
     task.save_assets(folder)
     files.copy(f"{model_dir}/{PARAMS_FILE}", f"{folder}/{PARAMS_FILE}")
-    values = {"step": step, _DEV_SET: dev_set, **metrics}
+    values = {"step": step, **of_set, **metrics}
     card = ModelCard.read(folder, {CARD_FILE: None, METRICS_FILE: values})
     save_model(model, folder, card=card)
     files.write(f"{folder}/{METRICS_FILE}", json.dumps(values, indent=1) + "\n")
@@ -105,3 +112,8 @@ def read_metrics(folder: str) -> dict[str, Any]:
     """Returns the metrics that a folder of best weights was kept for, and their step; empty if none is."""
     path = f"{folder}/{METRICS_FILE}"
     return files.read_json(path) if tf.io.gfile.exists(path) else {}
+
+
+def _is_of(best: Mapping[str, Any], task: Task) -> bool:
+    """Returns whether the best weights were so on the present dev set; earlier versions' do not say."""
+    return best.get(_DEV_SET, task.dev_set()) == task.dev_set()

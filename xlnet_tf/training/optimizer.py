@@ -142,6 +142,14 @@ def build_optimizer(config: OptimizerConfig, train_steps: int, n_layer: int) -> 
             )
     if config.epsilon <= 0:
         raise UserError(f"epsilon is {config.epsilon}: expected more than 0, as 1e-6: it is divided by.")
+    for pattern in config.exclude_from_decay:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise UserError(
+                f"exclude_from_decay has {pattern!r}, which is not a regular expression ({error}): expected "
+                "some that match names of variables, as 'bias$'"
+            ) from error
     settings = config.as_dict()
     return AdamW(
         WarmupDecay(settings, train_steps),

@@ -46,8 +46,11 @@ _DATA_ERRORS = (
     tf.errors.OutOfRangeError,
     tf.errors.UnknownError,
 )
-# Where the data lies may change, what it is may not: the task compares it.
-FREE = ("task.validation_data", "task.train_data.input_path", "task.init_checkpoint")
+# Where the data lies may change. What is trained on may not: the task compares it.
+FREE = (
+    *("task.validation_data", "task.general_data.input_path", "task.train_data.input_path"),
+    "task.init_checkpoint",
+)
 # So say TensorFlow, XLA and the TPU's runtime. A full disk is an error of the same kind, and names any path.
 _LACK_OF_MEMORY = re.compile(
     ".*(out of memory|OOM when allocating|failed to allocate memory|attempting to (allocate|reserve)).*", re.I
@@ -80,11 +83,8 @@ def run_training(params, task: Task, strategy: tf.distribute.Strategy, model_dir
     """
     model_dir = model_dir.rstrip("/")  # FOLDER//NAME is another object of a bucket, and matches no pattern
     check_batch_sizes(params, strategy.num_replicas_in_sync)
-    check_name(model_dir)
-    check_remote_paths(params, model_dir)
+    check_settings(params, model_dir)
     check_data(params, task)
-    if params.trainer.patience and not params.task.validation_data.input_path:
-        raise UserError("trainer.patience (--patience) counts evaluations, and there are no dev examples")
     params.trainer.summary_interval = params.trainer.steps_per_loop  # summaries are written with the reports
     with contextlib.ExitStack() as stack:
         owner = own(strategy, model_dir, stack)
@@ -356,6 +356,15 @@ class _Runner(train_lib.OrbitExperimentRunner):
             hosts=resolver.cluster_spec().num_tasks("worker") if together else 1,
             on_any_host=OnAnyHost(self.strategy),
         )
+
+
+def check_settings(params, model_dir: str):
+    """Raises UserError for settings and folders that no run can have, whatever it runs on."""
+    check_name(model_dir)
+    check_remote_paths(params, model_dir)
+    Profile(params.trainer.profile_steps, model_dir)
+    if params.trainer.patience and not params.task.validation_data.input_path:
+        raise UserError("trainer.patience (--patience) counts evaluations, and there are no dev examples")
 
 
 def check_batch_sizes(params, replicas: int):

@@ -137,7 +137,7 @@ def _checks(source: Pretrained, release: Published | None, text: str | None) -> 
         yield Check("architecture", None, f"{sizes}; not checked: not a known release")
     tokenizer = source.load_tokenizer()
     yield _tokenizer(tokenizer, config.n_token, release)
-    paragraph = text or paragraphs.choose(tokenizer)
+    paragraph = paragraphs.choose(tokenizer) if text is None else text
     ids = np.array(tokenizer.encode(paragraph)[:MOST_PIECES])
     yield _token_ids(tokenizer, ids, release)
     if not variables.passed or tokenizer.vocab_size != config.n_token:

@@ -20,7 +20,7 @@ from tests.tfrecord_builders.conftest import make_text
 from tfrecord_builders.classification.build import build_classification
 from tfrecord_builders.classification.options import ClassificationOptions
 from tfrecord_builders.pretraining.build import PretrainingOptions, build_pretraining_records
-from xlnet_tf import files
+from xlnet_tf import files, ownership
 from xlnet_tf.checkpoints import open_checkpoint
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest
@@ -242,6 +242,19 @@ def test_settings_are_refused_before_anything_is_written(folder, tmp_path, messa
     with pytest.raises(UserError, match=message):
         adapt.Adaptation(parsed(adapt.define_flags, *arguments(folder, tmp_path / "new", **changes)))
     assert not (tmp_path / "new").exists()
+
+
+def test_a_start_that_was_killed_before_it_wrote_its_settings_is_begun_again(folder, tmp_path, monkeypatch):
+    def killed(*unused):
+        raise KeyboardInterrupt
+
+    own = tmp_path / "own"
+    with monkeypatch.context() as patched:
+        patched.setattr(ownership, "owning", killed)
+        with pytest.raises(KeyboardInterrupt):
+            adapt.Adaptation(parsed(adapt.define_flags, *arguments(folder, own))).prepare()
+    (own / ownership.FILE).write_text("{}")  # the lease of a killed process
+    assert adapt.Adaptation(parsed(adapt.define_flags, *arguments(folder, own))).is_new
 
 
 def test_another_run_and_another_adaptation_are_left_alone(folder, tmp_path):

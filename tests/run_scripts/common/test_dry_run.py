@@ -8,6 +8,7 @@ import re
 
 import pytest
 import tensorflow as tf
+from official.core import task_factory
 
 from run_scripts import pretrain
 from run_scripts.common import dry_run, experiment
@@ -16,6 +17,7 @@ from tests.helpers.command_flags import parsed
 from tests.helpers.training import programs, toy, toy_finetuning
 from tests.helpers.training.layouts import build_trainer
 from tests.helpers.training.worker import settings
+from tests.tasks import test_batching
 from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
@@ -117,6 +119,28 @@ def test_the_evaluations_memory_takes_its_part_of_a_core(folder, monkeypatch, le
         assert "more" not in dry_run.compiled(params, task, where)
 
 
+def test_the_step_of_a_run_with_an_alert_is_compiled(tmp_path, small_tokenizer, monkeypatch):
+    """Its task needs the dev examples, on which it finds the alert's threshold."""
+    for seed, split in enumerate(("train", "dev")):
+        test_batching.write_examples(tmp_path / split, "classification", small_tokenizer, seed)
+    params = test_batching.settings(tmp_path, "classification", alert={"label": "1"})
+
+    def training_step(params, length):
+        task_factory.get_task_cls(type(params.task))(params.task)
+        return Program(b"")
+
+    def compile_program(hlo, topology):
+        return compilation.Compiled(0, 0, 0, 0, 0, 1e12, 1e9, 1.0, 1.0)
+
+    monkeypatch.setattr(steps, "training_step", training_step)
+    monkeypatch.setattr(Program, "loops_with_products", lambda program: 0)
+    monkeypatch.setattr(compilation, "compile_program", compile_program)
+    task = finetuning.build_task(params, task_factory.get_task_cls(type(params.task)))
+    assert "One pass over the data" in dry_run.compiled(
+        params, task, dry_run.machines(params.runtime, "v3-8")
+    )
+
+
 def test_the_steps_of_all_lengths_are_compiled(tmp_path, small_tokenizer, monkeypatch):
     seconds = {8: 0.5, 10: 2.0}
     monkeypatch.setattr(steps, "training_step", lambda params, length: Program(length))
@@ -179,6 +203,20 @@ def test_another_tokenizer_is_found(folder):
     (folder / "records" / "spiece.model").write_bytes(b"another")
     with pytest.raises(UserError, match="put the tokenizer back"):
         dry_run.check(params, task, dry_run.machines(params.runtime, None), str(folder / "model"))
+
+
+@pytest.mark.parametrize(
+    ("trainer", "model_dir", "message"),
+    [
+        ({"patience": 2}, "model", "--patience.* counts evaluations, and there are no dev examples"),
+        ({"profile_steps": "9"}, "model", "profile_steps is '9': expected the first and the last step"),
+        ({}, "model[1]", r"has \[ in its name: TensorFlow takes that as a pattern"),
+    ],
+)
+def test_what_a_run_would_refuse_at_once_is_found(folder, trainer, model_dir, message):
+    params, task = pretraining_run(folder, trainer=trainer, task={"validation_data": {"input_path": ""}})
+    with pytest.raises(UserError, match=message):
+        dry_run.check(params, task, dry_run.machines(params.runtime, None), str(folder / model_dir))
 
 
 def test_a_tpu_must_be_named(folder):

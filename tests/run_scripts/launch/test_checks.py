@@ -11,6 +11,7 @@ from run_scripts.launch import checks
 from tests.helpers.cloud.harness import GKE, World
 from xlnet_tf import ownership
 from xlnet_tf.errors import UserError
+from xlnet_tf.tasks import sweep
 
 
 def failing(world):
@@ -27,6 +28,17 @@ def test_what_fits_passes_and_hours_are_estimated(tmp_path, capsys, place):
     assert world.check() == pytest.approx(1.0)
     assert "FAILED" not in capsys.readouterr().out
     assert not [name for name in world.cloud.state["objects"] if "launch-may-write" in name]
+
+
+@pytest.mark.parametrize(("flags", "hours"), [
+    ("--num_seeds=3", 3.0), ("--num_seeds 2 --sweep=learning_rate:1e-5,2e-5", 4.0), ("--sweep=seed:1,2", 2.0),
+])  # fmt: skip
+def test_the_hours_are_those_of_all_seeds_and_variants(tmp_path, flags, hours):
+    world = World(tmp_path, command=f"finetune --data=gs://b/train {flags}")
+    if "--sweep" in flags:
+        first, second = "learning_rate=1e-05:\n", "learning_rate=2e-05,task.model.summary=mean:\n"
+        world.dry_run = (0, first + world.dry_run[1] + second + "as the first\n", "")
+    assert world.check() == pytest.approx(hours)
 
 
 def test_all_failures_are_reported_at_once(tmp_path):
@@ -87,6 +99,7 @@ def test_the_estimate_is_read_from_what_a_dry_run_prints():
     """In the formats of run_scripts/common/dry_run.py."""
     row = dry_run._ROW.format("steps", "12,000, 100 in a loop")
     assert checks._STEPS.search(f"x\n{row}")[1] == "12,000"
+    assert checks._VARIANT.search(f"{row}\n{sweep.label({'rate': 1e-5, 'task.data': 'a b'})}:\n")
     source = pathlib.Path(dry_run.__file__).read_text()
     assert '"steps": f"{steps:,}, {trainer.steps_per_loop} in a loop"' in source
     assert (

@@ -32,6 +32,19 @@ def test_a_command_may_be_written_as_it_is_typed(tmp_path, begin):
     assert found.command == ["finetune", "--data=gs://b/imdb", "--learning_rate", "1e-5"]
 
 
+def test_only_flags_that_take_paths_are_looked_for_on_this_machine(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("dev", "8", "base"):
+        (tmp_path / name).mkdir()
+    long = ",".join(f"task.model.d_model={number}" for number in range(20))
+    command = (
+        f"finetune --data=gs://b/x --dev_split=dev --batch_size 8 --preset=base --params_override={long}"
+    )
+    assert load(tmp_path, command=command).command == command.split()
+    with pytest.raises(UserError, match="--init_checkpoint=base, which the TPU's machine does not have"):
+        load(tmp_path, command="finetune --data=gs://b/x --init_checkpoint=base")
+
+
 @pytest.mark.parametrize(("accelerator", "runtime"), [
     ("v3-8", "tpu-ubuntu2204-base"), ("v4-8", "tpu-ubuntu2204-base"), ("v5p-8", "v2-alpha-tpuv5"),
     ("v6e-8", "v2-alpha-tpuv6e"), ("v5litepod-4", "v2-alpha-tpuv5-lite"),
