@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -322,11 +322,7 @@ class XLNetTokenizer(Vocabulary):
         Raises:
             UserError: they are something else.
         """
-        if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
-            raise UserError(f"{name} is one {type(texts).__name__}; expected a list of strings.")
-        texts = list(texts)
-        for index, text in enumerate(texts):
-            check_text(text, f"{name}[{index}]")
+        texts = text_list(texts, name)
         ids, lengths = self.encode_batch(texts)
         return np.split(ids, np.cumsum(lengths)[:-1]) if texts else []
 
@@ -464,6 +460,24 @@ def find_file(path: str | os.PathLike) -> epath.Path:
         if not file.exists():
             raise UserError(f"{file.parent} has no {MODEL_FILE}: copy the model's tokenizer there.")
     return file
+
+
+def text_list(texts: object, name: str) -> list[str]:
+    """Returns several texts in a list, numbered by their places, as a column of pandas is not.
+
+    Args:
+        texts: the value.
+        name: what to call it in an error.
+
+    Raises:
+        UserError: it is not several texts in an order.
+    """
+    if isinstance(texts, (str, bytes, Mapping, Set)) or not isinstance(texts, Iterable):
+        raise UserError(f"{name} is one {type(texts).__name__}; expected a list of strings.")
+    texts = list(texts)
+    for index, text in enumerate(texts):
+        check_text(text, f"{name}[{index}]")
+    return texts
 
 
 def check_text(text: object, name: str):
