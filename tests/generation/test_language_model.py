@@ -14,6 +14,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.generation import embedding, language_model, scoring
 from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.models import encoder
+from xlnet_tf.models.pretrainer import XLNetPretrainer
 
 PROMPTS = ["ba ne tor", "", "mi kal su ren do ba ne tor mi", "Su 12, ren."]
 MARKED = ["ba <mask> <mask> tor", "<mask>", "ne <mask> mi kal su <mask> ren do <mask>", "<mask>ba"]
@@ -311,6 +312,13 @@ def test_loads_what_was_saved(model, small_tokenizer, tmp_path):
 def test_wrong_input_is_named(model, method, arguments, message):
     with pytest.raises(UserError, match=message):
         getattr(model, method)(**arguments)
+
+
+def test_a_new_model_answers_without_a_call(small_tokenizer):
+    config = dataclasses.replace(uncached.CONFIG, n_token=small_tokenizer.vocab_size)
+    fresh = XLNetPretrainer(encoder.XLNetEncoder(config))
+    [found] = XLNetLanguageModel(fresh, small_tokenizer).generate(["ba"], max_new_tokens=2)
+    assert len(found.pieces) == 2
 
 
 def test_another_tokenizer_is_refused(small_tokenizer):

@@ -56,6 +56,8 @@ class XLNetLanguageModel:
                 f"the tokenizer has {tokenizer.vocab_size} pieces, the model {model.encoder.config.n_token}: "
                 "expected the model's own spiece.model"
             )
+        if not model.built:  # a new one, with random weights
+            model.build()
         self.model = model
         self.tokenizer = tokenizer
         self._texts = GraphTokenizer(tokenizer)

@@ -446,13 +446,13 @@ class XLNetEncoder(ShapeFreeModel):
 
     def get_config(self):
         names = ("dropout", "attention_dropout", "attention_type", "same_length", "clamp_len", "memory_len",
-                 "reuse_len", "initializer_range", "uniform_when_blind", "recompute", "name")  # fmt: skip
-        return {"config": self.config.to_dict(), **{name: getattr(self, name) for name in names}}
+                 "reuse_len", "initializer_range", "uniform_when_blind", "recompute")  # fmt: skip
+        own = {name: getattr(self, name) for name in names}
+        return {"config": self.config.to_dict(), **own, **super().get_config()}
 
     @classmethod
-    def from_config(cls, config, custom_objects=None):
-        config = dict(config)
-        return cls(XLNetConfig.from_dict(config.pop("config")), **config)
+    def options_from_config(cls, config, custom_objects):
+        return {**config, "config": XLNetConfig.from_dict(config["config"])}
 
 
 XLNetBackbone = XLNetEncoder  # as other libraries call it

@@ -42,12 +42,14 @@ class EncoderModel(ShapeFreeModel):
         raise NotImplementedError
 
     def get_config(self):
-        return {"encoder": tf_keras.layers.serialize(self.encoder), "name": self.name}
+        return {"encoder": tf_keras.layers.serialize(self.encoder), **super().get_config()}
 
     @classmethod
-    def from_config(cls, config, custom_objects=None):
-        config = dict(config)
-        return cls(tf_keras.layers.deserialize(config.pop("encoder"), custom_objects), **config)
+    def options_from_config(cls, config, custom_objects):
+        encoder = dict(config["encoder"])
+        if name := encoder.get("registered_name"):  # where tf_keras loads .h5 files, it looks at class_name
+            encoder["class_name"] = name
+        return {**config, "encoder": tf_keras.layers.deserialize(encoder, custom_objects)}
 
 
 class XLNetHead(EncoderModel):
