@@ -12,6 +12,7 @@ from xlnet_tf.checkpoints import save_model
 from xlnet_tf.checkpoints.model_card import CARD_FILE, TOKENIZER_FILE, ModelCard, check_serving
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.layers.base import policy_restored
+from xlnet_tf.models.loading import keyword_options
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 
@@ -66,6 +67,9 @@ class ShapeFreeModel(tf_keras.Model):
             kept = {name: getattr(self.card, name) for name in ("thresholds", "metrics", "origin", "serving")}
             kept["cleaning"] = card.cleaning or self.card.cleaning
             card = dataclasses.replace(card, **kept)
+        if options and card.task in task_registry.tasks():
+            known = keyword_options(task_registry.find(card.task).load("serving"))
+            guesses.refuse(set(options) - known, known)
         serving = card.serving
         if self.folder and not serving:
             serving = task_registry.load(task_registry.SERVING_OPTIONS)(self.folder)
@@ -80,22 +84,22 @@ class ShapeFreeModel(tf_keras.Model):
     @tf.autograph.experimental.do_not_convert  # no layer needs it, and fit would wait seconds for it
     def __call__(self, inputs, *args, **kwargs):
         guesses.refuse_keras_3("the input", inputs)
-        guesses.refuse_texts(inputs)
+        guesses.refuse_inputs(inputs)
         return super().__call__(inputs, *args, **kwargs)
 
     def fit(self, x=None, *args, **kwargs):
         """As tf_keras' fit."""
-        guesses.refuse_texts(x)
+        guesses.refuse_inputs(x)
         return super().fit(x, *args, **kwargs)
 
     def evaluate(self, x=None, *args, **kwargs):
         """As tf_keras' evaluate."""
-        guesses.refuse_texts(x)
+        guesses.refuse_inputs(x)
         return super().evaluate(x, *args, **kwargs)
 
     def predict(self, x, *args, **kwargs):
         """As tf_keras' predict."""
-        guesses.refuse_texts(x)
+        guesses.refuse_inputs(x)
         return super().predict(x, *args, **kwargs)
 
     def __getattr__(self, name: str):

@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -472,7 +472,7 @@ def text_list(texts: object, name: str) -> list[str]:
     Raises:
         UserError: it is not several texts in an order.
     """
-    if isinstance(texts, (str, bytes, Mapping, Set)) or not isinstance(texts, Iterable):
+    if isinstance(texts, (str, bytes, Mapping, set, frozenset)) or not isinstance(texts, Iterable):
         raise UserError(f"{name} is one {type(texts).__name__}; expected a list of strings.")
     texts = list(texts)
     for index, text in enumerate(texts):
