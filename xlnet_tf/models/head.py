@@ -267,7 +267,7 @@ class PooledHead(XLNetHead):
 
 def class_names(labels: Sequence[str] | None, num_labels: int) -> list[str]:
     """Returns the labels of a head's classes, by default their numbers; raises UserError if some lack."""
-    found = [*label_list(range(num_labels) if labels is None else labels)]
+    found = [*label_list(map(str, range(num_labels)) if labels is None else labels)]
     if len(found) != num_labels:
         raise UserError(f"there are {len(found)} labels for {num_labels} classes.")
     return found
