@@ -460,7 +460,7 @@ class XLNetEncoder(ShapeFreeModel):
         return {"config": self.config.to_dict(), **own, **super().get_config()}
 
     @classmethod
-    def options_from_config(cls, config, custom_objects):
+    def _options_from_config(cls, config, custom_objects):
         return {**config, "config": XLNetConfig.from_dict(config["config"])}
 
 

@@ -49,7 +49,7 @@ class EncoderModel(ShapeFreeModel):
         return {"encoder": tf_keras.layers.serialize(self.encoder), **super().get_config()}
 
     @classmethod
-    def options_from_config(cls, config, custom_objects):
+    def _options_from_config(cls, config, custom_objects):
         encoder = dict(config["encoder"])
         if name := encoder.get("registered_name"):  # where tf_keras loads .h5 files, it looks at class_name
             encoder["class_name"] = name

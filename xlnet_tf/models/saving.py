@@ -139,7 +139,7 @@ class ShapeFreeModel(tf_keras.Model):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        options = cls.options_from_config(config, custom_objects)
+        options = cls._options_from_config(config, custom_objects)
         dtype, trainable = options.pop("dtype", None), options.pop("trainable", True)
         with policy_restored():
             if dtype:
@@ -150,7 +150,7 @@ class ShapeFreeModel(tf_keras.Model):
         return model
 
     @classmethod
-    def options_from_config(cls, config: dict[str, Any], custom_objects: Any) -> dict[str, Any]:
+    def _options_from_config(cls, config: dict[str, Any], custom_objects: Any) -> dict[str, Any]:
         """Returns the arguments of the class that a configuration stands for."""
         raise NotImplementedError
 
