@@ -164,6 +164,15 @@ def test_texts_instead_of_features_are_answered_with_what_to_write(small_model, 
         getattr(small_model, method)(texts)
 
 
+@pytest.mark.parametrize("method", ["__call__", "predict", "fit", "evaluate"])
+def test_features_of_other_libraries_are_answered_with_ours(small_model, method):
+    features = {"input_ids": np.int32([[9, 4, 3]]), "attention_mask": np.ones([1, 3], np.int32)}
+    with pytest.raises(
+        xlnet_tf.UserError, match="write input_mask for attention_mask, input_word_ids for inp"
+    ):
+        getattr(small_model, method)(features)
+
+
 @pytest.mark.parametrize(
     ("name", "instead"), [("encode_plus", "call it: tokenizer"), ("model_max_length", "give max_length")]
 )

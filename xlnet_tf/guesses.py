@@ -73,7 +73,14 @@ _OPTIONS = {
     "load_weights": "build the model from an XLNetConfig for random weights",
 }
 
-
+_FEATURES = {  # Hugging Face's and KerasHub's
+    "input_ids": "input_word_ids",
+    "attention_mask": "input_mask",
+    "token_type_ids": "input_type_ids",
+    "token_ids": "input_word_ids",
+    "padding_mask": "input_mask",
+    "segment_ids": "input_type_ids",
+}
 _ATTRIBUTES = {
     "encode_plus": "call it: tokenizer(text)",
     "batch_encode_plus": "call it: tokenizer(texts)",
@@ -137,8 +144,8 @@ def refuse_keras_3(name: str, values: Any) -> None:
             )
 
 
-def refuse_texts(values: Any) -> None:
-    """Raises a UserError for texts where a model expects features.
+def refuse_inputs(values: Any) -> None:
+    """Raises a UserError for texts where a model expects features, and for the features of other libraries.
 
     Args:
         values: the input of a model's call, fit, evaluate or predict.
@@ -151,3 +158,10 @@ def refuse_texts(values: Any) -> None:
             "a model computes with features, not texts: write model.answer(texts) for answers, and "
             "tokenizer(texts) for the features that calls, fit, evaluate and predict take."
         )
+    if (
+        isinstance(values, Mapping)
+        and "input_word_ids" not in values
+        and (found := values.keys() & _FEATURES)
+    ):
+        instead = ", ".join(f"{_FEATURES[name]} for {name}" for name in sorted(found))
+        raise UserError(f"a model has no such features: write {instead}, or take those of tokenizer(texts).")

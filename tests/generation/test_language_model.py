@@ -14,6 +14,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.generation import embedding, language_model, scoring
 from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.models import encoder
+from xlnet_tf.models.pretrainer import XLNetPretrainer
 
 PROMPTS = ["ba ne tor", "", "mi kal su ren do ba ne tor mi", "Su 12, ren."]
 MARKED = ["ba <mask> <mask> tor", "<mask>", "ne <mask> mi kal su <mask> ren do <mask>", "<mask>ba"]
@@ -244,6 +245,28 @@ def test_orders_of_filling(model):
     assert found.fillings[0].probability != pytest.approx(forward.fillings[0].probability, rel=1e-3)
 
 
+@pytest.mark.parametrize("method", ["fill_mask", "infill", "embed"])
+def test_a_column_of_pandas_is_read_in_its_order(model, method):
+    """Its index may begin elsewhere, or be in another order, as after sorting or choosing rows."""
+    pandas = pytest.importorskip("pandas")
+    expected = getattr(model, method)(MARKED)
+    found = getattr(model, method)(pandas.Series(MARKED, index=[3, 2, 1, 0]))
+    if method == "embed":
+        expected, found = expected.mean.tolist(), found.mean.tolist()
+    assert repr(found) == repr(expected)
+
+
+def test_numbers_of_numpy_are_numbers(model):
+    plain = model.generate(["ba"], max_new_tokens=3, seed=5000, top_p=0.9)
+    found = model.generate(["ba"], max_new_tokens=np.int64(3), seed=np.int32(5000), top_p=np.float64(0.9))
+    assert found[0].text == plain[0].text
+    assert model.search(["ba"], max_new_tokens=np.int64(2))[0][0].text
+    [by_array] = model.fill_mask(["<mask> <mask>"], orders=np.array([[1, 0]]))
+    assert (
+        by_array.fillings[0].text == model.fill_mask(["<mask> <mask>"], orders=[[1, 0]])[0].fillings[0].text
+    )
+
+
 def test_infilled_texts_keep_what_was_given(model):
     for options in ({}, {"orders": "easiest_first"}, {"orders": [[0, 1], [0], [2, 1, 0], [0]]}):
         [first, _, third, _] = model.infill(MARKED, temperature=0.5, seed=5, **options)
@@ -265,9 +288,14 @@ def test_loads_what_was_saved(model, small_tokenizer, tmp_path):
     ("method", "arguments", "message"),
     [
         ("generate", {"prompts": "ba"}, "expected a list of strings"),
+        ("generate", {"prompts": {"input_word_ids": [[17]]}}, "prompts is one dict; expected a list of str"),
+        ("embed", {"texts": {"ba", "ne"}}, "texts is one set; expected a list of strings"),
         ("generate", {"prompts": []}, "prompts is empty"),
         ("generate", {"prompts": ["ba"], "max_new_tokens": 0}, "max_new_tokens is 0"),
         ("generate", {"prompts": ["ba"], "temperature": -1}, "temperature is -1"),
+        ("generate", {"prompts": ["ba"], "temperature": "0.7"}, "temperature is '0.7'; expected 0"),
+        ("infill", {"texts": ["<mask>"], "top_p": None}, "top_p is None; expected more than 0, to 1"),
+        ("score", {"texts": ["ba"], "batch_size": 2.5}, "batch_size is 2.5; expected a whole number"),
         ("generate", {"prompts": ["ba"], "top_k": -1}, "top_k is -1"),
         ("generate", {"prompts": ["ba"], "top_p": 0}, "top_p is 0"),
         ("generate", {"prompts": ["ba"], "stop": ["no such piece"]}, "no such piece"),
@@ -284,6 +312,13 @@ def test_loads_what_was_saved(model, small_tokenizer, tmp_path):
 def test_wrong_input_is_named(model, method, arguments, message):
     with pytest.raises(UserError, match=message):
         getattr(model, method)(**arguments)
+
+
+def test_a_new_model_answers_without_a_call(small_tokenizer):
+    config = dataclasses.replace(uncached.CONFIG, n_token=small_tokenizer.vocab_size)
+    fresh = XLNetPretrainer(encoder.XLNetEncoder(config))
+    [found] = XLNetLanguageModel(fresh, small_tokenizer).generate(["ba"], max_new_tokens=2)
+    assert len(found.pieces) == 2
 
 
 def test_another_tokenizer_is_refused(small_tokenizer):

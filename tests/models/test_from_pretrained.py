@@ -386,6 +386,10 @@ def test_a_new_head_next_to_an_old_one(tmp_path, logged):
     [
         (None, {}, r"no head classification_task: give labels=\[...\]"),
         ("good", {}, "labels is 'good'; expected a list"),
+        ({0: "bad", 1: "good"}, {}, "labels is {0: 'bad', 1: 'good'}; expected a list"),
+        ({"bad", "good"}, {}, "labels is {.*}; expected a list"),
+        (2, {}, "labels is 2; expected a list"),
+        (LABELS, {"dropout": 2.0}, "a rate of dropout is 2.0; expected a number from 0 to less than 1"),
         (["good"], {}, "expected at least 2"),
         (["good", "good"], {}, "each of them once"),
         (LABELS, {"dropuot": 0.2}, "unknown option dropuot; expected some of .*dropout.*summary"),
@@ -444,8 +448,9 @@ def test_answers_may_be_lists():
         fitted = model.fit(features, answers, verbose=0, validation_data=(features, answers))
         found.append([fitted.history["val_loss"], model.evaluate(features, answers, verbose=0)])
     assert found[0] == found[1] == found[2]
-    with pytest.raises(UserError, match="y has 'bad'; expected numbers"):
-        model.fit(features, ["bad"] * 8)
+    for answers in (["bad"] * 8, np.array(["bad"] * 8)):
+        with pytest.raises(UserError, match="y has 'bad'; expected numbers"):
+            model.fit(features, answers)
     with pytest.raises(UserError, match="differ in length; expected lists of one length"):
         model.fit(features, [[1], [1, 2]] * 4)
 
@@ -526,3 +531,18 @@ def test_an_encoder_inside_a_model_of_the_users(pretrained):
     before = encoder.word_embedding.numpy()
     model.fit(features, labels, verbose=0)
     assert np.abs(encoder.word_embedding.numpy() - before).max() > 0
+
+
+def test_labels_of_a_new_model_are_a_list_as_well():
+    encoder = XLNetEncoder(CONFIG)
+    for labels in ("ab", {0: "a", 1: "b"}, {"a", "b"}):
+        with pytest.raises(UserError, match="labels is .*; expected a list"):
+            XLNetClassifier(encoder, 2, labels=labels)
+    assert XLNetTokenClassifier(encoder, 2, labels=dict.fromkeys(["a", "b"]).keys()).labels == ["a", "b"]
+
+
+def test_what_is_no_encoder_and_no_config_is_named():
+    with pytest.raises(UserError, match="the encoder is XLNetConfig.*; expected an XLNetEncoder"):
+        XLNetClassifier(CONFIG, 2)
+    with pytest.raises(UserError, match="config is 'base'; expected an XLNetConfig"):
+        XLNetEncoder("base")

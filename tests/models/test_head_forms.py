@@ -8,7 +8,10 @@ import tf_keras
 from tests.helpers.models import heads, original
 from tests.helpers.models.heads import arrays, assert_equal, by_token
 from xlnet_tf import task_registry
-from xlnet_tf.checkpoints import names
+from xlnet_tf.checkpoints import load_into, names, save_model
+from xlnet_tf.errors import UserError
+from xlnet_tf.models.classifier import XLNetClassifier
+from xlnet_tf.models.encoder import XLNetEncoder
 
 KINDS = [*heads.HEADS, *heads.OTHERS]
 COMPILED = ["classifier_attn", "classifier_long", "regressor", "span", "choice"]
@@ -100,3 +103,91 @@ def test_bfloat16_is_near_float32(kind):
     assert all(value.dtype == np.float32 for value in outputs["mixed_bfloat16"].values())
     assert_equal(outputs["mixed_bfloat16"], outputs["float32"], atol=0.05, rtol=0.02)
     assert any((outputs["float32"][name] != value).any() for name, value in outputs["mixed_bfloat16"].items())
+
+
+def around(layer):
+    """A functional model with a model of ours inside, and dropout between it and its outputs."""
+    ids = tf_keras.Input([heads.T], dtype=tf.int32, name="input_word_ids")
+    outputs = layer({"input_word_ids": ids})
+    outputs = outputs["sequence_output"][:, -1] if isinstance(outputs, dict) else outputs
+    outputs = tf_keras.layers.Dense(2)(tf_keras.layers.Dropout(0.1)(outputs))
+    return tf_keras.Model({"input_word_ids": ids}, outputs)
+
+
+FILES = [
+    ("alone", "keras"),
+    *[(inside, ending) for inside in ("encoder", "head") for ending in ("keras", "h5")],
+]
+
+
+@pytest.mark.parametrize(("inside", "ending"), FILES)
+@pytest.mark.filterwarnings("ignore:.*HDF5")
+def test_files_of_keras_keep_the_policy_and_what_is_frozen(tmp_path, inside, ending):
+    tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        head = heads.random_head("classifier")
+        model = {
+            "alone": lambda: head,
+            "head": lambda: around(head),
+            "encoder": lambda: around(head.encoder),
+        }[inside]()
+        head.encoder.trainable = False
+        features = heads.random_features("classifier", np.random.default_rng(3))
+        features = {"input_word_ids": features["input_word_ids"]}
+        expected = model.predict(features, verbose=0)
+        model.save(tmp_path / f"model.{ending}")
+        clone = tf_keras.models.clone_model(model)
+    finally:
+        tf_keras.mixed_precision.set_global_policy("float32")
+    loaded = tf_keras.models.load_model(tmp_path / f"model.{ending}")
+    clone.set_weights(model.get_weights())
+    for found in (loaded, clone):
+        np.testing.assert_array_equal(found.predict(features, verbose=0), expected)
+        assert len(found.trainable_weights) == len(model.trainable_weights) > 0
+        assert {part.compute_dtype for part in found.layers} == {part.compute_dtype for part in model.layers}
+    assert tf_keras.mixed_precision.global_policy().name == "float32"
+
+
+def test_a_dtype_that_the_layers_would_not_have_is_refused():
+    assert XLNetEncoder(heads.CONFIG, dtype=tf.float32).compute_dtype == "float32"
+    with pytest.raises(
+        UserError, match="dtype is 'mixed_bfloat16', but .* float32: leave dtype out, and set"
+    ):
+        XLNetEncoder(heads.CONFIG, dtype="mixed_bfloat16")
+
+
+def _fresh():
+    return XLNetClassifier(XLNetEncoder(heads.CONFIG), 3)
+
+
+def _by_set_weights(model, folder):
+    clone = tf_keras.models.clone_model(model)
+    clone.set_weights(model.get_weights())
+    return clone
+
+
+def _by_load_into(model, folder):
+    save_model(model, folder)
+    found = _fresh()
+    load_into(found, folder)
+    return found
+
+
+def _by_weights_file(model, folder):
+    model.save_weights(f"{folder}/model.weights.h5")
+    found = _fresh()
+    found.load_weights(f"{folder}/model.weights.h5")
+    return found
+
+
+def _by_keras_file(model, folder):
+    model.save(f"{folder}/model.keras")
+    return tf_keras.models.load_model(f"{folder}/model.keras")
+
+
+@pytest.mark.parametrize("go_round", [_by_set_weights, _by_load_into, _by_weights_file, _by_keras_file])
+def test_a_model_that_was_never_called_has_weights(tmp_path, go_round):
+    model = _fresh()
+    found = go_round(model, str(tmp_path))
+    for weights, expected in zip(found.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(weights, expected)

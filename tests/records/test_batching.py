@@ -274,6 +274,10 @@ def test_labels_of_tokens_are_cut_with_them():
     labels = features["input_word_ids"] * 2
     for batch, tags in batches_by_length(features, labels, batch_size=6, token_labels=True):
         np.testing.assert_array_equal(tags, batch["input_word_ids"] * 2)
-    assert isinstance(next(iter(batches_by_length(features))), dict)
+    in_order = list(batches_by_length(features, batch_size=6))  # for predict
+    for batch, expected in zip(in_order, batches_by_length(features, labels, 6, shuffle=False), strict=True):
+        np.testing.assert_array_equal(batch["input_word_ids"], expected[0]["input_word_ids"])
     with pytest.raises(UserError, match="there are 20 texts and {'labels': 3}"):
         batches_by_length(features, [1, 2, 3])
+    with pytest.raises(UserError, match="batch_size is 0; expected at least 1"):
+        batches_by_length(features, labels, batch_size=0)

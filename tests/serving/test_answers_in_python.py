@@ -153,6 +153,8 @@ def test_options_may_be_of_any_type_that_answering_takes(classifier, tmp_path):
     files = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
     with pytest.raises(UserError, match="save_pretrained: temperature is 'hot'; expected a list"):
         classifier.save_pretrained(tmp_path / "model", temperature="hot")
+    with pytest.raises(UserError, match="unknown option max_answer_len; expected some of alert, .*seq_len"):
+        classifier.save_pretrained(tmp_path / "model", max_answer_len=5)
     assert files == {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
 
 

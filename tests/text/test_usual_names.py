@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from sentencepiece import sentencepiece_model_pb2
 
 from tests.conftest import invent_texts
@@ -146,6 +147,24 @@ def test_decode_spells_special_tokens_out_if_it_is_asked_to(small_tokenizer):
     assert small_tokenizer.all_special_tokens == list(SYMBOLS)
 
 
+def test_ids_may_be_tensors(small_tokenizer):
+    ids = small_tokenizer.encode("ba ne")
+    assert small_tokenizer.decode(tf.constant(ids)) == "ba ne"
+    assert small_tokenizer.decode(tf.constant([ids])) == ["ba ne"]
+    assert small_tokenizer.batch_decode(tf.constant([ids]), skip_special_tokens=True) == ["ba ne"]
+    assert small_tokenizer.decode(tf.ragged.constant([ids, ids[:1]])) == ["ba ne", "ba"]
+    pieces = small_tokenizer.convert_ids_to_tokens(ids)
+    assert small_tokenizer.convert_ids_to_tokens(tf.constant(ids)) == pieces
+    assert small_tokenizer.convert_ids_to_tokens(tf.constant(ids[0])) == pieces[0]
+
+
+def test_empty_texts_alone_are_padded_to_the_longest(small_tokenizer):
+    for padding in ("longest", False):
+        assert small_tokenizer([""], padding=padding)["input_word_ids"].tolist() == [[5, 4, 3]]
+    assert small_tokenizer("", "", padding=True)["input_word_ids"].tolist() == [[5, 4, 4, 3]]
+    assert small_tokenizer([], padding=True)["input_word_ids"].shape[0] == 0
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -163,6 +182,10 @@ def test_decode_spells_special_tokens_out_if_it_is_asked_to(small_tokenizer):
         (
             lambda t: t.convert_ids_to_tokens([4, len(t)]),
             "is not the id of a piece; expected integers from 0",
+        ),
+        (
+            lambda t: t.encode(["ba", "ne"], ["ba"], add_special_tokens=True),
+            "there are 2 texts and 1 second texts; expected as many",
         ),
         (lambda t: t.decode([1.5]), "1.5 is not the id of a piece"),
         (lambda t: t.decode([-1], skip_special_tokens=True), "-1 is not the id of a piece"),

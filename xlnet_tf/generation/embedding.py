@@ -13,7 +13,7 @@ from xlnet_tf.generation.scoring import text_tokens
 from xlnet_tf.layers.summary import last_position
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
-from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.tokenizer import XLNetTokenizer, text_list
 
 _ENDS = (SEP_ID, CLS_ID)
 _SHORTEST = len(_ENDS) + 1  # which has room for text
@@ -71,6 +71,7 @@ def embed_texts(
     Raises:
         UserError: the texts are not a list of strings, one is too long, or there is no such layer.
     """
+    texts = text_list(texts, "texts")
     ids = tokenizer.encode_rows(texts, "texts")
     lengths = [len(text) + len(_ENDS) for text in ids]
     check_text_lengths("texts", lengths)

@@ -6,6 +6,7 @@ Shapes: B batch, T tokens, G gaps, C fillings of a text.
 import re
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError, shown
@@ -51,7 +52,9 @@ def check_gaps(
             raise UserError(f"texts[{row}] has {count:,} {MARK}; expected at most {MOST_GAPS}")
     if orders is None:
         return [range(count) for count in counts]
-    are_lists = not isinstance(orders, str) and all(isinstance(numbers, Sequence) for numbers in orders)
+    are_lists = not isinstance(orders, str) and all(
+        isinstance(numbers, (Sequence, np.ndarray)) for numbers in orders
+    )
     if not are_lists or len(orders) != len(texts):
         raise UserError(f"orders is {orders!r}; expected a list of numbers for each of {len(texts)} texts")
     for row, (numbers, count) in enumerate(zip(orders, counts, strict=True)):

@@ -27,7 +27,7 @@ from xlnet_tf.models.loading import Pretrained
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.text.graph.tokenizer import GraphTokenizer
 from xlnet_tf.text.special_tokens import EOP_ID, PAD_ID
-from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.tokenizer import XLNetTokenizer, text_list
 
 EASIEST_FIRST = "easiest_first"
 
@@ -56,6 +56,8 @@ class XLNetLanguageModel:
                 f"the tokenizer has {tokenizer.vocab_size} pieces, the model {model.encoder.config.n_token}: "
                 "expected the model's own spiece.model"
             )
+        if not model.built:  # a new one, with random weights
+            model.build()
         self.model = model
         self.tokenizer = tokenizer
         self._texts = GraphTokenizer(tokenizer)
@@ -117,7 +119,7 @@ class XLNetLanguageModel:
         stop_ids = self._stop_ids(stop)
 
         def write(rows):
-            inputs = (*_padded(ids, rows), max_new_tokens, _of(settings, rows), stop_ids)
+            inputs = (*_padded(ids, rows), np.int32(max_new_tokens), _of(settings, rows), stop_ids)
             written = self._run(_sample, *inputs)
             found = zip(rows, written.tokens[:, 0], written.log_probs[:, 0])
             return [self._continuation(ids[row], *each) for row, *each in found]
@@ -150,7 +152,8 @@ class XLNetLanguageModel:
         stop_ids = self._stop_ids(stop)
 
         def write(rows):
-            written = self._run(_search, *_padded(ids, rows), max_new_tokens, stop_ids, beams=beams)
+            inputs = (*_padded(ids, rows), np.int32(max_new_tokens), stop_ids)
+            written = self._run(_search, *inputs, beams=beams)
             return [
                 [self._continuation(ids[row], *each) for each in zip(*found) if np.isfinite(each[1]).all()]
                 for row, *found in zip(rows, written.tokens, written.log_probs)
@@ -179,6 +182,7 @@ class XLNetLanguageModel:
         Raises:
             UserError: the texts have no gaps, or an order is not a permutation of them.
         """
+        texts = text_list(texts, "texts")
         ids = self._encode("texts", texts)
         orders = gap_parsing.check_gaps(texts, orders)
         _check_whole("top_k", top_k, self.tokenizer.vocab_size)
@@ -216,6 +220,7 @@ class XLNetLanguageModel:
             UserError: as `fill_mask` and `generate`.
         """
         easiest_first = isinstance(orders, str) and orders == EASIEST_FIRST
+        texts = text_list(texts, "texts")
         ids = self._encode("texts", texts)
         orders = gap_parsing.check_gaps(texts, None if easiest_first else orders)
         settings = same_for_all(len(texts), temperature, top_k, top_p, seed)

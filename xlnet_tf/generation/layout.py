@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.generation.sampling import check_range, is_whole
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.text.special_tokens import PAD_ID
 
@@ -40,8 +41,9 @@ def by_length(lengths: Sequence[int], batch_size: int) -> Iterator[np.ndarray]:
     Raises:
         UserError: batch_size is not positive.
     """
-    if batch_size < 1:
-        raise UserError(f"batch_size is {batch_size}; expected at least 1.")
+    check_range(
+        "batch_size", batch_size, is_whole(batch_size) and batch_size >= 1, "a whole number of at least 1"
+    )
     rows = np.argsort(lengths, kind="stable")[::-1]
     with ProgressBar(total=len(rows), unit="text", delay=_UNSEEN, leave=False) as bar:
         while len(rows):

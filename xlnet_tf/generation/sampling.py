@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, shown
 from xlnet_tf.records.splitmix64 import stream
 from xlnet_tf.text.special_tokens import EOP_ID
 
@@ -47,33 +47,38 @@ def same_for_all(count: int, temperature: float, top_k: int, top_p: float, seed:
     check_range(
         "temperature",
         temperature,
-        0 <= temperature <= HOTTEST,
+        is_number(temperature) and 0 <= temperature <= HOTTEST,
         f"0, to take the likeliest piece, to {HOTTEST}",
     )
     most = np.iinfo(np.int32).max
     check_range(
         "top_k", top_k, is_whole(top_k) and 0 <= top_k <= most, "a whole number: 0, for all pieces, or more"
     )
-    check_range("top_p", top_p, 0 < top_p <= 1, "more than 0, to 1")
+    check_range("top_p", top_p, is_number(top_p) and 0 < top_p <= 1, "more than 0, to 1")
     is_seed = is_whole(seed) and abs(seed) < _MOST_SEEDS
     check_range("seed", seed, is_seed, f"a whole number from {1 - _MOST_SEEDS} to {_MOST_SEEDS - 1}")
     return Sampling(
-        seeds=seed * _MOST_ROWS + np.arange(count),
+        seeds=int(seed) * _MOST_ROWS + np.arange(count),
         temperature=np.full(count, temperature if temperature >= COLDEST else 0, np.float32),
         top_k=np.full(count, top_k, np.int32),
         top_p=np.full(count, top_p, np.float32),
     )
 
 
-def is_whole(value: float) -> bool:
+def is_whole(value: object) -> bool:
     """Returns whether a setting is a whole number."""
     return isinstance(value, (int, np.integer))
 
 
-def check_range(name: str, value: float, is_right: bool, expected: str):
+def is_number(value: object) -> bool:
+    """Returns whether a setting is a number."""
+    return isinstance(value, (int, float, np.number))
+
+
+def check_range(name: str, value: object, is_right: bool, expected: str):
     """Raises a UserError that names a setting if it is not right."""
     if not is_right:
-        raise UserError(f"{name} is {value}; expected {expected}")
+        raise UserError(f"{name} is {shown(value)}; expected {expected}")
 
 
 def uniform_draws(seeds: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:

@@ -1,6 +1,7 @@
 """XLNet's body: token ids in, contextual vectors and the memory for the next segment out."""
 
 import functools
+import numbers
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import tf_keras
 from typing_extensions import Self
 
 from xlnet_tf.config import MOST_MEMORY, XLNetConfig
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, shown
 from xlnet_tf.layers import kernels as kernels_lib
 from xlnet_tf.layers import masks
 from xlnet_tf.layers import positions as positions_lib
@@ -104,6 +105,14 @@ class XLNetEncoder(ShapeFreeModel):
         name: str = "encoder",
         **kwargs,
     ):
+        if not isinstance(config, XLNetConfig):
+            raise UserError(
+                f"config is {shown(config)}; expected an XLNetConfig, such as XLNetConfig.preset('base'). "
+                "For pretrained weights, write from_pretrained."
+            )
+        for rate in (dropout, attention_dropout):
+            if not isinstance(rate, numbers.Real) or not 0 <= rate < 1:
+                raise UserError(f"a rate of dropout is {rate!r}; expected a number from 0 to less than 1.")
         if attention_type not in ("bi", "uni"):
             raise UserError(f"attention_type is {attention_type!r}; expected 'bi' or 'uni'.")
         if not 0 <= memory_len <= MOST_MEMORY:
@@ -445,13 +454,13 @@ class XLNetEncoder(ShapeFreeModel):
 
     def get_config(self):
         names = ("dropout", "attention_dropout", "attention_type", "same_length", "clamp_len", "memory_len",
-                 "reuse_len", "initializer_range", "uniform_when_blind", "recompute", "name")  # fmt: skip
-        return {"config": self.config.to_dict(), **{name: getattr(self, name) for name in names}}
+                 "reuse_len", "initializer_range", "uniform_when_blind", "recompute")  # fmt: skip
+        own = {name: getattr(self, name) for name in names}
+        return {"config": self.config.to_dict(), **own, **super().get_config()}
 
     @classmethod
-    def from_config(cls, config, custom_objects=None):
-        config = dict(config)
-        return cls(XLNetConfig.from_dict(config.pop("config")), **config)
+    def _options_from_config(cls, config, custom_objects):
+        return {**config, "config": XLNetConfig.from_dict(config["config"])}
 
 
 XLNetBackbone = XLNetEncoder  # as other libraries call it

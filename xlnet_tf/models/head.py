@@ -15,7 +15,7 @@ from xlnet_tf.errors import UserError, shown
 from xlnet_tf.layers.base import fold_in, normal, step_seed
 from xlnet_tf.layers.summary import SequenceSummary
 from xlnet_tf.models.encoder import XLNetEncoder
-from xlnet_tf.models.loading import Head, Pretrained
+from xlnet_tf.models.loading import Head, Pretrained, label_list
 from xlnet_tf.models.reading import encode_long
 from xlnet_tf.models.saving import ShapeFreeModel
 
@@ -27,6 +27,10 @@ class EncoderModel(ShapeFreeModel):
     """An encoder, the body, with what a subclass adds to it."""
 
     def __init__(self, encoder: XLNetEncoder, **kwargs):
+        if not isinstance(encoder, XLNetEncoder):
+            raise UserError(
+                f"the encoder is {shown(encoder)}; expected an XLNetEncoder, as XLNetEncoder(config)."
+            )
         super().__init__(**kwargs)
         self.encoder = encoder
 
@@ -41,12 +45,14 @@ class EncoderModel(ShapeFreeModel):
         raise NotImplementedError
 
     def get_config(self):
-        return {"encoder": tf_keras.layers.serialize(self.encoder), "name": self.name}
+        return {"encoder": tf_keras.layers.serialize(self.encoder), **super().get_config()}
 
     @classmethod
-    def from_config(cls, config, custom_objects=None):
-        config = dict(config)
-        return cls(tf_keras.layers.deserialize(config.pop("encoder"), custom_objects), **config)
+    def _options_from_config(cls, config, custom_objects):
+        encoder = dict(config["encoder"])
+        if name := encoder.get("registered_name"):  # where tf_keras loads .h5 files, it looks at class_name
+            encoder["class_name"] = name
+        return {**config, "encoder": tf_keras.layers.deserialize(encoder, custom_objects)}
 
 
 class XLNetHead(EncoderModel):
@@ -173,18 +179,24 @@ def _as_array(values: Any) -> Any:
     first = values
     while isinstance(first, (list, tuple)) and first:
         first = first[0]
-    if not isinstance(values, (list, tuple)) or not isinstance(first, (bool, int, float, str, np.number)):
-        return values
-    try:
-        array = np.array(values)
-    except ValueError:
-        raise UserError("the lists of y differ in length; expected lists of one length, padded.") from None
-    if array.dtype.kind not in "biuf":
+    wrong = False
+    if isinstance(values, (list, tuple)) and isinstance(first, (bool, int, float, str, np.number)):
+        try:
+            values = np.array(values)
+        except ValueError:
+            raise UserError(
+                "the lists of y differ in length; expected lists of one length, padded."
+            ) from None
+        wrong = values.dtype.kind not in "biuf"
+    elif isinstance(values, np.ndarray) or hasattr(values, "iloc"):  # a column of pandas
+        first = next(iter(np.ravel(values)[:1].tolist()), None)
+        wrong = isinstance(first, str)
+    if wrong:
         raise UserError(
             f"y has {shown(first)}; expected numbers: for labels by name, "
             "[model.labels.index(label) for label in y]."
         )
-    return array
+    return values
 
 
 class PooledHead(XLNetHead):
@@ -254,7 +266,7 @@ class PooledHead(XLNetHead):
 
 def class_names(labels: Sequence[str] | None, num_labels: int) -> list[str]:
     """Returns the labels of a head's classes, by default their numbers; raises UserError if some lack."""
-    found = list(map(str, range(num_labels) if labels is None else labels))
+    found = [*label_list(map(str, range(num_labels)) if labels is None else labels)]
     if len(found) != num_labels:
         raise UserError(f"there are {len(found)} labels for {num_labels} classes.")
     return found

@@ -20,7 +20,7 @@ from xlnet_tf.checkpoints import (
 )
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.checkpoints.model_card import ModelCard
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, shown
 from xlnet_tf.text.cleaning import DEFAULT_CLEANING
 from xlnet_tf.text.tokenizer import MODEL_FILE as TOKENIZER_FILE
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -226,11 +226,16 @@ def keyword_options(kind: type) -> set[str]:
     return {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
 
 
+def label_list(labels: Iterable[str]) -> tuple[str, ...]:
+    """Returns labels as strings; raises UserError if they are not in an order."""
+    if isinstance(labels, (str, Mapping, set, frozenset)) or not isinstance(labels, Iterable):
+        raise UserError(f"labels is {shown(labels)}; expected a list, such as ['negative', 'positive'].")
+    return tuple(map(str, labels))
+
+
 def _check_labels(labels: Iterable[str]) -> tuple[str, ...]:
     """Returns the labels as strings, each of them once."""
-    if isinstance(labels, str):
-        raise UserError(f"labels is {labels!r}; expected a list, such as ['negative', 'positive'].")
-    labels = tuple(map(str, labels))
+    labels = label_list(labels)
     if len(labels) < 2 or len(set(labels)) < len(labels):
         raise UserError(f"labels are {', '.join(labels) or 'none'}; expected at least 2, each of them once.")
     return labels

@@ -10,6 +10,9 @@ import tf_keras
 from xlnet_tf import files, guesses, task_registry
 from xlnet_tf.checkpoints import save_model
 from xlnet_tf.checkpoints.model_card import CARD_FILE, TOKENIZER_FILE, ModelCard, check_serving
+from xlnet_tf.errors import UserError, shown
+from xlnet_tf.layers.base import policy_restored
+from xlnet_tf.models.loading import keyword_options
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 
@@ -26,6 +29,15 @@ class ShapeFreeModel(tf_keras.Model):
     tokenizer: XLNetTokenizer | None = None
     card: ModelCard | None = None
     folder: str | None = None
+
+    def __init__(self, **kwargs):
+        policy = tf_keras.mixed_precision.global_policy().name
+        if getattr(dtype := kwargs.get("dtype"), "name", dtype) not in (None, policy):
+            raise UserError(
+                f"dtype is {shown(dtype)}, but layers compute as the policy of tf_keras says, "
+                f"{policy}: leave dtype out, and set tf_keras.mixed_precision.set_global_policy first."
+            )
+        super().__init__(**kwargs)
 
     def save_pretrained(
         self, folder: str | os.PathLike, tokenizer: XLNetTokenizer | None = None, **options: Any
@@ -46,8 +58,6 @@ class ShapeFreeModel(tf_keras.Model):
             'positive'
         """
         tokenizer = tokenizer or self.tokenizer
-        if not self.built:  # a new one, with random weights
-            self.build()
         save_model(self, folder, tokenizer, self.current_card(tokenizer, **options))
 
     def current_card(self, tokenizer: XLNetTokenizer | None = None, **options: Any) -> ModelCard:
@@ -57,6 +67,9 @@ class ShapeFreeModel(tf_keras.Model):
             kept = {name: getattr(self.card, name) for name in ("thresholds", "metrics", "origin", "serving")}
             kept["cleaning"] = card.cleaning or self.card.cleaning
             card = dataclasses.replace(card, **kept)
+        if options and card.task in task_registry.tasks():
+            known = keyword_options(task_registry.find(card.task).load("serving"))
+            guesses.refuse(set(options) - known, known)
         serving = card.serving
         if self.folder and not serving:
             serving = task_registry.load(task_registry.SERVING_OPTIONS)(self.folder)
@@ -71,22 +84,22 @@ class ShapeFreeModel(tf_keras.Model):
     @tf.autograph.experimental.do_not_convert  # no layer needs it, and fit would wait seconds for it
     def __call__(self, inputs, *args, **kwargs):
         guesses.refuse_keras_3("the input", inputs)
-        guesses.refuse_texts(inputs)
+        guesses.refuse_inputs(inputs)
         return super().__call__(inputs, *args, **kwargs)
 
     def fit(self, x=None, *args, **kwargs):
         """As tf_keras' fit."""
-        guesses.refuse_texts(x)
+        guesses.refuse_inputs(x)
         return super().fit(x, *args, **kwargs)
 
     def evaluate(self, x=None, *args, **kwargs):
         """As tf_keras' evaluate."""
-        guesses.refuse_texts(x)
+        guesses.refuse_inputs(x)
         return super().evaluate(x, *args, **kwargs)
 
     def predict(self, x, *args, **kwargs):
         """As tf_keras' predict."""
-        guesses.refuse_texts(x)
+        guesses.refuse_inputs(x)
         return super().predict(x, *args, **kwargs)
 
     def __getattr__(self, name: str):
@@ -108,6 +121,39 @@ class ShapeFreeModel(tf_keras.Model):
         if os.path.exists(f"{folder}/{TOKENIZER_FILE}"):
             self.tokenizer = XLNetTokenizer.from_pretrained(folder)
 
+    def _assert_weights_created(self):
+        """Creates the weights; tf_keras calls it where they are asked for, and refuses if there are none."""
+        if not self.built:
+            self.build()
+
+    def save_own_variables(self, store):
+        self._assert_weights_created()
+        super().save_own_variables(store)
+
+    def load_own_variables(self, store):
+        self._assert_weights_created()
+        super().load_own_variables(store)
+
+    def get_config(self):
+        return {"name": self.name, "trainable": self.trainable, "dtype": self.dtype_policy.name}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        options = cls._options_from_config(config, custom_objects)
+        dtype, trainable = options.pop("dtype", None), options.pop("trainable", True)
+        with policy_restored():
+            if dtype:
+                tf_keras.mixed_precision.set_global_policy(dtype)
+            model = cls(**options)
+        if not trainable:  # not otherwise, as a part may be frozen
+            model.trainable = False
+        return model
+
+    @classmethod
+    def _options_from_config(cls, config: dict[str, Any], custom_objects: Any) -> dict[str, Any]:
+        """Returns the arguments of the class that a configuration stands for."""
+        raise NotImplementedError
+
     def get_build_config(self):
         return {"input_shape": None}
 
@@ -116,5 +162,8 @@ class ShapeFreeModel(tf_keras.Model):
 
     def __repr__(self) -> str:
         objects = {name: getattr(self, name) for name in ("config", "encoder") if hasattr(self, name)}
-        arguments = {**self.get_config(), **objects}
+        of_keras = {"trainable", "dtype"}
+        arguments = {
+            name: value for name, value in self.get_config().items() if name not in of_keras
+        } | objects
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"

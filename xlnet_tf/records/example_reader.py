@@ -42,7 +42,7 @@ def batches_by_length(
     labels: np.ndarray | Sequence | None = None,
     batch_size: int = 32,
     *,
-    shuffle: bool = True,
+    shuffle: bool | None = None,
     seed: int = 0,
     sequences: int = 1,
     token_labels: bool = False,
@@ -53,8 +53,8 @@ def batches_by_length(
         features: what a tokenizer returns, [N, sequences * T].
         labels: N of them; None: none, for `predict`.
         batch_size: B; the last batch of an epoch may have fewer rows.
-        shuffle: for training: another order in each epoch. Without, the texts keep their order, so that
-            predictions are in it, and each batch is cut to the length of its longest.
+        shuffle: for training: another order in each epoch; None: if there are labels. Without, the texts keep
+            their order, so that predictions are in it, and each batch is cut to the length of its longest.
         seed: of the order.
         sequences: of a row: the choices of a question, the candidates of a query.
         token_labels: whether labels [N, T] has one for each token, to be cut as well.
@@ -63,7 +63,7 @@ def batches_by_length(
         An epoch: the features, or pairs of features and labels.
 
     Raises:
-        UserError: there are no texts, or features and labels differ in number.
+        UserError: there are no texts, features and labels differ in number, or batch_size is below 1.
 
     Example:
         >>> model.fit(batches_by_length(tokenizer(texts, seq_len=512), labels), epochs=3)
@@ -74,6 +74,10 @@ def batches_by_length(
         arrays[""] = np.asarray(labels)
     if wrong := {name or "labels": len(values) for name, values in arrays.items() if len(values) != len(ids)}:
         raise UserError(f"there are {len(ids)} texts and {wrong}; expected as many of each.")
+    if batch_size < 1:
+        raise UserError(f"batch_size is {batch_size}; expected at least 1.")
+    if shuffle is None:
+        shuffle = labels is not None
     rows = _Rows(ids, ids.shape[1] // sequences)
     order = Batches(rows, batch_size, repeat=shuffle)
     cut_to = order.cut().cut_to

@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -183,7 +183,7 @@ class XLNetTokenizer(Vocabulary):
                 "of one length, padding='longest' or padding='max_length'."
             )
         if padding != "max_length" and lengths:
-            seq_len = max(lengths)
+            seq_len = max(*lengths, 3 if ids_b is None else 4)  # with room for text, even if all are empty
         packed = [pack(*row, seq_len=seq_len) for row in rows]
         input_ids = np.array([row.input_ids for row in packed], np.int32).reshape(-1, seq_len)
         return {
@@ -322,11 +322,7 @@ class XLNetTokenizer(Vocabulary):
         Raises:
             UserError: they are something else.
         """
-        if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
-            raise UserError(f"{name} is one {type(texts).__name__}; expected a list of strings.")
-        texts = list(texts)
-        for index, text in enumerate(texts):
-            check_text(text, f"{name}[{index}]")
+        texts = text_list(texts, name)
         ids, lengths = self.encode_batch(texts)
         return np.split(ids, np.cumsum(lengths)[:-1]) if texts else []
 
@@ -338,6 +334,7 @@ class XLNetTokenizer(Vocabulary):
             skip_special_tokens: as in Hugging Face's tokenizers: False spells special tokens out, True leaves
                 them out, `<unk>` included. None: control symbols vanish, `<unk>` is SentencePiece's mark.
         """
+        ids = ids.numpy() if hasattr(ids, "numpy") else ids  # of tensors
         ids = [ids] if isinstance(ids, int | np.integer) else list(ids)
         if ids and np.ndim(ids[0]) == 1:
             return [self.decode(row, skip_special_tokens) for row in ids]
@@ -390,8 +387,10 @@ class XLNetTokenizer(Vocabulary):
             raise UserError("two texts need special tokens between them: give add_special_tokens=True.")
         ids_a: Any = self.encode_rows(texts, "the texts")
         ids_b: Any = itertools.repeat(None) if pairs is None else self.encode_rows(pairs, "the second texts")
+        if pairs is not None and len(ids_b) != len(ids_a):
+            raise UserError(f"there are {len(ids_a)} texts and {len(ids_b)} second texts; expected as many.")
         rows = []
-        for a, b in zip(ids_a, ids_b, strict=pairs is not None):
+        for a, b in zip(ids_a, ids_b):
             if not add_special_tokens:
                 rows.append(a[:max_length].tolist() if cut else a.tolist())
                 continue
@@ -464,6 +463,24 @@ def find_file(path: str | os.PathLike) -> epath.Path:
         if not file.exists():
             raise UserError(f"{file.parent} has no {MODEL_FILE}: copy the model's tokenizer there.")
     return file
+
+
+def text_list(texts: object, name: str) -> list[str]:
+    """Returns several texts in a list, numbered by their places, as a column of pandas is not.
+
+    Args:
+        texts: the value.
+        name: what to call it in an error.
+
+    Raises:
+        UserError: it is not several texts in an order.
+    """
+    if isinstance(texts, (str, bytes, Mapping, set, frozenset)) or not isinstance(texts, Iterable):
+        raise UserError(f"{name} is one {type(texts).__name__}; expected a list of strings.")
+    texts = list(texts)
+    for index, text in enumerate(texts):
+        check_text(text, f"{name}[{index}]")
+    return texts
 
 
 def check_text(text: object, name: str):

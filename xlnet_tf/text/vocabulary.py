@@ -108,6 +108,7 @@ class Vocabulary:
         Raises:
             UserError: there is no such piece.
         """
+        ids = ids.numpy() if hasattr(ids, "numpy") else ids  # of tensors
         if np.ndim(ids) == 0:
             return self.pieces[self._checked(ids)]
         kept = [self._checked(piece_id) for piece_id in ids]
