@@ -85,6 +85,7 @@ def test_a_model_of_several_versions_is_on_the_page_once(folder, tmp_path):
         assert requests.get(f"http://{running.rest}/page/about").json()["served"] == ["reviews"]
 
 
+@pytest.mark.integration
 def test_a_folder_of_exports_is_answered_with_their_flags(folder, monkeypatch):
     monkeypatch.chdir(folder.parent.parent)
     given = folder.parent.name

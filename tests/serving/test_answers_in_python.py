@@ -171,6 +171,7 @@ def test_wrong_alerts_are_named(classifier, tmp_path, alert, message):
         XLNetClassifier.from_pretrained(tmp_path).answer("ba")
 
 
+@pytest.mark.integration
 def test_training_forgets_what_was_measured_before(classifier, tmp_path):
     alert = {"label": "bad", "threshold": 0.4}
     classifier.save_pretrained(tmp_path, seq_len=24, temperature=[5.0], alert=alert)

@@ -273,6 +273,7 @@ def test_what_does_not_fit_is_refused(model, small_tokenizer, options, message):
         QuestionAnsweringModule(model, small_tokenizer, **options)
 
 
+@pytest.mark.integration
 def test_buckets_have_as_many_tokens_as_the_model_looks_at(model, small_tokenizer):
     model = XLNetQuestionAnswering(model.encoder, start_top=9, end_top=2)
     model.build()

@@ -119,6 +119,7 @@ def test_a_row_alone_is_the_row_in_a_batch(module, texts):
         np.testing.assert_allclose(alone["score"][0], scores, rtol=1e-4)
 
 
+@pytest.mark.integration
 def test_a_temperature_changes_scores_and_no_entity(module, model, small_tokenizer, texts):
     calibrated = TaggingModule(model, small_tokenizer, buckets=(8, 16), temperature=[2.0], **OPTIONS)
     before, after = serve(module, texts), serve(calibrated, texts)
@@ -276,6 +277,7 @@ def test_words_are_those_of_the_builder(small_tokenizer, texts):
     assert_words(small_tokenizer, texts)
 
 
+@pytest.mark.integration
 def test_words_of_real_texts(shared):
     tokenizer = XLNetTokenizer(shared("data/xlnet_cased/spiece.model"))
     sentences = read_sentences(shared("data/conll2003/bio_valid.txt.gz"))

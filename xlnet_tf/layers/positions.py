@@ -51,15 +51,12 @@ class RelativePositions(NamedTuple):
 
         Source: paper section 2.4 with Transformer-XL appendix B; modeling.py relative_positional_encoding.
         """
-        # In float32: bfloat16 would merge distances. At 512 tokens only 769 of 1024 stay apart.
         distances = tf.cast(tf.range(key_len, -1, -1), tf.float32)
         if clamp_len > 0:
             distances = tf.minimum(distances, float(clamp_len))
-        wavelength_index = tf.range(0, d_model, 2, dtype=tf.float32)
-        frequencies = 1.0 / tf.pow(10000.0, wavelength_index / d_model)  # [D/2]
-        angles = distances[:, None] * frequencies[None, :]
+        sine, cosine = sinusoid_encoding(distances, d_model)
         ahead = query_len - 1 if attention_type == "bi" else 0
-        return cls(tf.sin(angles), tf.cos(angles), ahead, direction)
+        return cls(sine, cosine, ahead, direction)
 
     def encoding(self) -> tf.Tensor:
         """Writes out the encoding of all distances: [1, R, D], with directions [B, R, D]."""
@@ -71,6 +68,24 @@ class RelativePositions(NamedTuple):
             sine *= tf.cast(self.direction, sine.dtype)[:, None, None]
             cosine = tf.broadcast_to(cosine, tf.shape(sine))
         return tf.concat([sine, cosine], axis=-1)
+
+
+def sinusoid_encoding(distances: tf.Tensor, d_model: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Encodes distances by sines and cosines of D/2 wavelengths, always in float32.
+
+    bfloat16 would merge distances: at 512 tokens only 769 of 1024 stay apart.
+
+    Args:
+        distances: [R] in tokens.
+        d_model: D.
+
+    Returns:
+        Sines and cosines, [R, D/2] each.
+    """
+    wavelength_index = tf.range(0, d_model, 2, dtype=tf.float32)
+    frequencies = 1.0 / tf.pow(10000.0, wavelength_index / d_model)  # [D/2]
+    angles = distances[:, None] * frequencies[None, :]
+    return tf.sin(angles), tf.cos(angles)
 
 
 def of_shorter(table: tf.Tensor, length, attention_type: str = "bi") -> tf.Tensor:

@@ -451,6 +451,7 @@ def raw(running, *parts, pause=0.0, patience=20):
         return answer
 
 
+@pytest.mark.integration
 def test_slow_and_malformed_requests_are_answered(running, monkeypatch):
     monkeypatch.setattr(guard, "_HEADER_SECONDS", 0.3)
     head = f"POST {PREDICT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n".encode()
