@@ -85,7 +85,7 @@ def main(_: Sequence[str]):
     if not values.input and sharded.is_wanted(values):
         _require(values, "model_dir", *([] if values.tfds_name else ["data"]))
         if not values.output_dir:
-            raise UserError("--output_dir missing: where the answers to a corpus go")
+            raise UserError("--output_dir is missing: the folder for the answers to a corpus")
         predict_texts.answer_corpus(values)
         return
     texts = values.input or (values.data and tables.existing(values.data).is_file())

@@ -54,14 +54,14 @@ def train(
     model_path, vocab_path = epath.Path(f"{prefix}.model"), epath.Path(f"{prefix}.vocab")
     if model_path.exists() and not overwrite:
         raise errors.UserError(f"{model_path} exists: give another --output_prefix, or --overwrite")
-    files.make_folder(model_path.parent)  # now, not after minutes of training
-    sources = corpus.find_sources(corpus_options)
     for path in corpus_options.input:
         if corpus.is_part(model_path, path):
             raise errors.UserError(
                 f"output_prefix {prefix} is in {path}, the corpus: the tokenizer would be part of it. Choose "
                 "another --output_prefix"
             )
+    files.make_folder(model_path.parent)  # now, not after minutes of training
+    sources = corpus.find_sources(corpus_options)
     warn_of_dropped_marks(corpus.sample_lines(sources), options.get("cleaning", DEFAULT_CLEANING))
     with contextlib.closing(read_texts(sources)) as texts:
         tokenizer = train_tokenizer(texts, vocab_size, show_progress=True, **options)

@@ -36,7 +36,7 @@ def unread():
 def test_paths_of_no_file_system_are_one_line():
     ended = run("from etils import epath; epath.Path('https://example.org/a.csv').exists()")
     assert ended.returncode == 1
-    assert re.fullmatch(rb"ERROR: paths that begin with https:// .*download what is there.*\n", ended.stderr)
+    assert re.fullmatch(rb"ERROR: https:// paths cannot be read or written: download .*\n", ended.stderr)
 
 
 def test_other_keys_that_are_missing_stay_what_they_are():

@@ -69,8 +69,8 @@ _UNREAD_OUTPUT = 128 + signal.SIGPIPE  # as a shell reports a program that a bro
 def of_file_systems() -> Iterator[None]:
     """Turns what TensorFlow raises about files (gs:// and others, summaries), no OSError, into a UserError.
 
-    So is what etils raises of a path with another scheme, such as https://. Errors of the same types that
-    TensorFlow's operations raise are none of files, and stay what they are.
+    The same holds for what etils raises of a path with another scheme, such as https://. Errors of the same
+    types that TensorFlow's operations raise are none of files, and stay what they are.
     """
     try:
         yield
@@ -78,8 +78,8 @@ def of_file_systems() -> Iterator[None]:
         calls = traceback.extract_tb(error.__traceback__)
         if isinstance(error, KeyError) and calls[-1].name == _LOOK_UP_OF_ETILS and "://" in str(error):
             raise UserError(
-                f"paths that begin with {error.args[0]} are not files that can be read or written, expected "
-                "local ones or those of a bucket (gs://...): download what is there, and give its path"
+                f"{error.args[0]} paths cannot be read or written: download the file, or give a local or a "
+                "gs:// path"
             ) from error
         tensorflow = sys.modules.get("tensorflow")  # without it, there are no such errors
         if (

@@ -161,9 +161,9 @@ def chosen_columns(pairs: Sequence[str], columns: Collection[str]) -> dict[str, 
     return chosen
 
 
-def check_columns(row: Mapping[str, Any], ranks: Mapping[str, int], chosen: Mapping[str, str], where: str):
+def check_columns(row: Mapping[str, Any], names: Collection[str], chosen: Mapping[str, str], where: str):
     """Raises UserError if a row lacks the column of an input, and says how to name it."""
-    if missing := [name for name in ranks if chosen[name] not in row]:
+    if missing := [name for name in names if chosen[name] not in row]:
         wanted = " ".join(f"--column={name}=COLUMN" for name in missing)
         raise UserError(
             f"{where}: {', '.join(chosen[name] for name in missing)} missing; there is {', '.join(row)}. "
@@ -202,7 +202,7 @@ def inputs_of_row(
 
 
 def parsed(value: Any) -> Any:
-    """Returns a value that is no text; csv and tsv files have it as JSON."""
+    """Returns a value that is not a text; csv and tsv files have it as JSON."""
     if isinstance(value, str):
         with contextlib.suppress(ValueError, RecursionError):
             return json.loads(value)

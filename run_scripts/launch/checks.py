@@ -56,7 +56,7 @@ class Checks:
         self._steps, self._speed = given.get("train_steps"), job.steps_per_second
         self._seeds = given.get("num_seeds", 1)
         is_sweep = any(word.startswith("--sweep") for word in job.command)
-        self._variants = None if is_sweep else 1  # a dry run counts them
+        self._is_known = not is_sweep  # of which only a dry run knows how many runs it has
 
     def run(self) -> float | None:
         """Runs all checks and prints a line for each.
@@ -241,9 +241,12 @@ class Checks:
         outcome = self._tools.once(self._training_dry_run(), seconds=3600)
         if outcome.status:
             raise UserError(f"{outcome.reason} (--skip_dry_run launches without this check)")
-        self._variants = len(_VARIANT.findall(outcome.stdout)) or 1
-        if found := _STEPS.search(outcome.stdout):
-            self._steps = int(found[1].replace(",", ""))
+        steps, self._is_known = [], True
+        for variant in _VARIANT.split(outcome.stdout)[1:] or [outcome.stdout]:
+            found = _STEPS.search(variant)
+            # Of further variants, only what differs from the first is printed.
+            steps += [int(found[1].replace(",", ""))] if found else steps[:1]
+        self._steps = sum(steps) or self._steps
         if found := _PASS.search(outcome.stdout):
             self._speed = self._speed or int(found[1].replace(",", "")) / max(float(found[2]), 1e-9)
         return "settings, records and memory fit"
@@ -266,9 +269,9 @@ class Checks:
 
     def _hours(self) -> float | None:
         """Returns how long the training takes, in hours, once a dry run or the job has said so."""
-        if not (self._steps and self._speed and self._variants):
+        if not (self._steps and self._speed and self._is_known):
             return None
-        return self._variants * self._seeds * self._steps / self._speed / 3600
+        return self._seeds * self._steps / self._speed / 3600
 
     def _require(self, command: list[str], absent: str, denied: str, text: str | None = None) -> None:
         """Raises UserError with one of two messages if what a command needs is absent or denied."""

@@ -37,7 +37,11 @@ def model_dir(tmp_path, small_tokenizer):
     model.build()
     card = ModelCard.of_model(model, small_tokenizer)
     card = card.with_origin("init_checkpoint", "hf://xlnet/xlnet-base-cased@0123")
-    card = card.with_origin("converted_from", "/home/me/weights", metrics={"accuracy": 0.875})
+    card = card.with_origin(
+        "converted_from",
+        "/home/me/weights",
+        metrics={"accuracy": 0.875, "step": 8, "dev_set": "a", "dev_set_since": 4},
+    )
     save_model(model, tmp_path / "run", small_tokenizer, card)
     params = {
         "task": {
@@ -89,7 +93,7 @@ def test_the_readme_has_metrics_and_training_facts(model_dir):
     assert "| init_checkpoint | hf://xlnet/xlnet-base-cased@0123 |" in page
     for name, content in contents.items():
         assert b"/home/me" not in content, name
-    assert json.loads(contents["model.json"])["metrics"] == {"accuracy": 0.875}
+    assert json.loads(contents["model.json"])["metrics"]["accuracy"] == 0.875
 
 
 def test_the_readme_has_the_last_evaluation_of_a_run_without_best_weights(model_dir):

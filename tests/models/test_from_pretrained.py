@@ -389,7 +389,7 @@ def test_a_new_head_next_to_an_old_one(tmp_path, logged):
         ({0: "bad", 1: "good"}, {}, "labels is {0: 'bad', 1: 'good'}; expected a list"),
         ({"bad", "good"}, {}, "labels is {.*}; expected a list"),
         (2, {}, "labels is 2; expected a list"),
-        (LABELS, {"dropout": 2.0}, "a rate of dropout is 2.0; expected a number from 0 to less than 1"),
+        (LABELS, {"dropout": 2.0}, "dropout is 2.0; expected a number from 0 to less than 1"),
         (["good"], {}, "expected at least 2"),
         (["good", "good"], {}, "each of them once"),
         (LABELS, {"dropuot": 0.2}, "unknown option dropuot; expected some of .*dropout.*summary"),

@@ -90,7 +90,7 @@ def test_a_folder_of_sets_is_pointed_out(folder):
     [
         (set_field("schema_version", 2), "schema_version is 2 .* expected 1"),
         (set_field("kind", "squad"), "kind is squad, expected"),
-        (set_field("kind", "examples"), "is of fine-tuning examples; expected pretraining records"),
+        (set_field("kind", "examples"), "describes fine-tuning examples; expected pretraining records"),
         (set_field("extra", 1), r"unknown \['extra'\]"),
         (lambda values: values.pop("seed"), r"fields missing \['seed'\]"),
         (set_field("seq_len", "12"), "seq_len is '12', expected int"),

@@ -126,7 +126,7 @@ def test_the_script_writes_a_tokenizer_once(tmp_path, capsys):
 def test_the_script_looks_at_its_output_before_training(tmp_path):
     (tmp_path / "file").write_text("text")
     with pytest.raises(UserError, match="cannot write .*file: .*choose another folder"):
-        script.train(CorpusOptions(input=[str(tmp_path / "file")]), tmp_path / "file" / "spiece", 90)
+        script.train(CorpusOptions(input=[str(tmp_path / "text")]), tmp_path / "file" / "spiece", 90)
 
 
 @pytest.mark.parametrize(

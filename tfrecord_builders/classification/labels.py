@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from tfrecord_builders.classification.presets import Dataset, SplitSource
-from tfrecord_builders.common.rows import Row
+from tfrecord_builders.common.rows import NestedJson, Row
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.layout import Column
 
 UNLABELLED = -1
 _SHOWN = 20  # labels in a message
-_FLAGS = {"0", "1", "0.0", "1.0"}  # where the list of a row has as many as there are labels
+# Lists of these alone say which labels a row has. Two of them may be labels themselves, called 0 and 1.
+_ZERO_OR_ONE = {"0", "1", "0.0", "1.0"}
 
 
 def is_labelled(row: Row, source: SplitSource) -> bool:
@@ -37,11 +38,15 @@ def read_labels(row: Row, source: SplitSource, dataset: Dataset) -> list[str]:
     if len(source.label) == 1:
         value = row[source.label[0]]
         values = value if isinstance(value, list) else value.split(dataset.separator)
-        labels = [label for label in map(str.strip, values) if label]
-        if len(labels) > 2 and set(labels) <= _FLAGS:
+        if any(isinstance(part, NestedJson) for part in values):
             raise UserError(
-                f"{row.location}: {source.label[0]} is {', '.join(labels[:_SHOWN])}, which is no list of "
-                "labels but 0 or 1 for each: write the names of those with 1, or a column for each label"
+                f"{row.location}: {source.label[0]} is {', '.join(values)[:80]}, expected a list of labels"
+            )
+        labels = [label for label in map(str.strip, values) if label]
+        if len(labels) > 2 and set(labels) <= _ZERO_OR_ONE:
+            raise UserError(
+                f"{row.location}: {source.label[0]} is {', '.join(labels[:_SHOWN])}, 0 or 1 for each "
+                "label; expected names: write those of the labels with 1, or a column for each label"
             )
         return labels
     for column in source.label:

@@ -10,7 +10,7 @@ from xlnet_tf import command_line, errors
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import check_limits, define_flags, from_flags, option
 from xlnet_tf.records import example_report
-from xlnet_tf.records.examples import ExampleSet, ExampleWriter
+from xlnet_tf.records.examples import ExampleSet, ExampleWriter, check_replaceable
 from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.tokenizer import XLNetTokenizer, find_file
 
@@ -55,6 +55,7 @@ class ExampleOptions:
             paths = getattr(self, split)
             if not isinstance(paths, str) and "" in paths:  # which would be the working directory
                 raise UserError(f"--{split} is {','.join(paths)!r}, with an empty path: remove a comma")
+            check_replaceable(epath.Path(self.output_dir) / split)
 
     def check_room(self, name: str, num_special: int, rest: str, within: str = "seq_len") -> None:
         """Raises UserError unless a length has room for an option's tokens, special ones and the rest."""

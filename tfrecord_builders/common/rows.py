@@ -8,6 +8,8 @@ from typing import Any
 
 from xlnet_tf.errors import UserError
 
+MOST_DIGITS = 9  # of whole numbers in rows; Python refuses to read thousands
+
 
 class NestedJson(str):
     """The json of a list or an object that a row has in a column, or in the list of a column."""

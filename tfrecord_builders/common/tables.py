@@ -31,6 +31,8 @@ SOURCES = (
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 MAX_TEXT_BYTES = 1 << 26  # of a line, or of a file that is one text
 _BLOCK_BYTES = 1 << 20
+# How compressed files begin, and what to do.
+_PACKED = {b"\x1f\x8b": "let its name end in .gz", b"\x28\xb5\x2f\xfd": "unpack it (zstd -d)"}
 MAX_FIELD = 1 << 24  # characters; the csv module's own limit is less than a long document
 
 
@@ -168,7 +170,7 @@ def read_table(path: epath.PathLike, table: TableFormat, skip: Skip | None = Non
 
 def decoded_lines(path: epath.Path, encoding: str) -> Iterator[tuple[int, str]]:
     """Yields (number, line) of a file, plain or .gz; the line with its end."""
-    encoding = _known_encoding(encoding)
+    path, encoding = existing_file(path), _known_encoding(encoding)
     if "\n".encode(encoding) != b"\n":
         raise UserError(f"encoding {encoding} cannot be read line by line: convert {path} to utf-8")
     number, name = 0, str(path)  # which takes as long as reading a line
@@ -213,8 +215,8 @@ def _decode(data: bytes, encoding: str, location: str) -> str:
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
-        if data.startswith(b"\x1f\x8b"):
-            raise UserError(f"{location}: the file is compressed: let its name end in .gz") from None
+        if packed := next(filter(data.startswith, _PACKED), b""):
+            raise UserError(f"{location}: the file is compressed: {_PACKED[packed]}") from None
         found = data[error.start : error.end].hex(" ")
         raise UserError(
             f"{location}: byte {error.start + 1} ({found}) is not {encoding}: convert the file to utf-8, or "

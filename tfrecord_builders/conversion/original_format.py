@@ -224,7 +224,7 @@ def _name(
 
 
 class _Rows:
-    """The records of some shards as rows of batches, of `num_steps` records each."""
+    """The records of some shards, dealt out to the rows of batches; each row has `num_steps` records."""
 
     def __init__(self, manifest: Manifest, shards: Sequence[Shard], layout: ExternalFile):
         self.manifest = manifest

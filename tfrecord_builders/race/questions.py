@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from etils import epath
 
-from tfrecord_builders.common.rows import NestedJson, Row
+from tfrecord_builders.common.rows import MOST_DIGITS, NestedJson, Row
 from tfrecord_builders.common.tables import (
     TableFormat,
     existing,
@@ -20,7 +20,6 @@ from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
 UNKNOWN = -1
-_MOST_DIGITS = 9  # of an answer; Python refuses to read thousands
 LEVELS = ("middle", "high")
 _OBJECTS = TableFormat("jsonl")
 
@@ -176,7 +175,7 @@ def _answer_index(answer: str, count: int, location: str) -> int:
         return UNKNOWN
     if not count:
         raise UserError(f"{location}: there are no options")
-    is_number = answer.isdecimal() and len(answer) <= _MOST_DIGITS
+    is_number = answer.isdecimal() and len(answer) <= MOST_DIGITS
     index = int(answer) if is_number else ord(answer) - ord("A") if len(answer) == 1 else -1
     if not 0 <= index < count:
         last = chr(ord("A") + count - 1)

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from etils import epath
 
+from tfrecord_builders.common.rows import MOST_DIGITS
 from tfrecord_builders.common.tables import Skip, TableFormat, infer_format, is_gzip, read_table
 from xlnet_tf.errors import UserError
 
 UNKNOWN = -1
 MAX_RELEVANCE = 100
-_MOST_DIGITS = 9  # of a relevance; Python refuses to read thousands
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +150,7 @@ def read_words(path: epath.PathLike) -> Iterator[tuple[list[str], str]]:
 
 def parse_relevance(text: str, location: str) -> int:
     """Returns the relevance that a text spells."""
-    if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) > MAX_RELEVANCE:
+    if not text.isdecimal() or len(text) > MOST_DIGITS or int(text) > MAX_RELEVANCE:
         raise UserError(
             f"{location}: the relevance is {text!r}, expected a whole number: 0 for irrelevant, 1 to "
             f"{MAX_RELEVANCE} for relevant"

@@ -22,6 +22,7 @@ from xlnet_tf.task_registry import LANGUAGE_MODEL
 from xlnet_tf.text.cleaning import MANIFEST_FILE
 
 README = "README.md"
+_OF_NO_QUALITY = ("step", "dev_set_since")  # numbers next to metrics
 _TRAINING = {  # of params.yaml
     "trainer.train_steps": "steps",
     "task.train_data.global_batch_size": "rows of a step",
@@ -219,10 +220,10 @@ def _library() -> Any:
 def _metrics(card: ModelCard, model_dir: str) -> Mapping[str, Any]:
     """Returns those of the weights, or of a run's last evaluation."""
     path = f"{model_dir}/{HISTORY}"
-    if card.metrics or not epath.Path(path).exists():
-        return card.metrics
-    last = next((line for line in reversed(read_history(path)) if line["kind"] == "dev"), {})
-    return {name: value for name, value in last.items() if name != "step"}
+    metrics = card.metrics
+    if not metrics and epath.Path(path).exists():
+        metrics = next((line for line in reversed(read_history(path)) if line["kind"] == "dev"), {})
+    return {name: value for name, value in metrics.items() if name not in _OF_NO_QUALITY}
 
 
 def _section_of_differences(checkpoint: Checkpoint, format: str) -> str:

@@ -110,9 +110,9 @@ class XLNetEncoder(ShapeFreeModel):
                 f"config is {shown(config)}; expected an XLNetConfig, such as XLNetConfig.preset('base'). "
                 "For pretrained weights, write from_pretrained."
             )
-        for rate in (dropout, attention_dropout):
+        for option, rate in (("dropout", dropout), ("attention_dropout", attention_dropout)):
             if not isinstance(rate, numbers.Real) or not 0 <= rate < 1:
-                raise UserError(f"a rate of dropout is {rate!r}; expected a number from 0 to less than 1.")
+                raise UserError(f"{option} is {rate!r}; expected a number from 0 to less than 1.")
         if attention_type not in ("bi", "uni"):
             raise UserError(f"attention_type is {attention_type!r}; expected 'bi' or 'uni'.")
         if not 0 <= memory_len <= MOST_MEMORY:

@@ -31,8 +31,8 @@ class ShapeFreeModel(tf_keras.Model):
     folder: str | None = None
 
     def __init__(self, **kwargs):
-        policy = tf_keras.mixed_precision.global_policy().name
-        if getattr(dtype := kwargs.get("dtype"), "name", dtype) not in (None, policy):
+        policy, dtype = tf_keras.mixed_precision.global_policy().name, kwargs.get("dtype")
+        if getattr(dtype, "name", dtype) not in (None, policy):
             raise UserError(
                 f"dtype is {shown(dtype)}, but layers compute as the policy of tf_keras says, "
                 f"{policy}: leave dtype out, and set tf_keras.mixed_precision.set_global_policy first."
@@ -122,7 +122,10 @@ class ShapeFreeModel(tf_keras.Model):
             self.tokenizer = XLNetTokenizer.from_pretrained(folder)
 
     def _assert_weights_created(self):
-        """Creates the weights; tf_keras calls it where they are asked for, and refuses if there are none."""
+        """Creates the weights if there are none yet.
+
+        A private method of tf_keras, which calls it where weights are read; its own only refuses.
+        """
         if not self.built:
             self.build()
 

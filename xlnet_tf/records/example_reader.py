@@ -53,8 +53,8 @@ def batches_by_length(
         features: what a tokenizer returns, [N, sequences * T].
         labels: N of them; None: none, for `predict`.
         batch_size: B; the last batch of an epoch may have fewer rows.
-        shuffle: for training: another order in each epoch; None: if there are labels. Without, the texts keep
-            their order, so that predictions are in it, and each batch is cut to the length of its longest.
+        shuffle: whether to draw a new order for each epoch; None: only if labels are given. Without, the
+            texts keep their order, as predictions need, and each batch is cut to its longest text.
         seed: of the order.
         sequences: of a row: the choices of a question, the candidates of a query.
         token_labels: whether labels [N, T] has one for each token, to be cut as well.

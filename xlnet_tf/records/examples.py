@@ -317,6 +317,15 @@ class ExampleSet:
         return "\n".join(lines)
 
 
+def check_replaceable(folder: epath.Path) -> None:
+    """Raises UserError if a folder has records that no ExampleWriter wrote, such as those of pretraining."""
+    for path in files.files_in(folder, ".tfrecord"):
+        if not path.name.startswith(_SHARD_PREFIX):
+            raise UserError(
+                f"{folder} holds other records ({path.name}): choose another --output_dir, or remove them"
+            )
+
+
 class ExampleWriter:
     """Writes a set; it is complete when the `with` block has ended without an error.
 
@@ -378,11 +387,7 @@ class ExampleWriter:
 
     def __enter__(self) -> Self:
         folder = files.make_folder(self._set.folder)
-        for path in files.files_in(folder, ".tfrecord"):
-            if not path.name.startswith(_SHARD_PREFIX):  # as those of pretraining, whose manifest would go
-                raise UserError(
-                    f"{folder} holds other records ({path.name}): choose another --output_dir, or remove them"
-                )
+        check_replaceable(folder)
         self._owned = contextlib.ExitStack()
         self._owner = self._owned.enter_context(owning(folder, "building examples", "--output_dir"))
         for name in (MANIFEST_FILE, LENGTHS_FILE):

@@ -216,7 +216,7 @@ class Manifest:
     def _from_json(cls, values: dict[str, Any], path: epath.Path) -> "Manifest":
         version, kind = values.get("schema_version"), values.get("kind")
         if kind == _EXAMPLES:
-            raise UserError(f"{path} is of fine-tuning examples; expected pretraining records")
+            raise UserError(f"{path} describes fine-tuning examples; expected pretraining records")
         if version != SCHEMA_VERSION or kind != KIND:
             raise UserError(
                 f"{path}: schema_version is {version} and kind is {kind}, expected {SCHEMA_VERSION} and "

@@ -42,7 +42,7 @@ class RowFunction(NamedTuple):
 
     @property
     def outputs(self) -> Mapping[str, tf.TensorSpec]:
-        """What the answers have, with the axis of the batch; by name, which a SavedModel has in any order."""
+        """What the answers have, with the axis of the batch; sorted, as a SavedModel keeps no order."""
         return dict(sorted(self.serve.structured_outputs.items()))
 
 

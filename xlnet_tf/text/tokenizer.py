@@ -466,7 +466,7 @@ def find_file(path: str | os.PathLike) -> epath.Path:
 
 
 def text_list(texts: object, name: str) -> list[str]:
-    """Returns several texts in a list, numbered by their places, as a column of pandas is not.
+    """Returns several texts as a list, whose numbers are places; a pandas column may be numbered otherwise.
 
     Args:
         texts: the value.

@@ -27,7 +27,7 @@ USER_DEFINED_SYMBOLS = ["<eop>", ".", "(", ")", '"', "-", "–", "£", "€"]
 
 # SentencePiece skips longer sentences without a word, so that they are cut before.
 _MAX_SENTENCE_BYTES = 4000
-# It also skips those with its own mark for an unknown character.
+# It also skips those with its own mark for an unknown character, which becomes a space.
 _UNKNOWN_MARK = "\u2585"
 
 LEAST_SENTENCES = 101  # of a sample: SentencePiece draws no smaller one
@@ -177,7 +177,7 @@ def vocabulary_lines(tokenizer: XLNetTokenizer) -> Iterator[str]:
 def _sentences(texts: Iterable[str], cleaning: CleaningConfig) -> Iterator[str]:
     """Yields cleaned sentences of at most _MAX_SENTENCE_BYTES."""
     for text in texts:
-        text = clean_text(text, cleaning).replace(_UNKNOWN_MARK, " ")
+        text = clean_text(text.replace(_UNKNOWN_MARK, " "), cleaning)
         encoded = text.encode() if text.strip() else b""
         begin = 0
         while len(encoded) - begin > _MAX_SENTENCE_BYTES:

@@ -16,7 +16,7 @@ from xlnet_tf.checkpoints.model_card import BEST, CARD_FILE, METRICS_FILE, PARAM
 from xlnet_tf.training.progress import HISTORY, read_history
 from xlnet_tf.training.task import Task
 
-# Next to the metrics of the best weights: what they are of, and at which step that took another set's place.
+# Next to the metrics of the best weights: the dev set, and the step at which it replaced another.
 _DEV_SET, _DEV_SET_SINCE = "dev_set", "dev_set_since"
 
 
@@ -115,5 +115,5 @@ def read_metrics(folder: str) -> dict[str, Any]:
 
 
 def _is_of(best: Mapping[str, Any], task: Task) -> bool:
-    """Returns whether the best weights were so on the present dev set; earlier versions' do not say."""
+    """Returns whether the best weights were chosen on the present dev set; earlier versions do not say."""
     return best.get(_DEV_SET, task.dev_set()) == task.dev_set()

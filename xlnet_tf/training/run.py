@@ -46,7 +46,8 @@ _DATA_ERRORS = (
     tf.errors.OutOfRangeError,
     tf.errors.UnknownError,
 )
-# Where the data lies may change. What is trained on may not: the task compares it.
+# Where the data lies may change. What is trained on may not: the task compares it. Texts that are only
+# evaluated are not compared.
 FREE = (
     *("task.validation_data", "task.general_data.input_path", "task.train_data.input_path"),
     "task.init_checkpoint",
@@ -362,7 +363,7 @@ def check_settings(params, model_dir: str):
     """Raises UserError for settings and folders that no run can have, whatever it runs on."""
     check_name(model_dir)
     check_remote_paths(params, model_dir)
-    Profile(params.trainer.profile_steps, model_dir)
+    Profile(params.trainer.profile_steps, model_dir)  # refuses wrong profile_steps
     if params.trainer.patience and not params.task.validation_data.input_path:
         raise UserError("trainer.patience (--patience) counts evaluations, and there are no dev examples")
 

@@ -105,7 +105,10 @@ class Task(base_task.Task):
         """Returns the steps that evaluate the whole of task.validation_data once."""
 
     def dev_set(self) -> str:
-        """Returns a digest of task.validation_data's content, wherever it lies; "" if the task has none."""
+        """Returns a digest of what task.validation_data holds, wherever it lies; asked only if it is given.
+
+        A task that does not override it does not tell dev sets apart.
+        """
         return ""
 
     def dev_score(self, metrics: Mapping[str, float]) -> float:

@@ -57,7 +57,7 @@ def run_texts(
         UserError: as `run`; or none of the first rows has that column.
     """
     if not values.output_dir:
-        raise UserError("--output_dir missing: where the answers to a corpus go")
+        raise UserError("--output_dir is missing: the folder for the answers to a corpus")
     source = options.corpus(values.data, values.text_field)
     rows = first_rows(source, options)
     if not any(values.text_field in row.values for row in rows):
@@ -98,6 +98,8 @@ def run(
 
     Args:
         name: of the shards, before their numbers.
+        model: which answers the rows.
+        source: of the rows.
         options: how; resolved.
         output_dir: folder for the shards.
         batch_size: rows that are answered together.

@@ -4,6 +4,8 @@ import dataclasses
 import glob
 import os
 
+from etils import epath
+
 from tfrecord_builders.common.runners import RunnerOptions, threads_of_machine
 from tfrecord_builders.corpus import CorpusOptions
 from xlnet_tf import flags
@@ -100,5 +102,5 @@ def is_wanted(values: flags.flags.FlagValues) -> bool:
     """Returns whether a command that answers single files, too, is asked for shards."""
     given = any(values[field.name].present for field in dataclasses.fields(ShardOptions))
     data = values.data or ""
-    several = (glob.has_magic(data) or "," in data) and not os.path.exists(data)
+    several = (glob.has_magic(data) or "," in data) and not epath.Path(data).exists()
     return given or several or data.lower().endswith((".parquet", ".zst"))

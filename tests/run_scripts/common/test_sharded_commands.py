@@ -199,5 +199,5 @@ def test_what_cannot_be_answered_is_named(run, pretrained, data, tmp_path, comma
 
 @pytest.mark.parametrize("command", ["predict", "score"])
 def test_output_dir_is_needed(pretrained, data, command):
-    with pytest.raises(UserError, match="--output_dir missing: where the answers to a corpus go"):
+    with pytest.raises(UserError, match="--output_dir is missing: the folder for the answers"):
         run_command(f"run_scripts.{command}", f"--model_dir={pretrained}", data)

@@ -32,12 +32,14 @@ def test_what_fits_passes_and_hours_are_estimated(tmp_path, capsys, place):
 
 @pytest.mark.parametrize(("flags", "hours"), [
     ("--num_seeds=3", 3.0), ("--num_seeds 2 --sweep=learning_rate:1e-5,2e-5", 4.0), ("--sweep=seed:1,2", 2.0),
+    ("--sweep=epochs:1,2", 3.0),
 ])  # fmt: skip
 def test_the_hours_are_those_of_all_seeds_and_variants(tmp_path, flags, hours):
     world = World(tmp_path, command=f"finetune --data=gs://b/train {flags}")
     if "--sweep" in flags:
         first, second = "learning_rate=1e-05:\n", "learning_rate=2e-05,task.model.summary=mean:\n"
-        world.dry_run = (0, first + world.dry_run[1] + second + "as the first\n", "")
+        differs = "  steps  7,200, 100 in a loop\n" if "epochs" in flags else "as the first\n"
+        world.dry_run = (0, first + world.dry_run[1] + second + differs, "")
     assert world.check() == pytest.approx(hours)
 
 

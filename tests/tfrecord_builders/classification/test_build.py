@@ -330,7 +330,7 @@ def test_a_test_split_has_labels_in_all_rows_or_in_none(build, files, tmp_path, 
 def test_flags_are_not_taken_for_the_labels_of_a_row(build, tmp_path, flags):
     rows = [{"text": "a", "label": ["0", "1"]}, {"text": "b", "label": flags}]
     (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(UserError, match=r"train.jsonl:2: label is .* 0 or 1 for each: write the names"):
+    with pytest.raises(UserError, match=r"train.jsonl:2: label is .*, 0 or 1 for each label; expected names"):
         build(train=str(tmp_path / "train.jsonl"), kind="multi_label")
 
 

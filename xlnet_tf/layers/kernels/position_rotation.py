@@ -23,7 +23,8 @@ from xlnet_tf.layers.kernels.matmul import matmul_heads
 
 # The evenly spaced frequencies are those of a period that is so much longer than all distances, and a few
 # more than up to the highest one that they replace: they match what continues smoothly beyond the ends.
-# Long texts and wide models need the least of both.
+# Long texts and wide models need the least of both. Each row suffices for more than the one before; the last
+# one does for all widths of 2 to 1,536 and distances of up to 4,096 that were tried.
 _STRETCHES_AND_MARGINS = ((1.1, 6), (1.2, 6), (1.3, 8), (1.5, 12))
 _MAX_ERROR = 3e-6  # of a sine or a cosine, well below what float32 leaves of the angles of long texts
 _CUTOFF = 1e-6  # of singular values; keeps the weights of the sums about 1

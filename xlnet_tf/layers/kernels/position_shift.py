@@ -21,7 +21,7 @@ def block_positions(queries: tf.Tensor, keys: tf.Tensor, key_len) -> tuple[tf.Te
 
     Args:
         queries: [B, N, T, H].
-        keys: [B or 1, N, R, H], a row for each distance.
+        keys: [B or 1, N, R, H], a row for each distance, in the order of `RelativePositions.of_step`.
 
     Returns:
         Both with G blocks for each head, [B, N * G, T / G, H] and [B or 1, N * G, T / G + K, H]; what

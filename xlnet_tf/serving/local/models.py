@@ -74,12 +74,17 @@ def of_folder(folder: str) -> ModelConfig:
         only = (int(version),)
     config = ModelConfig(config_files.model_name(folder), folder, only=only)
     if not config.wanted():
-        inside = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder))
-        if models := [name for name in inside if ModelConfig(name, f"{folder}/{name}").wanted()]:
+        if models := _models_in(folder):
             flags = " ".join(f"--model={shlex.quote(f'{given}/{name}')}" for name in models)
             raise UserError(f"{folder} holds several models, each in a folder of its own: give {flags}")
         raise _no_model(folder)
     return config
+
+
+def _models_in(folder: str) -> list[str]:
+    """Returns the names of the exported models that lie in a folder."""
+    inside = sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder))
+    return [name for name in inside if ModelConfig(name, f"{folder}/{name}").wanted()]
 
 
 def _no_model(folder: str) -> UserError:
@@ -120,6 +125,11 @@ def of_config_file(path: str) -> list[ModelConfig]:
                 "that holds it; model_version_policy { specific { versions: NUMBER } } chooses versions"
             )
         if not ModelConfig(model.name, folder).wanted():
+            if tf.io.gfile.isdir(folder) and (models := _models_in(folder)):
+                raise UserError(
+                    f"{path}: the base_path of model {model.name!r}, {folder}, holds several models: give "
+                    f"that of one of them: {', '.join(models)}"
+                )
             raise _no_model(folder)
         served = ModelConfig(model.name, folder, newest, only, dict(model.version_labels))
         found[model.name] = served
