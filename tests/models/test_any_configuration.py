@@ -40,7 +40,7 @@ def known_to(case, row: int, place: int, stream: str) -> np.ndarray:
     return known
 
 
-@examples(12, 1000)
+@examples(9, 1000)
 @given(case=cases(rates=(0.0, 0.3), uniform_when_blind=False), stream=st.sampled_from(STREAMS))
 def test_nothing_flows_against_the_order(case, stream):
     """An output has no gradient to what it must not know, and no bit of it depends on that.
@@ -100,7 +100,7 @@ def draw_outputs(case, rng, stream: str) -> tuple[np.ndarray, np.ndarray, np.nda
     return slots, known, known_memory
 
 
-@examples(8, 300)
+@examples(6, 300)
 @given(case=cases(rates=(0.0,)))
 def test_rows_are_independent(case):
     """What else is in the batch changes no bit of a row; alone and in another order a row gives the same."""
@@ -129,7 +129,7 @@ def test_rows_are_independent(case):
             np.testing.assert_allclose(moved.astype(float), one[order], atol=1e-4, err_msg=name)
 
 
-@examples(8, 300)
+@examples(6, 300)
 @given(
     case=cases(
         max_memory=0,
@@ -164,7 +164,7 @@ def test_padding_on_either_side_is_irrelevant(case):
         np.testing.assert_array_equal(outputs["next_memory_mask"], fresh[:, -case.options["memory_len"] :])
 
 
-@examples(8, 300)
+@examples(6, 300)
 @given(case=cases(max_memory=0, same_length=False, uniform_when_blind=False))
 def test_a_reset_row_remembers_nothing(case):
     """A row that starts a stream gives what it gives without a memory, whatever (finite) the memory holds."""
@@ -184,7 +184,7 @@ def test_a_reset_row_remembers_nothing(case):
         np.testing.assert_array_equal(with_garbage[name], with_memory[name])
 
 
-@examples(6, 200)
+@examples(5, 200)
 @given(case=cases(queries=("positions",)))
 def test_dense_mask_and_full_length_queries_equal_ranks_and_positions(case):
     model, features = case.model(), dict(case.features)
@@ -201,7 +201,7 @@ def test_dense_mask_and_full_length_queries_equal_ranks_and_positions(case):
         )
 
 
-@examples(10, 300)
+@examples(7, 300)
 @given(
     case=cases(queries=("positions", "mask", "none"), max_memory=0, order=("permutation", "any", "none")),
     scores=st.sampled_from([1, 20, 1000]),
@@ -216,7 +216,7 @@ def test_reading_in_blocks_gives_equal_results(case, scores, query_only):
     assert_all_close(found, expected, atol=1e-5)
 
 
-@examples(6, 300)
+@examples(5, 300)
 @given(case=cases(queries=("none",)), num_outputs=st.integers(1, 4), training=st.booleans())
 def test_a_choice_of_output_positions_changes_no_number(case, num_outputs, training):
     """Neither values nor gradients, with memory, padding, segments and directions."""
@@ -240,7 +240,7 @@ def test_a_choice_of_output_positions_changes_no_number(case, num_outputs, train
         np.testing.assert_allclose(blocks["sequence_output"], vectors, atol=1e-4)
 
 
-@examples(10, 300)
+@examples(7, 300)
 @given(
     case=cases(
         order=("permutation", "any", "none"),
@@ -267,7 +267,7 @@ def test_equals_the_equations(case):
             np.testing.assert_allclose(outputs["next_memory"][:, row], memory, atol=1e-4)
 
 
-@examples(6, 200)
+@examples(5, 200)
 @given(case=cases(initializer_range=0.1, max_memory=700))
 def test_bfloat16_is_near_float32(case):
     """The loss of each target; over a long memory, too, whose distances bfloat16 would merge."""

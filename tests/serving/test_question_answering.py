@@ -158,6 +158,7 @@ def test_a_row_alone_is_the_row_in_a_batch(module, rows, answers):
                 np.testing.assert_array_equal(values[0], answers[name][row], name)
 
 
+@pytest.mark.integration
 def test_a_model_without_unanswerable_questions_never_refuses(module, model, small_tokenizer, rows, answers):
     sure = serve(
         QuestionAnsweringModule(model, small_tokenizer, max_answer_len=MAX_ANSWER_LEN, **OPTIONS), rows

@@ -273,6 +273,7 @@ ANY_TEXT = st.text(st.sampled_from("bane.,5é½東京あไทย\u0301´'\u00a0
 
 @given(st.lists(ANY_TEXT, min_size=1, max_size=5))
 @settings(deadline=None)
+@pytest.mark.integration
 def test_words_are_those_of_the_builder(small_tokenizer, texts):
     assert_words(small_tokenizer, texts)
 

@@ -25,6 +25,7 @@ def explainer(model):
     return Explainer(model, "toy")
 
 
+@pytest.mark.integration
 def test_steps_of_filling_are_those_of_fill_mask(model, explainer):
     order = [2, 0, 1]
     [found] = model.fill_mask([TEXT], orders=[order], top_k=3)

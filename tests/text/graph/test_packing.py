@@ -36,7 +36,7 @@ def truncate_rows(ids_a, ids_b, room):
     return truncate(ids_a, ids_b, room), truncate(ids_a, None, room)[0]
 
 
-@examples(60, 1000)
+@examples(40, 1000)
 @hypothesis.given(PAIRS, strategies.integers(4, 50))
 def test_rows_are_those_of_python(pairs, seq_len):
     ids_a, ids_b = [a for a, _ in pairs], [b for _, b in pairs]
@@ -52,7 +52,7 @@ def test_rows_are_those_of_python(pairs, seq_len):
             assert {feature.dtype for feature in features.values()} == {tf.int32}
 
 
-@examples(60, 1000)
+@examples(40, 1000)
 @hypothesis.given(strategies.lists(strategies.tuples(IDS, IDS, strategies.integers(1, 45)), max_size=5))
 def test_each_row_has_a_room_of_its_own(rows):
     ids_a, ids_b, room = ([row[column] for row in rows] for column in range(3))
