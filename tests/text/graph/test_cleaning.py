@@ -57,8 +57,15 @@ def test_rows_do_not_touch(config):
     check(["a'", "'b ", " c`", "`", "", " ", "`\u03a3", "\u03a3a", "a\u03a3", "a", "", "\u0301", "'"], config)
 
 
-@pytest.mark.parametrize("lower", [False, True])
-@pytest.mark.parametrize("keep_accents", [False, True])
+@pytest.mark.parametrize(
+    ("lower", "keep_accents"),
+    [
+        (True, False),
+        pytest.param(True, True, marks=pytest.mark.integration),
+        pytest.param(False, True, marks=pytest.mark.integration),
+        pytest.param(False, False, marks=pytest.mark.integration),
+    ],
+)
 def test_every_character(lower, keep_accents):
     characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
     config = CleaningConfig(lower=lower, keep_accents=keep_accents)

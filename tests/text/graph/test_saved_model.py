@@ -90,6 +90,7 @@ def test_a_process_without_this_package(saved, tmp_path):
     assert (found["all"]["ids"] != found["other"]["ids"]).any()  # neither took the other's model
 
 
+@pytest.mark.integration
 def test_all_text_operations_are_on_the_cpu(saved):
     folder, _ = saved
     graph = SavedModel.FromString((folder / "saved_model.pb").read_bytes()).meta_graphs[0].graph_def
