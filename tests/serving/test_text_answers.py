@@ -43,7 +43,7 @@ def assert_same(found, expected, name):
 
 
 def test_outputs_are_in_the_order_of_their_names():
-    """A SavedModel has them in another order in each process, and columns of shards are in theirs."""
+    """A SavedModel has them in another order in each process; columns of shards follow this one."""
     columns = dict.fromkeys(["score", "label", "alert"], tf.TensorSpec([None]))
     function = RowFunction(types.SimpleNamespace(structured_outputs=columns), inputs=dict)
     assert [*function.outputs] == ["alert", "label", "score"]
