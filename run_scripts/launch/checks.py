@@ -56,7 +56,9 @@ class Checks:
         self._steps, self._speed = given.get("train_steps"), job.steps_per_second
         self._seeds = given.get("num_seeds", 1)
         is_sweep = any(word.startswith("--sweep") for word in job.command)
-        self._is_known = not is_sweep  # of which only a dry run knows how many runs it has
+        self._has_all_runs = (
+            not is_sweep
+        )  # whether _steps counts every run; only a dry run knows those of a sweep
 
     def run(self) -> float | None:
         """Runs all checks and prints a line for each.
@@ -241,7 +243,7 @@ class Checks:
         outcome = self._tools.once(self._training_dry_run(), seconds=3600)
         if outcome.status:
             raise UserError(f"{outcome.reason} (--skip_dry_run launches without this check)")
-        steps, self._is_known = [], True
+        steps, self._has_all_runs = [], True
         for variant in _VARIANT.split(outcome.stdout)[1:] or [outcome.stdout]:
             found = _STEPS.search(variant)
             # Of further variants, only what differs from the first is printed.
@@ -269,7 +271,7 @@ class Checks:
 
     def _hours(self) -> float | None:
         """Returns how long the training takes, in hours, once a dry run or the job has said so."""
-        if not (self._steps and self._speed and self._is_known):
+        if not (self._steps and self._speed and self._has_all_runs):
             return None
         return self._seeds * self._steps / self._speed / 3600
 

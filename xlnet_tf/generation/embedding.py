@@ -93,7 +93,7 @@ def embed_texts(
 
 
 def check_layer(layer: int, layers: int) -> None:
-    """Raises UserError if a model of so many layers has no such layer."""
+    """Raises UserError if a model with this number of layers lacks the layer."""
     if not -layers <= layer < layers:
         raise UserError(f"layer is {layer}; the model has layers 0 to {layers - 1}, and -1 is the last.")
 

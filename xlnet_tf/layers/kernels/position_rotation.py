@@ -81,7 +81,7 @@ def fewer_frequencies(d_model: int, reach: int) -> tuple[np.ndarray, np.ndarray,
 
 
 def _highest_and_spaced(wanted: np.ndarray, step: float, margin: int) -> np.ndarray:
-    """Keeps so many of the highest frequencies that they and evenly spaced ones below are fewest."""
+    """Returns the highest frequencies and evenly spaced ones below, divided where both are fewest in all."""
 
     def spaced(kept: int) -> int:
         return int(np.ceil(wanted[kept] / step)) + margin if kept < len(wanted) else 0
