@@ -56,9 +56,8 @@ class Checks:
         self._steps, self._speed = given.get("train_steps"), job.steps_per_second
         self._seeds = given.get("num_seeds", 1)
         is_sweep = any(word.startswith("--sweep") for word in job.command)
-        self._has_all_runs = (
-            not is_sweep
-        )  # whether _steps counts every run; only a dry run knows those of a sweep
+        # Whether _steps counts every run; only a dry run knows those of a sweep.
+        self._has_all_runs = not is_sweep
 
     def run(self) -> float | None:
         """Runs all checks and prints a line for each.
