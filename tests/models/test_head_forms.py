@@ -68,7 +68,13 @@ def test_names(kind):
     assert {name: tuple(v.shape) for name, v in original.variables(service).items()} == shapes
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.integration] * (kind in ("classifier_long", "regressor")))
+        for kind in KINDS
+    ],
+)
 def test_config_and_weights_go_round_and_graph_and_xla_agree(tmp_path, kind):
     model = heads.random_head(kind)
     features = heads.random_features(kind, np.random.default_rng(8))
@@ -116,7 +122,11 @@ def around(layer):
 
 FILES = [
     ("alone", "keras"),
-    *[(inside, ending) for inside in ("encoder", "head") for ending in ("keras", "h5")],
+    ("encoder", "h5"),
+    *[
+        pytest.param(*case, marks=pytest.mark.integration)
+        for case in [("encoder", "keras"), ("head", "keras"), ("head", "h5")]
+    ],
 ]
 
 
@@ -185,7 +195,14 @@ def _by_keras_file(model, folder):
     return tf_keras.models.load_model(f"{folder}/model.keras")
 
 
-@pytest.mark.parametrize("go_round", [_by_set_weights, _by_load_into, _by_weights_file, _by_keras_file])
+@pytest.mark.parametrize(
+    "go_round",
+    [
+        _by_set_weights,
+        _by_keras_file,
+        *(pytest.param(way, marks=pytest.mark.integration) for way in (_by_load_into, _by_weights_file)),
+    ],
+)
 def test_a_model_that_was_never_called_has_weights(tmp_path, go_round):
     model = _fresh()
     found = go_round(model, str(tmp_path))

@@ -65,7 +65,16 @@ def test_every_variable_learns(kind):
         assert np.abs(tf.convert_to_tensor(gradient)).max() > 0, name
 
 
-@pytest.mark.parametrize("kind", ["classifier", "classifier_attn", "classifier_long", "span"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "classifier_attn",
+        *(
+            pytest.param(kind, marks=pytest.mark.integration)
+            for kind in ("classifier", "classifier_long", "span")
+        ),
+    ],
+)
 def test_dropout_is_a_function_of_its_seed(kind):
     """The head's own dropout as well: the encoder's is off."""
     model = heads.random_head(kind)

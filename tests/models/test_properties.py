@@ -95,12 +95,10 @@ def test_backward_rows_mirror_forward_rows():
     ("memory", "case"),
     [
         (7, "as records have it"),
-        (0, "forward"),
-        (0, "clamped"),
         *(
             pytest.param(memory, case, marks=pytest.mark.integration)
             for memory, cases in (
-                (0, ("as records have it", "one head", "all queries")),
+                (0, ("as records have it", "one head", "all queries", "forward", "clamped")),
                 (7, ("one head", "all queries", "forward", "clamped")),
             )
             for case in cases

@@ -72,7 +72,7 @@ def test_left_to_right_with_memory_of_everything_is_reading_at_once():
     np.testing.assert_allclose(encode_long(encoder, {"input_word_ids": ids}, LENGTH), whole, atol=1e-5)
 
 
-@pytest.mark.parametrize("empty", [1, 2])
+@pytest.mark.parametrize("empty", [1, pytest.param(2, marks=pytest.mark.integration)])
 def test_empty_segments_change_nothing(empty):
     """Segments of padding before the text, and after it."""
     features = heads.random_texts(np.random.default_rng(2), length=8)
@@ -90,7 +90,9 @@ def test_empty_segments_change_nothing(empty):
         np.testing.assert_allclose(got[mask], expected[mask], atol=1e-5)
 
 
-@pytest.mark.parametrize("memory_len", [2, 4, 8])
+@pytest.mark.parametrize(
+    "memory_len", [4, *(pytest.param(length, marks=pytest.mark.integration) for length in (2, 8))]
+)
 def test_memory_reaches_back_by_its_length(memory_len):
     """With one layer, a token is felt in later segments while it is in the memory, and never before."""
     ids = np.random.default_rng(3).integers(9, 50, [1, 12])

@@ -222,6 +222,7 @@ def test_model_gardens_rows_are_even(run):
     assert [row.batch_per_core for row in rows if row.largest] == [2]
 
 
+@pytest.mark.integration
 def test_an_architecture_file_sets_the_vocabulary(tmp_path):
     config = dataclasses.replace(XLNetConfig.preset("tiny"), n_token=70, n_layer=1)
     (tmp_path / "config.json").write_text(config.to_json())
@@ -350,6 +351,7 @@ def test_an_export_is_compiled_for_its_own_length_unless_another_is_given(monkey
     assert asked == [("served/1", 3, expected)]
 
 
+@pytest.mark.integration
 def test_shapes_of_data_are_taken_for_any_batch(tmp_path):
     synthetic.pretraining_records(str(tmp_path), rows=1, seq_len=20, num_predict=4, vocab_size=50)
     program = tpu_compile.program_of_rows(parsed(SMALL[-1], f"--data={tmp_path}", "--memory_len=8"))(6)

@@ -125,11 +125,8 @@ def test_answering_is_no_part_of_what_is_saved(classifier, tmp_path):
     assert classifier.answer("ba")["label"] == "fair"
 
 
-@pytest.mark.parametrize(
-    "task",
-    [pytest.param(task, marks=[pytest.mark.integration] * (task != "classification"))
-     for task in task_registry.tasks()],
-)  # fmt: skip
+@pytest.mark.integration
+@pytest.mark.parametrize("task", task_registry.tasks())
 def test_answers_are_of_the_weights_as_they_are_now(small_tokenizer, task):
     asked, other = KINDS[task].model(small_tokenizer), KINDS[task].model(small_tokenizer)
     texts = example_texts(task)
@@ -258,6 +255,7 @@ def test_what_weights_were_trained_for_is_found(tmp_path, classifier):
         models.module_of(str(tmp_path / "encoder"))
 
 
+@pytest.mark.integration
 def test_a_keras_file_is_a_model_by_its_path(tmp_path, classifier):
     expected = classifier.answer(["ba ne"])
     classifier.save(path := str(tmp_path / "model.keras"))

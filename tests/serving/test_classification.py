@@ -112,6 +112,7 @@ def test_numbers(small_tokenizer):
     np.testing.assert_allclose(values, model(small_tokenizer(TEXTS, seq_len=SEQ_LEN)), atol=1e-5)
 
 
+@pytest.mark.integration
 def test_long_texts_are_read_in_segments(small_tokenizer):
     options = {"segment_len": 16, "encoder_options": {"memory_len": 16}}
     model = built(XLNetClassifier, small_tokenizer, 2, **options)

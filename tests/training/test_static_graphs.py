@@ -93,7 +93,9 @@ def faults(found) -> list[str]:
     [
         ("pretraining", {}, {"n_layer": 2}, None),
         pytest.param("pretraining", {"accumulation_steps": 2}, {}, None, marks=pytest.mark.integration),
-        ("multiple_choice", {"accumulation_steps": 2}, {}, "packed"),
+        pytest.param(
+            "multiple_choice", {"accumulation_steps": 2}, {}, "packed", marks=pytest.mark.integration
+        ),
         *(
             pytest.param(task, {}, {}, "fixed", marks=pytest.mark.integration)
             for task in task_registry.tasks()

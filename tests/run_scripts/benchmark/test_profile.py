@@ -64,6 +64,7 @@ def test_shares_by_operation_and_part():
     }
 
 
+@pytest.mark.integration
 def test_a_step_is_profiled():
     profiles = profile.measure_profile(TINY, 2, 32, 4, repeats=2, modes=["graph"])
     shares = profiles["graph"]

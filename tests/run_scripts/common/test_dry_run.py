@@ -83,8 +83,16 @@ def test_every_task_is_described(tmp_path, small_tokenizer, name):
     assert f"records of {tokens} tokens" in text and f"{parameters:,}" in text
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("save_memory", [True, False])
+@pytest.mark.parametrize(
+    ("dtype", "save_memory"),
+    [
+        ("float16", True),
+        *(
+            pytest.param(*case, marks=pytest.mark.integration)
+            for case in [("float16", False), ("float32", True), ("float32", False)]
+        ),
+    ],
+)
 def test_a_checkpoint_takes_the_estimated_space(folder, dtype, save_memory):
     overrides = {"trainer": {"save_memory": save_memory}, "runtime": {"mixed_precision_dtype": dtype}}
     with runtime.number_type(dtype):
