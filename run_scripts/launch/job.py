@@ -247,8 +247,8 @@ def _checked(job: Job) -> Job:
         raise UserError("budget.money needs budget.price_per_hour, what the whole slice costs in an hour")
     if job.budget.seconds > 3600 * _MOST_HOURS:
         raise UserError(
-            f"budget.money pays for more than {_MOST_HOURS:,.0f} hours at budget.price_per_hour: expected the "
-            "price of the whole slice for an hour"
+            f"budget.money pays for more than {_MOST_HOURS:,.0f} hours at budget.price_per_hour: expected "
+            "the price of the whole slice for an hour"
         )
     try:
         found = job.slice

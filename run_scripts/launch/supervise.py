@@ -146,9 +146,10 @@ class Supervisor:
             if not ready and (seen_at := self._state.ready_at) is not None:
                 self._lost_at = self._clock.time()
                 if not self._ready:  # an earlier launch saw it
+                    hours = (self._lost_at - seen_at) / 3600
                     self._say(
-                        f"the TPU was lost while no launch ran: the {(self._lost_at - seen_at) / 3600:.2f} h since "
-                        "it was last seen count as used, because the cloud does not say when it was lost"
+                        f"the TPU was lost while no launch ran: the {hours:.2f} h since it was last seen "
+                        "count as used, because the cloud does not say when it was lost"
                     )
             self._ready = ready
             if sight.phase is not Phase.ABSENT:

@@ -12,7 +12,7 @@ from absl import logging
 from official.core import config_definitions as cfg
 
 from xlnet_tf import files
-from xlnet_tf.tasks.finetuning import BEST, UNREACHED, FinetuningTask, finetune, read_metrics
+from xlnet_tf.tasks.finetuning import BEST, UNREACHED, FinetuningTask, finetune, keep_batches, read_metrics
 from xlnet_tf.training.guard import Diverged
 from xlnet_tf.training.progress import HISTORY, read_history
 from xlnet_tf.training.run import own
@@ -88,11 +88,19 @@ def finetune_seeds(
 def runs(
     params: cfg.ExperimentConfig, model_dir: str, num_seeds: int
 ) -> Iterator[tuple[cfg.ExperimentConfig, str]]:
-    """Yields the settings and the folder of each seed's run; see `finetune_seeds`."""
-    for seed in range(params.task.seed, params.task.seed + num_seeds):
+    """Yields the settings and the folder of each seed's run; see `finetune_seeds`.
+
+    A seed that is added makes its batches as those that are there.
+    """
+    seeds = range(params.task.seed, params.task.seed + num_seeds)
+    folders = [f"{model_dir}/seed-{seed}" if num_seeds > 1 else model_dir for seed in seeds]
+    for seed, folder in zip(seeds, folders):
         run_params = copy.deepcopy(params)
         run_params.task.seed = seed
-        yield run_params, f"{model_dir}/seed-{seed}" if num_seeds > 1 else model_dir
+        for there in (folder, *folders):
+            if keep_batches(run_params, there):
+                break
+        yield run_params, folder
 
 
 def _finetune_seed(params, task_class, strategy, folder: str) -> Result:
