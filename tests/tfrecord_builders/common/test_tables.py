@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import os
 
 import pytest
 from hypothesis import given, settings
@@ -215,6 +216,15 @@ def test_a_file_that_is_too_long_a_text_is_refused(tmp_path, monkeypatch):
     write(tmp_path / "good" / "1.txt", "x" * 5001)
     with pytest.raises(UserError, match="1.txt: a text of 5,001 bytes, expected at most 5,000"):
         list(read_table(tmp_path, TableFormat("folders")))
+
+
+def test_names_that_are_not_utf_8_are_spelt(tmp_path):
+    """In ids and labels, which are written as UTF-8."""
+    folder = tmp_path / os.fsdecode(b"good\xff")
+    folder.mkdir()
+    write(folder / os.fsdecode(b"1\xe9.txt"), "fine")
+    [row] = read_table(tmp_path, TableFormat("folders"))
+    assert row.values == {"id": r"good\udcff/1\udce9", "text": "fine", "label": r"good\udcff"}
 
 
 def test_damaged_gzip(tmp_path):
