@@ -84,7 +84,8 @@ def existing(path: epath.PathLike) -> epath.Path:
     """
     path = epath.Path(path)
     if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist: check its name")
+        tip = ", and its comma: expected one path" if "," in str(path) else ""
+        raise FileNotFoundError(f"{path} does not exist: check its name{tip}")
     return path
 
 

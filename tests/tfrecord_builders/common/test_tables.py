@@ -238,7 +238,9 @@ def test_damaged_gzip(tmp_path):
 
 
 def test_files_that_are_not_there_or_of_unknown_format(tmp_path):
-    with pytest.raises(FileNotFoundError, match="x.csv does not exist"):
+    with pytest.raises(FileNotFoundError, match="x.csv, does not exist: check its name, and its comma"):
+        list(read_table(tmp_path / "x.csv,", CSV))
+    with pytest.raises(FileNotFoundError, match="x.csv does not exist: check its name$"):
         infer_format(tmp_path / "x.csv")
     with pytest.raises(UserError, match="end it in .csv, .tsv, .jsonl, .parquet or .arrow"):
         infer_format(write(tmp_path / "x.txt", ""))
