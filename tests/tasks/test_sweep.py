@@ -168,6 +168,39 @@ def test_seeds_that_are_added_have_the_batches_of_the_others(tmp_path, settings)
     assert {params.task.batching for params, _ in seeds.runs(given, str(tmp_path / "run"), 3)} == {"packed"}
 
 
+@pytest.mark.parametrize(
+    ("there", "num_seeds", "said"),
+    [
+        (
+            ["seed-0", "seed-1"],
+            1,
+            "has runs of several seeds, which --num_seeds=1 does not resume: seed 0 is",
+        ),
+        (
+            ["."],
+            2,
+            "has a run of one seed, which --num_seeds=2 does not resume: seed 0 is trained again, in seed-0",
+        ),
+        (["."], 1, ""),
+        (["seed-0"], 3, ""),
+        ([".", "seed-0"], 2, ""),
+        ([], 2, ""),
+    ],
+)
+def test_a_seed_that_is_trained_again_is_said(
+    tmp_path, settings, caplog, monkeypatch, there, num_seeds, said
+):
+    for name in there:
+        (tmp_path / "run" / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "run" / name / "params.yaml").touch()
+    monkeypatch.setattr(seeds, "runs", lambda *_: [])
+    params = settings()
+    seeds.finetune_seeds(
+        params, toy_finetuning.ToyTask, prepare(params.runtime), str(tmp_path / "run"), num_seeds
+    )
+    assert said in caplog.text and bool(said) == ("trained again" in caplog.text)
+
+
 @pytest.mark.parametrize("rates", [(0.1, 0.2), (0.2, 0.1)])
 def test_points_that_are_added_without_the_batching_of_the_others_are_refused(tmp_path, settings, rates):
     begun(tmp_path / "rate=0.1" / "seed-0", "fixed")
