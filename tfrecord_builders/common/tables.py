@@ -81,11 +81,13 @@ def existing(path: epath.PathLike) -> epath.Path:
 
     Raises:
         FileNotFoundError: it is not there.
+        UserError: it is a pipe.
     """
     path = epath.Path(path)
     if not path.exists():
         tip = ", and its comma: expected one path" if "," in str(path) else ""
         raise FileNotFoundError(f"{path} does not exist: check its name{tip}")
+    files.check_rereadable(path)
     return path
 
 

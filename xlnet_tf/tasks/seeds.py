@@ -114,8 +114,8 @@ def _trained_again(params: cfg.ExperimentConfig, model_dir: str, num_seeds: int)
         return ""
     there = "runs of several seeds" if several else "a run of one seed"
     return (
-        f"{model_dir} has {there}, which --num_seeds={num_seeds} does not resume: seed {seed} is trained again"
-        f", in {'this folder' if several else f'seed-{seed}'}"
+        f"{model_dir} has {there}, which --num_seeds={num_seeds} does not resume: seed {seed} is trained "
+        f"again, in {'this folder' if several else f'seed-{seed}'}"
     )
 
 
