@@ -190,8 +190,8 @@ def trainings(
         tpu_replicas: see `finetuning.build_task`.
 
     Raises:
-        UserError: settings, examples and checkpoint of a variant do not fit together, or two variants would
-            have the same folder.
+        UserError: settings, examples and checkpoint of a variant do not fit together, two variants would have
+            the same folder, or some that are added other batches than those that are there.
         FileNotFoundError: there are no examples.
     """
     seen: dict[str, Point] = {}
