@@ -100,7 +100,7 @@ def check_effect(params, values: flags.FlagValues, swept: Sequence[str] = ()):
     for flag, other, value in zip(("epochs", "warmup_fraction"), ("train_steps", "warmup_steps"), steps):
         if not value or other in varied:
             continue
-        why = f"has no effect, as {other} is {value}: give --{other}=0, too, or leave out {flag}"
+        why = experiment.without_effect(flag, other, value)
         if flag in varied:
             raise errors.UserError(f"--sweep={flag} {why}")
         if values[flag].present:

@@ -82,6 +82,16 @@ def test_an_error_of_a_file_names_it_first(body, message):
     assert run(body).stderr == b"ERROR: " + message + b"\n"
 
 
+def test_a_name_that_is_not_utf_8_is_one_line():
+    """Where it has to be; half characters, which are a fault of the program, stay errors of Python's."""
+    result = run(r"('runs/' + '\udcff' + 'a' * 99).encode()")
+    assert result.returncode == 1
+    assert re.fullmatch(
+        rb"ERROR: runs/\\udcffa{19}: a name that is not valid UTF-8: rename it\n", result.stderr
+    )
+    assert b"Traceback" in run(r"'\ud800'.encode()").stderr
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
 def test_output_on_a_full_disk_is_one_line():
     with open("/dev/full", "w") as full:

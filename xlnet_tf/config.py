@@ -17,6 +17,7 @@ _MOST = {"n_token": 1 << 24, "n_layer": 1 << 10} | dict.fromkeys(
 )
 _MOST_WEIGHTS = 5 * 10**9  # with gradients and Adam's moments 80 GB on each device
 MOST_MEMORY = 1 << 16  # tokens
+MOST_SEED = (1 << 63) - 1  # seeds are int64
 
 
 @dataclasses.dataclass(frozen=True)

@@ -154,6 +154,13 @@ def run(main: Callable[[Sequence[str]], None], positional: str | None = None, af
                 raise
             print(f"ERROR: {command_line.spelled(_plain(error))}", file=sys.stderr)
             sys.exit(1)
+        except UnicodeEncodeError as error:
+            # So Python spells bytes of file names that are not UTF-8; TensorFlow takes no other.
+            if not "\udc80" <= error.object[error.start] <= "\udcff":
+                raise
+            where = error.object[max(0, error.start - 60) : error.start + 20]
+            print(f"ERROR: {ascii(where)[1:-1]}: a name that is not valid UTF-8: rename it", file=sys.stderr)
+            sys.exit(1)
         except Interrupted as reason:
             print(f"INTERRUPTED: {reason}", file=sys.stderr)
             sys.exit(reason.EXIT_STATUS)

@@ -126,6 +126,12 @@ def copy(source: epath.PathLike, path: epath.PathLike) -> None:
             file.write(block)
 
 
+def check_rereadable(path: epath.PathLike) -> None:
+    """Raises UserError if something local is neither a file nor a folder: a pipe can be read only once."""
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise UserError(f"{path} is a pipe or a device, which cannot be read twice: save its text as a file")
+
+
 def read_text(path: epath.PathLike, content: bytes | None = None) -> str:
     """Reads a text file in UTF-8; `content` is that of the file, if it has been read.
 

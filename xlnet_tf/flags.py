@@ -102,6 +102,7 @@ def check_limits(options: Any) -> None:
             raise UserError(f"{field.name} is {value}, expected more than 0")
         if (least is not None and not value >= least) or (most is not None and not value <= most):
             expected = f"at least {least}" if most is None else f"{least} to {most}"
+            expected = f"at most {most}" if least is None else expected
             raise UserError(f"{field.name} is {value}, expected {expected}")
 
 

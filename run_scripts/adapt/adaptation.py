@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from absl import flags
+from absl import flags, logging
 from etils import epath
 
 from run_scripts import pretrain
@@ -77,6 +77,8 @@ class Adaptation:
                 "task.keep_best is false: expected true. The weights with the lowest loss on held-out "
                 "texts are what an adaptation gives: leave the setting out"
             )
+        if values["epochs"].present and (steps := self.params.trainer.train_steps):
+            logging.warning("--epochs %s", experiment.without_effect("epochs", "train_steps", steps))
         general = self.texts.general_input or self.texts.general_dev_input
         if values.max_general_rise and not general:
             raise UserError(

@@ -16,6 +16,7 @@ import tqdm
 from run_scripts.benchmark import peers, timing
 from run_scripts.benchmark.batches import model_garden_batch
 from run_scripts.common import experiment
+from run_scripts.common.training_flags import SEEDS
 from run_scripts.demo.pretraining import unigram_entropy
 from xlnet_tf import files
 from xlnet_tf.config import XLNetConfig
@@ -41,7 +42,7 @@ class TrainingSettings:
     warmup_steps: int = option("updates until the peak", 100, least=0)
     dropout: float = option("rate of all dropouts", 0.1, least=0, most=1)
     seed: int = option(
-        "random seed for initial weights, dropout and record order", 0, least=0, most=(1 << 32) - 1
+        "random seed for initial weights, dropout and record order", 0, least=0, most=SEEDS - 1
     )
 
 

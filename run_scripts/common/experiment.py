@@ -187,6 +187,11 @@ def _fit_warmup(trainer, recipe):
         )
 
 
+def without_effect(flag: str, other: str, value: Any) -> str:
+    """Returns what to say, after its name, of a flag that another setting's value leaves without effect."""
+    return f"has no effect, as {other} is {value}: give --{other}=0, too, or leave out {flag}"
+
+
 def override_by_flags(params, settings: Sequence[Setting], values: flags.FlagValues):
     """Puts the settings whose flags are given over those of an experiment."""
     from xlnet_tf.training.config import override

@@ -30,6 +30,7 @@ EXTRAS = {
     "docs": "build the documentation",
     "dev": "run the tests",
 }
+_GOOGLE = "0x1ae0"  # as a vendor of PCI devices
 _SECONDS = 300  # that importing TensorFlow may take on a slow disk
 
 
@@ -160,7 +161,7 @@ def abilities(known: Sequence[Package], tensorflow: TensorFlow) -> Iterator[Abil
     yield Ability("convert Hugging Face's checkpoints", lacking(known, "", ("safetensors",)), install, True)
     yield Ability("train on a GPU", *_gpu(tensorflow))
     no_chip = "this machine has no TPU chip (--tpu=NAME reaches a TPU elsewhere)"
-    yield Ability("train on this machine's TPU", "" if glob.glob("/dev/accel[0-9]*") else no_chip)
+    yield Ability("train on this machine's TPU", "" if has_tpu() else no_chip)
     for extra, name in EXTRAS.items():
         yield Ability(name, lacking(known, extra), f'pip install "{PROJECT}[{extra}]"')
 
@@ -175,6 +176,21 @@ def lacking(known: Sequence[Package], extra: str, names: Sequence[str] = ()) -> 
         for package in asked
         if not package.fits
     )
+
+
+def has_tpu(root: str = "/") -> bool:
+    """Returns whether this machine has a TPU chip.
+
+    Args:
+        root: folder that has dev and sys.
+    """
+    if glob.glob(f"{root}/dev/accel[0-9]*"):
+        return True
+    # Newer TPU VMs give their chips to processes by VFIO, as other machines do with GPUs.
+    vendors = {
+        pathlib.Path(path).read_text().strip() for path in glob.glob(f"{root}/sys/bus/pci/devices/*/vendor")
+    }
+    return _GOOGLE in vendors and bool(glob.glob(f"{root}/dev/vfio/[0-9]*"))
 
 
 def _gpu(tensorflow: TensorFlow) -> tuple[str, str]:

@@ -21,6 +21,7 @@ from xlnet_tf.training.tpu_slice import TpuSlice
 TENSORFLOW = "2.20.0"
 BACKENDS = ("queued-resource", "tpu-vm", "gke")
 COMMANDS = ("pretrain", "finetune")
+_MOST_HOURS = 87_600.0  # ten years; more is a slip, and some tools refuse such times
 _NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 _OWN_FLAGS = {  # of the command, that a launch adds
     "model_dir": "say model_dir: in the job's file",
@@ -32,7 +33,8 @@ _OWN_FLAGS = {  # of the command, that a launch adds
 }
 _DATA_FLAGS = ("train_data", "dev_data", "data")
 # Names, settings, or paths, which then are of this machine.
-_PATH_FLAGS = ("init_checkpoint", "model_config", "config_file", "params_override")
+_NAME_FLAGS = ("init_checkpoint", "model_config", "config_file")
+_PATH_FLAGS = (*_NAME_FLAGS, "params_override")
 # Images without a framework: https://docs.cloud.google.com/tpu/docs/runtimes (read 2026-11-24).
 _IMAGES = {"v5e": "v2-alpha-tpuv5-lite", "v5p": "v2-alpha-tpuv5", "v6e": "v2-alpha-tpuv6e"}
 _OLD_IMAGE = "tpu-ubuntu2204-base"
@@ -53,7 +55,9 @@ GKE_ACCELERATORS = {
 class Budget:
     """What a run may use of a TPU, over all attempts."""
 
-    hours: float | None = option("hours that the TPU may exist, ready or in use", None, positive=True)
+    hours: float | None = option(
+        "hours that the TPU may exist, ready or in use", None, positive=True, most=_MOST_HOURS
+    )
     money: float | None = option("what it may cost, in the currency of price_per_hour", None, positive=True)
     price_per_hour: float | None = option(
         "price of the whole slice (not of a chip) for an hour, from your price list", None, positive=True
@@ -86,7 +90,9 @@ class Job:
     namespace: str = option("with gke: the namespace", "default")
     topology: str = option("with gke: the arrangement of the chips; default: by accelerator", "")
     service_account: str = option("the TPU's service account; default: the project's", "")
-    wait_hours: float = option("how long to wait for a TPU, each time one is needed", 24.0, positive=True)
+    wait_hours: float = option(
+        "how long to wait for a TPU, each time one is needed", 24.0, positive=True, most=_MOST_HOURS
+    )
     steps_per_second: float | None = option("your own measurement, for the estimate", None, positive=True)
     until_budget: bool = option("start even if the budget ends before the training", False)
     other_region: bool = option("accept buckets outside of the TPU's region", False)
@@ -106,7 +112,15 @@ class Job:
 
     def paths(self) -> list[str]:
         """Returns the gs:// paths that the command reads."""
-        return [path for word in self.command for path in re.findall(r"gs://[^,\s]+", word)]
+        found, flag = [], ""
+        for word in self.command:
+            if word.startswith("-"):
+                flag, _, word = word.lstrip("-").partition("=")
+            if flag in (*_DATA_FLAGS, *_NAME_FLAGS):  # its value, which may have spaces and commas
+                found += [word] * word.startswith("gs://")
+            else:
+                found += re.findall(r"gs://[^,\n\"'\]}]*[^,\s\"'\]}]", word)
+        return found
 
 
 def load(path: str) -> Job:
@@ -168,7 +182,10 @@ def _typed(hint: Any, value: Any, name: str, meaning: str) -> Any:
             raise UserError(f"{name} is {value!r}: expected a command in one line, or a list of its words")
         return [str(word) for word in value]
     if hint is float and type(value) is int:
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise UserError(f"{name} is too large: expected a smaller number") from None
     if type(value) is not hint or (hint is float and not math.isfinite(value)):
         expected = {str: "text", bool: "true or false", float: "a number"}[hint]
         raise UserError(f"{name} is {value!r}: expected {expected}")
@@ -228,6 +245,11 @@ def _checked(job: Job) -> Job:
         )
     if job.budget.money and not job.budget.price_per_hour:
         raise UserError("budget.money needs budget.price_per_hour, what the whole slice costs in an hour")
+    if job.budget.seconds > 3600 * _MOST_HOURS:
+        raise UserError(
+            f"budget.money pays for more than {_MOST_HOURS:,.0f} hours at budget.price_per_hour: expected "
+            "the price of the whole slice for an hour"
+        )
     try:
         found = job.slice
     except UserError as error:

@@ -197,8 +197,13 @@ def manifest(job: Job, token: str, seconds: float) -> dict[str, Any]:
             "successPolicy": {"operator": "All", "targetReplicatedJobs": [TRAINER]},
             "failurePolicy": {
                 "maxRestarts": _RESTARTS,
+                # At the end of the budget, too: a restart would have all of it again.
                 "rules": [
-                    {"name": "error", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]},
+                    {
+                        "name": "error",
+                        "action": "FailJobSet",
+                        "onJobFailureReasons": ["PodFailurePolicy", "DeadlineExceeded"],
+                    },
                 ],
             },
             "replicatedJobs": jobs,

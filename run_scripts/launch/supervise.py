@@ -143,8 +143,14 @@ class Supervisor:
         try:
             sight = self._machine.sight()
             ready = sight.phase is Phase.READY
-            if self._ready and not ready:
+            if not ready and (seen_at := self._state.ready_at) is not None:
                 self._lost_at = self._clock.time()
+                if not self._ready:  # an earlier launch saw it
+                    hours = (self._lost_at - seen_at) / 3600
+                    self._say(
+                        f"the TPU was lost while no launch ran: the {hours:.2f} h since it was last seen "
+                        "count as used, because the cloud does not say when it was lost"
+                    )
             self._ready = ready
             if sight.phase is not Phase.ABSENT:
                 self._state.seen = self._state.created = True

@@ -124,8 +124,16 @@ def load_params(values: flags.FlagValues):
 
         params = experiment.load(pretraining.EXPERIMENT, (MEMORY, *SETTINGS), values)
     else:
+        from xlnet_tf.tasks.losses.labels import BALANCED, NONE
+
         params = experiment.load(task_registry.find(values.task).experiment, SETTINGS, values)
         params.task.reinit_layers = 0  # of init_checkpoint, which no step is compiled with
+        if getattr(params.task, "class_weights", NONE) != NONE and not values.data:
+            params.task.class_weights = BALANCED  # the same program, and synthetic labels have other names
+    # What only evaluations use.
+    for name in ("alert", "answer_precision", "general_data"):
+        if hasattr(params.task, name):
+            setattr(params.task, name, getattr(type(params.task)(), name))
     params.task.validation_data.input_path = ""
     params.task.init_checkpoint = ""
     return params

@@ -74,6 +74,23 @@ def test_a_gpu_that_tensorflow_sees_can_train():
     assert not found(tensorflow=TensorFlow(("CPU:0", "GPU:0"), "tf_keras"))["train on a GPU"].missing
 
 
+@pytest.mark.parametrize(
+    ("devices", "vendor", "expected"),
+    [
+        (["accel0", "accel1"], "0x8086", True),
+        (["vfio/vfio", "vfio/0"], "0x1ae0", True),
+        (["vfio/vfio", "vfio/12"], "0x10de", False),  # a GPU that a virtual machine uses
+        (["vfio/vfio"], "0x1ae0", False),  # Google's network card
+        (["accel"], "0x8086", False),
+    ],
+)
+def test_tpu_chips_are_found_by_their_devices(tmp_path, devices, vendor, expected):
+    for name, text in [*((f"dev/{name}", "") for name in devices), ("sys/bus/pci/devices/0/vendor", vendor)]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text + "\n")
+    assert checks.has_tpu(str(tmp_path)) == expected
+
+
 def test_a_project_that_is_not_installed_is_broken():
     [ability] = found(known=[]).values()
     assert ability.needed and "is not installed" in ability.missing

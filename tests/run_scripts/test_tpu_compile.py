@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import operator
 import re
 import sys
 from concurrent import futures
@@ -13,7 +14,7 @@ from run_scripts.tpu_compile import plan as tpu_compile
 from tests.helpers import command_flags, hlo
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
-from xlnet_tf.tpu import compilation, synthetic
+from xlnet_tf.tpu import compilation, steps, synthetic
 from xlnet_tf.tpu.compilation import Compiled, NotCompiled
 from xlnet_tf.tpu.lowering import Program
 
@@ -181,6 +182,25 @@ def test_questions_are_read_in_segments():
     program = tpu_compile.program_of_rows(values)(2)
     shapes = [i.shape.dimensions for c in program.module.computations for i in c.instructions]
     assert [2, 2, 8, 8] in shapes and [2, 2, 16, 16] not in shapes
+
+
+@pytest.mark.parametrize(
+    ("task", "setting", "unset"),
+    [
+        ("classification", "alert.label=spam", ""),
+        ("classification", "class_weights='spam:2'", "none"),
+        ("question_answering", "answer_precision=0.9", 0.0),
+        ("pretraining", "general_data.input_path=records/general", ""),
+    ],
+)
+def test_what_evaluations_and_labels_need_is_no_part_of_a_step(monkeypatch, task, setting, unset):
+    """So configurations of runs that use it compile, with synthetic data, too."""
+    monkeypatch.setattr(steps, "training_step", lambda params, *_: params.task)
+    program = tpu_compile.program_of_rows
+    arguments = (*SMALL[:-1], f"{SMALL[-1]},task.{setting}", f"--task={task}")
+    prepared = program(parsed(*arguments))(2)
+    found = operator.attrgetter(setting.partition("=")[0])(prepared)
+    assert found == ("balanced" if unset == "none" else unset)  # balanced weights make the same program
 
 
 def test_the_largest_batch_is_searched_for_each_topology(run):

@@ -648,3 +648,28 @@ def test_a_run_that_forgets_ends_and_keeps_what_was_within_the_bound(folder, run
         assert last["step"] < 40 and last["general_loss"] > first["general_loss"] + 0.05
         kept = read_metrics(str(model_dir / "best"))
         assert not kept or kept["general_loss"] <= first["general_loss"] + 0.05
+
+
+@pytest.mark.integration
+def test_a_run_that_resumes_with_other_general_text_says_what_it_compares(folder, run, caplog):
+    """Also once weights were kept after the change."""
+    for name, seed in (("first text", 2), ("other text", 3)):
+        toy.make_records(folder / name, segments=((7, 6),), seed=seed)
+    model_dir, said = folder / "changes its text", []
+    for name in ("first text", "other text", "first text", "other text"):
+        data = {
+            "general_data": {"input_path": str(folder / name)},
+            "max_general_rise": 9.0,
+            "keep_best": True,
+        }
+        params = settings(folder, task={"init_checkpoint": str(run[0] / "ckpt-6"), **data})
+        caplog.clear()
+        task = pretraining.PretrainingTask(params.task)
+        check_resumable(params, task, str(model_dir))
+        said.append("max_general_rise compares the loss on this text with the first one on" in caplog.text)
+        if name == "first text" and len(said) == 1:
+            pretraining.pretrain(params, str(model_dir))
+        if len(said) == 2:
+            task.after_evaluation(task.build_model(), {"loss": 0.0, "general_loss": 0.0}, 8, str(model_dir))
+            assert read_metrics(str(model_dir / "best"))["step"] == 8
+    assert said == [False, True, False, True]

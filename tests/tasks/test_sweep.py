@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from run_scripts.common import dry_run
 from tests.helpers.training import toy_finetuning
 from xlnet_tf.errors import UserError
-from xlnet_tf.tasks import sweep
+from xlnet_tf.tasks import seeds, sweep
 from xlnet_tf.tasks.seeds import Result
 from xlnet_tf.tasks.sweep import Axis, Trial, points
 from xlnet_tf.training.runtime import prepare
@@ -148,6 +148,68 @@ def test_two_variants_of_one_folder_are_refused(tmp_path, settings):
     variants = [({"name": "a/b"}, settings()), ({"name": "a_b"}, settings())]
     with pytest.raises(UserError, match="would both have the folder name=a_b"):
         list(sweep.trainings(variants, toy_finetuning.ToyTask, str(tmp_path)))
+
+
+def begun(folder, batching):
+    """Makes a run's folder that says how its batches are made."""
+    folder.mkdir(parents=True)
+    (folder / "params.yaml").write_text(f"task: {{batching: {batching}}}\n")
+
+
+def test_seeds_that_are_added_have_the_batches_of_the_others(tmp_path, settings):
+    begun(tmp_path / "run" / "seed-1", "fixed")
+    assert [params.task.batching for params, _ in seeds.runs(settings(), str(tmp_path / "run"), 3)] == [
+        "fixed"
+    ] * 3
+    [planned] = sweep.trainings([({}, settings())], toy_finetuning.ToyTask, str(tmp_path / "run"), 3)
+    assert [params.task.batching for params, _ in planned.runs] == ["fixed"] * 3
+    given = settings()
+    given.task.batching = "packed"  # which the run with seed 1 refuses
+    assert {params.task.batching for params, _ in seeds.runs(given, str(tmp_path / "run"), 3)} == {"packed"}
+
+
+@pytest.mark.parametrize(
+    ("there", "num_seeds", "said"),
+    [
+        (
+            ["seed-0", "seed-1"],
+            1,
+            "has runs of several seeds, which --num_seeds=1 does not resume: seed 0 is",
+        ),
+        (
+            ["."],
+            2,
+            "has a run of one seed, which --num_seeds=2 does not resume: seed 0 is trained again, in seed-0",
+        ),
+        (["."], 1, ""),
+        (["seed-0"], 3, ""),
+        ([".", "seed-0"], 2, ""),
+        ([], 2, ""),
+    ],
+)
+def test_a_seed_that_is_trained_again_is_said(
+    tmp_path, settings, caplog, monkeypatch, there, num_seeds, said
+):
+    for name in there:
+        (tmp_path / "run" / name).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "run" / name / "params.yaml").touch()
+    monkeypatch.setattr(seeds, "runs", lambda *_: [])
+    params = settings()
+    seeds.finetune_seeds(
+        params, toy_finetuning.ToyTask, prepare(params.runtime), str(tmp_path / "run"), num_seeds
+    )
+    assert said in caplog.text and bool(said) == ("trained again" in caplog.text)
+
+
+@pytest.mark.parametrize("rates", [(0.1, 0.2), (0.2, 0.1)])
+def test_points_that_are_added_without_the_batching_of_the_others_are_refused(tmp_path, settings, rates):
+    begun(tmp_path / "rate=0.1" / "seed-0", "fixed")
+    variants = [({"rate": rate}, settings(learning_rate=rate)) for rate in rates]
+    with pytest.raises(UserError, match="fixed for rate=0.1.* add --batching=fixed"):
+        list(sweep.trainings(variants, toy_finetuning.ToyTask, str(tmp_path), 2))
+    for _, params in variants:
+        params.task.batching = "fixed"
+    assert len(list(sweep.trainings(variants, toy_finetuning.ToyTask, str(tmp_path), 2))) == 2
 
 
 def test_a_dry_run_prints_of_each_variant_in_what_it_differs(tmp_path, settings, capsys):

@@ -192,6 +192,7 @@ def test_a_text_that_is_too_short_or_in_another_language_fails(spoil):
     assert "give a longer one" in short.table() and not short.passed
     empty = verify_pretrained(spoil.folder, "")
     assert "the text has 0 pieces; expected at least 60" in empty.table() and not empty.passed
+    assert "token ids" not in failed(empty)  # it is not in another language
     assert "token ids" in failed(verify_pretrained(spoil.folder, "漢字" * 100))
 
 

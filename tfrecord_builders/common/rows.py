@@ -138,6 +138,11 @@ def half_character(values: Any) -> str:
     return ""
 
 
+def name_as_text(name: str) -> str:
+    """Returns the name of a file as examples have it: bytes that are not UTF-8 are spelt, as \\udcff."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
 def other_delimiter(columns: Collection[str]) -> str:
     """Returns the end of a message: that a table's only column looks like several; or ""."""
     only = next(iter(columns)) if len(columns) == 1 else ""

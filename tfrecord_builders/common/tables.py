@@ -17,7 +17,7 @@ from typing import IO
 from etils import epath
 
 from tfrecord_builders.common import columnar, named_sets
-from tfrecord_builders.common.rows import Row, half_character, other_delimiter, row_values
+from tfrecord_builders.common.rows import Row, half_character, name_as_text, other_delimiter, row_values
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
@@ -81,10 +81,13 @@ def existing(path: epath.PathLike) -> epath.Path:
 
     Raises:
         FileNotFoundError: it is not there.
+        UserError: it is a pipe.
     """
     path = epath.Path(path)
     if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist: check its name")
+        tip = ", and its comma: expected one path" if "," in str(path) else ""
+        raise FileNotFoundError(f"{path} does not exist: check its name{tip}")
+    files.check_rereadable(path)
     return path
 
 
@@ -324,4 +327,6 @@ def _read_folders(path: epath.Path, table: TableFormat) -> Iterator[Row]:
             if (size := file.stat().length) > MAX_TEXT_BYTES:
                 raise UserError(f"{file}: a text of {size:,} bytes, expected at most {MAX_TEXT_BYTES:,}")
             text = _decode(file.read_bytes(), encoding, str(file)).removeprefix("\ufeff")
-            yield Row({"id": f"{name}/{file.stem}", "text": text, "label": name}, str(file), 0)
+            known = name_as_text(name)
+            example_id = f"{known}/{name_as_text(file.stem)}"
+            yield Row({"id": example_id, "text": text, "label": known}, str(file), 0)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from etils import epath
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.files import check_rereadable
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 # Endings of files that are something else than text, and what to do with them. All others are read as text,
@@ -80,7 +81,7 @@ def find_files(patterns: Sequence[str]) -> list[epath.Path]:
 
     Raises:
         FileNotFoundError: a pattern matches nothing, a folder holds no file, or a symbolic link is broken.
-        UserError: all files are empty, or a pattern has **.
+        UserError: all files are empty, one is a pipe, or a pattern has **.
     """
     files = {}
     for pattern in patterns:
@@ -109,6 +110,7 @@ def find_files(patterns: Sequence[str]) -> list[epath.Path]:
                     f"{file} is a broken symbolic link (to {os.readlink(file)}), expected a file: repair or "
                     "remove it"
                 )
+            check_rereadable(file)
             files.setdefault(_identity(file), file)
     files = list(files.values())
     if files and not any(path.stat().length for path in files):

@@ -8,6 +8,7 @@ from etils import epath
 from tfrecord_builders.common import runners
 from tfrecord_builders.corpus import CorpusOptions, is_part
 from tfrecord_builders.corpus.sentences import check_language
+from xlnet_tf.config import MOST_SEED
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import check_limits, option
 from xlnet_tf.records import manifest, ranks, segments, spans
@@ -97,7 +98,7 @@ class PretrainingOptions(CorpusOptions, runners.RunnerOptions):
         "longest stream: segments whose memory follows one another", 64, least=1, most=1 << 20
     )
     slice_mb: float = option("MB of text in a job: one shard per pass", 4.0, least=0.001, most=32)
-    seed: int = option("same corpus, tokenizer, flags and seed: same bytes", 0, least=0, most=2**63 - 1)
+    seed: int = option("same corpus, tokenizer, flags and seed: same bytes", 0, least=0, most=MOST_SEED)
     compat: bool = option(
         "choose segments and targets as the original code does, its flaws included (slow)", False
     )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from etils import epath
 
-from tfrecord_builders.common.rows import NestedJson, Row
+from tfrecord_builders.common.rows import NestedJson, Row, name_as_text
 from tfrecord_builders.common.tables import (
     decoded_lines,
     existing_file,
@@ -140,7 +140,7 @@ def names_in_ids(paths: Sequence[epath.PathLike]) -> list[str]:
     for each in parts:
         namesakes[each[-1]].add(tuple(each))
     depths = {base: _distinguishing_depth(several) for base, several in namesakes.items()}
-    return ["/".join(each[-depths[each[-1]] :]) for each in parts]
+    return [name_as_text("/".join(each[-depths[each[-1]] :])) for each in parts]
 
 
 def _distinguishing_depth(paths: Collection[tuple[str, ...]]) -> int:

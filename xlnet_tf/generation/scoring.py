@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from xlnet_tf.config import MOST_SEED
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation import sampling
 from xlnet_tf.generation.layout import AT_ONCE, by_length, check_text_lengths
@@ -17,7 +18,6 @@ from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
-MOST_SEED = (1 << 63) - 1
 ORDERS = ("left_to_right", "right_to_left", "random")
 
 # Rows of logits computed at a time: with 32,000 pieces, 64 MB.

@@ -20,7 +20,7 @@ from official.core import exp_factory, task_factory
 from xlnet_tf import files, task_registry
 from xlnet_tf.checkpoints import Checkpoint, load_into, open_checkpoint
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
-from xlnet_tf.checkpoints.model_card import BEST, ModelCard
+from xlnet_tf.checkpoints.model_card import BEST, PARAMS_FILE, ModelCard
 from xlnet_tf.checkpoints.names import head_scope
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
@@ -547,6 +547,17 @@ def finetune(
     return run_training(params, task, strategy, model_dir)
 
 
+def keep_batches(params: cfg.ExperimentConfig, model_dir: str) -> bool:
+    """Completes the settings with how the run in model_dir makes its batches; False: there is none."""
+    settings, data = f"{model_dir}/{PARAMS_FILE}", params.task.train_data
+    if not tf.io.gfile.exists(settings):
+        return False
+    before = files.read_yaml(settings).get("task", {})
+    params.task.batching = params.task.batching or before.get("batching", "fixed")
+    data.lengths = data.lengths or before.get("train_data", {}).get("lengths", [])
+    return True
+
+
 def build_task(
     params: cfg.ExperimentConfig, task_class: type[FinetuningTask], model_dir: str = "", tpu_replicas: int = 0
 ) -> FinetuningTask:
@@ -562,11 +573,8 @@ def build_task(
         UserError: settings, examples and checkpoint do not fit together.
         FileNotFoundError: there are no examples.
     """
-    data, settings = params.task.train_data, f"{model_dir}/params.yaml"
-    if tf.io.gfile.exists(settings):
-        before = files.read_yaml(settings).get("task", {})
-        params.task.batching = params.task.batching or before.get("batching", "fixed")
-        data.lengths = data.lengths or before.get("train_data", {}).get("lengths", [])
+    data = params.task.train_data
+    keep_batches(params, model_dir)
     if params.task.batching not in (None, *BATCHING):
         raise UserError(f"task.batching is {params.task.batching!r}: expected one of {', '.join(BATCHING)}")
     task = task_class(params.task)

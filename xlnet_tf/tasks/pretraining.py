@@ -14,6 +14,7 @@ from official.modeling.hyperparams import base_config
 from xlnet_tf import files
 from xlnet_tf.checkpoints import load_into
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
+from xlnet_tf.checkpoints.model_card import BEST
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer, target_losses
@@ -23,12 +24,15 @@ from xlnet_tf.tasks.model_config import EncoderModelConfig, architecture_differe
 from xlnet_tf.tasks.settings import complete_evaluation
 from xlnet_tf.training import runtime
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
-from xlnet_tf.training.early_stopping import first_evaluation, keep_best
+from xlnet_tf.training.early_stopping import first_evaluation, keep_best, read_metrics
 from xlnet_tf.training.memory import Memory
 from xlnet_tf.training.run import check_memory, run_training
 from xlnet_tf.training.task import ExponentialRatio, Ratio, Sums, Task, weighted
 
 EXPERIMENT = "xlnet/pretraining"
+_GENERAL_SET = (
+    "general_set"  # next to the metrics of the best weights: the general text of the first evaluation
+)
 
 
 @dataclasses.dataclass
@@ -288,8 +292,7 @@ class PretrainingTask(Task):
         return sums_of(~is_general) | {"general_loss": sums_of(is_general)["loss"]}
 
     def dev_set(self):
-        shards = "\n".join(shard.sha256 for shard in self.validation_manifest.shards)
-        return hashlib.sha256(shards.encode()).hexdigest()
+        return _digest(self.validation_manifest)
 
     def out_of_bounds(self, metrics, model_dir):
         most = self.task_config.max_general_rise
@@ -302,7 +305,13 @@ class PretrainingTask(Task):
 
     def after_evaluation(self, model, metrics, step, model_dir):
         if self.task_config.keep_best and not (step and self.out_of_bounds(metrics, model_dir)):
+            if self.general_manifest:
+                metrics = {**metrics, _GENERAL_SET: self._first_general_set(model_dir)}
             keep_best(self, model, metrics, step, model_dir)
+
+    def _first_general_set(self, model_dir: str) -> str:
+        """Returns a digest of the general text that the run began with, as far as its best weights say."""
+        return read_metrics(f"{model_dir}/{BEST}").get(_GENERAL_SET) or _digest(self.general_manifest)
 
     def save_assets(self, model_dir: str):
         """Writes next to the checkpoints what later tools need: architecture, tokenizer, manifest."""
@@ -331,6 +340,14 @@ class PretrainingTask(Task):
         difference = settings_difference(before.settings(), now.settings())
         if not difference and [s.sha256 for s in before.shards] != [s.sha256 for s in now.shards]:
             difference = ["shards: other checksums"]
+        if self.task_config.max_general_rise and self._first_general_set(model_dir) != _digest(
+            self.general_manifest
+        ):
+            logging.warning(
+                "task.general_data is not the text that the run in %s began with: max_general_rise compares "
+                "the loss on this text with the first one on that text",
+                model_dir,
+            )
         architecture = architecture_difference(self.xlnet_config, model_dir)
         return architecture + [f"records' {line}" for line in difference]
 
@@ -388,6 +405,11 @@ def _check_evaluation(config: PretrainingConfig):
             "task.keep_best keeps the weights with the lowest loss on dev records, and there are none: give "
             "--dev_data, too, or --params_override=task.keep_best=false"
         )
+
+
+def _digest(manifest: Manifest) -> str:
+    """Returns a digest of what a set of records holds, wherever it lies."""
+    return hashlib.sha256("\n".join(shard.sha256 for shard in manifest.shards).encode()).hexdigest()
 
 
 def _next_sentence_sums(labels: tf.Tensor, logits: tf.Tensor) -> Sums:

@@ -12,7 +12,8 @@ from absl import logging
 from official.core import config_definitions as cfg
 
 from xlnet_tf import files
-from xlnet_tf.tasks.finetuning import BEST, UNREACHED, FinetuningTask, finetune, read_metrics
+from xlnet_tf.checkpoints.model_card import PARAMS_FILE
+from xlnet_tf.tasks.finetuning import BEST, UNREACHED, FinetuningTask, finetune, keep_batches, read_metrics
 from xlnet_tf.training.guard import Diverged
 from xlnet_tf.training.progress import HISTORY, read_history
 from xlnet_tf.training.run import own
@@ -68,6 +69,8 @@ def finetune_seeds(
     """
     model_dir = model_dir.rstrip("/")  # FOLDER//NAME is another object of a bucket
     results = []
+    if again := _trained_again(params, model_dir, num_seeds):
+        logging.warning("%s", again)
     with contextlib.ExitStack() as stack:
         if num_seeds > 1:  # of one seed, the folder is the run's own
             own(strategy, model_dir, stack)
@@ -88,11 +91,32 @@ def finetune_seeds(
 def runs(
     params: cfg.ExperimentConfig, model_dir: str, num_seeds: int
 ) -> Iterator[tuple[cfg.ExperimentConfig, str]]:
-    """Yields the settings and the folder of each seed's run; see `finetune_seeds`."""
-    for seed in range(params.task.seed, params.task.seed + num_seeds):
+    """Yields the settings and the folder of each seed's run; see `finetune_seeds`.
+
+    A seed that is added makes its batches as those that are there.
+    """
+    seeds = range(params.task.seed, params.task.seed + num_seeds)
+    folders = [f"{model_dir}/seed-{seed}" if num_seeds > 1 else model_dir for seed in seeds]
+    for seed, folder in zip(seeds, folders):
         run_params = copy.deepcopy(params)
         run_params.task.seed = seed
-        yield run_params, f"{model_dir}/seed-{seed}" if num_seeds > 1 else model_dir
+        for there in (folder, *folders):
+            if keep_batches(run_params, there):
+                break
+        yield run_params, folder
+
+
+def _trained_again(params: cfg.ExperimentConfig, model_dir: str, num_seeds: int) -> str:
+    """Says that a seed's run is there and is not resumed, as one seed and several have other folders."""
+    seed, one = params.task.seed, tf.io.gfile.exists(f"{model_dir}/{PARAMS_FILE}")
+    several = tf.io.gfile.exists(f"{model_dir}/seed-{seed}/{PARAMS_FILE}")
+    if one == several or several == (num_seeds > 1):
+        return ""
+    there = "runs of several seeds" if several else "a run of one seed"
+    return (
+        f"{model_dir} has {there}, which --num_seeds={num_seeds} does not resume: seed {seed} is trained "
+        f"again, in {'this folder' if several else f'seed-{seed}'}"
+    )
 
 
 def _finetune_seed(params, task_class, strategy, folder: str) -> Result:

@@ -190,20 +190,30 @@ def trainings(
         tpu_replicas: see `finetuning.build_task`.
 
     Raises:
-        UserError: settings, examples and checkpoint of a variant do not fit together, or two variants would
-            have the same folder.
+        UserError: settings, examples and checkpoint of a variant do not fit together, two variants would have
+            the same folder, or some that are added other batches than those that are there.
         FileNotFoundError: there are no examples.
     """
     seen: dict[str, Point] = {}
-    for point, params in variants:
-        name, params = label(point), copy.deepcopy(params)
+    chosen: dict[str, str] = {}  # without a setting, batching -> name of the first point that has it
+    for point, given in variants:
+        name = label(point)
         if other := seen.get(name):
             raise UserError(f"--sweep: {dict(point)} and {dict(other)} would both have the folder {name}")
         seen[name] = point
         folder = f"{model_dir}/{name}" if point else model_dir
         with named(name):
-            _, first = next(runs(params, folder, num_seeds))
+            params, first = next(runs(given, folder, num_seeds))
             task = build_task(params, task_class, first, tpu_replicas)
+        if not given.task.batching and not tpu_replicas:  # a TPU's points may each have another
+            chosen.setdefault(params.task.batching, name)
+        if len(chosen) > 1:
+            found = ", ".join(f"{batching} for {of}" for batching, of in chosen.items())
+            begun = next(batching for batching in chosen if batching != "length")
+            raise UserError(
+                f"--sweep compares runs with equal batches, and --batching would be {found}, as runs that "
+                f"are there have it: add --batching={begun}, or choose another --model_dir"
+            )
         yield Training(name, params, task, list(runs(params, folder, num_seeds)))
 
 

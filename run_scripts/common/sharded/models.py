@@ -9,6 +9,7 @@ import numpy as np
 
 from run_scripts.common.answers import inputs_of_row
 from run_scripts.common.sharded.shard import Answerer, Inputs
+from xlnet_tf.config import MOST_SEED
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.flags import option
 
@@ -71,7 +72,7 @@ class Scoring(TextModel):
         "left_to_right",
         choices=("left_to_right", "right_to_left", "random"),
     )
-    seed: int = option("Random seed for --order=random.", 0, least=0, most=(1 << 63) - 1)
+    seed: int = option("Random seed for --order=random.", 0, least=0, most=MOST_SEED)
     pieces: bool = option("Of a corpus: write each piece and its log-probability, too.", False)
 
     def load(self, threads: int) -> Answerer:

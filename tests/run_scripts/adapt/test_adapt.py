@@ -244,6 +244,14 @@ def test_settings_are_refused_before_anything_is_written(folder, tmp_path, messa
     assert not (tmp_path / "new").exists()
 
 
+def test_epochs_without_effect_are_said(folder, tmp_path, caplog):
+    for train_steps, said in ((8, True), (0, False)):
+        caplog.clear()
+        given = arguments(folder, tmp_path / "new", task_data=None, epochs=2, train_steps=train_steps)
+        adapt.Adaptation(parsed(adapt.define_flags, *given))
+        assert ("--epochs has no effect, as train_steps is 8: give --train_steps=0" in caplog.text) == said
+
+
 def test_a_start_that_was_killed_before_it_wrote_its_settings_is_begun_again(folder, tmp_path, monkeypatch):
     def killed(*unused):
         raise KeyboardInterrupt

@@ -78,6 +78,15 @@ def test_a_slice_asks_for_all_its_chips_once():
     assert 1 in statuses and Interrupted.EXIT_STATUS not in statuses
 
 
+@pytest.mark.parametrize("name", ["single-host", "slice"])
+def test_a_jobset_ends_with_its_deadline(name):
+    """A job that fails for a reason without a rule is restarted, with a whole new deadline."""
+    spec = yaml.safe_load((DEPLOY / f"gke/{name}.yaml").read_text())["spec"]
+    assert all("activeDeadlineSeconds" in part["template"]["spec"] for part in spec["replicatedJobs"])
+    [rule] = spec["failurePolicy"]["rules"]
+    assert rule["action"] == "FailJobSet" and "DeadlineExceeded" in rule["onJobFailureReasons"]
+
+
 def flags_of(words):
     return {re.match(r"--(?:no)?(\w+)", word)[1] for word in words if word.startswith("--")}
 

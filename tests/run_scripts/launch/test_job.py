@@ -45,6 +45,17 @@ def test_only_flags_that_take_paths_are_looked_for_on_this_machine(tmp_path, mon
         load(tmp_path, command="finetune --data=gs://b/x --init_checkpoint=base")
 
 
+def test_paths_are_those_of_the_command(tmp_path):
+    """With spaces and commas, where a flag has one path; of settings in a list or in yaml, each."""
+    override = "{task: {general_data: {input_path: 'gs://b/g'}, validation_data: {input_path: gs://b/v w }}}"
+    command = [
+        *("finetune", "--data=gs://b/my data, old", "--init_checkpoint", "gs://b/a b", "--config_file=base"),
+        *("--sweep=task.init_checkpoint:gs://b/x,gs://b/y", f"--params_override={override}"),
+    ]
+    expected = ["my data, old", "a b", "x", "y", "g", "v w"]
+    assert load(tmp_path, command=command).paths() == [f"gs://b/{name}" for name in expected]
+
+
 @pytest.mark.parametrize(("accelerator", "runtime"), [
     ("v3-8", "tpu-ubuntu2204-base"), ("v4-8", "tpu-ubuntu2204-base"), ("v5p-8", "v2-alpha-tpuv5"),
     ("v6e-8", "v2-alpha-tpuv6e"), ("v5litepod-4", "v2-alpha-tpuv5-lite"),
@@ -63,6 +74,10 @@ MISTAKES = [
     ({"budget": {"hour": 3}}, r"there is no setting budget\.hour: did you mean budget\.hours\?"),
     ({"budget": {"hours": -1}}, "budget.hours is -1.0, expected more than 0"),
     ({"budget": {"hours": float("nan")}}, "budget.hours is nan: expected a number"),
+    ({"budget": {"hours": 1e300}}, r"budget.hours is 1e\+300, expected at most 87600"),
+    ({"budget": {"money": 1e300, "price_per_hour": 1}}, "pays for more than 87,600 hours at budget"),
+    ({"wait_hours": 10**400}, "wait_hours is too large: expected a smaller number"),
+    ({"wait_hours": 1e306}, r"wait_hours is 1e\+306, expected at most 87600"),
     ({"budget": {"money": 10}}, "budget.money needs budget.price_per_hour"),
     ({"spot": "maybe"}, "spot is 'maybe': expected true or false"),
     ({"project": 7}, "project is 7: expected text"),

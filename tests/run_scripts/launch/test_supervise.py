@@ -213,6 +213,31 @@ def killed(folder, **settings):
     return world
 
 
+@pytest.mark.parametrize("place", [QUEUED, VM, GKE], ids=lambda place: place["backend"])
+@pytest.mark.parametrize("left", ["nothing", "remains"])
+def test_a_tpu_that_was_lost_while_no_launch_ran_is_counted_aloud_and_waited_for(tmp_path, place, left):
+    """The hours may be too many, but the cloud does not say when it took the TPU away."""
+    world = killed(tmp_path, **place, budget={"hours": 9})
+    seen_at, asked = world.state().ready_at, world.cloud.state["used"]["create"]
+    if left == "nothing":
+        world.cloud.state["resources"].clear(), world.cloud.state["jobsets"].clear()
+    elif place is GKE:
+        world.cloud.scenario["pending"] = 3
+        world.cloud.state["jobsets"]["base"]["looks"] = 0
+    else:
+        lost = {"queued-resource": "SUSPENDED", "tpu-vm": "PREEMPTED"}[place["backend"]]
+        world.cloud.state["resources"]["base"]["states"] = [lost]
+    world.cloud.scenario["create"] = ["ok"] * asked + ["quota"] * 3
+    world.clock.now += 3600
+    hours = (world.clock.now - seen_at) / 3600
+    shown = world.launch()
+    assert f"lost while no launch ran: the {hours:.2f} h since it was last seen count as used" in shown
+    assert world.state().used_seconds > 3600
+    if left == "nothing":
+        assert shown.count("trying again") == 3
+    world.assert_nothing_left()
+
+
 def test_a_cloud_that_is_asked_too_often_is_asked_again_later(tmp_path):
     world = killed(tmp_path)
     world.cloud.scenario["describe"] = ["ok"] * (world.cloud.state["used"]["describe"] + 2) + ["often"]

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import os
 
 import pytest
 from hypothesis import given, settings
@@ -217,6 +218,15 @@ def test_a_file_that_is_too_long_a_text_is_refused(tmp_path, monkeypatch):
         list(read_table(tmp_path, TableFormat("folders")))
 
 
+def test_names_that_are_not_utf_8_are_spelt(tmp_path):
+    """In ids and labels, which are written as UTF-8."""
+    folder = tmp_path / os.fsdecode(b"good\xff")
+    folder.mkdir()
+    write(folder / os.fsdecode(b"1\xe9.txt"), "fine")
+    [row] = read_table(tmp_path, TableFormat("folders"))
+    assert row.values == {"id": r"good\udcff/1\udce9", "text": "fine", "label": r"good\udcff"}
+
+
 def test_damaged_gzip(tmp_path):
     data = gzip.compress(b"text\tlabel\n" + b"abc\t1\n" * 1000)
     path = write(tmp_path / "t.tsv.gz", data[:-20])
@@ -228,7 +238,12 @@ def test_damaged_gzip(tmp_path):
 
 
 def test_files_that_are_not_there_or_of_unknown_format(tmp_path):
-    with pytest.raises(FileNotFoundError, match="x.csv does not exist"):
+    with pytest.raises(FileNotFoundError, match="x.csv, does not exist: check its name, and its comma"):
+        list(read_table(tmp_path / "x.csv,", CSV))
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(UserError, match="pipe.csv is a pipe or a device, which cannot be read twice"):
+        list(read_table(tmp_path / "pipe.csv", CSV))
+    with pytest.raises(FileNotFoundError, match="x.csv does not exist: check its name$"):
         infer_format(tmp_path / "x.csv")
     with pytest.raises(UserError, match="end it in .csv, .tsv, .jsonl, .parquet or .arrow"):
         infer_format(write(tmp_path / "x.txt", ""))

@@ -1,4 +1,5 @@
 import gzip
+import os
 
 import pytest
 
@@ -197,6 +198,15 @@ def test_links_back_to_a_folder_are_not_followed(tmp_path):
     (tmp_path / "two/circle.txt").symlink_to("circle.txt")
     with pytest.raises(FileNotFoundError, match=r"circle.txt is a broken symbolic link \(to circle.txt\)"):
         find_files([str(tmp_path / "two")])
+
+
+def test_a_pipe_is_refused_next_to_files_too(tmp_path):
+    """Its size is 0, so its text would be left out."""
+    (tmp_path / "a.txt").write_text("x")
+    os.mkfifo(tmp_path / "b.txt")
+    for patterns in ([tmp_path], [tmp_path / "b.txt"], [tmp_path / "*.txt"]):
+        with pytest.raises(UserError, match=r"b.txt is a pipe or a device, .*: save its text as a file"):
+            find_files([*map(str, patterns)])
 
 
 @pytest.mark.parametrize(

@@ -139,6 +139,7 @@ def test_bad_json_lines(tmp_path, row, message):
         (["x.txt", "./a/x.txt", "/b/a/x.txt"], ["x.txt", "a/x.txt", "b/a/x.txt"]),
         (["hf://datasets/o/n/train", "hf://datasets/o/m/train/"], ["n/train", "m/train"]),
         (["x.txt", "x.txt"], ["x.txt", "x.txt"]),
+        (["a/x\udcff.txt", "x\udcfe.txt"], [r"x\udcff.txt", r"x\udcfe.txt"]),  # names that are not UTF-8
     ],
 )
 def test_files_have_distinct_names_in_ids(paths, names):
