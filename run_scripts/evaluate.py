@@ -44,6 +44,7 @@ def main(_: Sequence[str]):
     values = flags.FLAGS
     if values.against and not values.samples:
         raise errors.UserError("--against compares by samples: leave out --samples=0")
+    experiment.split_checkpoint(values)
     run = Run.open(values.model_dir, values.data)
     other = None
     if values.against:

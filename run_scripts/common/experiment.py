@@ -37,6 +37,30 @@ def define_flags(settings: Sequence[Setting]):
         setting.define()
 
 
+def split_checkpoint(values: flags.FlagValues):
+    """Takes --model_dir=RUN/ckpt-STEP of a fine-tuned run as --model_dir=RUN --checkpoint=ckpt-STEP.
+
+    Only the run has the settings of its texts, and the thresholds that it answers with.
+
+    Raises:
+        UserError: --checkpoint is given as well.
+    """
+    folder, _, name = values.model_dir.rstrip("/").rpartition("/")
+    if not re.fullmatch(r"ckpt-[0-9]+(\.index)?", name):
+        return
+    from xlnet_tf.checkpoints.model_card import is_run
+
+    if not is_run(folder or "."):
+        return
+    name = name.removesuffix(".index")
+    if values.checkpoint not in ("", name):
+        raise UserError(
+            f"--model_dir={values.model_dir} and --checkpoint={values.checkpoint} name two checkpoints: leave "
+            "out one of them"
+        )
+    values.model_dir, values.checkpoint = folder or ".", name
+
+
 def recipes() -> dict[str, pathlib.Path]:
     """Returns the files of settings that come with this package by their names, such as glue/sst-2."""
     files = sorted(RECIPES.rglob("*.yaml"))

@@ -14,6 +14,7 @@ from typing import Any
 from absl import flags
 from etils import epath
 
+from run_scripts.common import experiment
 from xlnet_tf import errors, hub, task_registry
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import define_of_tasks, given_of_task
@@ -70,7 +71,7 @@ def check_flags(values: flags.FlagValues):
     from xlnet_tf.checkpoints.model_card import is_run
 
     folder = hub.locate(values.model_dir).folder
-    if not epath.Path(folder).exists():
+    if not any(epath.Path(path).exists() for path in (folder, f"{folder}.index")):
         raise UserError(
             f"--model_dir={values.model_dir} is not there{hub.similar(folder)}: expected the folder of a "
             "fine-tuned run or of other weights, or the name of a model"
@@ -155,6 +156,7 @@ def main(_: Sequence[str]):
     if values.buckets is not None:
         options["buckets"] = numbers("buckets", values.buckets)
     warmup_batches = numbers("warmup_batches", values.warmup_batches)
+    experiment.split_checkpoint(values)
     check_flags(values)
     check_demands(values.model_dir)
     if values.bucket_data:

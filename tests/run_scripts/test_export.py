@@ -5,6 +5,7 @@ import json
 import pytest
 from absl import flags
 
+from run_scripts.common import experiment
 from run_scripts.export import __main__ as export
 from tests.helpers import command_flags
 from xlnet_tf import task_registry
@@ -63,3 +64,22 @@ def test_flags_go_together(tmp_path, arguments, is_run, message):
     else:
         with pytest.raises(UserError, match=message):
             export.check_flags(values)
+
+
+@pytest.mark.parametrize("ending", ["", "/", ".index"])
+def test_a_checkpoint_inside_a_run_is_that_of_the_run(tmp_path, ending):
+    (tmp_path / "manifest.json").write_text(json.dumps({"kind": "examples"}))
+    values = parsed(f"--model_dir={tmp_path}/ckpt-4{ending}")
+    experiment.split_checkpoint(values)
+    assert (values.model_dir, values.checkpoint) == (str(tmp_path), "ckpt-4")
+    values = parsed(f"--model_dir={tmp_path}/ckpt-4{ending}", "--checkpoint=last")
+    with pytest.raises(UserError, match="/ckpt-4.* and --checkpoint=last name two checkpoints: leave out"):
+        experiment.split_checkpoint(values)
+
+
+def test_the_checkpoint_of_a_pretraining_is_exported(tmp_path):
+    (tmp_path / "ckpt-4.index").touch()
+    values = parsed(f"--model_dir={tmp_path}/ckpt-4")
+    experiment.split_checkpoint(values)
+    export.check_flags(values)
+    assert (values.model_dir, values.checkpoint) == (f"{tmp_path}/ckpt-4", "")

@@ -1,19 +1,19 @@
 """Streams of texts are answered as rows one by one, in their order, in bounded memory."""
 
-import itertools
 import types
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.helpers.serving.exports import KINDS
 from xlnet_tf import task_registry
 from xlnet_tf.serving import text_answers
+from xlnet_tf.serving.module import LOWEST, ServingModule
+from xlnet_tf.serving.multiple_choice import MultipleChoiceModule
+from xlnet_tf.serving.ranking import RankingModule
 from xlnet_tf.serving.signatures import plain
+from xlnet_tf.serving.tagging import TaggingModule
 from xlnet_tf.serving.text_answers import RowFunction, answer_texts
-
-PADDING = ("", 0, -1, False)
 
 
 def rows_of(kind, module) -> list[dict]:
@@ -34,19 +34,44 @@ def assert_same(found, expected, name):
         else:
             assert found == expected, name
         return
-    for one, other in itertools.zip_longest(found, expected):  # a batch's lists are as long as its longest
-        if one is None or other is None:
-            rest = np.ravel(other if one is None else one).tolist()
-            assert all(value in PADDING or value < -1e30 for value in rest), name
-        else:
-            assert_same(one, other, name)
+    assert len(found) == len(expected), name
+    for one, other in zip(found, expected):
+        assert_same(one, other, name)
 
 
 def test_outputs_are_in_the_order_of_their_names():
     """A SavedModel has them in another order in each process; columns of shards follow this one."""
     columns = dict.fromkeys(["score", "label", "alert"], tf.TensorSpec([None]))
-    function = RowFunction(types.SimpleNamespace(structured_outputs=columns), inputs=dict)
+    graph = types.SimpleNamespace(structured_outputs=columns)
+    function = RowFunction(graph, inputs=dict, without_filling=ServingModule.without_filling)
     assert [*function.outputs] == ["alert", "label", "score"]
+
+
+@pytest.mark.parametrize(
+    ("module", "row", "answer", "expected"),
+    [
+        (
+            TaggingModule,
+            {"text": "Ada"},
+            {"num_entities": 1, "entity": ["Ada", ""], "start": [0, -1], "score": [0.5, 0.0]},
+            {"num_entities": 1, "entity": ["Ada"], "start": [0], "score": [0.5]},
+        ),
+        (
+            RankingModule,
+            {"query": "a", "candidates": ["b", "c"]},
+            {"scores": [0.1, 0.2, LOWEST], "order": [1, 0, -1]},
+            {"scores": [0.1, 0.2], "order": [1, 0]},
+        ),
+        (
+            MultipleChoiceModule,
+            {"context": "a", "question": "b", "options": ["c"]},
+            {"answer": 0, "option": "c", "probabilities": [1.0, 0.0]},
+            {"answer": 0, "option": "c", "probabilities": [1.0]},
+        ),
+    ],
+)
+def test_answers_have_nothing_that_fills_up_a_batch(module, row, answer, expected):
+    assert module.without_filling(row, answer) == expected
 
 
 @pytest.mark.integration

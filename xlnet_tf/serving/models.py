@@ -13,7 +13,7 @@ from absl import logging
 
 from xlnet_tf import guesses, hub, task_registry
 from xlnet_tf.checkpoints import building_from, load_into, names, open_checkpoint
-from xlnet_tf.checkpoints.model_card import is_run, task_of
+from xlnet_tf.checkpoints.model_card import ModelCard, is_run, task_of
 from xlnet_tf.errors import UserError, reason
 from xlnet_tf.generation.embedding import TextVectors, check_layer, embed_texts
 from xlnet_tf.layers.base import policy_restored
@@ -174,10 +174,12 @@ class ExportedModel:
             signatures = self._loaded.signatures
             self._inputs = signatures[SERVING_DEFAULT].structured_input_signature[1]
             self._examples = signatures[EXAMPLES]
+            task = task_registry.tasks().get(ModelCard.read(folder).task or "")
         except (KeyError, OSError, ValueError, tf.errors.OpError) as error:
             raise UserError(
                 f"{folder} is not a model that export wrote for texts ({reason(error)}): give another folder"
             ) from error
+        self._without_filling = (task.load("serving") if task else ServingModule).without_filling
 
     def input_ranks(self) -> dict[str, int]:
         """Returns the inputs by name: 1 for a text, 2 for a list of texts."""
@@ -186,7 +188,9 @@ class ExportedModel:
     def row_function(self) -> RowFunction:
         """Returns the function that answers a batch of rows; as tf.Examples, their lists may differ."""
         return RowFunction(
-            self._examples, lambda rows: {"examples": tf.constant([*map(serialized_example, rows)])}
+            self._examples,
+            lambda rows: {"examples": tf.constant([*map(serialized_example, rows)])},
+            self._without_filling,
         )
 
 

@@ -121,7 +121,8 @@ class ServingModule(tf.Module):
     def row_function(self) -> text_answers.RowFunction:
         """Returns the function that answers rows in Python; it is traced once."""
         if "_rows" not in vars(self):
-            vars(self)["_rows"] = text_answers.row_function(self.answer, self.input_specs())  # not exported
+            found = text_answers.row_function(self.answer, self.input_specs(), self.without_filling)
+            vars(self)["_rows"] = found  # not exported
         return vars(self)["_rows"]
 
     def ask(self, texts: Sequence[Any], inputs: Mapping[str, Any], batch_size: int) -> Any:
@@ -131,8 +132,13 @@ class ServingModule(tf.Module):
         found = [self.readable(row, answer) for row, answer in zip(rows, answers, strict=True)]
         return found if many else found[0]
 
+    @staticmethod
+    def without_filling(row: text_answers.Row, answer: dict[str, Any]) -> dict[str, Any]:
+        """Returns an answer without what fills it up to the longest one of its batch."""
+        return answer
+
     def readable(self, row: text_answers.Row, answer: dict[str, Any]) -> dict[str, Any]:
-        """Returns an answer as people read it in Python: by name, without what fills up a batch."""
+        """Returns an answer without filling as people read it in Python: by name."""
         return answer
 
     def serve(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -262,7 +268,8 @@ class CandidatesModule(ServingModule):
     def serve_tokens(self, features):
         return {self.SCORES: tf.squeeze(self.run(features), axis=-1)}
 
-    def readable(self, row, answer):
+    @staticmethod
+    def without_filling(row, answer):
         [candidates] = (value for value in row.values() if not isinstance(value, str))
         lists = {name: value for name, value in answer.items() if isinstance(value, list)}
         return {**answer, **{name: value[: len(candidates)] for name, value in lists.items()}}

@@ -80,9 +80,13 @@ class TaggingModule(ServingModule):
     def example_rows(self):
         return {"text": "Ada Lovelace met Charles Babbage in London in June 1833."}
 
+    @staticmethod
+    def without_filling(row, answer):
+        lists = {name: values for name, values in answer.items() if isinstance(values, list)}
+        return {**answer, **{name: values[: answer["num_entities"]] for name, values in lists.items()}}
+
     def readable(self, row, answer):
-        count = answer["num_entities"]
-        columns = {name: values[:count] for name, values in answer.items() if isinstance(values, list)}
+        columns = {name: values for name, values in answer.items() if isinstance(values, list)}
         return {"entities": [dict(zip(columns, values)) for values in zip(*columns.values())]}
 
     def serve_tokens(self, features):
