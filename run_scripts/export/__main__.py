@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from absl import flags
+from absl import flags, logging
 from etils import epath
 
 from run_scripts.common import experiment
@@ -178,10 +178,22 @@ def main(_: Sequence[str]):
         **options,
         **head_options(values),
     )
+    warn_of_left_out(options.get("buckets", ()), served.buckets)
     path = export(served, values.output_dir, version=values.version, warmup_batches=warmup_batches)
     print(describe(path))
     print(f"\nTo serve it:\n\n{config_files.docker_command(values.output_dir)}")
     print(f"\nWithout a container: xlnet-tf serve --model={shlex.quote(values.output_dir)}")
+
+
+def warn_of_left_out(buckets: Sequence[int], served: Sequence[int]):
+    """Warns of buckets that are asked for and are not served."""
+    if short := sorted({*buckets} - {*served}):
+        logging.warning(
+            "buckets of %s tokens are left out: the model looks at more tokens for an answer (start_top, "
+            "end_top), so the shortest bucket is %d",
+            ", ".join(map(str, short)),
+            served[0],
+        )
 
 
 def describe(path: str) -> str:

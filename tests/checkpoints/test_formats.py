@@ -29,6 +29,7 @@ from xlnet_tf.checkpoints import (
     tensorflow_files,
 )
 from xlnet_tf.checkpoints.arrays import Arrays
+from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.checkpoints.safetensors_file import read_safetensors
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
@@ -164,7 +165,7 @@ def test_an_array_of_too_many_dimensions_is_refused(tmp_path):
 def test_what_keras_saved_is_called_so(tmp_path, name, in_folder):
     (tmp_path / name).write_bytes(b"PK")
     path = str(tmp_path if in_folder else tmp_path / name)
-    said = "a SavedModel, which can be served" if name.endswith("pb") else "load it with .*save_model"
+    said = "a SavedModel, which predict and" if name.endswith("pb") else "load it with .*save_model"
     for use in (
         lambda: open_checkpoint(path),
         lambda: convert(path, None, "ours", None, strict=True),
@@ -173,6 +174,17 @@ def test_what_keras_saved_is_called_so(tmp_path, name, in_folder):
     ):
         with pytest.raises(UserError, match=said):
             use()
+
+
+@pytest.mark.parametrize("path", ["served", "served/", "served/10", "served/10/saved_model.pb"])
+def test_an_exported_model_says_what_it_was_exported_from(tmp_path, path):
+    for version in ("10", "9", "2"):
+        (tmp_path / "served" / version).mkdir(parents=True)
+        (tmp_path / "served" / version / "saved_model.pb").write_bytes(b"PK")
+        ModelCard(origin={"exported_from": f"runs/{version}"}).write(str(tmp_path / "served" / version))
+    message = "a SavedModel, which predict and serve can ask, .*: give what it was exported from, runs/10"
+    with pytest.raises(UserError, match=message):
+        open_checkpoint(f"{tmp_path}/{path}")
 
 
 LOGITS_PROJ = {"logits_proj.weight", "logits_proj.bias"}

@@ -83,3 +83,12 @@ def test_the_checkpoint_of_a_pretraining_is_exported(tmp_path):
     experiment.split_checkpoint(values)
     export.check_flags(values)
     assert (values.model_dir, values.checkpoint) == (f"{tmp_path}/ckpt-4", "")
+
+
+def test_buckets_that_are_not_served_are_named(caplog):
+    export.warn_of_left_out([4, 8, 32], (32, 64))
+    assert "buckets of 4, 8 tokens are left out" in caplog.text
+    assert "so the shortest bucket is 32" in caplog.text
+    caplog.clear()
+    export.warn_of_left_out((), (32, 64))
+    assert not caplog.text

@@ -261,7 +261,10 @@ def test_chunks_are_joined_in_order():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"max_question_len": 37}, "max_question_len is 37; expected 1 to 36"),
+        (
+            {"max_question_len": 37},
+            "max_question_len is 37; expected 1 to 36, so that .*, or a seq_len of at least 41$",
+        ),
         ({"stride": 0}, "stride is 0"),
         ({"start_top": 41}, "seq_len is 40, but the model looks at 41 tokens"),
     ],
@@ -282,6 +285,13 @@ def test_buckets_have_as_many_tokens_as_the_model_looks_at(model, small_tokenize
     module = models.module_of_model(model)  # whose shortest bucket is of 8 tokens otherwise
     assert module.buckets[:2] == (16, 24)
     assert module.ask(["ba?", "ne tor mi"], {}, 1)["answers"]
+
+
+@pytest.mark.parametrize(("segment_len", "expected"), [(66, 31), (67, 32), (68, 64), (0, 64)])
+def test_questions_have_room_in_each_segment(small_tokenizer, segment_len, expected):
+    model = built(XLNetQuestionAnswering, small_tokenizer, start_top=4, end_top=3, segment_len=segment_len)
+    model.tokenizer = small_tokenizer
+    assert models.module_of_model(model).max_question_len == expected
 
 
 def test_serving_options_come_from_the_run(model, small_tokenizer, tmp_path):

@@ -34,6 +34,7 @@ from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 FORMATS = ("ours", "original", "hugging_face")
 OUR_FILE = "weights.safetensors"
+_SAVED_MODEL = "saved_model.pb"
 
 _EXPECTED = (
     f"expected the folder of a run, a folder with {OUR_FILE}, the original's "
@@ -364,7 +365,10 @@ def _find_weights(path: str) -> str:
     prefix = original if tensorflow_files.is_tensorflow(original) else _newest(folder)
     if not prefix:
         files = sorted(tf.io.gfile.listdir(folder))
-        held = _of_keras(files) or ", ".join(files[:10]) or "nothing"
+        versions = sorted((n for name in files if (n := name.rstrip("/")).isdecimal()), key=int)
+        exported = [path for n in versions if tf.io.gfile.exists(path := f"{folder}/{n}/{_SAVED_MODEL}")]
+        held = _of_keras([f"{folder}/{name}" for name in files] + exported[-1:])
+        held = held or ", ".join(files[:10]) or "nothing"
         raise UserError(f"{folder} holds no checkpoint (but {held}): {_EXPECTED}.")
     return prefix
 
@@ -379,8 +383,12 @@ def _of_keras(files: Sequence[str]) -> str:
             f"a file of Keras ({os.path.basename(keras[0])}), which only Python code can load: load it "
             f"with {how}, write it with xlnet_tf.checkpoints.save_model(model, FOLDER), and give FOLDER"
         )
-    if any(os.path.basename(file) == "saved_model.pb" for file in files):
-        return "a SavedModel, which can be served but not read back: give what it was exported from"
+    if exported := [file for file in files if os.path.basename(file) == _SAVED_MODEL]:
+        origin = ModelCard.read(os.path.dirname(exported[0])).origin.get("exported_from")
+        return (
+            "a SavedModel, which predict and serve can ask, but whose weights cannot be read back: give what "
+            f"it was exported from{f', {origin}' if origin else ''}"
+        )
     return ""
 
 

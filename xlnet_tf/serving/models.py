@@ -366,7 +366,10 @@ def _with_lengths(
     known = keyword_options(module_class)
     guesses.refuse(set(options) - known, known)
     options = {"seq_len": _seq_len(segment_len), **options}
-    half = max(1, (options["seq_len"] - NUM_SPECIAL) // 2)
+    tokens = options["seq_len"]
+    if module_class.IN_EACH_SEGMENT and 0 < segment_len <= NUM_SPECIAL + max(module_class.LENGTHS.values()):
+        tokens = segment_len  # which has no room for the usual length and another text
+    half = max(1, (tokens - NUM_SPECIAL) // 2)
     return {name: min(length, half) for name, length in module_class.LENGTHS.items()} | options
 
 

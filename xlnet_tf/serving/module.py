@@ -49,6 +49,7 @@ class ServingModule(tf.Module):
         METHODS: of TensorFlow Serving's, for the signatures that do not `predict`.
         LENGTHS: options that are lengths of texts which go with a longer one, as the builders have them;
             short sequences have room for half as many.
+        IN_EACH_SEGMENT: whether these texts stand in each segment of a model that reads in segments.
         OF_EXAMPLES: options that are settings of the examples that a run was fine-tuned on.
         card: of the model, for model.json.
         texts: the tokenizer in graph.
@@ -60,6 +61,7 @@ class ServingModule(tf.Module):
 
     METHODS: ClassVar[Mapping[str, str]] = {}
     LENGTHS: ClassVar[Mapping[str, int]] = {}
+    IN_EACH_SEGMENT: ClassVar[bool] = False
     OF_EXAMPLES: ClassVar[Sequence[str]] = ()
 
     def __init__(
@@ -364,7 +366,7 @@ def check_room(name: str, most: int, seq_len: int):
     if not 0 < most < room:
         raise UserError(
             f"{name} is {most}; expected 1 to {room - 1}, so that sequences of {seq_len} tokens have room "
-            "for another text"
+            f"for another text, or a seq_len of at least {max(most, 1) + 4}"
         )
 
 

@@ -64,6 +64,7 @@ class QuestionAnsweringModule(ServingModule):
     """
 
     LENGTHS = {"max_question_len": 64}
+    IN_EACH_SEGMENT = True
     OF_EXAMPLES = ("max_question_len", "stride")
 
     def __init__(
@@ -83,10 +84,12 @@ class QuestionAnsweringModule(ServingModule):
         self.most_room = windows_lib.window_room(0, self.seq_len, self.segment_len)
         most = windows_lib.window_room(1, self.segment_len)
         if not 0 < max_question_len <= most:
+            sequences, longer = "sequences", f", or a seq_len of at least {max(max_question_len, 1) + 4}"
+            if model.segment_len:
+                sequences, longer = "segments", ""
             raise UserError(
-                f"max_question_len is {max_question_len}; expected 1 to {most}, so that "
-                f"{'segments' if model.segment_len else 'sequences'} of {self.segment_len} tokens have room "
-                "for some of the context"
+                f"max_question_len is {max_question_len}; expected 1 to {most}, so that {sequences} of "
+                f"{self.segment_len} tokens have room for some of the context{longer}"
             )
         if stride < 1:
             raise UserError(f"stride is {stride}; expected at least 1")
