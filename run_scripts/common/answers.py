@@ -54,7 +54,8 @@ def rows_of_flags(pairs: Sequence[str], columns: Mapping[str, TensorInfo]) -> li
 
 
 def rows_of_file(path: str) -> Iterator[dict[str, Any]]:
-    """Yields rows from a .csv or .tsv file with named columns, or from a file of JSON objects, one a line.
+    """Yields rows from a .csv or .tsv file with named columns, or from a file of JSON objects, one a line;
+    blank lines are left out.
 
     Raises:
         UserError: it is a folder, it has no rows, or a row is damaged; the message has its number.
@@ -78,6 +79,8 @@ def _read_rows(path: str) -> Iterator[dict[str, Any]]:
         yield from (dict(row.values) for row in tables.read_table(file, tables.infer_format(file)))
         return
     for number, line in tables.decoded_lines(file, "utf-8"):
+        if not line.strip():
+            continue
         try:
             row = json.loads(line)
         except (ValueError, RecursionError):

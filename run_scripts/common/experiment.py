@@ -55,8 +55,8 @@ def split_checkpoint(values: flags.FlagValues):
     name = name.removesuffix(".index")
     if values.checkpoint not in ("", name):
         raise UserError(
-            f"--model_dir={values.model_dir} and --checkpoint={values.checkpoint} name two checkpoints: leave "
-            "out one of them"
+            f"--model_dir={values.model_dir} and --checkpoint={values.checkpoint} name two checkpoints: "
+            "leave out one of them"
         )
     values.model_dir, values.checkpoint = folder or ".", name
 

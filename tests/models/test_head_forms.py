@@ -132,6 +132,27 @@ FILES = [
 
 @pytest.mark.parametrize(("inside", "ending"), FILES)
 @pytest.mark.filterwarnings("ignore:.*HDF5")
+def test_files_of_keras_keep_which_layers_are_frozen(tmp_path, inside, ending):
+    head = heads.random_head("classifier")
+    model = {"alone": head, "head": around(head), "encoder": around(head.encoder)}[inside]
+    first, last = head.encoder.blocks[0], head.encoder.blocks[-1]
+    first.trainable = False
+    first.attention.trainable = True
+    last.feed_forward.trainable = False
+    head.pooling.trainable = False
+    model.predict({"input_word_ids": np.full([1, heads.T], 7, np.int32)}, verbose=0)
+    expected = [names.canonical(weight.name) for weight in model.trainable_weights]
+    assert len(expected) < len(model.weights)
+    model.save(tmp_path / f"model.{ending}")
+    for found in (
+        tf_keras.models.load_model(tmp_path / f"model.{ending}"),
+        tf_keras.models.clone_model(model),
+    ):
+        assert [names.canonical(weight.name) for weight in found.trainable_weights] == expected
+
+
+@pytest.mark.parametrize(("inside", "ending"), FILES)
+@pytest.mark.filterwarnings("ignore:.*HDF5")
 def test_files_of_keras_keep_the_policy_and_what_is_frozen(tmp_path, inside, ending):
     tf_keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
@@ -195,6 +216,7 @@ def _by_keras_file(model, folder):
     return tf_keras.models.load_model(f"{folder}/model.keras")
 
 
+@pytest.mark.filterwarnings("error:.*not yet been built")
 @pytest.mark.parametrize(
     "go_round",
     [

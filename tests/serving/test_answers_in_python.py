@@ -9,6 +9,7 @@ from absl import logging
 from tests.helpers.serving.exports import KINDS
 from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint
+from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.errors import UserError
 from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering
@@ -141,6 +142,28 @@ def test_answers_are_of_the_weights_as_they_are_now(small_tokenizer, task):
     asked.set_weights(other.get_weights())
     expected = other.answer(**texts)
     assert same(asked.answer(**texts), expected) and str(before) != str(expected)
+
+
+def test_answers_follow_the_model_as_it_is_now(classifier, eager):
+    text = "ba ne ba tor"
+    assert "label" in classifier.answer(text)
+    classifier.multi_label = True
+    assert "labels" in classifier.answer(text)
+    classifier.labels[0] = "other"
+    assert "other" in classifier.answer(text)["probabilities"]
+    classifier.card = ModelCard.of_model(classifier)
+    classifier.card.serving["alert"] = {"label": "other", "threshold": 0.0}
+    assert classifier.answer(text)["alert"] is True
+    first = vars(classifier)["_answering"][1]
+    classifier.answer(text)
+    assert vars(classifier)["_answering"][1] is first
+
+
+@pytest.fixture
+def eager():
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
 
 
 def test_options_may_be_of_any_type_that_answering_takes(classifier, tmp_path):

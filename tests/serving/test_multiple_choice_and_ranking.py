@@ -133,6 +133,8 @@ def test_examples_with_fewer_texts_than_others_are_answered_as_alone(small_token
 def test_other_texts_must_have_room(small_tokenizer):
     model = built(XLNetRanker, small_tokenizer, CHOICES)
     for module, name in ((RankingModule, "max_query_len"), (MultipleChoiceModule, "max_qa_len")):
-        message = f"{name} is 12; expected 1 to 8, so that sequences of 12 tokens .*, or a seq_len of at least 16$"
+        message = (
+            f"{name} is 12; expected 1 to 8, so that sequences of 12 tokens .*, or a seq_len of at least 16$"
+        )
         with pytest.raises(UserError, match=message):
             module(model, small_tokenizer, **{name: 12}, seq_len=12)

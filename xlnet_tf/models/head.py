@@ -1,5 +1,6 @@
 """What the heads share: an encoder that reads the text, and layers built under the table's names."""
 
+import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -141,7 +142,8 @@ class XLNetHead(EncoderModel):
         """
         self._warn_of_new_head()
         pair = len(texts) + len(inputs) == 2
-        key = (pair, id(self.tokenizer), tuple(getattr(self, "labels", ())))
+        settings = copy.deepcopy((self.card, self.get_config()))  # which may be changed in place
+        key = (pair, id(self.tokenizer), self.folder, settings)
         if vars(self).get("_answering", (None,))[0] != key:  # not among what tf_keras tracks and saves
             self.__dict__["_answering"] = key, task_registry.load(task_registry.ANSWERING)(self, pair=pair)
         return vars(self)["_answering"][1].ask(texts, inputs, batch_size)

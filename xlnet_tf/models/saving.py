@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -102,6 +103,11 @@ class ShapeFreeModel(tf_keras.Model):
         guesses.refuse_inputs(x)
         return super().predict(x, *args, **kwargs)
 
+    def save(self, *args, **kwargs):
+        """As tf_keras' save; a new model that was never called is saved with its initial weights."""
+        self._assert_weights_created()  # before tf_keras looks, and warns that there may be none
+        return super().save(*args, **kwargs)
+
     def __getattr__(self, name: str):
         raise guesses.of_attribute(self, name)
 
@@ -138,18 +144,28 @@ class ShapeFreeModel(tf_keras.Model):
         super().load_own_variables(store)
 
     def get_config(self):
-        return {"name": self.name, "trainable": self.trainable, "dtype": self.dtype_policy.name}
+        config = {"name": self.name, "trainable": self.trainable, "dtype": self.dtype_policy.name}
+        changes = {
+            path: layer.trainable
+            for path, layer, parent in _layers(self)
+            if layer.trainable != parent.trainable
+        }
+        return {**config, **({"trainable_layers": changes} if changes else {})}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
         options = cls._options_from_config(config, custom_objects)
         dtype, trainable = options.pop("dtype", None), options.pop("trainable", True)
+        changes = options.pop("trainable_layers", {})
         with policy_restored():
             if dtype:
                 tf_keras.mixed_precision.set_global_policy(dtype)
             model = cls(**options)
         if not trainable:  # not otherwise, as a part may be frozen
             model.trainable = False
+        for path, layer, _ in _layers(model):
+            if path in changes:
+                layer.trainable = changes[path]
         return model
 
     @classmethod
@@ -165,8 +181,18 @@ class ShapeFreeModel(tf_keras.Model):
 
     def __repr__(self) -> str:
         objects = {name: getattr(self, name) for name in ("config", "encoder") if hasattr(self, name)}
-        of_keras = {"trainable", "dtype"}
+        of_keras = {"trainable", "dtype", "trainable_layers"}
         arguments = {
             name: value for name, value in self.get_config().items() if name not in of_keras
         } | objects
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
+
+
+def _layers(
+    parent: tf_keras.layers.Layer, path: str = ""
+) -> Iterator[tuple[str, tf_keras.layers.Layer, tf_keras.layers.Layer]]:
+    """Yields the path, layer and parent of each layer of a model, parents first, but of no model in it."""
+    for layer in parent._flatten_layers(recursive=False, include_self=False):
+        if not isinstance(layer, ShapeFreeModel):
+            yield f"{path}{layer.name}", layer, parent
+            yield from _layers(layer, f"{path}{layer.name}/")

@@ -81,6 +81,18 @@ def test_a_files_format_is_known_by_its_name_in_upper_case_too(tmp_path, name):
     assert [*rows_of_file(str(tmp_path / name))] == [{"text": "ba", "n": "1"}]
 
 
+def test_blank_lines_are_no_rows_and_errors_name_the_line(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('\n{"text": "ba"}\n \t\r\n{"text": "ne"}\n\n')
+    assert [*rows_of_file(str(path))] == [{"text": "ba"}, {"text": "ne"}]
+    path.write_text('{"text": "ba"}\n\n{"text": \n')
+    with pytest.raises(UserError, match="a.jsonl, line 3: expected a JSON object"):
+        [*rows_of_file(str(path))]
+    path.write_text("\n\n")
+    with pytest.raises(UserError, match="a.jsonl has no rows"):
+        [*rows_of_file(str(path))]
+
+
 @pytest.mark.integration
 def test_an_interrupted_prediction_resumes(run, table, tmp_path, monkeypatch):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
