@@ -149,6 +149,31 @@ def test_a_name_of_another_library_is_answered_with_ours(name, instead):
             exec(statement)
 
 
+@pytest.mark.parametrize(
+    ("statement", "instead"),
+    [
+        ("XLNetClassifier.from_preset('x')", "XLNetClassifier has no 'from_preset': write from_pretrained"),
+        ("XLNetEncoder.from_preset('x')", "XLNetEncoder has no 'from_preset': write from_pretrained"),
+        ("XLNetTokenizer.from_preset('x')", "XLNetTokenizer has no 'from_preset': write from_pretrained"),
+        ("XLNetLanguageModel.from_preset('x')", "XLNetLanguageModel has no 'from_preset': write from_pre"),
+        ("XLNetConfig.from_pretrained('x')", "XLNetConfig has no 'from_pretrained': use .*read_architecture"),
+        ("XLNetConfig(vocab_size=50)", "unknown option vocab_size: write n_token"),
+        ("XLNetConfig(n_layers=2)", "unknown option n_layers; expected some of d_head, .*n_layer"),
+        ("XLNetConfig.preset('micro', num_layers=2)", "unknown option num_layers: write n_layer"),
+        ("XLNetBackbone(XLNetConfig(), mem_len=5)", "unknown option mem_len: write memory_len"),
+        ("XLNetEncoder(XLNetConfig(), dropuot=0)", "unknown option dropuot; expected some of"),
+        (
+            "XLNetLanguageModel.generate(None, ['a'], do_sample=True)",
+            "unknown option do_sample: leave it out",
+        ),
+        ("XLNetLanguageModel.search(None, ['a'], num_beams=3)", "unknown option num_beams: call search"),
+    ],
+)
+def test_calls_of_other_libraries_are_answered_with_ours(statement, instead):
+    with pytest.raises((AttributeError, xlnet_tf.UserError), match=instead):
+        eval(statement, vars(xlnet_tf) | {name: getattr(xlnet_tf, name) for name in dir(xlnet_tf)})
+
+
 @pytest.fixture
 def small_model():
     config = xlnet_tf.XLNetConfig(n_token=50, n_layer=1, d_model=8, n_head=2, d_head=4, d_inner=8)

@@ -7,6 +7,7 @@ from typing import Any
 
 from typing_extensions import Self
 
+from xlnet_tf import guesses
 from xlnet_tf.errors import UserError
 
 ACTIVATIONS = ("gelu", "relu", "gelu_erf")
@@ -20,6 +21,7 @@ MOST_MEMORY = 1 << 16  # tokens
 MOST_SEED = (1 << 63) - 1  # seeds are int64
 
 
+@guesses.refusing_unknown
 @dataclasses.dataclass(frozen=True)
 class XLNetConfig:
     """Shape of the network; what it is trained with (dropout, memory, ...) is given to the encoder.
@@ -58,6 +60,8 @@ class XLNetConfig:
     d_inner: int = 3072
     ff_activation: str = "gelu"
     untie_r: bool = True
+
+    from_pretrained = guesses.NotHere()
 
     def __post_init__(self):
         for field, most in _MOST.items():

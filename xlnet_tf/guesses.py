@@ -1,13 +1,16 @@
 """What to write instead of the names that people bring along from other libraries."""
 
 import difflib
+import functools
+import inspect
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from xlnet_tf.errors import UserError
 
+_Class = TypeVar("_Class", bound=type)
 _MODELS = {  # the ends of Hugging Face's and KerasHub's class names
     "ForSequenceClassification": "XLNetClassifier, or XLNetRegressor for numbers",
     "ForTokenClassification": "XLNetTokenClassifier",
@@ -56,7 +59,33 @@ _OPTIONS = {
     "local_files_only": "set the environment variable HF_HUB_OFFLINE=1",
     "token": "set the environment variable HF_TOKEN",
     "use_auth_token": "set the environment variable HF_TOKEN",
-    "mem_len": "write memory_len",
+    "mem_len": "write memory_len, an option of XLNetEncoder and from_pretrained",
+    "vocab_size": "write n_token",
+    "vocabulary_size": "write n_token",
+    "hidden_size": "write d_model",
+    "hidden_dim": "write d_model",
+    "num_hidden_layers": "write n_layer",
+    "num_layers": "write n_layer",
+    "num_attention_heads": "write n_head",
+    "num_heads": "write n_head",
+    "intermediate_dim": "write d_inner",
+    "intermediate_size": "write d_inner",
+    "activation": "write ff_activation",
+    "attn_type": "write attention_type, an option of XLNetEncoder and from_pretrained",
+    "summary_type": "write summary, an option of the models with a head",
+    "num_classes": "write labels=[...], the names of the classes",
+    "preprocessor": "leave it out: models answer texts with model.answer(texts)",
+    "do_sample": "leave it out: generate samples, and search finds the likeliest continuations",
+    "num_beams": "call search, with beams=...",
+    "beam_width": "call search, with beams=...",
+    "num_return_sequences": "give the prompt as many times; search returns beams continuations of each",
+    "max_length": "write max_new_tokens, without the prompt's",
+    "min_length": "leave it out: a text ends after max_new_tokens, or with one of stop",
+    "eos_token_id": "write stop=[...], pieces such as '<eop>'",
+    "stop_token_ids": "write stop=[...], pieces such as '<eop>'",
+    "pad_token_id": "leave it out: it is the tokenizer's",
+    "repetition_penalty": "leave it out: top_k, top_p and temperature are what sampling has",
+    "no_repeat_ngram_size": "leave it out: top_k, top_p and temperature are what sampling has",
     "config": "leave it out: it comes with the weights",
     "dtype": "leave it out, and set tf_keras.mixed_precision's global policy first",
     "torch_dtype": "leave it out, and set tf_keras.mixed_precision's global policy first",
@@ -92,13 +121,27 @@ _ATTRIBUTES = {
     "config": "use model.encoder.config",
     "eval": "leave it out: only fit trains, with dropout",
     "to": "leave it out: TensorFlow places the model",
+    "from_preset": "write from_pretrained(NAME), with one of xlnet_tf.released() or a folder",
+    "from_pretrained": "use xlnet_tf.checkpoints.read_architecture(NAME_OR_FOLDER)",
+    "presets": "call xlnet_tf.released()",
 }
 
 
+class NotHere:
+    """A name that people look for in a class, which `__getattr__` of its objects does not answer."""
+
+    def __set_name__(self, owner: type, name: str):
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type):
+        raise of_attribute(owner, self._name)
+
+
 def of_attribute(owner: Any, name: str) -> AttributeError:
-    """Returns the error for an attribute that an object lacks, with what to write instead if it is known."""
+    """Returns the error for an attribute that an object or class lacks, with what to write if it is known."""
     hint = f": {_ATTRIBUTES[name]}" if name in _ATTRIBUTES else ""
-    return AttributeError(f"{type(owner).__name__} has no {name!r}{hint}", name=name, obj=owner)
+    kind = owner if isinstance(owner, type) else type(owner)
+    return AttributeError(f"{kind.__name__} has no {name!r}{hint}", name=name, obj=owner)
 
 
 def of_name(name: str, known: Iterable[str] = ()) -> str | None:
@@ -123,6 +166,20 @@ def refuse(unknown: Collection[str], known: Collection[str]) -> None:
     if unknown:
         names, expected = (", ".join(sorted(each)) for each in (unknown, known))
         raise UserError(f"unknown option {names}; expected some of {expected}.")
+
+
+def refusing_unknown(kind: _Class) -> _Class:
+    """Lets the constructor of a class refuse options that do not exist as `refuse` does."""
+    construct = kind.__init__  # type: ignore[misc]
+    known = inspect.signature(kind).parameters.keys()
+
+    @functools.wraps(construct)
+    def checked(self, *args, **options):
+        refuse(options.keys() - known, known)
+        construct(self, *args, **options)
+
+    kind.__init__ = checked  # type: ignore[misc]
+    return kind
 
 
 def refuse_keras_3(name: str, values: Any) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from typing_extensions import Self
 
+from xlnet_tf import guesses
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation import decoding_loop, embedding, gap_parsing, scoring
 from xlnet_tf.generation.infilling import Filled, Guesses, fill_easiest_first, fill_jointly
@@ -49,6 +50,8 @@ class XLNetLanguageModel:
         >>> model.score(["A fine film."], order="right_to_left")[0].total
         >>> model.embed(["A fine film."]).mean
     """
+
+    from_preset = guesses.NotHere()
 
     def __init__(self, model: XLNetPretrainer, tokenizer: XLNetTokenizer):
         if tokenizer.vocab_size != model.encoder.config.n_token:
@@ -98,6 +101,7 @@ class XLNetLanguageModel:
         seed: int = 0,
         stop: Sequence[str] = (),
         batch_size: int = 8,
+        **unknown: Any,
     ) -> list[Continuation]:
         """Continues texts, from left to right, by sampling.
 
@@ -114,6 +118,8 @@ class XLNetLanguageModel:
         Raises:
             UserError: the prompts are not a list of strings, one is too long, or a setting is out of range.
         """
+        known = ("max_new_tokens", "temperature", "top_k", "top_p", "seed", "stop", "batch_size")
+        guesses.refuse(unknown, known)
         ids = self._encode_prompts(prompts, max_new_tokens)
         settings = same_for_all(len(ids), temperature, top_k, top_p, seed)
         stop_ids = self._stop_ids(stop)
@@ -134,6 +140,7 @@ class XLNetLanguageModel:
         beams: int = 4,
         stop: Sequence[str] = (),
         batch_size: int = 8,
+        **unknown: Any,
     ) -> list[list[Continuation]]:
         """Continues texts by beam search.
 
@@ -147,6 +154,7 @@ class XLNetLanguageModel:
         Raises:
             UserError: as `generate`.
         """
+        guesses.refuse(unknown, ("max_new_tokens", "beams", "stop", "batch_size"))
         ids = self._encode_prompts(prompts, max_new_tokens)
         _check_whole("beams", beams, self.tokenizer.vocab_size)
         stop_ids = self._stop_ids(stop)
@@ -168,6 +176,7 @@ class XLNetLanguageModel:
         top_k: int = 5,
         orders: Sequence[Sequence[int]] | None = None,
         batch_size: int = 8,
+        **unknown: Any,
     ) -> list[FilledText]:
         """Fills the gaps of texts, all gaps of a text together, by beam search.
 
@@ -182,6 +191,7 @@ class XLNetLanguageModel:
         Raises:
             UserError: the texts have no gaps, or an order is not a permutation of them.
         """
+        guesses.refuse(unknown, ("top_k", "orders", "batch_size"))
         texts = text_list(texts, "texts")
         ids = self._encode("texts", texts)
         orders = gap_parsing.check_gaps(texts, orders)
@@ -205,6 +215,7 @@ class XLNetLanguageModel:
         top_p: float = 1.0,
         seed: int = 0,
         batch_size: int = 8,
+        **unknown: Any,
     ) -> list[str]:
         """Fills the gaps of texts by sampling.
 
@@ -219,6 +230,7 @@ class XLNetLanguageModel:
         Raises:
             UserError: as `fill_mask` and `generate`.
         """
+        guesses.refuse(unknown, ("orders", "temperature", "top_k", "top_p", "seed", "batch_size"))
         easiest_first = isinstance(orders, str) and orders == EASIEST_FIRST
         texts = text_list(texts, "texts")
         ids = self._encode("texts", texts)

@@ -16,6 +16,8 @@ from xlnet_tf.layers.base import policy_restored
 from xlnet_tf.models.loading import keyword_options
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
+_OF_KERAS = {"name", "dtype", "trainable", "dynamic", "autocast"}  # options of any of its models
+
 
 class ShapeFreeModel(tf_keras.Model):
     """A model that `build()` alone builds; `tf_keras.models.load_model` then finds its variables in place.
@@ -31,7 +33,11 @@ class ShapeFreeModel(tf_keras.Model):
     card: ModelCard | None = None
     folder: str | None = None
 
+    from_preset = guesses.NotHere()
+
     def __init__(self, **kwargs):
+        known = keyword_options(type(self))
+        guesses.refuse(kwargs.keys() - known - _OF_KERAS, known)
         policy, dtype = tf_keras.mixed_precision.global_policy().name, kwargs.get("dtype")
         if getattr(dtype, "name", dtype) not in (None, policy):
             raise UserError(

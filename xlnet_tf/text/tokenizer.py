@@ -98,6 +98,8 @@ class XLNetTokenizer(Vocabulary):
             ) from None
         check_special_symbols(self._processor, source)
 
+    from_preset = guesses.NotHere()
+
     def __getattr__(self, name: str):
         raise guesses.of_attribute(self, name)
 
