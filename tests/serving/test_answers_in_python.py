@@ -15,7 +15,7 @@ from xlnet_tf.models.classifier import XLNetClassifier
 from xlnet_tf.models.question_answering import XLNetQuestionAnswering
 from xlnet_tf.serving import models
 from xlnet_tf.serving.classification import AlertRule
-from xlnet_tf.serving.text_answers import split_rows
+from xlnet_tf.serving.text_answers import rows_of, split_rows
 
 OPTIONS = {
     "classification": {"alert": {"label": "bad", "threshold": 0.4}},
@@ -225,12 +225,50 @@ def test_wrong_inputs_are_named(classifier, texts, inputs, message):
 
 
 def test_rows_and_options_of_nothing_are_named(classifier, small_tokenizer):
-    with pytest.raises(UserError, match="batch_size is 0; expected at least 1"):
-        classifier.answer(["ba"], batch_size=0)
+    for batch_size in (0, "3"):
+        with pytest.raises(UserError, match=f"batch_size is {batch_size!r}; expected a whole number of at"):
+            classifier.answer(["ba"], batch_size=batch_size)
     choice = KINDS["multiple_choice"].model(small_tokenizer)
     choice.tokenizer = small_tokenizer
     with pytest.raises(UserError, match="options of row 1 are empty; expected at least one"):
         choice.answer(["ba", "ba"], ["ne", "ne"], [["tor"], []])
+
+
+_CHOICE = {"context": 1, "question": 1, "options": 2}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "texts", "expected"),
+    [
+        ({"text": 1}, [("ba",)], [{"text": "ba"}]),
+        ({"text": 1}, [np.array("ba")], {"text": "ba"}),
+        ({"text": 1}, [np.str_("ba")], {"text": "ba"}),
+        (_CHOICE, ["ba", "ne", ("a", "b")], {"context": "ba", "question": "ne", "options": ["a", "b"]}),
+        (
+            _CHOICE,
+            [["ba"], ["ne"], np.array([["a", "b"]])],
+            [{"context": "ba", "question": "ne", "options": ["a", "b"]}],
+        ),
+        (_CHOICE, [[], [], []], []),
+        ({"options": 2}, [["a", "b"]], {"options": ["a", "b"]}),
+        ({"options": 2}, [[["a"], []]], [{"options": ["a"]}, {"options": []}]),
+    ],
+)
+def test_texts_come_as_lists_tuples_and_arrays(ranks, texts, expected):
+    rows, many = rows_of(ranks, texts, {})
+    assert (rows if many else rows[0]) == expected
+
+
+def test_a_column_of_pandas_is_read_in_its_order():
+    pandas = pytest.importorskip("pandas")
+    column = pandas.Series(["ba", "ne"], index=[1, 0])
+    assert rows_of({"text": 1}, [column], {}) == ([{"text": "ba"}, {"text": "ne"}], True)
+
+
+def test_a_list_and_a_single_text_are_named():
+    message = "question is a list, context is 'ba'; expected as many of each: two lists, or one text each"
+    with pytest.raises(UserError, match=message):
+        rows_of({"question": 1, "context": 1}, [["a", "b"], "ba"], {})
 
 
 def test_a_model_without_a_tokenizer_says_so(small_tokenizer):

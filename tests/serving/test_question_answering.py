@@ -266,6 +266,9 @@ def test_chunks_are_joined_in_order():
             "max_question_len is 37; expected 1 to 36, so that .*, or a seq_len of at least 41$",
         ),
         ({"stride": 0}, "stride is 0"),
+        ({"n_best": 0}, "n_best is 0; expected at least 1"),
+        ({"max_answer_len": 0}, "max_answer_len is 0; expected at least 1"),
+        ({"threshold": float("nan")}, "threshold is NaN; expected a number, or None"),
         ({"start_top": 41}, "seq_len is 40, but the model looks at 41 tokens"),
     ],
 )

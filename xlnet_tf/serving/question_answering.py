@@ -1,5 +1,6 @@
 """SavedModels that answer questions with words of a context of any length."""
 
+import math
 from collections.abc import Mapping
 
 import tensorflow as tf
@@ -91,8 +92,11 @@ class QuestionAnsweringModule(ServingModule):
                 f"max_question_len is {max_question_len}; expected 1 to {most}, so that {sequences} of "
                 f"{self.segment_len} tokens have room for some of the context{longer}"
             )
-        if stride < 1:
-            raise UserError(f"stride is {stride}; expected at least 1")
+        for name, value in (("stride", stride), ("n_best", n_best), ("max_answer_len", max_answer_len)):
+            if value < 1:
+                raise UserError(f"{name} is {value}; expected at least 1")
+        if threshold is not None and math.isnan(threshold):
+            raise UserError("threshold is NaN; expected a number, or None to refuse no answer")
         looked_at = max(model.start_top, model.end_top)
         self.buckets = tuple(length for length in self.buckets if length >= looked_at)
         if not self.buckets:

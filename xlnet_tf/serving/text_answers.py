@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from xlnet_tf.errors import UserError, shown
+from xlnet_tf.generation.sampling import is_whole
 from xlnet_tf.serving.signatures import plain
 from xlnet_tf.text.tokenizer import check_text
 
@@ -74,8 +75,8 @@ def answer_texts(served: Served, rows: Iterable[Row], batch_size: int) -> Iterat
     Raises:
         UserError: batch_size is below 1.
     """
-    if batch_size < 1:
-        raise UserError(f"batch_size is {batch_size}; expected at least 1")
+    if not is_whole(batch_size) or batch_size < 1:
+        raise UserError(f"batch_size is {batch_size!r}; expected a whole number of at least 1")
     serve = served.row_function()
     windows = _windows(iter(rows), _WINDOW * batch_size)
     pool = ThreadPoolExecutor(_AT_ONCE)
@@ -129,14 +130,22 @@ def rows_of(
         UserError: inputs are missing, unknown, not texts, or differ in number.
     """
     names = ", ".join(name if rank == 1 else f"{name} (a list)" for name, rank in ranks.items())
-    given = dict(zip(ranks, texts)) | inputs
+    given = {name: _as_lists(value) for name, value in (dict(zip(ranks, texts)) | inputs).items()}
     if len(texts) + len(inputs) != len(ranks) or given.keys() != ranks.keys():
         found = ", ".join([*map(shown, texts), *inputs])
         raise UserError(f"this model answers {names}; found {found or 'nothing'}.")
-    many = not any(_depth(given[name]) == rank - 1 for name, rank in ranks.items())
+    deciding = [name for name, rank in ranks.items() if rank == 1] or [*ranks]
+    lists = {name: _depth(given[name]) >= ranks[name] for name in deciding}
+    many = any(lists.values())
+    if not all(lists.values()) and many:
+        one, several = (next(name for name, is_list in lists.items() if is_list == kind) for kind in (0, 1))
+        raise UserError(
+            f"{several} is a list, {one} is {shown(given[one])}; expected as many of each: two lists, or one "
+            "text each."
+        )
     columns = {name: given[name] if many else [given[name]] for name in ranks}
     for (name, column), rank in zip(columns.items(), ranks.values()):
-        if not isinstance(column, list | tuple | np.ndarray):
+        if not isinstance(column, list):
             raise UserError(f"{name} is {shown(column)}; expected a text, or a list of them.")
         for index, value in enumerate(column):
             where = f"{name}[{index}]" if many else name
@@ -155,9 +164,14 @@ def rows_of(
 
 def _depth(value: Any) -> int:
     """Returns 0 for a text, 1 for a list of texts, 2 for a list of lists."""
-    if not isinstance(value, list | tuple | np.ndarray):
-        return 0
-    return 1 + max(map(_depth, value), default=0)
+    return 1 + max(map(_depth, value), default=0) if isinstance(value, list) else 0
+
+
+def _as_lists(value: Any) -> Any:
+    """Returns tuples, arrays and columns of pandas as lists, also within others; all else as it is."""
+    if hasattr(value, "tolist"):  # of pandas, in the order of the rows, whatever their numbers
+        value = value.tolist()
+    return [*map(_as_lists, value)] if isinstance(value, list | tuple) else value
 
 
 def row_function(
