@@ -265,6 +265,16 @@ def test_a_column_of_pandas_is_read_in_its_order():
     assert rows_of({"text": 1}, [column], {}) == ([{"text": "ba"}, {"text": "ne"}], True)
 
 
+def test_labels_that_answers_cannot_have_are_named(classifier):
+    classifier.labels = ["good", "good", "bad"]
+    with pytest.raises(
+        UserError, match="labels good, good, bad, .*: expected each of them once. Set model.lab"
+    ):
+        classifier.answer("ba")
+    with pytest.raises(UserError, match=r"labels\[1\] is .*half of a surrogate pair"):
+        XLNetClassifier(classifier.encoder, 2, labels=["a", "b\ud800"])
+
+
 def test_a_list_and_a_single_text_are_named():
     message = "question is a list, context is 'ba'; expected as many of each: two lists, or one text each"
     with pytest.raises(UserError, match=message):

@@ -135,6 +135,14 @@ class ClassificationModule(_OneVector):
         alert = AlertRule(label, task.alert_threshold()) if label else None
         return {**super().options_of_run(task), "alert": alert}
 
+    def ask(self, texts, inputs, batch_size):
+        if len(set(self.labels)) < len(self.labels):
+            raise UserError(
+                f"the model has the labels {', '.join(self.labels)}, and answers have a probability for each: "
+                "expected each of them once. Set model.labels"
+            )
+        return super().ask(texts, inputs, batch_size)
+
     def readable(self, row, answer):
         answer = dict(answer)
         answer["probabilities"] = dict(zip(labels := answer.pop("labels"), answer["probabilities"]))
