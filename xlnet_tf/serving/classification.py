@@ -138,8 +138,8 @@ class ClassificationModule(_OneVector):
     def ask(self, texts, inputs, batch_size):
         if len(set(self.labels)) < len(self.labels):
             raise UserError(
-                f"the model has the labels {', '.join(self.labels)}, and answers have a probability for each: "
-                "expected each of them once. Set model.labels"
+                f"the model has the labels {', '.join(self.labels)}, and answers have a probability of each "
+                "label: expected each of them once. Set model.labels"
             )
         return super().ask(texts, inputs, batch_size)
 
