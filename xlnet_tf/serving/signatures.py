@@ -160,6 +160,15 @@ def refusal(address: str, message: Any) -> UserError:
     return UserError(f"the server at {address} refuses the request: {printable(message)}")
 
 
+def without_filling(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a tagger's answer with the entities of its own text alone; answers of other models as they are."""
+    count = answer.get("num_entities")
+    cut = isinstance(count, int)
+    return {
+        name: value[:count] if cut and isinstance(value, list) else value for name, value in answer.items()
+    }
+
+
 def plain(values: np.ndarray) -> list[Any]:
     """Returns an array as lists of str, float, int or bool."""
     if values.dtype == object:

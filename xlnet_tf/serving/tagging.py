@@ -7,6 +7,7 @@ import tf_keras
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.map_in_chunks import map_in_chunks
+from xlnet_tf.serving import signatures
 from xlnet_tf.serving.module import ServingModule, check_temperature
 from xlnet_tf.text.graph.characters import characters, substrings
 from xlnet_tf.text.graph.word_windows import WordWindows, word_windows
@@ -82,8 +83,7 @@ class TaggingModule(ServingModule):
 
     @staticmethod
     def without_filling(row, answer):
-        lists = {name: values for name, values in answer.items() if isinstance(values, list)}
-        return {**answer, **{name: values[: answer["num_entities"]] for name, values in lists.items()}}
+        return signatures.without_filling(answer)
 
     def readable(self, row, answer):
         columns = {name: values for name, values in answer.items() if isinstance(values, list)}

@@ -4,6 +4,7 @@ import functools
 import json
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -223,3 +224,12 @@ def test_nan_and_infinite_numbers_are_null_in_lines():
 def test_long_lists_are_shown_by_their_beginning():
     table = answers.describe({"vector": [0.5] * 20, "words": ["a", "b"], "pairs": [["\u00e9", 1]]})
     assert table == f'pairs   [["\u00e9", 1]]\nvector  {"0.5000  " * 8}... 20 in all\nwords   a  b'
+
+
+def test_entities_are_those_of_the_row_alone():
+    answered = {"num_entities": np.int32([1, 2]), "entity": np.array([[b"a", b""], [b"b", b"c"]], object)}
+    outputs = {"num_entities": TensorInfo(np.dtype(np.int32), 1), "entity": TensorInfo(np.dtype(object), 2)}
+    signature = Signature({"text": TensorInfo(np.dtype(object), 1)}, outputs)
+    client = types.SimpleNamespace(signature=signature, predict=lambda inputs: answered)
+    found = list(predict_served.ask(client, [{"text": "a"}, {"text": "b"}], 2))
+    assert found == [{"num_entities": 1, "entity": ["a"]}, {"num_entities": 2, "entity": ["b", "c"]}]
