@@ -161,7 +161,7 @@ def refusal(address: str, message: Any) -> UserError:
 
 
 def without_filling(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a tagger's answer with the entities of its own text alone; answers of other models as they are."""
+    """Returns a tagger's answer with the entities of its own text alone; other models' as they are."""
     count = answer.get("num_entities")
     cut = isinstance(count, int)
     return {

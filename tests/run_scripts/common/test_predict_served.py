@@ -156,7 +156,7 @@ def test_a_signature_without_an_answer_for_each_row_is_refused(inputs, outputs, 
         list(predict_served.ask(Client(Transport(), "odd"), [{"text": "a"}] * 3, batch_size=1))
 
 
-@pytest.mark.parametrize("line", ["text", '["a"]', ""])
+@pytest.mark.parametrize("line", ["text", '["a"]', "{"])
 def test_lines_that_are_not_rows_are_refused(tmp_path, line):
     (tmp_path / "rows.jsonl").write_text(f'{{"query": "a"}}\n{line}\n')
     with pytest.raises(UserError, match="line 2: expected a JSON object"):
