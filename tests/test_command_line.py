@@ -110,7 +110,7 @@ def test_a_second_argument_without_a_name_is_refused(command):
 
 
 @pytest.mark.parametrize(
-    "flag", ["--help", "--helpshort", "-?", "--helpfull", "--helpxml", "--nostrict --help"]
+    "flag", ["--help", "--helpshort", "-?", "-h", "--helpfull", "--helpxml", "--nostrict --help"]
 )
 def test_help_exits_with_status_0(flag):
     done = run_in_fork("run_scripts.convert_checkpoint", *flag.split())
@@ -123,9 +123,11 @@ def test_help_exits_with_status_0(flag):
 @pytest.mark.parametrize(
     "command, arguments, message",
     [
-        ("pretrain", [], "missing: --model_dir, one of --train_data, --config_file, --params_override"),
-        ("convert_records", [], "missing: --input, --output_dir, either --from or --to"),
-        ("fill_mask", ["--text=a"], "missing: --model_dir"),
+        ("pretrain", [], "missing: --model_dir, and one of --train_data, --config_file, --params_override"),
+        ("convert_records", [], "missing: --input, --output_dir, and either --from or --to"),
+        ("fill_mask", ["--text=a"], "missing: --model_dir (--help"),
+        ("inspect_records", ["records"],
+         "missing: either --records or --examples; 'records' has no name: write --name=value"),
         ("launch", [], "missing: --job; for example: python -m run_scripts.launch job.yaml"),
         ("launch", ["--print"], "missing: --job; for example: python -m run_scripts.launch job.yaml"),
         ("fill_mask", ["--modle_dir=a"], "there is no flag --modle_dir: did you mean --model_dir?"),

@@ -29,7 +29,7 @@ def parse(argv: Sequence[str], positional: str | None = None) -> list[str]:
     """
     values, problem = flags.FLAGS, ""
     argv = _named(argv, positional, values) if positional else argv
-    for name, short_name in (("help", "?"), ("helpshort", None)):
+    for name, short_name in (("help", "?"), ("helpshort", "h")):
         flags.DEFINE_boolean(name, False, "show this help", short_name=short_name, allow_override=True)
     required = _required(values)
     if shell_completion.typed_words():
@@ -42,6 +42,8 @@ def parse(argv: Sequence[str], positional: str | None = None) -> list[str]:
             problem = f"unexpected argument {rest[1]!r}: write --name=value, and quote values with spaces"
     except (flags.Error, ValueError) as error:
         problem = _problem(error, values, required) + _example(positional, values)
+        if problem.startswith("missing:") and (index := _unnamed(argv, values)):
+            problem += f"; {argv[index]!r} has no name: write --name=value"
     except SystemExit:  # of --helpfull and --helpxml, with status 1
         sys.exit()
     if values["help"].value or values["helpshort"].value:
@@ -54,12 +56,18 @@ def parse(argv: Sequence[str], positional: str | None = None) -> list[str]:
 
 def _named(argv: Sequence[str], flag: str, values: flags.FlagValues) -> list[str]:
     """Returns the arguments with a flag's name for the first of them that has none."""
+    index = _unnamed(argv, values)
+    return [*argv[:index], f"--{flag}={argv[index]}", *argv[index + 1 :]] if index else list(argv)
+
+
+def _unnamed(argv: Sequence[str], values: flags.FlagValues) -> int:
+    """Returns the index of the first argument that is neither a flag nor a flag's value; 0: there is none."""
     for index, (before, word) in enumerate(itertools.pairwise(argv), 1):
         name = before.removeprefix("--")
         is_value = before.startswith("--") and name in values and not values[name].boolean
         if not word.startswith("-") and not is_value:
-            return [*argv[:index], f"--{flag}={word}", *argv[index + 1 :]]
-    return list(argv)
+            return index
+    return 0
 
 
 def require_one_of(*names: str) -> None:
@@ -105,7 +113,9 @@ def _problem(error: Exception, values: flags.FlagValues, required: Sequence[Sequ
         return f"there is no flag --{error.flagname}{_did_you_mean(error.flagname, values, '--')}"
     missing = [names for names in required if not any(values[name].present for name in names)]
     if values.is_parsed() and missing:
-        return f"missing: {', '.join(map(_one_of, missing))}"
+        *names, last = map(_one_of, missing)
+        joint = ", and " if names and len(missing[-1]) > 1 else ", "
+        return f"missing: {joint.join(filter(None, [', '.join(names), last]))}"
     message = str(error).removeprefix("flag ").removeprefix("ERROR:: ")
     if not (found := re.match(r"--(\w+)=", message)) or not error.__context__:
         return message
