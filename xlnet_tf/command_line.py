@@ -12,6 +12,59 @@ from absl import flags
 
 from xlnet_tf import shell_completion
 
+# Flags of the original's, Model Garden's and Hugging Face's scripts: what our commands call the same.
+OTHER_NAMES = {
+    "bf16": "dtype",
+    "bi_data": "bidirectional",
+    "clip": "clip_norm",
+    "decay_method": "decay",
+    "do_lower_case": "lower",
+    "doc_stride": "stride",
+    "dropatt": "attention_dropout",
+    "eval_batch_size": "dev_batch_size",
+    "eval_steps": "eval_interval",
+    "fp16": "dtype",
+    "gradient_accumulation_steps": "accumulation_steps",
+    "gradient_checkpointing": "recompute",
+    "init": "init_checkpoint",
+    "input_file": "input",
+    "input_glob": "input",
+    "is_regression": "kind",
+    "iterations": "steps_per_loop",
+    "lr": "learning_rate",
+    "lr_layer_decay_rate": "layer_decay",
+    "max_query_length": "max_question_len",
+    "max_save": "max_to_keep",
+    "max_seq_length": "seq_len",
+    "max_steps": "train_steps",
+    "model_config_path": "init_checkpoint",
+    "model_name_or_path": "init_checkpoint model_dir",
+    "num_core_per_host": "num_gpus",
+    "num_task": "num_workers",
+    "num_train_epochs": "epochs",
+    "output_dir": "model_dir",
+    "per_device_eval_batch_size": "dev_batch_size",
+    "per_device_train_batch_size": "batch_size",
+    "record_info_dir": "train_data",
+    "save_dir": "output_dir",
+    "save_steps": "checkpoint_interval",
+    "save_total_limit": "max_to_keep",
+    "seq_length": "seq_len",
+    "sp_model_file": "tokenizer",
+    "sp_path": "tokenizer",
+    "spiece_model_file": "tokenizer",
+    "summary_type": "summary",
+    "task": "num_workers",
+    "task_name": "preset",
+    "text": "input",
+    "train_batch_size": "batch_size",
+    "train_file": "train data",
+    "uncased": "lower",
+    "use_bfloat16": "dtype",
+    "use_tpu": "strategy",
+    "validation_file": "dev",
+}
+
 
 def parse(argv: Sequence[str], positional: str | None = None) -> list[str]:
     """Parses the flags of a command; the `flags_parser` of `absl.app.run`.
@@ -91,8 +144,10 @@ def closest(name: str, known: Iterable[str]) -> str:
 
 
 def _did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
-    match = closest(name, known)
-    likely = [match] if match else sorted(other for other in known if name in other.split("_"))
+    known = list(known)
+    likely = [other for other in OTHER_NAMES.get(name, "").split() if other in known]
+    likely = likely or sorted(other for other in known if name in other.split("_"))
+    likely = likely or list(filter(None, [closest(name, known)]))
     return f": did you mean {' or '.join(prefix + other for other in likely)}?" if likely else ""
 
 
