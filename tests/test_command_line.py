@@ -135,6 +135,7 @@ def test_help_exits_with_status_0(flag):
         ("pretrain", ["--data=a"], "there is no flag --data: did you mean --dev_data or --train_data?"),
         ("finetune", ["--lr=1"], "there is no flag --lr: did you mean --learning_rate? (--help"),
         ("predict", ["--text=a"], "there is no flag --text: did you mean --input? (--help"),
+        ("generate", ["--text=a"], "there is no flag --text: did you mean --prompt? (--help"),
         ("train_tokenizer", ["--text=a"], "there is no flag --text: did you mean --input? (--help"),
         ("sizing", ["--records=a"], "there is no flag --records (--help"),
         ("fill_mask", ["--top_k=five"], "--top_k=five: expected a positive integer"),

@@ -56,7 +56,7 @@ OTHER_NAMES = {
     "summary_type": "summary",
     "task": "num_workers",
     "task_name": "preset",
-    "text": "input",
+    "text": "input prompt",
     "train_batch_size": "batch_size",
     "train_file": "train data",
     "uncased": "lower",
