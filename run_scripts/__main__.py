@@ -3,7 +3,7 @@
     xlnet-tf COMMAND --flag=value ...
     xlnet-tf COMMAND --help
 
-`python -m run_scripts COMMAND` is the same, and so is `python -m run_scripts.COMMAND`.
+`python -m run_scripts COMMAND` is the same.
 """
 
 import fnmatch
@@ -81,7 +81,8 @@ def spelled(text: str) -> str:
 
     def command(match: re.Match[str]) -> str:
         before = f"{BUILD} " if match[1] == "tfrecord_builders" else ""
-        return f"{PROGRAM} {before}{match[2].replace('_', '-')}"
+        name = match[2].replace("_", "-")
+        return f"{PROGRAM} {before}{ALIASES.get(name, name)}"
 
     return re.sub(r"python -m (run_scripts|tfrecord_builders)\.(\w+)", command, text)
 

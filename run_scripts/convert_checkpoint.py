@@ -3,7 +3,7 @@
     python -m run_scripts.convert_checkpoint --input=xlnet_cased_L-12_H-768_A-12 --output=xlnet-base
     python -m run_scripts.convert_checkpoint --input=runs/demo/model --output=hf --format=hugging_face
 
-The input's format is found out; without --output its coverage is shown and nothing is written.
+The input's format is detected. Without --output every variable is checked and nothing is written.
 """
 
 from collections.abc import Sequence

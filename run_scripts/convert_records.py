@@ -4,7 +4,7 @@ r"""Converts pretraining records of the original and of Model Garden to this pro
         --tokenizer=spiece.model --output_dir=records
     python -m run_scripts.convert_records --input=records --to=original --batch_size=32 --output_dir=proc_data
 
-What the records lack is said when all is done. An interrupted conversion begins anew.
+At the end it prints what the records lack. An interrupted conversion starts again.
 """
 
 from collections.abc import Sequence

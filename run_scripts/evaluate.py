@@ -4,9 +4,9 @@ r"""Evaluates all checkpoints of a fine-tuned run: says which is best.
 
 Prints a table, a row for each checkpoint, and writes it to evaluations.json in --output_dir. The best is the
 one with the highest value of the task's main metric; on a tie, the weights kept as best. Of the best, it
-also prints how sure each metric is (95 % intervals) and how far its probabilities can be believed, and
+also prints how sure each metric is (95 % intervals) and how well its probabilities are calibrated, and
 writes evaluation.json, reliability.svg and thresholds.svg. Devices are those of the training, unless flags
-say else. With --against=RUN the best weights of both are compared, with a paired test:
+say otherwise. With --against=RUN the best weights of both are compared, with a paired test:
 
     python -m run_scripts.evaluate --model_dir=runs/b --against=runs/a --data=records/sst-2/dev
 """

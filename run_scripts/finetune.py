@@ -1,4 +1,4 @@
-r"""Fine-tunes XLNet on examples: those that a builder of tfrecord_builders/ made for a task.
+r"""Fine-tunes XLNet on examples: those that a builder (`xlnet-tf build`) made for a task.
 
     python -m run_scripts.finetune --data=records/sst-2 --init_checkpoint=xlnet_cased_L-12_H-768_A-12 \
         --config_file=glue_base --model_dir=runs/sst-2
@@ -32,7 +32,7 @@ SETTINGS = (
     Setting("seed", "task.seed", "integer",
             "Random seed for the head's weights, dropout and the order of examples.", 0,
             training_flags.SEEDS),
-    Setting("epochs", "task.epochs", "float", "How often to see every example, if train_steps is 0.", 0,
+    Setting("epochs", "task.epochs", "float", "Passes over the training data, if train_steps is 0.", 0,
             1_000_000),
     Setting("train_steps", "trainer.train_steps", "integer", "Steps in all; 0: as --epochs says.", 0),
     Setting("warmup_fraction", "task.warmup_fraction", "float",

@@ -3,7 +3,7 @@ r"""Continues texts with a pretrained model: by sampling or by beam search.
     python -m run_scripts.generate --model_dir=runs/demo/model --prompt="My fellow citizens" --top_p=0.9
     python -m run_scripts.generate --model_dir=runs/demo/model --prompt="My fellow citizens" --beams=4
 
-Prints the prompt with what was written; and of beams, all of them, with their log-probabilities.
+Prints the prompt and its continuation; with --beams all candidates, with their log-probabilities.
 A prompt and what follows it have at most 32,768 pieces.
 """
 

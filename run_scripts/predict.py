@@ -7,14 +7,13 @@ r"""Predicts with a fine-tuned run: writes the task's files, tsv, json, submissi
 
 Takes the weights that did best on the dev examples, unless --checkpoint names others. Where the examples have
 answers, the scores are printed too. An interrupted prediction resumes where it was. Devices are those of the
-training, unless flags say else.
+training, unless flags say otherwise.
 
 Texts need no set of examples: --input gives one row, a file as --data (csv, tsv or JSON lines, with the
 model's inputs by name) any number of rows. They are answered by a run, a folder of save_pretrained, a .keras
 file, an exported model or a model of the hub. The answers are those of the exported model. Those to --input
 are printed; those to a file are printed, or written to --output_dir, with the rows, as JSON lines. A column
-that an answer is called as, such as label, goes along as given_label. With --server, a model in TensorFlow
-Serving is asked.
+with the name of an answer, such as label, becomes given_label. With --server, TensorFlow Serving is asked.
 
 A corpus is answered in shards, by many processes or machines:
 
@@ -49,7 +48,7 @@ def define_flags():
     flags.DEFINE_string(
         "data",
         None,
-        "Folder of a set of examples that a builder of tfrecord_builders wrote, or a file of texts: csv, tsv "
+        "Folder of a set of examples that a builder wrote, or a file of texts: csv, tsv "
         "or JSON lines, with the model's inputs by name; in shards also text, parquet, folders, globs and "
         "several of them, separated by commas.",
     )

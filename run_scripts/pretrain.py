@@ -1,4 +1,4 @@
-r"""Pretrains XLNet on records: those of tfrecord_builders/pretraining/build.py.
+r"""Pretrains XLNet on records: those that `python -m tfrecord_builders.pretraining` built.
 
     python -m run_scripts.pretrain --train_data=runs/demo/records/train --dev_data=runs/demo/records/dev \
         --model_dir=runs/demo/model

@@ -4,7 +4,7 @@ r"""Estimates what a pretraining run needs: records, storage, hosts and input; t
     python -m run_scripts.sizing --preset=base --text_gb=13 --pieces=3.9e9 --batch_size=256 --cores=8
 
 Plain arithmetic over measured rates, each a flag; docs/how-to/sizing.md says where they come from. What
-building the records takes is in run_scripts/corpus_plan.py.
+building the records takes is estimated by `python -m run_scripts.corpus_plan`.
 """
 
 import dataclasses

@@ -74,6 +74,6 @@ if __name__ == "__main__":
     flags.DEFINE_string("checkpoint", "", "Folder of pretrained weights and their tokenizer.")
     flags.DEFINE_string("tokenizer", "", "spiece.model, for a new model.")
     flags.DEFINE_integer("seq_len", 128, "Tokens of a text; longer ones are cut.", lower_bound=3)
-    flags.DEFINE_integer("epochs", 3, "How often to see each text.", lower_bound=1)
+    flags.DEFINE_integer("epochs", 3, "Number of passes over the texts.", lower_bound=1)
     command_line.require_one_of("checkpoint", "tokenizer")
     errors.run(main)

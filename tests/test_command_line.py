@@ -110,7 +110,7 @@ def test_a_second_argument_without_a_name_is_refused(command):
 
 
 @pytest.mark.parametrize(
-    "flag", ["--help", "--helpshort", "-?", "--helpfull", "--helpxml", "--nostrict --help"]
+    "flag", ["--help", "--helpshort", "-?", "-h", "--helpfull", "--helpxml", "--nostrict --help"]
 )
 def test_help_exits_with_status_0(flag):
     done = run_in_fork("run_scripts.convert_checkpoint", *flag.split())
@@ -123,14 +123,20 @@ def test_help_exits_with_status_0(flag):
 @pytest.mark.parametrize(
     "command, arguments, message",
     [
-        ("pretrain", [], "missing: --model_dir, one of --train_data, --config_file, --params_override"),
-        ("convert_records", [], "missing: --input, --output_dir, either --from or --to"),
-        ("fill_mask", ["--text=a"], "missing: --model_dir"),
+        ("pretrain", [], "missing: --model_dir, and one of --train_data, --config_file, --params_override"),
+        ("convert_records", [], "missing: --input, --output_dir, and either --from or --to"),
+        ("fill_mask", ["--text=a"], "missing: --model_dir (--help"),
+        ("inspect_records", ["records"],
+         "missing: either --records or --examples; 'records' has no name: write --name=value"),
         ("launch", [], "missing: --job; for example: python -m run_scripts.launch job.yaml"),
         ("launch", ["--print"], "missing: --job; for example: python -m run_scripts.launch job.yaml"),
         ("fill_mask", ["--modle_dir=a"], "there is no flag --modle_dir: did you mean --model_dir?"),
         ("fill_mask", ["--topk"], "there is no flag --topk: did you mean --top_k?"),
         ("pretrain", ["--data=a"], "there is no flag --data: did you mean --dev_data or --train_data?"),
+        ("finetune", ["--lr=1"], "there is no flag --lr: did you mean --learning_rate? (--help"),
+        ("predict", ["--text=a"], "there is no flag --text: did you mean --input? (--help"),
+        ("generate", ["--text=a"], "there is no flag --text: did you mean --prompt? (--help"),
+        ("train_tokenizer", ["--text=a"], "there is no flag --text: did you mean --input? (--help"),
         ("sizing", ["--records=a"], "there is no flag --records (--help"),
         ("fill_mask", ["--top_k=five"], "--top_k=five: expected a positive integer"),
         ("fill_mask", ["--text", "two", "words", "--model_dir=a"], "unexpected argument 'words': write"),

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.integration
 
 LINES = {
     signal.SIGINT: (130, "INTERRUPTED: Ctrl-C\n"),
-    signal.SIGTERM: (75, "INTERRUPTED: told to end (SIGTERM): start the same command again\n"),
+    signal.SIGTERM: (75, "INTERRUPTED: SIGTERM: start the same command again\n"),
 }
 PROGRAM = """
 import sys, time

@@ -12,6 +12,59 @@ from absl import flags
 
 from xlnet_tf import shell_completion
 
+# Flags of the original's, Model Garden's and Hugging Face's scripts: what our commands call the same.
+OTHER_NAMES = {
+    "bf16": "dtype",
+    "bi_data": "bidirectional",
+    "clip": "clip_norm",
+    "decay_method": "decay",
+    "do_lower_case": "lower",
+    "doc_stride": "stride",
+    "dropatt": "attention_dropout",
+    "eval_batch_size": "dev_batch_size",
+    "eval_steps": "eval_interval",
+    "fp16": "dtype",
+    "gradient_accumulation_steps": "accumulation_steps",
+    "gradient_checkpointing": "recompute",
+    "init": "init_checkpoint",
+    "input_file": "input",
+    "input_glob": "input",
+    "is_regression": "kind",
+    "iterations": "steps_per_loop",
+    "lr": "learning_rate",
+    "lr_layer_decay_rate": "layer_decay",
+    "max_query_length": "max_question_len",
+    "max_save": "max_to_keep",
+    "max_seq_length": "seq_len",
+    "max_steps": "train_steps",
+    "model_config_path": "init_checkpoint",
+    "model_name_or_path": "init_checkpoint model_dir",
+    "num_core_per_host": "num_gpus",
+    "num_task": "num_workers",
+    "num_train_epochs": "epochs",
+    "output_dir": "model_dir",
+    "per_device_eval_batch_size": "dev_batch_size",
+    "per_device_train_batch_size": "batch_size",
+    "record_info_dir": "train_data",
+    "save_dir": "output_dir",
+    "save_steps": "checkpoint_interval",
+    "save_total_limit": "max_to_keep",
+    "seq_length": "seq_len",
+    "sp_model_file": "tokenizer",
+    "sp_path": "tokenizer",
+    "spiece_model_file": "tokenizer",
+    "summary_type": "summary",
+    "task": "num_workers",
+    "task_name": "preset",
+    "text": "input prompt",
+    "train_batch_size": "batch_size",
+    "train_file": "train data",
+    "uncased": "lower",
+    "use_bfloat16": "dtype",
+    "use_tpu": "strategy",
+    "validation_file": "dev",
+}
+
 
 def parse(argv: Sequence[str], positional: str | None = None) -> list[str]:
     """Parses the flags of a command; the `flags_parser` of `absl.app.run`.
@@ -29,7 +82,7 @@ def parse(argv: Sequence[str], positional: str | None = None) -> list[str]:
     """
     values, problem = flags.FLAGS, ""
     argv = _named(argv, positional, values) if positional else argv
-    for name, short_name in (("help", "?"), ("helpshort", None)):
+    for name, short_name in (("help", "?"), ("helpshort", "h")):
         flags.DEFINE_boolean(name, False, "show this help", short_name=short_name, allow_override=True)
     required = _required(values)
     if shell_completion.typed_words():
@@ -42,6 +95,8 @@ def parse(argv: Sequence[str], positional: str | None = None) -> list[str]:
             problem = f"unexpected argument {rest[1]!r}: write --name=value, and quote values with spaces"
     except (flags.Error, ValueError) as error:
         problem = _problem(error, values, required) + _example(positional, values)
+        if problem.startswith("missing:") and (index := _unnamed(argv, values)):
+            problem += f"; {argv[index]!r} has no name: write --name=value"
     except SystemExit:  # of --helpfull and --helpxml, with status 1
         sys.exit()
     if values["help"].value or values["helpshort"].value:
@@ -54,12 +109,18 @@ def parse(argv: Sequence[str], positional: str | None = None) -> list[str]:
 
 def _named(argv: Sequence[str], flag: str, values: flags.FlagValues) -> list[str]:
     """Returns the arguments with a flag's name for the first of them that has none."""
+    index = _unnamed(argv, values)
+    return [*argv[:index], f"--{flag}={argv[index]}", *argv[index + 1 :]] if index else list(argv)
+
+
+def _unnamed(argv: Sequence[str], values: flags.FlagValues) -> int:
+    """Returns the index of the first argument that is neither a flag nor a flag's value; 0: there is none."""
     for index, (before, word) in enumerate(itertools.pairwise(argv), 1):
         name = before.removeprefix("--")
         is_value = before.startswith("--") and name in values and not values[name].boolean
         if not word.startswith("-") and not is_value:
-            return [*argv[:index], f"--{flag}={word}", *argv[index + 1 :]]
-    return list(argv)
+            return index
+    return 0
 
 
 def require_one_of(*names: str) -> None:
@@ -83,8 +144,10 @@ def closest(name: str, known: Iterable[str]) -> str:
 
 
 def _did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
-    match = closest(name, known)
-    likely = [match] if match else sorted(other for other in known if name in other.split("_"))
+    known = list(known)
+    likely = [other for other in OTHER_NAMES.get(name, "").split() if other in known]
+    likely = likely or sorted(other for other in known if name in other.split("_"))
+    likely = likely or list(filter(None, [closest(name, known)]))
     return f": did you mean {' or '.join(prefix + other for other in likely)}?" if likely else ""
 
 
@@ -105,7 +168,9 @@ def _problem(error: Exception, values: flags.FlagValues, required: Sequence[Sequ
         return f"there is no flag --{error.flagname}{_did_you_mean(error.flagname, values, '--')}"
     missing = [names for names in required if not any(values[name].present for name in names)]
     if values.is_parsed() and missing:
-        return f"missing: {', '.join(map(_one_of, missing))}"
+        *names, last = map(_one_of, missing)
+        joint = ", and " if names and len(missing[-1]) > 1 else ", "
+        return f"missing: {joint.join(filter(None, [', '.join(names), last]))}"
     message = str(error).removeprefix("flag ").removeprefix("ERROR:: ")
     if not (found := re.match(r"--(\w+)=", message)) or not error.__context__:
         return message

@@ -13,7 +13,7 @@ EXIT_STATUS = {
 }
 _LINES = {
     signal.SIGINT: "INTERRUPTED: Ctrl-C",
-    signal.SIGTERM: "INTERRUPTED: told to end (SIGTERM): start the same command again",
+    signal.SIGTERM: "INTERRUPTED: SIGTERM: start the same command again",
 }
 # Code that is not Python's, as XLA's compiler, may keep Python from handling a signal for minutes. After this
 # time the process just ends. Training, whose steps may take longer, handles signals itself.

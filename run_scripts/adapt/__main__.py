@@ -31,7 +31,7 @@ def define_flags() -> None:
         "Weights to adapt: a folder (ours, the original's, Hugging Face's) or hf://OWNER/NAME.",
         required=True,
     )
-    flags.DEFINE_float("epochs", 1.0, "How often to read the texts, if train_steps is 0.", 0.0001, 1_000_000)
+    flags.DEFINE_float("epochs", 1.0, "Passes over the texts, if train_steps is 0.", 0.0001, 1_000_000)
     flags.DEFINE_integer(
         "seq_len", None, "Tokens of a segment. Default: as the checkpoint's records, or 512.", 7
     )

@@ -11,7 +11,7 @@ update, memory and metrics, with weights and optimizer state updated in place. D
 sizes; --data takes the lengths and labels of a set of records or examples. Settings come from the task's
 defaults, --config_file, the flags, and --params_override. Input and sums over the cores are not part of it. A
 run with dev data keeps a second memory on each core, of the evaluation's rows: --dry_run of
-run_scripts.pretrain counts it, and a smaller --dev_batch_size makes it less.
+xlnet-tf pretrain counts it, and a smaller --dev_batch_size makes it less.
 
 Of a SavedModel it compiles the signature `tokens`, what the model computes of token ids: its other signatures
 read texts, which a host makes tokens of; those that write texts also choose shapes as they go. The graph is
@@ -22,7 +22,7 @@ status is 1 if nothing compiles.
 
 The compiler is an extra: pip install "xlnet-tf[tpu-compile]"
 
---save_hlo=FILE compiles nothing: it writes a pretraining step for run_scripts.run_hlo to run elsewhere, for
+--save_hlo=FILE compiles nothing: it writes a pretraining step for xlnet-tf run-hlo to run elsewhere, for
 example on a GPU (--hardware=gpu).
 """
 

@@ -69,7 +69,7 @@ def define_flags() -> None:
     string(
         "export",
         None,
-        "A version that run_scripts.export wrote, instead of a step; its graph as it is, scores shifted.",
+        "A version that xlnet-tf export wrote, instead of a step; its graph as it is, scores shifted.",
     )
     number("batch_per_core", 4, "Rows of a core's batch.", lower_bound=1)
     switch(
@@ -91,7 +91,7 @@ def define_flags() -> None:
     flags.DEFINE_multi_string("config_file", [], "Yaml file of settings or name of a recipe.")
     string("params_override", "", "Settings over those of files and flags.")
     string("output", None, "json file for the figures.")
-    string("save_hlo", None, "File for the program, to run it with run_scripts.run_hlo.")
+    string("save_hlo", None, "File for the program, to run it with xlnet-tf run-hlo.")
     choice("hardware", "tpu", HARDWARE, "What --save_hlo writes the program for.")
     for setting in (MEMORY, *SETTINGS):
         setting.define()

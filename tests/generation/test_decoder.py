@@ -1,6 +1,7 @@
 """A step with cached content states predicts what the whole model predicts."""
 
 import dataclasses
+import unittest.mock
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from tests.helpers.models.cases import N_TOKEN, architectures
 from tests.helpers.profiles import examples
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation.decoder import CachedDecoder
-from xlnet_tf.generation.layout import continuation, infilling
+from xlnet_tf.generation.layout import by_length, continuation, infilling
 
 DEEP = dataclasses.replace(uncached.CONFIG, n_layer=2)
 
@@ -150,3 +151,12 @@ def test_attention_that_hides_or_leaks_is_refused(options):
     layout = continuation(np.int32([[9]]), np.int32([1]), np.int32([1]), 1)
     with pytest.raises(UserError, match="expected False"):
         CachedDecoder(uncached.random_model(**options), layout)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 8])
+def test_progress_ends_at_the_number_of_texts(monkeypatch, batch_size):
+    """tqdm shows "8/?" if it is told of more than there are."""
+    bar = unittest.mock.MagicMock()
+    monkeypatch.setattr("xlnet_tf.generation.layout.ProgressBar", bar)
+    assert sorted(np.concatenate([*by_length([5, 1, 3, 2], batch_size)])) == [0, 1, 2, 3]
+    assert sum(call.args[0] for call in bar().__enter__().update.call_args_list) == 4

@@ -252,7 +252,10 @@ def test_damaged_sets_are_named(write, harm, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (set_field("kind", "pretraining"), "is of pretraining; expected fine-tuning examples, or a run"),
+        (
+            set_field("kind", "pretraining"),
+            "has pretraining records, or is a run on them; expected fine-tuning examples",
+        ),
         (set_field("schema_version", 2), r"kind and schema_version are \['examples', 2\], expected"),
         (set_field("seq_len", "8"), "of a wrong type: seq_len$"),
         (set_field("extra", 1), "unknown or of a wrong type: extra$"),

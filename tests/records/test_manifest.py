@@ -85,6 +85,11 @@ def test_a_folder_of_sets_is_pointed_out(folder):
         Manifest.load(folder.parent)
 
 
+def test_a_set_above_a_missing_folder_is_pointed_out(folder):
+    with pytest.raises(FileNotFoundError, match=f"pretraining records, such as {folder}. Build them"):
+        Manifest.load(folder / "train")
+
+
 @pytest.mark.parametrize(
     "change,message",
     [

@@ -101,7 +101,7 @@ class CheckReport:
 
     def __str__(self) -> str:
         if self.sound:
-            return f"all {self.records:,} records of {self.shards} shards are sound"
+            return f"all {self.records:,} records of {self.shards} shard{'s' * (self.shards > 1)} are sound"
         lines = [
             f"{len(self.counts)} invariants do not hold in {self.records:,} records of {self.shards} shards:"
         ]

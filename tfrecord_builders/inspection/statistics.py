@@ -208,7 +208,8 @@ def table(statistics: Mapping[str, Any]) -> str:
     lines = [
         this["folder"],
         f"{this['records']:,} records of {this['seq_len']} tokens ({this['reuse_len']} reused) in "
-        f"{this['streams_a_pass']:,} streams a pass, {this['shards']} shards, {this['bytes'] / 1e6:,.1f} MB",
+        f"{this['streams_a_pass']:,} streams a pass, {this['shards']} shard{'s' * (this['shards'] > 1)}, "
+        f"{this['bytes'] / 1e6:,.1f} MB",
         f"objective {this['objective']}, {this['num_predict']} targets a record, spans: {this['span_mode']}",
         "",
         "text",

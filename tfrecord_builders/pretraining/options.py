@@ -23,7 +23,7 @@ class PretrainingOptions(CorpusOptions, runners.RunnerOptions):
     """What to build; each field is a flag. None means the default that the help states."""
 
     tokenizer: str = option(
-        "SentencePiece model with XLNet's special symbols (run_scripts/train_tokenizer.py makes one)"
+        "SentencePiece model with XLNet's special symbols (xlnet-tf train-tokenizer makes one)"
     )
     output_dir: str = option("folder for the records")
     dedup: bool = option(

@@ -171,7 +171,7 @@ def summary(manifest: Manifest) -> str:
         f"{_mean_run(statistics['target_runs']):.2f} tokens",
         "tokens in": f"{statistics['tokens_in']:,} = {statistics['tokens_written']:,} written + "
         f"dropped: {_counts(statistics['tokens_dropped'])}",
-        "files": f"{len(manifest.shards)} shards, {_size(total_bytes)}, "
+        "files": f"{len(manifest.shards)} shard{'s' * (len(manifest.shards) > 1)}, {_size(total_bytes)}, "
         f"{manifest.record_bytes:,} bytes a record",
         "folder": str(manifest.folder),
     }

@@ -5,7 +5,7 @@ r"""Builds examples of multiple choice, RACE's or your own: one record holds a s
 
 A sequence is [context SEP question and option SEP CLS]. The option replaces the blank `_` in the
 question, or follows the question. --train, --dev and --test are folders of RACE's .txt files, or jsonl files
-(see race/questions.py), several with commas between them.
+(columns: see docs/how-to/data-formats.md), several with commas between them.
 """
 
 from tfrecord_builders.common import example_builder

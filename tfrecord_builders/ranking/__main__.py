@@ -3,10 +3,12 @@ r"""Builds examples of ranking: passages, answers or replies for a query, K cand
 WikiQA:
     python -m tfrecord_builders.ranking --format=wikiqa --train=WikiQA-train.tsv --dev=WikiQA-dev.tsv \
         --tokenizer=spiece.model --output_dir=records/wikiqa
+
 MS MARCO and TREC ({split} stands for train, dev or test):
     python -m tfrecord_builders.ranking --format=trec --train=queries.train.tsv --dev=queries.dev.tsv \
         --collection=collection.tsv --run=top1000.{split}.tsv --qrels=qrels.{split}.tsv --depth=100 \
         --tokenizer=spiece.model --output_dir=records/marco
+
 Your own csv, tsv or jsonl, for instance the replies that agents chose in customer support:
     python -m tfrecord_builders.ranking --train=tickets.csv --query_column=message --passage_column=reply \
         --relevance_column=chosen --tokenizer=spiece.model --output_dir=records/support

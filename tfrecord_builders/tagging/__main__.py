@@ -3,10 +3,10 @@ r"""Builds examples of tagging words: entities in CoNLL-2003's column files, or 
     python -m tfrecord_builders.tagging --train=train.txt --dev=dev.txt --test=test.txt \
         --tokenizer=spiece.model --output_dir=records/conll2003
 
-The forms of files are those of tagging/data.py: columns, or jsonl with tokens and tags or with
-texts and entities. A sequence is [words SEP CLS]; the first piece of each word has the word's tag. A sentence
-that is longer than a sequence is cut into windows. With --document, all sentences of a document are one text:
-with a large --seq_len the model reads it in segments, with memory (task.model.segment_len).
+Files are columns, or jsonl with tokens and tags or with texts and entities. A sequence is [words SEP CLS];
+the first piece of each word has the word's tag. A sentence that is longer than a sequence is cut into
+windows. With --document, all sentences of a document are one text: with a large --seq_len the model reads
+it in segments, with memory (task.model.segment_len).
 """
 
 from tfrecord_builders.common import example_builder

@@ -47,7 +47,7 @@ def by_length(lengths: Sequence[int], batch_size: int) -> Iterator[np.ndarray]:
     rows = np.argsort(lengths, kind="stable")[::-1]
     with ProgressBar(total=len(rows), unit="text", delay=_UNSEEN, leave=False) as bar:
         while len(rows):
-            count = min(batch_size, max(1, _TOGETHER // max(1, lengths[rows[0]])))
+            count = min(len(rows), batch_size, max(1, _TOGETHER // max(1, lengths[rows[0]])))
             yield rows[:count][::-1]
             bar.update(count)
             rows = rows[count:]

@@ -147,7 +147,10 @@ class ExampleSet:
         found = [values.get(name) for name in ("kind", "schema_version")]
         if found != [KIND, SCHEMA_VERSION]:
             if found[:1] == ["pretraining"]:
-                raise UserError(f"{path} is of pretraining; expected fine-tuning examples, or a run on them")
+                raise UserError(
+                    f"{path.parent} has pretraining records, or is a run on them; "
+                    "expected fine-tuning examples, or a run on those"
+                )
             raise UserError(
                 f"{path}: kind and schema_version are {found}, expected {[KIND, SCHEMA_VERSION]}: "
                 "not fine-tuning examples, or of another version; build them again"

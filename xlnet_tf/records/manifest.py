@@ -204,7 +204,8 @@ class Manifest:
         if path.name != FILE_NAME:
             path = path / FILE_NAME
         if not path.exists():
-            sets = ", ".join(str(p) for p in files.entries(path.parent) if (p / FILE_NAME).exists())
+            near = [path.parent.parent, *files.entries(path.parent)]
+            sets = ", ".join(str(folder) for folder in near if (folder / FILE_NAME).exists())
             raise FileNotFoundError(
                 f"{path} does not exist: expected a folder of finished pretraining records"
                 f"{f', such as {sets}' if sets else ''}. Build them with `xlnet-tf build pretraining` (the "

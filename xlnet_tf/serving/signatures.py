@@ -136,7 +136,7 @@ def bad_answer(what: str) -> UserError:
     """Returns the error of an answer that breaks the server's own promises."""
     return UserError(
         f"the server's answer cannot be trusted: {what}. Nothing of it was used. Is the server TensorFlow "
-        "Serving, and the model exported by run_scripts.export?"
+        "Serving, and the model exported by xlnet-tf export?"
     )
 
 

@@ -94,7 +94,7 @@ def served_signature(path: str, rows: int, seq_len: int | None = None) -> Progra
     if TOKENS not in model.signatures:
         raise UserError(
             f"{path} has the signatures {', '.join(sorted(model.signatures))}: expected one called {TOKENS}, "
-            "as run_scripts.export writes it"
+            "as xlnet-tf export writes it"
         )
     serve = model.signatures[TOKENS]
     specs = serve.structured_input_signature[1]
@@ -125,5 +125,5 @@ def _longest(serve: Callable, path: str) -> int:
             return int(found[1])
     raise UserError(
         f"{path} does not say how many tokens it takes: expected the signature {TOKENS} to refuse "
-        f"{_TOO_MANY_TOKENS}, as run_scripts.export writes it; export the model again"
+        f"{_TOO_MANY_TOKENS}, as xlnet-tf export writes it; export the model again"
     )

@@ -84,7 +84,7 @@ class Preemption:
         """
         if not self._on_any_host(self._told is not None):
             return
-        kind, why = Interrupted, "told to end (SIGTERM)"
+        kind, why = Interrupted, "SIGTERM"
         if self._told == signal.SIGINT:
             kind, why = Cancelled, "Ctrl-C"
         if not step:

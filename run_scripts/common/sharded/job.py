@@ -250,7 +250,8 @@ def _corpus_summary(sources) -> dict[str, Any]:
 
 def _report(name: str, folder: epath.Path, num_shards: int, counts: Mapping[str, int], options) -> None:
     shards = folder / shard_name(name, "*", num_shards, options.output_format)
-    print(f"{counts['rows']:,} rows, {counts['failed']:,} failed, {num_shards:,} shards\n  {shards}")
+    noun = "shard" if num_shards == 1 else "shards"
+    print(f"{counts['rows']:,} rows, {counts['failed']:,} failed, {num_shards:,} {noun}\n  {shards}")
     if not counts["failed"]:
         return
     failed = folder / shard_name(f"failed-{name}", "*", num_shards, "jsonl")

@@ -1,4 +1,4 @@
-"""How far probabilities can be believed, and the temperature that makes them so."""
+"""How well probabilities are calibrated, and the temperature that calibrates them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
