@@ -9,6 +9,7 @@ import signal
 
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")  # other tests use the other cores
 
 import pytest
 from etils.epath import backend, gpath, register
@@ -36,7 +37,6 @@ def pytest_collection_finish(session):
     if session.config.getoption("--hypothesis-profile") != "long":
         import tensorflow as tf  # not above: the process that only hands out the tests needs none
 
-        tf.config.threading.set_intra_op_parallelism_threads(1)  # other tests use the other cores
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         config = tf.compat.v1.ConfigProto()
         config.graph_options.rewrite_options.disable_meta_optimizer = True
