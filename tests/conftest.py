@@ -9,7 +9,6 @@ import signal
 
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")  # other tests use the other cores
 
 import pytest
 from etils.epath import backend, gpath, register

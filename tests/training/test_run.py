@@ -87,7 +87,7 @@ def test_sigterm_before_the_first_step_promises_no_checkpoint(folder, monkeypatc
         return bar(progress, steps)
 
     monkeypatch.setattr(Progress, "evaluation_bar", end_and_begin)
-    with pytest.raises(Interrupted, match=r"\(SIGTERM\) before the first step: start the same command again"):
+    with pytest.raises(Interrupted, match=r"SIGTERM before the first step: start the same command again"):
         pretraining.pretrain(settings(folder), str(folder / "ended_at_once"))
     assert not list((folder / "ended_at_once").glob("ckpt*"))
 
