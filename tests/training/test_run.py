@@ -62,7 +62,7 @@ def test_sigterm_saves_and_the_run_resumes(folder, monkeypatch, capsys):
 
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(Progress, "train", report_and_end)
-    with pytest.raises(Interrupted, match=r"\(SIGTERM\) at step 7.*start the same command again"):
+    with pytest.raises(Interrupted, match=r"SIGTERM at step 7.*start the same command again"):
         pretraining.pretrain(params, str(folder / "model"))
     assert signal.getsignal(signal.SIGTERM) is before
     assert tf.train.latest_checkpoint(str(folder / "model")).endswith("ckpt-7")
