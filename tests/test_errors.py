@@ -87,7 +87,7 @@ def test_a_name_that_is_not_utf_8_is_one_line():
     result = run(r"('runs/' + '\udcff' + 'a' * 99).encode()")
     assert result.returncode == 1
     assert re.fullmatch(
-        rb"ERROR: runs/\\udcffa{19}: a name that is not valid UTF-8: rename it\n", result.stderr
+        rb"ERROR: runs/\\udcffa{19}: not valid UTF-8; names of files, and texts, have to be\n", result.stderr
     )
     assert b"Traceback" in run(r"'\ud800'.encode()").stderr
 

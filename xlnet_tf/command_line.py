@@ -116,8 +116,8 @@ def _named(argv: Sequence[str], flag: str, values: flags.FlagValues) -> list[str
 def _unnamed(argv: Sequence[str], values: flags.FlagValues) -> int:
     """Returns the index of the first argument that is neither a flag nor a flag's value; 0: there is none."""
     for index, (before, word) in enumerate(itertools.pairwise(argv), 1):
-        name = before.removeprefix("--")
-        is_value = before.startswith("--") and name in values and not values[name].boolean
+        name = before.lstrip("-")
+        is_value = before.startswith("-") and name in values and not values[name].boolean
         if not word.startswith("-") and not is_value:
             return index
     return 0

@@ -159,7 +159,10 @@ def run(main: Callable[[Sequence[str]], None], positional: str | None = None, af
             if not "\udc80" <= error.object[error.start] <= "\udcff":
                 raise
             where = error.object[max(0, error.start - 60) : error.start + 20]
-            print(f"ERROR: {ascii(where)[1:-1]}: a name that is not valid UTF-8: rename it", file=sys.stderr)
+            print(
+                f"ERROR: {ascii(where)[1:-1]}: not valid UTF-8; names of files, and texts, have to be",
+                file=sys.stderr,
+            )
             sys.exit(1)
         except Interrupted as reason:
             print(f"INTERRUPTED: {reason}", file=sys.stderr)

@@ -3,7 +3,7 @@
 import difflib
 import functools
 import inspect
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from xlnet_tf.errors import UserError
 
 _Class = TypeVar("_Class", bound=type)
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _MODELS = {  # the ends of Hugging Face's and KerasHub's class names
     "ForSequenceClassification": "XLNetClassifier, or XLNetRegressor for numbers",
     "ForTokenClassification": "XLNetTokenClassifier",
@@ -60,17 +61,17 @@ _OPTIONS = {
     "token": "set the environment variable HF_TOKEN",
     "use_auth_token": "set the environment variable HF_TOKEN",
     "mem_len": "write memory_len, an option of XLNetEncoder and from_pretrained",
-    "vocab_size": "write n_token",
-    "vocabulary_size": "write n_token",
-    "hidden_size": "write d_model",
-    "hidden_dim": "write d_model",
-    "num_hidden_layers": "write n_layer",
-    "num_layers": "write n_layer",
-    "num_attention_heads": "write n_head",
-    "num_heads": "write n_head",
-    "intermediate_dim": "write d_inner",
-    "intermediate_size": "write d_inner",
-    "activation": "write ff_activation",
+    "vocab_size": "write n_token, an option of XLNetConfig",
+    "vocabulary_size": "write n_token, an option of XLNetConfig",
+    "hidden_size": "write d_model, an option of XLNetConfig",
+    "hidden_dim": "write d_model, an option of XLNetConfig",
+    "num_hidden_layers": "write n_layer, an option of XLNetConfig",
+    "num_layers": "write n_layer, an option of XLNetConfig",
+    "num_attention_heads": "write n_head, an option of XLNetConfig",
+    "num_heads": "write n_head, an option of XLNetConfig",
+    "intermediate_dim": "write d_inner, an option of XLNetConfig",
+    "intermediate_size": "write d_inner, an option of XLNetConfig",
+    "activation": "write ff_activation, an option of XLNetConfig",
     "attn_type": "write attention_type, an option of XLNetEncoder and from_pretrained",
     "summary_type": "write summary, an option of the models with a head",
     "num_classes": "write labels=[...], the names of the classes",
@@ -79,10 +80,10 @@ _OPTIONS = {
     "num_beams": "call search, with beams=...",
     "beam_width": "call search, with beams=...",
     "num_return_sequences": "give the prompt as many times; search returns beams continuations of each",
-    "max_length": "write max_new_tokens, without the prompt's",
+    "max_length": "write max_new_tokens, an option of generate and search; the prompt's do not count",
     "min_length": "leave it out: a text ends after max_new_tokens, or with one of stop",
-    "eos_token_id": "write stop=[...], pieces such as '<eop>'",
-    "stop_token_ids": "write stop=[...], pieces such as '<eop>'",
+    "eos_token_id": "write stop=[...], an option of generate and search: pieces such as '<eop>'",
+    "stop_token_ids": "write stop=[...], an option of generate and search: pieces such as '<eop>'",
     "pad_token_id": "leave it out: it is the tokenizer's",
     "repetition_penalty": "leave it out: top_k, top_p and temperature are what sampling has",
     "no_repeat_ngram_size": "leave it out: top_k, top_p and temperature are what sampling has",
@@ -170,16 +171,20 @@ def refuse(unknown: Collection[str], known: Collection[str]) -> None:
 
 def refusing_unknown(kind: _Class) -> _Class:
     """Lets the constructor of a class refuse options that do not exist as `refuse` does."""
-    construct = kind.__init__  # type: ignore[misc]
-    known = inspect.signature(kind).parameters.keys()
-
-    @functools.wraps(construct)
-    def checked(self, *args, **options):
-        refuse(options.keys() - known, known)
-        construct(self, *args, **options)
-
-    kind.__init__ = checked  # type: ignore[misc]
+    kind.__init__ = refusing_options(kind.__init__)  # type: ignore[misc]
     return kind
+
+
+def refusing_options(method: _Function) -> _Function:
+    """Lets a method refuse options that do not exist as `refuse` does; its signature stays as it is."""
+    known = [*inspect.signature(method).parameters][1:]
+
+    @functools.wraps(method)
+    def checked(self, *args, **options):
+        refuse(options.keys() - {*known}, known)
+        return method(self, *args, **options)
+
+    return checked  # type: ignore[return-value]
 
 
 def refuse_keras_3(name: str, values: Any) -> None:

@@ -54,8 +54,9 @@ def rows_of_flags(pairs: Sequence[str], columns: Mapping[str, TensorInfo]) -> li
 
 
 def rows_of_file(path: str) -> Iterator[dict[str, Any]]:
-    """Yields rows from a .csv or .tsv file with named columns, or from a file of JSON objects, one a line;
-    blank lines are left out.
+    """Yields rows from a .csv or .tsv file with named columns, or from a file of a JSON object in each line.
+
+    Blank lines of a JSON file are left out.
 
     Raises:
         UserError: it is a folder, it has no rows, or a row is damaged; the message has its number.

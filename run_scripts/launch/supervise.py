@@ -148,8 +148,8 @@ class Supervisor:
                 if not self._ready:  # an earlier launch saw it
                     hours = (self._lost_at - seen_at) / 3600
                     self._say(
-                        f"the TPU was lost while no launch ran: the {hours:.2f} h since it was last seen "
-                        "count as used, because the cloud does not say when it was lost"
+                        f"the TPU is no longer ready: the {hours:.2f} h since it was last seen ready count "
+                        "as used, because the cloud does not say when it was lost"
                     )
             self._ready = ready
             if sight.phase is not Phase.ABSENT:

@@ -72,7 +72,7 @@ def test_every_new_name_exists(page):
             if header[1] == "`xlnet_tf.XLNetEncoder`" and re.fullmatch(r"[a-z_]+", code):
                 assert re.search(rf"^ +{code}[,:]|, {code}[,:]", XLNetEncoder.__doc__, re.M), code
                 checked += 1
-    assert checked > 15
+    assert checked > (15 if page == "keras-hub" else 20)
 
 
 @pytest.mark.parametrize("page", ("original", "model-garden"))

@@ -276,7 +276,7 @@ def test_labels_that_answers_cannot_have_are_named(classifier):
 
 
 def test_a_list_and_a_single_text_are_named():
-    message = "question is a list, context is 'ba'; expected as many of each: two lists, or one text each"
+    message = "question is a list, context is 'ba'; expected lists of equal length, or one text each"
     with pytest.raises(UserError, match=message):
         rows_of({"question": 1, "context": 1}, [["a", "b"], "ba"], {})
 

@@ -85,7 +85,7 @@ def existing(path: epath.PathLike) -> epath.Path:
     """
     path = epath.Path(path)
     if not path.exists():
-        tip = ", and its comma: expected one path" if "," in str(path) else ""
+        tip = "; only one path is expected, and the comma is a part of it" if "," in str(path) else ""
         raise FileNotFoundError(f"{path} does not exist: check its name{tip}")
     files.check_rereadable(path)
     return path

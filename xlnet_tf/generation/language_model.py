@@ -90,6 +90,7 @@ class XLNetLanguageModel:
         """Writes model and tokenizer to a folder, as `from_pretrained` and every command read it."""
         self.model.save_pretrained(folder, self.tokenizer)
 
+    @guesses.refusing_options
     def generate(
         self,
         prompts: Sequence[str],
@@ -101,7 +102,6 @@ class XLNetLanguageModel:
         seed: int = 0,
         stop: Sequence[str] = (),
         batch_size: int = 8,
-        **unknown: Any,
     ) -> list[Continuation]:
         """Continues texts, from left to right, by sampling.
 
@@ -118,8 +118,6 @@ class XLNetLanguageModel:
         Raises:
             UserError: the prompts are not a list of strings, one is too long, or a setting is out of range.
         """
-        known = ("max_new_tokens", "temperature", "top_k", "top_p", "seed", "stop", "batch_size")
-        guesses.refuse(unknown, known)
         ids = self._encode_prompts(prompts, max_new_tokens)
         settings = same_for_all(len(ids), temperature, top_k, top_p, seed)
         stop_ids = self._stop_ids(stop)
@@ -132,6 +130,7 @@ class XLNetLanguageModel:
 
         return _in_batches(write, ids, batch_size)
 
+    @guesses.refusing_options
     def search(
         self,
         prompts: Sequence[str],
@@ -140,7 +139,6 @@ class XLNetLanguageModel:
         beams: int = 4,
         stop: Sequence[str] = (),
         batch_size: int = 8,
-        **unknown: Any,
     ) -> list[list[Continuation]]:
         """Continues texts by beam search.
 
@@ -154,7 +152,6 @@ class XLNetLanguageModel:
         Raises:
             UserError: as `generate`.
         """
-        guesses.refuse(unknown, ("max_new_tokens", "beams", "stop", "batch_size"))
         ids = self._encode_prompts(prompts, max_new_tokens)
         _check_whole("beams", beams, self.tokenizer.vocab_size)
         stop_ids = self._stop_ids(stop)
@@ -169,6 +166,7 @@ class XLNetLanguageModel:
 
         return _in_batches(write, ids, batch_size)
 
+    @guesses.refusing_options
     def fill_mask(
         self,
         texts: Sequence[str],
@@ -176,7 +174,6 @@ class XLNetLanguageModel:
         top_k: int = 5,
         orders: Sequence[Sequence[int]] | None = None,
         batch_size: int = 8,
-        **unknown: Any,
     ) -> list[FilledText]:
         """Fills the gaps of texts, all gaps of a text together, by beam search.
 
@@ -191,7 +188,6 @@ class XLNetLanguageModel:
         Raises:
             UserError: the texts have no gaps, or an order is not a permutation of them.
         """
-        guesses.refuse(unknown, ("top_k", "orders", "batch_size"))
         texts = text_list(texts, "texts")
         ids = self._encode("texts", texts)
         orders = gap_parsing.check_gaps(texts, orders)
@@ -205,6 +201,7 @@ class XLNetLanguageModel:
 
         return _in_batches(fill, ids, batch_size)
 
+    @guesses.refusing_options
     def infill(
         self,
         texts: Sequence[str],
@@ -215,7 +212,6 @@ class XLNetLanguageModel:
         top_p: float = 1.0,
         seed: int = 0,
         batch_size: int = 8,
-        **unknown: Any,
     ) -> list[str]:
         """Fills the gaps of texts by sampling.
 
@@ -230,7 +226,6 @@ class XLNetLanguageModel:
         Raises:
             UserError: as `fill_mask` and `generate`.
         """
-        guesses.refuse(unknown, ("orders", "temperature", "top_k", "top_p", "seed", "batch_size"))
         easiest_first = isinstance(orders, str) and orders == EASIEST_FIRST
         texts = text_list(texts, "texts")
         ids = self._encode("texts", texts)

@@ -49,7 +49,7 @@ class ServingModule(tf.Module):
         METHODS: of TensorFlow Serving's, for the signatures that do not `predict`.
         LENGTHS: options that are lengths of texts which go with a longer one, as the builders have them;
             short sequences have room for half as many.
-        IN_EACH_SEGMENT: whether these texts stand in each segment of a model that reads in segments.
+        IN_EACH_SEGMENT: whether each segment repeats these texts, where a model reads in segments.
         OF_EXAMPLES: options that are settings of the examples that a run was fine-tuned on.
         card: of the model, for model.json.
         texts: the tokenizer in graph.

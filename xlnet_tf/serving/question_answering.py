@@ -96,7 +96,7 @@ class QuestionAnsweringModule(ServingModule):
             if value < 1:
                 raise UserError(f"{name} is {value}; expected at least 1")
         if threshold is not None and math.isnan(threshold):
-            raise UserError("threshold is NaN; expected a number, or None to refuse no answer")
+            raise UserError("threshold is NaN; expected a number, or None to answer always")
         looked_at = max(model.start_top, model.end_top)
         self.buckets = tuple(length for length in self.buckets if length >= looked_at)
         if not self.buckets:

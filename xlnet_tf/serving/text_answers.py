@@ -140,8 +140,8 @@ def rows_of(
     if not all(lists.values()) and many:
         one, several = (next(name for name, is_list in lists.items() if is_list == kind) for kind in (0, 1))
         raise UserError(
-            f"{several} is a list, {one} is {shown(given[one])}; expected as many of each: two lists, or one "
-            "text each."
+            f"{several} is a list, {one} is {shown(given[one])}; expected lists of "
+            "equal length, or one text each."
         )
     columns = {name: given[name] if many else [given[name]] for name in ranks}
     for (name, column), rank in zip(columns.items(), ranks.values()):

@@ -548,13 +548,15 @@ def finetune(
 
 
 def keep_batches(params: cfg.ExperimentConfig, model_dir: str) -> bool:
-    """Completes the settings with how the run in model_dir makes its batches; False: there is none."""
+    """Takes over how the run in model_dir makes its batches, where not given; False: there is no run."""
     settings, data = f"{model_dir}/{PARAMS_FILE}", params.task.train_data
     if not tf.io.gfile.exists(settings):
         return False
     before = files.read_yaml(settings).get("task", {})
-    params.task.batching = params.task.batching or before.get("batching", "fixed")
-    data.lengths = data.lengths or before.get("train_data", {}).get("lengths", [])
+    batching = before.get("batching", "fixed")
+    params.task.batching = params.task.batching or batching
+    if params.task.batching == batching:
+        data.lengths = data.lengths or before.get("train_data", {}).get("lengths", [])
     return True
 
 

@@ -30,9 +30,8 @@ from xlnet_tf.training.run import check_memory, run_training
 from xlnet_tf.training.task import ExponentialRatio, Ratio, Sums, Task, weighted
 
 EXPERIMENT = "xlnet/pretraining"
-_GENERAL_SET = (
-    "general_set"  # next to the metrics of the best weights: the general text of the first evaluation
-)
+# Next to the metrics of the best weights: the general text of the first weights that were kept.
+_GENERAL_SET = "general_set"
 
 
 @dataclasses.dataclass
@@ -310,7 +309,7 @@ class PretrainingTask(Task):
             keep_best(self, model, metrics, step, model_dir)
 
     def _first_general_set(self, model_dir: str) -> str:
-        """Returns a digest of the general text that the run began with, as far as its best weights say."""
+        """Returns a digest of the general text that the run began with; of the present one if none is kept."""
         return read_metrics(f"{model_dir}/{BEST}").get(_GENERAL_SET) or _digest(self.general_manifest)
 
     def save_assets(self, model_dir: str):
@@ -344,8 +343,8 @@ class PretrainingTask(Task):
             self.general_manifest
         ):
             logging.warning(
-                "task.general_data is not the text that the run in %s began with: max_general_rise compares "
-                "the loss on this text with the first one on that text",
+                "task.general_data has changed since the run in %s began: max_general_rise compares losses "
+                "on two different texts",
                 model_dir,
             )
         architecture = architecture_difference(self.xlnet_config, model_dir)

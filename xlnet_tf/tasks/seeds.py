@@ -93,7 +93,7 @@ def runs(
 ) -> Iterator[tuple[cfg.ExperimentConfig, str]]:
     """Yields the settings and the folder of each seed's run; see `finetune_seeds`.
 
-    A seed that is added makes its batches as those that are there.
+    An added seed makes its batches as the runs that are there.
     """
     seeds = range(params.task.seed, params.task.seed + num_seeds)
     folders = [f"{model_dir}/seed-{seed}" if num_seeds > 1 else model_dir for seed in seeds]

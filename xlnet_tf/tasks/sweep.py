@@ -211,8 +211,8 @@ def trainings(
             found = ", ".join(f"{batching} for {of}" for batching, of in chosen.items())
             begun = next(batching for batching in chosen if batching != "length")
             raise UserError(
-                f"--sweep compares runs with equal batches, and --batching would be {found}, as runs that "
-                f"are there have it: add --batching={begun}, or choose another --model_dir"
+                "all runs of a --sweep make their batches in the same way, and with those that are there "
+                f"--batching would be {found}: add --batching={begun}, or choose another --model_dir"
             )
         yield Training(name, params, task, list(runs(params, folder, num_seeds)))
 

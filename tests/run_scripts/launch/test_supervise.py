@@ -231,7 +231,7 @@ def test_a_tpu_that_was_lost_while_no_launch_ran_is_counted_aloud_and_waited_for
     world.clock.now += 3600
     hours = (world.clock.now - seen_at) / 3600
     shown = world.launch()
-    assert f"lost while no launch ran: the {hours:.2f} h since it was last seen count as used" in shown
+    assert f"no longer ready: the {hours:.2f} h since it was last seen ready count as used" in shown
     assert world.state().used_seconds > 3600
     if left == "nothing":
         assert shown.count("trying again") == 3

@@ -238,7 +238,7 @@ def test_damaged_gzip(tmp_path):
 
 
 def test_files_that_are_not_there_or_of_unknown_format(tmp_path):
-    with pytest.raises(FileNotFoundError, match="x.csv, does not exist: check its name, and its comma"):
+    with pytest.raises(FileNotFoundError, match="x.csv, does not exist: check its name; only one"):
         list(read_table(tmp_path / "x.csv,", CSV))
     os.mkfifo(tmp_path / "pipe.csv")
     with pytest.raises(UserError, match="pipe.csv is a pipe or a device, which cannot be read twice"):
