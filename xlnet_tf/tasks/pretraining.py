@@ -309,7 +309,7 @@ class PretrainingTask(Task):
             keep_best(self, model, metrics, step, model_dir)
 
     def _first_general_set(self, model_dir: str) -> str:
-        """Returns a digest of the general text that the run began with; of the present one if none is kept."""
+        """Returns a digest of the general text of the first kept weights; of the present one if none are."""
         return read_metrics(f"{model_dir}/{BEST}").get(_GENERAL_SET) or _digest(self.general_manifest)
 
     def save_assets(self, model_dir: str):
