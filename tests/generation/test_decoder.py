@@ -155,7 +155,7 @@ def test_attention_that_hides_or_leaks_is_refused(options):
 
 @pytest.mark.parametrize("batch_size", [1, 3, 8])
 def test_progress_ends_at_the_number_of_texts(monkeypatch, batch_size):
-    """tqdm shows "8/?" if it is told of more than there are."""
+    """The progress bar shows "8/?" if its count exceeds the total."""
     bar = unittest.mock.MagicMock()
     monkeypatch.setattr("xlnet_tf.generation.layout.ProgressBar", bar)
     assert sorted(np.concatenate([*by_length([5, 1, 3, 2], batch_size)])) == [0, 1, 2, 3]
