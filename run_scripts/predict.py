@@ -81,15 +81,14 @@ def main(_: Sequence[str]):
         return
     if values.input and values.data:
         raise UserError("--input and --data are both given: expected one of them")
+    if values.model_dir:
+        experiment.split_checkpoint(values)
     if not values.input and sharded.is_wanted(values):
         _require(values, "model_dir", *([] if values.tfds_name else ["data"]))
-        experiment.split_checkpoint(values)
         if not values.output_dir:
             raise UserError("--output_dir is missing: the folder for the answers to a corpus")
         predict_texts.answer_corpus(values)
         return
-    if values.model_dir:
-        experiment.split_checkpoint(values)
     texts = values.input or (values.data and tables.existing(values.data).is_file())
     _require(values, *(("model_dir",) if texts else ("model_dir", "data", "output_dir")))
     if texts:
