@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.models import heads
+from tests.helpers.profiles import pairs
 from tests.helpers.training import programs
 from xlnet_tf import task_registry
 from xlnet_tf.checkpoints import differences, open_checkpoint, save_checkpoint
@@ -14,18 +15,15 @@ from xlnet_tf.layers.summary import METHODS
 from xlnet_tf.models.head import PooledHead
 
 CONFIG = XLNetConfig(n_token=50, n_layer=1, d_model=16, n_head=2, d_head=8, d_inner=20)
+POOLED = {name: issubclass(task.load("model"), PooledHead) for name, task in task_registry.tasks().items()}
+READINGS = [{"summary": s, "projection": p} for s, p in itertools.product(METHODS, (True, False))]
 CASES = [
-    (name, options)
-    for name, task in task_registry.tasks().items()
-    for options in (
-        [{"summary": s, "projection": p} for s, p in itertools.product(METHODS, (True, False))]
-        if issubclass(task.load("model"), PooledHead)
-        else [{}]
-    )
+    *pairs(READINGS, [name for name, is_pooled in POOLED.items() if is_pooled]),
+    *(({}, name) for name, is_pooled in POOLED.items() if not is_pooled),
 ]
 
 
-@pytest.mark.parametrize(("name", "options"), CASES, ids=lambda value: str(value).replace(" ", ""))
+@pytest.mark.parametrize(("options", "name"), CASES, ids=lambda value: str(value).replace(" ", ""))
 def test_every_head_answers_as_before_or_the_difference_is_noted(tmp_path, name, options):
     template = programs.model_of(name, CONFIG, initializer_range=0.4)
     values = template.get_config()

@@ -1,10 +1,16 @@
-"""How many examples Hypothesis tries: few and always the same; in the long profile many, each time others.
+"""How many examples tests try.
+
+Hypothesis tries few and always the same; in the long profile many, each time others.
 
     pytest --hypothesis-profile=long tests
 
 What the long profile finds it prints with the decorator that repeats it (`@reproduce_failure`).
 """
 
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 settings.register_profile(
@@ -26,3 +32,12 @@ def examples(few: int, many: int) -> settings:
 def few_or_many(few: int, many: int) -> int:
     """Returns the first number in `make test`, the second in the long profile."""
     return many if settings.get_current_profile_name() == "long" else few
+
+
+def pairs(many: Sequence[Any], few: Sequence[Any]) -> list[Any]:
+    """Returns all pairs as parameters; `make test` has each of `many` with one of `few`, in turn."""
+    return [
+        pytest.param(one, other, marks=[] if number % len(few) == place else pytest.mark.integration)
+        for number, one in enumerate(many)
+        for place, other in enumerate(few)
+    ]

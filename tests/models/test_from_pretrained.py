@@ -12,6 +12,7 @@ import yaml
 from absl import logging
 
 from tests.helpers.models import heads, original
+from tests.helpers.profiles import pairs
 from tests.helpers.zipfile_fault import needs_sound_zipfile
 from xlnet_tf import checksums
 from xlnet_tf.checkpoints import Checkpoint, names, open_checkpoint, save_checkpoint, save_model
@@ -125,19 +126,20 @@ def test_a_fine_tuned_classifier_is_restored(tmp_path):
     assert list(XLNetClassifier.from_pretrained(tmp_path, LABELS).labels) == LABELS
 
 
-@pytest.mark.parametrize("format", [None, "ours", "original", "hugging_face"])
 @pytest.mark.parametrize(
-    ("model_class", "options"),
-    [
-        (XLNetClassifier, {"summary": "first", "projection": False}),
-        (XLNetClassifier, {"multi_label": True}),
-        (XLNetTokenClassifier, {}),
-    ],
+    ("format", "kind"),
+    pairs(
+        [None, "ours", "original", "hugging_face"],
+        [
+            (XLNetClassifier, {"summary": "first", "projection": False}),
+            (XLNetClassifier, {"multi_label": True}),
+            (XLNetTokenClassifier, {}),
+        ],
+    ),
 )
-def test_save_model_keeps_all_that_the_weights_do_not_tell(
-    tmp_path, small_tokenizer, format, model_class, options
-):
+def test_save_model_keeps_all_that_the_weights_do_not_tell(tmp_path, small_tokenizer, format, kind):
     """Labels, how texts are read, and how they are cleaned, whatever the weights are converted to."""
+    model_class, options = kind
     tf_keras.utils.set_random_seed(0)
     encoder = XLNetEncoder(CONFIG, clamp_len=3, attention_type="uni", memory_len=7)
     model = model_class(encoder, 3, labels=["schlecht", "naja", "schön"], **options)
@@ -216,8 +218,9 @@ def test_a_fine_tuned_tagger_is_restored(tmp_path):
         XLNetTokenClassifier.from_pretrained(tmp_path, ["a", "b", "c"])
 
 
-@pytest.mark.parametrize("kind", ["regressor", "span", "choice", "ranker"])
-@pytest.mark.parametrize("format", ["ours", "original", "hugging_face"])
+@pytest.mark.parametrize(
+    ("kind", "format"), pairs(["regressor", "choice", "span", "ranker"], ["ours", "original", "hugging_face"])
+)
 def test_heads_without_labels_are_restored(tmp_path, kind, format):
     tf_keras.utils.set_random_seed(1)
     model = heads.HEADS[kind](XLNetEncoder(CONFIG, initializer_range=0.4))
@@ -248,24 +251,25 @@ def test_heads_of_the_original_without_labels(golden, model_class, arguments):
         np.testing.assert_array_equal(variable, arrays[names.canonical(variable.name)])
 
 
-@pytest.mark.parametrize("format", [None, "ours", "original", "hugging_face"])
 @pytest.mark.parametrize(
-    ("model_class", "options"),
-    [
-        (XLNetEncoder, {}),
-        (XLNetClassifier, {"head_name": "imdb"}),
-        (XLNetClassifier, {"head_name": "new", "labels": LABELS}),
-        (XLNetClassifier, {"head_name": "mnli_matched", "summary": "attn"}),
-        (XLNetRegressor, {}),
-        (XLNetQuestionAnswering, {}),
-        (XLNetMultipleChoice, {"num_choices": 4}),
-        (XLNetRanker, {"num_choices": 2}),
-        (XLNetTokenClassifier, {"labels": LABELS}),
-    ],
+    ("kind", "format"),
+    pairs(
+        [
+            (XLNetEncoder, {}),
+            (XLNetClassifier, {"head_name": "imdb"}),
+            (XLNetClassifier, {"head_name": "new", "labels": LABELS}),
+            (XLNetClassifier, {"head_name": "mnli_matched", "summary": "attn"}),
+            (XLNetRegressor, {}),
+            (XLNetQuestionAnswering, {}),
+            (XLNetMultipleChoice, {"num_choices": 4}),
+            (XLNetRanker, {"num_choices": 2}),
+            (XLNetTokenClassifier, {"labels": LABELS}),
+        ],
+        [None, "ours", "original", "hugging_face"],
+    ),
 )
-def test_checkpoints_that_the_original_fine_tuned_have_no_query_stream(
-    of_the_original, golden, format, model_class, options
-):
+def test_checkpoints_that_the_original_fine_tuned_have_no_query_stream(of_the_original, golden, kind, format):
+    model_class, options = kind
     paths = of_the_original(format), golden("tiny_ckpt_heads")
     found, expected = (model_class.from_pretrained(path, **options) for path in paths)
     unread = (names.QUERY_START, *(f"{part}/" for part in ("classification_new", "ranking", "tagging")))

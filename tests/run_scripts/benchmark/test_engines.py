@@ -14,11 +14,11 @@ def test_builder_and_embeddings_are_measured_on_every_engine(corpus_file, tokeni
     pytest.importorskip("apache_beam", reason="requirements-beam.txt")
     config = XLNetConfig.preset("micro")
     found = engines.measure_engines(
-        corpus_file, str(tokenizer_file), config, engines=["local", "beam"], workers=[1, 2], **SIZES
+        corpus_file, str(tokenizer_file), config, engines=["local", "beam"], workers=[2], **SIZES
     )
     for what in ("builder", "embed"):
         measured = [(one["engine"], one["workers"]) for one in found[what]]
-        assert measured == [("local", 1), ("local", 2), ("beam", 1), ("beam", 2)]
+        assert measured == [("local", 2), ("beam", 2)]
         assert all(min(one["cpu_seconds"]) > 0 for one in found[what])
     assert found["rows"] == 4 and found["text_bytes"] == corpus_file.stat().st_size
 
