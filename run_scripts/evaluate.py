@@ -18,7 +18,7 @@ from absl import flags, logging
 from etils import epath
 
 from run_scripts.common import experiment, training_flags
-from xlnet_tf import errors, files
+from xlnet_tf import errors, files, hub
 from xlnet_tf.progress_bar import ProgressBar
 
 
@@ -37,11 +37,12 @@ def define_flags():
 
 
 def main(_: Sequence[str]):
+    values = flags.FLAGS
+    hub.require(values.model_dir)
     from run_scripts.common import evaluation
     from xlnet_tf.tasks.prediction import Predictor, Run
     from xlnet_tf.training import runtime
 
-    values = flags.FLAGS
     if values.against and not values.samples:
         raise errors.UserError("--against compares by samples: leave out --samples=0")
     experiment.split_checkpoint(values)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from xlnet_tf import errors
+from xlnet_tf import errors, hub
 
 MOST_EAGER = 16  # masks of a text that are filled before a graph, which is faster then, has been traced
 
@@ -56,6 +56,7 @@ def _spell(piece: str, probability: float) -> str:
 
 
 def main(_: Sequence[str]):
+    hub.require(flags.FLAGS.model_dir)
     import tensorflow as tf
 
     masks = max(text.count("<mask>") for text in flags.FLAGS.text)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from absl import flags, logging
 
 from run_scripts.common import experiment, training_flags
-from xlnet_tf import errors, files, task_registry
+from xlnet_tf import errors, files, hub, task_registry
 from xlnet_tf.flags import Setting, define_of_tasks, given_of_task
 
 SETTINGS = (
@@ -109,12 +109,9 @@ def check_effect(params, values: flags.FlagValues, swept: Sequence[str] = ()):
 
 def main(_: Sequence[str]):
     from etils import epath
-    from official.core import task_factory
 
     from xlnet_tf.records import example_report
     from xlnet_tf.records.examples import ExampleSet
-    from xlnet_tf.tasks import seeds, sweep
-    from xlnet_tf.training import runtime
 
     values = flags.FLAGS
     entry = task_registry.of_examples(ExampleSet.load(f"{values.data}/train"))
@@ -130,6 +127,13 @@ def main(_: Sequence[str]):
         splits = {"train": "train", "dev": values.dev_split}
         sets = {name: ExampleSet.load(f"{values.data}/{split}") for name, split in splits.items()}
         example_report.check_shared(sets, values.max_shared)
+    hub.require(values.init_checkpoint)
+
+    from official.core import task_factory  # TensorFlow is loaded once the examples are known to be good
+
+    from xlnet_tf.tasks import seeds, sweep
+    from xlnet_tf.training import runtime
+
     params = experiment.load(entry.experiment, (*SETTINGS, *entry.settings), values)
     dev = f"{values.data}/{values.dev_split}" if values.dev_split else ""
     for config, path in (

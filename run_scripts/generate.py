@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from absl import flags
 
-from xlnet_tf import errors
+from xlnet_tf import errors, hub
 
 
 def write(values: flags.FlagValues) -> Iterator[str]:
@@ -35,6 +35,7 @@ def write(values: flags.FlagValues) -> Iterator[str]:
 
 
 def main(_: Sequence[str]):
+    hub.require(flags.FLAGS.model_dir)
     for line in write(flags.FLAGS):
         print(line)
 

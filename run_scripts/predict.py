@@ -32,7 +32,7 @@ from absl import flags, logging
 from run_scripts.common import answers, experiment, predict_served, predict_texts, training_flags
 from run_scripts.common.sharded import options as sharded
 from tfrecord_builders.common import tables
-from xlnet_tf import errors, files, ownership
+from xlnet_tf import errors, files, hub, ownership
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import define_flags as define_flags_of
 from xlnet_tf.progress_bar import ProgressBar
@@ -82,6 +82,7 @@ def main(_: Sequence[str]):
     if values.input and values.data:
         raise UserError("--input and --data are both given: expected one of them")
     if values.model_dir:
+        hub.require(values.model_dir)
         experiment.split_checkpoint(values)
     if not values.input and sharded.is_wanted(values):
         _require(values, "model_dir", *([] if values.tfds_name else ["data"]))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from run_scripts.common import experiment, training_flags
-from xlnet_tf import command_line, errors
+from xlnet_tf import command_line, errors, hub
 from xlnet_tf.config import MOST_MEMORY
 from xlnet_tf.flags import Setting
 
@@ -48,9 +48,15 @@ SETTINGS = (
 
 
 def main(_: Sequence[str]):
-    from xlnet_tf.tasks import pretraining
+    from xlnet_tf.records.manifest import Manifest
 
     values = flags.FLAGS
+    hub.require(values.init_checkpoint)
+    for folder in filter(None, (values.train_data, values.dev_data)):
+        Manifest.load(folder)  # names a wrong one before TensorFlow is loaded
+
+    from xlnet_tf.tasks import pretraining
+
     params = experiment.load(pretraining.EXPERIMENT, SETTINGS, values)
     if values.dry_run:
         from run_scripts.common import dry_run

@@ -20,7 +20,7 @@ from absl import flags
 
 from run_scripts.common.sharded import models
 from run_scripts.common.sharded import options as sharded
-from xlnet_tf import command_line, errors
+from xlnet_tf import command_line, errors, hub
 from xlnet_tf.flags import define_flags, from_flags
 
 FLAGS = flags.FLAGS
@@ -40,6 +40,7 @@ def describe(text: str, score) -> str:
 
 def main(_: Sequence[str]) -> None:
     sharded.check_text_flags(FLAGS)
+    hub.require(FLAGS.model_dir)
     if not FLAGS.text:
         from run_scripts.common.sharded import job
         from xlnet_tf.serving.models import weights_file

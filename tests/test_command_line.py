@@ -60,6 +60,39 @@ def test_help_shows_every_flag_and_loads_no_tensorflow(command):
     assert flags_read(COMMANDS[command]) <= names
 
 
+@pytest.mark.parametrize(
+    ("command", "flags", "message"),
+    [
+        *(
+            (command, ("--model_dir=absent/a/b", *flags), "there is no checkpoint at absent/a/b: expected")
+            for command, flags in {
+                "evaluate": ["--data=records/dev"],
+                "export": ["--output_dir=served"],
+                "embed": ["--text=ba"],
+                "fill_mask": ["--text=<mask>"],
+                "generate": ["--prompt=ba"],
+                "predict": ["--input=text=ba"],
+                "push": ["--to=people/reviews"],
+                "score": ["--text=ba"],
+                "verify_pretrained": [],
+            }.items()
+        ),
+        ("finetune", ["--data=absent", "--model_dir=run"], "absent/train/manifest.json does not exist"),
+        ("finetune", ["--data=absent", "--model_dir=run", "--config_file=glue/sst2"], "mean glue/sst-2?"),
+        ("pretrain", ["--train_data=absent", "--model_dir=run"], "absent/manifest.json does not exist"),
+        (
+            "pretrain",
+            ["--config_file=micro", "--init_checkpoint=runs/absent", "--model_dir=run"],
+            "there is no checkpoint at runs/absent (",
+        ),
+    ],
+)
+def test_what_is_not_there_is_named_before_tensorflow_is_loaded(command, flags, message):
+    done = run_in_fork(f"run_scripts.{command}", *flags)
+    assert (done.returncode, done.heavy) == (1, [])
+    assert message in done.stderr and done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_the_flags_that_its_text_mentions(command):
     text, _, paragraphs = help_of(command)[0].stdout.partition("\nflags:\n")

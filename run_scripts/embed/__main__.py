@@ -20,16 +20,17 @@ from run_scripts.common.answers import json_line
 from run_scripts.common.sharded import models
 from run_scripts.common.sharded import options as sharded
 from tfrecord_builders.common.runners import threads_of_machine
-from xlnet_tf import command_line, errors
+from xlnet_tf import command_line, errors, hub
 from xlnet_tf.flags import define_flags, from_flags
 
 
 def main(_: Sequence[str]) -> None:
+    values = flags.FLAGS
+    sharded.check_text_flags(values)
+    hub.require(values.model_dir)
     from run_scripts.common.sharded import formats, job
     from xlnet_tf.serving.models import find_embedder
 
-    values = flags.FLAGS
-    sharded.check_text_flags(values)
     embedder = from_flags(models.Embedding, path=values.model_dir)
     if not values.text:
         source = find_embedder(values.model_dir, values.checkpoint, values.layer, values.dtype)

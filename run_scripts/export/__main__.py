@@ -70,13 +70,7 @@ def check_flags(values: flags.FlagValues):
     """Raises UserError for flags that do not go together."""
     from xlnet_tf.checkpoints.model_card import is_run
 
-    folder = hub.locate(values.model_dir).folder
-    if not any(epath.Path(path).exists() for path in (folder, f"{folder}.index")):
-        raise UserError(
-            f"--model_dir={values.model_dir} is not there{hub.similar(folder)}: expected the folder of a "
-            "fine-tuned run or of other weights, or the name of a model"
-        )
-    if is_run(folder):
+    if is_run(hub.locate(values.model_dir).folder):
         flags_of_heads = ("head", *task_registry.settings("export_settings"))
         if given := [f"--{name}" for name in flags_of_heads if values[name].present]:
             raise UserError(f"{', '.join(given)}: for weights that are not a fine-tuned run, which has them")
@@ -146,10 +140,11 @@ def check_weights(values: flags.FlagValues):
 
 
 def main(_: Sequence[str]):
+    values = flags.FLAGS
+    hub.require(values.model_dir)
     from xlnet_tf.serving import config_files, models, module
     from xlnet_tf.serving.export import export
 
-    values = flags.FLAGS
     options = {}
     if values.seq_len:
         options["seq_len"] = values.seq_len

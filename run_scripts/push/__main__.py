@@ -13,12 +13,13 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from xlnet_tf import errors
+from xlnet_tf import errors, hub
 
 FLAGS = flags.FLAGS
 
 
 def main(_: Sequence[str]) -> None:
+    hub.require(FLAGS.model_dir)
     from xlnet_tf import checkpoints  # which --help need not wait for
     from xlnet_tf.checkpoints import publishing
 

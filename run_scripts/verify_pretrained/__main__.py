@@ -15,12 +15,13 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from xlnet_tf import errors, files
+from xlnet_tf import errors, files, hub
 
 FLAGS = flags.FLAGS
 
 
 def main(_: Sequence[str]) -> None:
+    hub.require(FLAGS.model_dir)
     from xlnet_tf.verification import verify_pretrained  # which --help need not wait for
 
     text = files.read_text(FLAGS.text_file) if FLAGS.text_file else None

@@ -36,11 +36,6 @@ FORMATS = ("ours", "original", "hugging_face")
 OUR_FILE = "weights.safetensors"
 _SAVED_MODEL = "saved_model.pb"
 
-_EXPECTED = (
-    f"expected the folder of a run, a folder with {OUR_FILE}, the original's "
-    f"{tensorflow_files.ORIGINAL_FILE}, or Hugging Face's model.safetensors or pytorch_model.bin"
-)
-
 
 def open_checkpoint(path: str | os.PathLike, config_file: str | None = None) -> Checkpoint:
     """Opens a checkpoint of any format; weights are read when they are asked for.
@@ -350,11 +345,13 @@ def _find_weights(path: str) -> str:
     if tensorflow_files.is_tensorflow(path):
         return path
     if not tf.io.gfile.exists(path):
-        raise FileNotFoundError(f"there is no checkpoint at {path}{hub.similar(path)}: {_EXPECTED}.")
+        raise hub.not_there(path)
     if not tf.io.gfile.isdir(path):
         if path.endswith((".safetensors", ".bin", ".index.json")):
             return path
-        raise UserError(f"{path} is {_of_keras([path]) or 'not a checkpoint'}: {_EXPECTED}, or such a file.")
+        raise UserError(
+            f"{path} is {_of_keras([path]) or 'not a checkpoint'}: {hub.EXPECTED}, or such a file."
+        )
     folder = path.rstrip("/")
     for file in (OUR_FILE, *HUGGING_FACE_WEIGHTS):
         if tf.io.gfile.exists(f"{folder}/{file}"):
@@ -369,7 +366,7 @@ def _find_weights(path: str) -> str:
         exported = [path for n in versions if tf.io.gfile.exists(path := f"{folder}/{n}/{_SAVED_MODEL}")]
         held = _of_keras([f"{folder}/{name}" for name in files] + exported[-1:])
         held = held or ", ".join(files[:10]) or "nothing"
-        raise UserError(f"{folder} holds no checkpoint (but {held}): {_EXPECTED}.")
+        raise UserError(f"{folder} holds no checkpoint (but {held}): {hub.EXPECTED}.")
     return prefix
 
 

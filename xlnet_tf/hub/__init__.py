@@ -4,6 +4,6 @@ Begin with locating.py: everything that takes a path of a model asks it first. r
 released models, and fetches the original's archives.
 """
 
-from xlnet_tf.hub.locating import Located, commit_of_data_set, locate, similar
+from xlnet_tf.hub.locating import EXPECTED, Located, commit_of_data_set, locate, not_there, require, similar
 
-__all__ = ["Located", "commit_of_data_set", "locate", "similar"]
+__all__ = ["EXPECTED", "Located", "commit_of_data_set", "locate", "not_there", "require", "similar"]

@@ -43,6 +43,10 @@ BESIDE = (
     "SHA256SUMS",
 )
 TOKENIZER = "spiece.model"
+EXPECTED = (
+    f"expected the folder of a run, a folder with {WEIGHTS[0]}, the original's xlnet_model.ckpt, or Hugging "
+    "Face's model.safetensors or pytorch_model.bin"
+)
 
 _PART = r"[A-Za-z0-9][\w.-]*"
 _NAME = re.compile(rf"(?:{SCHEME})?({_PART}/{_PART})(?:@([\w./-]+))?", re.ASCII)
@@ -107,6 +111,24 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
     with _errors(path, name, revision):
         folder = _fetch(library, name, revision, tokenizer_only)
     return Located(folder, f"{SCHEME}{name}@{os.path.basename(folder)}")
+
+
+def require(path: str | None) -> None:
+    """Raises FileNotFoundError if what is to be a model is a path of this machine, and nothing is there.
+
+    Commands ask before they load TensorFlow, which takes much longer. Names, and paths of other file systems,
+    are left to what reads them. No path is none to be missed.
+    """
+    if not path or "://" in path or releases.archive_of(path):
+        return
+    is_local = _is_local(path) or not _NAME.fullmatch(path)
+    if is_local and not any(map(os.path.exists, (path, f"{path}.index"))):
+        raise not_there(path)
+
+
+def not_there(path: str) -> FileNotFoundError:
+    """Returns the error about a path at which there is nothing, and no checkpoint that it begins."""
+    return FileNotFoundError(f"there is no checkpoint at {path}{similar(path)}: {EXPECTED}.")
 
 
 def commit_of_data_set(name: str, revision: str | None = None) -> str | None:
