@@ -93,6 +93,20 @@ def test_packed_texts_share_rows_and_never_overlap(examples, size, micro_batches
         assert batches.length(step) == min(rows for rows in batches.cut_to if rows >= batches.rows(step))
 
 
+@given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=80))
+def test_each_text_goes_into_the_fullest_row_with_room(lengths):
+    """The longest first, of equals the first; of rows equally full, the first."""
+    free, expected = [], {}
+    for text in sorted(range(len(lengths)), key=lambda text: -lengths[text]):
+        fits = [row for row, room in enumerate(free) if room >= lengths[text]]
+        row = min(fits, key=free.__getitem__, default=len(free))
+        free[row:] = free[row:] or [12]
+        expected[text] = 12 * row + 12 - free[row]
+        free[row] -= lengths[text]
+    found = batching.best_fit(np.array(lengths), 12)
+    assert found.tolist() == [expected[text] for text in range(len(lengths))]
+
+
 def test_a_step_that_fits_no_number_of_rows_is_named():
     batches = Batches(Lengths([5, 5, 5, T, T, T]), 3, repeat=False).pack(1, 1)
     assert batches.cut_to == (1,)

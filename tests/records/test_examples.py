@@ -67,6 +67,8 @@ def test_examples_round_trip(write, monkeypatch):
         for name, values in rows_of(number).items():
             np.testing.assert_allclose(arrays[name][number], values, rtol=1e-6)
     assert arrays["index"].tolist() == list(range(20))
+    assert examples.column("label").tolist() == list(range(-1, 19))
+    assert write(0, "none").column("label").tolist() == []
     assert [line["id"] for line in examples.sidecar()] == [f"id {number}" for number in range(20)]
     assert examples.settings == {"labels": ["a", "b"]}
 
@@ -136,6 +138,8 @@ def test_skipped_inputs_are_counted_with_their_locations(tmp_path, small_tokeniz
     ) as writer:
         for line in range(30):
             writer.skip("empty text", f"dev.tsv:{line}")
+        with pytest.raises(UserError, match=r"^dev.tsv gives no examples: empty text \(30\)$"):
+            writer.check_any("dev.tsv")
         writer.count("truncated", 4)
         writer.count("truncated")
     examples = ExampleSet.load(tmp_path / "set")

@@ -137,7 +137,8 @@ def read_steps(
 
     Args:
         lengths: numbers in each feature; None: any number of them.
-        on_rest: called with the number of records at the end that are not a complete step; None: an error.
+        on_rest: called with the number of records at the end that are not a complete step; a file that knows
+            its number of steps has none.
 
     Yields:
         name -> int64 [S, B, length], of S consecutive steps; a feature of any length is filled up with -1.
@@ -162,11 +163,6 @@ def read_steps(
     rest = len(frames) % file.batch_size
     if rest and on_rest:
         on_rest(file, rest)
-    elif rest:
-        raise UserError(
-            f"{file.path} has {records} records, not a multiple of its {file.batch_size} rows: is the batch "
-            "size right, and the file whole?"
-        )
     if frames := frames[: len(frames) - rest]:
         yield _parse(file, frames, count, lengths)
 
