@@ -29,7 +29,9 @@ def define_flags():
     flags.DEFINE_string("data", None, "Folder of a set of examples with answers.", required=True)
     flags.DEFINE_string("output_dir", "", "Where evaluations.json goes; empty: --model_dir.")
     flags.DEFINE_string("checkpoint", "", "Only this one: best, last, or as ckpt-100; empty: all.")
-    flags.DEFINE_string("against", "", "Another run, to compare the best weights of both on --data.")
+    flags.DEFINE_string(
+        "against", "", "Another run, or RUN/ckpt-STEP, to compare the best weights of both on --data."
+    )
     flags.DEFINE_integer("samples", 1000, "Samples of the bootstrap for intervals; 0: no intervals.", 0)
     flags.DEFINE_integer("batch_size", 32, "Examples per step, all devices.", 1, training_flags.ROWS - 1)
     for setting in training_flags.DEVICES:
@@ -50,7 +52,9 @@ def main(_: Sequence[str]):
     other = None
     if values.against:
         try:
-            other = Run.open(values.against, values.data)
+            folder, other_checkpoint = experiment.run_and_checkpoint(values.against)
+            other = Run.open(folder, values.data)
+            other_checkpoint = other.checkpoint(other_checkpoint)
         except (errors.UserError, FileNotFoundError) as error:
             raise type(error)(f"--against={values.against}: {error}") from error
     experiment.override_by_flags(run.params, training_flags.DEVICES, values)
@@ -74,7 +78,7 @@ def main(_: Sequence[str]):
             bar.set_description(values.against)
             experiment.override_by_flags(other.params, training_flags.DEVICES, values)
             predictor = Predictor(other, strategy, values.batch_size, on_step=bar.update)
-            against = other.task, predictor.predict(other.checkpoint(""))
+            against = other.task, predictor.predict(other_checkpoint)
     print(table(results, task.BEST_METRIC))
     if text := task.tables(examples, best_predictions):
         print(f"\n{text}")

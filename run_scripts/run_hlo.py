@@ -51,7 +51,7 @@ def measure(path: str, platform: str, steps: int, peak_flops: float | None = Non
     """
     for file in (pathlib.Path(path), _sizes_file(path)):
         if not file.exists():
-            raise UserError(f"{file} does not exist: write it with run_scripts.tpu_compile --save_hlo={path}")
+            raise UserError(f"{file} does not exist: write it with xlnet-tf tpu-compile --save_hlo={path}")
     sizes = files.read_json(_sizes_file(path))
     runner = Runner(pathlib.Path(path).read_bytes(), platform)
     for _ in range(WARM_UP):

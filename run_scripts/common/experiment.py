@@ -41,25 +41,29 @@ def define_flags(settings: Sequence[Setting]):
 def split_checkpoint(values: flags.FlagValues):
     """Takes --model_dir=RUN/ckpt-STEP of a fine-tuned run as --model_dir=RUN --checkpoint=ckpt-STEP.
 
-    Only the run has the settings of its texts, and the thresholds that it answers with.
-
     Raises:
         UserError: --checkpoint is given as well.
     """
-    folder, _, name = values.model_dir.rstrip("/").rpartition("/")
-    if not re.fullmatch(r"ckpt-[0-9]+(\.index)?", name):
-        return
-    from xlnet_tf.checkpoints.model_card import is_run
-
-    if not is_run(folder or "."):
-        return
-    name = name.removesuffix(".index")
-    if values.checkpoint not in ("", name):
+    folder, name = run_and_checkpoint(values.model_dir)
+    if name and values.checkpoint not in ("", name):
         raise UserError(
             f"--model_dir={values.model_dir} and --checkpoint={values.checkpoint} name two checkpoints: "
             "leave out one of them"
         )
-    values.model_dir, values.checkpoint = folder or ".", name
+    values.model_dir, values.checkpoint = folder, name or values.checkpoint
+
+
+def run_and_checkpoint(path: str) -> tuple[str, str]:
+    """Splits RUN/ckpt-STEP of a fine-tuned run into RUN and ckpt-STEP; other paths have no checkpoint, "".
+
+    Only the run has the settings of its texts, and the thresholds that it answers with.
+    """
+    folder, _, name = path.rstrip("/").rpartition("/")
+    if not re.fullmatch(r"ckpt-[0-9]+(\.index)?", name):
+        return path, ""
+    from xlnet_tf.checkpoints.model_card import is_run
+
+    return (folder or ".", name.removesuffix(".index")) if is_run(folder or ".") else (path, "")
 
 
 def recipes() -> dict[str, pathlib.Path]:

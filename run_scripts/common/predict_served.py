@@ -21,7 +21,7 @@ from run_scripts.common.answers import (
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.serving.client import Client, connect
-from xlnet_tf.serving.signatures import TensorInfo, plain, printable, without_filling
+from xlnet_tf.serving.signatures import TensorInfo, plain, printable, without_padding
 
 
 def define_flags():
@@ -85,7 +85,7 @@ def ask(
             inputs = {name: [row[name] for row in batch] for name in batch[0]}
             answers = {name: plain(values) for name, values in client.predict(inputs).items()}
             for row in zip(*answers.values(), strict=True):
-                yield without_filling(dict(zip(answers, row)))
+                yield without_padding(dict(zip(answers, row)))
 
 
 def _inputs(

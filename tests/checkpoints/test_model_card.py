@@ -4,6 +4,7 @@ import builtins
 import collections
 import dataclasses
 import json
+import math
 import pathlib
 
 import numpy as np
@@ -102,6 +103,8 @@ def test_cards_of_later_versions_and_damaged_ones_are_refused(tmp_path):
             {"alert": {"label": "bad", "threshold": "high"}},
             "serving.alert.threshold is 'high'; expected a number",
         ),
+        ({"alert": {"label": "bad", "threshold": 1.5}}, "serving.alert.threshold is 1.5; expected 0 to 1"),
+        ({"alert": {"label": "bad", "threshold": math.nan}}, "serving.alert.threshold is nan; expected 0 to"),
         ({"temperature": 2.0}, "serving.temperature is 2.0; expected a list"),
         ({"threshold": []}, r"serving.threshold is \[\]; expected a number"),
     ],

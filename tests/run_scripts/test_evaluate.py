@@ -71,6 +71,9 @@ def test_metrics_have_intervals_and_runs_are_compared(folder, capsys):
     with pytest.raises(UserError, match="leave out --samples=0"):
         run_command("run_scripts.evaluate", f"--model_dir={folder}/good", f"--against={folder}/bad",
                     f"--data={folder}/records/dev", "--samples=0")  # fmt: skip
+    with pytest.raises(UserError, match="--against=.*has no checkpoint 'ckpt-1': it has"):
+        run_command("run_scripts.evaluate", f"--model_dir={folder}/good", f"--against={folder}/bad/ckpt-1",
+                    f"--data={folder}/records/dev")  # fmt: skip
     with pytest.raises(FileNotFoundError, match="--against=.*none/params.yaml does not exist"):
         run_command("run_scripts.evaluate", f"--model_dir={folder}/good", f"--against={folder}/none",
                     f"--data={folder}/records/dev")  # fmt: skip

@@ -71,7 +71,7 @@ def test_a_saved_model_answers_as_the_exported_one(tmp_path, small_tokenizer, ta
     rows = [dict(zip(columns, row)) for row in zip(*columns.values())]
 
     expected = [
-        module.readable(row, module.without_filling(row, answer))
+        module.readable(row, module.without_padding(row, answer))
         for row, answer in zip(rows, split_rows(served), strict=True)
     ]
     model.save_pretrained(tmp_path / "ours", small_tokenizer, seq_len=40, **OPTIONS.get(task, {}))

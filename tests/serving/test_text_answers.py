@@ -43,7 +43,7 @@ def test_outputs_are_in_the_order_of_their_names():
     """A SavedModel has them in another order in each process; columns of shards follow this one."""
     columns = dict.fromkeys(["score", "label", "alert"], tf.TensorSpec([None]))
     graph = types.SimpleNamespace(structured_outputs=columns)
-    function = RowFunction(graph, inputs=dict, without_filling=ServingModule.without_filling)
+    function = RowFunction(graph, inputs=dict, without_padding=ServingModule.without_padding)
     assert [*function.outputs] == ["alert", "label", "score"]
 
 
@@ -71,7 +71,7 @@ def test_outputs_are_in_the_order_of_their_names():
     ],
 )
 def test_answers_have_nothing_that_fills_up_a_batch(module, row, answer, expected):
-    assert module.without_filling(row, answer) == expected
+    assert module.without_padding(row, answer) == expected
 
 
 @pytest.mark.integration

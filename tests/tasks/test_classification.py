@@ -166,6 +166,24 @@ def test_memory_without_segments_is_warned_of(data, caplog):
     assert "task.model.memory_len (--memory_len) is 64 and has no effect" in caplog.text
 
 
+@pytest.mark.parametrize(("batching", "said"), [("fixed", True), ("packed", True), ("length", False)])
+def test_a_sort_window_without_effect_is_warned_of(data, caplog, batching, said):
+    build_task(
+        settings(data, {"task": {"batching": batching, "sort_window": 7}}), classification.ClassificationTask
+    )
+    assert ("task.sort_window (--sort_window) is 7 and has no effect" in caplog.text) == said
+    assert (f"as task.batching (--batching) is {batching}" in caplog.text) == said
+
+
+@pytest.mark.parametrize(("sampling", "weights"), [("balanced", "balanced"), ("balanced", "none")])
+def test_correcting_twice_for_rare_classes_is_warned_of(data, caplog, sampling, weights):
+    if "classification" not in data.name:
+        pytest.skip("texts have no class, or several labels")
+    given = {"task": {"sampling": sampling, "class_weights": weights}}
+    build_task(settings(data, given), classification.ClassificationTask)
+    assert ("both make up for rare classes" in caplog.text) == (weights == "balanced")
+
+
 def test_alerts_follow_the_stored_threshold(data, run, tmp_path):
     if "regression" in data.name:
         with pytest.raises(UserError, match="task.alert.label is 'old', expected one of no label"):

@@ -103,7 +103,8 @@ class CheckReport:
         if self.sound:
             return f"all {self.records:,} records of {self.shards} shard{'s' * (self.shards > 1)} are sound"
         lines = [
-            f"{len(self.counts)} invariants do not hold in {self.records:,} records of {self.shards} shards:"
+            f"{len(self.counts)} invariants do not hold in {self.records:,} records of {self.shards} "
+            f"shard{'s' * (self.shards > 1)}:"
         ]
         for invariant, count in self.counts.items():
             lines += ["", f"{invariant}: {count:,} failures"]

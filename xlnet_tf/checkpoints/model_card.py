@@ -238,11 +238,14 @@ def check_serving(options: Mapping[str, Any], where: str) -> dict[str, Any]:
         where: they come from, for messages.
 
     Raises:
-        UserError: an option is not of its type.
+        UserError: an option is not of its type, or a threshold of alerts is not a probability.
     """
     found = {name: _plain(value) for name, value in options.items()}
     _check_types(found, _SERVING_TYPES, where)
-    _check_types(found.get("alert") or {}, _SERVING_TYPES, where, "alert.")
+    alert = found.get("alert") or {}
+    _check_types(alert, _SERVING_TYPES, where, "alert.")
+    if not 0 <= (threshold := alert.get("threshold", 0)) <= 1:  # nan, too
+        raise UserError(f"{where}alert.threshold is {threshold}; expected 0 to 1")
     return found
 
 

@@ -179,7 +179,7 @@ class ExportedModel:
             raise UserError(
                 f"{folder} is not a model that export wrote for texts ({reason(error)}): give another folder"
             ) from error
-        self._without_filling = (task.load("serving") if task else ServingModule).without_filling
+        self._without_padding = (task.load("serving") if task else ServingModule).without_padding
 
     def input_ranks(self) -> dict[str, int]:
         """Returns the inputs by name: 1 for a text, 2 for a list of texts."""
@@ -190,7 +190,7 @@ class ExportedModel:
         return RowFunction(
             self._examples,
             lambda rows: {"examples": tf.constant([*map(serialized_example, rows)])},
-            self._without_filling,
+            self._without_padding,
         )
 
 

@@ -123,7 +123,7 @@ class ServingModule(tf.Module):
     def row_function(self) -> text_answers.RowFunction:
         """Returns the function that answers rows in Python; it is traced once."""
         if "_rows" not in vars(self):
-            found = text_answers.row_function(self.answer, self.input_specs(), self.without_filling)
+            found = text_answers.row_function(self.answer, self.input_specs(), self.without_padding)
             vars(self)["_rows"] = found  # not exported
         return vars(self)["_rows"]
 
@@ -135,12 +135,12 @@ class ServingModule(tf.Module):
         return found if many else found[0]
 
     @staticmethod
-    def without_filling(row: text_answers.Row, answer: dict[str, Any]) -> dict[str, Any]:
+    def without_padding(row: text_answers.Row, answer: dict[str, Any]) -> dict[str, Any]:
         """Returns an answer without what fills it up to the longest one of its batch."""
         return answer
 
     def readable(self, row: text_answers.Row, answer: dict[str, Any]) -> dict[str, Any]:
-        """Returns an answer without filling as people read it in Python: by name."""
+        """Returns an answer without padding as people read it in Python: by name."""
         return answer
 
     def serve(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -271,7 +271,7 @@ class CandidatesModule(ServingModule):
         return {self.SCORES: tf.squeeze(self.run(features), axis=-1)}
 
     @staticmethod
-    def without_filling(row, answer):
+    def without_padding(row, answer):
         [candidates] = (value for value in row.values() if not isinstance(value, str))
         lists = {name: value for name, value in answer.items() if isinstance(value, list)}
         return {**answer, **{name: value[: len(candidates)] for name, value in lists.items()}}

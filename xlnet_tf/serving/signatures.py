@@ -160,7 +160,7 @@ def refusal(address: str, message: Any) -> UserError:
     return UserError(f"the server at {address} refuses the request: {printable(message)}")
 
 
-def without_filling(answer: Mapping[str, Any]) -> dict[str, Any]:
+def without_padding(answer: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a tagger's answer with the entities of its own text alone; other models' as they are."""
     count = answer.get("num_entities")
     cut = isinstance(count, int)

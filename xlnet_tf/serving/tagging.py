@@ -82,8 +82,8 @@ class TaggingModule(ServingModule):
         return {"text": "Ada Lovelace met Charles Babbage in London in June 1833."}
 
     @staticmethod
-    def without_filling(row, answer):
-        return signatures.without_filling(answer)
+    def without_padding(row, answer):
+        return signatures.without_padding(answer)
 
     def readable(self, row, answer):
         columns = {name: values for name, values in answer.items() if isinstance(values, list)}

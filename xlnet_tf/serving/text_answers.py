@@ -33,15 +33,15 @@ class RowFunction(NamedTuple):
     Attributes:
         serve: the function.
         inputs: from rows to what it takes, by name.
-        without_filling: see ServingModule.without_filling.
+        without_padding: see ServingModule.without_padding.
     """
 
     serve: Any
     inputs: Callable[[Sequence[Row]], dict[str, Any]]
-    without_filling: Callable[[Row, dict[str, Any]], dict[str, Any]]
+    without_padding: Callable[[Row, dict[str, Any]], dict[str, Any]]
 
     def __call__(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
-        return [*map(self.without_filling, rows, split_rows(self.serve(**self.inputs(rows))))]
+        return [*map(self.without_padding, rows, split_rows(self.serve(**self.inputs(rows))))]
 
     @property
     def outputs(self) -> Mapping[str, tf.TensorSpec]:
@@ -177,7 +177,7 @@ def _as_lists(value: Any) -> Any:
 def row_function(
     answer: Callable[..., Any],
     specs: Mapping[str, tf.TensorSpec],
-    without_filling: Callable[[Row, dict[str, Any]], dict[str, Any]],
+    without_padding: Callable[[Row, dict[str, Any]], dict[str, Any]],
 ) -> RowFunction:
     """Returns the function that answers rows with one of their columns: a graph, unless all run eagerly."""
     columns = {name: _spec(spec) for name, spec in specs.items()}
@@ -193,7 +193,7 @@ def row_function(
             found[name] = tf.constant(values) if is_text else tf.ragged.constant(values, spec.dtype, 1)
         return found
 
-    return RowFunction(serve, inputs, without_filling)
+    return RowFunction(serve, inputs, without_padding)
 
 
 def split_rows(answers: Mapping[str, tf.Tensor]) -> list[dict[str, Any]]:

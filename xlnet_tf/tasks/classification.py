@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 from official.modeling.hyperparams import base_config
 
 from xlnet_tf.errors import UserError
@@ -102,6 +103,11 @@ class ClassificationTask(FinetuningTask):
             raise UserError(
                 f"task.sampling=balanced (--sampling) needs one class for each text; the examples are for "
                 f"{self.kind}: leave it out"
+            )
+        if sampling == self.task_config.class_weights == BALANCED and not trained_on:
+            logging.warning(
+                "task.sampling=balanced (--sampling) and task.class_weights=balanced (--class_weights) both "
+                "make up for rare classes, which together count more than common ones: leave out one of both"
             )
         alert = self.task_config.alert
         if alert.label and alert.label not in self.labels:

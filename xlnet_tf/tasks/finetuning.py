@@ -27,7 +27,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.reading import TOKEN_FEATURES, packed_source
 from xlnet_tf.records import example_report
-from xlnet_tf.records.batching import FILLER, MULTIPLE, Batches
+from xlnet_tf.records.batching import FILLER, MULTIPLE, WINDOW, Batches
 from xlnet_tf.records.example_reader import ExampleTable, example_dataset
 from xlnet_tf.records.examples import MANIFEST_FILE, TOKENIZER_FILE, ExampleSet
 from xlnet_tf.records.manifest import settings_difference
@@ -594,6 +594,13 @@ def build_task(
     if not params.task.batching:
         can_pack = tpu_replicas and not one_text
         params.task.batching = _fewest_positions(params, task, tpu_replicas) if can_pack else "length"
+    if params.task.batching != "length" and params.task.sort_window != WINDOW:
+        logging.warning(
+            "task.sort_window (--sort_window) is %d and has no effect, as task.batching (--batching) is %s: "
+            "only batches by length are sorted",
+            params.task.sort_window,
+            params.task.batching,
+        )
     for examples in task.sets.values():
         if not task.has_answers(examples):
             raise UserError(f"{examples.folder} has examples without answers: it can only be predicted")

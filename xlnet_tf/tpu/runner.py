@@ -85,7 +85,7 @@ def _named_errors(platform: str) -> Iterator[None]:
         yield
     except RuntimeError as error:
         advice = (
-            "\nIt does not fit into the device's memory: save it with fewer rows (run_scripts.tpu_compile "
+            "\nIt does not fit into the device's memory: save it with fewer rows (xlnet-tf tpu-compile "
             "--batch_per_core), with --recompute or with --accumulation_steps"
         )
         too_large = "RESOURCE_EXHAUSTED" in str(error)

@@ -61,7 +61,7 @@ _STEPS_LOOKED_AT = 10_000  # for the longest
 
 SMALLER_STEP = (
     "Raise --accumulation_steps, add --recompute, or take a smaller batch_size; for TPUs "
-    "run_scripts.tpu_compile --find_max_batch shows what fits"
+    "xlnet-tf tpu-compile --find_max_batch shows what fits"
 )
 
 

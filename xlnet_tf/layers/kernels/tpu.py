@@ -35,7 +35,7 @@ class TpuKernels(GraphKernels):
         if clamp_len > 0:
             logging.warning(
                 "clamp_len is %d: on a TPU a step takes many times as long and far more memory with it, as "
-                "positions cannot be rotated then (run_scripts.tpu_compile shows how much)",
+                "positions cannot be rotated then (xlnet-tf tpu-compile shows how much)",
                 clamp_len,
             )
             return super().encode_positions(
