@@ -22,44 +22,6 @@ LEGEND = {  # what a cell says -> its colour
 _TARGET = 2  # in the legend
 
 
-def fonts_for(text: str) -> tuple[list[str], set[str]]:
-    """Finds installed fonts that together have all characters of a text.
-
-    Returns:
-        (families for matplotlib, its default first; characters that no font has).
-    """
-    from matplotlib import font_manager
-
-    manager = font_manager.fontManager
-    listed = {font.fname for font in manager.ttflist}
-    for path in font_manager.findSystemFonts():
-        if path not in listed:  # installed after matplotlib wrote its list
-            manager.addfont(path)
-    # matplotlib 3.10, the last for Python 3.10, reads only the first font of a file.
-    path_of = getattr(font_manager, "FontPath", lambda path, index: path)
-    files = {
-        font.name: path_of(font.fname, getattr(font, "index", 0))
-        for font in sorted(manager.ttflist, key=lambda font: font.name)
-        # Last Resort draws boxes for all characters.
-        if (font.weight, font.style) == (400, "normal") and not font.name.startswith("Last Resort")
-    }
-    families, missing = ["DejaVu Sans"], set(text)
-
-    def coverage(family):
-        font = font_manager.get_font(files[family])
-        return {character for character in missing if font.get_char_index(ord(character))}
-
-    missing -= coverage(families[0])
-    covered = {family: coverage(family) for family in files if missing}
-    while missing:
-        best = max(covered, key=lambda family: len(covered[family] & missing))
-        if not covered[best] & missing:
-            break
-        families.append(best)
-        missing -= covered[best]
-    return families, missing
-
-
 def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int | None = None) -> None:
     """Draws the permutation mask of a record for both streams as a picture.
 
@@ -152,15 +114,15 @@ def _draw_stream(
 def _labels(manifest: Manifest, record: Record, window: range) -> tuple[list[str], list[str]]:
     """Returns (font families, what to write next to the positions of a window: nothing if they are many)."""
     if len(window) > MOST_LABELLED:
-        return fonts_for("")[0], []
+        return files.fonts_for("")[0], []
     tokenizer = XLNetTokenizer(model_file=manifest.tokenizer_path)
     pieces = {position: visible_piece(tokenizer.id_to_piece(record.ids[position])) for position in window}
-    families, missing = fonts_for("".join(pieces.values()))
+    families, missing = files.fonts_for("".join(pieces.values()))
     if missing:
         logging.warning(
-            "no installed font has %s: the picture shows the ids of pieces with them. Install a font, for "
-            "example the package fonts-noto-cjk (Chinese, Japanese, Korean) or fonts-noto-core (others)",
+            "no installed font has %s: the picture shows the ids of pieces with them. %s",
             " ".join(sorted(missing)[:10]),
+            files.INSTALL_FONT,
         )
     labels = {
         position: f"id {record.ids[position]}" if missing & set(piece) else piece
