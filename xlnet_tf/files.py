@@ -25,7 +25,10 @@ from etils import epath
 from xlnet_tf.errors import UserError, reason
 
 _BLOCK_BYTES = 1 << 16
-INSTALL_FONT = "Install a font, for example the package fonts-noto-cjk (Chinese, Japanese, Korean) or fonts-noto-core (others)"
+INSTALL_FONT = (
+    "Install a font, for example the package fonts-noto-cjk (Chinese, Japanese, Korean) or fonts-noto-core "
+    "(others)"
+)
 FieldsReader = Callable[[str], dict[str, Any] | None]
 _TRANSIENT = ("UnavailableError", "AbortedError", "CancelledError")
 
@@ -135,22 +138,20 @@ def save_figure(figure: Any, path: epath.PathLike, dpi: int) -> None:
     import matplotlib
     from matplotlib.text import Text
 
-    texts = figure.findobj(Text)
-    families, missing = fonts_for("".join(text.get_text() for text in texts))
-    if missing and kind != "svg":
-        logging.warning(
-            "%s: no installed font has %s. %s", path, " ".join(sorted(missing)[:10]), INSTALL_FONT
-        )
-    for text in texts:
-        text.set_parse_math(False)  # labels and pieces may have dollar signs
-        text.set_fontfamily(families)
-    with (
-        replacing(path, "wb") as file,
-        matplotlib.rc_context({"svg.fonttype": "none"}),
-        warnings.catch_warnings(),
-    ):
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # said above
-        figure.savefig(file, format=kind, dpi=dpi)
+    for text in figure.findobj(Text):  # labels and pieces may have dollar signs
+        text.set_parse_math(False)
+    with warnings.catch_warnings(), matplotlib.rc_context({"svg.fonttype": "none"}):
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # said below
+        figure.draw_without_rendering()  # names of categories are written only now
+        texts = figure.findobj(Text)
+        families, missing = fonts_for("".join("".join(text.get_text().split()) for text in texts))
+        if missing and kind != "svg":
+            shown = " ".join(sorted(missing)[:10])
+            logging.warning("%s: no installed font has %s. %s", path, shown, INSTALL_FONT)
+        for text in texts:
+            text.set_fontfamily(families)
+        with replacing(path, "wb") as file:
+            figure.savefig(file, format=kind, dpi=dpi)
 
 
 @contextlib.contextmanager
