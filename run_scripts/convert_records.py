@@ -65,7 +65,7 @@ def to_original(values: flags.FlagValues):
             report=bar.update,
         )
     print(
-        f"{written.records:,} records in {len(written.files)} files, {written.steps:,} steps of "
+        f"{written.records:,} records in {len(written.files)} file{'s' * (len(written.files) != 1)}, {written.steps:,} steps of "
         f"{values.batch_size} rows: {values.output_dir}/tfrecords"
     )
     for what in original_format.lost(manifest, written):

@@ -76,7 +76,7 @@ def from_manifest(manifest: Manifest, text_gb: float) -> dict[str, float]:
     if not statistics.get("bytes"):
         raise UserError(
             f"{manifest.folder} does not say how much text it was made of, as converted records do not: take "
-            "a set that tfrecord_builders.pretraining has built"
+            "a set that `xlnet-tf build pretraining` has built"
         )
     taken = statistics["documents"] / statistics.get("documents_in", statistics["documents"])
     scale = text_gb * 1e9 / statistics["bytes"]
