@@ -179,6 +179,8 @@ def _read_files(path: str) -> Arrays:
     folder = path.rpartition("/")[0] or "."
     entries: dict[str, Entry] = {}
     for file in sorted(set(names_of_files)):
+        if not tf.io.gfile.exists(f"{folder}/{file}"):
+            raise FileNotFoundError(f"{path} lists {file}, which is not there: fetch or copy it.")
         part = _read_files(f"{folder}/{file}").entries
         expected = {name for name, listed_file in listed.items() if listed_file == file}
         if different := sorted(expected ^ part.keys()):
