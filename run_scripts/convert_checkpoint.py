@@ -58,6 +58,8 @@ def convert(
 
 
 def main(_: Sequence[str]) -> None:
+    if FLAGS.output is None and FLAGS["format"].present:
+        raise UserError(f"--format={FLAGS.format} writes nothing without --output: give --output=FOLDER")
     print(convert(FLAGS.input, FLAGS.output, FLAGS.format, FLAGS.config_file, FLAGS.strict))
 
 

@@ -64,8 +64,9 @@ def to_original(values: flags.FlagValues):
             values.num_tasks,
             report=bar.update,
         )
+    count = len(written.files)
     print(
-        f"{written.records:,} records in {len(written.files)} files, {written.steps:,} steps of "
+        f"{written.records:,} records in {count} file{'s' * (count != 1)}, {written.steps:,} steps of "
         f"{values.batch_size} rows: {values.output_dir}/tfrecords"
     )
     for what in original_format.lost(manifest, written):

@@ -27,7 +27,7 @@ FINGERPRINT_BYTES = 20  # of a document, while documents are compared
 class CorpusPlan(estimates.Records):
     """A corpus, how it is to be built, the machines and the rates; each field is a flag."""
 
-    documents: float = option("documents of the corpus", 200e6, positive=True)
+    documents: float = option("documents of the corpus; in proportion, too", 200e6, positive=True)
     compression: float = option("bytes of text in a byte of the files; 1: plain text", 1.0, positive=True)
     packed_share: float = option(
         "part of the files that is .gz and .zst: the coordinator unpacks it", 0.0, least=0, most=1
@@ -76,7 +76,7 @@ def from_manifest(manifest: Manifest, text_gb: float) -> dict[str, float]:
     if not statistics.get("bytes"):
         raise UserError(
             f"{manifest.folder} does not say how much text it was made of, as converted records do not: take "
-            "a set that tfrecord_builders.pretraining has built"
+            "a set that `xlnet-tf build pretraining` has built"
         )
     taken = statistics["documents"] / statistics.get("documents_in", statistics["documents"])
     scale = text_gb * 1e9 / statistics["bytes"]
@@ -170,7 +170,10 @@ def plan(build: CorpusPlan) -> dict[str, dict[str, float]]:
 
 def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
-    measured = from_manifest(Manifest.load(values.records), values.text_gb) if values.records else {}
+    if values.records:
+        measured = from_manifest(Manifest.load(values.records), values.text_gb)
+    else:
+        measured = estimates.in_proportion(CorpusPlan(), values, "text_gb", "pieces", "documents")
     print(estimates.table(plan(from_flags(CorpusPlan, **measured))))
 
 

@@ -11,6 +11,8 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
+from absl import flags
+
 from run_scripts.common import estimates
 from xlnet_tf import errors
 from xlnet_tf.config import PRESETS, XLNetConfig
@@ -115,7 +117,8 @@ def size(run: PretrainingRun) -> dict[str, dict[str, float]]:
 
 
 def main(_: Sequence[str]) -> None:
-    print(estimates.table(size(from_flags(PretrainingRun))))
+    corpus = estimates.in_proportion(PretrainingRun(), flags.FLAGS, "text_gb", "pieces")
+    print(estimates.table(size(from_flags(PretrainingRun, **corpus))))
 
 
 if __name__ == "__main__":

@@ -119,7 +119,7 @@ def test_required_flags_are_marked_and_come_first():
 def test_help_shows_defaults_and_values():
     shown = " ".join(run_in_fork("run_scripts.sizing", "--help").stdout.split())
     assert "--preset: size of the model (one of micro, tiny, base, large; default: large)" in shown
-    assert "--pieces: tokens of the corpus (a non-negative number; default: 32900000000)" in shown
+    assert "that a request to the storage waits (a non-negative number; default: 0.05)" in shown
     assert "--[no]bidirectional" not in shown
 
 

@@ -69,11 +69,11 @@ def define_flags(cls: type) -> None:
             continue
         bounds = {}
         if kind in (int, float):
-            least = 0 if limits["positive"] else limits["least"]
+            least = 1 if limits["positive"] and kind is int else limits["least"]
             bounds = {"lower_bound": least, "upper_bound": limits["most"]}
         _DEFINE[kind](field.name, default, limits["help"], required=required, **bounds)
-        if limits["positive"]:
-            flags.register_validator(field.name, bool, "expected more than 0")
+        if limits["positive"] and kind is float:
+            flags.register_validator(field.name, lambda value: value > 0, "expected more than 0")
 
 
 def from_flags(cls: type[Options], values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> Options:

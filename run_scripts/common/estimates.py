@@ -1,7 +1,10 @@
 """What the scripts share that estimate what a run needs: their settings as flags, their tables."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
+
+from absl import flags
 
 from xlnet_tf.flags import option
 from xlnet_tf.records.shards import framed_bytes
@@ -13,7 +16,11 @@ class Records:
     """A set of pretraining records of a corpus, by default the paper's; each field is a flag."""
 
     text_gb: float = option("GB of text in the corpus, unpacked", 158.0, positive=True)
-    pieces: float = option("tokens of the corpus", 32.9e9, positive=True)
+    pieces: float = option(
+        "tokens of the corpus. Without it they are in proportion to text_gb, and the other way round",
+        32.9e9,
+        positive=True,
+    )
     num_passes: int = option("times that the text is sampled", 16, positive=True)
     directions: int = option("1: forward; 2: forward and backward", 2, positive=True, most=2)
     seq_len: int = option("tokens of a segment", 512, positive=True)
@@ -35,14 +42,27 @@ class Records:
         return self.directions * self.pieces / self.reuse_len
 
     @property
-    def jobs(self) -> float:
+    def jobs(self) -> int:
         """Units of work that the text is cut into."""
-        return self.text_gb * 1e3 / self.slice_mb
+        return math.ceil(self.text_gb * 1e3 / self.slice_mb)
 
     @property
-    def shards(self) -> float:
+    def shards(self) -> int:
         """Shards of all passes: a unit makes one of each."""
         return self.jobs * self.num_passes
+
+
+def in_proportion(paper: Records, values: flags.FlagValues, *names: str) -> dict[str, float]:
+    """Returns fields that measure a corpus, for a corpus of which one of them is given.
+
+    Args:
+        paper: the figures of the paper's corpus, whose proportions are taken.
+        values: the parsed flags.
+        *names: of the fields; the first that was given counts.
+    """
+    given = next((name for name in names if values[name].present), names[0])
+    share = values[given].value / getattr(paper, given)
+    return {name: getattr(paper, name) * share for name in names}
 
 
 def table(parts: Mapping[str, Mapping[str, float]]) -> str:

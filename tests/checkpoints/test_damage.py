@@ -160,6 +160,9 @@ def test_shards_of_two_checkpoints_are_not_mixed(tmp_path):
     )
     with pytest.raises(UserError, match=rf"part-1.safetensors has other weights than .*\({moved}"):
         open_checkpoint(tmp_path)
+    (tmp_path / "part-1.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match=r"index.json lists part-1.safetensors, which is not there: "):
+        open_checkpoint(tmp_path)
 
 
 @pytest.mark.parametrize("note", [b"\xff\x00 damaged", b"", b'model_checkpoint_path: "gone-7"\n', None])

@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 
 from run_scripts.convert_checkpoint import convert
+from tests.helpers.commands import run_in_fork
 from tests.helpers.full_disk import files_of_at_most
 from tests.helpers.models import original
 from tests.helpers.records import torch_writer
@@ -669,9 +670,22 @@ class TestBadInput:
         with pytest.raises(UserError, match="folder of the checkpoint itself"):
             save_checkpoint(open_checkpoint(str(tmp_path)), str(tmp_path), "ours")
 
+    def test_next_to_weights_that_would_be_read_instead(self, tmp_path):
+        checkpoint = random_checkpoint(CONFIGS["micro"])
+        for format, file in (("original", "model.safetensors"), ("hugging_face", "weights.safetensors")):
+            save_checkpoint(checkpoint, str(tmp_path), "hugging_face" if format == "original" else "ours")
+            with pytest.raises(UserError, match=f"holds {file}, other weights, which would be read instead"):
+                save_checkpoint(checkpoint, str(tmp_path), format)
+        save_checkpoint(checkpoint, str(tmp_path), "ours")
+
     def test_unknown_format(self, tmp_path):
         with pytest.raises(UserError, match="format is 'onnx'; expected one of ours"):
             save_checkpoint(random_checkpoint(CONFIGS["micro"]), str(tmp_path), "onnx")
+
+
+def test_a_format_is_for_what_is_written():
+    ended = run_in_fork("run_scripts.convert_checkpoint", "--input=a", "--format=original")
+    assert ended.stderr == "ERROR: --format=original writes nothing without --output: give --output=FOLDER\n"
 
 
 def test_convert(tmp_path):

@@ -53,6 +53,12 @@ def test_a_tokenizer_comes_without_weights(server):
     assert set(contents(located.folder)) == {"config.json", "spiece.model"}
 
 
+def test_a_tokenizer_in_another_format_is_named(server):
+    server.models["people/new"] = {"tokenizer.json": b"{}", "model.safetensors": b""}
+    with pytest.raises(UserError, match="new has no spiece.model, and tokenizer.json is not read: give as"):
+        hub.locate("people/new", tokenizer_only=True)
+
+
 def test_what_the_cache_has_is_not_fetched_again(server, offline):
     hub.locate(NAME)
     server.requested.clear()
@@ -110,7 +116,10 @@ def test_a_private_model_needs_a_token(server, monkeypatch):
         (f"hf://{NAME}@v7", UserError, "hf://xlnet/tiny has no revision v7: give a branch"),
         ("hf://tiny", UserError, "hf://tiny is not the name of a model: expected hf://OWNER/NAME"),
         ("hf://a/b/c", UserError, "is not the name of a model"),
-        ("hf:/xlnet/tiny", UserError, "hf:/xlnet/tiny is not the name of a model: expected hf://OWNER/NAME"),
+        ("hf:/xlnet/tiny", UserError, "hf:/xlnet/tiny is not the name of a model: expected hf://xlnet/tiny"),
+        ("HF://xlnet/tiny", UserError, "HF://xlnet/tiny is not the name .*: expected hf://xlnet/tiny"),
+        ("https://huggingface.co/xlnet/tiny", UserError, "not the name of a model: expected hf://xlnet/tiny"),
+        ("https://a.b/c.zip", UserError, "https://a.b/c.zip is not the name .*: expected hf://OWNER/NAME"),
         ("hf://xlnet/other", UserError, "hf://xlnet/other has no weights: expected one of .*tf_model.h5"),
     ],
 )
@@ -148,7 +157,9 @@ def test_a_misspelt_folder_is_not_taken_for_a_name(server, tmp_path, monkeypatch
     )
     assert hub.similar("./run/base-x") == " (similar: ./runs/base)"
     assert hub.similar("/no/such/x") == ""
-    assert hub.similar("xlnet-base-cased").startswith(" (similar: hf://xlnet/xlnet-base-cased")
+    assert hub.similar("xlnet-base-cased") == " (similar: hf://xlnet/xlnet-base-cased)"
+    assert hub.similar("xlnet_cased_L12") == " (similar: xlnet_cased_L-12_H-768_A-12)"
+    assert hub.similar("xlnet") == ""
     with pytest.raises(
         FileNotFoundError, match=r"^there is no checkpoint at runs/base-x \(similar: runs/base;"
     ):

@@ -348,6 +348,27 @@ def test_a_classifier_of_hugging_face(tmp_path, named, pooling):
         assert list(XLNetClassifier.from_pretrained(tmp_path / "theirs", other).labels) == other
 
 
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"id2label": {"0": "bad", "1": "good", "3": "fair"}},
+            "id2label is .*; expected the numbers from 0 on",
+        ),
+        ({"problem_type": "ranking"}, "problem_type is 'ranking'; expected one of regression, single_label_"),
+        ({"problem_type": "regression"}, "no head classification_task, but regression_task: give labels"),
+    ],
+)
+def test_a_config_of_hugging_face_that_does_not_fit_its_head(tmp_path, fields, message):
+    fine_tuned(new_model(XLNetClassifier), tmp_path / "ours")
+    save_checkpoint(open_checkpoint(tmp_path / "ours"), str(tmp_path / "theirs"), "hugging_face")
+    checksums.remove(tmp_path / "theirs")
+    file = tmp_path / "theirs/config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | fields))
+    with pytest.raises(UserError, match=message):
+        XLNetClassifier.from_pretrained(tmp_path / "theirs")
+
+
 def test_a_new_head_is_logged(pretrained, logged):
     model = XLNetClassifier.from_pretrained(pretrained, LABELS, head_name="stars", summary="attn")
     assert logged[-1].endswith("has no head classification_stars: a new one begins with random weights")

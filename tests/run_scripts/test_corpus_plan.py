@@ -11,8 +11,10 @@ from run_scripts import corpus_plan
 from run_scripts.common import estimates
 from run_scripts.corpus_plan import CorpusPlan
 from run_scripts.sizing import PretrainingRun, size
+from tests.helpers.command_flags import fresh_flags
 from tfrecord_builders.pretraining import build as builder
 from xlnet_tf.errors import UserError
+from xlnet_tf.flags import define_flags, from_flags
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
@@ -91,6 +93,29 @@ def test_files_that_the_coordinator_unpacks_are_named(manifest):
     assert corpus_plan.from_manifest(manifest, 1)["packed_share"] == 0
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([], (158, 32.9e9, 200e6)),
+        (["--text_gb=15.8"], (15.8, 3.29e9, 20e6)),
+        (["--pieces=3.29e9"], (15.8, 3.29e9, 20e6)),
+        (["--text_gb=15.8", "--pieces=5e9"], (15.8, 5e9, 20e6)),
+        (["--text_gb=15.8", "--documents=7"], (15.8, 3.29e9, 7)),
+    ],
+)
+def test_what_is_not_given_of_a_corpus_is_in_proportion_to_the_papers(given, expected):
+    with fresh_flags() as values:
+        define_flags(CorpusPlan)
+        values(["corpus_plan", *given])
+        corpus = estimates.in_proportion(CorpusPlan(), values, "text_gb", "pieces", "documents")
+        found = from_flags(CorpusPlan, values, **corpus)
+    assert (found.text_gb, found.pieces, found.documents) == pytest.approx(expected)
+
+
+def test_a_small_corpus_is_one_job():
+    assert CorpusPlan(text_gb=0.001).shards == CorpusPlan().num_passes
+
+
 def test_the_slowest_part_decides():
     plan = CorpusPlan(storage_mb=1e9, network_mb=1e9)
     once = corpus_plan.plan(plan)
@@ -123,7 +148,7 @@ def test_the_script(manifest):
     command = [sys.executable, "-m", "run_scripts.corpus_plan", f"--records={manifest.folder}"]
     command += ["--text_gb=1", "--num_passes=7"]  # what is given counts more than the set
     shown = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
-    assert f"{7 * 1000 / CorpusPlan().slice_mb:,.0f}" in shown.split("  shards")[1].split("\n")[0]
+    assert f"{7 * 32}" in shown.split("  shards")[1].split("\n")[0]
     pieces = manifest.statistics["tokens"] / manifest.statistics["bytes"] * 1e9
     records = 2 * pieces / manifest.reuse_len / 1e6
     assert f"{records:,.1f}" in shown.split("records of a pass, million")[1].split("\n")[0]

@@ -16,6 +16,7 @@ from xlnet_tf.models.question_answering import XLNetQuestionAnswering
 from xlnet_tf.serving import models
 from xlnet_tf.serving.classification import AlertRule
 from xlnet_tf.serving.text_answers import rows_of, split_rows
+from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 OPTIONS = {
     "classification": {"alert": {"label": "bad", "threshold": 0.4}},
@@ -285,6 +286,16 @@ def test_a_model_without_a_tokenizer_says_so(small_tokenizer):
     model = KINDS["classification"].model(small_tokenizer)
     with pytest.raises(UserError, match="has no tokenizer: set model.tokenizer"):
         model.answer("ba")
+
+
+def test_the_tokenizers_that_are_not_read_are_named(tmp_path, small_tokenizer):
+    KINDS["classification"].model(small_tokenizer).save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").touch()
+    model = XLNetClassifier.from_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"has no tokenizer \(.* has no spiece.model\): set model.tokenizer"):
+        model.answer("ba")
+    with pytest.raises(UserError, match="has no spiece.model, and tokenizer.json is not read: copy"):
+        XLNetTokenizer.from_pretrained(tmp_path)
 
 
 def test_a_new_head_takes_no_thresholds_over(tmp_path, classifier):

@@ -267,11 +267,11 @@ def _lacking(manifest: Manifest, source: ExternalSet, original: bool, notes: Seq
 
 def summary(manifest: Manifest) -> str:
     """Returns a table of what was converted, for a person."""
-    statistics = manifest.statistics
+    statistics, sources = manifest.statistics, len(manifest.corpus)
     bytes_in = sum(source["bytes"] for source in manifest.corpus)
     bytes_out = sum(shard.bytes for shard in manifest.shards)
     rows = {
-        "from": f"{len(manifest.corpus)} files, {bytes_in / 1e6:,.1f} MB, of "
+        "from": f"{sources} file{'s' * (sources != 1)}, {bytes_in / 1e6:,.1f} MB, of "
         f"{manifest.corpus[0]['converted_from']}",
         "records": f"{manifest.records:,} of {manifest.seq_len} tokens, in {manifest.num_streams:,} streams, "
         f"{' and '.join(manifest.directions)}",

@@ -51,7 +51,8 @@ def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int 
     families, labels = _labels(manifest, record, window)
     size = max(6.5, 0.19 * len(window)) if labels else 8.5
     with matplotlib.rc_context({"font.family": families}):
-        figure = Figure(figsize=(2 * size + 1, size + 1.6), layout="constrained")
+        figure = Figure(figsize=(2 * size + 1, size + 1.9), layout="constrained")
+        figure.get_layout_engine().set(h_pad=0.12)  # inches, between titles, labels and legend
         content, query = figure.subplots(1, 2)
         content.set_title("content stream:\nevery position sees its own token, too", fontsize=13)
         _draw_stream(content, manifest, record, window, labels, is_query=False)

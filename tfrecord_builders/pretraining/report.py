@@ -155,7 +155,8 @@ def summary(manifest: Manifest) -> str:
     statistics = _counted(manifest)
     total_bytes = sum(shard.bytes for shard in manifest.shards)
     rows = {
-        "text": f"{_size(statistics['bytes'])}, {statistics['sentences']:,} sentences",
+        "text": f"{_size(statistics['bytes'])}, {statistics['sentences']:,} sentence"
+        f"{'s' * (statistics['sentences'] != 1)}",
         "tokens": f"{statistics['tokens']:,} ({statistics['characters'] / max(statistics['tokens'], 1):.2f} "
         f"characters each, {statistics['unknown_rate']:.2%} <unk>, "
         f"{statistics['word_start_rate']:.0%} start a word)",

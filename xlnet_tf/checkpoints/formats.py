@@ -220,8 +220,8 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
         What was written (`loaded`) and what was not.
 
     Raises:
-        UserError: the checkpoint has no architecture or does not fit it, or the format has no such
-        architecture.
+        UserError: the checkpoint has no architecture or does not fit it, the format has no such architecture,
+        or the folder holds weights of another format, which would be read instead.
     """
     if format not in FORMATS:
         raise UserError(f"the format is {format!r}; expected one of {', '.join(FORMATS)}.")
@@ -232,6 +232,12 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
     source = os.path.dirname(checkpoint.path)
     if os.path.realpath(folder) == os.path.realpath(source):
         raise UserError(f"{folder} is the folder of the checkpoint itself; expected another one to write to.")
+    before = {"ours": (), "hugging_face": (OUR_FILE,), "original": (OUR_FILE, *HUGGING_FACE_WEIGHTS)}[format]
+    if other := next((name for name in before if tf.io.gfile.exists(f"{folder}/{name}")), None):
+        raise UserError(
+            f"{folder} holds {other}, other weights, which would be read instead of these: give another "
+            "folder to write to, or remove the file."
+        )
     checkpoint = dataclasses.replace(checkpoint, arrays=arrays)
     card = _converted_card(checkpoint, format)  # first: a file that it is read from may be damaged
     tf.io.gfile.makedirs(folder)

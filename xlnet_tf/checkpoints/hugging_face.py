@@ -47,6 +47,7 @@ _FIELDS_OF_HEAD = {
 _EMBEDDING, _TIED_EMBEDDING = "transformer.word_embedding.weight", "lm_loss.weight"
 _BASE_MODEL = re.compile(r"(mask_emb$|word_embedding\.|layer\.)")
 _POOLED_HEAD = ".logits_proj."
+_PROBLEMS = ("regression", SINGLE_LABEL, MULTI_LABEL)
 _SEQUENCE_MODEL = "XLNetForSequenceClassification"
 _OTHER_MODELS = {"span_independent": "XLNetForQuestionAnsweringSimple", "lm_bias": "XLNetLMHeadModel"}
 _BIASES = ("content_bias", "position_bias", "segment_bias")
@@ -178,6 +179,8 @@ def _read_files(path: str) -> Arrays:
     folder = path.rpartition("/")[0] or "."
     entries: dict[str, Entry] = {}
     for file in sorted(set(names_of_files)):
+        if not tf.io.gfile.exists(f"{folder}/{file}"):
+            raise FileNotFoundError(f"{path} lists {file}, which is not there: fetch or copy it.")
         part = _read_files(f"{folder}/{file}").entries
         expected = {name for name, listed_file in listed.items() if listed_file == file}
         if different := sorted(expected ^ part.keys()):
@@ -202,8 +205,13 @@ def _pooled_head(values: dict[str, Any], entries: dict[str, Entry]) -> str:
         if task.hugging_face != _SEQUENCE_MODEL and task.hugging_face in (values.get("architectures") or ()):
             return task.head
     outputs = entries["logits_proj.bias"].shape if "logits_proj.bias" in entries else ()
-    default = "regression" if outputs == (1,) else "single_label_classification"
-    kind = (values.get("problem_type") or default).rpartition("_")[2]
+    default = "regression" if outputs == (1,) else SINGLE_LABEL
+    problem = values.get("problem_type") or default
+    if outputs and problem not in _PROBLEMS:
+        raise UserError(
+            f"{CONFIG_FILE}: problem_type is {problem!r}; expected one of {', '.join(_PROBLEMS)}."
+        )
+    kind = problem.rpartition("_")[2]
     return f"{kind}_{_head_name(values.get('finetuning_task'))}"
 
 

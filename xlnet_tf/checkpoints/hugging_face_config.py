@@ -131,7 +131,10 @@ def read_labels(values: dict[str, Any], path: str) -> tuple[str, ...] | None:
     """
     by_id = values.get("id2label") or {}
     try:
-        labels = tuple(str(by_id[index]) for index in sorted(by_id, key=int))
-    except (TypeError, ValueError, AttributeError):
-        raise UserError(f"{path}: id2label is {by_id!r}; expected numbers with their labels.") from None
+        by_number = {int(index): str(label) for index, label in by_id.items()}
+        labels = tuple(by_number[index] for index in range(len(by_id)))
+    except (TypeError, ValueError, AttributeError, KeyError):
+        raise UserError(
+            f"{path}: id2label is {by_id!r}; expected the numbers from 0 on with their labels."
+        ) from None
     return None if all(map(_UNNAMED.fullmatch, labels)) else labels

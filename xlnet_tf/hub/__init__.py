@@ -4,6 +4,24 @@ Begin with locating.py: everything that takes a path of a model asks it first. r
 released models, and fetches the original's archives.
 """
 
-from xlnet_tf.hub.locating import EXPECTED, Located, commit_of_data_set, locate, not_there, require, similar
+from xlnet_tf.hub.locating import (
+    EXPECTED,
+    Located,
+    commit_of_data_set,
+    locate,
+    not_there,
+    require,
+    similar,
+    unread_tokenizer,
+)
 
-__all__ = ["EXPECTED", "Located", "commit_of_data_set", "locate", "not_there", "require", "similar"]
+__all__ = [
+    "EXPECTED",
+    "Located",
+    "commit_of_data_set",
+    "locate",
+    "not_there",
+    "require",
+    "similar",
+    "unread_tokenizer",
+]

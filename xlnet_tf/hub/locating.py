@@ -50,6 +50,9 @@ EXPECTED = (
 
 _PART = r"[A-Za-z0-9][\w.-]*"
 _NAME = re.compile(rf"(?:{SCHEME})?({_PART}/{_PART})(?:@([\w./-]+))?", re.ASCII)
+_PAGE = re.compile(
+    rf"(?:hf:/+|https?://(?:www\.)?(?:huggingface\.co|hf\.co)/)({_PART}/{_PART})", re.ASCII | re.IGNORECASE
+)
 _SHARD = re.compile(r"(model|pytorch_model)-\d+-of-\d+\.(safetensors|bin)")
 _ORIGINAL_SHARD = re.compile(r"xlnet_model\.ckpt\.data-\d+-of-\d+")
 
@@ -92,8 +95,10 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
     if path.endswith(keras_file.ENDING) and os.path.isfile(path):
         return Located(keras_file.unpacked(path), path)
     if not match or (not path.startswith(SCHEME) and _is_local(path)):
-        if path.startswith("hf:"):
-            raise UserError(f"{path} is not the name of a model: expected {SCHEME}OWNER/NAME[@REVISION]")
+        if path.lower().startswith(("hf:", "http:", "https:")):
+            page = _PAGE.match(path)
+            expected = f"{SCHEME}{page[1]}" if page else f"{SCHEME}OWNER/NAME[@REVISION]"
+            raise UserError(f"{path} is not the name of a model: expected {expected}")
         return Located(path, path)
     try:
         import huggingface_hub as library
@@ -153,11 +158,25 @@ def similar(path: str) -> str:
     """Returns, in brackets, which paths and released models are called almost so; "" if there are none."""
     released = {release.name.rpartition("/")[2]: release.name for release in releases.RELEASES}
     near = _similar(path.rstrip("/"))
-    near += [released[name] for name in difflib.get_close_matches(os.path.basename(path), released, 2, 0.75)]
+    name = os.path.basename(path)
+    short = _letters(name)
+    begun = [each for each in released if len(short) > 5 and _letters(each).startswith(short)]
+    near += [released[each] for each in begun or difflib.get_close_matches(name, released, 2, 0.75)]
     found = [f"similar: {', '.join(near)}"] if near else []
     if (match := _NAME.fullmatch(path)) and not path.startswith(SCHEME):
         found.append(f"a model of the Hugging Face hub is written {SCHEME}{match[0]}")
     return f" ({'; '.join(found)})" if found else ""
+
+
+def unread_tokenizer(names: Sequence[str]) -> str:
+    """Returns which of a folder's files hold a tokenizer that is not read, for messages; "" if none does."""
+    found = [name for name in names if name == "tokenizer.json" or name.endswith(".model")]
+    return f", and {', '.join(found)} is not read" if found else ""
+
+
+def _letters(name: str) -> str:
+    """Returns the letters and digits of a name, so that xlnet_cased_L12 begins xlnet_cased_L-12_H-768."""
+    return re.sub(r"[\W_]", "", name).lower()
 
 
 def _similar(path: str) -> list[str]:
@@ -206,7 +225,10 @@ def _wanted(names: Sequence[str], name: str, tokenizer_only: bool) -> list[str]:
     """Returns the files to fetch of those that a model has."""
     if tokenizer_only:
         if TOKENIZER not in names:
-            raise UserError(f"{SCHEME}{name} has no {TOKENIZER}: expected an XLNet model with its tokenizer")
+            raise UserError(
+                f"{SCHEME}{name} has no {TOKENIZER}{unread_tokenizer(names)}: give as the tokenizer the "
+                "model that it was trained from, such as hf://xlnet/xlnet-base-cased"
+            )
         return [TOKENIZER, *(file for file in BESIDE if file in names)]
     weights = next((file for file in WEIGHTS if file in names), None)
     if weights is None:

@@ -149,9 +149,11 @@ class Pretrained:
         given = None if labels is None else _check_labels(labels)
         if head.new:
             if not given:
-                other = f" ({self.card.task} is what it was trained for)" if self.card.task else ""
+                scopes = set(map(names.head_scope, self.checkpoint.arrays))
+                others = ", ".join(sorted(scope for scope in scopes if task_registry.of_head(scope)))
+                found = f", but {others}" if others else ""
                 raise UserError(
-                    f"{path} has no head {head.scope}{other}: give labels=[...], those of a new one."
+                    f"{path} has no head {head.scope}{found}: give labels=[...], those of a new one."
                 )
             return head._replace(labels=given)
         bias = f"{head.scope}/logits/bias"

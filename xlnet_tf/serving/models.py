@@ -29,6 +29,7 @@ from xlnet_tf.serving.module import EXAMPLES, SERVING_DEFAULT, ServingModule, se
 from xlnet_tf.serving.signatures import plain
 from xlnet_tf.serving.text_answers import RowFunction, padding_buckets
 from xlnet_tf.task_registry import LANGUAGE_MODEL
+from xlnet_tf.text.tokenizer import MODEL_FILE as TOKENIZER_FILE
 from xlnet_tf.text.windows import NUM_SPECIAL
 
 if TYPE_CHECKING:
@@ -337,7 +338,11 @@ def module_of_model(model: XLNetHead, *, pair: bool = False) -> ServingModule:
         UserError: the model has no tokenizer, or it does not fit.
     """
     if model.tokenizer is None:
-        raise UserError("the model has no tokenizer: set model.tokenizer, an XLNetTokenizer.")
+        where = f" ({model.folder} has no {TOKENIZER_FILE})" if model.folder else ""
+        raise UserError(
+            f"the model has no tokenizer{where}: set model.tokenizer, an XLNetTokenizer, such as that of the "
+            'model that it was trained from: XLNetTokenizer.from_pretrained("hf://xlnet/xlnet-base-cased").'
+        )
     scopes = {names.head_scope(names.canonical(variable.name)) for variable in model.variables}
     task = next(task for task in map(task_registry.of_head, scopes) if task)
     module_class = task.load("serving")

@@ -463,7 +463,8 @@ def find_file(path: str | os.PathLike) -> epath.Path:
     if file.is_dir():
         file = file / MODEL_FILE
         if not file.exists():
-            raise UserError(f"{file.parent} has no {MODEL_FILE}: copy the model's tokenizer there.")
+            unread = hub.unread_tokenizer([child.name for child in file.parent.iterdir()])
+            raise UserError(f"{file.parent} has no {MODEL_FILE}{unread}: copy the model's tokenizer there.")
     return file
 
 

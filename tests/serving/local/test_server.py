@@ -703,6 +703,13 @@ def test_folders_and_settings_that_cannot_be_served(exports, tmp_path):
     refused(
         "model 'a' has no version 9 in .*, which has 1$", models.of_config_file, tmp_path / "models.config"
     )
+    label = 'version_labels { key: "stable" value: 9 }'
+    (tmp_path / "models.config").write_text(f"model_config_list {{ config {{ {one} {label} }} }}")
+    refused(
+        "the label 'stable' of model 'a' stands for version 9, which is not served, only 1: change",
+        models.of_config_file,
+        tmp_path / "models.config",
+    )
     one = f'name: "a" base_path: "{exports["regression"]}/1"'
     (tmp_path / "models.config").write_text(f"model_config_list {{ config {{ {one} }} }}")
     refused("base_path of model 'a', .*/1, is one version", models.of_config_file, tmp_path / "models.config")

@@ -245,6 +245,9 @@ def test_served_models_are_asked(page):
     assert rows == ["two", "one"]
     fields = page.eval_on_selector_all("#inputs textarea", "all => all.map(each => each.id)")
     assert fields == ["input-query", "input-candidates"]  # a text before the lists
+    page.fill("#input-candidates", " \n")
+    page.click("#served button[type=submit]")
+    page.wait_for_selector("#served .error:has-text('There are no candidates: write one a line.')")
     assert "88 %" in answer("choices", context="", question="?", options="at noon\nat dawn").inner_text()
     assert "3.5" in answer("stars", text="A").inner_text()
 

@@ -196,7 +196,7 @@ def test_the_script(tmp_path, small_tokenizer, capsys):
     ids = read_shard(manifest.path(manifest.shards[0]), manifest.spec)["input_ids"][0, : manifest.reuse_len]
     text = XLNetTokenizer(model).decode(ids)
     assert len(text) > 20 and repr(text[:20])[1:-1] in printed.split("begin ")[1].split("\n")[0]
-    assert "224 records in 1 files, 56 steps of 4 rows" in printed
+    assert "224 records in 1 file, 56 steps of 4 rows" in printed
     for arguments, message in [
         ((), "give either --from"),
         (("--from=original", "--to=original"), "give either --from"),

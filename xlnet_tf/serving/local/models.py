@@ -138,6 +138,13 @@ def of_config_file(path: str) -> list[ModelConfig]:
                 f"{path}: model {model.name!r} has no version {min(missing)} in {folder}, which has "
                 f"{', '.join(map(str, versions(folder)))}"
             )
+        for label, number in served.labels.items():
+            if number not in served.wanted():
+                raise UserError(
+                    f"{path}: the label {label!r} of model {model.name!r} stands for version {number}, which "
+                    f"is not served, only {', '.join(map(str, served.wanted()))}: change the label or the "
+                    "model_version_policy"
+                )
     if not found:
         raise UserError(f"{path} has no models: expected model_config_list {{ config {{ ... }} }}")
     return list(found.values())
