@@ -73,6 +73,7 @@ def define_flags(cls: type) -> None:
             bounds = {"lower_bound": least, "upper_bound": limits["most"]}
         _DEFINE[kind](field.name, default, limits["help"], required=required, **bounds)
         if limits["positive"] and kind is float:
+            flags.FLAGS[field.name].parser.syntactic_help = "a positive number"
             flags.register_validator(field.name, lambda value: value > 0, "expected more than 0")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 import tf_keras
+from absl import logging
 from etils import epath
 
 from xlnet_tf import checksums, files, hub
@@ -220,8 +221,8 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
         What was written (`loaded`) and what was not.
 
     Raises:
-        UserError: the checkpoint has no architecture or does not fit it, the format has no such architecture,
-        or the folder holds weights of another format, which would be read instead.
+        UserError: the checkpoint has no architecture or does not fit it, or the format has no such
+        architecture.
     """
     if format not in FORMATS:
         raise UserError(f"the format is {format!r}; expected one of {', '.join(FORMATS)}.")
@@ -234,9 +235,11 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
         raise UserError(f"{folder} is the folder of the checkpoint itself; expected another one to write to.")
     before = {"ours": (), "hugging_face": (OUR_FILE,), "original": (OUR_FILE, *HUGGING_FACE_WEIGHTS)}[format]
     if other := next((name for name in before if tf.io.gfile.exists(f"{folder}/{name}")), None):
-        raise UserError(
-            f"{folder} holds {other}, other weights, which would be read instead of these: give another "
-            "folder to write to, or remove the file."
+        logging.warning(
+            "%s holds %s, too: whoever reads the folder gets those weights instead of the new ones. Remove "
+            "the file, unless both are the same",
+            folder,
+            other,
         )
     checkpoint = dataclasses.replace(checkpoint, arrays=arrays)
     card = _converted_card(checkpoint, format)  # first: a file that it is read from may be damaged
