@@ -53,9 +53,20 @@ def test_a_tokenizer_comes_without_weights(server):
     assert set(contents(located.folder)) == {"config.json", "spiece.model"}
 
 
-def test_a_tokenizer_in_another_format_is_named(server):
-    server.models["people/new"] = {"tokenizer.json": b"{}", "model.safetensors": b""}
-    with pytest.raises(UserError, match="new has no spiece.model, and tokenizer.json is not read: give as"):
+def test_a_tokenizer_of_transformers_5_is_fetched(server):
+    server.models["people/new"] = {**server.models[NAME], "tokenizer.json": b"{}"}
+    both = hub.locate("people/new", tokenizer_only=True)
+    assert set(contents(both.folder)) == {"config.json", "spiece.model"}
+    del server.models["people/new"]["spiece.model"]
+    server.models["people/other"] = server.models["people/new"]
+    alone = hub.locate("people/other", tokenizer_only=True)
+    assert set(contents(alone.folder)) == {"config.json", "tokenizer.json"}
+    assert "tokenizer.json" in contents(hub.locate("people/other").folder)
+
+
+def test_a_tokenizer_under_another_name_is_named(server):
+    server.models["people/new"] = {"unigram.model": b"", "model.safetensors": b""}
+    with pytest.raises(UserError, match="new has no spiece.model, and unigram.model is not read: give as"):
         hub.locate("people/new", tokenizer_only=True)
 
 

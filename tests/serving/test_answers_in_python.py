@@ -7,7 +7,7 @@ import tf_keras
 from absl import logging
 
 from tests.helpers.serving.exports import KINDS
-from xlnet_tf import task_registry
+from xlnet_tf import checksums, task_registry
 from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint
 from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.errors import UserError
@@ -290,12 +290,30 @@ def test_a_model_without_a_tokenizer_says_so(small_tokenizer):
 
 def test_the_tokenizers_that_are_not_read_are_named(tmp_path, small_tokenizer):
     KINDS["classification"].model(small_tokenizer).save_pretrained(tmp_path)
+    (tmp_path / "unigram.model").touch()
     (tmp_path / "tokenizer.json").touch()
     model = XLNetClassifier.from_pretrained(tmp_path)
     with pytest.raises(UserError, match=r"has no tokenizer \(.* has no spiece.model\): set model.tokenizer"):
         model.answer("ba")
-    with pytest.raises(UserError, match="has no spiece.model, and tokenizer.json is not read: copy"):
+    (tmp_path / "tokenizer.json").unlink()
+    with pytest.raises(UserError, match="has no spiece.model, and unigram.model is not read: copy"):
         XLNetTokenizer.from_pretrained(tmp_path)
+
+
+def test_a_model_with_the_tokenizer_of_transformers_5_answers(tmp_path, small_tokenizer):
+    """Its folder has tokenizer.json alone; in other formats it has spiece.model, too."""
+    model = KINDS["classification"].model(small_tokenizer)
+    model.save_pretrained(tmp_path / "ours", small_tokenizer)
+    save_checkpoint(open_checkpoint(tmp_path / "ours"), str(tmp_path / "theirs"), "hugging_face")
+    checksums.remove(tmp_path / "theirs")
+    (tmp_path / "theirs/spiece.model").unlink()
+    assert (tmp_path / "theirs/tokenizer.json").exists()
+    save_checkpoint(open_checkpoint(tmp_path / "theirs"), str(tmp_path / "back"), "ours")
+    assert (tmp_path / "back/spiece.model").exists()
+    model.tokenizer = small_tokenizer
+    for folder in ("theirs", "back"):
+        found = XLNetClassifier.from_pretrained(tmp_path / folder)
+        assert found.answer("ba ne tor, 5,") == model.answer("ba ne tor, 5,")
 
 
 def test_a_new_head_takes_no_thresholds_over(tmp_path, classifier):

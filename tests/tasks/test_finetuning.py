@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import yaml
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from tests.helpers import tasks
 from tests.helpers.training import toy_finetuning as toy
@@ -281,7 +282,12 @@ def test_an_encoder_begins_with_the_checkpoint(data, tmp_path, small_tokenizer):
         other = toy.ToyTask(settings(data, task={**overrides, "model": {"n_layer": 2}}).task)
         other.initialize(other.build_model())
     model_file = tmp_path / "pretrained" / "spiece.model"
-    model_file.write_bytes(model_file.read_bytes() + b"\x1a\x00")
+    proto = ModelProto.FromString(model_file.read_bytes())
+    proto.trainer_spec.model_prefix = "another file of the same pieces"
+    model_file.write_bytes(proto.SerializeToString())
+    toy.ToyTask(settings(data, task=overrides).task)
+    proto.pieces[40].score -= 1.0
+    model_file.write_bytes(proto.SerializeToString())
     with pytest.raises(UserError, match="another tokenizer"):
         toy.ToyTask(settings(data, task=overrides).task)
     model_file.write_bytes(small_tokenizer.model_proto)

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from absl import logging
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from tests.conftest import invent_texts
 from xlnet_tf.errors import UserError
@@ -47,6 +48,51 @@ def test_cleaning_of_a_run(folder):
 def test_cleaning_of_hugging_face_files(folder, theirs, ours):
     (folder / "tokenizer_config.json").write_text(json.dumps(theirs))
     assert XLNetTokenizer.from_pretrained(folder).cleaning == ours
+
+
+@pytest.mark.parametrize("cleaning", [DEFAULT_CLEANING, CleaningConfig(lower=True, keep_accents=True)])
+def test_tokenizer_json_alone_is_the_same_tokenizer(tmp_path, small_tokenizer, cleaning):
+    """All that transformers 5 writes: pieces with a score of 0 were not trained, but given."""
+    given = ModelProto.FromString(small_tokenizer.model_proto)
+    for piece in ("#", "\u00a7"):
+        given.pieces.add(piece=piece, type=given.SentencePiece.USER_DEFINED)
+    expected = XLNetTokenizer(model_proto=given.SerializeToString(), cleaning=cleaning)
+    expected.save_pretrained(tmp_path)
+    (tmp_path / "spiece.model").unlink()
+    (tmp_path / "SHA256SUMS").unlink(missing_ok=True)
+    texts = [*invent_texts(30), "Ba# \u00a7ne) <mask><eop> \u00c9 5,000..."]
+    for path in (tmp_path, tmp_path / "tokenizer.json"):
+        tokenizer = XLNetTokenizer.from_pretrained(path)
+        assert tokenizer.cleaning == cleaning
+        assert tokenizer.piece_table.splits_like(expected.piece_table)
+        assert [*map(tokenizer.encode, texts)] == [*map(expected.encode, texts)]
+    assert not tokenizer.piece_table.splits_like(small_tokenizer.piece_table)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (None, "tokenizer.json is not JSON"),
+        ({"model": {"type": "BPE", "vocab": {}}}, "model.type is 'BPE'; expected Unigram"),
+        (
+            {"model": {"type": "Unigram"}},
+            r"is not as Hugging Face's tokenizers write it \(KeyError\('vocab'\)",
+        ),
+        ({"added_tokens": [{"id": 90, "content": "<x>"}]}, "adds '<x>' to the model's 90 pieces: expected"),
+        (
+            {"model": {"type": "Unigram", "vocab": [["a", 0.0]]}, "added_tokens": []},
+            "tokenizer.json is not an XLNet tokenizer: its first pieces are a, expected <unk>, <s>",
+        ),
+    ],
+)
+def test_another_tokenizer_json_is_named(tmp_path, small_tokenizer, fields, message):
+    small_tokenizer.save_pretrained(tmp_path)
+    (tmp_path / "spiece.model").unlink()
+    (tmp_path / "SHA256SUMS").unlink(missing_ok=True)
+    file = tmp_path / "tokenizer.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | fields) if fields else "{")
+    with pytest.raises(UserError, match=message):
+        XLNetTokenizer.from_pretrained(tmp_path)
 
 
 def test_errors_of_a_folder_are_named(folder):

@@ -1,5 +1,6 @@
 """A checkpoint as the rest of the project sees it, whatever format it comes from."""
 
+import contextlib
 import dataclasses
 import functools
 import os
@@ -10,6 +11,9 @@ from xlnet_tf.checkpoints import hugging_face_config
 from xlnet_tf.checkpoints.arrays import Arrays
 from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.config import XLNetConfig
+from xlnet_tf.errors import UserError
+from xlnet_tf.text.tokenizer_json import model_file
+from xlnet_tf.text.vocabulary import MODEL_FILE
 
 CONFIG_FILE = "xlnet_config.json"
 
@@ -39,8 +43,15 @@ class Checkpoint:
     source: str = ""
 
     def path_of(self, name: str) -> str:
-        """Returns the path of a file in the folder of the weights, whether it is there or not."""
-        return os.path.join(os.path.dirname(self.path), name)
+        """Returns the path of a file in the folder of the weights, whether it is there or not.
+
+        The tokenizer's may be made from tokenizer.json (see model_file).
+        """
+        folder = os.path.dirname(self.path)
+        if name == MODEL_FILE:
+            with contextlib.suppress(UserError):  # a tokenizer that is not read, as if there were none
+                return str(model_file(folder))
+        return os.path.join(folder, name)
 
     def without(self, names: Collection[str]) -> "Checkpoint":
         """Returns the same without some of its arrays."""

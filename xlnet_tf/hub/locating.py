@@ -42,7 +42,7 @@ BESIDE = (
     "tokenizer_config.json",
     "SHA256SUMS",
 )
-TOKENIZER = "spiece.model"
+TOKENIZERS = ("spiece.model", "tokenizer.json")  # the first that a model has
 EXPECTED = (
     f"expected the folder of a run, a folder with {WEIGHTS[0]}, the original's xlnet_model.ckpt, or Hugging "
     "Face's model.safetensors or pytorch_model.bin"
@@ -170,7 +170,7 @@ def similar(path: str) -> str:
 
 def unread_tokenizer(names: Sequence[str]) -> str:
     """Returns which of a folder's files hold a tokenizer that is not read, for messages; "" if none does."""
-    found = [name for name in names if name == "tokenizer.json" or name.endswith(".model")]
+    found = [name for name in names if name.endswith(".model")]
     return f", and {', '.join(found)} is not read" if found else ""
 
 
@@ -223,13 +223,14 @@ def _fetch(library: Any, name: str, revision: str | None, tokenizer_only: bool) 
 
 def _wanted(names: Sequence[str], name: str, tokenizer_only: bool) -> list[str]:
     """Returns the files to fetch of those that a model has."""
+    tokenizer = [file for file in TOKENIZERS if file in names][:1]
     if tokenizer_only:
-        if TOKENIZER not in names:
+        if not tokenizer:
             raise UserError(
-                f"{SCHEME}{name} has no {TOKENIZER}{unread_tokenizer(names)}: give as the tokenizer the "
+                f"{SCHEME}{name} has no {TOKENIZERS[0]}{unread_tokenizer(names)}: give as the tokenizer the "
                 "model that it was trained from, such as hf://xlnet/xlnet-base-cased"
             )
-        return [TOKENIZER, *(file for file in BESIDE if file in names)]
+        return [*tokenizer, *(file for file in BESIDE if file in names)]
     weights = next((file for file in WEIGHTS if file in names), None)
     if weights is None:
         found = ", ".join(sorted(names)[:10]) or "no files"
@@ -238,7 +239,7 @@ def _wanted(names: Sequence[str], name: str, tokenizer_only: bool) -> list[str]:
     shards = [file for file in names if (match := _SHARD.fullmatch(file)) and match[1] == stem]
     if weights == WEIGHTS[-1]:
         shards = [*filter(_ORIGINAL_SHARD.fullmatch, names)]
-    return [weights, *shards, *(file for file in (TOKENIZER, *BESIDE) if file in names)]
+    return [weights, *shards, *tokenizer, *(file for file in BESIDE if file in names)]
 
 
 def _check(path: str, expected: str) -> None:

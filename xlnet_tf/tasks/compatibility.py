@@ -108,7 +108,11 @@ def check_segments(model: EncoderModelConfig, sets: Mapping[str, ExampleSet]):
 def check_texts(checkpoint: Checkpoint, examples: ExampleSet):
     """Raises UserError if the files next to a checkpoint name another tokenizer or other cleaning."""
     path = checkpoint.path_of(TOKENIZER_FILE)
-    if tf.io.gfile.exists(path) and XLNetTokenizer(path).fingerprint != examples.tokenizer["sha256"]:
+    if (
+        tf.io.gfile.exists(path)
+        and (tokenizer := XLNetTokenizer(path)).fingerprint != examples.tokenizer["sha256"]
+        and not tokenizer.piece_table.splits_like(examples.load_tokenizer().piece_table)
+    ):
         raise UserError(
             f"the examples in {examples.folder} were made with another tokenizer than that of the "
             f"checkpoint, {path}: build them with it"

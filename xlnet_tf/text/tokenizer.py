@@ -23,10 +23,8 @@ from xlnet_tf.text.commas import CommaRule
 from xlnet_tf.text.fragments import FragmentEncoder, has_fragments
 from xlnet_tf.text.packing import pack, truncated
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID, UNK_ID, check_special_symbols
-from xlnet_tf.text.tokenizer_json import TOKENIZER_JSON_FILE, write_tokenizer_json
-from xlnet_tf.text.vocabulary import UNDERLINE, Vocabulary
-
-MODEL_FILE = "spiece.model"
+from xlnet_tf.text.tokenizer_json import TOKENIZER_JSON_FILE, model_file, write_tokenizer_json
+from xlnet_tf.text.vocabulary import MODEL_FILE, UNDERLINE, Vocabulary
 
 _FEW_TEXTS = 100  # of a batch that is not worth more than SentencePiece's own way
 _BLOCK_CHARACTERS = 1 << 21
@@ -113,8 +111,8 @@ class XLNetTokenizer(Vocabulary):
         """Loads the tokenizer of a model.
 
         Args:
-            path: a folder with spiece.model: of a run, of records, of the original's or Hugging Face's files;
-                such a file; or the name of a model (see hub.locate).
+            path: a folder with spiece.model or tokenizer.json: of a run, of records, of the original's or
+                Hugging Face's files; such a file; or the name of a model (see hub.locate).
             cleaning: of texts; None: as files next to the tokenizer say (see cleaning.read_cleaning).
 
         Raises:
@@ -454,17 +452,20 @@ def find_file(path: str | os.PathLike) -> epath.Path:
         UserError: the folder has no tokenizer, or the hub no such model.
         FileNotFoundError: there is nothing at the path.
     """
-    file = epath.Path(hub.locate(path, tokenizer_only=True).folder)
-    if not file.exists():
+    found = epath.Path(hub.locate(path, tokenizer_only=True).folder)
+    if not found.exists():
         raise FileNotFoundError(
-            f"tokenizer {file} does not exist{hub.similar(str(file))}: expected a folder with {MODEL_FILE}, "
-            "or such a file."
+            f"tokenizer {found} does not exist{hub.similar(str(found))}: expected a folder with "
+            f"{MODEL_FILE}, or such a file."
         )
-    if file.is_dir():
-        file = file / MODEL_FILE
-        if not file.exists():
-            unread = hub.unread_tokenizer([child.name for child in file.parent.iterdir()])
-            raise UserError(f"{file.parent} has no {MODEL_FILE}{unread}: copy the model's tokenizer there.")
+    if found.name == TOKENIZER_JSON_FILE:
+        found = found.parent
+    if not found.is_dir():
+        return found
+    file = model_file(found)
+    if not file.exists():
+        unread = hub.unread_tokenizer([child.name for child in found.iterdir()])
+        raise UserError(f"{found} has no {MODEL_FILE}{unread}: copy the model's tokenizer there.")
     return file
 
 

@@ -1,21 +1,29 @@
 """tokenizer.json: a SentencePiece model and the cleaning of its texts as Hugging Face's tokenizers read them.
 
-Without it, transformers 5 treats the user-defined pieces of the released models (`.`, `(`, `"`, `-`, ...) as
+Transformers 5 writes nothing else of a tokenizer, so it is read where there is no SentencePiece model. And
+without it, transformers 5 treats the user-defined pieces of the released models (`.`, `(`, `"`, `-`, ...) as
 special tokens and puts a space after each, so it splits `"well." he` differently from SentencePiece.
 """
 
+import atexit
 import base64
+import functools
 import json
+import shutil
+import tempfile
 from typing import Any
 
 from etils import epath
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-from xlnet_tf import files
+from xlnet_tf import checksums, files
+from xlnet_tf.errors import UserError, shown
 from xlnet_tf.text import special_tokens
-from xlnet_tf.text.cleaning import CleaningConfig
-from xlnet_tf.text.vocabulary import UNDERLINE, PieceTable
+from xlnet_tf.text.cleaning import TOKENIZER_CONFIG_FILE, CleaningConfig
+from xlnet_tf.text.vocabulary import MODEL_FILE, UNDERLINE, PieceTable
 
 TOKENIZER_JSON_FILE = "tokenizer.json"
+_Piece = ModelProto.SentencePiece
 _METASPACE = {"type": "Metaspace", "replacement": UNDERLINE, "prepend_scheme": "always", "split": True}
 
 
@@ -85,3 +93,78 @@ def _post_processor() -> dict[str, Any]:
         for symbol in ("<cls>", "<sep>")
     }
     return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": symbols}
+
+
+def model_file(folder: epath.PathLike) -> epath.Path:
+    """Returns the path of a folder's SentencePiece model, whether it is there or not.
+
+    Of a folder with tokenizer.json alone, it is one that is made from that, and kept until the process ends.
+
+    Raises:
+        UserError: tokenizer.json is damaged, or of another kind of tokenizer.
+    """
+    file, source = epath.Path(folder) / MODEL_FILE, epath.Path(folder) / TOKENIZER_JSON_FILE
+    if file.exists() or not source.exists():
+        return file
+    return epath.Path(_made_of(str(source), source.stat().mtime)) / MODEL_FILE
+
+
+@functools.cache
+def _made_of(path: str, _changed: float) -> str:
+    """Returns a folder with the SentencePiece model of a tokenizer.json, and its tokenizer_config.json."""
+    content = epath.Path(path).read_bytes()
+    checksums.check(path, content)
+    model = _model(files.read_json(path, content), path)
+    folder = tempfile.mkdtemp(prefix="xlnet-tokenizer-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    files.write(f"{folder}/{MODEL_FILE}", model.SerializeToString())
+    if (settings := epath.Path(path).parent / TOKENIZER_CONFIG_FILE).exists():
+        files.copy(str(settings), f"{folder}/{TOKENIZER_CONFIG_FILE}")
+    return folder
+
+
+def _model(values: dict[str, Any], path: str) -> ModelProto:
+    """Returns the SentencePiece model that a tokenizer.json was made of."""
+    fields = values.get("model")
+    kind = fields.get("type") if isinstance(fields, dict) else None
+    if kind != "Unigram":
+        raise UserError(
+            f"{path}: model.type is {shown(kind)}; expected Unigram, as XLNet's tokenizers have it"
+        )
+    model = ModelProto()
+    model.trainer_spec.model_type = model.trainer_spec.UNIGRAM
+    try:
+        for number, (piece, score) in enumerate(fields["vocab"]):
+            model.pieces.add(piece=piece, score=score, type=_type(number, score))
+        normalizer = values.get("normalizer") or {}
+        for step in normalizer.get("normalizers", [normalizer]):
+            if step.get("type") == "Precompiled":
+                model.normalizer_spec.precompiled_charsmap = base64.b64decode(step["precompiled_charsmap"])
+        added = [token["content"] for token in values.get("added_tokens") or () if token["id"] > number]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path} is not as Hugging Face's tokenizers write it ({error!r})") from None
+    first, symbols = (
+        [piece.piece for piece in model.pieces[: len(special_tokens.SYMBOLS)]],
+        special_tokens.SYMBOLS,
+    )
+    if first != [*symbols]:
+        raise UserError(
+            f"{path} is not an XLNet tokenizer: its first pieces are {', '.join(first)}, expected "
+            f"{', '.join(symbols)}"
+        )
+    if added:
+        raise UserError(
+            f"{path} adds {', '.join(map(repr, added[:5]))} to the model's {len(model.pieces):,} pieces: "
+            "expected the pieces of a SentencePiece model alone"
+        )
+    model.trainer_spec.vocab_size = len(model.pieces)
+    return model
+
+
+def _type(number: int, score: float) -> int:
+    """Returns the type of a piece: a score of 0 means that it was not trained, but given."""
+    if number == special_tokens.UNK_ID:
+        return _Piece.UNKNOWN
+    if number < special_tokens.EOP_ID:
+        return _Piece.CONTROL
+    return _Piece.NORMAL if score else _Piece.USER_DEFINED

@@ -21,6 +21,9 @@ _SPECIAL = {
 }
 
 
+MODEL_FILE = "spiece.model"
+
+
 @dataclasses.dataclass(frozen=True)
 class PieceTable:
     """What a SentencePiece model's file says, its pieces as columns.
@@ -44,6 +47,13 @@ class PieceTable:
         model = ModelProto.FromString(model_proto)
         pieces, scores, types = zip(*[(piece.piece, piece.score, piece.type) for piece in model.pieces])
         return cls(list(pieces), np.array(scores), np.array(types), model.trainer_spec, model.normalizer_spec)
+
+    def splits_like(self, other: "PieceTable") -> bool:
+        """Returns whether both split all texts alike, whatever else their files say of their training."""
+        columns = ("pieces", "scores", "types")
+        return self.normalizer.precompiled_charsmap == other.normalizer.precompiled_charsmap and all(
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in columns
+        )
 
 
 class Vocabulary:
