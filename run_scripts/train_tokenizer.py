@@ -10,7 +10,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 
-from absl import flags
+from absl import flags, logging
 from etils import epath
 
 from tfrecord_builders import corpus
@@ -67,6 +67,12 @@ def train(
         tokenizer = train_tokenizer(texts, vocab_size, show_progress=True, **options)
     save(tokenizer, model_path, vocab_path)
     print(f"{model_path}: {tokenizer.vocab_size} pieces, sha256 {tokenizer.fingerprint}")
+    if tokenizer.commas.unknown_may_end_in_comma:
+        logging.warning(
+            "%s has no piece ',': models with it can be trained, but neither exported nor asked for answers "
+            "in Python. Train a tokenizer on text with commas",
+            model_path,
+        )
     return tokenizer
 
 

@@ -123,6 +123,13 @@ def test_the_script_writes_a_tokenizer_once(tmp_path, capsys):
     assert XLNetTokenizer(tmp_path / "out" / "spiece.model").vocab_size == 75
 
 
+@pytest.mark.parametrize("comma", [False, True])
+def test_a_tokenizer_without_a_comma_is_warned_of(tmp_path, caplog, comma):
+    (tmp_path / "a.txt").write_text("\n".join(invent_texts(300)).replace(",", "," * comma))
+    script.train(CorpusOptions(input=[str(tmp_path / "a.txt")]), str(tmp_path / "out/spiece"), 80)
+    assert ("spiece.model has no piece ','" in caplog.text) != comma
+
+
 def test_the_script_looks_at_its_output_before_training(tmp_path):
     (tmp_path / "file").write_text("text")
     with pytest.raises(UserError, match="cannot write .*file: .*choose another folder"):
