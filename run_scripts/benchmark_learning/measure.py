@@ -18,7 +18,7 @@ from run_scripts.benchmark.batches import model_garden_batch
 from run_scripts.common import experiment
 from run_scripts.common.training_flags import SEEDS
 from run_scripts.demo.pretraining import unigram_entropy
-from xlnet_tf import files
+from xlnet_tf import figures
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import option
@@ -301,4 +301,4 @@ def draw(report: Mapping[str, Any], path: pathlib.Path) -> None:
     axes.set(xlabel="step of Model Garden's model", ylabel="dev loss (nats per target)", title=title)
     axes.grid(alpha=0.3)
     axes.legend()
-    files.save_figure(figure, path, dpi=120)
+    figures.save(figure, path, dpi=120)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from etils import epath
 
-from xlnet_tf import files
+from xlnet_tf import figures, files
 from xlnet_tf.tasks.metrics import calibration, resampling
 from xlnet_tf.tasks.metrics.calibration import Bin, Point
 from xlnet_tf.tasks.metrics.classification import LOWER_IS_BETTER
@@ -162,7 +162,7 @@ def _draw_reliability(found: Report, path: epath.Path):
         ylim=(0, 1.02),
     )
     axes.legend(loc="upper left")
-    files.save_figure(figure, path, dpi=100)
+    figures.save(figure, path, dpi=100)
 
 
 def _draw_thresholds(curves: Mapping[str, list[Point]], path: epath.Path):
@@ -181,4 +181,4 @@ def _draw_thresholds(curves: Mapping[str, list[Point]], path: epath.Path):
         fontsize="small",
         loc="outside right upper",
     )
-    files.save_figure(figure, path, dpi=100)
+    figures.save(figure, path, dpi=100)

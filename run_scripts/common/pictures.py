@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from xlnet_tf import files
+from xlnet_tf import figures
 
 INK = "#010203"  # stands for the colour of text, which pages.py puts in place
 COLORS = ("#d95f0e", "#3182bd", "#8c8c8c", "#8c8c8c")  # visible on white and on black
@@ -55,7 +55,7 @@ def axes_of(path: pathlib.Path, height: float) -> Iterator:
         axes = figure.subplots()
         axes.spines[["top", "right"]].set_visible(False)
         yield axes
-        files.save_figure(figure, path.with_suffix(".png"), dpi=120)
+        figures.save(figure, path.with_suffix(".png"), dpi=120)
         figure.patch.set_visible(False)
         axes.patch.set_visible(False)
-        files.save_figure(figure, path.with_suffix(".svg"), dpi=120)
+        figures.save(figure, path.with_suffix(".svg"), dpi=120)

@@ -8,7 +8,7 @@ import numpy as np
 
 from tfrecord_builders.common.example_builder import SPLITS
 from tfrecord_builders.inspection.plot_distributions import BLUE
-from xlnet_tf import files
+from xlnet_tf import figures, files
 from xlnet_tf.records import example_report
 from xlnet_tf.records.example_report import Found
 from xlnet_tf.records.examples import ExampleSet
@@ -190,4 +190,4 @@ def draw(found: Mapping[str, Any], path: str) -> None:
             counts = dict(sorted(values["labels"].items(), key=lambda item: item[1])[-_MOST_LABELS:])
             other.barh(list(counts), list(counts.values()), color=BLUE)
             other.set_title(f"{split}: labels")
-    files.save_figure(figure, path, dpi=110)
+    figures.save(figure, path, dpi=110)

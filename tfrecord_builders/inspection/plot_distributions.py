@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from xlnet_tf import files
+from xlnet_tf import figures
 from xlnet_tf.records.segments import NUM_SPECIAL
 
 BLUE, ORANGE, DARK = "#9ecae1", "#e6550d", "#222222"
@@ -28,7 +28,7 @@ def draw(statistics: Mapping[str, Any], path: str) -> None:
         f"({this['objective']})",
         fontsize=14,
     )
-    files.save_figure(figure, path, dpi=110)
+    figures.save(figure, path, dpi=110)
 
 
 def _draw_documents(axis, statistics):

@@ -6,7 +6,7 @@ import numpy as np
 from absl import logging
 
 from tfrecord_builders.inspection.show import Record, load_record, visible_piece
-from xlnet_tf import files
+from xlnet_tf import figures
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import Manifest
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -73,7 +73,7 @@ def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int 
         )
         handles = [Patch(facecolor=c, edgecolor="#999999", label=name) for name, c in LEGEND.items()]
         figure.legend(handles=handles, loc="outside lower center", ncols=5, frameon=False, fontsize=11)
-        files.save_figure(figure, path, dpi=110)
+        figures.save(figure, path, dpi=110)
 
 
 def _draw_stream(
@@ -115,15 +115,15 @@ def _draw_stream(
 def _labels(manifest: Manifest, record: Record, window: range) -> tuple[list[str], list[str]]:
     """Returns (font families, what to write next to the positions of a window: nothing if they are many)."""
     if len(window) > MOST_LABELLED:
-        return files.fonts_for("")[0], []
+        return figures.fonts_for("")[0], []
     tokenizer = XLNetTokenizer(model_file=manifest.tokenizer_path)
     pieces = {position: visible_piece(tokenizer.id_to_piece(record.ids[position])) for position in window}
-    families, missing = files.fonts_for("".join(pieces.values()))
+    families, missing = figures.fonts_for("".join(pieces.values()))
     if missing:
         logging.warning(
             "no installed font has %s: the picture shows the ids of pieces with them. %s",
             " ".join(sorted(missing)[:10]),
-            files.INSTALL_FONT,
+            figures.INSTALL_FONT,
         )
     labels = {
         position: f"id {record.ids[position]}" if missing & set(piece) else piece

@@ -19,7 +19,7 @@ import yaml
 from etils import epath
 from official.core import config_definitions as cfg
 
-from xlnet_tf import files
+from xlnet_tf import figures, files
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks.finetuning import FinetuningTask, build_task
 from xlnet_tf.tasks.seeds import Result, finetune_seeds, runs
@@ -304,4 +304,4 @@ def draw_picture(trials: Sequence[Trial], path: epath.PathLike) -> None:
     axes.invert_yaxis()
     axes.set(xlabel=f"{trials[0].results[0].metric} on dev: points are runs, bars medians")
     axes.grid(axis="x", alpha=0.3)
-    files.save_figure(figure, path, dpi=100)
+    figures.save(figure, path, dpi=100)

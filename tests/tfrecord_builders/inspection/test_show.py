@@ -15,7 +15,7 @@ from run_scripts import inspect_records
 from tests.helpers.full_disk import files_of_at_most
 from tfrecord_builders.inspection import plot_mask
 from tfrecord_builders.inspection import show as inspect_show
-from xlnet_tf import files
+from xlnet_tf import figures
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.shards import read_shard
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -187,12 +187,12 @@ def test_fonts_are_found_by_their_characters(only_dejavu, monkeypatch):
     from matplotlib import font_manager
 
     hooked_d = "\u1d81"  # STIXGeneral has it, and DejaVu Sans has not
-    assert files.fonts_for("\u2581the \u0633\u0644\u0627\u0645") == (["DejaVu Sans"], set())
-    assert files.fonts_for(f"a{hooked_d}") == (["DejaVu Sans"], {hooked_d})
+    assert figures.fonts_for("\u2581the \u0633\u0644\u0627\u0645") == (["DejaVu Sans"], set())
+    assert figures.fonts_for(f"a{hooked_d}") == (["DejaVu Sans"], {hooked_d})
     # A font that was installed after matplotlib wrote its list.
     monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [only_dejavu["STIXGeneral"]])
-    assert files.fonts_for(f"a{hooked_d}") == (["DejaVu Sans", "STIXGeneral"], set())
-    assert files.fonts_for("a\U0010fffd") == (["DejaVu Sans"], {"\U0010fffd"})
+    assert figures.fonts_for(f"a{hooked_d}") == (["DejaVu Sans", "STIXGeneral"], set())
+    assert figures.fonts_for("a\U0010fffd") == (["DejaVu Sans"], {"\U0010fffd"})
 
 
 @pytest.mark.filterwarnings("error")
@@ -201,9 +201,9 @@ def test_pictures_say_which_characters_no_font_has(only_dejavu, tmp_path, caplog
 
     figure = Figure()
     figure.subplots().barh(["\u65e5\u672c $x$"], [1])
-    files.save_figure(figure, tmp_path / "labels.svg", dpi=100)
+    figures.save(figure, tmp_path / "labels.svg", dpi=100)
     assert "\u65e5\u672c $x$</text>" in (tmp_path / "labels.svg").read_text() and not caplog.text
-    files.save_figure(figure, tmp_path / "labels.png", dpi=100)
+    figures.save(figure, tmp_path / "labels.png", dpi=100)
     assert "labels.png: no installed font has \u65e5 \u672c. Install a font" in caplog.text
 
 
