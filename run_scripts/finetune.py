@@ -127,7 +127,7 @@ def main(_: Sequence[str]):
         splits = {"train": "train", "dev": values.dev_split}
         sets = {name: ExampleSet.load(f"{values.data}/{split}") for name, split in splits.items()}
         example_report.check_shared(sets, values.max_shared)
-    hub.require(values.init_checkpoint)
+    hub.require(values.init_checkpoint, "init_checkpoint: ")
 
     from official.core import task_factory  # TensorFlow is loaded once the examples are known to be good
 

@@ -48,12 +48,17 @@ SETTINGS = (
 
 
 def main(_: Sequence[str]):
-    from xlnet_tf.records.manifest import Manifest
+    from etils import epath
+
+    from xlnet_tf.records.manifest import FILE_NAME, Manifest
 
     values = flags.FLAGS
-    hub.require(values.init_checkpoint)
+    # What is not there is named before TensorFlow is loaded. A run that resumes needs no init_checkpoint.
+    if not epath.Path(values.model_dir).exists():
+        hub.require(values.init_checkpoint, "init_checkpoint: ")
     for folder in filter(None, (values.train_data, values.dev_data)):
-        Manifest.load(folder)  # names a wrong one before TensorFlow is loaded
+        if not (epath.Path(folder) / FILE_NAME).exists():
+            Manifest.load(folder)
 
     from xlnet_tf.tasks import pretraining
 

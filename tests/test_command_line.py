@@ -77,13 +77,14 @@ def test_help_shows_every_flag_and_loads_no_tensorflow(command):
                 "verify_pretrained": [],
             }.items()
         ),
+        ("predict", ["--model_dir=absent/ckpt-5/", "--input=text=ba"], "no checkpoint at absent/ckpt-5/"),
         ("finetune", ["--data=absent", "--model_dir=run"], "absent/train/manifest.json does not exist"),
         ("finetune", ["--data=absent", "--model_dir=run", "--config_file=glue/sst2"], "mean glue/sst-2?"),
         ("pretrain", ["--train_data=absent", "--model_dir=run"], "absent/manifest.json does not exist"),
         (
             "pretrain",
             ["--config_file=micro", "--init_checkpoint=runs/absent", "--model_dir=run"],
-            "there is no checkpoint at runs/absent (",
+            "init_checkpoint: there is no checkpoint at runs/absent (",
         ),
     ],
 )
@@ -120,6 +121,7 @@ def test_help_shows_defaults_and_values():
     shown = " ".join(run_in_fork("run_scripts.sizing", "--help").stdout.split())
     assert "--preset: size of the model (one of micro, tiny, base, large; default: large)" in shown
     assert "that a request to the storage waits (a non-negative number; default: 0.05)" in shown
+    assert "GB of text in the corpus, unpacked (a positive number; default: 158)" in shown
     assert "--[no]bidirectional" not in shown
 
 
@@ -178,7 +180,7 @@ def test_help_exits_with_status_0(flag):
          "right_to_left, random: did you mean right_to_left?"),
         ("pretrain", ["--dry_run=a: b"], "--dry_run=a: b: expected true or false"),
         ("pretrain", ["--nodry_run=3"], "--nodry_run=3 does not take an argument"),
-        ("sizing", ["--text_gb=0"], "--text_gb=0.0: expected more than 0"),
+        ("sizing", ["--text_gb=0"], "--text_gb=0: expected a positive number"),
         ("sizing", ["--text_gb=nan"], "--text_gb=nan: expected "),
         ("pretrain", ["--model_dir=a", "--train_data=a", "--dropout=nan"], "--dropout=nan: expected a"),
         ("finetune", ["--model_dir=a", "--data=a", "--weight_decay=1e999"], "--weight_decay=inf: expected a"),

@@ -79,6 +79,6 @@ def save(figure: Any, path: epath.PathLike, dpi: int) -> None:
             shown = " ".join(sorted(missing)[:10])
             logging.warning("%s: no installed font has %s. %s", path, shown, INSTALL_FONT)
         for text in texts:
-            text.set_fontfamily(families)
+            text.set_fontfamily([*families, "sans-serif"])
         with files.replacing(path, "wb") as file:
             figure.savefig(file, format=kind, dpi=dpi)

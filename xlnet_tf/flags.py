@@ -32,6 +32,17 @@ _DEFINE = {
 _KINDS = {"string": str, "integer": int, "float": float, "boolean": bool}
 
 
+class _PositiveParser(flags.FloatParser):
+    """Parses numbers above 0."""
+
+    def __init__(self, most: float | None = None):
+        super().__init__(upper_bound=most)
+        self.syntactic_help = "a positive number" + ("" if most is None else f" of at most {most:,}")
+
+    def is_outside_bounds(self, val):
+        return val <= 0 or super().is_outside_bounds(val)
+
+
 def option(
     help: str,
     default: Any = dataclasses.MISSING,
@@ -71,10 +82,11 @@ def define_flags(cls: type) -> None:
         if kind in (int, float):
             least = 1 if limits["positive"] and kind is int else limits["least"]
             bounds = {"lower_bound": least, "upper_bound": limits["most"]}
-        _DEFINE[kind](field.name, default, limits["help"], required=required, **bounds)
         if limits["positive"] and kind is float:
-            flags.FLAGS[field.name].parser.syntactic_help = "a positive number"
-            flags.register_validator(field.name, lambda value: value > 0, "expected more than 0")
+            parser = _PositiveParser(most=limits["most"])
+            flags.DEFINE(parser, field.name, default, limits["help"], required=required)
+        else:
+            _DEFINE[kind](field.name, default, limits["help"], required=required, **bounds)
 
 
 def from_flags(cls: type[Options], values: flags.FlagValues = flags.FLAGS, **defaults: Any) -> Options:

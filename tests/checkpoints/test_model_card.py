@@ -105,6 +105,7 @@ def test_cards_of_later_versions_and_damaged_ones_are_refused(tmp_path):
         ),
         ({"alert": {"label": "bad", "threshold": 1.5}}, "serving.alert.threshold is 1.5; expected 0 to 1"),
         ({"alert": {"label": "bad", "threshold": math.nan}}, "serving.alert.threshold is nan; expected 0 to"),
+        ({"alert": {"label": "bad", "threshold": None}}, "serving.alert.threshold is None; expected 0 to 1"),
         ({"temperature": 2.0}, "serving.temperature is 2.0; expected a list"),
         ({"threshold": []}, r"serving.threshold is \[\]; expected a number"),
     ],

@@ -64,6 +64,16 @@ def test_a_tokenizer_of_transformers_5_is_fetched(server):
     assert "tokenizer.json" in contents(hub.locate("people/other").folder)
 
 
+def test_only_paths_of_this_machine_are_required_to_be_there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ckpt-5.index").touch()
+    for there in (None, "", NAME, f"hf://{NAME}", "hf:/a/b", "HF://a/b", "gs://b/model", "ckpt-5", "ckpt-5/"):
+        hub.require(there)
+    for absent in ("ckpt-6", "./a", "/a/b/c", "a/b/c", "runs/a"):
+        with pytest.raises(FileNotFoundError, match=f"^init: there is no checkpoint at {absent}"):
+            hub.require(absent, "init: ")
+
+
 def test_a_tokenizer_under_another_name_is_named(server):
     server.models["people/new"] = {"unigram.model": b"", "model.safetensors": b""}
     with pytest.raises(UserError, match="new has no spiece.model, and unigram.model is not read: give as"):

@@ -89,7 +89,7 @@ def test_fill_mask(model_dir, model):
 @pytest.mark.parametrize("masks,eagerly", [(16, True), (17, False)])
 def test_few_masks_are_filled_without_tracing_a_graph(masks, eagerly, monkeypatch):
     modes = []
-    values = types.SimpleNamespace(text=["<mask>", "ba" + " <mask>" * masks])
+    values = types.SimpleNamespace(model_dir="", text=["<mask>", "ba" + " <mask>" * masks])
     monkeypatch.setattr(fill_mask.flags, "FLAGS", values)
     monkeypatch.setattr(tf.config, "run_functions_eagerly", modes.append)
     monkeypatch.setattr(fill_mask, "fill", lambda _: [])

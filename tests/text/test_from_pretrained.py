@@ -61,7 +61,11 @@ def test_tokenizer_json_alone_is_the_same_tokenizer(tmp_path, small_tokenizer, c
     (tmp_path / "spiece.model").unlink()
     (tmp_path / "SHA256SUMS").unlink(missing_ok=True)
     texts = [*invent_texts(30), "Ba# \u00a7ne) <mask><eop> \u00c9 5,000..."]
-    for path in (tmp_path, tmp_path / "tokenizer.json"):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/tokenizer.json").write_bytes((tmp_path / "tokenizer.json").read_bytes())
+    (tmp_path / "other/spiece.model").write_bytes(small_tokenizer.model_proto)
+    (tmp_path / "other/manifest.json").write_text(json.dumps({"cleaning": cleaning.to_dict()}))
+    for path in (tmp_path, tmp_path / "tokenizer.json", tmp_path / "other/tokenizer.json"):
         tokenizer = XLNetTokenizer.from_pretrained(path)
         assert tokenizer.cleaning == cleaning
         assert tokenizer.piece_table.splits_like(expected.piece_table)
@@ -78,6 +82,7 @@ def test_tokenizer_json_alone_is_the_same_tokenizer(tmp_path, small_tokenizer, c
             {"model": {"type": "Unigram"}},
             r"is not as Hugging Face's tokenizers write it \(KeyError\('vocab'\)",
         ),
+        ({"model": {"type": "Unigram", "vocab": []}}, "its first pieces are none, expected <unk>"),
         ({"added_tokens": [{"id": 90, "content": "<x>"}]}, "adds '<x>' to the model's 90 pieces: expected"),
         (
             {"model": {"type": "Unigram", "vocab": [["a", 0.0]]}, "added_tokens": []},

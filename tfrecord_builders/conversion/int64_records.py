@@ -160,8 +160,8 @@ def read_steps(
             f"{file.path} has {records} records, expected {expected}: {file.num_steps} steps (num_batch) of "
             f"{file.batch_size} rows. It is truncated or another file's: copy or build it again"
         )
-    rest = len(frames) % file.batch_size
-    if rest and on_rest:
+    if rest := len(frames) % file.batch_size:
+        assert on_rest, f"{file.path} does not know its number of steps"
         on_rest(file, rest)
     if frames := frames[: len(frames) - rest]:
         yield _parse(file, frames, count, lengths)

@@ -1,11 +1,12 @@
 """A checkpoint as the rest of the project sees it, whatever format it comes from."""
 
-import contextlib
 import dataclasses
 import functools
 import os
 from collections.abc import Collection, Mapping
 from typing import Any
+
+from absl import logging
 
 from xlnet_tf.checkpoints import hugging_face_config
 from xlnet_tf.checkpoints.arrays import Arrays
@@ -49,8 +50,10 @@ class Checkpoint:
         """
         folder = os.path.dirname(self.path)
         if name == MODEL_FILE:
-            with contextlib.suppress(UserError):  # a tokenizer that is not read, as if there were none
+            try:
                 return str(model_file(folder))
+            except UserError as error:  # weights may be used without it
+                _warn_once(f"{error}; the model has no tokenizer")
         return os.path.join(folder, name)
 
     def without(self, names: Collection[str]) -> "Checkpoint":
@@ -67,3 +70,8 @@ class Checkpoint:
         """
         known = {hugging_face_config.CONFIG_FILE: self.config_fields} if self.config_fields else None
         return ModelCard.read(os.path.dirname(self.path), known)
+
+
+@functools.cache
+def _warn_once(text: str) -> None:
+    logging.warning("%s", text)

@@ -132,9 +132,11 @@ def read_labels(values: dict[str, Any], path: str) -> tuple[str, ...] | None:
     by_id = values.get("id2label") or {}
     try:
         by_number = {int(index): str(label) for index, label in by_id.items()}
-        labels = tuple(by_number[index] for index in range(len(by_id)))
+        if all(map(_UNNAMED.fullmatch, by_number.values())):
+            return None
+        return tuple(by_number[index] for index in range(len(by_id)))
     except (TypeError, ValueError, AttributeError, KeyError):
         raise UserError(
-            f"{path}: id2label is {by_id!r}; expected the numbers from 0 on with their labels."
+            f"{path}: id2label is {by_id!r}; expected the numbers from 0 on with their labels: correct the "
+            "file."
         ) from None
-    return None if all(map(_UNNAMED.fullmatch, labels)) else labels

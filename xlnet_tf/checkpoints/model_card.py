@@ -57,6 +57,7 @@ _TYPES = {
     "attention_dropout": float,
     "initializer_range": float,
 }
+_ROUNDED = 1e-6  # by how much a probability of float32 may be above 1
 _SERVING_TYPES = {  # options of the modules in xlnet_tf.serving
     "seq_len": int,
     "pair": bool,
@@ -244,7 +245,8 @@ def check_serving(options: Mapping[str, Any], where: str) -> dict[str, Any]:
     _check_types(found, _SERVING_TYPES, where)
     alert = found.get("alert") or {}
     _check_types(alert, _SERVING_TYPES, where, "alert.")
-    if not 0 <= (threshold := alert.get("threshold", 0)) <= 1:  # nan, too
+    threshold = alert.get("threshold", 0)
+    if threshold is None or not 0 <= threshold <= 1 + _ROUNDED:  # nan, too
         raise UserError(f"{where}alert.threshold is {threshold}; expected 0 to 1")
     return found
 

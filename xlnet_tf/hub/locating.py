@@ -118,17 +118,21 @@ def locate(path: str | os.PathLike, *, tokenizer_only: bool = False) -> Located:
     return Located(folder, f"{SCHEME}{name}@{os.path.basename(folder)}")
 
 
-def require(path: str | None) -> None:
+def require(path: str | None, what: str = "") -> None:
     """Raises FileNotFoundError if what is to be a model is a path of this machine, and nothing is there.
 
     Commands ask before they load TensorFlow, which takes much longer. Names, and paths of other file systems,
-    are left to what reads them. No path is none to be missed.
+    are left to what reads them.
+
+    Args:
+        path: a model's; None or "": there is none to look for.
+        what: the model is, for the message.
     """
-    if not path or "://" in path or releases.archive_of(path):
+    if not path or ":/" in path or releases.archive_of(path):
         return
     is_local = _is_local(path) or not _NAME.fullmatch(path)
-    if is_local and not any(map(os.path.exists, (path, f"{path}.index"))):
-        raise not_there(path)
+    if is_local and not any(map(os.path.exists, (path, f"{path.rstrip('/')}.index"))):
+        raise FileNotFoundError(f"{what}{not_there(path)}")
 
 
 def not_there(path: str) -> FileNotFoundError:
@@ -171,7 +175,7 @@ def similar(path: str) -> str:
 def unread_tokenizer(names: Sequence[str]) -> str:
     """Returns which of a folder's files hold a tokenizer that is not read, for messages; "" if none does."""
     found = [name for name in names if name.endswith(".model")]
-    return f", and {', '.join(found)} is not read" if found else ""
+    return f", and {', '.join(found)} {'is' if len(found) == 1 else 'are'} not read" if found else ""
 
 
 def _letters(name: str) -> str:

@@ -23,7 +23,12 @@ from xlnet_tf.text.commas import CommaRule
 from xlnet_tf.text.fragments import FragmentEncoder, has_fragments
 from xlnet_tf.text.packing import pack, truncated
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID, UNK_ID, check_special_symbols
-from xlnet_tf.text.tokenizer_json import TOKENIZER_JSON_FILE, model_file, write_tokenizer_json
+from xlnet_tf.text.tokenizer_json import (
+    TOKENIZER_JSON_FILE,
+    model_file,
+    model_file_of,
+    write_tokenizer_json,
+)
 from xlnet_tf.text.vocabulary import MODEL_FILE, UNDERLINE, Vocabulary
 
 _FEW_TEXTS = 100  # of a batch that is not worth more than SentencePiece's own way
@@ -123,8 +128,9 @@ class XLNetTokenizer(Vocabulary):
             >>> tokenizer = XLNetTokenizer.from_pretrained("xlnet_cased_L-12_H-768_A-12")
         """
         guesses.refuse(unknown, ("cleaning",))
-        file = find_file(path)
-        return cls(file, cleaning=cleaning or read_cleaning(file.parent))
+        found = _find(path)
+        folder = found if found.is_dir() else found.parent
+        return cls(_model_of(found), cleaning=cleaning or read_cleaning(folder))
 
     def __call__(
         self,
@@ -452,16 +458,24 @@ def find_file(path: str | os.PathLike) -> epath.Path:
         UserError: the folder has no tokenizer, or the hub no such model.
         FileNotFoundError: there is nothing at the path.
     """
+    return _model_of(_find(path))
+
+
+def _find(path: str | os.PathLike) -> epath.Path:
+    """Returns the folder or the file that a path or a name stands for."""
     found = epath.Path(hub.locate(path, tokenizer_only=True).folder)
     if not found.exists():
         raise FileNotFoundError(
             f"tokenizer {found} does not exist{hub.similar(str(found))}: expected a folder with "
             f"{MODEL_FILE}, or such a file."
         )
-    if found.name == TOKENIZER_JSON_FILE:
-        found = found.parent
+    return found
+
+
+def _model_of(found: epath.Path) -> epath.Path:
+    """Returns the SentencePiece model of a folder, or of a tokenizer's file."""
     if not found.is_dir():
-        return found
+        return model_file_of(found) if found.name == TOKENIZER_JSON_FILE else found
     file = model_file(found)
     if not file.exists():
         unread = hub.unread_tokenizer([child.name for child in found.iterdir()])

@@ -19,7 +19,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from xlnet_tf import checksums, files
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.text import special_tokens
-from xlnet_tf.text.cleaning import TOKENIZER_CONFIG_FILE, CleaningConfig
+from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.vocabulary import MODEL_FILE, UNDERLINE, PieceTable
 
 TOKENIZER_JSON_FILE = "tokenizer.json"
@@ -98,29 +98,33 @@ def _post_processor() -> dict[str, Any]:
 def model_file(folder: epath.PathLike) -> epath.Path:
     """Returns the path of a folder's SentencePiece model, whether it is there or not.
 
-    Of a folder with tokenizer.json alone, it is one that is made from that, and kept until the process ends.
+    Of a folder with tokenizer.json alone, it is one that is made from that.
 
     Raises:
         UserError: tokenizer.json is damaged, or of another kind of tokenizer.
     """
     file, source = epath.Path(folder) / MODEL_FILE, epath.Path(folder) / TOKENIZER_JSON_FILE
-    if file.exists() or not source.exists():
-        return file
-    return epath.Path(_made_of(str(source), source.stat().mtime)) / MODEL_FILE
+    return file if file.exists() or not source.exists() else model_file_of(source)
+
+
+def model_file_of(source: epath.Path) -> epath.Path:
+    """Returns a SentencePiece model that is made from a tokenizer.json, and kept until the process ends.
+
+    Raises:
+        UserError: tokenizer.json is damaged, or of another kind of tokenizer.
+    """
+    return epath.Path(_made_of(str(source), source.stat().mtime))
 
 
 @functools.cache
 def _made_of(path: str, _changed: float) -> str:
-    """Returns a folder with the SentencePiece model of a tokenizer.json, and its tokenizer_config.json."""
     content = epath.Path(path).read_bytes()
     checksums.check(path, content)
     model = _model(files.read_json(path, content), path)
     folder = tempfile.mkdtemp(prefix="xlnet-tokenizer-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     files.write(f"{folder}/{MODEL_FILE}", model.SerializeToString())
-    if (settings := epath.Path(path).parent / TOKENIZER_CONFIG_FILE).exists():
-        files.copy(str(settings), f"{folder}/{TOKENIZER_CONFIG_FILE}")
-    return folder
+    return f"{folder}/{MODEL_FILE}"
 
 
 def _model(values: dict[str, Any], path: str) -> ModelProto:
@@ -134,22 +138,21 @@ def _model(values: dict[str, Any], path: str) -> ModelProto:
     model = ModelProto()
     model.trainer_spec.model_type = model.trainer_spec.UNIGRAM
     try:
-        for number, (piece, score) in enumerate(fields["vocab"]):
-            model.pieces.add(piece=piece, score=score, type=_type(number, score))
+        for piece, score in fields["vocab"]:
+            model.pieces.add(piece=piece, score=score, type=_type(len(model.pieces), score))
         normalizer = values.get("normalizer") or {}
         for step in normalizer.get("normalizers", [normalizer]):
             if step.get("type") == "Precompiled":
                 model.normalizer_spec.precompiled_charsmap = base64.b64decode(step["precompiled_charsmap"])
-        added = [token["content"] for token in values.get("added_tokens") or () if token["id"] > number]
+        tokens = values.get("added_tokens") or ()
+        added = [token["content"] for token in tokens if token["id"] >= len(model.pieces)]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is not as Hugging Face's tokenizers write it ({error!r})") from None
-    first, symbols = (
-        [piece.piece for piece in model.pieces[: len(special_tokens.SYMBOLS)]],
-        special_tokens.SYMBOLS,
-    )
+    symbols = special_tokens.SYMBOLS
+    first = [piece.piece for piece in model.pieces[: len(symbols)]]
     if first != [*symbols]:
         raise UserError(
-            f"{path} is not an XLNet tokenizer: its first pieces are {', '.join(first)}, expected "
+            f"{path} is not an XLNet tokenizer: its first pieces are {', '.join(first) or 'none'}, expected "
             f"{', '.join(symbols)}"
         )
     if added:

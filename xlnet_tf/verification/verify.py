@@ -17,6 +17,7 @@ from xlnet_tf.models.loading import Pretrained
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.text.special_tokens import SYMBOLS, UNK_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.tokenizer_json import TOKENIZER_JSON_FILE
 from xlnet_tf.verification import paragraphs, published, statistics
 from xlnet_tf.verification.losses import ParagraphLosses
 from xlnet_tf.verification.published import Published
@@ -136,7 +137,8 @@ def _checks(source: Pretrained, release: Published | None, text: str | None) -> 
     else:
         yield Check("architecture", None, f"{sizes}; not checked: not a known release")
     tokenizer = source.load_tokenizer()
-    yield _tokenizer(tokenizer, config.n_token, release)
+    has_file = (epath.Path(checkpoint.path).parent / TOKENIZER_FILE).exists()
+    yield _tokenizer(tokenizer, config.n_token, release, has_file)
     paragraph = paragraphs.choose(tokenizer) if text is None else text
     ids = np.array(tokenizer.encode(paragraph)[:MOST_PIECES])
     yield _token_ids(tokenizer, ids, release)
@@ -163,10 +165,12 @@ def _variables(checkpoint: Checkpoint) -> Check:
     return Check("variables", not problems, found, "all of a pretrained model of this architecture")
 
 
-def _tokenizer(tokenizer: XLNetTokenizer, n_token: int, release: Published | None) -> Check:
+def _tokenizer(tokenizer: XLNetTokenizer, n_token: int, release: Published | None, has_file: bool) -> Check:
     found, expected = f"{tokenizer.vocab_size:,} pieces", f"{n_token:,} pieces, as the weights have"
     passed = tokenizer.vocab_size == n_token
-    if release:
+    if not has_file:
+        found += f", of {TOKENIZER_JSON_FILE}: no sha256 to compare"
+    elif release:
         found += f", sha256 {tokenizer.fingerprint}"
         expected += f", sha256 {release.tokenizer}"
         passed &= tokenizer.fingerprint == release.tokenizer

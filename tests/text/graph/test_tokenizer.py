@@ -183,7 +183,7 @@ def test_ids_to_text_and_pieces(shared):
 
 def test_a_vocabulary_without_a_comma_is_refused():
     tokenizer = XLNetTokenizer(model_proto=io_model(["ba", "ne"], without={","}))
-    with pytest.raises(UserError, match="no piece ','.*train_tokenizer"):
+    with pytest.raises(UserError, match="no piece ','.*train-tokenizer"):
         GraphTokenizer(tokenizer)
 
 

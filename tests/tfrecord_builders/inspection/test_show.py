@@ -202,6 +202,7 @@ def test_pictures_say_which_characters_no_font_has(only_dejavu, tmp_path, caplog
     figure = Figure()
     figure.subplots().barh(["\u65e5\u672c $x$"], [1])
     figures.save(figure, tmp_path / "labels.svg", dpi=100)
+    assert "sans-serif" in (tmp_path / "labels.svg").read_text()
     assert "\u65e5\u672c $x$</text>" in (tmp_path / "labels.svg").read_text() and not caplog.text
     figures.save(figure, tmp_path / "labels.png", dpi=100)
     assert "labels.png: no installed font has \u65e5 \u672c. Install a font" in caplog.text
@@ -224,7 +225,7 @@ def test_labels_use_the_fonts_that_were_found(small_records, only_dejavu, drawn,
     monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [only_dejavu["STIXGeneral"]])
     labels = drawn(small_records, 3).axes[0].get_xticklabels()
     assert {labels[n].get_text()[0] for n in there} == {"\u1d81"}
-    assert labels[0].get_fontfamily() == ["DejaVu Sans", "STIXGeneral"]
+    assert labels[0].get_fontfamily() == ["DejaVu Sans", "STIXGeneral", "sans-serif"]
     assert caplog.text.count("fonts-noto-cjk") == 1
 
 
