@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from xlnet_tf import errors
+from xlnet_tf import errors, hub
 from xlnet_tf.errors import UserError
 
 FLAGS = flags.FLAGS
@@ -58,6 +58,7 @@ def convert(
 
 
 def main(_: Sequence[str]) -> None:
+    hub.require(FLAGS.input)
     if FLAGS.output is None and FLAGS["format"].present:
         raise UserError(f"--format={FLAGS.format} writes nothing without --output: give --output=FOLDER")
     print(convert(FLAGS.input, FLAGS.output, FLAGS.format, FLAGS.config_file, FLAGS.strict))

@@ -33,12 +33,15 @@ def check_extra() -> None:
 
 def main(_: Sequence[str]) -> None:
     check_extra()
-    from xlnet_tf.serving.local import guard, models, server
-
-    errors.quiet_abseil()
     values = flags.FLAGS
     if values.model and values.models_config:
         raise UserError("give either --model or --models_config")
+    for folder in values.model:
+        if "://" not in folder and not os.path.isdir(folder):  # said before TensorFlow is loaded
+            raise UserError(f"{folder} is not a folder: expected one that `xlnet-tf export` has written")
+    from xlnet_tf.serving.local import guard, models, server
+
+    errors.quiet_abseil()
     if values.models_config:
         configs = models.of_config_file(values.models_config)
     else:
