@@ -179,5 +179,7 @@ def main(_: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     define_flags(CorpusPlan)
-    flags.DEFINE_string("records", None, "set built of a part of the corpus; flags that are given count more")
+    flags.DEFINE_string(
+        "records", None, "set built from a part of the corpus; flags that you give take precedence"
+    )
     errors.run(main)

@@ -3,10 +3,10 @@
     python -m run_scripts.push --model_dir=runs/reviews --to=me/xlnet-reviews --license=apache-2.0 --dry_run
     python -m run_scripts.push --model_dir=runs/reviews --to=me/xlnet-reviews --license=apache-2.0
 
---dry_run shows the files, their sizes and the README.md, and contacts nobody. Uploading needs a token that
-may write (HF_TOKEN), and the extra: pip install "xlnet-tf[hub]". Paths of this machine are not uploaded. Of a
-fine-tuned run, the best weights go, if they were kept. What differs from the trained model in the uploaded
-format is printed, and is part of the README.md.
+--dry_run shows the files, their sizes and the README.md, and does not contact the hub. Uploading needs a
+token with write access (HF_TOKEN), and the extra: pip install "xlnet-tf[hub]". Paths of this machine are not
+uploaded. Of a fine-tuned run, the best weights are uploaded, if they were kept. Differences between the
+trained model and the uploaded format are printed and listed in the README.md.
 """
 
 from collections.abc import Sequence

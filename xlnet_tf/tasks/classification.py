@@ -107,7 +107,7 @@ class ClassificationTask(FinetuningTask):
         if sampling == self.task_config.class_weights == BALANCED and not trained_on:
             logging.warning(
                 "task.sampling=balanced (--sampling) and task.class_weights=balanced (--class_weights) both "
-                "make up for rare classes, which together count more than common ones: leave out one of both"
+                "make up for rare classes; together they overcorrect: leave out one of them"
             )
         alert = self.task_config.alert
         if alert.label and alert.label not in self.labels:

@@ -32,7 +32,7 @@ class Difference(NamedTuple):
     Attributes:
         value: the difference on the set.
         interval: of the difference.
-        p: how likely a difference of this size, either way, is between models that are alike.
+        p: how likely a difference of at least this size, either way, is between equally good models.
     """
 
     value: float
