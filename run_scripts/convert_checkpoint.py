@@ -58,9 +58,9 @@ def convert(
 
 
 def main(_: Sequence[str]) -> None:
-    hub.require(FLAGS.input)
     if FLAGS.output is None and FLAGS["format"].present:
         raise UserError(f"--format={FLAGS.format} writes nothing without --output: give --output=FOLDER")
+    hub.require(FLAGS.input)
     print(convert(FLAGS.input, FLAGS.output, FLAGS.format, FLAGS.config_file, FLAGS.strict))
 
 

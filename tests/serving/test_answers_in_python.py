@@ -300,6 +300,7 @@ def test_the_tokenizers_that_are_not_read_are_named(tmp_path, small_tokenizer):
         XLNetTokenizer.from_pretrained(tmp_path)
 
 
+@pytest.mark.integration
 def test_a_model_with_the_tokenizer_of_transformers_5_answers(tmp_path, small_tokenizer):
     """Its folder has tokenizer.json alone; in other formats it has spiece.model, too."""
     model = KINDS["classification"].model(small_tokenizer)
