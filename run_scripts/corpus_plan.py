@@ -27,7 +27,9 @@ FINGERPRINT_BYTES = 20  # of a document, while documents are compared
 class CorpusPlan(estimates.Records):
     """A corpus, how it is to be built, the machines and the rates; each field is a flag."""
 
-    documents: float = option("documents of the corpus; in proportion, too", 200e6, positive=True)
+    documents: float = option(
+        "documents of the corpus. Default: in proportion to text_gb or pieces", 200e6, positive=True
+    )
     compression: float = option("bytes of text in a byte of the files; 1: plain text", 1.0, positive=True)
     packed_share: float = option(
         "part of the files that is .gz and .zst: the coordinator unpacks it", 0.0, least=0, most=1

@@ -30,7 +30,9 @@ def define_flags():
     flags.DEFINE_string("output_dir", "", "Where evaluations.json goes; empty: --model_dir.")
     flags.DEFINE_string("checkpoint", "", "Only this one: best, last, or as ckpt-100; empty: all.")
     flags.DEFINE_string(
-        "against", "", "Another run, or RUN/ckpt-STEP, to compare the best weights of both on --data."
+        "against",
+        "",
+        "Another run, to compare its best weights on --data, or RUN/ckpt-STEP, one of its checkpoints.",
     )
     flags.DEFINE_integer("samples", 1000, "Samples of the bootstrap for intervals; 0: no intervals.", 0)
     flags.DEFINE_integer("batch_size", 32, "Examples per step, all devices.", 1, training_flags.ROWS - 1)

@@ -79,6 +79,11 @@ def test_help_shows_every_flag_and_loads_no_tensorflow(command):
         ),
         ("convert_checkpoint", ["--input=absent"], "there is no checkpoint at absent: expected"),
         ("serve", ["--model=absent"], "absent is not a folder: expected one that `xlnet-tf export`"),
+        (
+            "pretrain",
+            ["--train_data=absent", "--model_dir=run", "--config_file="],
+            "absent/manifest.json does",
+        ),
         ("predict", ["--model_dir=absent/ckpt-5/", "--input=text=ba"], "no checkpoint at absent/ckpt-5/"),
         ("finetune", ["--data=absent", "--model_dir=run"], "absent/train/manifest.json does not exist"),
         ("finetune", ["--data=absent", "--model_dir=run", "--config_file=glue/sst2"], "mean glue/sst-2?"),

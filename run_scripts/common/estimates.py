@@ -17,7 +17,7 @@ class Records:
 
     text_gb: float = option("GB of text in the corpus, unpacked", 158.0, positive=True)
     pieces: float = option(
-        "tokens of the corpus. Without it they are in proportion to text_gb, and the other way round",
+        "tokens of the corpus. If only one of pieces and text_gb is given, the other is in proportion to it",
         32.9e9,
         positive=True,
     )

@@ -28,7 +28,7 @@ def define_flags(settings: Sequence[Setting]):
         "Yaml file of settings, or a recipe's name (base, glue/sst-2), over the defaults; of several, the "
         "last one wins.",
     )
-    flags.register_validator("config_file", lambda sources: all(map(settings_file, sources)))
+    flags.register_validator("config_file", lambda sources: all(not s or settings_file(s) for s in sources))
     flags.DEFINE_string(
         "params_override",
         "",

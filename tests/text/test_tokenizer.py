@@ -213,7 +213,7 @@ def test_a_model_without_the_symbols_is_refused(tmp_path, small_tokenizer):
     path.write_bytes(proto.SerializeToString())
     with pytest.raises(UserError, match="other.model.*<sep> has id 5, expected 4.*<mask> is") as error:
         XLNetTokenizer(path)
-    assert "train_tokenizer" in str(error.value)
+    assert "train-tokenizer" in str(error.value)
     proto.ParseFromString(small_tokenizer.model_proto)
     proto.pieces[3].type = sentencepiece_model_pb2.ModelProto.SentencePiece.NORMAL
     proto.pieces[8].type = sentencepiece_model_pb2.ModelProto.SentencePiece.CONTROL

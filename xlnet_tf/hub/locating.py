@@ -126,7 +126,7 @@ def require(path: str | None, what: str = "") -> None:
 
     Args:
         path: a model's; None or "": there is none to look for.
-        what: the model is, for the message.
+        what: the beginning of the message, such as "init_checkpoint: ".
     """
     if not path or ":/" in path or releases.archive_of(path):
         return

@@ -46,6 +46,6 @@ def check_special_symbols(processor, source: str) -> None:
     if wrong:
         raise UserError(
             f"{source} is not an XLNet tokenizer: {'; '.join(wrong)}. "
-            "Train one with `python -m run_scripts.train_tokenizer`, which fixes the special symbols and "
+            "Train one with `xlnet-tf train-tokenizer`, which fixes the special symbols and "
             "their ids."
         )

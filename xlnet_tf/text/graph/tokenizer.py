@@ -50,8 +50,7 @@ class GraphTokenizer(tf.Module):
         if tokenizer.commas.unknown_may_end_in_comma:
             raise UserError(
                 "the tokenizer's vocabulary has no piece ',', without which the rule for commas after digits "
-                "cannot run in a SavedModel: train one on text with commas (xlnet-tf "
-                "train-tokenizer)."
+                "cannot run in a SavedModel: train one on text with commas (xlnet-tf train-tokenizer)."
             )
         self.vocab_size = tokenizer.vocab_size
         self._cleaner = GraphCleaner(tokenizer.cleaning)
