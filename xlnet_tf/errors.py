@@ -13,6 +13,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from absl import app
 from absl import logging as absl_logging
@@ -25,9 +26,9 @@ class UserError(ValueError):
     """Wrong input, flag or file. The message alone says what to do."""
 
 
-def shown(value: object) -> str:
-    """Returns a value as Python writes it, shortened for a message."""
-    text = repr(value)
+def shown(value: object, write: Callable[[Any], str] = repr) -> str:
+    """Returns a value for a message: as Python writes it, or another way, and shortened."""
+    text = write(value)
     return text if len(text) <= 80 else f"{text[:60]}...{text[-17:]}"
 
 

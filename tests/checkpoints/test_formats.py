@@ -596,6 +596,17 @@ def test_weights_that_are_read_instead_of_the_new_ones_are_warned_of(tmp_path, c
         assert said in caplog.text and bool(said) == bool(caplog.text)
 
 
+def test_the_tokenizer_of_another_model_is_warned_of(tmp_path, caplog, small_tokenizer):
+    (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    checkpoint = random_checkpoint(CONFIGS["micro"])
+    save_checkpoint(checkpoint, str(tmp_path), "ours")
+    assert "holds spiece.model, too" in caplog.text and "splits texts with this tokenizer" in caplog.text
+    caplog.clear()
+    save_checkpoint(open_checkpoint(str(tmp_path)), str(tmp_path / "a"), "ours")
+    save_checkpoint(open_checkpoint(str(tmp_path)), str(tmp_path / "a"), "ours")
+    assert not caplog.text
+
+
 class TestBadInput:
     """Each wrong file gives one error that says what was found and what is expected."""
 

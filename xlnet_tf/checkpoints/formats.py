@@ -32,6 +32,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.hub.locating import HUGGING_FACE_WEIGHTS
 from xlnet_tf.ownership import owning
 from xlnet_tf.text.tokenizer import XLNetTokenizer
+from xlnet_tf.text.tokenizer_json import TOKENIZER_JSON_FILE
 
 FORMATS = ("ours", "original", "hugging_face")
 OUR_FILE = "weights.safetensors"
@@ -234,13 +235,18 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
     if os.path.realpath(folder) == os.path.realpath(source):
         raise UserError(f"{folder} is the folder of the checkpoint itself; expected another one to write to.")
     before = {"ours": (), "hugging_face": (OUR_FILE,), "original": (OUR_FILE, *HUGGING_FACE_WEIGHTS)}[format]
-    if other := next((name for name in before if tf.io.gfile.exists(f"{folder}/{name}")), None):
-        logging.warning(
-            "%s holds %s, too: whoever reads the folder gets those weights instead of the new ones. Remove "
-            "the file, unless both are the same",
-            folder,
-            other,
-        )
+    others = dict.fromkeys(before, "gets those weights instead of the new ones")
+    if not tf.io.gfile.exists(checkpoint.path_of(TOKENIZER_FILE)):
+        others |= dict.fromkeys((TOKENIZER_FILE, TOKENIZER_JSON_FILE), "splits texts with this tokenizer")
+    for name, effect in others.items():
+        if tf.io.gfile.exists(f"{folder}/{name}"):
+            logging.warning(
+                "%s holds %s, too, which does not come with these weights: whoever reads the folder %s. "
+                "Remove the file, unless it belongs to them",
+                folder,
+                name,
+                effect,
+            )
     checkpoint = dataclasses.replace(checkpoint, arrays=arrays)
     card = _converted_card(checkpoint, format)  # first: a file that it is read from may be damaged
     tf.io.gfile.makedirs(folder)

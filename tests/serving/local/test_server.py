@@ -65,7 +65,7 @@ def ask(running, method, path, body=None, headers=()):
     host, _, port = running.rest.rpartition(":")
     connection = http.client.HTTPConnection(host, int(port), timeout=30)
     with contextlib.closing(connection):
-        data = json.dumps(body) if isinstance(body, dict) else body
+        data = json.dumps(body) if isinstance(body, dict | list) else body
         connection.request(method, path, data, dict(headers))
         response = connection.getresponse()
         text = response.read()
@@ -273,6 +273,8 @@ PREDICT = "/v1/models/classification:predict"
         (PREDICT, {"instances": "a"}, 400, "Expecting 'instances' to be an list/array"),
         (PREDICT, {"instances": ["a"], "inputs": ["a"]}, 400, "only one of"),
         (PREDICT, {"instances": [1]}, 400, "is not of expected type: string"),
+        (PREDICT, {"instances": [None]}, 400, "JSON Value: null is not of expected type: string"),
+        (PREDICT, [{"é": True}], 400, 'JSON Value: [{"é": true}] Is not object'),
         (PREDICT, {"instances": [{"test": "a"}]}, 400, "keys must be equal to: text"),
         (PREDICT, {"instances": [{"b64": "?"}]}, 400, "Unable to base64 decode"),
         (PREDICT, {"instances": [{"b64": "\xe9"}]}, 400, "Unable to base64 decode"),
@@ -302,6 +304,7 @@ PREDICT = "/v1/models/classification:predict"
             400,
             "'context' must be JSON object but got JSON list",
         ),
+        ("/v1/models/classification:classify", {"examples": [None]}, 400, "JSON object but got JSON null"),
         (
             "/v1/models/classification:classify",
             {"signature_name": "classify", "examples": [{"text": None}]},

@@ -4,6 +4,7 @@ Source: https://www.tensorflow.org/tfx/serving/api_rest
 """
 
 import base64
+import functools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -12,12 +13,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xlnet_tf.errors import shown
+from xlnet_tf import errors
 from xlnet_tf.serving.local.loaded import called, invalid
 from xlnet_tf.serving.signatures import TensorInfo
 
 _B64 = "b64"
 _ROWS, _COLUMNS = "instances", "inputs"
+_TYPES = {list: "list", str: "string", bool: "boolean", int: "number", float: "number", type(None): "null"}
 _HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -40,13 +42,17 @@ def parse(body: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise invalid(f"JSON Parse error: {str(error)[:200]}") from None
     if not isinstance(document, dict):
-        raise invalid(f"JSON Value: {shown(document)} Is not object")
+        raise invalid(f"JSON Value: {_shown(document)} Is not object")
     if not isinstance(document.get("signature_name", ""), str):
         raise invalid(
-            f"JSON Value: {shown(document)} not formatted correctly. 'signature_name' key must be a string "
+            f"JSON Value: {_shown(document)} not formatted correctly. 'signature_name' key must be a string "
             "value."
         )
     return document
+
+
+def _shown(value: Any) -> str:
+    return errors.shown(value, functools.partial(json.dumps, ensure_ascii=False))
 
 
 def read_inputs(
@@ -100,7 +106,7 @@ def _columns_of_rows(rows: Any, expected: Mapping[str, TensorInfo]) -> dict[str,
             raise invalid(f"Expecting value/list but got object at item {number} of input list")
         if named and set(row) != set(expected):
             raise invalid(
-                f"Failed to process element: {number} of '{_ROWS}' list. JSON object: {shown(row)} keys "
+                f"Failed to process element: {number} of '{_ROWS}' list. JSON object: {_shown(row)} keys "
                 f"must be equal to: {','.join(sorted(expected))}"
             )
     return {name: [row[name] for row in rows] if named else rows for name in expected}
@@ -125,7 +131,7 @@ def to_array(value: Any, dtype: np.dtype, name: str) -> np.ndarray:
     for found in flat:
         if type(found) not in kinds:
             raise invalid(
-                f"JSON Value: {shown(found)} is not of expected type: {called(dtype)}, input {name}"
+                f"JSON Value: {_shown(found)} is not of expected type: {called(dtype)}, input {name}"
             )
     if dtype.kind == "O":
         return np.array([_string(text) for text in flat] + [None], object)[:-1].reshape(sizes)
@@ -143,7 +149,7 @@ def _flatten(value: Any, sizes: Sequence[int], level: int, flat: list[Any]) -> N
         return
     if not isinstance(value, list):
         raise invalid(
-            f"JSON Value: {shown(value)} found at incorrect level: {level + 1} in the JSON DOM. "
+            f"JSON Value: {_shown(value)} found at incorrect level: {level + 1} in the JSON DOM. "
             f"Expected at level: {len(sizes)}"
         )
     if len(value) != sizes[level]:
@@ -159,7 +165,7 @@ def _string(value: str | Mapping[str, Any]) -> bytes:
     if isinstance(value, str):
         return value.encode()
     if set(value) != {_B64} or not isinstance(value[_B64], str):
-        raise invalid(f"JSON Value: {shown(value)} not formatted correctly for base64 data")
+        raise invalid(f"JSON Value: {_shown(value)} not formatted correctly for base64 data")
     try:
         return base64.b64decode(value[_B64], validate=True)
     except ValueError:
@@ -218,11 +224,11 @@ def read_examples(document: Mapping[str, Any]) -> list[bytes]:
         raise invalid("'examples' value is an empty array")
     context = document.get("context", {})
     if not isinstance(context, dict):
-        raise invalid(f"'context' must be JSON object but got JSON {type(context).__name__}")
+        raise invalid(f"'context' must be JSON object but got JSON {_TYPES[type(context)]}")
     found = []
     for row in rows:
         if not isinstance(row, dict):
-            raise invalid(f"Example must be JSON object but got JSON {type(row).__name__}")
+            raise invalid(f"Example must be JSON object but got JSON {_TYPES[type(row)]}")
         features = {name: _feature(name, value) for name, value in {**context, **row}.items()}
         example = tf.train.Example(features=tf.train.Features(feature=features))
         found.append(example.SerializeToString())
