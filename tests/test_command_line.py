@@ -77,6 +77,12 @@ def test_help_shows_every_flag_and_loads_no_tensorflow(command):
                 "verify_pretrained": [],
             }.items()
         ),
+        (
+            "adapt",
+            ["--init_checkpoint=absent", "--input=texts", "--model_dir=run"],
+            "init_checkpoint: there is no checkpoint at absent: expected",
+        ),
+        ("tpu_compile", ["--data=absent"], "absent/manifest.json does not exist"),
         ("convert_checkpoint", ["--input=absent"], "there is no checkpoint at absent: expected"),
         ("serve", ["--model=absent"], "absent is not a folder: expected one that `xlnet-tf export`"),
         (

@@ -30,16 +30,20 @@ import sys
 from collections.abc import Sequence
 
 from absl import flags
+from etils import epath
 
 from run_scripts.tpu_compile.plan import check_flags, define_flags, run, save_hlo
 from xlnet_tf import errors
 from xlnet_tf.errors import UserError
+from xlnet_tf.records.manifest import FILE_NAME, Manifest
 from xlnet_tf.tpu.compilation import NotCompiled
 
 
 def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
     check_flags(values)
+    if values.data and not epath.Path(values.data, FILE_NAME).exists():
+        Manifest.load(values.data)  # says what is missing, before TensorFlow is loaded
     if values.save_hlo:
         save_hlo(values)
         return

@@ -355,6 +355,10 @@ def test_a_classifier_of_hugging_face(tmp_path, named, pooling):
             {"id2label": {"0": "bad", "1": "good", "3": "fair"}},
             "id2label is .*; expected the numbers from 0 on",
         ),
+        (
+            {"id2label": {"0": "bad", "1": "good"}},
+            "has 3 classes, and the files next to it name 2: bad, good",
+        ),
         ({"problem_type": "ranking"}, "problem_type is 'ranking'; expected one of regression, single_label_"),
         ({"problem_type": "regression"}, "no head classification_task, but regression_task: give labels"),
     ],
