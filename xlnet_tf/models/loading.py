@@ -168,7 +168,8 @@ class Pretrained:
         if stored and len(stored) != size:
             raise UserError(
                 f"the head {head.scope} of {path} has {size} classes, and the files next to it name "
-                f"{len(stored)}: {', '.join(stored)}. Correct id2label in config.json, or labels in model.json."
+                f"{len(stored)}: {', '.join(stored)}. Correct id2label in config.json, or labels in "
+                "model.json."
             )
         if given and (len(given) != size or stored not in (None, given)):
             found = f"{size} classes" if len(given) != size else f"the labels {', '.join(stored or ())}"
