@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
+from etils import epath
 
 from tests.conftest import invent_texts
 from tests.helpers.records.external_sets import REUSE_LEN, ROWS, SEQ_LEN, options
@@ -164,3 +165,14 @@ def test_another_tokenizer_is_noticed(tmp_path, model_garden):
     (tmp_path / "spiece.model").write_bytes(other.model_proto)
     with pytest.raises(UserError, match="record 0 .* has boundary_indices elsewhere than the tokenizer"):
         convert(options(tmp_path, source_format="model_garden"))
+
+
+def test_borders_outside_a_row_are_no_borders():
+    ids, is_border = np.array([[[1, 0, 1]]]), np.array([False, True])
+    for borders, agree in (([0, 2, 3, -1], True), ([0, 3, 99, -7], False), ([0, 2, 99, -1], False)):
+        assert model_garden_format.borders_agree(np.array([[borders]]), ids, is_border).tolist() == [[agree]]
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(UserError, match=f"cannot read {tmp_path}: Is a directory"):
+        next(int64_records.read_frames(epath.Path(tmp_path)))
