@@ -18,6 +18,7 @@ from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.input_counts import InputCounts
 from xlnet_tf.records.layout import Column
 from xlnet_tf.records.manifest import Manifest
+from xlnet_tf.records.shards import framed_bytes
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
 
 T = 8
@@ -238,6 +239,14 @@ def truncate(examples):
 def cut_off(examples):
     path = examples.folder / "manifest.json"
     path.write_text(path.read_text()[:-5])
+
+
+def test_a_shard_that_ends_with_a_whole_record_too_early_is_named(write):
+    examples = write(6)
+    path = examples.folder / examples.shards[0]["file"]
+    path.write_bytes(path.read_bytes()[: -framed_bytes(examples.layout)])
+    with pytest.raises(UserError, match=f"{path.name} ends inside a record"):
+        examples.arrays()
 
 
 @pytest.mark.parametrize(

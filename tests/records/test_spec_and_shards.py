@@ -133,6 +133,9 @@ def test_the_first_difference_of_a_changed_shard_is_named(tmp_path):
     path.write_bytes(data)
     with pytest.raises(UserError, match=rf"its record 2 \(byte {2 * size}\) is damaged: copy it again"):
         check(writer.sha256)
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=r"a\.tfrecord is missing: copy it again"):
+        check(writer.sha256)
 
 
 def test_a_failed_shard_leaves_nothing(tmp_path):
