@@ -13,7 +13,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.records import examples as examples_lib
 from xlnet_tf.records.batching import FILLER, Batches
 from xlnet_tf.records.example_reader import example_dataset
-from xlnet_tf.records.example_report import describe
+from xlnet_tf.records.example_report import describe, numbered_inputs
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter
 from xlnet_tf.records.input_counts import InputCounts
 from xlnet_tf.records.layout import Column
@@ -69,6 +69,7 @@ def test_examples_round_trip(write, monkeypatch):
             np.testing.assert_allclose(arrays[name][number], values, rtol=1e-6)
     assert arrays["index"].tolist() == list(range(20))
     assert examples.column("label").tolist() == list(range(-1, 19))
+    assert [number for number, _ in numbered_inputs(examples)] == list(range(20))
     assert write(0, "none").column("label").tolist() == []
     assert [line["id"] for line in examples.sidecar()] == [f"id {number}" for number in range(20)]
     assert examples.settings == {"labels": ["a", "b"]}
@@ -247,6 +248,18 @@ def test_a_shard_that_ends_with_a_whole_record_too_early_is_named(write):
     path.write_bytes(path.read_bytes()[: -framed_bytes(examples.layout)])
     with pytest.raises(UserError, match=f"{path.name} ends inside a record"):
         examples.arrays()
+
+
+def test_a_shard_that_was_replaced_is_named_with_its_record(write, monkeypatch):
+    monkeypatch.setattr(examples_lib, "_SHARD_RECORDS", 3)
+    monkeypatch.setattr(examples_lib, "_CHUNK_RECORDS", 3)
+    examples = write(9)
+    _, second, third = (examples.folder / shard["file"] for shard in examples.shards)
+    second.write_bytes(third.read_bytes())
+    fault = f"{second.name}: record 1 .byte {framed_bytes(examples.layout)}. is example 7, expected 4"
+    dataset = example_dataset(Batches(examples, 4, repeat=False), start_step=1)
+    with pytest.raises(Exception, match=fault):  # of TensorFlow, about one of Python
+        list(dataset)
 
 
 @pytest.mark.parametrize(
