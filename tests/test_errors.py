@@ -93,11 +93,20 @@ def test_a_name_that_is_not_utf_8_is_one_line():
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
-def test_output_on_a_full_disk_is_one_line():
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_on_a_full_disk_is_one_line(monkeypatch, unbuffered):
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     with open("/dev/full", "w") as full:
         result = run("print('few')", stdout=full)
     assert result.returncode == 1
-    assert re.fullmatch(rb"ERROR: .*No space left on device\n", result.stderr)
+    assert re.fullmatch(
+        rb"ERROR: the output .*cannot be written: No space left on device.*\n", result.stderr
+    )
+
+
+def test_closed_streams_are_no_error():
+    body = "import sys; sys.stdout.writelines(['few']); print('x', file=sys.stderr)"
+    assert run(body, preexec_fn=lambda: os.closerange(1, 3)).returncode == 0
 
 
 @pytest.mark.parametrize(

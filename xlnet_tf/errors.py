@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import errno
 import functools
 import gc
 import io
@@ -187,7 +188,10 @@ def run(main: Callable[[Sequence[str]], None], positional: str | None = None, af
 @contextlib.contextmanager
 def of_output() -> Iterator[None]:
     """Exits if nobody reads the output, or if it cannot be written; escapes what the terminal cannot show."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # None if whoever started us has closed it
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # whoever started us has closed it
+            setattr(sys, name, open(os.devnull, "w"))
+    if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         yield
@@ -199,7 +203,7 @@ def of_output() -> Iterator[None]:
             os.dup2(nowhere, _STDERR)
             sys.exit(_UNREAD_OUTPUT)
         if not getattr(error.__context__, "code", None):  # else the command has reported its error
-            print(f"ERROR: the output cannot be written: {error}", file=sys.stderr)
+            print(f"ERROR: the output cannot be written: {reason(error)}", file=sys.stderr)
         sys.exit(1)
 
 
@@ -207,6 +211,8 @@ def _plain(error: Exception) -> str:
     """Returns an error's message; one of the system names the file first, without its number."""
     if isinstance(error, OSError) and error.filename and not error.filename2:
         return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):  # files.writing names files
+        return f"the output or a temporary file cannot be written: {error.strerror}. Make room, and start again"
     return str(error)
 
 
