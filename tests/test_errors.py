@@ -99,9 +99,7 @@ def test_output_on_a_full_disk_is_one_line(monkeypatch, unbuffered):
     with open("/dev/full", "w") as full:
         result = run("print('few')", stdout=full)
     assert result.returncode == 1
-    assert re.fullmatch(
-        rb"ERROR: the output .*cannot be written: No space left on device.*\n", result.stderr
-    )
+    assert re.fullmatch(rb"ERROR: the output .*cannot be written: No space left on device.*\n", result.stderr)
 
 
 def test_closed_streams_are_no_error():
@@ -123,6 +121,15 @@ def test_what_the_terminal_cannot_show_is_escaped(encoding, expected):
     assert (result.returncode, result.stdout.strip()) == (0, expected)
     result = run(f"raise errors.UserError({text})", encoding=encoding)
     assert (result.returncode, result.stderr.strip()) == (1, b"ERROR: " + expected)
+
+
+def test_what_beam_logs_about_the_error_that_ends_a_command_is_left_out():
+    body = (
+        "from absl import logging; error = errors.UserError('x'); "
+        "logging.error('y', exc_info=error); raise error"
+    )
+    assert run(body).stderr == b"ERROR: x\n"
+    assert b"ERROR: y" in run(body.replace("errors.UserError", "OSError")).stderr
 
 
 @pytest.mark.integration

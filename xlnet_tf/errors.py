@@ -111,7 +111,7 @@ def quiet() -> None:
     absl_logging.set_verbosity(absl_logging.WARNING)
     handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
     absl_logging.get_absl_logger().addFilter(_is_no_note_of_tensorflow)
-    handler.addFilter(_is_no_interruption)  # Beam's log has a traceback of Ctrl-C
+    handler.addFilter(_is_not_reported_later)
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     logging.getLogger("grpc").setLevel(logging.CRITICAL)  # it logs what it raises, with a traceback
 
@@ -124,8 +124,9 @@ def quiet_abseil() -> None:
             ctypes.CDLL("libtensorflow_cc.so.2")[_SET_MIN_LOG_LEVEL](int(level))
 
 
-def _is_no_interruption(record: logging.LogRecord) -> bool:
-    return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
+def _is_not_reported_later(record: logging.LogRecord) -> bool:
+    """Returns whether a record is not Beam's, with a traceback, about what ends the command in one line."""
+    return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt | UserError))
 
 
 def _is_no_note_of_tensorflow(record: logging.LogRecord) -> bool:
@@ -190,7 +191,7 @@ def of_output() -> Iterator[None]:
     """Exits if nobody reads the output, or if it cannot be written; escapes what the terminal cannot show."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # whoever started us has closed it
-            setattr(sys, name, open(os.devnull, "w"))
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -211,8 +212,13 @@ def _plain(error: Exception) -> str:
     """Returns an error's message; one of the system names the file first, without its number."""
     if isinstance(error, OSError) and error.filename and not error.filename2:
         return f"{error.filename}: {error.strerror}"
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):  # files.writing names files
-        return f"the output or a temporary file cannot be written: {error.strerror}. Make room, and start again"
+    if isinstance(error, OSError) and error.errno in (
+        errno.ENOSPC,
+        errno.EDQUOT,
+    ):  # files.writing names files
+        return (
+            f"the output or a temporary file cannot be written: {error.strerror}. Make room, and start again"
+        )
     return str(error)
 
 

@@ -168,6 +168,13 @@ def test_the_script_reads_what_the_builder_reads(tmp_path):
     assert first.fingerprint == second.fingerprint
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_of_temporary_files_is_named(monkeypatch, unbuffered):
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    with files_of_at_most(4096), pytest.raises(UserError, match="SentencePiece ended with .*File too large"):
+        training.train_tokenizer(invent_texts(600), 90)
+
+
 def test_a_full_disk_leaves_no_part_of_a_tokenizer(small_tokenizer, tmp_path):
     paths = epath.Path(tmp_path / "spiece.model"), epath.Path(tmp_path / "spiece.vocab")
     full = files_of_at_most(len(small_tokenizer.model_proto) - 1)

@@ -57,7 +57,8 @@ class RunJob(beam.DoFn):
             with errors.of_file_systems():
                 result = self._function(_read_job(scratch, location))
         except (UserError, OSError) as error:
-            files.write(scratch / f"{location.number}.error", str(error))
+            with contextlib.suppress(UserError, OSError):  # such as a full disk, which the error is about
+                files.write(scratch / f"{location.number}.error", str(error))
             raise
         files.write(_result_path(scratch, location), json.dumps(result))
 

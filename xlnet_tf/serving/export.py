@@ -111,8 +111,7 @@ def _check(folder: str, version: int, warmup_batches: Sequence[int]):
 def _save(module: ServingModule, path: str):
     with files.writing(path), tempfile.TemporaryDirectory() as temporary:
         tokenizer_file = os.path.join(temporary, MODEL_FILE)
-        with open(tokenizer_file, "wb") as file:
-            file.write(module.tokenizer.model_proto)
+        files.write(tokenizer_file, module.tokenizer.model_proto)
         module.tokenizer_file = tf.saved_model.Asset(tokenizer_file)
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=False)
         tf.saved_model.save(module, path, signatures=module.signatures(), options=options)

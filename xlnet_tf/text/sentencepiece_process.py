@@ -32,7 +32,10 @@ def main() -> int:
     except RuntimeError as error:
         sys.stdout.write(str(error))
         return REFUSED
-    sys.stdout.buffer.write(model.getvalue())
+    with open(
+        sys.stdout.fileno(), "wb", closefd=False
+    ) as answer:  # under `python -u`, stdout may write a part
+        answer.write(model.getvalue())
     return 0
 
 

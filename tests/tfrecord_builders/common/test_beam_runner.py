@@ -68,6 +68,20 @@ def test_a_pipeline_that_nobody_waits_for_is_cancelled(tmp_path, monkeypatch):
     assert len(cancelled) == 1 and list(tmp_path.iterdir()) == []
 
 
+def test_a_job_that_fails_on_a_full_disk_keeps_its_message(tmp_path, monkeypatch):
+    beam_runner = pytest.importorskip("tfrecord_builders.common.beam_runner", reason="requirements-beam.txt")
+
+    def full(path, content, write=beam_runner.files.write):
+        if str(path).endswith(".error"):
+            raise UserError(f"cannot write {path}")
+        write(path, content)
+
+    monkeypatch.setattr(beam_runner.files, "write", full)
+    jobs = runners.run_jobs(refuse, [7], runner="beam", beam_options=ONE_THREAD, scratch=tmp_path)
+    with pytest.raises(UserError, match="^the Beam pipeline failed: job 7 is bad"):
+        list(jobs)
+
+
 def test_an_error_keeps_its_message(tmp_path):
     pytest.importorskip("apache_beam", reason="requirements-beam.txt")
     jobs = runners.run_jobs(refuse, [7], runner="beam", beam_options=ONE_THREAD, scratch=tmp_path)
