@@ -60,7 +60,7 @@ def train(
                 f"output_prefix {prefix} is in {path}, the corpus: the tokenizer would be part of it. Choose "
                 "another --output_prefix"
             )
-    files.make_folder(model_path.parent)  # now, not after minutes of training
+    files.check_writable(files.make_folder(model_path.parent))  # now, not after minutes of training
     sources = corpus.find_sources(corpus_options)
     warn_of_dropped_marks(corpus.sample_lines(sources), options.get("cleaning", DEFAULT_CLEANING))
     with contextlib.closing(read_texts(sources)) as texts:

@@ -5,6 +5,7 @@ at once and stay small.
 """
 
 import contextlib
+import errno
 import functools
 import hashlib
 import io
@@ -24,6 +25,7 @@ from xlnet_tf.errors import UserError, reason
 
 _BLOCK_BYTES = 1 << 16
 FieldsReader = Callable[[str], dict[str, Any] | None]
+_REFUSALS = [os.strerror(number) for number in (errno.EACCES, errno.EPERM, errno.EROFS)]
 _TRANSIENT = ("UnavailableError", "AbortedError", "CancelledError")
 
 
@@ -37,6 +39,13 @@ def make_folder(path: epath.PathLike) -> epath.Path:
     with writing(path):
         path.mkdir(parents=True, exist_ok=True)
     return path
+
+
+def check_writable(folder: epath.PathLike) -> None:
+    """Raises UserError if this process may not write into a local folder: before work that takes long."""
+    if "://" not in os.fspath(folder) and not os.access(folder, os.W_OK | os.X_OK):
+        with writing(folder):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(folder))
 
 
 def write(path: epath.PathLike, content: str | bytes) -> None:
@@ -97,8 +106,9 @@ def writing(path: epath.PathLike) -> Iterator[None]:
         if named is not None and not str(named).startswith(os.fspath(path)):
             raise
         why = reason(error).rpartition("; ")[2]  # TensorFlow puts the path before it
+        remedy = "Check your rights to it" if why in _REFUSALS else "Make room"
         raise UserError(
-            f"cannot write {path}: {why}. Make room or choose another folder, and start again"
+            f"cannot write {path}: {why}. {remedy} or choose another folder, and start again"
         ) from error
 
 

@@ -15,7 +15,7 @@ from tests.helpers.records import torch_writer
 from xlnet_tf import checksums
 from xlnet_tf.checkpoints import FORMATS, check, open_checkpoint, save_checkpoint
 from xlnet_tf.checkpoints.arrays import Arrays, Entry
-from xlnet_tf.checkpoints.safetensors_file import write_safetensors
+from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safetensors
 from xlnet_tf.errors import UserError
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
@@ -191,3 +191,21 @@ def test_a_full_disk_keeps_the_old_file(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="cannot write .*weights.safetensors: No space .*start again"):
         write_safetensors(arrays, str(tmp_path / "weights.safetensors"))
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
+
+
+@pytest.fixture
+def unprivileged():
+    """Takes root's rights to all files, if this process has them."""
+    root = os.geteuid() == 0
+    os.seteuid(65534) if root else None
+    yield
+    os.seteuid(0) if root else None
+
+
+def test_weights_that_may_not_be_read_are_not_called_missing(tmp_path, request):
+    path = tmp_path / "weights.safetensors"
+    write_safetensors(Arrays.of({"a": np.ones([3], np.float32)}), str(path))
+    path.chmod(0)
+    request.getfixturevalue("unprivileged")
+    with pytest.raises(PermissionError):
+        read_safetensors(str(path))

@@ -157,6 +157,15 @@ def test_the_script_refuses_a_corpus_that_is_not_utf8(tmp_path):
     assert not (tmp_path / "spiece.model").exists()
 
 
+def test_the_script_refuses_a_folder_that_cannot_be_written_before_it_trains(tmp_path, monkeypatch):
+    (tmp_path / "corpus.txt").write_text("Too short to train.\n")
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    with pytest.raises(
+        UserError, match=rf"cannot write {tmp_path}: Permission denied. Check your rights to it or"
+    ):
+        script.train(CorpusOptions(input=[str(tmp_path / "corpus.txt")]), tmp_path / "spiece", 90)
+
+
 def test_the_script_reads_what_the_builder_reads(tmp_path):
     texts = invent_texts(600)
     (tmp_path / "a.txt").write_text("\n".join(texts))

@@ -22,6 +22,8 @@ def read_safetensors(path: str) -> Arrays:
     """
     try:
         with files.local(path) as here:
+            with open(here, "rb"):  # safe_open calls a file that may not be read a missing one
+                pass
             file = safe_open(here, framework="numpy")  # maps it into memory: its name may go
         shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
