@@ -194,7 +194,7 @@ def inputs_of_row(
     for name, value in found.items():
         if ranks[name] == 1:
             if not isinstance(value, str):
-                raise UserError(f"{where}: {chosen[name]} is {shown(json.dumps(value))}; expected a text")
+                raise UserError(f"{where}: {chosen[name]} is {shown(value, json.dumps)}; expected a text")
             continue
         found[name] = value = parsed(value)
         if not isinstance(value, list) or not all(isinstance(text, str) for text in value):

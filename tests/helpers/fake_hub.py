@@ -25,6 +25,7 @@ class FakeHub:
         wrong_sums: files whose sha256 the hub gives wrong.
         cut_after: bytes of a file after which the connection ends, once.
         refused: whether TOKEN may not write.
+        refused_metadata: why it does not take a README.md.
         stored: content that was uploaded and not yet committed, by its sha256.
         requested: what was asked for, in order: (method, path).
         url: its address.
@@ -35,6 +36,7 @@ class FakeHub:
     wrong_sums: set[str] = dataclasses.field(default_factory=set)
     cut_after: int | None = None
     refused: bool = False
+    refused_metadata: str = ""
     stored: dict[str, bytes] = dataclasses.field(default_factory=dict)
     requested: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     url: str = ""
@@ -91,6 +93,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.hub.requested.append(("POST", path))
         if "/paths-info/" in path:
             return self._paths_info(path, body)
+        if path == "/api/validate-yaml" and self.hub.refused_metadata:
+            return self._send(400, self.hub.refused_metadata.encode())
         if path == "/api/validate-yaml":
             return self._send(200, b'{"errors": [], "warnings": []}')
         if self.headers.get("Authorization") != f"Bearer {TOKEN}":

@@ -189,6 +189,27 @@ def test_a_refused_token_is_one_clear_error(model_hub, model_dir, monkeypatch, r
     assert not model_hub.models
 
 
+def test_refused_metadata_is_one_clear_error_and_leaves_no_empty_model(model_hub, model_dir, token):
+    model_hub.refused_metadata = 'Invalid metadata:\n- "license" must be one of [mit]'
+    with pytest.raises(
+        UserError, match='reviews cannot be written: Invalid metadata: - "license" must be one'
+    ):
+        push(model_dir)
+    assert not model_hub.models
+
+
+@pytest.mark.parametrize("language", ["english", "EN", "en-us"])
+def test_a_language_that_the_hub_does_not_take_is_refused_before_anything_is_written(language):
+    with pytest.raises(UserError, match=f"language is '{language}'; expected a code of two or three small"):
+        publishing.Facts(language=language)
+
+
+def test_a_hub_that_cannot_be_reached_is_one_clear_error(model_hub, model_dir, monkeypatch):
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://localhost:9")
+    with pytest.raises(UserError, match="hf://people/reviews cannot be written .*Start again"):
+        push(model_dir)
+
+
 def test_a_wrong_name_and_a_missing_tokenizer_are_refused(model_hub, model_dir, tmp_path):
     with pytest.raises(UserError, match="expected OWNER/NAME"):
         publishing.check_name("reviews")

@@ -225,6 +225,13 @@ def test_wrong_inputs_are_named(classifier, texts, inputs, message):
         classifier.answer(*texts, **inputs)
 
 
+def test_texts_may_come_from_an_iterator_but_not_from_a_table(classifier):
+    assert classifier.answer(text for text in ("ba", "ne")) == classifier.answer(["ba", "ne"])
+    table = pytest.importorskip("pandas").DataFrame({"text": ["ba", "ne"]})
+    with pytest.raises(UserError, match="text is a DataFrame; expected one of its columns"):
+        classifier.answer(table)
+
+
 def test_rows_and_options_of_nothing_are_named(classifier, small_tokenizer):
     for batch_size in (0, "3"):
         with pytest.raises(UserError, match=f"batch_size is {batch_size!r}; expected a whole number of at"):

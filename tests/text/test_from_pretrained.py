@@ -160,6 +160,14 @@ def test_inputs_that_are_not_lists_of_texts_are_named(small_tokenizer, texts, pa
         small_tokenizer(texts, pairs)
 
 
+def test_a_table_is_not_taken_for_the_names_of_its_columns(small_tokenizer):
+    table = pytest.importorskip("pandas").DataFrame({"text": ["ba", "ne"]})
+    with pytest.raises(
+        UserError, match=r"texts is a DataFrame; expected one of its columns, such as table\["
+    ):
+        small_tokenizer(table)
+
+
 def test_arrays_of_texts_are_lists_of_texts(small_tokenizer):
     texts = invent_texts(3)
     np.testing.assert_array_equal(

@@ -17,7 +17,7 @@ from xlnet_tf.checkpoints.formats import differences, open_checkpoint, save_chec
 from xlnet_tf.checkpoints.model_card import PARAMS_FILE, TOKENIZER_FILE, ModelCard
 from xlnet_tf.checkpoints.of_runs import HISTORY, read_history
 from xlnet_tf.errors import UserError, reason
-from xlnet_tf.hub.locating import EXTRA, SCHEME
+from xlnet_tf.hub.locating import EXTRA, SCHEME, is_of_library
 from xlnet_tf.task_registry import LANGUAGE_MODEL
 from xlnet_tf.text.cleaning import MANIFEST_FILE
 
@@ -37,6 +37,7 @@ _TRAINING = {  # of params.yaml
 }
 _LOCAL_PATH = re.compile(r"(?<=: )['\"]?(?:/|\.{1,2}/|[\w.-]+/)[^\n]*?([^/\n'\"]+)['\"]?$", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_LANGUAGE = re.compile(r"[a-z]{2,3}|code|multilingual")  # what the hub takes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,11 +48,21 @@ class Facts:
         license: as the hub calls it: apache-2.0, mit, ...
         language: code of the texts' language: en, zh, ...
         dataset: name of the data that it was trained on.
+
+    Raises:
+        UserError: the language is not such a code.
     """
 
     license: str = ""
     language: str = ""
     dataset: str = ""
+
+    def __post_init__(self):
+        if self.language and not _LANGUAGE.fullmatch(self.language):
+            raise UserError(
+                f"language is {self.language!r}; expected a code of two or three small letters, such as en "
+                "or zh, or multilingual"
+            )
 
 
 @contextlib.contextmanager
@@ -171,6 +182,7 @@ def push(folder: epath.Path, name: str, *, private: bool = False, update: bool =
     check_name(name)
     api = library.HfApi()
     try:
+        library.ModelCard((folder / README).read_text()).validate()  # first: a refusal leaves no empty model
         api.create_repo(name, private=private or None, exist_ok=update)
         return str(
             api.upload_folder(
@@ -180,7 +192,7 @@ def push(folder: epath.Path, name: str, *, private: bool = False, update: bool =
             ).commit_url
         )
     except Exception as error:
-        if isinstance(error, ValueError) or not (_status(error) or isinstance(error, OSError)):
+        if not (_status(error) or isinstance(error, OSError | ValueError) or is_of_library(error)):
             raise
         raise UserError(_refusal(error, name)) from error
 
@@ -200,6 +212,8 @@ def _refusal(error: Exception, name: str) -> str:
             f"the hub refuses to write {SCHEME}{name}: set HF_TOKEN to a token of yours that may write there "
             "(https://huggingface.co/settings/tokens)"
         )
+    if isinstance(error, ValueError):  # the hub does not take what README.md says of the license, say
+        return f"{SCHEME}{name} cannot be written: {' '.join(str(error).split())}"
     return f"{SCHEME}{name} cannot be written ({reason(error)}). Start again with --update"
 
 

@@ -153,7 +153,7 @@ def commit_of_data_set(name: str, revision: str | None = None) -> str | None:
     try:
         return library.HfApi().dataset_info(name, revision=revision).sha
     except Exception as error:
-        if not _is_of_library(error) and not isinstance(error, OSError):
+        if not is_of_library(error) and not isinstance(error, OSError):
             raise
         raise _explained(error, f"{SCHEME}datasets/{name}", name, revision, "data set") from error
 
@@ -271,14 +271,17 @@ def _errors(path: str, name: str, revision: str | None) -> Iterator[None]:
     try:
         yield
     except (UserError, FileNotFoundError) as error:
-        if not _is_of_library(error):
+        if not is_of_library(error):
             raise
+        from huggingface_hub import is_offline_mode
+
+        why = "HF_HUB_OFFLINE is set" if is_offline_mode() else _first_line(error)
         raise UserError(
-            f"{_nothing_at(path)}the cache lacks files of {name}, and the hub cannot be asked "
-            f"({_first_line(error)}). Go online (unset HF_HUB_OFFLINE) and start again"
+            f"{_nothing_at(path)}the cache lacks files of {name}, and the hub cannot be asked ({why}). "
+            "Go online (unset HF_HUB_OFFLINE) and start again"
         ) from error
     except Exception as error:
-        if not _is_of_library(error) and not isinstance(error, OSError):
+        if not is_of_library(error) and not isinstance(error, OSError):
             raise
         raise _explained(error, path, name, revision) from error
 
@@ -311,7 +314,8 @@ def _nothing_at(path: str) -> str:
     return "" if path.startswith(SCHEME) else f"there is nothing at {path}{similar(path)}, and "
 
 
-def _is_of_library(error: Exception) -> bool:
+def is_of_library(error: Exception) -> bool:
+    """Returns whether the hub's library, or what it asks the network with, raised an error."""
     return type(error).__module__.partition(".")[0] in ("huggingface_hub", "httpx", "httpx2", "httpcore2")
 
 

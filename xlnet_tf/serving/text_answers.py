@@ -17,7 +17,7 @@ import tensorflow as tf
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.generation.sampling import is_whole
 from xlnet_tf.serving.signatures import plain
-from xlnet_tf.text.tokenizer import check_text
+from xlnet_tf.text.tokenizer import check_no_table, check_text
 
 _WINDOW = 64  # batches that are sorted together
 _WINDOW_BYTES = 1 << 24  # of text, after which a window ends early
@@ -134,6 +134,8 @@ def rows_of(
     if len(texts) + len(inputs) != len(ranks) or given.keys() != ranks.keys():
         found = ", ".join([*map(shown, texts), *inputs])
         raise UserError(f"this model answers {names}; found {found or 'nothing'}.")
+    for name, value in given.items():
+        check_no_table(value, name)
     deciding = [name for name, rank in ranks.items() if rank == 1] or [*ranks]
     lists = {name: _depth(given[name]) >= ranks[name] for name in deciding}
     many = any(lists.values())
@@ -168,10 +170,10 @@ def _depth(value: Any) -> int:
 
 
 def _as_lists(value: Any) -> Any:
-    """Returns tuples, arrays and columns of pandas as lists, also within others; all else as it is."""
+    """Returns tuples, arrays, iterators and pandas columns as lists, also within others; else the value."""
     if hasattr(value, "tolist"):  # of pandas, in the order of the rows, whatever their numbers
         value = value.tolist()
-    return [*map(_as_lists, value)] if isinstance(value, list | tuple) else value
+    return [*map(_as_lists, value)] if isinstance(value, list | tuple | Iterator) else value
 
 
 def row_function(

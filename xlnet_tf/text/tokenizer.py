@@ -495,10 +495,19 @@ def text_list(texts: object, name: str) -> list[str]:
     """
     if isinstance(texts, (str, bytes, Mapping, set, frozenset)) or not isinstance(texts, Iterable):
         raise UserError(f"{name} is one {type(texts).__name__}; expected a list of strings.")
+    check_no_table(texts, name)
     texts = list(texts)
     for index, text in enumerate(texts):
         check_text(text, f"{name}[{index}]")
     return texts
+
+
+def check_no_table(texts: object, name: str):
+    """Raises UserError, which calls the value by its name, if it is a table: iterating gives column names."""
+    if hasattr(texts, "columns"):
+        raise UserError(
+            f"{name} is a {type(texts).__name__}; expected one of its columns, such as table['text']."
+        )
 
 
 def check_text(text: object, name: str):

@@ -135,7 +135,7 @@ def test_an_interrupted_prediction_resumes(run, table, tmp_path, monkeypatch):
         (["--input=review=a"], "--input=review=a: expected NAME=VALUE with the names text"),
         (["--input=A fine film."], '--input=A fine film.: .*, such as --input=text="A fine film."$'),
         (["--data={table}", "--strategy=mirrored"], "--strategy: texts are answered on one CPU or GPU"),
-        (["--data={lines}"], r"rows.jsonl, row 2: text is '5'; expected a text"),
+        (["--data={lines}"], r"rows.jsonl, row 2: text is 5; expected a text"),
         (["--data={semicolons}"], "there is id;text. .*separated by ';': save the table with commas"),
         (["--data={nothing}"], "nothing.csv has no rows: expected some with the model's inputs by name"),
         (["--data={lines}x"], "rows.jsonlx does not exist: check its name"),
