@@ -12,6 +12,7 @@ import io
 import json
 import math
 import os
+import re
 import secrets
 import sys
 import tempfile
@@ -26,6 +27,7 @@ from xlnet_tf.errors import UserError, reason
 _BLOCK_BYTES = 1 << 16
 FieldsReader = Callable[[str], dict[str, Any] | None]
 _REFUSALS = [os.strerror(number) for number in (errno.EACCES, errno.EPERM, errno.EROFS)]
+_UNFINISHED = re.compile(r"\.tmp\d+-[0-9a-f]+$")
 _TRANSIENT = ("UnavailableError", "AbortedError", "CancelledError")
 
 
@@ -86,6 +88,13 @@ def temporary(path: epath.PathLike) -> Iterator[epath.Path]:
             with contextlib.suppress(Exception):  # the error that caused it says more
                 unfinished.unlink(missing_ok=True)
             raise
+
+
+def remove_unfinished(folder: epath.PathLike) -> None:
+    """Removes what killed processes left of files, as `replacing` names them; nobody else may be writing."""
+    for path in epath.Path(folder).iterdir():
+        if _UNFINISHED.search(path.name):
+            path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

@@ -212,6 +212,15 @@ def test_a_full_disk_names_the_file_and_leaves_no_half(tmp_path, small_tokenizer
     assert {path.name for path in tmp_path.iterdir()} <= {"spiece.model", "examples.jsonl"}
 
 
+def test_what_a_killed_build_left_unfinished_is_removed(write, tmp_path):
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "examples.jsonl.tmp123-0a1b2c3d").write_text("half")
+    (tmp_path / "set" / "mine.tmp").write_text("of somebody else")
+    write(2)
+    names = {path.name for path in (tmp_path / "set").iterdir()}
+    assert "mine.tmp" in names and not any("tmp123" in name for name in names)
+
+
 def test_a_folder_of_splits_is_pointed_out(write, tmp_path):
     write(2, folder="records/train")
     with pytest.raises(FileNotFoundError, match="dev_matched/.* does not exist.*; next to it are train"):

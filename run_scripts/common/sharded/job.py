@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -21,7 +20,6 @@ from xlnet_tf import files, ownership
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.manifest import settings_difference
 
-_TEMPORARY = re.compile(r"\.tmp\d+-[0-9a-f]+$")  # what a killed process has not finished writing
 SCRATCH = "scratch"  # what Beam's workers and the process that waits for them exchange
 
 
@@ -126,7 +124,7 @@ def run(
         return corpus.plan_shards(sources, options.shard_bytes)
 
     with ownership.owning(folder, f"writing {name}", "--output_dir") as owner:
-        _remove_unfinished(folder)
+        files.remove_unfinished(folder)
         note = folder / f"{name}.json"
         job = _open(
             note,
@@ -166,15 +164,10 @@ def run(
         snapshot.check()
         counts = {count: sum(shard[count] for shard in done) for count in ("rows", "failed")}
         files.write(note, json.dumps({**job, **counts, "shards": done}, indent=1))
-        _remove_unfinished(folder)  # of workers that died
+        files.remove_unfinished(folder)  # of workers that died
         for leftover in (f"{UNFINISHED}{name}", SCRATCH):
             (folder / leftover).rmtree(missing_ok=True)
     _report(name, folder, job["num_shards"], counts, options)
-
-
-def _remove_unfinished(folder: epath.Path) -> None:
-    for unfinished in (path for path in folder.iterdir() if _TEMPORARY.search(path.name)):
-        unfinished.unlink(missing_ok=True)
 
 
 def _count(shards: Iterable[corpus.CorpusShard]) -> int:
