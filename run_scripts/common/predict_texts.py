@@ -144,7 +144,7 @@ def _write(values, weights: str, fingerprint: dict, answer, columns):
     folder = files.make_folder(values.output_dir)
     with ownership.owning(folder, "predicting", "--output_dir") as owner:
         pieces = Pieces(folder / "unfinished_answers", fingerprint, suffix=".jsonl")
-        done = pieces.count_lines()
+        done = sum(1 for _ in pieces.read_lines())
         answered = answered_lines(values.data, functools.partial(answer, first=done), columns, done)
         with ProgressBar(answered, initial=done, **_BAR) as bar:
             lines = iter(bar)

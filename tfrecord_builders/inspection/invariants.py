@@ -25,7 +25,7 @@ from tfrecord_builders.inspection.recovered_text import (
 from xlnet_tf.records import segments, spans
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.spans import run_lengths, target_flags
-from xlnet_tf.records.spec import FORWARD, stream_id, stream_name
+from xlnet_tf.records.spec import FORWARD, stream_name
 from xlnet_tf.text.special_tokens import CLS_ID, EOD_ID, MASK_ID, PAD_ID, SEP_ID, UNK_ID
 
 # What no text of a segment contains.
@@ -126,16 +126,12 @@ def _broken_scalars(
     manifest: Manifest, shard: Shard, columns: Mapping[str, np.ndarray], text: RecoveredText
 ) -> Iterator[Broken]:
     """Checks the columns that say which record it is; they follow from the manifest and the text."""
-    streams = 0
+    identity = manifest.identity(shard)
     for direction, part in halves(shard):
         begin = np.arange(len(part)) * manifest.reuse_len
-        stream, segment = np.divmod(np.arange(len(part)), manifest.stream_segments)
-        expected = {
-            "direction": np.full(len(part), direction),
-            "stream": stream + stream_id(shard.pass_index, shard.slice_index, streams),
-            "segment": segment,
-        }
-        streams += -(-len(part) // manifest.stream_segments)
+        expected = {name: values[part.start : part.stop] for name, values in identity.items()}
+        expected["direction"] = np.full(len(part), direction)
+        segment = expected["segment"]
         if manifest.use_eod:
             starts = text.document_starts[direction]
             document = starts[np.searchsorted(starts, begin, side="right") - 1]

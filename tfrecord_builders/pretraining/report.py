@@ -59,13 +59,7 @@ def merge_statistics(shards: Sequence[Shard]) -> dict[str, Any]:
         "tokens_written": sum(entry["written"] for entry in tokens.values()),
         "tokens_dropped": dict(sum((entry["dropped"] for entry in tokens.values()), collections.Counter())),
         "tokens_by_pass": [
-            {
-                "pass": pass_index,
-                "direction": direction,
-                "in": entry["in"],
-                "written": entry["written"],
-                "dropped": dict(entry["dropped"]),
-            }
+            {"pass": pass_index, "direction": direction, **entry, "dropped": dict(entry["dropped"])}
             for (pass_index, direction), entry in sorted(tokens.items())
         ],
     }

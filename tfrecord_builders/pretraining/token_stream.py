@@ -61,17 +61,13 @@ def tokenize(
     lengths[is_text] = text_lengths
     document_ends = np.cumsum(lengths)[~is_text]  # in tokens, without <eod>
     document_ends = np.unique(document_ends[document_ends > 0])  # documents without a token leave no trace
+    tokens, sentence_ends = pieces, np.cumsum(text_lengths, dtype=np.int64)
     if use_eod:
         tokens = np.insert(pieces, document_ends, EOD_ID)
-        is_end = np.zeros(len(tokens) + 1, bool)
-        sentence_ends = np.cumsum(text_lengths, dtype=np.int64)
-        shifted = sentence_ends + np.searchsorted(document_ends, sentence_ends, side="right")
-        is_end[shifted] = True
+        sentence_ends += np.searchsorted(document_ends, sentence_ends, side="right")
         document_ends = document_ends + np.arange(1, len(document_ends) + 1)
-    else:
-        tokens = pieces
-        is_end = np.zeros(len(tokens) + 1, bool)
-        is_end[np.cumsum(text_lengths, dtype=np.int64)] = True
+    is_end = np.zeros(len(tokens) + 1, bool)
+    is_end[sentence_ends] = True
     is_end[0], is_end[-1] = False, len(tokens) > 0
     borders = np.concatenate([[0], document_ends, [len(tokens)]])
     document_lengths = np.diff(np.unique(borders))

@@ -53,11 +53,8 @@ def read_note(path: epath.Path) -> Shard | None:
     """Reads the note that a shard is complete; None if there is none, or not as it was written."""
     try:
         values = json.loads(path.read_text())
-        return (
-            Shard(**values)
-            if manifest_checksum.FIELD in values and manifest_checksum.pop_checksum(values)
-            else None
-        )
+        is_whole = manifest_checksum.FIELD in values and manifest_checksum.pop_checksum(values)
+        return Shard(**values) if is_whole else None
     except (FileNotFoundError, ValueError, TypeError, RecursionError):
         return None
 

@@ -23,7 +23,7 @@ from typing_extensions import Self
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation.cached_layer import CachedLayer, HeadRecorder, put, shape_of
-from xlnet_tf.generation.layout import TextLayout
+from xlnet_tf.generation.layout import TextLayout, check_others_are_seen
 from xlnet_tf.layers import kernels as kernels_lib
 from xlnet_tf.layers.masks import AttentionContext, attention_bias
 from xlnet_tf.layers.positions import RelativePositions
@@ -79,11 +79,7 @@ class CachedDecoder:
     def __init__(self, model: XLNetPretrainer, layout: TextLayout, candidates: int = 1, xla: bool = False):
         encoder = model.encoder
         self._left_to_right = encoder.attention_type == "uni"
-        if self._left_to_right and encoder.same_length:
-            raise UserError(
-                "the encoder has same_length=True, which without a memory hides from every token all others; "
-                "expected False: give this option when loading the model."
-            )
+        check_others_are_seen(encoder)
         if encoder.uniform_when_blind:
             raise UserError(
                 "the encoder has uniform_when_blind=True, which lets a token that nothing precedes see "

@@ -286,10 +286,9 @@ class XLNetLanguageModel:
         return layout._replace(order=order)
 
     def _stop_ids(self, stop: Sequence[str]) -> np.ndarray:
-        """Returns the ids of pieces."""
         if isinstance(stop, str):
             raise UserError(f"stop is {stop!r}; expected a list of pieces, such as [{stop!r}]")
-        ids = {piece: number for number, piece in enumerate(self.tokenizer.pieces)} if stop else {}
+        ids = self.tokenizer.get_vocab() if stop else {}
         for piece in stop:
             if ids.get(piece, 0) < EOP_ID:
                 raise UserError(

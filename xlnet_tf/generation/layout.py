@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation.sampling import check_range, is_whole
+from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.text.special_tokens import PAD_ID
 
@@ -31,6 +32,15 @@ def check_text_lengths(name: str, lengths: Sequence[int], new_tokens: int = 0):
                 f"{name}[{row}] has {length:,} pieces{after}; expected at most {LONGEST:,} in all. Shorten "
                 "the text, or split it."
             )
+
+
+def check_others_are_seen(encoder: XLNetEncoder):
+    """Raises UserError if the attention of an encoder hides from every token all others."""
+    if encoder.attention_type == "uni" and encoder.same_length:
+        raise UserError(
+            "the encoder has same_length=True, which without a memory hides from every token all others; "
+            "expected False: give this option when loading the model."
+        )
 
 
 def by_length(lengths: Sequence[int], batch_size: int) -> Iterator[np.ndarray]:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from xlnet_tf.config import MOST_SEED
 from xlnet_tf.errors import UserError
 from xlnet_tf.generation import sampling
-from xlnet_tf.generation.layout import AT_ONCE, by_length, check_text_lengths
+from xlnet_tf.generation.layout import AT_ONCE, by_length, check_others_are_seen, check_text_lengths
 from xlnet_tf.models.pretrainer import XLNetPretrainer
 from xlnet_tf.text.special_tokens import CLS_ID, PAD_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -207,11 +207,7 @@ def token_log_probabilities(
             "the encoder has uniform_when_blind=True, which lets the first token of an order see itself; "
             "expected False: probabilities would not sum to one."
         )
-    if encoder.attention_type == "uni" and encoder.same_length:
-        raise UserError(
-            "the encoder has same_length=True, which without a memory hides from every token all others; "
-            "expected False: give this option when loading the model."
-        )
+    check_others_are_seen(encoder)
     last = tf.shape(is_scored)[1] + 1
     rank = tf.where(text_tokens(features), 0, last)
     rank = tf.where(is_scored, ranks + 1, rank)

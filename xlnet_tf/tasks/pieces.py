@@ -58,12 +58,8 @@ class Pieces:
         np.savez(buffer, **{name: np.stack([step[name] for step in steps]) for name in steps[0]})
         files.write(self.path(first), buffer.getvalue())
 
-    def count_lines(self) -> int:
-        """Returns how many lines `files.write(pieces.path(first), lines)` has kept, from the first on."""
-        return sum(1 for _ in self.read_lines())
-
     def read_lines(self) -> Iterator[bytes]:
-        """Yields those lines."""
+        """Yields the lines that `files.write(pieces.path(first), lines)` has kept, from the first on."""
         count = 0
         while (path := self.path(count)).exists():
             with path.open("rb") as file:

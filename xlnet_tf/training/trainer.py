@@ -53,7 +53,11 @@ class Trainer(base_trainer.Trainer):
             model,
             optimizer,
             evaluate=evaluate,
-            train_dataset=_Lazy(self._train_dataset_from_here),
+            train_dataset=_Lazy(
+                lambda: self.distribute_dataset(
+                    task.build_inputs, config.task.train_data, start_step=int(self.global_step.numpy())
+                )
+            ),
             validation_dataset=_Lazy(
                 lambda: self.distribute_dataset(task.build_inputs, config.task.validation_data)
             ),
@@ -107,11 +111,6 @@ class Trainer(base_trainer.Trainer):
 
     def _build_memory(self, data) -> Memory | None:
         return self.task.build_memory(data.global_batch_size // self.strategy.num_replicas_in_sync)
-
-    def _train_dataset_from_here(self):
-        return self.distribute_dataset(
-            self.task.build_inputs, self.config.task.train_data, start_step=int(self.global_step.numpy())
-        )
 
     def _micro_batches_now(self) -> int:
         return self.strategy.num_replicas_in_sync * self.config.trainer.accumulation_steps

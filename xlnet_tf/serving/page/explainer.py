@@ -46,7 +46,7 @@ class Explainer:
 
     @functools.cached_property
     def _ids(self) -> dict[str, int]:
-        return {piece: number for number, piece in enumerate(self._tokenizer.pieces) if number >= EOP_ID}
+        return {piece: number for piece, number in self._tokenizer.get_vocab().items() if number >= EOP_ID}
 
     def about(self) -> dict[str, Any]:
         """Describes the model, and the limits of the texts."""
@@ -140,7 +140,7 @@ class Explainer:
         found = scoring.token_log_probabilities(self._model, features, is_scored, ranks).numpy()[0]
         scored = is_scored.numpy()[0]
         return {
-            "pieces": self._spell(features["input_word_ids"]),
+            "pieces": self._tokenizer.convert_ids_to_tokens(features["input_word_ids"][0]),
             "order": order,
             "log_probabilities": [
                 _number(value) if counts else None for value, counts in zip(found, scored, strict=True)
@@ -186,7 +186,7 @@ class Explainer:
 
         everyone = np.ones_like(predicted)
         return {
-            "pieces": self._spell(features["input_word_ids"]),
+            "pieces": self._tokenizer.convert_ids_to_tokens(features["input_word_ids"][0]),
             "order": order,
             "content": stream(visible | np.eye(len(visible), dtype=bool), maps.content, everyone),
             "query": stream(visible, maps.query, predicted),
@@ -214,9 +214,6 @@ class Explainer:
         ranks[0, order] = np.arange(len(order))
         features = {"input_word_ids": tf.constant([ids]), "input_mask": tf.ones([1, len(ids)], tf.int32)}
         return features, tf.constant(is_scored), tf.constant(ranks), order
-
-    def _spell(self, ids: tf.Tensor) -> list[str]:
-        return [self._tokenizer.id_to_piece(int(number)) for number in ids.numpy()[0]]
 
 
 def _check_text(text: Any) -> None:

@@ -152,7 +152,7 @@ def fit_temperature(
             raise UserError(f"cannot calibrate: the examples are {found}")
         return np.array([found])
     columns = zip(logits.T[..., None], targets.T[..., None])  # [N, 1] of each label
-    every = [_temperature(*column, _sigmoid) for column in columns]
+    every = [_temperature(*column, lambda logits, axis: scipy.special.expit(logits)) for column in columns]
     names = labels or [f"number {number}" for number in range(len(every))]
     without = [f"label {name}: {found}" for name, found in zip(names, every) if isinstance(found, str)]
     if len(without) == len(every):
@@ -160,10 +160,6 @@ def fit_temperature(
     if without:
         logging.warning("labels that are not calibrated, and keep temperature 1: %s", "; ".join(without))
     return np.array([1.0 if isinstance(found, str) else found for found in every])
-
-
-def _sigmoid(logits: np.ndarray, axis: int) -> np.ndarray:
-    return scipy.special.expit(logits)
 
 
 def _temperature(logits: np.ndarray, targets: np.ndarray, to_probabilities) -> float | str:

@@ -208,7 +208,6 @@ def _f1_of(hits: np.ndarray, true: np.ndarray, said: np.ndarray) -> np.ndarray:
 
 
 def _class_f1(targets: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
-    """The F1 of each class: [C]."""
     matrix = _confusion(targets, probabilities)
     return _f1_of(np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0))
 
