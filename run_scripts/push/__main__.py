@@ -28,11 +28,18 @@ def main(_: Sequence[str]) -> None:
     with publishing.prepared(FLAGS.model_dir, facts, FLAGS.format, FLAGS.to) as folder:
         for line in checkpoints.differences(checkpoints.open_checkpoint(FLAGS.model_dir), FLAGS.format):
             print(f"note: {line}")
+        found = sorted(folder.iterdir())
         if not FLAGS.dry_run:
+            size = sum(file.stat().length for file in found)
+            print(
+                f"uploading {len(found)} files, {size:,} bytes, to hf://{FLAGS.to}; if the hub stops "
+                "answering, its library tries again for some minutes",
+                flush=True,
+            )
             print(publishing.push(folder, FLAGS.to, private=FLAGS.private, update=FLAGS.update))
             return
         print(f"to be uploaded to hf://{FLAGS.to}{' (private)' * FLAGS.private}:")
-        for file in sorted(folder.iterdir()):
+        for file in found:
             print(f"  {file.name:<28}{file.stat().length:>16,} bytes")
         print(f"\n{(folder / publishing.README).read_text()}\nnothing was uploaded: --dry_run")
 

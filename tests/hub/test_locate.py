@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from tests.helpers import fake_hub
+from tests.helpers.full_disk import files_of_at_most
 from xlnet_tf import hub
 from xlnet_tf.checkpoints import open_checkpoint
 from xlnet_tf.errors import UserError
@@ -154,16 +155,24 @@ def test_offline_without_the_files_says_what_to_do(server, offline):
     hub.locate(NAME, tokenizer_only=True)
     offline()
     assert hub.locate(NAME, tokenizer_only=True).folder
-    with pytest.raises(UserError, match=r"lacks files of xlnet/never-seen, .* \(HF_HUB_OFFLINE is set\)"):
-        hub.locate("hf://xlnet/never-seen")
+    with pytest.raises(
+        UserError, match="^the cache lacks files of hf://xlnet/no@v1, and HF_HUB_OFFLINE is set"
+    ):
+        hub.locate("hf://xlnet/no@v1")
     with pytest.raises(UserError, match="the cache lacks the weights of hf://xlnet/tiny.*HF_HUB_OFFLINE"):
         hub.locate(f"hf://{NAME}")
 
 
 def test_a_hub_that_does_not_answer_is_one_clear_error(server, monkeypatch):
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    with pytest.raises(UserError, match="cannot be fetched"):
+    with pytest.raises(UserError, match=r"cannot be fetched \(Connection refused\). Check the network and"):
         hub.locate(f"hf://{NAME}")
+
+
+def test_a_full_disk_under_the_cache_is_not_called_the_networks(server):
+    with files_of_at_most(1000), pytest.raises(UserError, match=r"\(File too large.*Make room for the cache"):
+        hub.locate(f"hf://{NAME}")
+    assert contents(hub.locate(NAME).folder)["model.safetensors"] == FILES["model.safetensors"]
 
 
 def test_a_misspelt_folder_is_not_taken_for_a_name(server, tmp_path, monkeypatch):

@@ -152,6 +152,7 @@ def test_what_differs_in_the_published_format_is_printed_and_in_the_readme(
     monkeypatch.setattr(script, "FLAGS", types.SimpleNamespace(**values))
     script.main([])
     printed = capsys.readouterr().out
+    assert (f"bytes, to hf://{NAME}; if the hub stops" in printed) == (not dry_run)
     readme = printed if dry_run else model_hub.models[NAME]["README.md"].decode()
     assert [text for text in printed.splitlines() if text.startswith("note:")] == [f"note: {line}"] * bool(
         line
@@ -190,11 +191,11 @@ def test_a_refused_token_is_one_clear_error(model_hub, model_dir, monkeypatch, r
 
 
 def test_refused_metadata_is_one_clear_error_and_leaves_no_empty_model(model_hub, model_dir, token):
-    model_hub.refused_metadata = 'Invalid metadata:\n- "license" must be one of [mit]'
-    with pytest.raises(
-        UserError, match='reviews cannot be written: Invalid metadata: - "license" must be one'
-    ):
+    model_hub.refused_metadata = 'Invalid metadata:\n- "license" must be one of [' + "mit, " * 200
+    expected = 'reviews cannot be written: Invalid metadata: - "license" must be one of .* Check --license, '
+    with pytest.raises(UserError, match=expected) as found:
         push(model_dir)
+    assert len(str(found.value)) < 500
     assert not model_hub.models
 
 
@@ -206,7 +207,7 @@ def test_a_language_that_the_hub_does_not_take_is_refused_before_anything_is_wri
 
 def test_a_hub_that_cannot_be_reached_is_one_clear_error(model_hub, model_dir, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://localhost:9")
-    with pytest.raises(UserError, match="hf://people/reviews cannot be written .*Start again"):
+    with pytest.raises(UserError, match=r"reviews cannot be written \(Connection refused\). .* start again$"):
         push(model_dir)
 
 
@@ -217,3 +218,26 @@ def test_a_wrong_name_and_a_missing_tokenizer_are_refused(model_hub, model_dir, 
     with pytest.raises(UserError, match="there is no spiece.model next to"):
         push(model_dir)
     assert not model_hub.requested
+
+
+def test_names_that_the_hub_refuses_are_refused_before_it_is_asked():
+    for name, why in (("people/a--b", "Cannot have -- or"), ("people/a.git", "cannot end by '.git'")):
+        with pytest.raises(UserError, match=f"{name} is not a name that the hub takes: .*{why}"):
+            publishing.check_name(name)
+
+
+def test_a_license_that_cannot_be_one_of_the_hubs_is_refused_in_a_dry_run_too():
+    for license in ("Apache 2", "MIT"):
+        with pytest.raises(UserError, match=f"license is '{license}'; expected what the hub calls it, such"):
+            publishing.Facts(license=license)
+    publishing.Facts("cc-by-nc-4.0", "multilingual")
+
+
+def test_an_upload_that_fails_says_that_the_model_exists_by_now(model_hub, model_dir, token, monkeypatch):
+    def fail(*_, **__):
+        raise ConnectionError("the network has ended")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.upload_folder", fail)
+    with pytest.raises(UserError, match="the network has ended.* with --update, as the model exists by now"):
+        push(model_dir)
+    assert model_hub.models == {NAME: {}}

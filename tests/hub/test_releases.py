@@ -24,9 +24,9 @@ FILES = {
 }
 
 
-def zipped(files, folder="xlnet/"):
+def zipped(files, folder="xlnet/", compression=zipfile.ZIP_STORED):
     with io.BytesIO() as buffer:
-        with zipfile.ZipFile(buffer, "w") as archive:
+        with zipfile.ZipFile(buffer, "w", compression) as archive:
             for name, content in files.items():
                 archive.writestr(folder + name, content)
         return buffer.getvalue()
@@ -107,6 +107,21 @@ def test_a_broken_download_resumes(server):
         hub.locate(NAME)
     assert contents(hub.locate(NAME).folder) == FILES
     assert server.ranges == [None, "bytes=1000-"]
+
+
+def test_a_server_that_cannot_be_reached_is_one_clear_error(server):
+    unreachable = dataclasses.replace(releases.archive_of(NAME), address="http://127.0.0.1:9/model.zip")
+    with pytest.raises(UserError, match=r"model.zip cannot be fetched \(Connection refused\). Start again"):
+        releases.fetch(unreachable)
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_damaged_archive_is_one_clear_error(server, compression):
+    content = zipped(FILES, compression=compression)
+    weights = content.index(b"-of-00001") + len("-of-00001")
+    server.content = content[:weights] + b"\xff" * 8 + content[weights + 8 :]
+    with pytest.raises(UserError, match=r"is damaged \(.*: remove it and start again"):
+        hub.locate(NAME)
 
 
 @pytest.mark.parametrize("more", [b"", b"of another file"])

@@ -16,8 +16,8 @@ from xlnet_tf.checkpoints.checkpoint import Checkpoint
 from xlnet_tf.checkpoints.formats import differences, open_checkpoint, save_checkpoint
 from xlnet_tf.checkpoints.model_card import PARAMS_FILE, TOKENIZER_FILE, ModelCard
 from xlnet_tf.checkpoints.of_runs import HISTORY, read_history
-from xlnet_tf.errors import UserError, reason
-from xlnet_tf.hub.locating import EXTRA, SCHEME, is_of_library
+from xlnet_tf.errors import UserError
+from xlnet_tf.hub.locating import EXTRA, SCHEME, first_line, is_of_library
 from xlnet_tf.task_registry import LANGUAGE_MODEL
 from xlnet_tf.text.cleaning import MANIFEST_FILE
 
@@ -37,7 +37,9 @@ _TRAINING = {  # of params.yaml
 }
 _LOCAL_PATH = re.compile(r"(?<=: )['\"]?(?:/|\.{1,2}/|[\w.-]+/)[^\n]*?([^/\n'\"]+)['\"]?$", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_LANGUAGE = re.compile(r"[a-z]{2,3}|code|multilingual")  # what the hub takes
+_LICENSE = re.compile(r"[a-z0-9][a-z0-9.+-]*")
+_LANGUAGE = re.compile(r"[a-z]{2,3}|code|multilingual")  # what the hub takes; ISO 639 has the codes
+_MOST_OF_A_REASON = 300  # characters: the hub lists all licenses
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Facts:
         dataset: name of the data that it was trained on.
 
     Raises:
-        UserError: the language is not such a code.
+        UserError: the hub would refuse the license or the language.
     """
 
     license: str = ""
@@ -58,6 +60,10 @@ class Facts:
     dataset: str = ""
 
     def __post_init__(self):
+        if self.license and not _LICENSE.fullmatch(self.license):
+            raise UserError(
+                f"license is {self.license!r}; expected what the hub calls it, such as apache-2.0, mit or other"
+            )
         if self.language and not _LANGUAGE.fullmatch(self.language):
             raise UserError(
                 f"language is {self.language!r}; expected a code of two or three small letters, such as en "
@@ -176,14 +182,16 @@ def push(folder: epath.Path, name: str, *, private: bool = False, update: bool =
         The commit's address.
 
     Raises:
-        UserError: the hub refuses, or cannot be reached; nothing else has been changed there.
+        UserError: the hub refuses, or cannot be reached. The message says if a new, empty model is left.
     """
     library = _library()
     check_name(name)
     api = library.HfApi()
+    is_made = False
     try:
         library.ModelCard((folder / README).read_text()).validate()  # first: a refusal leaves no empty model
         api.create_repo(name, private=private or None, exist_ok=update)
+        is_made = True
         return str(
             api.upload_folder(
                 repo_id=name,
@@ -194,16 +202,23 @@ def push(folder: epath.Path, name: str, *, private: bool = False, update: bool =
     except Exception as error:
         if not (_status(error) or isinstance(error, OSError | ValueError) or is_of_library(error)):
             raise
-        raise UserError(_refusal(error, name)) from error
+        raise UserError(_refusal(error, name, is_made)) from error
 
 
 def check_name(name: str) -> None:
-    """Raises UserError unless a name is OWNER/NAME."""
+    """Raises UserError unless a name is OWNER/NAME, as the hub takes it."""
     if not _NAME.fullmatch(name):
         raise UserError(f"{name} is not the name of a model: expected OWNER/NAME")
+    _library()  # or says what to install
+    from huggingface_hub.utils import validate_repo_id
+
+    try:
+        validate_repo_id(name)
+    except ValueError as error:
+        raise UserError(f"{name} is not a name that the hub takes: {first_line(error)}") from error
 
 
-def _refusal(error: Exception, name: str) -> str:
+def _refusal(error: Exception, name: str, is_made: bool) -> str:
     status = _status(error)
     if status == 409:
         return f"{SCHEME}{name} exists already: give --update to add a commit to it, or another name"
@@ -213,8 +228,10 @@ def _refusal(error: Exception, name: str) -> str:
             "(https://huggingface.co/settings/tokens)"
         )
     if isinstance(error, ValueError):  # the hub does not take what README.md says of the license, say
-        return f"{SCHEME}{name} cannot be written: {' '.join(str(error).split())}"
-    return f"{SCHEME}{name} cannot be written ({reason(error)}). Start again with --update"
+        why = " ".join(str(error).split())[:_MOST_OF_A_REASON]
+        return f"{SCHEME}{name} cannot be written: {why}. Check --license, --language and --dataset"
+    again = " with --update, as the model exists by now" * is_made
+    return f"{SCHEME}{name} cannot be written ({first_line(error)}). Check the network and start again{again}"
 
 
 def _status(error: Exception) -> int | None:

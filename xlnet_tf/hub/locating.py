@@ -275,10 +275,11 @@ def _errors(path: str, name: str, revision: str | None) -> Iterator[None]:
             raise
         from huggingface_hub import is_offline_mode
 
-        why = "HF_HUB_OFFLINE is set" if is_offline_mode() else _first_line(error)
+        if not is_offline_mode():
+            raise _explained(error, path, name, revision) from error
         raise UserError(
-            f"{_nothing_at(path)}the cache lacks files of {name}, and the hub cannot be asked ({why}). "
-            "Go online (unset HF_HUB_OFFLINE) and start again"
+            f"{_nothing_at(path)}the cache lacks files of {SCHEME}{name}{f'@{revision}' * bool(revision)}, "
+            "and HF_HUB_OFFLINE is set. Go online (unset HF_HUB_OFFLINE) and start again"
         ) from error
     except Exception as error:
         if not is_of_library(error) and not isinstance(error, OSError):
@@ -304,10 +305,14 @@ def _explained(
         )
     if isinstance(error, errors.RevisionNotFoundError):
         return UserError(f"{shown} has no revision {revision}: give a branch, a tag or a commit of it")
-    return UserError(
-        f"{_nothing_at(path)}{shown} cannot be fetched ({_first_line(error)}). Start again to resume "
-        "the download"
-    )
+    if is_of_library(error) or isinstance(error, ConnectionError | TimeoutError):
+        advice = (
+            "Check the network and start again, which resumes a download that has begun; with "
+            "HF_HUB_OFFLINE=1, what the cache has is read"
+        )
+    else:
+        advice = "Make room for the cache, or set HF_HOME to a folder that can be written, and start again"
+    return UserError(f"{_nothing_at(path)}{shown} cannot be fetched ({first_line(error)}). {advice}")
 
 
 def _nothing_at(path: str) -> str:
@@ -315,9 +320,10 @@ def _nothing_at(path: str) -> str:
 
 
 def is_of_library(error: Exception) -> bool:
-    """Returns whether the hub's library, or what it asks the network with, raised an error."""
+    """Returns whether the hub's library, or what it asks the hub with, has raised this error."""
     return type(error).__module__.partition(".")[0] in ("huggingface_hub", "httpx", "httpx2", "httpcore2")
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), "") or type(error).__name__
+def first_line(error: Exception) -> str:
+    """Returns the first line of an error's message, without the system's number."""
+    return re.sub(r"^\[Errno -?\d+\] ", "", next(iter(str(error).splitlines()), "")) or type(error).__name__

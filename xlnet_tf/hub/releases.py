@@ -14,6 +14,7 @@ import shutil
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 
 from xlnet_tf import files
 from xlnet_tf.errors import UserError, reason
@@ -140,8 +141,9 @@ def _download(address: str, path: pathlib.Path) -> None:
             unfinished.unlink()  # nothing is left to fetch, or it is another file now
             _download(address, path)
             return
+        cause = error.reason if isinstance(getattr(error, "reason", None), OSError) else error
         raise UserError(
-            f"{address} cannot be fetched ({reason(error)}). Start again to resume the download, or get it "
+            f"{address} cannot be fetched ({reason(cause)}). Start again to resume the download, or get it "
             f"another way and put it at {path}"
         ) from error
     if total and unfinished.stat().st_size != total:
@@ -183,6 +185,6 @@ def _unpack(archive: pathlib.Path, folder: pathlib.Path) -> None:
             for name, member in wanted.items():
                 with packed.open(member) as source, files.replacing(unfinished / name, "wb") as file:
                     shutil.copyfileobj(source, file, _BLOCK_BYTES)
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise UserError(f"{archive} is damaged ({reason(error)}): remove it and start again") from error
     unfinished.rename(folder)
