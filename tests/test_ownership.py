@@ -120,6 +120,19 @@ def test_the_end_of_a_run_removes_leases_that_killed_owners_were_writing(tmp_pat
         assert [path.name for path in folder.iterdir()] == ["other.json.tmp123-0a1b2c3d"]
 
 
+def test_an_owner_removes_what_killed_owners_were_writing(tmp_path, far):
+    kept = {"examples.jsonl", "notes.tmp1", "my.tmp-0a1b2c3d"}
+    for folder in (tmp_path, far):
+        for name in (*kept, "examples.jsonl.tmp123-0a1b2c3d"):
+            (folder / name).write_text("x")
+        with owning(folder, "training", "--model_dir", Clock()):
+            assert {path.name for path in folder.iterdir()} - {FILE} == kept
+    lease = tmp_path / f"{FILE}.tmp123-0a1b2c3d"
+    lease.touch()  # of a process that has not noticed yet that the folder has an owner
+    with owning(tmp_path, "training", "--model_dir", Clock()):
+        assert lease.exists()
+
+
 def test_an_owner_that_ends_is_not_waited_for(far):
     other = leave_lease(far)
     clock = Clock(other.release)

@@ -90,10 +90,15 @@ def temporary(path: epath.PathLike) -> Iterator[epath.Path]:
             raise
 
 
-def remove_unfinished(folder: epath.PathLike) -> None:
-    """Removes what killed processes left of files, as `replacing` names them; nobody else may be writing."""
+def remove_unfinished(folder: epath.PathLike, kept: str = "") -> None:
+    """Removes what killed processes have not finished writing; see `replacing`. Nobody else may write there.
+
+    Args:
+        folder: its files alone are looked at, not those of folders in it.
+        kept: name of a file that other processes may be writing all the same.
+    """
     for path in epath.Path(folder).iterdir():
-        if _UNFINISHED.search(path.name):
+        if (found := _UNFINISHED.search(path.name)) and path.name[: found.start()] != kept:
             path.unlink(missing_ok=True)
 
 

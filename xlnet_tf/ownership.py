@@ -141,6 +141,7 @@ def owning(
 
     A process that was killed leaves its lease. On its own machine, and a disk with locks, the folder is free
     at once; elsewhere as soon as the lease has not changed for LEASE_SECONDS, which this function waits for.
+    Files that it had half written are removed.
 
     Args:
         folder: to write into; it is there.
@@ -170,6 +171,7 @@ def owning(
                 f"{folder} is in use by {describe(error.lease)}: wait for its end, or choose another {flag}"
             ) from None
         stack.callback(owner.release)
+        files.remove_unfinished(folder, kept=FILE)
         thread = threading.Thread(target=beat, daemon=True)
         thread.start()
         stack.callback(thread.join)

@@ -62,7 +62,8 @@ class Facts:
     def __post_init__(self):
         if self.license and not _LICENSE.fullmatch(self.license):
             raise UserError(
-                f"license is {self.license!r}; expected what the hub calls it, such as apache-2.0, mit or other"
+                f"license is {self.license!r}; expected what the hub calls it, such as apache-2.0, mit or "
+                "other"
             )
         if self.language and not _LANGUAGE.fullmatch(self.language):
             raise UserError(

@@ -393,7 +393,6 @@ class ExampleWriter:
         check_replaceable(folder)
         self._owned = contextlib.ExitStack()
         self._owner = self._owned.enter_context(owning(folder, "building examples", "--output_dir"))
-        files.remove_unfinished(folder)
         for name in (MANIFEST_FILE, LENGTHS_FILE):
             (folder / name).unlink(missing_ok=True)
         for shard in files.files_in(folder, ".tfrecord", _SHARD_PREFIX):

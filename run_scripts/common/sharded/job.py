@@ -124,7 +124,6 @@ def run(
         return corpus.plan_shards(sources, options.shard_bytes)
 
     with ownership.owning(folder, f"writing {name}", "--output_dir") as owner:
-        files.remove_unfinished(folder)
         note = folder / f"{name}.json"
         job = _open(
             note,
@@ -164,7 +163,7 @@ def run(
         snapshot.check()
         counts = {count: sum(shard[count] for shard in done) for count in ("rows", "failed")}
         files.write(note, json.dumps({**job, **counts, "shards": done}, indent=1))
-        files.remove_unfinished(folder)  # of workers that died
+        files.remove_unfinished(folder, kept=ownership.FILE)  # of workers that died
         for leftover in (f"{UNFINISHED}{name}", SCRATCH):
             (folder / leftover).rmtree(missing_ok=True)
     _report(name, folder, job["num_shards"], counts, options)
