@@ -76,7 +76,8 @@ def _read_rows(path: str) -> Iterator[dict[str, Any]]:
             f"--data={path} is a folder; with --server expected a file (csv, tsv or JSON lines) with the "
             "model's inputs by name. A set of examples is for --model_dir, without --server"
         )
-    if tables.unpacked_name(file).endswith((".csv", ".tsv")):
+    name = tables.unpacked_name(file)
+    if name.endswith((".csv", ".tsv")):
         yield from (dict(row.values) for row in tables.read_table(file, tables.infer_format(file)))
         return
     for number, line in tables.decoded_lines(file, "utf-8"):
@@ -90,6 +91,8 @@ def _read_rows(path: str) -> Iterator[dict[str, Any]]:
             raise UserError(
                 f"{path}, line {number}: expected a JSON object with the model's inputs by name, such as "
                 f'{{"text": "A fine film."}}; found {shown(line.rstrip())}'
+                + ". The names of tables end in .csv or .tsv"
+                * (not name.endswith((".jsonl", ".json")))
             )
         if half := tables.half_character(row):
             raise UserError(f"{path}, line {number}: {half} is half a character: repair it")
