@@ -45,8 +45,9 @@ PARTS = ("builder", "workers", "engines", "reader", "gemm", "step", "profile", "
 
 def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
-    for flag, known in (("what", PARTS), ("engines", engines.ENGINES)):
-        if unknown := sorted(set(values[flag].value) - set(known)):
+    known_of = {"what": PARTS, "engines": engines.ENGINES, "modes": MODES, "peer_modes": ALL_PEER_MODES}
+    for flag, known in known_of.items():
+        if unknown := sorted(set(values[flag].value or ()) - set(known)):
             raise UserError(f"--{flag} has {', '.join(unknown)}: expected some of {', '.join(known)}")
     if wrong := [number for number in values.workers if not number.isdecimal() or not int(number)]:
         raise UserError(f"--workers has {', '.join(wrong)}: expected numbers of processes, such as 1,2,4")

@@ -213,12 +213,8 @@ def measure_step(
         measured.
 
     Raises:
-        UserError: the batch size is odd with Model Garden, there is no such mode, or peer_python does not
-            answer.
+        UserError: the batch size is odd with Model Garden, or peer_python does not answer.
     """
-    for flag, asked, known in (("modes", modes, MODES), ("peer_modes", peer_modes, ALL_PEER_MODES)):
-        if unknown := sorted(set(asked) - set(known)):
-            raise UserError(f"--{flag} has {', '.join(unknown)}: expected some of {', '.join(known)}")
     of_peer = {who: [mode for mode in known if mode in peer_modes] for who, known in PEER_MODES.items()}
     if of_peer[MODEL_GARDEN] and batch_size % 2:
         raise UserError(

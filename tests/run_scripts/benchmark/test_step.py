@@ -242,13 +242,6 @@ def test_an_odd_batch_is_refused():
         benchmark_step.measure_step(TINY, 3, repeats=1, gemm_rates=RATES, **SIZES)
 
 
-def test_an_unknown_mode_is_refused():
-    with pytest.raises(UserError, match="--modes has fast: expected some of graph, xla, "):
-        benchmark_step.measure_step(TINY, 2, repeats=1, gemm_rates=RATES, modes=["fast"], **SIZES)
-    with pytest.raises(UserError, match="--peer_modes has fast: expected some of graph, xla, eager, "):
-        benchmark_step.measure_step(TINY, 2, repeats=1, gemm_rates=RATES, peer_modes=["fast"], **SIZES)
-
-
 @pytest.mark.integration
 def test_checkpoints_are_measured_in_all_ways():
     report = checkpoints.measure_checkpoint(XLNetConfig.preset("micro"), 2, 16, 2, repeats=1)
