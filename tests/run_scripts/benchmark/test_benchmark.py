@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from run_scripts.benchmark import timing
+from run_scripts.benchmark.step import ALL_PEER_MODES, MODES
 from tests.conftest import REPOSITORY
 from xlnet_tf.errors import UserError
 
@@ -66,8 +67,8 @@ def test_script(corpus_file, tokenizer_file, tmp_path):
     ("--what=builder,speed", "--what has speed: expected some of builder, workers, engines, reader, gemm, "
      "step, profile, checkpoint"),
     ("--engines=local,spark", "--engines has spark: expected some of local, beam, dask"),
-    ("--modes=fast", "--modes has fast: expected some of graph, xla, "),
-    ("--peer_modes=fast", "--peer_modes has fast: expected some of graph, xla, eager, "),
+    ("--modes=fast", f"--modes has fast: expected some of {', '.join(MODES)}"),
+    ("--peer_modes=fast", f"--peer_modes has fast: expected some of {', '.join(ALL_PEER_MODES)}"),
     ("--workers=1,0,two", "--workers has 0, two: expected numbers of processes, such as 1,2,4"),
 ])  # fmt: skip
 def test_script_refuses_what_it_does_not_know(flag, message):
