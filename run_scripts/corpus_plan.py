@@ -91,11 +91,8 @@ def from_manifest(manifest: Manifest, text_gb: float) -> dict[str, float]:
         "documents": statistics["documents"] * scale,
         "compression": statistics["bytes"] / (taken * size),
         "packed_share": packed / size,
-        "num_passes": manifest.num_passes,
+        **{name: getattr(manifest, name) for name in ("num_passes", "seq_len", "reuse_len", "num_predict")},
         "directions": len(manifest.directions),
-        "seq_len": manifest.seq_len,
-        "reuse_len": manifest.reuse_len,
-        "num_predict": manifest.num_predict,
         "vocab_size": manifest.tokenizer["vocab_size"],
         "shard_json": len(shards) / len(manifest.shards),
     }

@@ -66,12 +66,7 @@ def main(_: Sequence[str]):
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string(
-        "model_dir",
-        None,
-        "Folder of a pretrained model: a run's, the original's or Hugging Face's.",
-        required=True,
-    )
+    flags.DEFINE_string("model_dir", None, hub.PRETRAINED_FLAG_HELP, required=True)
     flags.DEFINE_multi_string("text", None, "Text with at least one <mask>.", required=True)
     flags.DEFINE_integer("top_k", 5, "Fillings of a text, and pieces for a mask, to show.", lower_bound=1)
     errors.run(main)

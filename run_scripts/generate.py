@@ -41,12 +41,7 @@ def main(_: Sequence[str]):
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string(
-        "model_dir",
-        None,
-        "Folder of a pretrained model: a run's, the original's or Hugging Face's.",
-        required=True,
-    )
+    flags.DEFINE_string("model_dir", None, hub.PRETRAINED_FLAG_HELP, required=True)
     flags.DEFINE_multi_string("prompt", None, "Text to continue.", required=True)
     flags.DEFINE_integer("max_new_tokens", 50, "Pieces to write.", lower_bound=1)
     flags.DEFINE_float("temperature", 1.0, "Divides logits; 0 takes the likeliest piece.", lower_bound=0)

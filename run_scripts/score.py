@@ -61,12 +61,7 @@ def main(_: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    flags.DEFINE_string(
-        "model_dir",
-        None,
-        "Folder of a pretrained model: a run's, the original's or Hugging Face's.",
-        required=True,
-    )
+    flags.DEFINE_string("model_dir", None, hub.PRETRAINED_FLAG_HELP, required=True)
     flags.DEFINE_multi_string("text", None, "Text to score.")
     define_flags(models.Scoring)
     sharded.define_text_flags()

@@ -14,6 +14,7 @@ import math
 import os
 import re
 import secrets
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -129,8 +130,7 @@ def writing(path: epath.PathLike) -> Iterator[None]:
 def copy(source: epath.PathLike, path: epath.PathLike) -> None:
     """Copies a file, or replaces the one that is there."""
     with replacing(path, "wb") as file, epath.Path(source).open("rb") as original:
-        while block := original.read(_BLOCK_BYTES):
-            file.write(block)
+        shutil.copyfileobj(original, file)
 
 
 def check_rereadable(path: epath.PathLike) -> None:

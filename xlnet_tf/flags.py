@@ -69,7 +69,7 @@ def define_flags(cls: type) -> None:
     """Defines a flag for each `option` of a dataclass; for mains."""
     hints = typing.get_type_hints(cls)
     for field in filter(_is_option, dataclasses.fields(cls)):
-        kind, limits, default = _plain(hints[field.name]), field.metadata, field.default
+        kind, limits, default = plain_type(hints[field.name]), field.metadata, field.default
         required = default is dataclasses.MISSING
         if required or default is None:
             default = None
@@ -123,8 +123,8 @@ def _is_option(field: dataclasses.Field) -> bool:
     return "help" in field.metadata
 
 
-def _plain(hint: Any) -> type:
-    """Returns the type that a flag's values have: int of `int | None`, Sequence of `Sequence[str]`."""
+def plain_type(hint: Any) -> type:
+    """Returns the type that an option's values have: int of `int | None`, Sequence of `Sequence[str]`."""
     if isinstance(hint, types.UnionType):
         hint = next(kind for kind in typing.get_args(hint) if kind is not types.NoneType)
     return typing.get_origin(hint) or hint

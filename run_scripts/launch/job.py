@@ -6,7 +6,6 @@ import os
 import pathlib
 import re
 import shlex
-import types
 import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +14,7 @@ from run_scripts.common import experiment
 from xlnet_tf import __version__, files
 from xlnet_tf.command_line import closest
 from xlnet_tf.errors import UserError
-from xlnet_tf.flags import check_limits, option
+from xlnet_tf.flags import check_limits, option, plain_type
 from xlnet_tf.training.tpu_slice import TpuSlice
 
 TENSORFLOW = "2.20.0"
@@ -166,13 +165,12 @@ def _build(cls: type, values: Any, where: str) -> Any:
 
 def _typed(hint: Any, value: Any, name: str, meaning: str) -> Any:
     """Returns a value of a field's type: an int serves as a float, and nothing else is converted."""
-    if isinstance(hint, types.UnionType):
-        hint = next(kind for kind in typing.get_args(hint) if kind is not types.NoneType)
-    if dataclasses.is_dataclass(hint):
+    kind = plain_type(hint)
+    if dataclasses.is_dataclass(kind):
         if not isinstance(value, Mapping):
             raise UserError(f"{name} is {value!r}: expected {meaning}")
-        return _build(hint, value, f"{name}.")
-    if typing.get_origin(hint) is Sequence:
+        return _build(kind, value, f"{name}.")
+    if kind is Sequence:
         if isinstance(value, str):
             try:
                 return shlex.split(value)
@@ -181,13 +179,13 @@ def _typed(hint: Any, value: Any, name: str, meaning: str) -> Any:
         if not isinstance(value, list) or not all(isinstance(word, str | int | float) for word in value):
             raise UserError(f"{name} is {value!r}: expected a command in one line, or a list of its words")
         return [str(word) for word in value]
-    if hint is float and type(value) is int:
+    if kind is float and type(value) is int:
         try:
             return float(value)
         except OverflowError:
             raise UserError(f"{name} is too large: expected a smaller number") from None
-    if type(value) is not hint or (hint is float and not math.isfinite(value)):
-        expected = {str: "text", bool: "true or false", float: "a number"}[hint]
+    if type(value) is not kind or (kind is float and not math.isfinite(value)):
+        expected = {str: "text", bool: "true or false", float: "a number"}[kind]
         raise UserError(f"{name} is {value!r}: expected {expected}")
     return value
 

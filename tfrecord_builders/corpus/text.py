@@ -15,7 +15,7 @@ from tfrecord_builders.corpus.files import file_format
 from tfrecord_builders.corpus.options import CorpusOptions
 from tfrecord_builders.corpus.rows import MAX_NUL_SHARE, Row
 from tfrecord_builders.corpus.streams import Stream, StreamCache
-from xlnet_tf.errors import UserError
+from xlnet_tf.errors import UserError, shown
 
 MAX_LINE_BYTES = 1 << 20
 MAX_DOCUMENT_BYTES = 1 << 26  # of a line of jsonl
@@ -269,7 +269,7 @@ def _document_text(line: bytes, field: str, where: Callable[[int], str]) -> str:
         at = error.start
         raise UserError(f"{where(at)} is not UTF-8 (byte 0x{line[at]:02x})") from None
     except (ValueError, RecursionError) as error:
-        found = _shown(line.decode(errors="replace"))
+        found = shown(line.decode(errors="replace"), str)
         raise UserError(
             f"{where(0)} is not json ({error}): found {found}, expected an object with a document's text, "
             f"such as {json.dumps({field: 'A sentence.'})}"
@@ -279,15 +279,10 @@ def _document_text(line: bytes, field: str, where: Callable[[int], str]) -> str:
         raise UserError(f"{where(0)}: found {found}")
     if field not in document:
         raise UserError(
-            f"{where(0)}: found an object with the fields {_shown(', '.join(document))}, expected a field "
-            f"{field!r}: name the field with the text by --text_field"
+            f"{where(0)}: found an object with the fields {shown(', '.join(document), str)}, expected a "
+            f"field {field!r}: name the field with the text by --text_field"
         )
     if not isinstance(document[field], str):
-        found = _shown(json.dumps(document[field]))
+        found = shown(document[field], json.dumps)
         raise UserError(f"{where(0)}: {field!r} is {found}, expected a string")
     return document[field]
-
-
-def _shown(text: str) -> str:
-    """Returns the beginning of a text for a message."""
-    return text if len(text) <= 80 else text[:80] + "..."

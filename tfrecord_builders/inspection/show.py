@@ -8,6 +8,7 @@ from xlnet_tf.errors import UserError
 from xlnet_tf.records import ranks
 from xlnet_tf.records.manifest import Manifest, Shard
 from xlnet_tf.records.shards import read_shard
+from xlnet_tf.records.spans import target_flags
 from xlnet_tf.records.spec import stream_name
 from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -27,10 +28,8 @@ class Record:
         self.columns = {name: values[0] for name, values in columns.items()}
         self.ids = self.columns["input_ids"].astype(int)
         self.rank = self.columns["permutation_rank"].astype(int)
-        positions = self.columns["target_positions"].astype(int)
-        self.targets = positions[positions >= 0]
-        self.is_target = np.zeros(len(self.ids), bool)
-        self.is_target[self.targets] = True
+        self.is_target = target_flags(columns)[0]
+        self.targets = np.flatnonzero(self.is_target)
         self.special = np.isin(self.ids, (SEP_ID, CLS_ID))
         self.content_visible, self.query_visible = ranks.expand(self.rank, self.is_target)  # [T, T]
 

@@ -68,8 +68,8 @@ def build_race(options: RaceOptions, progress: bool = False) -> dict[str, Exampl
     columns = options.columns_of(RaceColumns)
     inputs = {split: _read(getattr(options, split), columns) for split in options.splits}
     _check_answers(inputs.get("train", ([], []))[0])
-    num_choices = _num_choices([question for questions, _ in inputs.values() for question in questions])
-    asked = (question for questions, _ in inputs.values() for question in questions)
+    asked = [question for questions, _ in inputs.values() for question in questions]
+    num_choices = _num_choices(asked)
     texts = ("\n".join([question.context, question.question, *question.options]) for question in asked)
     warn_of_dropped_marks(texts, options.cleaning)
     sets = {}

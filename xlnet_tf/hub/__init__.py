@@ -6,6 +6,7 @@ released models, and fetches the original's archives.
 
 from xlnet_tf.hub.locating import (
     EXPECTED,
+    PRETRAINED_FLAG_HELP,
     Located,
     commit_of_data_set,
     locate,
@@ -17,6 +18,7 @@ from xlnet_tf.hub.locating import (
 
 __all__ = [
     "EXPECTED",
+    "PRETRAINED_FLAG_HELP",
     "Located",
     "commit_of_data_set",
     "locate",

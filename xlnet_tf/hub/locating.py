@@ -43,6 +43,7 @@ BESIDE = (
     "SHA256SUMS",
 )
 TOKENIZERS = ("spiece.model", "tokenizer.json")  # the first that a model has
+PRETRAINED_FLAG_HELP = "Folder of a pretrained model: a run's, the original's or Hugging Face's."
 EXPECTED = (
     f"expected the folder of a run, a folder with {WEIGHTS[0]}, the original's xlnet_model.ckpt, or Hugging "
     "Face's model.safetensors or pytorch_model.bin"

@@ -130,14 +130,8 @@ class PretrainingTask(Task):
             raise UserError("no training records: give --train_data, a folder of pretraining records")
         self.train_manifest = Manifest.load(params.train_data.input_path)
         online_sampler(self.train_manifest, params.permutation, params.seed)  # refused before training begins
-        self.validation_manifest = None
-        if params.validation_data.input_path:
-            self.validation_manifest = Manifest.load(params.validation_data.input_path)
-            _check_alike(self.train_manifest, self.validation_manifest)
-        self.general_manifest = None
-        if params.general_data.input_path:
-            self.general_manifest = Manifest.load(params.general_data.input_path)
-            _check_alike(self.train_manifest, self.general_manifest)
+        self.validation_manifest = _load_alike(params.validation_data.input_path, self.train_manifest)
+        self.general_manifest = _load_alike(params.general_data.input_path, self.train_manifest)
         self.xlnet_config = model.architecture(self.train_manifest.tokenizer["vocab_size"])
         self.train_manifest.check_model(vocab_size=self.xlnet_config.n_token)
         self.memory_len = self._memory_len(model.memory_len)
@@ -424,8 +418,11 @@ def _sum(flags: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(tf.cast(flags, tf.float32))
 
 
-def _check_alike(train: Manifest, validation: Manifest):
-    """Raises UserError unless one model can read both."""
+def _load_alike(path: str, train: Manifest) -> Manifest | None:
+    """Loads records to evaluate on, None without a path; UserError unless one model can read both sets."""
+    if not path:
+        return None
+    validation = Manifest.load(path)
     validation.check_tokenizer(train.tokenizer["sha256"])
     for name in ("seq_len", "reuse_len"):
         found, expected = getattr(validation, name), getattr(train, name)
@@ -434,3 +431,4 @@ def _check_alike(train: Manifest, validation: Manifest):
                 f"{name} is {found} in {validation.folder}, but {expected} in {train.folder}: build the "
                 "validation records with the training records' settings"
             )
+    return validation

@@ -39,10 +39,7 @@ class Predicting:
         source = find_source(self.path, self.checkpoint, self.inputs)
         answer = source.load(self.weights).row_function()
         outputs = {
-            name: (
-                np.dtype(spec.dtype.as_numpy_dtype),
-                spec.shape.rank - 1,
-            )
+            name: (np.dtype(spec.dtype.as_numpy_dtype), spec.shape.rank - 1)
             for name, spec in answer.outputs.items()
         }
         columns = dict(self.columns)

@@ -244,9 +244,7 @@ def _correlation(to_numbers) -> Callable[[np.ndarray, np.ndarray], float]:
     def correlation(targets, values):
         if np.ptp(targets) == 0 or np.ptp(values) == 0:
             return np.nan
-        x, y = (to_numbers(array).astype(np.float64) for array in (targets, values))
-        x, y = x - np.mean(x), y - np.mean(y)
-        return float(np.clip((x / np.linalg.norm(x)) @ (y / np.linalg.norm(y)), -1, 1))
+        return float(np.corrcoef(to_numbers(targets), to_numbers(values))[0, 1])
 
     return correlation
 
