@@ -53,6 +53,13 @@ def fonts_for(text: str) -> tuple[list[str], set[str]]:
     return families, missing
 
 
+def new(width: float, height: float) -> Any:
+    """Returns an empty figure of matplotlib of a size in inches, whose parts make room for one another."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
 def save(figure: Any, path: epath.PathLike, dpi: int) -> None:
     """Writes a figure of matplotlib in the format that the file's name asks for; its texts are not formulas.
 

@@ -288,9 +288,7 @@ def _recipe_lines(report: Mapping[str, Any]) -> list[str]:
 
 def draw(report: Mapping[str, Any], path: pathlib.Path) -> None:
     """Draws all curves."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    figure = figures.new(8, 4.5)
     axes = figure.subplots()
     steps = [point["step"] for point in report["curve"]]
     labels = LABELS | {RECIPE: report.get("recipe", {}).get("name")}

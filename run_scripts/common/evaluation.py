@@ -146,9 +146,7 @@ def write(found: Report, folder: epath.Path) -> list[str]:
 
 
 def _draw_reliability(found: Report, path: epath.Path):
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5, 5), layout="constrained")
+    figure = figures.new(5, 5)
     axes = figure.subplots()
     confidence, frequency, counts = np.array(found.bins).T
     axes.plot([0, 1], [0, 1], "--", color="grey", label="perfect")
@@ -166,9 +164,7 @@ def _draw_reliability(found: Report, path: epath.Path):
 
 
 def _draw_thresholds(curves: Mapping[str, list[Point]], path: epath.Path):
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4.5), layout="constrained")
+    figure = figures.new(10, 4.5)
     shown = list(curves.items())[:_MOST_CURVES]
     for axes, name in zip(figure.subplots(1, 2, sharey=True), ("precision", "recall")):
         for label, points in shown:

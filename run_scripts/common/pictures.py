@@ -45,13 +45,12 @@ def draw_scores(
 def axes_of(path: pathlib.Path, height: float) -> Iterator:
     """Gives the axes of a new figure, which is saved as .png on white and as .svg without a background."""
     import matplotlib
-    from matplotlib.figure import Figure
 
     ink = dict.fromkeys(
         ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK
     )
     with matplotlib.rc_context({**ink, "svg.fonttype": "none", "svg.hashsalt": path.stem, "font.size": 12}):
-        figure = Figure(figsize=(7, height), layout="constrained")
+        figure = figures.new(7, height)
         axes = figure.subplots()
         axes.spines[["top", "right"]].set_visible(False)
         yield axes

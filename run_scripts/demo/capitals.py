@@ -31,12 +31,10 @@ class Capitals(DemoTask):
         folder.mkdir(parents=True, exist_ok=True)
         passages = _passages(corpora)
         for split, count in PASSAGES.items():
-            lines = [
-                json.dumps(
-                    {"tokens": [word.lower() for word in words], "tags": [_tag(word) for word in words]}
-                )
-                for words in itertools.islice(passages, count)
-            ]
+            lines = []
+            for words in itertools.islice(passages, count):
+                tags = [CAPITAL if word[0].isupper() else OTHER for word in words]
+                lines.append(json.dumps({"tokens": [word.lower() for word in words], "tags": tags}))
             files.write(folder / f"{split}.jsonl", "\n".join(lines) + "\n")
 
     def make_examples(self, folder, tokenizer, examples):
@@ -85,10 +83,6 @@ def _passages(corpora: pathlib.Path) -> Iterator[list[str]]:
         words = [word for word in (_AROUND.sub("", word) for word in " ".join(paragraphs).split()) if word]
         if len(words) >= PASSAGE_WORDS and " ".join(words).isascii():
             yield words[:PASSAGE_WORDS]
-
-
-def _tag(word: str) -> str:
-    return CAPITAL if word[0].isupper() else OTHER
 
 
 def _spell(words: Sequence[str], tags: Sequence[str] | None) -> list[str]:

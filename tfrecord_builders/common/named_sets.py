@@ -96,7 +96,6 @@ def _prepared_rows(name: str) -> Iterator[Mapping[str, Any]]:
     examples = builder.as_dataset(
         split=split,
         read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
-        shuffle_files=False,
     )
     for number, example in enumerate(tfds.as_numpy(examples), 1):
         try:

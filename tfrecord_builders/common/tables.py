@@ -234,9 +234,12 @@ def _read_fields(
     skip: Skip | None,
 ) -> Iterator[Row]:
     delimiter = _DELIMITERS[table.kind]
-    split = _quoted_fields if table.quoting else _plain_fields
     names: Sequence[str] = ()
-    for number, fields in split(path, lines, delimiter):
+    if table.quoting:
+        rows = _quoted_fields(path, lines, delimiter)
+    else:
+        rows = ((number, line.rstrip("\r\n").split(delimiter)) for number, line in lines)
+    for number, fields in rows:
         if fields == [""] and len(names) != 1:
             continue
         if not names:
@@ -260,12 +263,6 @@ def _read_fields(
         for written, meant in table.replaced:
             fields = [field.replace(written, meant) for field in fields]
         yield Row(dict(zip(names, fields)), str(path), number)
-
-
-def _plain_fields(path, lines, delimiter) -> Iterator[tuple[int, list[str]]]:
-    """Yields (line, fields) where quotes are text."""
-    for number, line in lines:
-        yield number, line.rstrip("\r\n").split(delimiter)
 
 
 def _quoted_fields(path, lines, delimiter) -> Iterator[tuple[int, list[str]]]:

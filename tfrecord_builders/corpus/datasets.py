@@ -30,7 +30,6 @@ class DatasetPart(PartOfRows):
             ),
             decoders=tfds.decode.PartialDecoding({field: True}),
             read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
-            shuffle_files=False,
         )
         for number, example in enumerate(tfds.as_numpy(examples), self.start + 1):
             location = f"{self.options.tfds_name}, example {number}, {field!r}"

@@ -213,7 +213,12 @@ class _TextCutter(contextlib.AbstractContextManager):
             if not taken and (block or not longest):
                 inside = self._position + target - 1 + slack
                 location = _location(self._path, inside)
-                raise UserError(_long_line(location, longest) if longest else _long_document(location))
+                if longest:
+                    raise UserError(_long_line(location, longest))
+                raise UserError(
+                    f"{location}: a line of more than {MAX_DOCUMENT_BYTES:,} bytes: is it one json document "
+                    "per line?"
+                )
             taken = taken or len(found)
         ends_document = at_border is not None or (not block and taken == len(found))
         start = self._position
@@ -246,10 +251,6 @@ def _long_line(where: str, least: int) -> str:
         "sentence per line (cutting such a line would invent sentence ends). Split it into sentences, or "
         "into paragraphs and use --sentence_split"
     )
-
-
-def _long_document(where: str) -> str:
-    return f"{where}: a line of more than {MAX_DOCUMENT_BYTES:,} bytes: is it one json document per line?"
 
 
 def _document_text(line: bytes, field: str, where: Callable[[int], str]) -> str:

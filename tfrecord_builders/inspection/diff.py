@@ -1,6 +1,7 @@
 """Compares two sets of pretraining records: how they were made, their statistics, and record by record."""
 
 import collections
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,6 +49,7 @@ def compare(first: Manifest, second: Manifest, progress: bool = False) -> dict[s
     columns = collections.defaultdict(lambda: {"records": 0, "values": 0, "of": 0})
     example = None
     alike = (first.seq_len, first.reuse_len) == (second.seq_len, second.reuse_len)
+    text_of = operator.attrgetter("text_sha256", "forward_segments", "backward_segments")
     with ProgressBar(total=len(first.shards), unit="shard", disable=not progress) as bar:
         for shard in first.shards:
             bar.update()
@@ -56,7 +58,7 @@ def compare(first: Manifest, second: Manifest, progress: bool = False) -> dict[s
                 shards["only in the first"] += 1
             elif shard.sha256 == other.sha256:
                 shards["same"] += 1
-            elif not alike or not _same_text(shard, other):
+            elif not alike or text_of(shard) != text_of(other):
                 shards["not comparable: of another text, or records of other lengths"] += 1
             else:
                 shards["different"] += 1
@@ -80,11 +82,6 @@ def compare(first: Manifest, second: Manifest, progress: bool = False) -> dict[s
 
 def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, list[Any]]:
     return {name: values for name, *values in nested_differences(first, second)}
-
-
-def _same_text(shard: Shard, other: Shard) -> bool:
-    counts = [(s.text_sha256, s.forward_segments, s.backward_segments) for s in (shard, other)]
-    return counts[0] == counts[1]
 
 
 def _columns(manifest: Manifest, shard: Shard) -> dict[str, np.ndarray]:

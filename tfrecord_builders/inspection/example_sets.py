@@ -176,10 +176,8 @@ def table(found: Mapping[str, Any]) -> str:
 
 def draw(found: Mapping[str, Any], path: str) -> None:
     """Draws how long the examples of each split are, and how often each label comes."""
-    from matplotlib.figure import Figure
-
     with_labels = any(values["labels"] for values in found.values())
-    figure = Figure(figsize=(5.5 * (1 + with_labels), 2.4 * len(found)), layout="constrained")
+    figure = figures.new(5.5 * (1 + with_labels), 2.4 * len(found))
     axes = figure.subplots(len(found), 1 + with_labels, squeeze=False)
     for (split, values), (lengths, *others) in zip(found.items(), axes):
         edges = np.linspace(0, values["tokens"]["of"], _BINS + 1)

@@ -14,10 +14,8 @@ BINS = 32  # of the lengths of A and B
 
 def draw(statistics: Mapping[str, Any], path: str) -> None:
     """Draws the distributions of a set into a file, given what `statistics.count` returns."""
-    from matplotlib.figure import Figure
-
     this = statistics["set"]
-    figure = Figure(figsize=(13, 8.5), layout="constrained")
+    figure = figures.new(13, 8.5)
     axes = figure.subplots(2, 2)
     _draw_documents(axes[0, 0], statistics)
     _draw_segments(axes[0, 1], statistics)

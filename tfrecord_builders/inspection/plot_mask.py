@@ -37,7 +37,6 @@ def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int 
         UserError: there is no such record or window.
     """
     import matplotlib
-    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     _, _, record = load_record(manifest, number)
@@ -51,7 +50,7 @@ def draw(manifest: Manifest, number: int, path: str, first: int = 0, count: int 
     families, labels = _labels(manifest, record, window)
     size = max(6.5, 0.19 * len(window)) if labels else 8.5
     with matplotlib.rc_context({"font.family": families}):
-        figure = Figure(figsize=(2 * size + 1, size + 1.9), layout="constrained")
+        figure = figures.new(2 * size + 1, size + 1.9)
         figure.get_layout_engine().set(h_pad=0.12)  # inches, between titles, labels and legend
         content, query = figure.subplots(1, 2)
         content.set_title("content stream:\nevery position sees its own token, too", fontsize=13)

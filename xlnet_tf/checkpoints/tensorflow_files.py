@@ -59,7 +59,11 @@ def read_tensorflow(prefix: str, config: XLNetConfig | None) -> Checkpoint:
         return Entry(tuple(shapes[key]), read)
 
     if graph is None:
-        kept = [name for name in sorted(shapes) if not _is_state(name, shapes)]
+        kept = [  # no counters, and no optimizer slots, which are named after their variables
+            name
+            for name in sorted(shapes)
+            if not _COUNTER.fullmatch(name) and name.rpartition("/")[0] not in shapes
+        ]
         arrays = names.to_canonical(
             Arrays({name: entry(name) for name in kept}).checked(_files(prefix)), names.ORIGINAL
         )
@@ -119,11 +123,6 @@ def _groups(shapes: Mapping[str, tuple[int, ...]]) -> list[list[str]]:
             size = 4 * math.prod(shapes[name])
         groups[-1].append(name)
     return groups
-
-
-def _is_state(name: str, shapes: Mapping[str, object]) -> bool:
-    """Returns whether a variable is a counter or an optimizer slot, which is named after its variable."""
-    return bool(_COUNTER.fullmatch(name)) or name.rpartition("/")[0] in shapes
 
 
 def _model_variables(graph: bytes) -> dict[str, str]:

@@ -114,11 +114,13 @@ class ClassificationTask(FinetuningTask):
             raise UserError(
                 f"task.alert.label is {alert.label!r}, expected one of {', '.join(self.labels) or 'no label'}"
             )
-        if alert.label and not trained_on and not self._has_dev_examples(alert.label):
-            raise UserError(
-                f"task.alert finds its threshold on the dev examples with the label {alert.label!r}, "
-                "and there are none"
-            )
+        if alert.label and not trained_on:
+            dev = self.validation_set
+            if dev is None or not self._have(alert.label, dev.column("label")).any():
+                raise UserError(
+                    f"task.alert finds its threshold on the dev examples with the label {alert.label!r}, "
+                    "and there are none"
+                )
         for name, value in (("precision", alert.precision), ("recall", alert.recall)):
             if not 0 <= value <= 1:
                 raise UserError(f"task.alert.{name} (--alert_{name}) is {value}: expected 0 to 1")
@@ -273,10 +275,6 @@ class ClassificationTask(FinetuningTask):
             f"alerts on {wish.label!r} have a precision of {found:.4f} and a recall of "
             f"{metrics['alert_recall']:.4f}, and --alert_precision asks for {wish.precision:g}"
         )
-
-    def _has_dev_examples(self, label: str) -> bool:
-        dev = self.validation_set
-        return dev is not None and bool(self._have(label, dev.column("label")).any())
 
     def _have(self, label: str, targets: np.ndarray) -> np.ndarray:
         """Returns which texts have a label: bool [N]."""

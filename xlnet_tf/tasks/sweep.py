@@ -289,9 +289,7 @@ def table(trials: Sequence[Trial]) -> str:
 
 def draw_picture(trials: Sequence[Trial], path: epath.PathLike) -> None:
     """Draws the value of each run and the median of each point."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 1.5 + 0.4 * len(trials)), layout="constrained")
+    figure = figures.new(8, 1.5 + 0.4 * len(trials))
     axes = figure.subplots()
     for row, trial in enumerate(trials):
         seen = [value for value in trial.values if math.isfinite(value)]

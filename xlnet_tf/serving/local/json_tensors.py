@@ -190,19 +190,16 @@ def write_outputs(outputs: Mapping[str, np.ndarray], by_rows: bool) -> dict[str,
 
 def _from_array(name: str, values: np.ndarray) -> Any:
     if values.dtype.kind == "O":
-        write = _as_b64 if name.endswith("_bytes") else _as_text
+
+        def write(value: bytes) -> dict[str, str] | str:
+            if name.endswith("_bytes"):
+                return {_B64: base64.b64encode(value).decode()}
+            return value.decode("utf-8", "surrogateescape")  # bytes that are not UTF-8 go out as they are
+
         return np.frompyfunc(write, 1, 1)(values).tolist() if values.size else values.tolist()
     if values.dtype == np.float32:
         return values.astype(str).astype(float).tolist()  # as few digits as tell it from its neighbours
     return (values.astype(np.float32) if values.dtype.kind == "V" else values).tolist()
-
-
-def _as_b64(value: bytes) -> dict[str, str]:
-    return {_B64: base64.b64encode(value).decode()}
-
-
-def _as_text(value: bytes) -> str:
-    return value.decode("utf-8", "surrogateescape")  # bytes that are not UTF-8 go out as they are
 
 
 def dump(document: Mapping[str, Any]) -> bytes:

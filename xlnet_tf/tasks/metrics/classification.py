@@ -181,10 +181,6 @@ def _mean_auc(targets: np.ndarray, probabilities: np.ndarray) -> float:
     return float(np.mean(areas)) if areas else np.nan
 
 
-def _class_auc(targets: np.ndarray, probabilities: np.ndarray) -> float:
-    return _mean_auc(np.arange(probabilities.shape[1]) == targets[:, None], probabilities)
-
-
 def _average_precision(targets: np.ndarray, probabilities: np.ndarray) -> float:
     """The mean, over the positives, of the precision from each one's probability on; 0 without positives."""
     order = np.argsort(-probabilities[:, 1], kind="stable")
@@ -256,7 +252,7 @@ METRICS: Mapping[str, Mapping[str, Callable[[np.ndarray, np.ndarray], float]]] =
         "macro_f1": lambda targets, outputs: np.mean(_class_f1(targets, outputs)),
         "f1": lambda targets, outputs: _class_f1(targets, outputs)[1],
         "matthews": _matthews,
-        "auc": _class_auc,
+        "auc": lambda targets, outputs: _mean_auc(targets[:, None] == np.arange(outputs.shape[1]), outputs),
         "average_precision": _average_precision,
         "log_loss": _log_loss,
     },
