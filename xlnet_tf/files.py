@@ -174,7 +174,7 @@ class UniqueKeys:
 
 
 def unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Returns an object of JSON, for json.loads' `object_pairs_hook`, which alone takes the last of equal keys.
+    """Returns an object of JSON, as json.loads' `object_pairs_hook`; json alone takes the last of equal keys.
 
     Raises:
         SecondKey: it has a key twice.

@@ -329,7 +329,11 @@ def test_another_tokenizer_is_refused(small_tokenizer):
 @pytest.mark.parametrize(
     ("method", "options", "message"),
     [
-        ("score", {"ordering": "random"}, "unknown option ordering; expected some of batch_size, contexts, ord"),
+        (
+            "score",
+            {"ordering": "random"},
+            "unknown option ordering; expected some of batch_size, contexts, ord",
+        ),
         ("embed", {"layers": 2}, "unknown option layers; expected some of batch_size, layer, texts, tokens"),
     ],
 )

@@ -281,8 +281,8 @@ def _label_fields(checkpoint: Checkpoint, head: str) -> dict[str, Any]:
     labels = checkpoint.card.labels_of(head.partition("_")[0]) or ()
     if labels and len(labels) != size:
         logging.warning(
-            "the head %s has %d classes, and the files next to it name %d: %s gets no names. Correct id2label "
-            "in config.json, or labels in model.json, and convert again",
+            "the head %s has %d classes, and the files next to it name %d: %s gets no names. Correct "
+            "id2label in config.json, or labels in model.json, and convert again",
             head,
             size,
             len(labels),

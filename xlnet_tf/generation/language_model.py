@@ -251,16 +251,19 @@ class XLNetLanguageModel:
         batch_size: int = 8,
     ) -> list[scoring.TextScore]:
         """Scores texts in a factorization order: see scoring.score_texts, which explains the options."""
-        options = {"order": order, "seed": seed, "batch_size": batch_size}
-        return scoring.score_texts(self.model, self.tokenizer, texts, contexts, **options)
+        return scoring.score_texts(
+            self.model, self.tokenizer, texts, contexts, order=order, seed=seed, batch_size=batch_size
+        )
 
     @guesses.refusing_options
     def embed(
         self, texts: Sequence[str], *, tokens: bool = False, layer: int = -1, batch_size: int = 8
     ) -> embedding.TextVectors:
         """Returns vectors of texts: see embedding.embed_texts, which explains the options."""
-        options = {"tokens": tokens, "layer": layer, "batch_size": batch_size}
-        return embedding.embed_texts(self.model.encoder, self.tokenizer, texts, **options)
+        encoder = self.model.encoder
+        return embedding.embed_texts(
+            encoder, self.tokenizer, texts, tokens=tokens, layer=layer, batch_size=batch_size
+        )
 
     def _run(self, function: Callable, *inputs, **static):
         """Returns function(model, *inputs, **static) as arrays, by a graph traced once for all shapes.

@@ -60,8 +60,8 @@ class XLNetMultipleChoice(PooledHead):
             num_choices = source.card.settings.get("num_choices")
         if num_choices is None:
             raise UserError(
-                f"{source.checkpoint.path} does not say how many choices a row has: give num_choices, such as "
-                "num_choices=4."
+                f"{source.checkpoint.path} does not say how many choices a row has: give num_choices, such "
+                "as num_choices=4."
             )
         return cls.load(source, head, options, num_choices)
 
