@@ -82,7 +82,19 @@ def test_help_shows_every_flag_and_loads_no_tensorflow(command):
             ["--init_checkpoint=absent", "--input=texts", "--model_dir=run"],
             "init_checkpoint: there is no checkpoint at absent: expected",
         ),
+        (
+            "adapt",
+            ["--init_checkpoint=docs", "--input=absent.txt", "--model_dir=run"],
+            "--input: no corpus file",
+        ),
+        (
+            "adapt",
+            ["--init_checkpoint=docs", "--input=README.md", "--model_dir=run", "--task_data=absent"],
+            "absent/train/manifest.json does not exist",
+        ),
         ("tpu_compile", ["--data=absent"], "absent/manifest.json does not exist"),
+        ("tpu_compile", ["--export=absent"], "--export: absent has no saved_model.pb; expected a version"),
+        ("tpu_compile", ["--config_file=absent.yaml"], "--config_file=absent.yaml: there is no such file"),
         ("convert_checkpoint", ["--input=absent"], "there is no checkpoint at absent: expected"),
         ("serve", ["--model=absent"], "absent is not a folder: expected one that `xlnet-tf export`"),
         (

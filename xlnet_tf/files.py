@@ -4,6 +4,7 @@ Paths are strings or `epath.Path`s. No TensorFlow is needed for local files, so 
 at once and stay small.
 """
 
+import collections
 import contextlib
 import errno
 import functools
@@ -17,7 +18,7 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 import yaml
@@ -154,7 +155,7 @@ def read_text(path: epath.PathLike, content: bytes | None = None) -> str:
         raise UserError(f"{path} is not a text file ({reason(error)})") from None
 
 
-class SecondKey(yaml.YAMLError):
+class SecondKey(yaml.YAMLError, ValueError):
     """A key that a mapping has already."""
 
 
@@ -170,6 +171,19 @@ class UniqueKeys:
                 where = f"line {lines[0]}" if len(lines) == 1 else f"lines {lines[0]} and {lines[1]}"
                 raise SecondKey(f"{key.value} is given twice, in {where}: keep one of them")
         return super().construct_mapping(node, deep)  # type: ignore[misc]
+
+
+def unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns an object of JSON, as json.loads' `object_pairs_hook`; json alone takes the last of equal keys.
+
+    Raises:
+        SecondKey: it has a key twice.
+    """
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        [(second, _)] = collections.Counter(name for name, _ in pairs).most_common(1)
+        raise SecondKey(f"{json.dumps(second, ensure_ascii=False)} is given twice: keep one of them")
+    return values
 
 
 class _SafeLoader(UniqueKeys, yaml.SafeLoader):
@@ -206,11 +220,13 @@ def read_json(path: epath.PathLike, content: bytes | None = None, fix: str = "")
 
     Raises:
         FileNotFoundError: there is none.
-        UserError: it is not such a file.
+        UserError: it is not such a file, or has a key twice.
     """
     text = read_text(path, content)
     try:
-        values = json.loads(text)
+        values = json.loads(text, object_pairs_hook=unique_keys)
+    except SecondKey as error:
+        raise UserError(f"{path}: {error}") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON ({error}){fix and f': {fix}'}.") from None
     return _mapping(values, path, "an object with fields", fix)

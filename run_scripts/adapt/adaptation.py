@@ -18,6 +18,7 @@ from xlnet_tf import files, ownership
 from xlnet_tf import flags as options
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import Setting
+from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.manifest import Manifest, settings_difference
 
 if TYPE_CHECKING:
@@ -49,6 +50,15 @@ class Adaptation:
     """
 
     def __init__(self, values: flags.FlagValues):
+        self.folder = epath.Path(values.model_dir)
+        self.texts = options.from_flags(TextOptions, values)
+        texts.check(self.texts)
+        if not (self.folder / NOTE).exists():  # what an earlier start has chosen of them is not read again
+            texts.require(self.texts)
+        if values.task_data:
+            ExampleSet.load(f"{values.task_data}/train")
+
+        # TensorFlow is loaded once the paths are known to be good.
         from run_scripts.adapt import settings
         from run_scripts.adapt.comparison import Task
         from run_scripts.adapt.leaks import HeldOut, texts_of, whole_texts_of
@@ -57,9 +67,6 @@ class Adaptation:
         from xlnet_tf.text.tokenizer import MODEL_FILE
         from xlnet_tf.training import runtime
 
-        self.folder = epath.Path(values.model_dir)
-        self.texts = options.from_flags(TextOptions, values)
-        texts.check(self.texts)
         try:
             self.checkpoint = open_checkpoint(values.init_checkpoint)
         except (UserError, FileNotFoundError) as error:

@@ -1,5 +1,6 @@
 """Which documents an adaptation trains on, which it is measured on, and which it must not see."""
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -168,6 +169,14 @@ def check(options: TextOptions) -> None:
         raise UserError("text_column is empty, expected the name of the column that holds the text")
 
 
+def require(options: TextOptions) -> None:
+    """Raises FileNotFoundError if a file of the texts is not there; reads no text."""
+    for flag in ("input", "general_input", "general_dev_input"):
+        if getattr(options, flag):
+            with _naming(flag):
+                _sources(flag, options)
+
+
 def read_documents(flag: str, options: TextOptions) -> Iterator[str]:
     """Yields the documents of a corpus that have text.
 
@@ -176,11 +185,8 @@ def read_documents(flag: str, options: TextOptions) -> Iterator[str]:
         FileNotFoundError: a file is missing.
     """
     columns = options.text_column
-    try:
-        found = CorpusOptions(
-            input=getattr(options, flag), text_field=columns[0], documents=options.documents
-        )
-        for shard in corpus.plan_shards(corpus.find_sources(found, tables=True), _SLICE_BYTES):
+    with _naming(flag):
+        for shard in corpus.plan_shards(_sources(flag, options), _SLICE_BYTES):
             for row in corpus.read_rows(shard):
                 missing = [name for name in columns if not isinstance(row.values.get(name), str)]
                 if row.error or missing:
@@ -188,8 +194,22 @@ def read_documents(flag: str, options: TextOptions) -> Iterator[str]:
                     raise UserError(f"{row.where}: {row.error or f'there is {has}'}")
                 if text := "\n".join(row.values[name].strip() for name in columns).strip():
                     yield text
+
+
+@contextlib.contextmanager
+def _naming(flag: str) -> Iterator[None]:
+    """Puts the flag before errors that are raised within."""
+    try:
+        yield
     except (UserError, FileNotFoundError) as error:
         raise type(error)(f"--{flag}: {error}") from error
+
+
+def _sources(flag: str, options: TextOptions) -> list[corpus.Source]:
+    found = CorpusOptions(
+        input=getattr(options, flag), text_field=options.text_column[0], documents=options.documents
+    )
+    return corpus.find_sources(found, tables=True)
 
 
 def _survey(flag: str, paths: Sequence[str], options: TextOptions, held_out: HeldOut) -> Survey:

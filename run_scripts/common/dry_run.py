@@ -93,6 +93,8 @@ def check_and_print_all(trainings: Iterable[Training], topology: str | None):
             print(f"{training.name}:")
         print("\n".join([line for line in lines if line not in first] or ["as the first"]), flush=True)
         first = first or lines
+        if training.again:
+            print(f"\nWARNING: {training.again}")
     for warning in task.data_warnings():
         print(f"\nWARNING: {warning}")
     print(f"\nEverything fits. Nothing was trained.{_still_needed(params.runtime, where)}")

@@ -28,7 +28,7 @@ def define_flags(settings: Sequence[Setting]):
         "Yaml file of settings, or a recipe's name (base, glue/sst-2), over the defaults; of several, the "
         "last one wins.",
     )
-    flags.register_validator("config_file", lambda sources: all(not s or settings_file(s) for s in sources))
+    check_config_file()
     flags.DEFINE_string(
         "params_override",
         "",
@@ -83,7 +83,7 @@ def settings_file(source: str, flag: str = "--config_file") -> str:
         UserError: a name is that of no recipe and no file.
     """
     known, name = recipes(), source.removesuffix(".yaml")
-    if pathlib.Path(source).is_file() or not (name in known or re.fullmatch(r"[\w/-]+", source)):
+    if pathlib.Path(source).is_file() or not (name in known or re.fullmatch(r"[\w/-]+", name)):
         return source
     if name not in known:
         tip = f": did you mean {match}?" if (match := closest(name, known)) else "."
@@ -92,6 +92,11 @@ def settings_file(source: str, flag: str = "--config_file") -> str:
             f"{', '.join(known)}"
         )
     return str(known[name])
+
+
+def check_config_file():
+    """Has --config_file refuse what is neither a recipe nor a file as soon as the flags are read."""
+    flags.register_validator("config_file", lambda sources: all(not s or settings_file(s) for s in sources))
 
 
 def define_dry_run_flags():

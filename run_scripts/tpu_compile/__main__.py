@@ -44,6 +44,11 @@ def main(_: Sequence[str]) -> None:
     check_flags(values)
     if values.data and not epath.Path(values.data, FILE_NAME).exists():
         Manifest.load(values.data)  # says what is missing, before TensorFlow is loaded
+    if values.export and not epath.Path(values.export, "saved_model.pb").exists():
+        raise UserError(
+            f"--export: {values.export} has no saved_model.pb; expected a version that `xlnet-tf export` has "
+            "written, such as served/reviews/1"
+        )
     if values.save_hlo:
         save_hlo(values)
         return

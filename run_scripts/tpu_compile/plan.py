@@ -89,6 +89,7 @@ def define_flags() -> None:
     number("num_labels", 2, "Classes of a text, or tags of a word.", lower_bound=1)
     number("sequences", 4, "Options of a question, or candidates of a query.", lower_bound=1)
     flags.DEFINE_multi_string("config_file", [], "Yaml file of settings or name of a recipe.")
+    experiment.check_config_file()
     string("params_override", "", "Settings over those of files and flags.")
     string("output", None, "json file for the figures.")
     string("save_hlo", None, "File for the program, to run it with xlnet-tf run-hlo.")

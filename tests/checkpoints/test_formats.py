@@ -588,7 +588,7 @@ def test_weights_that_are_read_instead_of_the_new_ones_are_warned_of(tmp_path, c
         ("original", ""),
         ("hugging_face", ""),
         ("original", "holds model.safetensors, too"),
-        ("ours", ""),
+        ("ours", "holds config.json, too"),
         ("hugging_face", "holds weights.safetensors, too"),
     ):
         caplog.clear()
@@ -604,6 +604,18 @@ def test_the_tokenizer_of_another_model_is_warned_of(tmp_path, caplog, small_tok
     caplog.clear()
     save_checkpoint(open_checkpoint(str(tmp_path)), str(tmp_path / "a"), "ours")
     save_checkpoint(open_checkpoint(str(tmp_path)), str(tmp_path / "a"), "ours")
+    assert not caplog.text
+
+
+def test_settings_and_labels_of_another_model_are_warned_of(tmp_path, caplog):
+    checkpoint = random_checkpoint(CONFIGS["micro"])
+    (tmp_path / "params.yaml").write_text("task: {model: {clamp_len: 3}}")
+    save_checkpoint(checkpoint, str(tmp_path), "original")
+    said = "holds params.yaml, too, which does not come with these weights: whoever reads the folder takes it"
+    assert said in caplog.text
+    caplog.clear()
+    save_checkpoint(open_checkpoint(str(tmp_path)), str(tmp_path / "a"), "original")
+    save_checkpoint(open_checkpoint(str(tmp_path)), str(tmp_path / "a"), "original")
     assert not caplog.text
 
 

@@ -92,6 +92,12 @@ def test_cards_of_later_versions_and_damaged_ones_are_refused(tmp_path):
             ModelCard.read(tmp_path)
 
 
+def test_a_key_that_is_given_twice_is_refused(tmp_path):
+    (tmp_path / "model.json").write_text('{"settings": {"clamp_len": 3, "ü": 1, "clamp_len": 4}}')
+    with pytest.raises(UserError, match='model.json: "clamp_len" is given twice: keep one of them'):
+        ModelCard.read(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("serving", "message"),
     [

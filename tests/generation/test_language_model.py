@@ -324,3 +324,19 @@ def test_a_new_model_answers_without_a_call(small_tokenizer):
 def test_another_tokenizer_is_refused(small_tokenizer):
     with pytest.raises(UserError, match="90 pieces, the model 50"):
         XLNetLanguageModel(uncached.random_model(), small_tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "message"),
+    [
+        (
+            "score",
+            {"ordering": "random"},
+            "unknown option ordering; expected some of batch_size, contexts, ord",
+        ),
+        ("embed", {"layers": 2}, "unknown option layers; expected some of batch_size, layer, texts, tokens"),
+    ],
+)
+def test_unknown_options_are_named_with_those_that_exist(model, method, options, message):
+    with pytest.raises(UserError, match=message):
+        getattr(model, method)(["ba"], **options)

@@ -177,8 +177,25 @@ def test_settings_of_heads_without_labels_are_kept(tmp_path):
         save_model(model, tmp_path / model.name)
     found = XLNetQuestionAnswering.from_pretrained(tmp_path / "span")
     assert (found.start_top, found.end_top) == (2, 3)
-    found = XLNetMultipleChoice.from_pretrained(tmp_path / "choice", 2)
+    found = XLNetMultipleChoice.from_pretrained(tmp_path / "choice")
+    assert found.num_choices == 2
     assert (found.segment_len, found.encoder.memory_len, found.encoder.reuse_len) == (4, 9, 3)
+
+
+def test_the_number_of_choices_comes_from_the_data_of_a_run_or_is_asked_for(tmp_path):
+    model = XLNetRanker(XLNetEncoder(CONFIG), 5)
+    model.build()
+    save_model(model, tmp_path / "run")
+    (tmp_path / "run/model.json").unlink()  # as in runs of earlier versions
+    manifest = {"kind": "examples", "task": "ranking", "sequences": 5, "settings": {}}
+    (tmp_path / "run/manifest.json").write_text(json.dumps(manifest))
+    assert XLNetRanker.from_pretrained(tmp_path / "run").num_choices == 5
+    assert XLNetRanker.from_pretrained(tmp_path / "run", 2).num_choices == 2
+    with pytest.raises(UserError, match="does not say how many choices a row has: give num_choices, such as"):
+        XLNetMultipleChoice.from_pretrained(tmp_path / "run")  # whose head is new
+    (tmp_path / "run/manifest.json").unlink()
+    with pytest.raises(UserError, match="does not say how many choices a row has: give num_choices, such as"):
+        XLNetRanker.from_pretrained(tmp_path / "run")
 
 
 @pytest.mark.parametrize("field", ["labels", "settings", "cleaning"])
@@ -371,6 +388,17 @@ def test_a_config_of_hugging_face_that_does_not_fit_its_head(tmp_path, fields, m
     file.write_text(json.dumps(json.loads(file.read_text()) | fields))
     with pytest.raises(UserError, match=message):
         XLNetClassifier.from_pretrained(tmp_path / "theirs")
+
+
+def test_labels_that_do_not_fit_the_head_are_not_converted_silently(tmp_path, caplog):
+    fine_tuned(new_model(XLNetClassifier), tmp_path / "ours")
+    card = tmp_path / "ours/model.json"
+    card.write_text(json.dumps(json.loads(card.read_text()) | {"labels": ["bad", "good"]}))
+    checksums.remove(tmp_path / "ours")
+    save_checkpoint(open_checkpoint(tmp_path / "ours"), str(tmp_path / "theirs"), "hugging_face")
+    said = "the head classification_task has 3 classes, and the files next to it name 2: config.json gets no"
+    assert said in caplog.text
+    assert "id2label" not in json.loads((tmp_path / "theirs/config.json").read_text())
 
 
 def test_a_new_head_is_logged(pretrained, logged):

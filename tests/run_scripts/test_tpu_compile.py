@@ -314,7 +314,7 @@ def test_contradictory_flags_are_refused(arguments, message):
     ("asked", "given"),
     [
         ("--export=served/1", "--task=squad --gradient_only --preset=base --recompute --dtype=float32"),
-        ("--export=served/1", "--config_file=a.yaml --memory_len=4"),
+        ("--export=served/1", "--config_file=micro --memory_len=4"),
         ("--peer=model_garden", "--data=a --clamp_len=9 --attention_dropout=0 --accumulation_steps=2"),
         ("--peer=model_garden", "--recompute"),
         ("--save_hlo=step", "--export=served/1 --topology=v3 --find_max_batch --memory_only --output=a.json"),
@@ -343,7 +343,7 @@ def test_all_flags_without_effect_are_named(main, asked, given):
         "--peer=model_garden --memory_len=0 --topology=v3 --find_max_batch --memory_only --multiple=2",
         "--peer=model_garden --memory_len=0 --gradient_only --preset=large --dropout=0.1 --num_predict=85",
         "--export=served/1 --topology=v3 --batch_per_core=8 --find_max_batch --multiple=8 --seq_len=128",
-        "--data=records --task=squad --config_file=a.yaml --dtype=bfloat16 --recompute --output=a.json",
+        "--data=records --task=squad --config_file=squad_small --dtype=bfloat16 --recompute --output=a.json",
         "--preset=base --norecompute --dtype=bfloat16 --find_max_batch --memory_only --multiple=8",
     ],
 )

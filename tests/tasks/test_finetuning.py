@@ -176,7 +176,7 @@ def test_best_on_other_dev_examples_is_forgotten(data, run, tmp_path, small_toke
         best = read_metrics(str(tmp_path / BEST))
         kept.append((best["accuracy"], best.get("dev_set_since")))
     assert kept == [(0.9, None), (0.9, None), (0.4, 10), (0.4, 10), (0.6, 10)]
-    assert caplog.text.count("was the best on other dev examples") == 1
+    assert caplog.text.count("has the weights that were best on other dev examples: they are removed") == 1
     path = tmp_path / BEST / "metrics.json"
     path.write_text(json.dumps({"step": 8, "accuracy": 0.6}))  # an earlier version's, which does not tell
     task.after_evaluation(task.build_model(), {"accuracy": 0.5}, 8, str(tmp_path))

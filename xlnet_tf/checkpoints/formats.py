@@ -234,12 +234,24 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
     source = os.path.dirname(checkpoint.path)
     if os.path.realpath(folder) == os.path.realpath(source):
         raise UserError(f"{folder} is the folder of the checkpoint itself; expected another one to write to.")
+    checkpoint = dataclasses.replace(checkpoint, arrays=arrays)
+    card = _converted_card(checkpoint, format)  # first: a file that it is read from may be damaged
+    tf.io.gfile.makedirs(folder)
+    with owning(folder, "converting weights", "--output"):
+        written = _write(checkpoint, card, folder, format)
+    _warn_of_others(folder, written, format)
+    return coverage
+
+
+def _warn_of_others(folder: str, written: Collection[str], format: str):
+    """Warns of files that a folder had before, and that count as those of the weights written now."""
     before = {"ours": (), "hugging_face": (OUR_FILE,), "original": (OUR_FILE, *HUGGING_FACE_WEIGHTS)}[format]
-    others = dict.fromkeys(before, "gets those weights instead of the new ones")
-    if not tf.io.gfile.exists(checkpoint.path_of(TOKENIZER_FILE)):
+    others = dict.fromkeys(COMPANIONS, "takes it for this model's")
+    others |= dict.fromkeys(before, "gets those weights instead of the new ones")
+    if TOKENIZER_FILE not in written:
         others |= dict.fromkeys((TOKENIZER_FILE, TOKENIZER_JSON_FILE), "splits texts with this tokenizer")
     for name, effect in others.items():
-        if tf.io.gfile.exists(f"{folder}/{name}"):
+        if name not in written and tf.io.gfile.exists(f"{folder}/{name}"):
             logging.warning(
                 "%s holds %s, too, which does not come with these weights: whoever reads the folder %s. "
                 "Remove the file, unless it belongs to them",
@@ -247,12 +259,6 @@ def save_checkpoint(checkpoint: Checkpoint, folder: str, format: str, *, strict:
                 name,
                 effect,
             )
-    checkpoint = dataclasses.replace(checkpoint, arrays=arrays)
-    card = _converted_card(checkpoint, format)  # first: a file that it is read from may be damaged
-    tf.io.gfile.makedirs(folder)
-    with owning(folder, "converting weights", "--output"):
-        _write(checkpoint, card, folder, format)
-    return coverage
 
 
 def _converted_card(checkpoint: Checkpoint, format: str) -> ModelCard:
@@ -264,8 +270,8 @@ def _converted_card(checkpoint: Checkpoint, format: str) -> ModelCard:
     return card.with_origin("converted_from", checkpoint.source, task=task, format=format, settings=settings)
 
 
-def _write(checkpoint: Checkpoint, card: ModelCard, folder: str, format: str):
-    """Writes weights and what lies next to them; their checksums come last."""
+def _write(checkpoint: Checkpoint, card: ModelCard, folder: str, format: str) -> list[str]:
+    """Writes weights and what lies next to them, their checksums last; returns the files' names."""
     arrays = checkpoint.arrays
     checksums.remove(folder)
     if format == "original":
@@ -284,6 +290,7 @@ def _write(checkpoint: Checkpoint, card: ModelCard, folder: str, format: str):
     card.write(folder)
     written.append(CARD_FILE)
     checksums.write(folder, written)
+    return written
 
 
 def differences(checkpoint: Checkpoint, format: str) -> list[str]:

@@ -279,6 +279,15 @@ def _label_fields(checkpoint: Checkpoint, head: str) -> dict[str, Any]:
     """Returns the fields of a config.json that say how many classes a head has, and their labels."""
     size = checkpoint.arrays.shapes[f"{head}/logits/bias"][0]
     labels = checkpoint.card.labels_of(head.partition("_")[0]) or ()
+    if labels and len(labels) != size:
+        logging.warning(
+            "the head %s has %d classes, and the files next to it name %d: %s gets no names. Correct "
+            "id2label in config.json, or labels in model.json, and convert again",
+            head,
+            size,
+            len(labels),
+            CONFIG_FILE,
+        )
     named = hugging_face_config.write_labels(labels) if len(labels) == size else {}
     return {"num_labels": size, **named}
 

@@ -53,6 +53,7 @@ _TYPES = {
     "reuse_len": int,
     "start_top": int,
     "end_top": int,
+    "num_choices": int,
     "dropout": float,
     "attention_dropout": float,
     "initializer_range": float,
@@ -132,7 +133,7 @@ class ModelCard:
         read = files.fields_reader(folder, known)
         card, hugging_face, run = (of(read, folder) for of in (_of_card, _of_hugging_face, _of_run))
         external_first = card.get("format") == "hugging_face"
-        if "settings" in run or ("settings" in card and not external_first):
+        if read(PARAMS_FILE) is not None or ("settings" in card and not external_first):
             hugging_face.pop("settings", None)  # what its files leave open has another default there
         task = task_registry.tasks().get(card.get("task", ""))
         if task and not task.hugging_face:  # a head that its models, which pool padding, do not have
@@ -284,7 +285,7 @@ def _of_run(read: files.FieldsReader, folder: str) -> dict[str, Any]:
         model = task.get("model") if isinstance(task, dict) else None
         if not isinstance(model, dict):
             raise UserError(f"{folder}/{PARAMS_FILE} has no task.model; expected the settings of a run.")
-        fields["settings"] = _checked(model, f"{folder}/{PARAMS_FILE}")
+        fields["settings"] = fields.get("settings", {}) | _checked(model, f"{folder}/{PARAMS_FILE}")
         if isinstance(path := task.get("init_checkpoint"), str) and path:
             fields["origin"] = {"init_checkpoint": path}
     if metrics := read(METRICS_FILE) or read(f"{BEST}/{METRICS_FILE}"):
@@ -315,6 +316,8 @@ def _of_manifest(manifest: Mapping[str, Any], path: str) -> dict[str, Any]:
         if not _are_strings(labels := settings.get("labels")):
             raise UserError(f"{path}: labels is {labels!r}; expected strings.")
         fields["labels"] = tuple(labels)
+    if task in known and known[task].sequences is None:
+        fields["settings"] = _checked({"num_choices": manifest.get("sequences")}, path)
     return fields
 
 

@@ -240,15 +240,30 @@ class XLNetLanguageModel:
 
         return _in_batches(fill, ids, batch_size)
 
+    @guesses.refusing_options
     def score(
-        self, texts: Sequence[str], contexts: Sequence[str] | None = None, **options
+        self,
+        texts: Sequence[str],
+        contexts: Sequence[str] | None = None,
+        *,
+        order: str | Sequence[Sequence[int]] = "left_to_right",
+        seed: int = 0,
+        batch_size: int = 8,
     ) -> list[scoring.TextScore]:
-        """Scores texts in a factorization order: see scoring.score_texts, which has the options."""
-        return scoring.score_texts(self.model, self.tokenizer, texts, contexts, **options)
+        """Scores texts in a factorization order: see scoring.score_texts, which explains the options."""
+        return scoring.score_texts(
+            self.model, self.tokenizer, texts, contexts, order=order, seed=seed, batch_size=batch_size
+        )
 
-    def embed(self, texts: Sequence[str], **options) -> embedding.TextVectors:
-        """Returns vectors of texts: see embedding.embed_texts, which has the options."""
-        return embedding.embed_texts(self.model.encoder, self.tokenizer, texts, **options)
+    @guesses.refusing_options
+    def embed(
+        self, texts: Sequence[str], *, tokens: bool = False, layer: int = -1, batch_size: int = 8
+    ) -> embedding.TextVectors:
+        """Returns vectors of texts: see embedding.embed_texts, which explains the options."""
+        encoder = self.model.encoder
+        return embedding.embed_texts(
+            encoder, self.tokenizer, texts, tokens=tokens, layer=layer, batch_size=batch_size
+        )
 
     def _run(self, function: Callable, *inputs, **static):
         """Returns function(model, *inputs, **static) as arrays, by a graph traced once for all shapes.

@@ -41,21 +41,29 @@ class XLNetMultipleChoice(PooledHead):
         self.num_choices = num_choices
 
     @classmethod
-    def from_pretrained(cls, path: Source, num_choices: int, **options) -> Self:
+    def from_pretrained(cls, path: Source, num_choices: int | None = None, **options) -> Self:
         """Builds the model of a checkpoint: with its head, or with a new one on pretrained weights.
 
         Args:
             path: of a run (its best weights, if kept), or files of the original or Hugging Face (see
                 checkpoints.open_checkpoint).
-            num_choices: C, which need not be that of the training.
+            num_choices: C, which need not be that of the training; None: that of the training.
             **options: of this class and of XLNetEncoder: dropout, summary, ...
 
         Raises:
-            UserError: the checkpoint does not fit, or no such option exists.
+            UserError: the checkpoint does not fit, its files do not say C, or no such option exists.
             FileNotFoundError: there is nothing at the path.
         """
         source = Pretrained.open(path)
-        return cls.load(source, source.find_head(cls.PART), options, num_choices)
+        head = source.find_head(cls.PART)
+        if num_choices is None and not head.new:
+            num_choices = source.card.settings.get("num_choices")
+        if num_choices is None:
+            raise UserError(
+                f"{source.checkpoint.path} does not say how many choices a row has: give num_choices, such "
+                "as num_choices=4."
+            )
+        return cls.load(source, head, options, num_choices)
 
     def call(self, features: Mapping[str, Any], training=None):
         ids = features["input_word_ids"]

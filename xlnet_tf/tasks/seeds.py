@@ -69,7 +69,7 @@ def finetune_seeds(
     """
     model_dir = model_dir.rstrip("/")  # FOLDER//NAME is another object of a bucket
     results = []
-    if again := _trained_again(params, model_dir, num_seeds):
+    if again := trained_again(params, model_dir, num_seeds):
         logging.warning("%s", again)
     with contextlib.ExitStack() as stack:
         if num_seeds > 1:  # of one seed, the folder is the run's own
@@ -106,8 +106,14 @@ def runs(
         yield run_params, folder
 
 
-def _trained_again(params: cfg.ExperimentConfig, model_dir: str, num_seeds: int) -> str:
-    """Says that a seed's run is there and is not resumed, as one seed and several have other folders."""
+def trained_again(params: cfg.ExperimentConfig, model_dir: str, num_seeds: int) -> str:
+    """Says that a seed's run is there and is not resumed, as one seed and several have other folders.
+
+    Args: see `finetune_seeds`.
+
+    Returns:
+        A sentence without a full stop; "" if there is no such run.
+    """
     seed, one = params.task.seed, tf.io.gfile.exists(f"{model_dir}/{PARAMS_FILE}")
     several = tf.io.gfile.exists(f"{model_dir}/seed-{seed}/{PARAMS_FILE}")
     if one == several or several == (num_seeds > 1):

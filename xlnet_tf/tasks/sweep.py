@@ -22,7 +22,7 @@ from official.core import config_definitions as cfg
 from xlnet_tf import figures, files
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks.finetuning import FinetuningTask, build_task
-from xlnet_tf.tasks.seeds import Result, finetune_seeds, runs
+from xlnet_tf.tasks.seeds import Result, finetune_seeds, runs, trained_again
 from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.run import check_batch_sizes, check_memory, check_resumable, check_settings, own
 from xlnet_tf.training.task import Task
@@ -159,12 +159,14 @@ class Training(NamedTuple):
         params: the complete settings.
         task: of the settings.
         runs: settings and folder of each seed.
+        again: which run that is there is trained again; empty if none is.
     """
 
     name: str
     params: cfg.ExperimentConfig
     task: Task
     runs: Sequence[tuple[cfg.ExperimentConfig, str]]
+    again: str = ""
 
 
 @contextlib.contextmanager
@@ -214,7 +216,8 @@ def trainings(
                 "all runs of a --sweep make their batches in the same way, and with those that are there "
                 f"--batching would be {found}: add --batching={begun}, or choose another --model_dir"
             )
-        yield Training(name, params, task, list(runs(params, folder, num_seeds)))
+        again = trained_again(params, folder, num_seeds)
+        yield Training(name, params, task, list(runs(params, folder, num_seeds)), again)
 
 
 def sweep(

@@ -88,7 +88,11 @@ def keep_best(
     if _is_of(best, task):
         of_set |= {name: best[name] for name in (_DEV_SET_SINCE,) if name in best}
     else:
-        logging.warning("%s was the best on other dev examples: it is forgotten", folder)
+        logging.warning(
+            "%s has the weights that were best on other dev examples: they are removed, and from now on the "
+            "best on the present dev examples are kept there",
+            folder,
+        )
         tf.io.gfile.rmtree(folder)
         best = {}
         of_set[_DEV_SET_SINCE] = step

@@ -5,9 +5,11 @@ import importlib.util
 import json
 import math
 import re
+import shutil
 
 import pytest
 import tensorflow as tf
+import yaml
 from official.core import task_factory
 
 from run_scripts import pretrain
@@ -21,7 +23,7 @@ from tests.tasks import test_batching
 from xlnet_tf import task_registry
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
-from xlnet_tf.tasks import finetuning, pretraining
+from xlnet_tf.tasks import finetuning, pretraining, sweep
 from xlnet_tf.tpu import compilation, steps
 from xlnet_tf.tpu.lowering import Program
 from xlnet_tf.training import runtime
@@ -68,6 +70,22 @@ def test_fine_tuning_is_described(tmp_path, small_tokenizer, capsys):
     dry_run.check_and_print(params, task, None, str(tmp_path / "model"))
     text = capsys.readouterr().out
     assert "20 records of 10 tokens" in text and "memory  none" in text and "20, 3 in a loop" in text
+
+
+def test_a_finished_seed_that_is_trained_again_is_said(tmp_path, small_tokenizer, capsys):
+    params = toy_finetuning.experiment()
+    params.task.train_data.input_path = str(tmp_path / "train")
+    toy_finetuning.make_examples(tmp_path / "train", small_tokenizer, 20)
+    model_dir = tmp_path / "model"
+    for is_there in (False, True):
+        if is_there:
+            model_dir.mkdir()
+            shutil.copy(tmp_path / "train/manifest.json", model_dir)
+            (model_dir / "params.yaml").write_text(yaml.dump(params.as_dict()))
+        planned = sweep.trainings([({}, params)], toy_finetuning.ToyTask, str(model_dir), 2)
+        dry_run.check_and_print_all(planned, None)
+        said = f"WARNING: {model_dir} has a run of one seed, which --num_seeds=2 does not resume: seed 0 is"
+        assert (said in capsys.readouterr().out) == is_there
 
 
 @pytest.mark.parametrize("name", task_registry.tasks())

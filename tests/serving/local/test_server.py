@@ -265,8 +265,14 @@ PREDICT = "/v1/models/classification:predict"
         (PREDICT, b"[" * 100_000, 400, "JSON Parse error"),
         (PREDICT, b"\xff\xfe{}", 400, "JSON Parse error"),
         (PREDICT, b'{"instances": ["\xed\xa0\x80"]}', 400, "JSON Parse error"),  # half of a surrogate pair
-        (PREDICT, {"instances": ["\ud800"]}, 400, "JSON Parse error: '\\ud800' is half of a surrogate pair"),
+        (PREDICT, {"instances": ["\ud800"]}, 400, 'JSON Parse error: "\\ud800" is half of a surrogate pair'),
         (PREDICT, {"signature_name": "\udc80", "instances": ["a"]}, 400, "half of a surrogate pair"),
+        (
+            PREDICT,
+            b'{"instances": [{"text": "a", "text": "b"}]}',
+            400,
+            'JSON Parse error: "text" is given twice',
+        ),
         (PREDICT, b"[1]", 400, "Is not object"),
         (PREDICT, {}, 400, "Missing 'inputs' or 'instances' key"),
         (PREDICT, {"instances": []}, 400, "No values in 'instances' array"),

@@ -98,8 +98,8 @@ def test_masks_follow_the_order(explainer):
         ("fill", ["<mask>", [1]], "each of 0 to 0"),
         ("fill", ["<mask>", ["0"]], "order is not a list"),
         ("fill", ["<mask>", [True]], "order is not a list"),
-        ("fill", ["<mask>", [0], ["no such piece"]], "'no such piece' is not a piece"),
-        ("fill", ["<mask>", [0], ["<sep>"]], "'<sep>' is not a piece"),
+        ("fill", ["<mask>", [0], ["no such piece"]], '"no such piece" is not a piece'),
+        ("fill", ["<mask>", [0], ["<sep>"]], '"<sep>" is not a piece'),
         ("fill", ["<mask>", [0], ["\u2581ba"] * 2], "at most as many pieces"),
         ("fill", ["\ud800 <mask>"], "surrogate"),
         ("score", [""], "empty"),
@@ -113,7 +113,7 @@ def test_masks_follow_the_order(explainer):
         ("score", ["ba ne", "0"], "given is not a list"),
         ("look_inside", ["ba " * 60], "at most 48"),
         ("look_inside", ["ba", [], None, 2], "0 to 1"),
-        ("look_inside", ["ba", [], None, "0"], "0 to 1"),
+        ("look_inside", ["ba", [], None, None], "The layer is null; expected a number from 0 to 1"),
     ],
 )
 def test_one_sentence_says_what_is_wrong(explainer, method, arguments, message):

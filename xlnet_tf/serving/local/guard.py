@@ -7,6 +7,7 @@ that is not this machine's is an attacker's, made to point here (DNS rebinding).
 
 import asyncio
 import ipaddress
+import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, NamedTuple
 
@@ -98,7 +99,7 @@ class Guard:
         if sum(name.lower() == b"host" for name, _ in raw) != 1 or not self._knows(host):
             return error_response(
                 403,
-                f"this server is not called {host[:100]!r}: ask it as localhost, or start it with "
+                f"this server is not called {json.dumps(host[:100])}: ask it as localhost, or start it with "
                 "--allowed_hosts=NAME",
             )
         same = origin is None or origin in (f"http://{host}", f"https://{host}")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xlnet_tf import errors
+from xlnet_tf import errors, files
 from xlnet_tf.serving.local.loaded import called, invalid
 from xlnet_tf.serving.signatures import TensorInfo
 
@@ -33,12 +33,12 @@ def parse(body: bytes) -> dict[str, Any]:
         raise invalid("JSON Parse error: The document is empty")
     try:
         text = body.decode(json.detect_encoding(body))
-        document = json.loads(text)
+        document = json.loads(text, object_pairs_hook=files.unique_keys)
         if _HALF_PAIR.search(text):  # a whole pair has become one character
             json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         half = error.object[error.start]
-        raise invalid(f"JSON Parse error: {half!r} is half of a surrogate pair") from None
+        raise invalid(f"JSON Parse error: {json.dumps(half)} is half of a surrogate pair") from None
     except (ValueError, RecursionError) as error:
         raise invalid(f"JSON Parse error: {str(error)[:200]}") from None
     if not isinstance(document, dict):
