@@ -6,6 +6,7 @@ import errno
 import functools
 import gc
 import io
+import json
 import logging
 import os
 import re
@@ -22,6 +23,8 @@ from absl import logging as absl_logging
 from xlnet_tf import command_line
 from xlnet_tf.signals import EXIT_STATUS, Signals
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
 
 class UserError(ValueError):
     """Wrong input, flag or file. The message alone says what to do."""
@@ -31,6 +34,11 @@ def shown(value: object, write: Callable[[Any], str] = repr) -> str:
     """Returns a value for a message: as Python writes it, or another way, and shortened."""
     text = write(value)
     return text if len(text) <= 80 else f"{text[:60]}...{text[-17:]}"
+
+
+def shown_as_json(value: object) -> str:
+    """Returns a value of a request for a message: as JSON, shortened."""
+    return shown(value, functools.partial(json.dumps, ensure_ascii=False))
 
 
 def reason(error: Exception) -> str:
@@ -212,10 +220,7 @@ def _plain(error: Exception) -> str:
     """Returns an error's message; one of the system names the file first, without its number."""
     if isinstance(error, OSError) and error.filename and not error.filename2:
         return f"{error.filename}: {error.strerror}"
-    if isinstance(error, OSError) and error.errno in (
-        errno.ENOSPC,
-        errno.EDQUOT,
-    ):  # files.writing names files
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:  # of no file: files.writing names those
         return (
             f"the output or a temporary file cannot be written: {error.strerror}. Make room, and start again"
         )

@@ -32,9 +32,8 @@ def main() -> int:
     except RuntimeError as error:
         sys.stdout.write(str(error))
         return REFUSED
-    with open(
-        sys.stdout.fileno(), "wb", closefd=False
-    ) as answer:  # under `python -u`, stdout may write a part
+    # Not sys.stdout.buffer, which under `python -u` may write a part.
+    with open(sys.stdout.fileno(), "wb", closefd=False) as answer:
         answer.write(model.getvalue())
     return 0
 
