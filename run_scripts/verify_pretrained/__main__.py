@@ -1,11 +1,10 @@
-"""Checks pretrained weights: whether they are whole, trained, in their places, and those of their release.
+"""Checks pretrained weights: whether they are whole, trained, and those of their release.
 
     python -m run_scripts.verify_pretrained xlnet/xlnet-base-cased
     python -m run_scripts.verify_pretrained runs/demo/model
 
-It compares variables, their values, the tokenizer, published numbers, and the losses on a paragraph in
-several factorization orders with what is expected; docs/get-weights.md explains each check. The exit status
-is 1 if one fails. Base takes about a minute on two cores.
+It compares variables, their values, the tokenizer, published numbers, and the loss of a paragraph with what
+is expected; docs/get-weights.md explains each check. The exit status is 1 if a check fails.
 """
 
 import dataclasses

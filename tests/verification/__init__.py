@@ -1,1 +1,1 @@
-"""Tests of xlnet_tf/verification/. Begin with test_spoilt.py: whole weights pass, spoilt ones fail."""
+"""Tests of xlnet_tf/verification/: whole weights pass, damaged ones fail."""

@@ -1,7 +1,6 @@
-"""Whether pretrained weights are whole, trained, and in their places.
+"""Whether pretrained weights are whole and trained, and agree with what was published of them.
 
-Begin with verify.py, which makes the checks. losses.py and repairs.py look at what the weights compute,
-statistics.py at the weights themselves, published.py at what others have published of the released ones.
+Begin with verify.py, which makes the checks; published.py has the facts of the released models.
 """
 
 from xlnet_tf.verification.verify import Check, Verification, verify_pretrained

@@ -1,41 +1,34 @@
-"""Checks pretrained weights, from their files to what they make of a text."""
+"""Checks pretrained weights, from their files to what they predict."""
 
 import dataclasses
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
+import tensorflow as tf
 from etils import epath
 
 from xlnet_tf import checkpoints, files, hub
 from xlnet_tf.checkpoints import Checkpoint, names
 from xlnet_tf.checkpoints.model_card import TOKENIZER_FILE
 from xlnet_tf.errors import UserError
-from xlnet_tf.generation.scoring import ORDERS
+from xlnet_tf.generation.scoring import order_ranks, token_log_probabilities
 from xlnet_tf.models.loading import Pretrained
 from xlnet_tf.models.pretrainer import XLNetPretrainer
-from xlnet_tf.text.special_tokens import SYMBOLS, UNK_ID
+from xlnet_tf.text.special_tokens import UNK_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
-from xlnet_tf.text.tokenizer_json import TOKENIZER_JSON_FILE
-from xlnet_tf.verification import paragraphs, published, statistics
-from xlnet_tf.verification.losses import ParagraphLosses
+from xlnet_tf.verification import published
 from xlnet_tf.verification.published import Published
-from xlnet_tf.verification.repairs import find_repairs
-from xlnet_tf.verification.statistics import Statistics
 
-NAMES = (
-    "files", "variables", "architecture", "tokenizer", "token ids", "values", "structure", "frequencies",
-    *ORDERS, "orders agree", "context", "places", "continuation",
-)  # fmt: skip
-# docs/get-weights.md says where these come from.
-MOST_PIECES, FEWEST_PIECES = 192, 60  # of a paragraph
+# docs/get-weights.md says where the limits come from.
+NAMES = ("files", "variables", "architecture", "tokenizer", "token ids", "values", "loss", "continuation")
+MOST_PIECES, FEWEST_PIECES = 192, 60  # of the paragraph
+MEMORY = 256  # tokens, more than the published prompt and its continuation
 _MOST_UNKNOWN = 0.05
-_OF_GUESSING, _OF_BLIND = 0.9, 0.9  # a trained model's loss, as a part of that by chance and without context
-_APART = 0.35  # nats between orders
-_GAIN = 0.05, 0.02  # nats, and parts of the loss, that a change of weights may gain
+_OF_GUESSING = 0.9  # a trained model's loss, as a part of that of pieces drawn uniformly
 _AGREEING = 0.9  # of a published continuation
-MEMORY = 256  # tokens, more than the prompt and continuation that are published
+_READINGS, _SPAN = 6, 3  # a sixth of the tokens are targets, in spans of three, as in pretraining
 _LISTED = 3
 
 
@@ -80,24 +73,21 @@ class Verification:
         lines = [f"{self.source}, {f'taken for {self.release}' if self.release else 'not a known release'}"]
         for check in self.checks:
             outcome = {True: "pass", False: "FAIL", None: "-"}[check.passed]
-            lines.append(f"  {outcome:<6}{check.name:<15}{check.found}")
+            lines.append(f"  {outcome:<6}{check.name:<14}{check.found}")
             if check.expected:
-                lines.append(f"{'':23}expected {check.expected}")
+                lines.append(f"{'':22}expected {check.expected}")
         failed = sum(check.passed is False for check in self.checks)
         return "\n".join([*lines, f"{failed} of {len(NAMES)} checks FAILED" if failed else "no check failed"])
 
 
 def verify_pretrained(path: str | os.PathLike, text: str | None = None) -> Verification:
-    """Checks pretrained weights: files, variables, values, tokenizer, published numbers and losses.
+    """Checks pretrained weights: files, variables, values, tokenizer, published numbers and the loss.
 
     Args:
         path: as `checkpoints.open_checkpoint` takes it, a name included; with spiece.model next to the
             weights.
         text: a paragraph of FEWEST_PIECES pieces or more in the model's language; None: a bundled one,
             English or Chinese.
-
-    Returns:
-        What was found; `passed` and `table()` sum it up.
 
     Raises:
         UserError: the name cannot be fetched.
@@ -119,6 +109,25 @@ def verify_pretrained(path: str | os.PathLike, text: str | None = None) -> Verif
     return Verification(source, release and release.names[0], tuple(made))
 
 
+def paragraph_loss(model: XLNetPretrainer, ids: np.ndarray) -> float:
+    """Returns the mean loss of a paragraph's tokens, in nats, as in pretraining.
+
+    The paragraph is read six times, each time with other spans as targets, so each token is a target once.
+    Targets are predicted in a random order from the rest of the paragraph and the targets before them.
+
+    Args:
+        model: a pretrained model, built.
+        ids: [T], the paragraph's pieces.
+    """
+    ids = np.asarray(ids, np.int32)
+    is_target = np.arange(len(ids)) // _SPAN % _READINGS == np.arange(_READINGS)[:, None]
+    features = {"input_word_ids": tf.constant(np.tile(ids, (_READINGS, 1)))}
+    features["input_mask"] = tf.ones_like(features["input_word_ids"])
+    ranks = order_ranks(is_target, "random", tf.zeros([_READINGS], tf.int64))
+    found = token_log_probabilities(model, features, tf.constant(is_target), ranks)
+    return float(-tf.reduce_sum(found)) / len(ids)
+
+
 def _fingerprint(checkpoint: Checkpoint) -> str | None:
     path = epath.Path(checkpoint.path_of(TOKENIZER_FILE))
     return files.sha256(path) if path.exists() else None
@@ -130,28 +139,31 @@ def _checks(source: Pretrained, release: Published | None, text: str | None) -> 
     yield Check("files", True, f"{checkpoint.path} ({checkpoint.format})")
     variables = _variables(checkpoint)
     yield variables
-    differences = published.differences(config, release.config) if release else []
     sizes = f"{config.n_layer} layers of {config.d_model}, {config.n_head} heads, {config.ff_activation}"
     if release:
+        differences = published.differences(config, release.config)
         yield Check("architecture", not differences, "; ".join(differences) or sizes, "that of the release")
     else:
         yield Check("architecture", None, f"{sizes}; not checked: not a known release")
     tokenizer = source.load_tokenizer()
-    has_file = (epath.Path(checkpoint.path).parent / TOKENIZER_FILE).exists()
-    yield _tokenizer(tokenizer, config.n_token, release, has_file)
-    paragraph = paragraphs.choose(tokenizer) if text is None else text
+    yield _tokenizer(tokenizer, config.n_token, release, _fingerprint(checkpoint))
+    paragraph = published.choose_text(tokenizer) if text is None else text
     ids = np.array(tokenizer.encode(paragraph)[:MOST_PIECES])
     yield _token_ids(tokenizer, ids, release)
     if not variables.passed or tokenizer.vocab_size != config.n_token:
         return
-    yield from _statistics(Statistics(checkpoint.arrays, tokenizer))
+    yield _values(checkpoint)
     if len(ids) < FEWEST_PIECES:
         raise UserError(
             f"the text has {len(ids)} pieces; expected at least {FEWEST_PIECES}: give a longer one"
         )
     options = {"memory_len": MEMORY, "uniform_when_blind": False}
     model = XLNetPretrainer.from_pretrained(source, **options)
-    yield from _losses(ParagraphLosses(model, ids), tokenizer, ids, release if text is None else None)
+    least, most = 0.0, _OF_GUESSING * math.log(config.n_token)
+    if release and text is None:
+        least, most = release.losses
+    loss = paragraph_loss(model, ids)
+    yield Check("loss", least <= loss <= most, f"{loss:.3f}", f"{least:.2f} to {most:.2f} nats a piece")
     yield _continuation(model, release)
 
 
@@ -165,15 +177,17 @@ def _variables(checkpoint: Checkpoint) -> Check:
     return Check("variables", not problems, found, "all of a pretrained model of this architecture")
 
 
-def _tokenizer(tokenizer: XLNetTokenizer, n_token: int, release: Published | None, has_file: bool) -> Check:
+def _tokenizer(
+    tokenizer: XLNetTokenizer, n_token: int, release: Published | None, fingerprint: str | None
+) -> Check:
     found, expected = f"{tokenizer.vocab_size:,} pieces", f"{n_token:,} pieces, as the weights have"
     passed = tokenizer.vocab_size == n_token
-    if not has_file:
-        found += f", of {TOKENIZER_JSON_FILE}: no sha256 to compare"
+    if fingerprint is None:
+        found += f", without {TOKENIZER_FILE}: no sha256 to compare"
     elif release:
-        found += f", sha256 {tokenizer.fingerprint}"
+        found += f", sha256 {fingerprint}"
         expected += f", sha256 {release.tokenizer}"
-        passed &= tokenizer.fingerprint == release.tokenizer
+        passed &= fingerprint == release.tokenizer
     return Check("tokenizer", passed, found, expected)
 
 
@@ -191,73 +205,19 @@ def _token_ids(tokenizer: XLNetTokenizer, ids: np.ndarray, release: Published | 
     return Check("token ids", unknown <= _MOST_UNKNOWN, found, advice)
 
 
-def _statistics(found: Statistics) -> Iterator[Check]:
-    problems = {
-        "all numbers are the same, or all of a row zero, in": found.constant,
-        "the same as another layer's:": found.repeated,
-        f"{statistics.MOST_SCALE:g} times larger or smaller than in other layers:": found.unscaled,
-        "gains all 1, or negative:": found.untrained_norms,
-    }
-    lines = [f"{what} {_few(names_)}" for what, names_ in problems.items() if names_]
-    yield Check(
-        "values",
-        not lines,
-        "; ".join(lines) or "finite, no constant and no repeated array, LayerNorms trained",
-    )
-    if found.large:
-        random = f"{len(found.unstructured)} of {found.large} kernels look random"
-        yield Check(
-            "structure",
-            not found.unstructured,
-            f"{random}: {_few(found.unstructured)}" if found.unstructured else random,
-            f"singular values above {statistics.LEAST_STRUCTURE:g} of a random matrix' largest",
-        )
-    else:
-        yield Check("structure", None, "not checked: the kernels are too small")
-    yield Check(
-        "frequencies",
-        found.correlation >= statistics.LEAST_CORRELATION,
-        f"embeddings follow the frequencies of pieces with a rank correlation of {found.correlation:.2f}",
-        f"at least {statistics.LEAST_CORRELATION:g}",
-    )
-
-
-def _losses(
-    losses: ParagraphLosses, tokenizer: XLNetTokenizer, ids: np.ndarray, release: Published | None
-) -> Iterator[Check]:
-    least, most = 0.0, _OF_GUESSING * _loss_of_guessing(tokenizer, ids)
-    if release:
-        least, most = release.losses
-    found = {order: losses.of_order(order) for order in ORDERS}
-    for order, loss in found.items():
-        yield Check(
-            order, least <= loss <= most, f"loss {loss:.3f}", f"{least:.2f} to {most:.2f} nats a piece"
-        )
-    apart = max(found.values()) - min(found.values())
-    yield Check("orders agree", apart <= _APART, f"losses {apart:.3f} apart", f"at most {_APART:g} nats")
-    blind = min(losses.without_context(), losses.with_shuffled_context())
-    yield Check(
-        "context",
-        found["random"] <= _OF_BLIND * blind,
-        f"loss {found['random']:.3f}; {blind:.3f} where the context is hidden or shuffled",
-        f"at most {_OF_BLIND:g} of that",
-    )
-    loss, repairs = find_repairs(losses, losses.model.encoder.config)
-    allowed, gain = max(_GAIN[0], _GAIN[1] * loss), loss - repairs[0].loss
-    yield Check(
-        "places",
-        gain <= allowed,
-        f"of {len(repairs)} changes the best gains {gain:.3f}: {repairs[0].what}",
-        f"at most {allowed:.3f} nats: trained weights only get worse if moved, negated or removed",
-    )
-
-
-def _loss_of_guessing(tokenizer: XLNetTokenizer, ids: np.ndarray) -> float:
-    """Returns the loss of guessing all pieces alike, or as often as the tokenizer has seen them, if less."""
-    scores = tokenizer.piece_table.scores
-    usual = np.arange(len(scores)) >= len(SYMBOLS)
-    by_frequency = np.log(np.exp(scores[usual]).sum()) - scores[ids[usual[ids]]].mean()
-    return min(math.log(len(scores)), float(by_frequency))
+def _values(checkpoint: Checkpoint) -> Check:
+    """Looks for arrays that no training leaves: constant, with a row of zeros, or equal to another."""
+    problems, seen = [], {}
+    for name in checkpoint.arrays:
+        value = checkpoint.arrays[name]
+        has_hole = value.ndim > 1 and not value.any(axis=-1).all()  # as an interrupted download leaves it
+        if has_hole or (value.size > 1 and np.ptp(value) == 0):
+            problems.append(f"{name} is constant or has a row of zeros")
+        elif (other := seen.setdefault(hash(value.tobytes()), name)) != name:
+            problems.append(f"{name} equals {other}")
+    more = f" and {len(problems) - _LISTED} more" * (len(problems) > _LISTED)
+    found = "; ".join(problems[:_LISTED]) + more
+    return Check("values", not problems, found or "finite, no constant and no repeated array")
 
 
 def _continuation(model: XLNetPretrainer, release: Published | None) -> Check:
@@ -268,7 +228,3 @@ def _continuation(model: XLNetPretrainer, release: Published | None) -> Check:
     found = f"{count} of {len(continuation)} published pieces are the likeliest"
     least = math.ceil(_AGREEING * len(continuation))
     return Check("continuation", count >= least, found, f"at least {least}")
-
-
-def _few(items: Sequence[str]) -> str:
-    return ", ".join(items[:_LISTED]) + f" and {len(items) - _LISTED} more" * (len(items) > _LISTED)
