@@ -1,1 +1,1 @@
-"""Tests of xlnet_tf/verification/: whole weights pass, damaged ones fail."""
+"""Tests of xlnet_tf/verification/. Begin with test_verify.py: whole weights pass, damaged ones fail."""
