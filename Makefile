@@ -32,10 +32,10 @@ runs/corpora/.ready: requirements-demo.txt | $(VENV)/.ready
 	@touch $@
 
 demo: setup runs/corpora/.ready  ## From raw text to a fine-tuned XLNet, and what pretraining is worth: a page of results.
-	@$(BIN)/python -m run_scripts.demo --corpora=runs/corpora --output_dir=runs/demo
+	@$(BIN)/python -m examples.demo --corpora=runs/corpora --output_dir=runs/demo
 
 demo-long: setup runs/corpora/.ready  ## Pretrains longer, on reviews alone, and classifies reviews, too (over an hour).
-	@$(BIN)/python -m run_scripts.demo --long --corpora=runs/corpora --output_dir=runs/demo-long
+	@$(BIN)/python -m examples.demo --long --corpora=runs/corpora --output_dir=runs/demo-long
 
 test: setup  ## Runs the quick tests: original numbers, properties, one run from texts to predictions.
 	@$(BIN)/python -m pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder tests

@@ -23,7 +23,18 @@ except ModuleNotFoundError as error:
     sys.exit(f"ERROR: the package {error.name} is not installed: pip install xlnet-tf")
 
 PROGRAM, BUILD, COMPLETION = "xlnet-tf", "build", "completion"
-ALIASES = {"inspect-records": "inspect", "tutorial-chinese-classification": "tutorial"}
+ALIASES = {"inspect-records": "inspect"}
+# Commands of earlier versions -> what replaces them; they run in a checkout of the project.
+MOVED = {
+    "benchmark": "python -m benchmarks.step (or benchmarks.data)",
+    **{
+        f"benchmark-{name}": f"python -m benchmarks.{name}"
+        for name in ("finetune", "generation", "learning", "load", "serving")
+    },
+    "run-hlo": "python -m benchmarks.hlo",
+    "demo": "make demo, or python -m examples.demo",
+    "tutorial": "python -m examples.chinese_classification",
+}
 GROUPS = {
     "Text to records": ("train-tokenizer", f"{BUILD} *", "inspect", "convert-records", "corpus-plan"),
     "Training": ("pretrain", "adapt", "finetune", "evaluate", "predict"),
@@ -31,8 +42,7 @@ GROUPS = {
         *("convert-checkpoint", "verify-pretrained", "push", "fill-mask", "score", "embed", "generate"),
         *("export", "serve"),
     ),
-    "Machines": ("doctor", "sizing", "tpu-compile", "run-hlo", "launch"),
-    "Examples and benchmarks": ("demo", "tutorial", "*"),
+    "Machines": ("doctor", "sizing", "tpu-compile", "launch", "*"),
 }
 
 
@@ -114,6 +124,8 @@ def answer(words: Sequence[str]) -> str:
             return "\n".join(f"{PROGRAM} {first} {word:<16}{meaning}" for word, meaning in known.items())
         case [first, given, *_] if first in (BUILD, COMPLETION):
             known = {word: f"{first} {word}" for word in next_words([first])}
+        case [given, *_] if moved := MOVED.get(given.replace("_", "-")):
+            sys.exit(f"ERROR: {given} is not part of the installed program: in a checkout, {moved}")
         case [given, *_]:
             known = {name.removeprefix(f"{BUILD} "): name for name in commands()} | {COMPLETION: COMPLETION}
     closest = command_line.closest(given.replace("_", "-"), known)

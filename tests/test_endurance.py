@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from run_scripts.benchmark_load import measure as benchmark_load
+from benchmarks import load as benchmark_load
 from tests.helpers.serving.exports import KINDS
 from tests.helpers.training import toy
 from tests.helpers.training.worker import settings

@@ -22,7 +22,7 @@ status is 1 if nothing compiles.
 
 The compiler is an extra: pip install "xlnet-tf[tpu-compile]"
 
---save_hlo=FILE compiles nothing: it writes a pretraining step for xlnet-tf run-hlo to run elsewhere, for
+--save_hlo=FILE compiles nothing: it writes a pretraining step for benchmarks/hlo.py to run elsewhere, for
 example on a GPU (--hardware=gpu).
 """
 

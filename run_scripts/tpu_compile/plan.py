@@ -12,21 +12,19 @@ from typing import NamedTuple
 
 from absl import flags
 
-from run_scripts import run_hlo
-from run_scripts.benchmark.flops import step_flops
 from run_scripts.common import experiment, training_flags
 from xlnet_tf import errors, files, signals, task_registry
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import Setting
 from xlnet_tf.progress_bar import ProgressBar
 from xlnet_tf.records.spans import default_num_predict
-from xlnet_tf.tpu import compilation, report, search, topologies
+from xlnet_tf.tpu import compilation, report, runner, search, topologies
 from xlnet_tf.tpu.compilation import NotCompiled, Outcome
+from xlnet_tf.tpu.flops import step_flops
 from xlnet_tf.tpu.report import CompiledBatch
 from xlnet_tf.tpu.topologies import Topology
 
 PRETRAINING = "pretraining"
-PEERS = ("model_garden",)
 HARDWARE = ("cpu", "gpu", "tpu")
 MEMORY = Setting(
     "memory_len",
@@ -45,15 +43,14 @@ SETTINGS = (
 # What is asked for -> the flags that have no effect on it.
 WITHOUT_EFFECT: Mapping[str, Sequence[str]] = {
     "save_hlo": (
-        *("data", "export", "peer", "gradient_only"),
+        *("data", "export", "gradient_only"),
         *("topology", "find_max_batch", "multiple", "memory_only", "output"),
     ),
     "export": (
-        *("task", "data", "peer", "gradient_only", "config_file", "params_override"),
+        *("task", "data", "gradient_only", "config_file", "params_override"),
         *("num_predict", "vocab_size", "num_labels", "sequences", "lengths"),
         *(setting.flag for setting in (MEMORY, *SETTINGS)),
     ),
-    "peer": ("data", "clamp_len", "attention_dropout", "accumulation_steps", "recompute"),
     "data": ("seq_len", "num_predict", "vocab_size", "num_labels", "sequences"),
     "model_config": ("preset", "vocab_size"),
     "nofind_max_batch": ("multiple",),
@@ -81,7 +78,6 @@ def define_flags() -> None:
         help="Plan the memory and make no code: a small part of the time (9 of 161 s at two layers).",
     )
     switch("gradient_only", help="Leave out the update: forward and backward pass alone.")
-    choice("peer", None, PEERS, "Compile another implementation's step; pretraining only.")
     number("seq_len", 512, "Tokens of a sequence; of an export by default all that it takes.", lower_bound=5)
     flags.DEFINE_list("lengths", [], "Tokens that rows of fine-tuning are cut to, a program for each.")
     number("num_predict", None, "Targets of a segment. Default: seq_len / 6.", lower_bound=1)
@@ -92,7 +88,7 @@ def define_flags() -> None:
     experiment.check_config_file()
     string("params_override", "", "Settings over those of files and flags.")
     string("output", None, "json file for the figures.")
-    string("save_hlo", None, "File for the program, to run it with xlnet-tf run-hlo.")
+    string("save_hlo", None, "File for the program, to run it with benchmarks/hlo.py.")
     choice("hardware", "tpu", HARDWARE, "What --save_hlo writes the program for.")
     for setting in (MEMORY, *SETTINGS):
         setting.define()
@@ -100,7 +96,7 @@ def define_flags() -> None:
 
 def check_flags(values: flags.FlagValues) -> None:
     """Refuses flags that were given and have no effect."""
-    asked = [name for name in ("save_hlo", "export", "peer", "data", "model_config") if values[name].value]
+    asked = [name for name in ("save_hlo", "export", "data", "model_config") if values[name].value]
     asked += ["nofind_max_batch"] * (not values.find_max_batch)
     without_effect = {mode: WITHOUT_EFFECT[mode] for mode in asked}
     without_effect[f"task={values.task}"] = without_effect_on(values.task)
@@ -149,13 +145,12 @@ def row_multiple(values: flags.FlagValues) -> int:
     if values.export:
         return 1
     parts = load_params(values).trainer.accumulation_steps
-    multiple = math.lcm(parts, 2) if values.peer else parts  # Model Garden reads half of the rows backward
-    if not values.find_max_batch and values.batch_per_core % multiple:
+    if not values.find_max_batch and values.batch_per_core % parts:
         raise UserError(
-            f"--batch_per_core is {values.batch_per_core} with accumulation_steps {parts}"
-            f"{f' and --peer={values.peer}' if values.peer else ''}: expected a multiple of {multiple}"
+            f"--batch_per_core is {values.batch_per_core} with accumulation_steps {parts}: "
+            f"expected a multiple of {parts}"
         )
-    return multiple
+    return parts
 
 
 def lengths_of_flags(values: flags.FlagValues) -> list[int | None]:
@@ -204,28 +199,11 @@ def program_of_rows(values: flags.FlagValues) -> Callable:
 
         seq_len = values.seq_len if values["seq_len"].present else None
         return lambda rows, length=None: steps.served_signature(values.export, rows, seq_len)
-    params = load_params(values)
-    if not values.peer:
-        return functools.partial(lower_step, params, values)
-    if values.task != PRETRAINING or params.task.model.memory_len != 0:
-        raise UserError("--peer is for pretraining without memory: leave out --task, and add --memory_len=0")
-    if params.runtime.mixed_precision_dtype != "float32":
-        raise UserError(f"--peer={values.peer} computes in float32 only: leave out --dtype")
-    from run_scripts.benchmark import tpu_peer
-
-    model = params.task.model
-    return lambda rows, length=None: tpu_peer.model_garden_step(
-        model.architecture(values.vocab_size),
-        rows,
-        values.seq_len,
-        values.num_predict,
-        model.dropout,
-        values.gradient_only,
-    )
+    return functools.partial(lower_step, load_params(values), values)
 
 
 def save_hlo(values: flags.FlagValues) -> None:
-    """Writes the pretraining step that the flags ask for, with what run_hlo wants to know of it."""
+    """Writes the pretraining step that the flags ask for, with what benchmarks/hlo.py reads of it."""
     if values.task != PRETRAINING:
         raise UserError(f"--save_hlo is for a pretraining step: leave out --task={values.task}")
     row_multiple(values)
@@ -235,7 +213,7 @@ def save_hlo(values: flags.FlagValues) -> None:
     memory_len = values.seq_len * 3 // 4 if model.memory_len is None else model.memory_len
     flops = step_flops(model.architecture(values.vocab_size), rows, values.seq_len, num_predict, memory_len)
     program = lower_step(params, values, rows)
-    run_hlo.save(
+    runner.save(
         values.save_hlo,
         program.hlo,
         batch_size=rows,

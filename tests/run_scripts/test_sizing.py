@@ -8,9 +8,9 @@ import re
 import pytest
 from absl import flags
 
+from benchmarks import batches
+from benchmarks.harness import our_model
 from run_scripts import corpus_plan, sizing
-from run_scripts.benchmark import batches
-from run_scripts.benchmark.timing import our_model
 from run_scripts.common import estimates
 from tests.conftest import REPOSITORY
 from tests.helpers import command_flags

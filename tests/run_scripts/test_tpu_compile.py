@@ -234,14 +234,6 @@ def test_rows_not_divisible_into_micro_batches_are_refused(run, tmp_path, how):
         run(*arguments) if how == "run" else tpu_compile.save_hlo(parsed(*arguments))
 
 
-def test_model_gardens_rows_are_even(run):
-    peer = ("--peer=model_garden", "--memory_len=0")
-    with pytest.raises(UserError, match="is 3 with .*--peer=model_garden: expected a multiple of 2"):
-        run(*peer, "--batch_per_core=3")
-    rows = run(*peer, "--topology=v2", "--find_max_batch", "--batch_per_core=3").rows
-    assert [row.batch_per_core for row in rows if row.largest] == [2]
-
-
 @pytest.mark.integration
 def test_an_architecture_file_sets_the_vocabulary(tmp_path):
     config = dataclasses.replace(XLNetConfig.preset("tiny"), n_token=70, n_layer=1)
@@ -260,18 +252,6 @@ def test_settings_come_from_files_and_flags(tmp_path):
     assert params.trainer.accumulation_steps == 2
     assert params.trainer.recompute
     assert params.runtime.mixed_precision_dtype == "bfloat16"
-
-
-@pytest.mark.integration
-def test_model_gardens_step_updates_in_place():
-    values = parsed(*SMALL, "--peer=model_garden", "--memory_len=0")
-    program = tpu_compile.program_of_rows(values)(2)
-    weights = hlo.donated(program).count(("f32", (16, 2, 8)))
-    assert weights and not weights % 3  # each with two moments
-    assert ("f32", (2, 16, 16)) in hlo.parameters(program)  # its permutation mask
-    assert program.lengths == {"seq_len": 16, "num_predict": 3, "memory_len": 0}
-    values = parsed(*SMALL, "--peer=model_garden", "--memory_len=0", "--gradient_only")
-    assert hlo.donated(tpu_compile.program_of_rows(values)(2)) == []
 
 
 @pytest.mark.integration
@@ -299,11 +279,7 @@ def test_a_missing_compiler_is_reported(run, arguments, message):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        (["--peer=model_garden"], "add --memory_len=0"),
-        (["--peer=model_garden", "--memory_len=0", "--dtype=bfloat16"], "float32 only"),
-        (["--peer=model_garden", "--task=squad"], "--peer is for pretraining"),
-    ],
+    [],
 )
 def test_contradictory_flags_are_refused(arguments, message):
     with pytest.raises(UserError, match=message):
@@ -315,8 +291,6 @@ def test_contradictory_flags_are_refused(arguments, message):
     [
         ("--export=served/1", "--task=squad --gradient_only --preset=base --recompute --dtype=float32"),
         ("--export=served/1", "--config_file=micro --memory_len=4"),
-        ("--peer=model_garden", "--data=a --clamp_len=9 --attention_dropout=0 --accumulation_steps=2"),
-        ("--peer=model_garden", "--recompute"),
         ("--save_hlo=step", "--export=served/1 --topology=v3 --find_max_batch --memory_only --output=a.json"),
         ("--data=records", "--seq_len=512 --num_predict=3 --vocab_size=90 --num_labels=2 --sequences=4"),
         ("--model_config=config.json", "--preset=large --vocab_size=90"),
@@ -340,8 +314,6 @@ def test_all_flags_without_effect_are_named(main, asked, given):
     [
         "",
         "--preset=large --dtype=bfloat16 --batch_per_core=8 --memory_len=0 --hardware=gpu --save_hlo=a.hlo",
-        "--peer=model_garden --memory_len=0 --topology=v3 --find_max_batch --memory_only --multiple=2",
-        "--peer=model_garden --memory_len=0 --gradient_only --preset=large --dropout=0.1 --num_predict=85",
         "--export=served/1 --topology=v3 --batch_per_core=8 --find_max_batch --multiple=8 --seq_len=128",
         "--data=records --task=squad --config_file=squad_small --dtype=bfloat16 --recompute --output=a.json",
         "--preset=base --norecompute --dtype=bfloat16 --find_max_batch --memory_only --multiple=8",

@@ -4,16 +4,35 @@ Besides tpu.compiler the only file that knows private names of jaxlib.
 """
 
 import contextlib
+import pathlib
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
 from xlnet_tf.tpu import compiler
 
 PLATFORMS = ("cpu", "gpu")
 _SPREAD = 0.02  # of synthetic numbers, as of initial weights
+
+
+def save(path: str, hlo: bytes, *, batch_size: int, seq_len: int, flops: int, hardware: str) -> None:
+    """Writes a training step to run elsewhere, and next to it, as json, what it is."""
+    files.make_folder(pathlib.Path(path).parent)
+    files.write(path, hlo)
+    sizes = {"batch_size": batch_size, "seq_len": seq_len, "flops": flops, "hardware": hardware}
+    files.write_json(f"{path}.json", sizes)
+
+
+def load(path: str) -> tuple[bytes, dict[str, Any]]:
+    """Reads what `save` wrote: the program and its sizes."""
+    for file in (path, f"{path}.json"):
+        if not pathlib.Path(file).exists():
+            raise UserError(f"{file} does not exist: write it with xlnet-tf tpu-compile --save_hlo={path}")
+    return pathlib.Path(path).read_bytes(), files.read_json(f"{path}.json")
 
 
 class Runner:

@@ -16,7 +16,7 @@ from absl import app, flags
 from PIL import Image
 
 import xlnet_tf  # noqa: F401 (chooses tf_keras before TensorFlow is loaded)
-from run_scripts.demo import pretraining
+from examples.demo import pretraining
 from tests.helpers.serving.page_server import page_server
 from tfrecord_builders.pretraining import build as builder
 from xlnet_tf import files

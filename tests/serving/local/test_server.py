@@ -20,8 +20,7 @@ from tensorflow_serving.apis.get_model_status_pb2 import GetModelStatusRequest
 from tensorflow_serving.apis.predict_pb2 import PredictRequest
 from tensorflow_serving.apis.regression_pb2 import RegressionRequest
 
-from run_scripts.benchmark import timing
-from run_scripts.benchmark_load import measure as benchmark_load
+from benchmarks import load as benchmark_load
 from tests.conftest import invent_texts
 from tests.helpers.serving.exports import KINDS
 from xlnet_tf.errors import UserError
@@ -512,7 +511,7 @@ def test_load_at_a_server_is_reported(running, scheme):
     assert report["requests"] >= 3 and not report["errors"] and min(report["clients"]) > 0
     assert bool(report["memory"]) == (scheme == "rest")  # which metrics are asked for over
     assert all(50e6 < found < 50e9 for found in report["memory"])
-    shown = benchmark_load.table({"machine": timing.machine()} | report)
+    shown = str(benchmark_load.tables(report))
     assert ("the server does not export it" in shown) == (scheme == "grpc")
 
 

@@ -1,0 +1,157 @@
+"""Measures generation on the CPU: next to Hugging Face's; every figure comes from this one run.
+
+    python -m benchmarks.generation --peer_python=PYTHON --output=runs/generation.json
+
+  ours           prompts continued by the likeliest piece, with cached content states, as a TensorFlow graph.
+  ours bfloat16  the same model with activations in bfloat16, where the processor computes with it.
+  ours xla       ours compiled by XLA, if --xla asks for it.
+  hugging_face   XLNetLMHeadModel.generate in PyTorch, with our weights, in a process of --peer_python, a
+                 Python that has torch and transformers; left out without. It keeps hidden states, too, but
+                 projects all of them to keys and values again for each token.
+
+They run in turn, once per repetition, so that a disturbance hits all alike, with as many threads as there are
+cores. A run reads the prompts and writes all tokens. The weights are random. That both compute the same is
+checked by the first tokens; later ones may differ: Hugging Face lets the last two tokens see each other, and
+random weights make many pieces nearly as likely as the likeliest, among which bfloat16 chooses otherwise.
+"""
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from absl import flags
+
+from benchmarks import harness, peers
+from benchmarks.harness import interleave, our_model
+from xlnet_tf import errors
+from xlnet_tf.config import XLNetConfig
+from xlnet_tf.text import special_tokens
+
+OURS, BFLOAT16, XLA, PEER = "ours", "ours bfloat16", "ours xla", "hugging_face"
+
+# Answers to a line of prompts with what it writes after them, to any other line by writing once more.
+PEER_PROGRAM = """
+import json, sys, torch, transformers
+folder, threads = sys.argv[1:]
+torch.set_num_threads(int(threads))
+model = transformers.XLNetLMHeadModel.from_pretrained(folder).eval()
+with torch.inference_mode():
+    for line in sys.stdin:
+        if line.strip():
+            request = json.loads(line)
+            ids, new_tokens = torch.tensor(request["ids"]), request["new_tokens"]
+        texts = model.generate(
+            ids, do_sample=False, max_new_tokens=new_tokens, min_new_tokens=new_tokens, pad_token_id=5,
+            attention_mask=torch.ones_like(ids),
+        )
+        print("ANSWER", json.dumps(texts[:, ids.shape[1] :].tolist()), flush=True)
+"""
+
+
+def make_prompts(vocab_size: int, rows: int, prompt_len: int) -> np.ndarray:
+    """Makes up prompts of random pieces: int32 [rows, prompt_len]."""
+    rng = np.random.default_rng(0)
+    return rng.integers(special_tokens.EOP_ID + 1, vocab_size, [rows, prompt_len], dtype=np.int32)
+
+
+def our_writer(model, xla: bool = False) -> Callable[[np.ndarray, int], np.ndarray]:
+    """Returns what writes new tokens [B, G] after prompts [B, T], always the likeliest."""
+    import tensorflow as tf
+
+    from xlnet_tf.generation import decoding_loop, sampling
+    from xlnet_tf.generation.layout import continuation
+
+    @tf.function(jit_compile=xla, autograph=False, reduce_retracing=not xla)
+    def continue_all(ids, lengths, settings, new_tokens):
+        layout = continuation(ids, lengths, tf.fill(tf.shape(lengths), new_tokens), new_tokens)
+        return decoding_loop.sample(model, layout, settings, xla=xla).tokens[:, 0]
+
+    def write(ids, new_tokens):
+        rows, width = ids.shape
+        settings = sampling.same_for_all(rows, temperature=0.0, top_k=0, top_p=1.0, seed=0)
+        inputs = (ids, np.full(rows, width, np.int32), settings)
+        return continue_all(*tf.nest.map_structure(tf.constant, inputs), new_tokens).numpy()
+
+    return write
+
+
+def measure(
+    config: XLNetConfig,
+    *,
+    batches: Sequence[int] = (1, 8),
+    prompt_lens: Sequence[int] = (128,),
+    new_tokens: int = 64,
+    repeats: int = 5,
+    bfloat16: bool = False,
+    xla: bool = False,
+    peer_python: str | None = None,
+) -> dict[str, Any]:
+    """Measures generation.
+
+    Args:
+        batches: numbers of prompts that are continued together, B.
+        prompt_lens: their lengths, T.
+        new_tokens: to write after each, G.
+
+    Returns:
+        A table: for each length and number of prompts seconds, tokens per second and, with Hugging Face, how
+        many times as fast as it, and which part of the first tokens and of all equals its.
+    """
+    table = []
+    model = our_model(config)
+    writers = {OURS: our_writer(model)}
+    if bfloat16:
+        writers[BFLOAT16] = our_writer(our_model(config, bfloat16=True))
+    if xla:
+        writers[XLA] = our_writer(model, xla=True)
+    with peers.hugging_face_like(peer_python, PEER_PROGRAM, lambda: model) as peer:
+        for prompt_len, rows in itertools.product(prompt_lens, batches):
+            prompts = make_prompts(config.n_token, rows, prompt_len)
+            runs = {name: functools.partial(writer, prompts, new_tokens) for name, writer in writers.items()}
+            same = {}
+            if peer:
+                expected = peer.ask({"ids": prompts, "new_tokens": new_tokens})
+                same = {name: run() == expected for name, run in runs.items()}
+                runs[PEER] = peer.repeat
+            timings = interleave(runs, repeats, f"{rows} x {prompt_len}")
+            for name, timing in timings.items():
+                row = {"": f"{rows} x {prompt_len}, {name}", "s": timing.wall}
+                row["tokens/s"] = rows * new_tokens / timing.wall
+                if name in same:
+                    row[f"times as fast as {PEER}"] = timings[PEER].wall / timing.wall
+                    row["same first token"] = float(same[name][:, 0].mean())
+                    row["same tokens"] = float(same[name].mean())
+                table.append(row)
+    title = (
+        f"{config.n_layer} layers of {config.d_model}, {config.n_token} pieces, {new_tokens} new tokens "
+        "after each prompt, prompts read included"
+    )
+    return {title: table}
+
+
+def main(_: Sequence[str]) -> None:
+    values = flags.FLAGS
+    figures = measure(
+        harness.config_of_flags(),
+        batches=values.batch_size,
+        prompt_lens=values.prompt_len,
+        new_tokens=values.new_tokens,
+        repeats=values.repeats,
+        bfloat16=bool(harness.machine()["bfloat16"]),
+        xla=values.xla,
+        peer_python=values.peer_python,
+    )
+    harness.publish(figures, values.output)
+
+
+if __name__ == "__main__":
+    harness.define_flags(repeats=5)
+    flags.DEFINE_multi_integer(
+        "batch_size", [1, 8], "prompts continued together; may be repeated", lower_bound=1
+    )
+    flags.DEFINE_multi_integer("prompt_len", [128], "pieces of a prompt", lower_bound=1)
+    flags.DEFINE_integer("new_tokens", 64, "pieces to write after each", lower_bound=1)
+    flags.DEFINE_bool("xla", False, "whether to measure a graph compiled by XLA, too")
+    errors.run(main)

@@ -1,0 +1,197 @@
+"""What the benchmarks share: timing in turn, the machine, our model, flags, and the report."""
+
+import collections
+import dataclasses
+import datetime
+import itertools
+import os
+import pathlib
+import platform
+import resource
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from absl import flags
+
+from xlnet_tf import files
+from xlnet_tf.config import PRESETS, XLNetConfig
+from xlnet_tf.errors import UserError
+from xlnet_tf.progress_bar import ProgressBar
+
+DEMO_TEXT = "runs/demo/corpus/train.txt"
+DEMO_TOKENIZER = "runs/demo/tokenizer/spiece.model"
+WARM_UP = 1
+# What /proc/cpuinfo calls the instructions that multiply bfloat16 numbers.
+BFLOAT16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16")
+
+
+@dataclasses.dataclass(frozen=True)
+class Timing:
+    """Of the repetitions, in seconds.
+
+    Args:
+        wall: by the clock; the median.
+        cpu: of all of the process's threads together; the median.
+        fastest: by the clock; the least.
+    """
+
+    wall: float
+    cpu: float
+    fastest: float
+
+
+def interleave(candidates: Mapping[str, Callable[[], Any]], repeats: int, title: str) -> dict[str, Timing]:
+    """Times candidates in turn: a, b, a, b, ...; the first round is not counted.
+
+    Args:
+        candidates: name -> what to run; it returns when its work is done.
+
+    Returns:
+        name -> its timing.
+    """
+    walls, cpus = collections.defaultdict(list), collections.defaultdict(list)
+    with ProgressBar(total=(WARM_UP + repeats) * len(candidates), desc=title) as bar:
+        for number in range(-WARM_UP, repeats):
+            for name, candidate in candidates.items():
+                bar.set_postfix_str(name)
+                wall, cpu = time.perf_counter(), time.process_time()
+                candidate()
+                wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+                if number >= 0:
+                    walls[name].append(wall)
+                    cpus[name].append(cpu)
+                bar.update()
+    return {
+        name: Timing(statistics.median(walls[name]), statistics.median(cpus[name]), min(walls[name]))
+        for name in candidates
+    }
+
+
+def cpu_seconds_of_children() -> float:
+    """Returns the CPU seconds of the processes that this one has started and that have ended."""
+    # Not os.times(), which counts in hundredths: a short build's workers take few of them.
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def machine() -> dict[str, Any]:
+    """Returns what labels the figures: date, processor and its bfloat16 instructions, cores, TensorFlow."""
+    from importlib import metadata
+
+    info = pathlib.Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    features = {word for line in lines if line.startswith(("flags", "Features")) for word in line.split()}
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "cpu": models[0] if models else platform.processor() or platform.machine(),
+        "bfloat16": [name for name in BFLOAT16_INSTRUCTIONS if name in features],
+        "cores": len(os.sched_getaffinity(0)),
+        "tensorflow": metadata.version("tensorflow"),
+    }
+
+
+def table(report: Mapping[str, Any]) -> str:
+    """Returns a report for a person: the machine, then each title with its rows in columns.
+
+    Args:
+        report: machine -> what `machine` found; title -> rows, each of them column -> text or number. The
+            first column names the row.
+    """
+    where = report["machine"]
+    lines = [
+        f"{where['date']}, {where['cpu']} ({', '.join(where['bfloat16']) or 'no bfloat16 instructions'}), "
+        f"{where['cores']} cores, TensorFlow {where['tensorflow']}"
+    ]
+    for title, rows in report.items():
+        if title != "machine":
+            lines += ["", title, *_columns(rows)]
+    return "\n".join(lines)
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    names = list(dict.fromkeys(itertools.chain.from_iterable(rows)))
+    cells = [names, *([_cell(row.get(name)) for name in names] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells)]
+    return [
+        "  ".join([first.ljust(widths[0]), *(cell.rjust(n) for cell, n in zip(others, widths[1:]))]).rstrip()
+        for first, *others in cells
+    ]
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def our_model(
+    config: XLNetConfig,
+    dropout: float = 0.1,
+    *,
+    bfloat16: bool = False,
+    recompute: bool = False,
+    seed: int = 0,
+):
+    """Makes our pretrainer; equal seeds give equal initial weights."""
+    import tf_keras
+
+    from xlnet_tf.models.encoder import XLNetEncoder
+    from xlnet_tf.models.pretrainer import XLNetPretrainer
+    from xlnet_tf.training.runtime import number_type
+
+    tf_keras.utils.set_random_seed(seed)
+    with number_type("bfloat16" if bfloat16 else "float32"):
+        body = XLNetEncoder(config, dropout=dropout, attention_dropout=dropout, recompute=recompute)
+        model = XLNetPretrainer(body)
+        model.build()
+    return model
+
+
+def existing(path: str | None, default: str, flag: str) -> str:
+    """Returns the path that a flag gives, or its default."""
+    if not os.path.exists(path or default):
+        raise UserError(
+            f"{path or default} does not exist: give --{flag} a file of yours, or run `make demo`, which "
+            "makes a text and a tokenizer to measure with"
+        )
+    return path or default
+
+
+def check_known(flag: str, known: Sequence[str], values: flags.FlagValues = flags.FLAGS) -> None:
+    """Refuses a flag's list that has anything but these words; for mains."""
+    if unknown := sorted(set(values[flag].value or ()) - set(known)):
+        raise UserError(f"--{flag} has {', '.join(unknown)}: expected some of {', '.join(known)}")
+
+
+def define_flags(repeats: int) -> None:
+    """Defines the flags that most benchmarks have."""
+    define_model_flags()
+    flags.DEFINE_integer("repeats", repeats, "repetitions; figures are their medians", lower_bound=1)
+    flags.DEFINE_string("peer_python", None, "a Python with torch and transformers. Default: not measured")
+    flags.DEFINE_string("output", None, "json file for the figures")
+
+
+def define_model_flags() -> None:
+    """Defines the flags of `config_of_flags`."""
+    flags.DEFINE_enum("preset", "base", list(PRESETS), "size of the model")
+    flags.DEFINE_integer("layers", None, "layers of the model. Default: the preset's", lower_bound=1)
+
+
+def config_of_flags() -> XLNetConfig:
+    """Returns the architecture that --preset and --layers ask for; for mains."""
+    values = flags.FLAGS
+    layers = {} if values.layers is None else {"n_layer": values.layers}
+    return XLNetConfig.preset(values.preset, **layers)
+
+
+def publish(figures: Mapping[str, Any], output: str | None) -> None:
+    """Prints figures with the machine that they are of, and writes them as json if there is a path for it."""
+    report = {"machine": machine(), **figures}
+    print(table(report))
+    if output:
+        files.make_folder(pathlib.Path(output).parent)
+        files.write_json(output, report)
+        print(f"\n{output}")

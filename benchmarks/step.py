@@ -1,0 +1,373 @@
+r"""Measures a pretraining step on this machine, next to Model Garden's and Hugging Face's.
+
+    python -m benchmarks.step --peer_python=PYTHON --output=runs/step.json
+
+  gemm        the rate of matrix products: the ceiling of what a training step can reach.
+  step        forward, backward and AdamW, without memory, on the same inputs, each with what part of the gemm
+              rate it reaches:
+                ours           as a TensorFlow graph and compiled by XLA; in bfloat16 where the processor
+                               computes with it; with gradient checkpointing (recompute).
+                model_garden   Model Garden's XLNetPretrainer, as a graph and by XLA.
+                hugging_face   XLNetLMHeadModel in PyTorch, with our weights, in a process of --peer_python, a
+                               Python that has torch and transformers; left out without.
+              Ratios are of the best modes, next to the project's goals. Temporaries are what XLA plans for
+              intermediate results.
+  profile     where the time of our step goes: by kind of operation, and by part of the model.
+  checkpoint  steps of ours, and how long they stop for a checkpoint: written first, or while they run.
+
+What is compared runs in turn, once per repetition, so that a disturbance hits all alike; figures are medians.
+--what=gemm,step measures some of them.
+"""
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from absl import flags
+
+from benchmarks import batches, checkpoints, harness, peers, profile
+from benchmarks.harness import interleave, our_model
+from xlnet_tf import errors
+from xlnet_tf.config import XLNetConfig
+from xlnet_tf.errors import UserError
+from xlnet_tf.records.spans import default_num_predict
+from xlnet_tf.tpu.flops import step_flops
+
+# TensorFlow is imported where it is needed, after its environment is set.
+
+OURS, MODEL_GARDEN, HUGGING_FACE = "ours", "model_garden", "hugging_face"
+TRAIN_STEPS = 10_000  # of the learning rate's schedule
+PARTS = ("gemm", "step", "profile", "checkpoint")
+GEMM_SIZES = (512, 1024, 2048, 4096)
+
+# Of our step; what a mode is called says how the step is run.
+MODES = ("graph", "xla", "graph bfloat16", "xla bfloat16", "graph recompute", "xla recompute")
+PEER_MODES = {MODEL_GARDEN: ("graph", "xla"), HUGGING_FACE: ("eager", "fused", "compiled", "bfloat16")}
+ALL_PEER_MODES = tuple(mode for modes in PEER_MODES.values() for mode in modes)
+# The largest value that the project wants of each ratio.
+GOALS = {
+    "ours / model_garden": 0.55,
+    "ours / hugging_face": 0.35,
+    "bfloat16 / float32": 0.5,
+    "graph recompute / graph": 1.35,
+    "xla recompute / xla": 1.35,
+    "temporaries, recompute": 1 / 3,
+}
+
+# Reads a line of settings and the batch, then answers each line, a mode, with the loss of a training step.
+# eager has PyTorch's AdamW as it comes, the others its fused one; bfloat16 is autocast.
+HUGGING_FACE_PROGRAM = """
+import json, sys, torch, transformers
+folder, threads = sys.argv[1:]
+torch.set_num_threads(int(threads))
+torch.manual_seed(0)
+setup = json.loads(sys.stdin.readline())
+batch = {name: torch.tensor(values) for name, values in setup["batch"].items()}
+model = transformers.XLNetLMHeadModel.from_pretrained(folder, dropout=setup["dropout"]).train()
+compiled = torch.compile(model)
+optimizers = [torch.optim.AdamW(model.parameters(), fused=fused, **setup["adam"]) for fused in (False, True)]
+print("ANSWER 0", flush=True)
+for line in sys.stdin:
+    mode = json.loads(line)["mode"]
+    optimizer = optimizers[mode != "eager"]
+    optimizer.zero_grad()
+    with torch.autocast("cpu", torch.bfloat16, enabled=mode == "bfloat16"):
+        loss = (compiled if mode == "compiled" else model)(**batch).loss
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), setup["clip_norm"])
+    optimizer.step()
+    print("ANSWER", loss.item(), flush=True)
+"""
+
+
+class TrainingStep:
+    """A training step of a model on one batch.
+
+    Args:
+        loss_of: features -> loss, a scalar.
+        model: whose variables are trained.
+        optimizer: built for them.
+        batch: name -> values.
+        xla: whether XLA compiles the step.
+    """
+
+    def __init__(self, loss_of: Callable, model, optimizer, batch: Mapping[str, np.ndarray], xla: bool):
+        import tensorflow as tf
+
+        # Arguments, not constants: what depends on them must not be computed while compiling.
+        self._inputs = [tf.constant(values) for values in batch.values()]
+        variables = model.trainable_variables
+        self.state = {"model": model, "optimizer": optimizer}
+
+        @tf.function(jit_compile=xla, autograph=False)
+        def step(*inputs):
+            with tf.GradientTape() as tape:
+                loss = loss_of(dict(zip(batch, inputs, strict=True)))
+            gradients = tape.gradient(loss, variables)
+            optimizer.apply_gradients([pair for pair in zip(gradients, variables) if pair[0] is not None])
+            return loss
+
+        self._step = step
+
+    def __call__(self) -> float:
+        """Trains once; returns the loss before the update."""
+        return float(self._step(*self._inputs))
+
+    def temporaries(self) -> int:
+        """Compiles the step once more with XLA and returns the bytes that it plans for intermediate results.
+
+        They are the buffers that hold no argument, no variable, no constant and no output.
+        """
+        import tensorflow as tf
+        from tensorflow.compiler.xla.service import hlo_pb2
+
+        specs = [tf.TensorSpec(value.shape, value.dtype) for value in self._inputs]
+        compiled = self._step.experimental_get_compiler_ir(*specs)(stage="optimized_hlo_proto_serialized")
+        buffers = hlo_pb2.HloProto.FromString(compiled).buffer_assignment.buffer_allocations
+        return sum(
+            buffer.size
+            for buffer in buffers
+            if not (
+                buffer.is_entry_computation_parameter
+                or buffer.is_constant
+                or buffer.is_thread_local
+                or buffer.maybe_live_out
+            )
+        )
+
+
+def our_steps(
+    config: XLNetConfig, batch: Mapping[str, np.ndarray], dropout: float, modes: Sequence[str]
+) -> dict[str, TrainingStep]:
+    """Returns mode -> step of our model; those that differ in xla only train the same variables."""
+    import tensorflow as tf
+
+    from xlnet_tf.models.pretrainer import target_losses
+    from xlnet_tf.training.optimizer import OptimizerConfig, build_optimizer
+
+    @functools.cache
+    def trained(bfloat16: bool, recompute: bool):
+        model = our_model(config, dropout, bfloat16=bfloat16, recompute=recompute)
+        optimizer = build_optimizer(OptimizerConfig(), TRAIN_STEPS, config.n_layer)
+        optimizer.build(model.trainable_variables)
+
+        def loss(features):
+            outputs = model(features, training=True)
+            return tf.reduce_sum(target_losses(outputs)) / tf.reduce_sum(outputs["target_weights"])
+
+        return loss, model, optimizer
+
+    return {
+        mode: TrainingStep(*trained("bfloat16" in mode, "recompute" in mode), batch, "xla" in mode)
+        for mode in modes
+    }
+
+
+def model_garden_steps(
+    config: XLNetConfig, batch: Mapping[str, np.ndarray], dropout: float, modes: Sequence[str]
+) -> dict[str, TrainingStep]:
+    """Returns mode -> step of Model Garden's model of the same size; both train the same variables."""
+    import tensorflow as tf
+
+    features = batches.model_garden_batch(batch)
+    model = peers.model_garden_pretrainer(config, features, dropout, bi_data=True)
+    optimizer = peers.keras_adamw()
+    optimizer.build(model.trainable_variables)
+
+    def loss(features):
+        return tf.reduce_mean(peers.model_garden_losses(model, features))
+
+    return {mode: TrainingStep(loss, model, optimizer, features, "xla" in mode) for mode in modes}
+
+
+@contextlib.contextmanager
+def hugging_face_steps(
+    config: XLNetConfig,
+    batch: Mapping[str, np.ndarray],
+    dropout: float,
+    modes: Sequence[str],
+    python: str | None,
+) -> Iterator[dict[str, Callable[[], float]]]:
+    """Yields mode -> step of Hugging Face's XLNetLMHeadModel with our initial weights; none without a Python.
+
+    All modes train the same variables; both directions are read forward.
+    """
+    make_model = functools.partial(our_model, config, dropout)
+    with peers.hugging_face_like(python, HUGGING_FACE_PROGRAM, make_model) as peer:
+        if peer is None:
+            yield {}
+            return
+        arrays = {name: values.tolist() for name, values in batches.hugging_face_batch(batch).items()}
+        peer.ask({"batch": arrays, "dropout": dropout, **peers.torch_adamw()})
+        yield {mode: functools.partial(peer.ask, {"mode": mode}) for mode in modes}
+
+
+def measure_step(
+    config: XLNetConfig,
+    batch_size: int,
+    seq_len: int,
+    num_predict: int,
+    repeats: int,
+    gemm_rates: Mapping[str, float],
+    *,
+    modes: Sequence[str] = MODES,
+    peer_modes: Sequence[str] = ALL_PEER_MODES,
+    dropout: float = 0.1,
+    peer_python: str | None = None,
+) -> dict[str, Any]:
+    """Measures a training step of our model next to its peers', on the same inputs.
+
+    All clip by one global norm and update with AdamW: ours is `training.optimizer`, the peers' are Keras' and
+    PyTorch's.
+
+    Args:
+        batch_size: B, even with Model Garden, which reads the second half backward.
+        seq_len, num_predict: T and P.
+        gemm_rates: floating-point operations per second of measure_gemm, by number type.
+        modes: of our model, of MODES.
+        peer_modes: of the peers, of PEER_MODES.
+
+    Returns:
+        Two tables: of each implementation and mode the seconds of a step, its part of the gemm rate of its
+        number type, the loss before the first update and, for our compiled modes, the temporaries in GB; and
+        the ratios of GOALS that could be measured.
+
+    Raises:
+        UserError: the batch size is odd with Model Garden, or peer_python does not answer.
+    """
+    of_peer = {who: [mode for mode in known if mode in peer_modes] for who, known in PEER_MODES.items()}
+    if of_peer[MODEL_GARDEN] and batch_size % 2:
+        raise UserError(
+            f"batch_size is {batch_size}: Model Garden needs an even one, half of it is read backward"
+        )
+    batch = batches.make_batch(config, batch_size, seq_len, num_predict)
+    first_loss: dict[str, float] = {}
+
+    def recorded(name: str, step: Callable[[], float]) -> Callable[[], Any]:
+        return lambda: first_loss.setdefault(name, float(step()))
+
+    their_python = peer_python if of_peer[HUGGING_FACE] else None
+    with hugging_face_steps(config, batch, dropout, of_peer[HUGGING_FACE], their_python) as peer_steps:
+        steps = {OURS: our_steps(config, batch, dropout, modes), HUGGING_FACE: peer_steps}
+        if of_peer[MODEL_GARDEN]:
+            steps[MODEL_GARDEN] = model_garden_steps(config, batch, dropout, of_peer[MODEL_GARDEN])
+        candidates = {
+            f"{who} {mode}": recorded(f"{who} {mode}", step)
+            for who in steps
+            for mode, step in steps[who].items()
+        }
+        timings = interleave(candidates, repeats, "step")
+    planned = [mode for mode in modes if "xla" in mode and "bfloat16" not in mode]
+    temporaries = {mode: steps[OURS][mode].temporaries() for mode in planned}
+    flops = step_flops(config, batch_size, seq_len, num_predict)
+    seconds = {
+        who: {mode: timings[f"{who} {mode}"].wall for mode in steps[who]} for who in steps if steps[who]
+    }
+    rows = [
+        {
+            "": f"{who} {mode}",
+            "s": value,
+            "of the gemm rate": flops / value / gemm_rates["bfloat16" if "bfloat16" in mode else "float32"],
+            "first loss": first_loss[f"{who} {mode}"],
+            "GB of temporaries": temporaries[mode] / 1e9 if who == OURS and mode in temporaries else None,
+        }
+        for who, modes in seconds.items()
+        for mode, value in modes.items()
+    ]
+    title = (
+        f"Pretraining step, {config.n_layer} layers of {config.d_model}, batch {batch_size}, {seq_len} "
+        f"tokens, {num_predict} targets: {flops / 1e9:,.1f} GFLOP"
+    )
+    reached = ratios(seconds, temporaries)
+    return {
+        title: rows,
+        "Ratios": [{"": name, "ratio": value, "goal": GOALS[name]} for name, value in reached.items()],
+    }
+
+
+def ratios(seconds: Mapping[str, Mapping[str, float]], temporaries: Mapping[str, float]) -> dict[str, float]:
+    """Returns those of GOALS that the figures decide, each side by its best mode."""
+
+    def best(who: str, bfloat16: bool = False) -> float | None:
+        found = [
+            value
+            for mode, value in seconds.get(who, {}).items()
+            if ("bfloat16" in mode) == bfloat16 and "recompute" not in mode
+        ]
+        return min(found, default=None)
+
+    ours = seconds[OURS]
+    pairs = {
+        "ours / model_garden": (best(OURS), best(MODEL_GARDEN)),
+        "ours / hugging_face": (best(OURS), best(HUGGING_FACE)),
+        "bfloat16 / float32": (best(OURS, bfloat16=True), best(OURS)),
+        "graph recompute / graph": (ours.get("graph recompute"), ours.get("graph")),
+        "xla recompute / xla": (ours.get("xla recompute"), ours.get("xla")),
+        "temporaries, recompute": (temporaries.get("xla recompute"), temporaries.get("xla")),
+    }
+    return {name: over / under for name, (over, under) in pairs.items() if over and under}
+
+
+def measure_gemm(repeats: int, dtype: str = "float32", sizes: Sequence[int] = GEMM_SIZES) -> dict[str, float]:
+    """Measures matrix products; returns size -> floating-point operations per second."""
+    import tensorflow as tf
+
+    def product(size: int) -> Callable[[], Any]:
+        left, right = (tf.cast(tf.random.normal([size, size]), dtype) for _ in range(2))
+        return lambda: tf.matmul(left, right)[0, 0].numpy()
+
+    timings = interleave({str(size): product(size) for size in sizes}, repeats, f"gemm {dtype}")
+    return {size: 2 * int(size) ** 3 / timing.wall for size, timing in timings.items()}
+
+
+def main(_: Sequence[str]) -> None:
+    values = flags.FLAGS
+    harness.check_known("what", PARTS)
+    harness.check_known("modes", MODES)
+    harness.check_known("peer_modes", ALL_PEER_MODES)
+    num_predict = values.num_predict or default_num_predict(values.seq_len)
+    sizes = {"seq_len": values.seq_len, "num_predict": num_predict, "repeats": values.repeats}
+    config, rows = harness.config_of_flags(), values.batch_size
+    has_bfloat16 = harness.machine()["bfloat16"]
+    modes = values.modes or [mode for mode in MODES if has_bfloat16 or "bfloat16" not in mode]
+    figures: dict[str, Any] = {}
+    if {"gemm", "step"} & set(values.what):
+        rates = {dtype: measure_gemm(values.repeats, dtype) for dtype in ("float32", "bfloat16")}
+        figures["Matrix products, GFLOP/s"] = [
+            {"": dtype} | {size: rate / 1e9 for size, rate in by_size.items()}
+            for dtype, by_size in rates.items()
+        ]
+    if "step" in values.what:
+        best = {dtype: max(by_size.values()) for dtype, by_size in rates.items()}
+        peer = {"peer_modes": values.peer_modes, "peer_python": values.peer_python}
+        figures |= measure_step(config, rows, gemm_rates=best, modes=modes, **peer, **sizes)
+    batch = batches.make_batch(config, rows, values.seq_len, num_predict)
+    if "profile" in values.what:
+        for mode in (mode for mode in modes if "xla" not in mode):
+            figures |= profile.measure_profile(our_steps(config, batch, 0.1, [mode]), values.repeats)
+    if "checkpoint" in values.what:
+        step = our_steps(config, batch, 0.1, ["graph"])["graph"]
+        figures |= checkpoints.measure_checkpoint(step, values.repeats)
+    harness.publish(figures, values.output)
+
+
+if __name__ == "__main__":
+    harness.define_flags(repeats=5)
+    flags.DEFINE_list("what", list(PARTS), f"what to measure, of {', '.join(PARTS)}")
+    flags.DEFINE_list(
+        "modes",
+        None,
+        f"our modes of the step, of {', '.join(MODES)}. Default: all that the processor computes with",
+    )
+    flags.DEFINE_list(
+        "peer_modes",
+        list(ALL_PEER_MODES),
+        "the peers' modes of the step: graph and xla of Model Garden, others of Hugging Face. Base in all "
+        "of them and of ours takes more than 24 GB of memory",
+    )
+    flags.DEFINE_integer("batch_size", 2, "rows of the step's batch; even", lower_bound=2)
+    flags.DEFINE_integer("seq_len", 512, "tokens of a segment", lower_bound=7)
+    flags.DEFINE_integer("num_predict", None, "targets of a segment. Default: seq_len / 6", lower_bound=1)
+    errors.run(main)

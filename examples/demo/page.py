@@ -1,0 +1,71 @@
+"""The demos' result as one page that needs nothing else: pictures are part of it."""
+
+import html
+import pathlib
+from collections.abc import Sequence
+
+from examples.demo.outcome import DemoOutcome
+from run_scripts.common import pages
+from run_scripts.common.pages import picture, section, table
+from run_scripts.common.pictures import COLORS, INK, axes_of, draw_scores
+from tfrecord_builders.inspection import plot_mask
+from xlnet_tf.records.manifest import Manifest
+
+MASK_POSITIONS = 32
+EXAMPLES = 5  # test texts to show
+
+
+def write(outcome: DemoOutcome, records: Manifest) -> None:
+    """Draws the pictures and writes index.html.
+
+    Args:
+        records: of the pretraining, one of whose masks is shown.
+    """
+    folder, figures = outcome.folder, outcome.pretraining
+    _draw_losses(outcome.history, outcome.unigram_entropy, folder / "loss")
+    plot_mask.draw(records, 0, str(folder / "mask.png"), count=MASK_POSITIONS)
+    result, task = outcome.result, outcome.result.task
+    draw_scores(result.scores, task.METRIC, folder / "scores")
+    medians = ", ".join(f"{name}: {median:.1%}" for name, median in result.medians.items())
+    gaps = [
+        (sentence, ", ".join(f"{piece.strip('▁')} ({share:.0%})" for piece, share in guesses))
+        for sentence, found in outcome.filled.items()
+        for guesses in found.guesses
+    ]
+    rows = [(name.replace("_", " "), f"{value:,}") for name, value in figures.items()]
+    parts = [
+        section(task.TITLE, f"Learned from {task.LABELS}. {task.METRIC} on test texts: {medians}."),
+        picture(folder / "scores.svg", f"{task.METRIC}: medians as bars, single seeds as points."),
+        table(("Test text", "True answer", "Pretrained model's answer"), result.answers[:EXAMPLES]),
+        section("Pretraining", "Loss on training batches and on documents held out from them."),
+        picture(folder / "loss.svg", "Loss in nats per target. Dotted: the best guess that ignores context."),
+        section("Filled gaps", "What the pretrained model expects at each <mask>, given the gaps before it."),
+        table(("Sentence", "Likeliest pieces"), gaps),
+        section("Permutation mask", "Which positions each position of a record sees, in both streams."),
+        picture(folder / "mask.png", f"The first {MASK_POSITIONS} positions of a pretraining record."),
+        section("Figures", f"All steps together took {outcome.seconds} s."),
+        table(("Figure", "Value"), rows),
+        section("Try next", "These commands use what the demo has made."),
+        "<pre>" + html.escape("\n".join(outcome.commands())) + "</pre>",
+    ]
+    pages.write(folder / "index.html", "XLNet, from raw text to a fine-tuned model", parts)
+
+
+def _draw_losses(history: Sequence[dict], entropy: float, path: pathlib.Path) -> None:
+    """Draws the loss curves of a pretraining's history and the line to beat, as `axes_of` saves pictures."""
+    train = [line for line in history if line["kind"] == "train"]
+    dev = [line for line in history if line["kind"] == "dev"]
+    with axes_of(path, 4.2) as axes:
+        steps, losses = ([line[name] for line in train] for name in ("step", "training_loss"))
+        axes.plot(steps, losses, color=COLORS[2], alpha=0.6, lw=1, label="train")
+        # Points alone: a line between two evaluations would be a guess.
+        for name, label, marker, color in (
+            ("loss_forward", "held out, read forward", "o", COLORS[0]),
+            ("loss_backward", "held out, read backward", "x", COLORS[1]),
+        ):
+            steps, losses = ([line[key] for line in dev] for key in ("step", name))
+            axes.plot(steps, losses, marker, color=color, ms=4, label=label)
+        axes.axhline(entropy, color=INK, lw=1, ls=":", label=f"word frequencies alone: {entropy:.2f}")
+        axes.set(xlabel="step", ylabel="loss (nats per target)")
+        axes.grid(alpha=0.25)
+        axes.legend(frameon=False)

@@ -1,1 +1,0 @@
-"""The command `benchmark_serving`: latency of served models next to others. Begin with `measure.py`."""

@@ -1,0 +1,1 @@
+"""Tests of benchmarks/. Begin with test_step.py."""

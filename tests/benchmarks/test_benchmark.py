@@ -1,0 +1,98 @@
+"""The benchmark's script and what all benchmarks share; nothing is asserted about time."""
+
+import functools
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from absl import flags
+
+from benchmarks import harness
+from tests.conftest import REPOSITORY
+from xlnet_tf.errors import UserError
+
+
+def test_candidates_run_in_turn_and_the_first_round_is_not_counted(monkeypatch):
+    clock = [0]
+    monkeypatch.setattr(harness.time, "perf_counter", lambda: clock[0])
+    seconds = {"a": iter([100, 1, 7, 2]), "b": iter([200, 5, 6, 9])}
+    runs = []
+
+    def run(name):
+        runs.append(name)
+        clock[0] += next(seconds[name])
+
+    timings = harness.interleave({name: functools.partial(run, name) for name in seconds}, 3, "test")
+    assert runs == ["a", "b"] * 4
+    assert (timings["a"].wall, timings["b"].wall) == (2, 6)
+
+
+def test_a_missing_text_is_an_error_that_helps():
+    with pytest.raises(UserError, match="nothing.txt does not exist: give --text .*make demo"):
+        harness.existing("nothing.txt", harness.DEMO_TEXT, "text")
+    with pytest.raises(UserError, match="nowhere.model does not exist: give --tokenizer"):
+        harness.existing(None, "nowhere.model", "tokenizer")
+
+
+def test_figures_are_printed_in_columns_and_written_as_json(tmp_path, capsys):
+    path = tmp_path / "new" / "report.json"
+    rows = [
+        {"": "ours", "s": 0.12345, "steps": 12000},
+        {"": "Model Garden's", "s": float("nan"), "MB": 2500.4},
+    ]
+    harness.publish({"A step": rows}, str(path))
+    assert json.loads(path.read_text())["A step"][1] == {"": "Model Garden's", "s": None, "MB": 2500.4}
+    assert capsys.readouterr().out.splitlines()[2:6] == [
+        "A step",
+        "                     s   steps     MB",
+        "ours            0.1235  12,000",
+        "Model Garden's     nan          2,500",
+    ]
+
+
+@pytest.mark.integration
+def test_script(corpus_file, tokenizer_file, tmp_path):
+    output = tmp_path / "figures" / "benchmark.json"
+    done = _run(
+        "--what=builder,reader",
+        f"--text={corpus_file}",
+        f"--tokenizer={tokenizer_file}",
+        "--seq_len=32",
+        "--repeats=1",
+        f"--output={output}",
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(output.read_text())
+    assert len(report) == 4  # the machine, the builder and its stages, the reader
+    assert report["machine"]["cores"] >= 1
+    assert report["machine"]["cpu"]
+    assert "Reader, 16 rows of 32 tokens and 5 targets" in report
+    assert report["machine"]["date"] in done.stdout
+    assert "MB/s" in done.stdout
+    assert "examples/s" in done.stdout
+
+
+def test_scripts_refuse_what_they_do_not_know():
+    done = _run("--workers=1,0,two")
+    assert done.returncode == 1
+    assert done.stderr.strip() == (
+        "ERROR: --workers has 0, two: expected numbers of processes, such as 1,2,4"
+    )
+    values = flags.FlagValues()
+    flags.DEFINE_list("modes", ["graph", "fast"], "", values)
+    values.mark_as_parsed()
+    with pytest.raises(UserError, match="--modes has fast: expected some of graph, xla"):
+        harness.check_known("modes", ("graph", "xla"), values)
+
+
+def _run(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "benchmarks.data", *arguments],
+        cwd=REPOSITORY,
+        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )

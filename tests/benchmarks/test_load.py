@@ -1,0 +1,145 @@
+"""The load of clients: all requests are counted, and what fails."""
+
+import collections
+import threading
+import time
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from benchmarks import load as benchmark_load
+from xlnet_tf.errors import UserError
+
+TEXT = "Every piece of this may be asked for; one letter is refused: \u00e9. " * 20
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A model that tells the length of its texts and fails at a letter."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "texts")])
+    def lengths(texts):
+        bad = tf.strings.regex_full_match(texts, ".*\u00e9.*")
+        with tf.control_dependencies([tf.debugging.Assert(~tf.reduce_any(bad), ["a bad letter"])]):
+            return {"length": tf.strings.length(texts)}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32, "ids")])
+    def numbers(ids):
+        return {"ids": ids + 1}
+
+    module = tf.Module()
+    folder = str(tmp_path_factory.mktemp("model"))
+    tf.saved_model.save(module, folder, signatures={"serving_default": lengths, "tokens": numbers})
+    return folder
+
+
+def test_requests_times_and_errors_are_reported(model):
+    report = benchmark_load.measure(model, TEXT, benchmark_load.Load(0.6, clients=3, rows=2, longest=200))
+    failed = sum(report["errors"].values())
+    assert 0 < failed < report["requests"] < report["rows"] <= 2 * report["requests"]
+    assert all("bad letter" in message for message in report["errors"]), report["errors"]
+    assert 0 < report["seconds"]["50"] <= report["seconds"]["95"] <= report["seconds"]["99"] < 5
+    assert report["memory"][-1] > 50e6
+    (title, rows), (_, errors) = benchmark_load.tables(report).items()
+    assert title.startswith("3 clients, 0.6 s") and {"": "errors", "value": failed} in rows
+    assert "bad letter" in errors[0][""]
+
+
+def under_load(monkeypatch, answer):
+    """Returns the report on a model whose every answer is `answer` of the client's name and its texts.
+
+    The load ends when each of three clients has asked four times, however slow the machine is.
+    """
+    asked = collections.Counter()
+
+    class Signature:
+        structured_input_signature = ((), {"texts": tf.TensorSpec([None], tf.string, "texts")})
+
+        def __call__(self, texts):
+            client = threading.current_thread().name
+            asked[client] += 1
+            return {"length": answer(client, tf.strings.length(texts))}
+
+    def monotonic():
+        return float("inf") if all(asked[f"client {number}"] >= 4 for number in range(3)) else 0.0
+
+    model = tf.Module()
+    model.signatures = {"serving_default": Signature()}
+    monkeypatch.setattr(tf.saved_model, "load", lambda folder: model)
+    clock = types.SimpleNamespace(monotonic=monotonic, perf_counter=time.perf_counter, sleep=time.sleep)
+    monkeypatch.setattr(benchmark_load, "time", clock)
+    return benchmark_load.measure("model", TEXT, benchmark_load.Load(0.3, clients=3, rows=1, longest=400))
+
+
+def test_what_is_right_has_no_errors(monkeypatch):
+    report = under_load(monkeypatch, lambda client, lengths: lengths)
+    assert report["errors"] == {} and min(report["clients"]) >= 4
+    assert sum(report["clients"]) == report["requests"]
+
+
+def test_whatever_one_client_meets_is_counted(monkeypatch):
+    def answer(client, lengths):
+        if client == "client 1":
+            raise ValueError("no such row")
+        return lengths
+
+    report = under_load(monkeypatch, answer)
+    assert report["errors"] == {"ValueError: no such row": report["clients"][1]}
+    assert min(report["clients"]) >= 4
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_client_that_ends_early_is_an_error(monkeypatch):
+    asked = []
+
+    def answer(client, lengths):
+        asked.append(client)
+        if client == "client 2" and asked.count(client) > 3:
+            raise SystemExit  # no Exception
+        return lengths
+
+    report = under_load(monkeypatch, answer)
+    assert report["errors"] == {"client 2 ended after 3 requests": 1}
+    assert report["clients"][2] == 3 < 4 <= min(report["clients"][:2])
+
+
+def test_answers_to_others_are_errors(monkeypatch):
+    given = []
+
+    def answer(client, lengths):
+        if not client.startswith("client"):
+            return lengths  # alone, before the load
+        given.append(lengths)
+        return given[-2:][0]
+
+    (message,) = under_load(monkeypatch, answer)["errors"]
+    assert message == "another answer than without load"
+
+
+def test_answers_are_the_same_but_for_rounding():
+    def same(found, expected):
+        return benchmark_load.same({"a": np.array(found)}, {"a": np.array(expected)})
+
+    assert same([0.5, np.nan], [0.50001, np.nan]) and same([b"ab"], [b"ab"]) and same([100_000], [100_000])
+    assert not same([0.5], [0.501]) and not same([b"ab"], [b"ac"]) and not same([100_001], [100_000])
+    assert not same([0.5], [0.5, 0.5]) and not same([1.0], [1])
+    assert not benchmark_load.same({}, {"a": np.zeros(1)})
+
+
+def test_texts_are_short_and_long():
+    import random
+
+    rng = random.Random(0)
+    lengths = [len(text) for text in benchmark_load._texts(rng, TEXT, 400, 1000)]
+    assert min(lengths) == 1 and max(lengths) > 800
+    assert 100 < sum(length < 32 for length in lengths) < 300
+
+
+def test_what_cannot_be_asked_is_named(model):
+    load = benchmark_load.Load(0.1)
+    with pytest.raises(UserError, match="no signature 'classify': expected one of serving_default, tokens"):
+        benchmark_load.measure(model, TEXT, load, "classify")
+    with pytest.raises(UserError, match="takes ids, which are not texts"):
+        benchmark_load.measure(model, TEXT, load, "tokens")

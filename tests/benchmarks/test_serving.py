@@ -1,0 +1,125 @@
+"""The serving benchmark runs end to end at tiny sizes; nothing is asserted about time."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+from benchmarks import peers
+from benchmarks import serving as benchmark_serving
+from tests.conftest import REPOSITORY
+from xlnet_tf.config import XLNetConfig
+from xlnet_tf.errors import UserError
+
+TINY = XLNetConfig(n_token=7, n_layer=1, d_model=16, n_head=2, d_head=8, d_inner=10)
+NAMES = ["ours float32", "ours bfloat16", "model_garden", "products"]
+
+# Stands for a Python with torch: answers every line with the same logits, after a line of its own.
+PEER = """#!{python}
+import json, sys
+print("loading", flush=True)
+for line in sys.stdin:
+    if line.strip():
+        rows = len(json.loads(line)["input_word_ids"])
+    print("ANSWER", json.dumps([[0.0, 1.0]] * rows), flush=True)
+"""
+
+
+@pytest.fixture
+def peer_python(tmp_path):
+    path = tmp_path / "python"
+    path.write_text(PEER.format(python=sys.executable))
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.long
+def test_measure(small_tokenizer, peer_python):
+    report = benchmark_serving.measure(
+        TINY, small_tokenizer, batches=(1, 3), seq_len=8, repeats=2, peer_python=peer_python
+    )
+    [rows] = report.values()
+    names = ("ours float32", "ours bfloat16", "model_garden", "hugging_face", "products")
+    assert [row[""] for row in rows] == [f"{size} x 8, {name}" for size in (1, 3) for name in names]
+    for row in rows:
+        assert 0 < row["fastest ms"] <= row["median ms"]
+        assert row["examples/s"] == pytest.approx(1e3 * int(row[""][0]) / row["median ms"])
+    assert rows[0]["time / ours"] == 1
+    assert 0 < rows[1]["largest difference"] < 0.05
+    assert rows[3]["largest difference"] > 0.1  # the stand-in's answers are its own
+
+
+@pytest.mark.integration
+def test_our_server_answers_match_the_model(small_tokenizer, tmp_path):
+    """Hugging Face's process gets the very weights that are served."""
+    from xlnet_tf.models.classifier import XLNetClassifier
+
+    config = XLNetConfig.from_dict(TINY.to_dict() | {"n_token": small_tokenizer.vocab_size})
+    folder = benchmark_serving.save_weights(config, small_tokenizer, tmp_path)
+    features = benchmark_serving.make_features(config.n_token, 3, 8)
+    expected = softmax(XLNetClassifier.from_pretrained(folder)(features).numpy(), axis=-1)
+    served = benchmark_serving.load(benchmark_serving.export_ours(folder, "float32", 8, tmp_path))
+    np.testing.assert_allclose(served(features), expected, atol=1e-6)
+
+
+@pytest.mark.integration
+def test_model_garden_does_not_see_the_padding(tmp_path):
+    config = XLNetConfig.from_dict(TINY.to_dict() | {"n_token": 90})
+    served = benchmark_serving.load(benchmark_serving.export_model_garden(config, tmp_path))
+    features = benchmark_serving.make_features(config.n_token, 3, 8)
+    changed = features | {"input_word_ids": features["input_word_ids"].copy()}
+    changed["input_word_ids"][:, :3] = 50
+    mask = np.ones_like(features["input_mask"])
+    mask[:, :3] = 0
+    padded = [served(each | {"input_mask": mask}) for each in (features, changed)]
+    np.testing.assert_allclose(*padded, atol=1e-7)
+    assert np.abs(served(features) - served(changed)).max() > 1e-5
+
+
+def test_features():
+    features = benchmark_serving.make_features(90, 2, 6)
+    assert [values.shape for values in features.values()] == [(2, 6)] * 3
+    assert features["input_word_ids"][:, -2:].tolist() == [[4, 3]] * 2
+    assert features["input_word_ids"][:, :-2].min() > 8  # no special symbols
+    assert features["input_mask"].min() == 1
+    assert features["input_type_ids"].tolist() == [[0, 0, 0, 0, 0, 2]] * 2
+
+
+def test_a_peer_that_does_not_answer_is_an_error_that_helps(tmp_path):
+    peer = peers.HuggingFace("/bin/true", "", str(tmp_path), 1)
+    with pytest.raises(UserError, match="/bin/true ended without an answer.*--peer_python"):
+        peer.ask(benchmark_serving.make_features(90, 1, 6))
+    peer.close()
+
+
+@pytest.mark.long
+def test_script(small_tokenizer, peer_python, tmp_path):
+    tokenizer = tmp_path / "spiece.model"
+    tokenizer.write_bytes(small_tokenizer.model_proto)
+    output = tmp_path / "figures" / "serving.json"
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "benchmarks.serving",
+            "--preset=micro",
+            f"--tokenizer={tokenizer}",
+            "--batch_size=2",
+            "--seq_len=8",
+            "--repeats=1",
+            f"--peer_python={peer_python}",
+            f"--output={output}",
+        ],
+        cwd=REPOSITORY,
+        env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(output.read_text())
+    assert report["machine"]["date"] in done.stdout and "2 x 8, model_garden" in done.stdout

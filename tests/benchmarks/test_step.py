@@ -1,0 +1,251 @@
+"""The benchmark's steps run and count right at tiny sizes; nothing is asserted about time."""
+
+import dataclasses
+import math
+import re
+import sys
+
+import numpy as np
+import pytest
+
+from benchmarks import batches, checkpoints, tpu_step
+from benchmarks import step as benchmark_step
+from tests.helpers import hlo
+from xlnet_tf.config import XLNetConfig
+from xlnet_tf.errors import UserError
+from xlnet_tf.tpu import flops
+
+TINY = XLNetConfig(n_token=50, n_layer=2, d_model=8, n_head=2, d_head=3, d_inner=10)
+ONE_LAYER = dataclasses.replace(TINY, n_layer=1, d_head=4)  # compiles sooner
+SIZES = {"seq_len": 32, "num_predict": 4}
+MODES = ["graph", "xla", "graph bfloat16", "xla recompute"]
+RATES = {"float32": 1e9, "bfloat16": 2e9}
+# Stands for a Python with torch: every step's loss is 2.5.
+PEER = """#!{python}
+import json, sys
+setup = json.loads(sys.stdin.readline())
+assert len(setup["batch"]["input_ids"]) == 2
+print("ANSWER 0", flush=True)
+for line in sys.stdin:
+    assert json.loads(line)["mode"]
+    print("ANSWER 2.5", flush=True)
+"""
+
+
+@pytest.fixture
+def peer_python(tmp_path):
+    path = tmp_path / "python"
+    path.write_text(PEER.format(python=sys.executable))
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_gemm():
+    rates = benchmark_step.measure_gemm(1, sizes=(16, 32))
+    assert set(rates) == {"16", "32"} and min(rates.values()) > 0
+
+
+def test_flops_match_a_manual_count():
+    config = XLNetConfig(n_token=7, n_layer=2, d_model=4, n_head=2, d_head=3, d_inner=5)
+    # T = 3 and P = 2. A query of either stream: in and out 2 * 48, scores by content 36, by distance 72, by
+    # segment 12, sums of values 36, feed-forward 80.
+    query = 2 * 48 + 36 + 72 + 12 + 36 + 80
+    assert flops.forward_flops(config, batch_size=1, seq_len=3, num_predict=2) == {
+        "keys and values": 2 * (2 * 3 * 48),
+        "distances": 2 * (4 * 48),  # 0 to 3; the others are those negated
+        "content stream": 1 * 3 * query,
+        "query stream": 2 * 2 * query,
+        "logits": 2 * 2 * 4 * 7,
+    }
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("seq_len", [32, 256])  # 256 are two groups of queries
+def test_flops_are_those_of_the_graph(seq_len):
+    import tensorflow as tf
+
+    from xlnet_tf.models import encoder, pretrainer
+
+    batch = batches.make_batch(TINY, 4, seq_len, 4)
+    model = pretrainer.XLNetPretrainer(encoder.XLNetEncoder(TINY))
+    model.build()
+    graph = tf.function(lambda features: model(features)["logits"]).get_concrete_function(batch).graph
+    products = sum(_matrix_product_flops(operation) for operation in graph.get_operations())
+    assert products == sum(flops.forward_flops(TINY, 4, seq_len, 4).values())
+
+
+def test_memory_adds_keys_and_distances():
+    config = dataclasses.replace(TINY, n_layer=1)
+    without = flops.forward_flops(config, 2, 8, 3)
+    with_memory = flops.forward_flops(config, 2, 8, 3, memory_len=4)
+    heads = config.n_head * config.d_head
+    added = {
+        "keys and values": 2 * 4 * 4 * config.d_model * heads,
+        "distances": 2 * 4 * config.d_model * heads,
+        "content stream": 0,
+        "query stream": 2 * 2 * 3 * heads * (2 * 4 + 4),
+        "logits": 0,
+    }
+    assert with_memory == {name: without[name] + added[name] for name in without}
+
+
+def _matrix_product_flops(operation):
+    """Multiplications and additions of an operation, 0 if it is no matrix product."""
+    if operation.type == "Einsum":
+        operands = operation.get_attr("equation").decode().split("->")[0].split(",")
+        sizes = {
+            label: size
+            for labels, tensor in zip(operands, operation.inputs, strict=True)
+            for label, size in zip(labels, tensor.shape, strict=True)
+        }
+        return 2 * math.prod(sizes.values())
+    if re.fullmatch("(Batch)?MatMul(V2)?", operation.type):
+        left = operation.inputs[0].shape
+        transposed = operation.get_attr("transpose_a" if operation.type == "MatMul" else "adj_x")
+        return 2 * math.prod(operation.outputs[0].shape) * left[-2 if transposed else -1]
+    return 0
+
+
+def test_both_models_get_the_same_batch():
+    from xlnet_tf.layers import masks
+
+    batch = batches.make_batch(TINY, 4, **SIZES)
+    theirs = batches.model_garden_batch(batch)
+    assert batch["direction"].tolist() == [1, 1, -1, -1]
+    assert theirs["target_mapping"].sum(axis=-1).tolist() == [[1] * 4] * 4
+    is_target = theirs["masked_tokens"] == 1
+    visible = masks.permutation_visible(batch["permutation_rank"], is_target).numpy()
+    np.testing.assert_array_equal(theirs["permutation_mask"], visible)
+    assert not visible[:, np.arange(32), np.arange(32)][is_target].any()  # no target sees itself
+    for row in range(4):
+        ids = batch["input_word_ids"][row]
+        assert theirs["target_ids"][row].tolist() == ids[is_target[row]].tolist()
+    assert len({row.tobytes() for row in batch["input_word_ids"]}) == 4
+
+
+@pytest.mark.long  # test_modes_compute_what_they_say and test_steps_train have its parts
+def test_step(peer_python):
+    result = benchmark_step.measure_step(
+        ONE_LAYER, 2, repeats=1, gemm_rates=RATES, modes=MODES, peer_python=peer_python, **SIZES
+    )
+    (_, rows), (_, ratios) = result.items()
+    peers = ["hugging_face eager", "hugging_face fused", "hugging_face compiled", "hugging_face bfloat16"]
+    peers += ["model_garden graph", "model_garden xla"]
+    assert [row[""] for row in rows] == [*(f"ours {mode}" for mode in MODES), *peers]
+    total = 3 * sum(flops.forward_flops(ONE_LAYER, 2, **SIZES).values())
+    for row in rows:
+        rate = RATES["bfloat16" if "bfloat16" in row[""] else "float32"]
+        assert row["of the gemm rate"] == pytest.approx(total / row["s"] / rate)
+        expected = 2.5 if "hugging_face" in row[""] else pytest.approx(np.log(TINY.n_token), abs=2)
+        assert row["first loss"] == expected
+    temporaries = {row[""]: row["GB of temporaries"] for row in rows if row["GB of temporaries"]}
+    assert set(temporaries) == {"ours xla", "ours xla recompute"}
+    # At least the activations of a feed-forward network's hidden layer, for the content stream's keys.
+    assert all(size > 2 * 32 * 8 * 4 / 1e9 for size in temporaries.values())
+    assert {row[""] for row in ratios} == set(benchmark_step.GOALS) - {"graph recompute / graph"}
+
+
+def test_ratios_are_of_the_best_modes():
+    seconds = {
+        "ours": {"graph": 3, "xla": 4, "graph bfloat16": 2, "graph recompute": 3.9, "xla recompute": 2.8},
+        "model_garden": {"graph": 6, "xla": 9},
+        "hugging_face": {"eager": 12, "fused": 10, "bfloat16": 1},
+    }
+    ratios = benchmark_step.ratios(seconds, {"xla": 8, "xla recompute": 2})
+    assert ratios == {
+        "ours / model_garden": 3 / 6,
+        "ours / hugging_face": 3 / 10,
+        "bfloat16 / float32": 2 / 3,
+        "graph recompute / graph": 1.3,
+        "xla recompute / xla": 0.7,
+        "temporaries, recompute": 0.25,
+    }
+    assert benchmark_step.ratios({"ours": {"graph": 3}}, {}) == {}
+
+
+@pytest.mark.integration
+def test_modes_compute_what_they_say():
+    batch = batches.make_batch(TINY, 2, **SIZES)
+    modes = ["graph", "xla", "graph bfloat16", "graph recompute"]
+    steps = benchmark_step.our_steps(ONE_LAYER, batch, 0.0, modes)
+    first, xla, bfloat16, recompute = (steps[mode]() for mode in modes)
+    assert recompute == pytest.approx(first, rel=1e-6)
+    assert bfloat16 == pytest.approx(first, rel=1e-2) and bfloat16 != first
+    assert xla < first  # it continues with the graph's variables
+
+
+def _steps(who):
+    batch = batches.make_batch(TINY, 2, **SIZES)
+    if who == "ours":
+        return benchmark_step.our_steps(ONE_LAYER, batch, 0.0, ["graph"])
+    return benchmark_step.model_garden_steps(ONE_LAYER, batch, 0.0, ["graph", "xla"])
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("who", ["ours", "model_garden"])
+def test_steps_train(who):
+    step = _steps(who)["graph"]
+    losses = [step() for _ in range(40)]
+    assert losses[-1] < losses[0]
+
+
+def test_hugging_face_gets_the_batch_in_its_form():
+    batch = batches.make_batch(TINY, 2, **SIZES)
+    theirs = batches.hugging_face_batch(batch)
+    np.testing.assert_array_equal(
+        theirs["perm_mask"], 1 - batches.model_garden_batch(batch)["permutation_mask"]
+    )
+    targets = np.einsum("bpt,bt->bp", theirs["target_mapping"], theirs["input_ids"])
+    np.testing.assert_array_equal(targets, theirs["labels"])
+
+
+def test_hugging_face_computes_the_same_loss():
+    """With dropout off, on rows read forward; where this Python has PyTorch."""
+    for name in ("torch", "transformers"):
+        pytest.importorskip(name, reason=f"{name} is not installed: no step of Hugging Face's")
+    batch = batches.make_batch(TINY, 2, **SIZES)
+    batch["direction"] = np.abs(batch["direction"])
+    ours = benchmark_step.our_steps(ONE_LAYER, batch, 0.0, ["graph"])["graph"]()
+    with benchmark_step.hugging_face_steps(
+        ONE_LAYER, batch, 0.0, ["eager", "fused"], sys.executable
+    ) as theirs:
+        assert float(theirs["eager"]()) == pytest.approx(ours, abs=1e-5)
+        assert float(theirs["fused"]()) < ours
+
+
+def test_an_empty_slot_is_not_a_target():
+    batch = batches.make_batch(TINY, 2, **SIZES)
+    batch["target_positions"][:, -1] = -1
+    theirs = batches.model_garden_batch(batch)
+    assert theirs["target_mapping"].sum(axis=-1).tolist() == [[1, 1, 1, 0]] * 2
+
+
+@pytest.mark.integration
+def test_peers_are_measured_in_the_modes_asked_for():
+    result = benchmark_step.measure_step(
+        ONE_LAYER, 2, repeats=1, gemm_rates=RATES, modes=["graph"], peer_modes=["graph"], **SIZES
+    )
+    assert [row[""] for row in next(iter(result.values()))] == ["ours graph", "model_garden graph"]
+
+
+def test_an_odd_batch_is_refused():
+    with pytest.raises(UserError, match="batch_size is 3.*even"):
+        benchmark_step.measure_step(TINY, 3, repeats=1, gemm_rates=RATES, **SIZES)
+
+
+@pytest.mark.integration
+def test_checkpoints_are_measured_in_all_ways():
+    [rows] = checkpoints.measure_checkpoint(_steps("ours")["graph"], repeats=1).values()
+    assert [row[""] for row in rows] == ["none", "waiting", "background"]
+    assert all(row["s in all"] > row["s to the first step"] for row in rows)
+
+
+@pytest.mark.integration
+def test_model_gardens_step_for_tpus_updates_in_place():
+    config = dataclasses.replace(ONE_LAYER, d_model=16, d_head=8)
+    program = tpu_step.model_garden_step(config, 2, 16, 3, 0.0, gradient_only=False)
+    weights = hlo.donated(program).count(("f32", (16, 2, 8)))
+    assert weights and not weights % 3  # each with two moments
+    assert ("f32", (2, 16, 16)) in hlo.parameters(program)  # its permutation mask
+    assert program.lengths == {"seq_len": 16, "num_predict": 3, "memory_len": 0}
+    assert hlo.donated(tpu_step.model_garden_step(config, 2, 16, 3, 0.0, gradient_only=True)) == []

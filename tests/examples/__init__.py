@@ -1,0 +1,1 @@
+"""Tests of examples/. Begin with test_demo.py."""

