@@ -7,7 +7,7 @@ DIST := dist
 LOCKED := requirements.txt requirements-dev.txt requirements-beam.txt requirements-hub.txt requirements-datasets.txt requirements-serve.txt
 BIN := $(VENV)/bin
 
-.PHONY: help setup demo demo-long test test-docs test-integration test-all mutants docs docs-check reference notebooks lint lock wheel audit clean
+.PHONY: help setup demo demo-long test test-docs test-integration test-all mutants deploy-check docs docs-check reference notebooks lint lock wheel audit clean
 
 help:  ## Lists the targets.
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ -/'
@@ -69,6 +69,11 @@ reference: setup  ## Writes docs/reference from the code.
 
 notebooks: setup  ## Writes docs/notebooks from docs/tutorials.
 	@$(BIN)/python -m tests.docs.generators.notebooks
+
+# SkyPilot's packages do not go with ours.
+deploy-check: setup  ## Has SkyPilot's own parser read the jobs of deploy/skypilot.
+	@test -e build/sky-env/.ready || { $(PYTHON) -m venv build/sky-env && build/sky-env/bin/python -m pip install --quiet skypilot==0.14.1 && touch build/sky-env/.ready; }
+	@for file in deploy/skypilot/*.yaml; do build/sky-env/bin/python -c "import sys, sky; print(sky.Task.from_yaml(sys.argv[1]))" $$file || exit 1; done
 
 lint: setup  ## Checks the style, and the types of what users import.
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy

@@ -24,13 +24,14 @@ except ModuleNotFoundError as error:
 
 PROGRAM, BUILD, COMPLETION = "xlnet-tf", "build", "completion"
 ALIASES = {"inspect-records": "inspect"}
-# Commands of earlier versions -> what replaces them; they run in a checkout of the project.
+# Commands of earlier versions -> what replaces them, in a checkout of the project.
 MOVED = {
     "benchmark": "python -m benchmarks.step (or benchmarks.data)",
     **{
         f"benchmark-{name}": f"python -m benchmarks.{name}"
         for name in ("finetune", "generation", "learning", "load", "serving")
     },
+    "launch": "sky jobs launch deploy/skypilot/tpu.yaml (docs/how-to/tpu-jobs.md)",
     "run-hlo": "python -m benchmarks.hlo",
     "demo": "make demo, or python -m examples.demo",
     "tutorial": "python -m examples.chinese_classification",
@@ -42,7 +43,7 @@ GROUPS = {
         *("convert-checkpoint", "verify-pretrained", "push", "fill-mask", "score", "embed", "generate"),
         *("export", "serve"),
     ),
-    "Machines": ("doctor", "sizing", "tpu-compile", "launch", "*"),
+    "Machines": ("doctor", "sizing", "tpu-compile", "*"),
 }
 
 
@@ -125,7 +126,7 @@ def answer(words: Sequence[str]) -> str:
         case [first, given, *_] if first in (BUILD, COMPLETION):
             known = {word: f"{first} {word}" for word in next_words([first])}
         case [given, *_] if moved := MOVED.get(given.replace("_", "-")):
-            sys.exit(f"ERROR: {given} is not part of the installed program: in a checkout, {moved}")
+            sys.exit(f"ERROR: {given} is no longer a command of {PROGRAM}. In a checkout: {moved}")
         case [given, *_]:
             known = {name.removeprefix(f"{BUILD} "): name for name in commands()} | {COMPLETION: COMPLETION}
     closest = command_line.closest(given.replace("_", "-"), known)

@@ -164,7 +164,7 @@ def main(_: Sequence[str]):
         planned = sweep.trainings(
             variants or [({}, params)], task_class, values.model_dir, values.num_seeds, replicas
         )
-        dry_run.check_and_print_all(planned, values.topology)
+        dry_run.check_and_print_all(planned, values.topology, values.price_per_hour)
         return
     if values.sweep:
         strategy = runtime.prepare(params.runtime)

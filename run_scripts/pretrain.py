@@ -67,7 +67,7 @@ def main(_: Sequence[str]):
         from run_scripts.common import dry_run
 
         task = pretraining.build_task(params)
-        dry_run.check_and_print(params, task, values.topology, values.model_dir)
+        dry_run.check_and_print(params, task, values.topology, values.model_dir, values.price_per_hour)
         return
     for name, value in pretraining.pretrain(params, values.model_dir).items():
         print(f"{name:>24}  {value:.4f}")

@@ -17,7 +17,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from etils import epath
@@ -129,8 +129,13 @@ class Ownership:
             "see whether it still is",
             file=sys.stderr,
         )
-        if now := living(lambda: _read(self._path), self._clock, there):
-            raise _Occupied(now)
+        begun = self._clock.monotonic()
+        while self._clock.monotonic() - begun < LEASE_SECONDS:
+            self._clock.sleep(_POLL_SECONDS)
+            if (now := _read(self._path)) != there:
+                if now:
+                    raise _Occupied(now)
+                return
 
 
 @contextlib.contextmanager
@@ -203,25 +208,6 @@ def _lock(folder: epath.Path, stack: contextlib.ExitStack) -> bool:
     return True
 
 
-def living(
-    read: Callable[[], dict[str, Any] | None], clock: Any, there: dict[str, Any] | None = None
-) -> dict[str, Any] | None:
-    """Returns the lease of an owner that lives; None as soon as there is none, or it has not changed in time.
-
-    Args:
-        read: returns the lease, None if there is none.
-        clock: has monotonic() and sleep(seconds).
-        there: the lease as it was read before; None: read it.
-    """
-    begun = clock.monotonic()
-    there = there or read()
-    while there and clock.monotonic() - begun < LEASE_SECONDS:
-        clock.sleep(_POLL_SECONDS)
-        if (now := read()) != there:
-            return now
-    return None
-
-
 def _read(path: epath.Path) -> dict[str, Any] | None:
     """Returns a lease; None if there is none. What cannot be read is one of an unknown owner."""
     try:
@@ -230,11 +216,6 @@ def _read(path: epath.Path) -> dict[str, Any] | None:
         if path.exists():
             raise
         return None
-    return parse(text)
-
-
-def parse(text: str) -> dict[str, Any]:
-    """Returns the lease that a file's text spells."""
     try:
         lease = json.loads(text)
     except ValueError:

@@ -71,13 +71,20 @@ def machines(config: runtime.RuntimeConfig, topology: str | None) -> Machines:
     return Machines(f"{replicas} {'replica' if replicas == 1 else 'replicas'} on this machine", replicas)
 
 
-def check_and_print(params, task: Task, topology: str | None, model_dir: str):
+def check_and_print(params, task: Task, topology: str | None, model_dir: str, price: float | None = None):
     """Does what --dry_run promises."""
-    check_and_print_all([Training("", params, task, [(params, model_dir)])], topology)
+    check_and_print_all([Training("", params, task, [(params, model_dir)])], topology, price)
 
 
-def check_and_print_all(trainings: Iterable[Training], topology: str | None):
-    """Does what --dry_run promises for each of a sweep; of all but the first, prints only what differs."""
+def check_and_print_all(
+    trainings: Iterable[Training], topology: str | None, price_per_hour: float | None = None
+):
+    """Does what --dry_run promises for each of a sweep; of all but the first, prints only what differs.
+
+    Args:
+        topology: name of the TPU slice to check for.
+        price_per_hour: of the whole slice.
+    """
     first: list[str] = []
     for training in trainings:
         params, task = training.params, training.task
@@ -88,7 +95,7 @@ def check_and_print_all(trainings: Iterable[Training], topology: str | None):
                 run.check_resumable(run_params, task, folder)
             if where.slice:
                 lines += ["", "The step of one replica, compiled:"]
-                lines += compiled(params, task, where).splitlines()
+                lines += compiled(params, task, where, price_per_hour).splitlines()
         if training.name:
             print(f"{training.name}:")
         print("\n".join([line for line in lines if line not in first] or ["as the first"]), flush=True)
@@ -129,7 +136,7 @@ def check(params, task: Task, where: Machines, model_dir: str) -> str:
     return "\n".join(_ROW.format(name, value) for name, value in _rows(params, task, where, model).items())
 
 
-def compiled(params, task: Task, where: Machines) -> str:
+def compiled(params, task: Task, where: Machines, price_per_hour: float | None = None) -> str:
     """Compiles the training step for one core of the TPU and says what it takes.
 
     Raises:
@@ -148,7 +155,7 @@ def compiled(params, task: Task, where: Machines) -> str:
             raise UserError(_refusal(outcome, where.slice.name, rows, params.trainer.accumulation_steps))
         batches.append(report.CompiledBatch(topology, rows, outcome, length=length))
         loops = program.loops_with_products()
-    table = f"{report.table(batches, loops)}{_epoch(params, task, batches)}"
+    table = f"{report.table(batches, loops)}{_duration(params, task, batches, price_per_hour)}"
     largest = max(batch.outcome.hbm for batch in batches)
     data = params.task.validation_data
     held = _memory_bytes(params, task, data.global_batch_size // where.replicas) if data.input_path else 0
@@ -166,14 +173,22 @@ def compiled(params, task: Task, where: Machines) -> str:
     return f"{table}\nThe memory of the evaluation's rows takes {more}."
 
 
-def _epoch(params, task: Task, batches: Sequence[report.CompiledBatch]) -> str:
-    """Returns a line with the time of one pass over the data; "" if the compiler estimated none."""
+def _duration(
+    params, task: Task, batches: Sequence[report.CompiledBatch], price_per_hour: float | None
+) -> str:
+    """Returns lines with the time of the training and its price; "" if no time was estimated."""
     seconds = {batch.length: batch.outcome.estimated_seconds for batch in batches}
     steps = -(-_records(task) // params.task.train_data.global_batch_size)
     if None in seconds.values():
         return ""
     total = sum(seconds[length] for length in task.step_lengths(0, steps, training=True))
-    return f"\nOne pass over the data, {steps:,} steps, takes {total:.1f} s by these estimates."
+    hours = total / steps * params.trainer.train_steps / 3600
+    text = f"\nOne pass over the data, {steps:,} steps, takes {total:.1f} s by these estimates."
+    text += f"\nThe training, {params.trainer.train_steps:,} steps, takes {hours:,.2f} h"
+    text += f" and costs {hours * price_per_hour:,.2f}." if price_per_hour else "."
+    if 0 < params.trainer.max_hours < hours:
+        text += f"\nWARNING: --max_hours={params.trainer.max_hours:g} ends it before its last step."
+    return text
 
 
 def _refusal(outcome: compilation.NotCompiled, slice_name: str, rows: int, parts: int) -> str:

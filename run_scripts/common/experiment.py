@@ -100,7 +100,7 @@ def check_config_file():
 
 
 def define_dry_run_flags():
-    """Defines --dry_run and --topology."""
+    """Defines --dry_run, and what it checks for: --topology, also as --for, and --price_per_hour."""
     flags.DEFINE_bool(
         "dry_run", False, "Build and check everything, print what would be trained, and train nothing."
     )
@@ -109,11 +109,16 @@ def define_dry_run_flags():
         None,
         "With --dry_run: the TPU to check for, as v3-32; the step is compiled for one of its cores.",
     )
-    flags.register_multi_flags_validator(
-        ["dry_run", "topology"],
-        lambda values: values["dry_run"] or not values["topology"],
-        "--topology is what a --dry_run checks for: add --dry_run, or leave --topology out",
+    flags.DEFINE_alias("for", "topology")
+    flags.DEFINE_float(
+        "price_per_hour", None, "With --topology: price of the whole slice for an hour.", lower_bound=0
     )
+    for flag, needed in (("topology", "dry_run"), ("price_per_hour", "topology")):
+        flags.register_multi_flags_validator(
+            [flag, needed],
+            lambda values, flag=flag, needed=needed: values[needed] or not values[flag],
+            f"--{flag} has no effect without --{needed}: add it, or leave --{flag} out",
+        )
 
 
 def load(

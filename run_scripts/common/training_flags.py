@@ -36,6 +36,8 @@ TRAINER = (
             "Factor of the learning rate from each layer to the one below.", 0),
     Setting("patience", "trainer.patience", "integer",
             "Evaluations on dev without a better one after which the run ends; 0: never.", 0),
+    Setting("max_hours", "trainer.max_hours", "float",
+            "Hours of training, over all starts of the run, after which it saves and ends; 0: no limit.", 0),
     Setting("steps_per_loop", "trainer.steps_per_loop", "integer",
             "Steps between two reports; they run as one graph, on a TPU's host if there is one.", 1),
     Setting("max_to_keep", "trainer.max_to_keep", "integer", "Newest checkpoints to keep.", 1),

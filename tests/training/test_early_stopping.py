@@ -1,6 +1,7 @@
 """Runs that no longer become better end, and end at the same step however often they are resumed."""
 
 import json
+import types
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from tests.helpers.training import toy_finetuning
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks import finetuning
-from xlnet_tf.training.early_stopping import BEST, Patience
+from xlnet_tf.training.early_stopping import BEST, Hours, Patience
 from xlnet_tf.training.progress import HISTORY, read_history
 from xlnet_tf.training.runtime import prepare
 
@@ -96,3 +97,19 @@ def test_a_run_that_learns_nothing_ends_and_stays_ended(tmp_path, small_tokenize
     params.task.validation_data.input_path = ""
     with pytest.raises(UserError, match="--patience.* counts evaluations, and there are no dev examples"):
         finetuning.finetune(params, toy_finetuning.ToyTask, strategy, str(tmp_path / "other"))
+
+
+def test_hours_count_over_all_starts(tmp_path):
+    clock = types.SimpleNamespace(monotonic=lambda: seconds)
+    seconds = 1000.0
+    first = Hours(str(tmp_path), 2.0, write=True, clock=clock)
+    seconds += 3600
+    assert not first.are_used()
+    seconds += 30  # lost: a kill before the next minute
+    resumed = Hours(str(tmp_path), 2.0, write=True, clock=clock)
+    seconds += 3599
+    assert not resumed.are_used()
+    seconds += 1
+    assert resumed.are_used() and "2 h, its --max_hours: it ends at step 1,200" in resumed.reason(1200)
+    assert Hours(str(tmp_path), 2.0, write=False, clock=clock).are_used()
+    assert not Hours(str(tmp_path), 0.0, write=False, clock=clock).are_used()

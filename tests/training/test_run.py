@@ -20,6 +20,7 @@ from tests.conftest import REPOSITORY
 from tests.helpers.full_disk import files_of_at_most
 from tests.helpers.training import synthetic_tpu, toy, toy_finetuning
 from tests.helpers.training.worker import settings
+from xlnet_tf.checkpoints.of_runs import newest
 from xlnet_tf.errors import Cancelled, Interrupted, UserError, of_file_systems
 from xlnet_tf.tasks import finetuning, pretraining
 from xlnet_tf.training import runtime
@@ -116,6 +117,19 @@ def test_a_checkpoint_without_memory_resumes_with_empty_memory(folder, monkeypat
 def test_wrong_steps_to_trace_are_named(steps):
     with pytest.raises(UserError, match="profile_steps"):
         Profile(steps, "unused")
+
+
+@pytest.mark.integration
+def test_a_run_whose_hours_are_used_saves_and_resumes_with_more(folder, capsys):
+    params = settings(folder)
+    params.trainer.max_hours = 1e-9
+    pretraining.pretrain(params, str(folder / "hours"))
+    assert "1e-09 h, its --max_hours: it ends at step" in capsys.readouterr().err
+    step = int(newest(str(folder / "hours")).rpartition("-")[2])
+    assert 0 < step < params.trainer.train_steps
+    params = settings(folder)
+    pretraining.pretrain(params, str(folder / "hours"))
+    assert newest(str(folder / "hours")).endswith(f"ckpt-{params.trainer.train_steps}")
 
 
 @pytest.mark.integration

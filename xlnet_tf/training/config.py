@@ -35,6 +35,7 @@ class TrainerConfig(cfg.TrainerConfig):
         async_checkpoints: write checkpoints while training continues, from a copy in the memory of the hosts;
             false saves that memory, and training waits until a checkpoint is written.
         patience: evaluations without a better one after which the run ends; 0: it never ends early.
+        max_hours: hours of training, over all starts of a run, after which it saves and ends; 0: no limit.
         check_data_gb: data up to this many gigabytes are compared with their checksums before the run begins,
             and after an error that they may be to blame for; some seconds a gigabyte. Damage is found
             without, when it is read; a shard of another set, with records of the same size, is not.
@@ -50,6 +51,7 @@ class TrainerConfig(cfg.TrainerConfig):
     save_memory: bool = True
     async_checkpoints: bool = True
     patience: int = 0
+    max_hours: float = 0.0
     check_data_gb: float = 50.0
     check_memory: bool = True
     profile_steps: str = ""

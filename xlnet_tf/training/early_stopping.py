@@ -3,6 +3,7 @@
 import contextlib
 import json
 import math
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,8 +17,49 @@ from xlnet_tf.checkpoints.model_card import BEST, CARD_FILE, METRICS_FILE, PARAM
 from xlnet_tf.training.progress import HISTORY, read_history
 from xlnet_tf.training.task import Task
 
+HOURS_FILE = "hours.json"
 # Next to the metrics of the best weights: the dev set, and the step at which it replaced another.
 _DEV_SET, _DEV_SET_SINCE = "dev_set", "dev_set_since"
+
+
+class HoursUsed(Exception):
+    """A run has trained for as long as it may."""
+
+
+class Hours:
+    """Counts the hours that a run has trained, over all its starts, and ends it when they are used.
+
+    Waiting for a machine and what comes before the first step do not count. The hours are written each
+    minute, so at most one minute is lost if the process is killed.
+
+    Args:
+        model_dir: folder of the run.
+        most: hours; 0: no limit.
+        write: whether this process writes them (the chief's alone should).
+        clock: has monotonic().
+    """
+
+    def __init__(self, model_dir: str, most: float, write: bool, clock: Any = time):
+        self._path, self._most, self._write, self._clock = f"{model_dir}/{HOURS_FILE}", most, write, clock
+        self._before = files.read_json(self._path)["hours"] if tf.io.gfile.exists(self._path) else 0.0
+        self._begun = self._written = clock.monotonic()
+
+    def are_used(self, at_end: bool = False) -> bool:
+        """Counts the time until now; returns whether the run should end."""
+        now = self._clock.monotonic()
+        hours = self._before + (now - self._begun) / 3600
+        is_used = bool(self._most) and hours >= self._most
+        if self._write and (at_end or is_used or now - self._written >= 60):
+            files.write_json(self._path, {"hours": hours})
+            self._written = now
+        return is_used
+
+    def reason(self, step: int) -> str:
+        """Says why the run ends at a step."""
+        return (
+            f"the run has trained for {self._most:g} h, its --max_hours: it ends at step {step:,} with a "
+            "checkpoint. A larger value resumes it"
+        )
 
 
 class Patience:

@@ -27,7 +27,7 @@ from xlnet_tf.errors import UserError, of_file_systems
 from xlnet_tf.ownership import Ownership, owning
 from xlnet_tf.training import runtime
 from xlnet_tf.training.config import flatten
-from xlnet_tf.training.early_stopping import Patience
+from xlnet_tf.training.early_stopping import Hours, HoursUsed, Patience
 from xlnet_tf.training.guard import Watch
 from xlnet_tf.training.interruption import OnAnyHost, Preemption, has_peers, lost_hosts
 from xlnet_tf.training.optimizer import build_optimizer
@@ -245,11 +245,13 @@ class _Run:
                 self._progress.train,
                 Watch(trainer, params.trainer.max_skipped_steps, self._last_saved),
                 self._end_if_asked,
+                self._end_if_hours_are_used,
             ],
             eval_actions=[self._progress.evaluation],
         )
         self._validation_steps = task.validation_steps() if evaluate else 0
         self._patience = Patience(task, model_dir, self._step, self._interval, params.trainer.patience)
+        self._hours = Hours(model_dir, params.trainer.max_hours, write=chief)
         self._on_any_host = OnAnyHost(strategy)
 
     @property
@@ -272,7 +274,12 @@ class _Run:
                 evaluated = self._next_evaluation(step)
                 self._profile.at(step)
                 step = self._profile.stop_before(step, evaluated)
-                runner.controller.train(step, checkpoint_at_completion=step == self._train_steps)
+                try:
+                    runner.controller.train(step, checkpoint_at_completion=step == self._train_steps)
+                except HoursUsed:
+                    self._save_now()
+                    progress.say(self._hours.reason(self._step))
+                    break
                 if step != evaluated:
                     continue
                 metrics = self._evaluation()
@@ -328,6 +335,12 @@ class _Run:
         if self._owner:
             self._owner.check()
         self._preemption.end_run(self._save_now, self._step, self._model_dir)
+
+    def _end_if_hours_are_used(self, _=None):
+        is_last = self._step == self._train_steps
+        are_used = self._hours.are_used(at_end=is_last)
+        if self._params.trainer.max_hours and self._on_any_host(are_used) and not is_last:
+            raise HoursUsed
 
     def _save_now(self):
         self._runner.controller.save_checkpoint()

@@ -1,4 +1,4 @@
-"""A slice of several hosts, rehearsed on one, behind a launch: hosts die, hang and return; see test_hosts.py.
+"""A slice of several hosts, rehearsed on one: hosts die, hang and return; see test_hosts.py.
 
     python -m tests.helpers.training.rehearsal FOLDER ROUNDS [--bucket]
 
@@ -8,7 +8,7 @@ random moment or while a checkpoint is written, a host
   returns   it stands still for a while, and continues;
   hangs     it stands still, until whoever watches it kills it;
   ends      it gets SIGTERM;
-or the whole slice is taken away. The supervisor of `xlnet-tf launch` starts all again. What runs the hosts
+or the whole slice is taken away. All are started again as long as they end with status 75. What runs them
 waits until the others end, too; it kills those that still wait for a host that never came. A run that comes
 to its end before all rounds are done is followed by another, disturbed-1 and so on. All processes are forked
 from this one, which has imported everything and computed nothing.
@@ -32,14 +32,9 @@ import sys
 import time
 import traceback
 
-import yaml
 from etils import epath
 
-from run_scripts.launch import job, supervise
-from run_scripts.launch.machine import Look, Phase, Sight
-from run_scripts.launch.state import State
 from tests.helpers import fake_bucket
-from tests.helpers.cloud.harness import SETTINGS as SETTINGS_OF_JOB
 from tests.helpers.training.killing import checkpoint_files, make_data
 from tests.helpers.training.worker import settings
 from xlnet_tf import ownership
@@ -56,7 +51,6 @@ SETTINGS = {
     "trainer": {"train_steps": 24, "steps_per_loop": 1, "checkpoint_interval": 2, "validation_interval": 12},
     "runtime": {"deterministic": True},
 }
-POLL_SECONDS = 0.25  # of the launch
 LEFT_SECONDS = 25.0  # that the other hosts may take to notice that one is gone
 
 
@@ -127,7 +121,7 @@ class Slice:
 
 
 class Hosts:
-    """A slice as a launch sees it, a `run_scripts.launch.machine.Machine`, and what happens to it.
+    """A slice that is started again until its training has ended, and what happens to it.
 
     Args:
         folder: of the log.
@@ -142,43 +136,26 @@ class Hosts:
     def __init__(self, folder, source: str, model_dir: str, seen: pathlib.Path, rng, events, longest: float):
         self.folder, self.source, self.model_dir, self.seen = folder, source, model_dir, seen
         self.rng, self.events, self.longest = rng, events, longest
-        self.phase, self.slice, self.due, self.left = Phase.ABSENT, None, None, None
+        self.slice, self.due = None, None
 
-    def create(self, seconds: float):
-        self.phase = Phase.READY
-
-    def sight(self) -> Sight:
-        return Sight(self.phase, self.phase.name)
-
-    def start(self, seconds: float):
-        if not self.slice or self.slice.poll():
-            self.slice, self.left = Slice(self.folder, self.source, self.model_dir), None
+    def run(self):
+        """Trains to the end, as the jobs of deploy/ do: status 75 means to start again."""
+        status = Interrupted.EXIT_STATUS
+        while status == Interrupted.EXIT_STATUS:
+            self.slice, left = Slice(self.folder, self.source, self.model_dir), None
             self.plan()
-
-    def look(self, offset: str) -> Look:
-        if not self.slice:
-            return Look("", offset, False, None)
-        if not self.slice.poll():
-            if self.slice.statuses:  # the others notice that one is gone, or are killed
-                self.left = self.left or time.monotonic() + LEFT_SECONDS
-                if time.monotonic() > self.left:
-                    self.slice.end()
-            return Look("", offset, True, None)
-        statuses = set(self.slice.statuses.values())
-        # SIGTERM by itself ends a host that has not set up anything yet.
-        if statuses - {0, Interrupted.EXIT_STATUS, -signal.SIGKILL, -signal.SIGTERM}:
-            said = "" if offset else f"hosts ended with {statuses}: see the log\n"
-            return Look(said, "the end", True, 1)
-        return Look("", offset, True, 0 if statuses == {0} else Interrupted.EXIT_STATUS)
-
-    def stop(self):
-        for host in list(self.slice.running if self.slice else ()):
-            self.slice.send(host, signal.SIGTERM)
-
-    def delete(self):
-        if self.slice:
-            self.slice.end()
-        self.phase, self.slice = Phase.ABSENT, None
+            while not self.slice.poll():
+                self.disturb()
+                if self.slice.statuses:  # the others notice that one is gone, or are killed
+                    left = left or time.monotonic() + LEFT_SECONDS
+                    if time.monotonic() > left:
+                        self.slice.end()
+                time.sleep(0.001)
+            statuses = set(self.slice.statuses.values())
+            # SIGTERM by itself ends a host that has not set up anything yet.
+            if statuses - {0, Interrupted.EXIT_STATUS, -signal.SIGKILL, -signal.SIGTERM}:
+                sys.exit(f"hosts ended with {statuses}: see the log")
+            status = 0 if statuses == {0} else Interrupted.EXIT_STATUS
 
     def plan(self):
         """Chooses the moment of the next event: seconds from now, or when a checkpoint is written."""
@@ -190,7 +167,7 @@ class Hosts:
 
     def disturb(self):
         """Lets the next event happen if its moment has come."""
-        if not self.events or self.phase is not Phase.READY or not self.slice or self.slice.poll():
+        if not self.events or self.slice.poll():
             return
         if self.slice.statuses:  # an event has happened already; the others are about to end
             return
@@ -207,7 +184,6 @@ class Hosts:
             time.sleep(self.rng.uniform(0.5, 3))
         if event == "taken":
             self.slice.end()
-            self.phase = Phase.LOST
         else:
             self.slice.send(host, SIGNALS[event])
         saved = sorted(name for name in checkpoint_files(self.seen) if name.endswith(".index"))
@@ -220,35 +196,10 @@ class Hosts:
             self.due = math.inf  # no other until all were started again
 
 
-class Clock:
-    """The launch's clock, which lets things happen while the launch sleeps."""
-
-    def __init__(self, hosts: Hosts):
-        self.hosts, self.time, self.monotonic = hosts, time.time, time.monotonic
-
-    def sleep(self, seconds: float):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            self.hosts.disturb()
-            time.sleep(0.001)
-
-
-def launch(folder: pathlib.Path, hosts: Hosts):
-    """Runs a training to its end, as `xlnet-tf launch` does."""
-    file = folder / f"{hosts.seen.name}.yaml"
-    file.write_text(yaml.safe_dump(SETTINGS_OF_JOB))
-    (folder / f"{hosts.seen.name}.launch").mkdir()
-    loaded = job.load(str(file))
-    state = State.of(folder / f"{hosts.seen.name}.launch", loaded)
-    supervise.Supervisor(loaded, hosts, state, Clock(hosts), POLL_SECONDS).run()
-
-
 def main(folder: pathlib.Path, rounds: int, source: str):
     make_data(folder, "one")
     begun = time.monotonic()
-    launch(
-        folder, Hosts(folder, str(folder), str(folder / "undisturbed"), folder / "undisturbed", None, [], 0)
-    )
+    Hosts(folder, str(folder), str(folder / "undisturbed"), folder / "undisturbed", None, [], 0).run()
     rng, events = random.Random(0), ((EVENTS * rounds)[:rounds])[::-1]
     longest = time.monotonic() - begun
     seen = folder / "objects" / "bucket" if "://" in source else folder
@@ -256,7 +207,7 @@ def main(folder: pathlib.Path, rounds: int, source: str):
         shutil.copytree(folder / name, seen / name)
     for run in itertools.count():
         name = f"disturbed-{run}"
-        launch(folder, Hosts(folder, source, f"{source}/{name}", seen / name, rng, events, longest))
+        Hosts(folder, source, f"{source}/{name}", seen / name, rng, events, longest).run()
         if not events:
             break
 

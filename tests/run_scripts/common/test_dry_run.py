@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shutil
+import types
 
 import pytest
 import tensorflow as tf
@@ -311,7 +312,7 @@ def test_other_hosts_are_counted_not_waited_for(folder, monkeypatch):
     ],
 )
 def test_remaining_needs_of_a_tpu_run_are_listed(folder, capsys, monkeypatch, strategy, tpu, needed):
-    monkeypatch.setattr(dry_run, "compiled", lambda params, task, where: "")
+    monkeypatch.setattr(dry_run, "compiled", lambda *_: "")
     params, task = pretraining_run(folder, runtime={"distribution_strategy": strategy, "tpu": tpu})
     dry_run.check_and_print(params, task, "v3-8", str(folder / "model"))
     last = capsys.readouterr().out.splitlines()[-1]
@@ -326,3 +327,13 @@ def test_the_step_is_compiled_for_the_slice(folder, capsys):
     text = capsys.readouterr().out
     assert "v3-8: 4 chips, 8 replicas, 1 hosts" in text and "8: 1 a replica" in text
     assert "temporaries" in text and "Everything fits. Nothing was trained." in text
+
+
+def test_the_whole_training_has_its_hours_and_price(folder):
+    params, task = pretraining_run(folder)
+    params.trainer.train_steps, params.trainer.max_hours = 7200, 1.5
+    outcome = types.SimpleNamespace(estimated_seconds=1.0)
+    batches = [types.SimpleNamespace(length=None, outcome=outcome)]
+    text = dry_run._duration(params, task, batches, price_per_hour=9.6)
+    assert "The training, 7,200 steps, takes 2.00 h and costs 19.20." in text
+    assert "WARNING: --max_hours=1.5 ends it before its last step." in text

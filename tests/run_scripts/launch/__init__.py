@@ -1,1 +1,0 @@
-"""Launching jobs on the stand-in for Google Cloud. Begin with `test_supervise.py`."""
