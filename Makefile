@@ -58,7 +58,7 @@ build/docs-env/.ready: requirements-docs.lock
 	@build/docs-env/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-docs.lock
 	@touch $@
 
-docs: build/docs-env/.ready  ## Builds the documentation site, build/docs/index.html; a warning is an error.
+docs: build/docs-env/.ready reference  ## Builds the documentation site, build/docs/index.html; a warning is an error.
 	@build/docs-env/bin/sphinx-build --fail-on-warning --keep-going --quiet --builder=html --conf-dir docs . build/docs
 
 docs-check: docs setup  ## Checks the built site: links, anchors, headings, labels, contrast; lists its external links.

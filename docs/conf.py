@@ -3,9 +3,13 @@
 import pathlib
 import posixpath
 import re
+import sys
 
 from docutils import nodes
 from docutils.utils.math import latex2mathml
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import python_reference
 
 project = "XLNet on TensorFlow 2"
 copyright = "the authors of this project, Apache License 2.0"  # noqa: A001 (Sphinx's name)
@@ -80,6 +84,7 @@ def finish(app, error):
 
 
 def setup(app):
+    app.connect("config-inited", lambda *_: python_reference.write())
     app.connect("build-finished", finish)
     app.connect("source-read", add_contents)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math, None))

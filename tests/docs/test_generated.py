@@ -1,20 +1,11 @@
-"""The pages and notebooks that are written by code are up to date."""
+"""The notebooks that are written by code are up to date."""
 
 import json
 
 import pytest
 
 from tests.docs import pages
-from tests.docs.generators import notebooks, reference
-
-
-@pytest.mark.docs
-@pytest.mark.parametrize("name", sorted(reference.PAGES))
-def test_reference_is_what_the_code_says(name):
-    written = (reference.FOLDER / f"{name}.md").read_text()
-    # Of a model with random weights, the last digits depend on the machine.
-    block = pages.Block("text", written, 1, {"output": "numbers vary" if name == "serving" else ""})
-    assert pages.matches(block, reference.written(reference.PAGES[name])), "run `make reference`"
+from tests.docs.generators import notebooks
 
 
 def test_every_tutorial_is_a_notebook():

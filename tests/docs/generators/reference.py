@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code: flags, settings, docstrings, record layouts and served signatures.
+"""Writes docs/reference/ from the code: flags, settings, record layouts and served signatures.
 
 python -m tests.docs.generators.reference
 """
@@ -12,7 +12,7 @@ import runpy
 import sys
 import unittest.mock
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from absl import flags
@@ -191,84 +191,6 @@ def _fields(config: Any, prefix: str = "") -> dict[str, tuple[Any, str]]:
     return found
 
 
-# Python.
-
-
-# What heads share, for those who write one; and tf_keras' own.
-INTERNAL = {"load", "encode", "build_head", "pooled_logits", "trainable_weights"}
-
-
-def python() -> str:
-    """Returns the page of the names that `xlnet_tf` offers."""
-    import xlnet_tf
-
-    text = [
-        "# Python\n\n" + NOTE,
-        "Names of the package `xlnet_tf`: `from xlnet_tf import XLNetClassifier`.\n",
-    ]
-    for name in xlnet_tf.__all__:
-        thing = getattr(xlnet_tf, name)
-        if thing.__name__ != name:
-            text.append(f"## {name}\n\nAn alias of [{thing.__name__}](#{thing.__name__.lower()}).\n")
-            continue
-        text.append(f"## {name}\n\n{_signature(name, thing)}{described(thing)}")
-        for key, member in _members(thing):
-            text.append(f"### {name}.{key}\n\n{_signature(key, member)}{described(member)}")
-    return "\n".join(text)
-
-
-def _members(thing: Any) -> Iterator[tuple[str, Any]]:
-    """Returns what of a class is ours, public and described."""
-    if not inspect.isclass(thing):
-        return
-    seen = set()
-    for cls in thing.__mro__:
-        if cls.__module__.startswith("xlnet_tf"):
-            for key, member in vars(cls).items():
-                member = getattr(member, "__func__", member)
-                named = (key[0] != "_" or key == "__call__") and key not in seen and key not in INTERNAL
-                if named and (inspect.isfunction(member) or isinstance(member, property)) and member.__doc__:
-                    seen.add(key)
-                    yield key, member
-
-
-def _signature(name: str, thing: Any) -> str:
-    if isinstance(thing, property) or (inspect.isclass(thing) and issubclass(thing, Exception)):
-        return ""
-    parameters = inspect.signature(thing).parameters.values()
-    shown = [
-        str(parameter.replace(annotation=inspect.Parameter.empty))
-        for parameter in parameters
-        if parameter.name not in ("self", "cls")
-    ]
-    keyword = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
-    if keyword and not any(p.kind is p.VAR_POSITIONAL for p in parameters):
-        names = [p.name for p in parameters if p.name not in ("self", "cls")]
-        shown.insert(names.index(keyword[0].name), "*")
-    line = f"{name}({', '.join(shown)})"
-    if len(line) > 100:
-        line = f"{name}(\n    " + ",\n    ".join(shown) + ",\n)"
-    return f"```text\n{line}\n```\n\n"
-
-
-def described(thing: Any) -> str:
-    """Returns a docstring as Markdown."""
-    text = ""
-    for title, part in sections(thing.__doc__).items():
-        if not part.strip():
-            continue
-        if not title:
-            text += prose(part) + "\n\n"
-        elif title == "Example":
-            text += f"```text\n{inspect.cleandoc(chr(10) + part)}\n```\n\n"
-        elif found := entries(part):
-            rows = [(f"`{name.replace(', ', '`, `')}`", _literal(meaning)) for name, meaning in found]
-            text += f"**{title}**\n\n" + "".join(f"- {name}: {meaning}\n" for name, meaning in rows) + "\n"
-        else:
-            text += f"**{title}:** {_literal(' '.join(part.split()))}\n\n"
-    return text
-
-
 # Records.
 
 
@@ -427,7 +349,6 @@ def _row(columns: Mapping[str, Any]) -> str:
 PAGES = {
     "commands": commands,
     "settings": settings,
-    "python": python,
     "records": records,
     "serving": serving,
 }
