@@ -1,5 +1,6 @@
 """Fixtures shared by all tests."""
 
+import collections
 import functools
 import gc
 import os
@@ -26,9 +27,11 @@ SLOW = ("training", "serving", "run_scripts", "tasks", "verification", "models",
 QUICK_COMPILER = "--xla_backend_optimization_level=1 --xla_llvm_disable_expensive_passes=true"
 
 
-def pytest_configure():
+def pytest_configure(config):
     """Heeds Ctrl-C, which a shell lets background commands ignore, so that tests can send it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if not hasattr(config, "workerinput"):  # of the processes, the one that hears of all tests
+        config.pluginmanager.register(FileTimes())
 
 
 def pytest_collection_finish(session):
@@ -43,6 +46,21 @@ def pytest_collection_finish(session):
         os.environ.setdefault("XLA_FLAGS", QUICK_COMPILER)
         gc.freeze()  # Python would look through all modules again and again, 8 % of the tests' time
         gc.set_threshold(50_000, 20, 20)
+
+
+class FileTimes:
+    """Adds up the seconds of each file's tests, and prints those that took longest."""
+
+    def __init__(self):
+        self.seconds = collections.Counter()
+
+    def pytest_runtest_logreport(self, report):
+        self.seconds[report.nodeid.partition("::")[0]] += report.duration
+
+    def pytest_terminal_summary(self, terminalreporter):
+        terminalreporter.section(f"seconds by file, {self.seconds.total():,.0f} in all")
+        for file, seconds in self.seconds.most_common(25):
+            terminalreporter.line(f"{seconds:8.1f}  {file}")
 
 
 def pytest_collection_modifyitems(items):
