@@ -8,6 +8,7 @@ import tf_keras
 from typing_extensions import Self
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.models import compiling
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import PooledHead
 from xlnet_tf.models.loading import Pretrained, Source
@@ -65,6 +66,9 @@ class XLNetMultipleChoice(PooledHead):
             )
         return cls.load(source, head, options, num_choices)
 
+    def head_outputs(self):
+        return compiling.CLASSES
+
     def call(self, features: Mapping[str, Any], training=None):
         ids = features["input_word_ids"]
         width = ids.shape[1]
@@ -94,6 +98,9 @@ class XLNetRanker(XLNetMultipleChoice):
     """
 
     PART = "ranking"
+
+    def head_outputs(self):
+        return compiling.SCORES
 
 
 XLNetChoice = XLNetMultipleChoice  # its earlier name
