@@ -296,7 +296,7 @@ def _demo_model(toys: Toys, path: pathlib.Path):
 
 @toy("xlnet_cased_L-12_H-768_A-12/")
 def _released(toys: Toys, path: pathlib.Path):
-    """With the released vocabulary's size: a page that takes the toys' for granted fails, as for its readers."""
+    """With the released model's 32,000 pieces: a page that expects the toys' 200 fails, as for readers."""
     import numpy as np
     from sentencepiece import sentencepiece_model_pb2
 

@@ -60,10 +60,11 @@ class XLNetMultipleChoice(PooledHead):
         if num_choices is None and not head.new:
             num_choices = source.card.settings.get("num_choices")
         if num_choices is None:
-            raise UserError(
-                f"{source.checkpoint.path} does not say how many choices a row has: give num_choices, such "
-                "as num_choices=4."
+            others = source.other_heads() if head.new else ""
+            found = (
+                f"has no head {head.scope}{others}" if others else "does not say how many choices a row has"
             )
+            raise UserError(f"{source.checkpoint.path} {found}: give num_choices, such as num_choices=4.")
         return cls.load(source, head, options, num_choices)
 
     def head_outputs(self):
