@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.helpers.models import uncached
 from xlnet_tf.checkpoints import save_model
@@ -15,6 +16,7 @@ from xlnet_tf.generation import embedding, language_model, scoring
 from xlnet_tf.generation.language_model import XLNetLanguageModel
 from xlnet_tf.models import encoder
 from xlnet_tf.models.pretrainer import XLNetPretrainer
+from xlnet_tf.text.special_tokens import EOP_ID
 
 PROMPTS = ["ba ne tor", "", "mi kal su ren do ba ne tor mi", "Su 12, ren."]
 MARKED = ["ba <mask> <mask> tor", "<mask>", "ne <mask> mi kal su <mask> ren do <mask>", "<mask>ba"]
@@ -43,6 +45,24 @@ def test_continuations_have_the_probability_that_score_gives(model, small_tokeni
         expected = uncached.token_log_probabilities(model.model, ids, is_context, order, np.int32([new]))
         np.testing.assert_allclose(found.log_probabilities, expected[0], atol=1e-4)
         assert found.total == pytest.approx(expected.sum(), abs=1e-3)
+
+
+def test_written_pieces_share_the_probability_that_score_gives_to_symbols(model, small_tokenizer):
+    """p(fill_mask) = p(score) / (1 - p(symbols)), for every piece that can be written."""
+    pieces = small_tokenizer.pieces
+    before = np.tile(np.int32(small_tokenizer.encode("ba ne")), [len(pieces), 1])
+    rows = map(tf.RaggedTensor.from_tensor, (before, np.arange(len(pieces), dtype=np.int32)[:, None]))
+    features, is_scored = scoring.join_contexts(*rows, before.shape[1] + 1)
+    ranks = scoring.order_ranks(is_scored, "left_to_right")
+    found = scoring.token_log_probabilities(model.model, features, is_scored, ranks)
+    scored = np.exp(found.numpy().sum(axis=1))  # of each piece after the same text
+    assert scored.sum() == pytest.approx(1, abs=1e-4)
+    symbols = scored[:EOP_ID].sum()
+    [guesses] = model.fill_mask(["ba ne <mask>"], top_k=len(pieces))[0].guesses
+    written = {guess.piece: guess.probability for guess in guesses if guess.probability}
+    assert written.keys() == set(pieces[EOP_ID:]) and symbols > 0.01
+    expected = [scored[pieces.index(piece)] / (1 - symbols) for piece in written]
+    np.testing.assert_allclose([*written.values()], expected, rtol=1e-3)
 
 
 @pytest.mark.integration

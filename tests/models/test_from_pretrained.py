@@ -153,8 +153,6 @@ def test_save_model_keeps_all_that_the_weights_do_not_tell(tmp_path, small_token
         save_checkpoint(open_checkpoint(tmp_path / "saved"), str(path), format)
     found = model_class.from_pretrained(path)
     expected = {**model.get_config(), "encoder": None, "name": found.name}
-    if format == "hugging_face" and options.get("summary") == "first":
-        expected["pool_padding"] = True  # its models have no other way
     assert found.get_config() | {"encoder": None} == expected
     assert (found.encoder.clamp_len, found.encoder.attention_type, found.encoder.memory_len) == (3, "uni", 0)
     assert XLNetTokenizer.from_pretrained(path).cleaning == cleaning
@@ -191,7 +189,9 @@ def test_the_number_of_choices_comes_from_the_data_of_a_run_or_is_asked_for(tmp_
     (tmp_path / "run/manifest.json").write_text(json.dumps(manifest))
     assert XLNetRanker.from_pretrained(tmp_path / "run").num_choices == 5
     assert XLNetRanker.from_pretrained(tmp_path / "run", 2).num_choices == 2
-    with pytest.raises(UserError, match="does not say how many choices a row has: give num_choices, such as"):
+    with pytest.raises(
+        UserError, match=r"ranking, which XLNetRanker\.from_pretrained loads: give num_choices"
+    ):
         XLNetMultipleChoice.from_pretrained(tmp_path / "run")  # whose head is new
     (tmp_path / "run/manifest.json").unlink()
     with pytest.raises(UserError, match="does not say how many choices a row has: give num_choices, such as"):
@@ -354,7 +354,7 @@ def test_a_classifier_of_hugging_face(tmp_path, named, pooling):
     )
     found = XLNetClassifier.from_pretrained(tmp_path / "theirs")
     assert list(found.labels) == (LABELS if named else ["0", "1", "2"])
-    assert (found.pooling.method, found.pooling.pool_padding) == (pooling, pooling == "mean")
+    assert (found.pooling.method, found.pooling.pool_padding) == (pooling, False)
     if pooling == "last":
         np.testing.assert_array_equal(predict(found), predict(model))
     other = ["x", "y", "z"]
@@ -377,7 +377,7 @@ def test_a_classifier_of_hugging_face(tmp_path, named, pooling):
             "has 3 classes, and the files next to it name 2: bad, good",
         ),
         ({"problem_type": "ranking"}, "problem_type is 'ranking'; expected one of regression, single_label_"),
-        ({"problem_type": "regression"}, "no head classification_task, but regression_task: give labels"),
+        ({"problem_type": "regression"}, "but regression_task, which XLNetRegressor.from_pretrained loads"),
     ],
 )
 def test_a_config_of_hugging_face_that_does_not_fit_its_head(tmp_path, fields, message):
@@ -426,6 +426,17 @@ def test_what_a_checkpoint_lacks_is_as_random_as_if_nothing_were_loaded(of_the_o
     monkeypatch.setattr(loading, "building_from", lambda _: contextlib.nullcontext(()))
     for value, expected in zip(found, weights(), strict=True):
         np.testing.assert_array_equal(value, expected)
+
+
+def test_a_folder_of_another_task_says_which_class_loads_it(tmp_path, logged):
+    fine_tuned(new_model(XLNetTokenClassifier), tmp_path)
+    instead = "but tagging, which XLNetTokenClassifier.from_pretrained loads"
+    for model_class, needs in ((XLNetClassifier, r"labels=\[...\]"), (XLNetMultipleChoice, "num_choices")):
+        with pytest.raises(UserError, match=f"{instead}: give {needs}"):
+            model_class.from_pretrained(tmp_path)
+    for model_class in (XLNetRegressor, XLNetQuestionAnswering):
+        model_class.from_pretrained(tmp_path)
+        assert f"{instead}: a new one begins with random weights" in logged[-1]
 
 
 def test_a_new_head_next_to_an_old_one(tmp_path, logged):

@@ -130,11 +130,6 @@ def test_every_head_is_served(
     save_model(model, str(tmp_path / "source"))
     folder = convert(tmp_path / "source", tmp_path / "converted", format, dropped)
     (folder / "spiece.model").write_bytes(small_tokenizer.model_proto)
-    if format == "hugging_face" and getattr(getattr(model, "pooling", None), "method", "") in (
-        "first",
-        "mean",
-    ):
-        model.pooling.pool_padding = True  # its models have no other way
     given = {name: value for name, value in lengths.items() if name in ("pair", "threshold")}
     found = models.module_of_checkpoint(str(folder), head=head, seq_len=24, **given)
     expected = task_registry.find(head).load("serving")(model, small_tokenizer, seq_len=24, **lengths)
@@ -151,6 +146,28 @@ def test_labels_of_a_saved_model_are_served(tmp_path, small_tokenizer, format):
     if format:
         folder = convert(folder, tmp_path / "other", format)
     assert answers(folder)["labels"][0].tolist() == [label.encode() for label in LABELS]
+
+
+@pytest.mark.parametrize("summary", ["first", "mean", "last"])
+def test_no_answer_depends_on_padding(tmp_path, small_tokenizer, summary):
+    """Not of Hugging Face's weights, whose models pool padding, nor of a model that does so in training."""
+    folder = theirs(tmp_path, small_tokenizer, {"summary_type": summary})
+    (folder / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    model, pooled = (XLNetClassifier.from_pretrained(folder, **o) for o in ({}, {"pool_padding": True}))
+    alone = [tf.nn.softmax(model(model.tokenizer([text], padding=False)))[0].numpy() for text in TEXTS]
+    padded = model.tokenizer(TEXTS, seq_len=64)
+    order = np.argsort(1 - padded["input_mask"], axis=1, kind="stable")
+    on_the_right = {name: np.take_along_axis(value, order, axis=1) for name, value in padded.items()}
+    for features in (padded, on_the_right):
+        np.testing.assert_allclose(tf.nn.softmax(model(features)), alone, atol=1e-6)
+    for answering in (model, pooled):
+        found = [list(answer["probabilities"].values()) for answer in answering.answer(TEXTS)]
+        np.testing.assert_allclose(found, alone, atol=1e-6)
+    assert pooled.pooling.pool_padding  # calls of the model still do
+    for weights, atol in (("float32", 1e-6), ("int8", 0.02), ("bfloat16", 0.02)):
+        module = models.module_of(str(folder), seq_len=64, buckets=[64], weights=weights)
+        found = module.serve(text=tf.constant(TEXTS))["probabilities"]
+        np.testing.assert_allclose(found, alone, atol=atol)
 
 
 def test_no_fine_tuned_checkpoint_is_served_as_a_language_model(tmp_path, small_tokenizer):

@@ -73,9 +73,7 @@ def read_config(values: dict[str, Any], path: str) -> XLNetConfig:
 
 def read_settings(values: dict[str, Any]) -> dict[str, Any]:
     """Returns how a model reads and answers, by the names of our models' options; values are not checked."""
-    found = {name: values[external] for external, name in _SETTINGS.items() if external in values}
-    # Its models pool padding, too.
-    return found | ({"pool_padding": True} if found.get("summary") in ("first", "mean") else {})
+    return {name: values[external] for external, name in _SETTINGS.items() if external in values}
 
 
 def check_summary(values: Mapping[str, Any], projection: bool, path: str) -> None:

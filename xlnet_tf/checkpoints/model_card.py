@@ -135,9 +135,6 @@ class ModelCard:
         external_first = card.get("format") == "hugging_face"
         if read(PARAMS_FILE) is not None or ("settings" in card and not external_first):
             hugging_face.pop("settings", None)  # what its files leave open has another default there
-        task = task_registry.tasks().get(card.get("task", ""))
-        if task and not task.hugging_face:  # a head that its models, which pool padding, do not have
-            hugging_face.get("settings", {}).pop("pool_padding", None)
         fields: dict[str, Any] = {}
         for source in (card, hugging_face, run) if external_first else (hugging_face, card, run):
             both = {name: {**fields.get(name, {}), **source.get(name, {})} for name in ("settings", "origin")}

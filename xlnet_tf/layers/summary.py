@@ -1,5 +1,8 @@
 """One vector for a sequence."""
 
+import contextlib
+from collections.abc import Iterator
+
 import tensorflow as tf
 import tf_keras
 
@@ -36,7 +39,8 @@ class SequenceSummary(ConfiguredLayer):
         projection: whether a dense layer with tanh follows.
         dropout: rate on the result.
         attention_dropout: rate on the attention probabilities of method "attn".
-        pool_padding: take padding for tokens, as the original does for all methods but "attn".
+        pool_padding: take padding for tokens, as the original does for all methods but "attn". Where texts
+            are answered, padding is always left out.
 
     Call args:
         sequence_output: [B, T, D]; or [B, 1, D], of the token at `positions`, without a mask.
@@ -107,6 +111,15 @@ class SequenceSummary(ConfiguredLayer):
         if self.method == "last":
             return last_position(is_token)[:, None]
         return tf.argmax(tf.cast(is_token, tf.int32), axis=1, output_type=tf.int32)[:, None]
+
+    @contextlib.contextmanager
+    def without_padding(self) -> Iterator[None]:
+        """Leaves padding out whatever `pool_padding` says, while a graph is traced."""
+        own, self.pool_padding = self.pool_padding, False
+        try:
+            yield
+        finally:
+            self.pool_padding = own
 
     def _is_token(self, tokens, input_mask) -> tf.Tensor:
         if input_mask is None or (self.pool_padding and self.method != "attn"):

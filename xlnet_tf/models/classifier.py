@@ -9,6 +9,7 @@ import tf_keras
 from typing_extensions import Self
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.models import compiling
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import PooledHead, class_names
 from xlnet_tf.models.loading import Pretrained, Source
@@ -89,6 +90,9 @@ class XLNetClassifier(PooledHead):
         from_checkpoint = {"labels": head.labels, "multi_label": multi_label}
         return cls.load(source, head, options, len(head.labels), head.task, **from_checkpoint)
 
+    def head_outputs(self):
+        return compiling.LABELS if self.multi_label else compiling.CLASSES
+
     def call(self, features: Mapping[str, Any], training=None):
         return self.pooled_logits(features, training)
 
@@ -136,6 +140,9 @@ class XLNetRegressor(PooledHead):
         source = Pretrained.open(path)
         head = source.find_head("regression", head_name)
         return cls.load(source, head, options, head.task)
+
+    def head_outputs(self):
+        return compiling.VALUES
 
     def call(self, features: Mapping[str, Any], training=None):
         return tf.squeeze(self.pooled_logits(features, training), axis=-1)

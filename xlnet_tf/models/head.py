@@ -11,10 +11,11 @@ import tf_keras
 from absl import logging
 from typing_extensions import Self
 
-from xlnet_tf import task_registry
+from xlnet_tf import guesses, task_registry
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.layers.base import fold_in, normal, step_seed
 from xlnet_tf.layers.summary import SequenceSummary
+from xlnet_tf.models import compiling
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.loading import Head, Pretrained, label_list
 from xlnet_tf.models.reading import encode_long
@@ -44,6 +45,45 @@ class EncoderModel(ShapeFreeModel):
     def build_head(self, d_model: int):
         """Creates the variables of the head, under the names of checkpoints/names.py."""
         raise NotImplementedError
+
+    def head_outputs(self) -> compiling.Outputs:
+        """Returns what the outputs are, for `compile`: of models/compiling.py, by name if there are several.
+
+        None, where nobody says it: losses and metrics are left as they are.
+        """
+        return None
+
+    def compile(
+        self,
+        optimizer="rmsprop",
+        loss=None,
+        metrics=None,
+        loss_weights=None,
+        weighted_metrics=None,
+        *args,
+        **kwargs,
+    ):
+        """As tf_keras' compile, for outputs that are logits: see `compiling.for_logits`."""
+        guesses.refuse_keras_3("the loss", loss)
+        loss, metrics, weighted_metrics = (
+            compiling.for_logits(name, value, self.head_outputs())
+            for name, value in (
+                ("loss", loss),
+                ("metrics", metrics),
+                ("weighted_metrics", weighted_metrics),
+            )
+        )
+        super().compile(optimizer, loss, metrics, loss_weights, weighted_metrics, *args, **kwargs)
+
+    def compile_from_config(self, config):
+        """Called by tf_keras with the arguments of `compile` that a .keras file holds."""
+        try:
+            self.compile(**tf_keras.saving.deserialize_keras_object(config))
+        except UserError as error:  # earlier versions took it
+            logging.warning("the saved model is not compiled, call compile: %s", error)
+            return
+        if self.built and isinstance(self.optimizer, tf_keras.optimizers.Optimizer):
+            self.optimizer.build(self.trainable_variables)
 
     def get_config(self):
         return {"encoder": tf_keras.layers.serialize(self.encoder), **super().get_config()}

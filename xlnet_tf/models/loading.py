@@ -133,6 +133,16 @@ class Pretrained:
             scope = next(iter(found), template.format(task="task"))
         return Head(scope, scope not in found)
 
+    def other_heads(self) -> str:
+        """Returns what to say of the heads that there are, where another one is asked for."""
+        scopes = sorted(set(map(names.head_scope, self.checkpoint.arrays)))
+        found = {scope: task for scope in scopes if (task := task_registry.of_head(scope))}
+        loaded = (
+            f"{scope}, which {task.model.rpartition(':')[2]}.from_pretrained loads"
+            for scope, task in found.items()
+        )
+        return f", but {', '.join(loaded)}" if found else ""
+
     def find_labeled_head(self, kind: str, labels: Iterable[str] | None, task: str | None = None) -> Head:
         """Finds out which head a model is to have, and checks its labels.
 
@@ -149,11 +159,9 @@ class Pretrained:
         given = None if labels is None else _check_labels(labels)
         if head.new:
             if not given:
-                scopes = set(map(names.head_scope, self.checkpoint.arrays))
-                others = ", ".join(sorted(scope for scope in scopes if task_registry.of_head(scope)))
-                found = f", but {others}" if others else ""
                 raise UserError(
-                    f"{path} has no head {head.scope}{found}: give labels=[...], those of a new one."
+                    f"{path} has no head {head.scope}{self.other_heads()}: give labels=[...], those of a "
+                    "new one."
                 )
             return head._replace(labels=given)
         bias = f"{head.scope}/logits/bias"
@@ -217,7 +225,10 @@ class Pretrained:
             )
         if new:
             logging.info(
-                "%s has no head %s: a new one begins with random weights", self.checkpoint.path, new.scope
+                "%s has no head %s%s: a new one begins with random weights",
+                self.checkpoint.path,
+                new.scope,
+                self.other_heads(),
             )
             own = [v for v in model.variables if names.head_scope(names.canonical(v.name)) == new.scope]
             kernel = max(own, key=lambda variable: len(variable.shape))

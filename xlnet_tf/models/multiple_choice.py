@@ -8,6 +8,7 @@ import tf_keras
 from typing_extensions import Self
 
 from xlnet_tf.errors import UserError
+from xlnet_tf.models import compiling
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import PooledHead
 from xlnet_tf.models.loading import Pretrained, Source
@@ -59,11 +60,15 @@ class XLNetMultipleChoice(PooledHead):
         if num_choices is None and not head.new:
             num_choices = source.card.settings.get("num_choices")
         if num_choices is None:
-            raise UserError(
-                f"{source.checkpoint.path} does not say how many choices a row has: give num_choices, such "
-                "as num_choices=4."
+            others = source.other_heads() if head.new else ""
+            found = (
+                f"has no head {head.scope}{others}" if others else "does not say how many choices a row has"
             )
+            raise UserError(f"{source.checkpoint.path} {found}: give num_choices, such as num_choices=4.")
         return cls.load(source, head, options, num_choices)
+
+    def head_outputs(self):
+        return compiling.CLASSES
 
     def call(self, features: Mapping[str, Any], training=None):
         ids = features["input_word_ids"]
@@ -94,6 +99,9 @@ class XLNetRanker(XLNetMultipleChoice):
     """
 
     PART = "ranking"
+
+    def head_outputs(self):
+        return compiling.SCORES
 
 
 XLNetChoice = XLNetMultipleChoice  # its earlier name

@@ -9,6 +9,7 @@ from typing_extensions import Self
 
 from xlnet_tf.layers import kernels
 from xlnet_tf.layers.base import normal
+from xlnet_tf.models import compiling
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import EncoderModel
 from xlnet_tf.models.loading import Pretrained, Source
@@ -72,6 +73,9 @@ class XLNetPretrainer(EncoderModel):
         if self.next_sentence:
             with tf.name_scope(self.next_sentence_head.name):
                 self.next_sentence_head.build([None, d_model])
+
+    def head_outputs(self):
+        return dict.fromkeys(("logits", "next_sentence_logits"), compiling.CLASSES)
 
     def call(self, features: Mapping[str, Any], training=None):
         encoded = self.encoder(features, training=training, query_only=not self.next_sentence)

@@ -11,6 +11,7 @@ from xlnet_tf.layers.base import LAYER_NORM_EPSILON, normal
 from xlnet_tf.layers.kernels import dropout
 from xlnet_tf.layers.masks import MASKED_SCORE
 from xlnet_tf.layers.summary import last_position
+from xlnet_tf.models import compiling
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import XLNetHead, build_layer, logits_layer
 from xlnet_tf.models.loading import Pretrained, Source
@@ -87,6 +88,10 @@ class XLNetQuestionAnswering(XLNetHead):
             build_layer(layer, [None, None, None, d_model], "span/end")
         for layer in (self.answerable_hidden, self.answerable_logits):
             build_layer(layer, [None, d_model], "span/answerable")
+
+    def head_outputs(self):
+        spans = dict.fromkeys(("start_logits", "end_logits"), compiling.CLASSES)
+        return {**spans, "no_answer_logits": compiling.LABELS}
 
     def call(self, features: Mapping[str, Any], training=None):
         tokens, seed = self.encode(features, training)

@@ -7,6 +7,7 @@ import tensorflow as tf
 import tf_keras
 from typing_extensions import Self
 
+from xlnet_tf.models import compiling
 from xlnet_tf.models.encoder import XLNetEncoder
 from xlnet_tf.models.head import XLNetHead, build_layer, class_names, logits_layer
 from xlnet_tf.models.loading import Pretrained, Source
@@ -61,6 +62,9 @@ class XLNetTokenClassifier(XLNetHead):
 
     def build_head(self, d_model: int):
         build_layer(self.dense, [None, None, d_model], "tagging")
+
+    def head_outputs(self):
+        return compiling.CLASSES
 
     def call(self, features: Mapping[str, Any], training=None):
         sequence_output, _ = self.encode(features, training)

@@ -1,5 +1,6 @@
 """What a SavedModel holds: a model, its tokenizer, and functions from texts to answers."""
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -10,6 +11,7 @@ import tf_keras
 from xlnet_tf.checkpoints import names
 from xlnet_tf.checkpoints.model_card import ModelCard
 from xlnet_tf.errors import UserError
+from xlnet_tf.models.head import PooledHead
 from xlnet_tf.models.reading import TOKEN_FEATURES
 from xlnet_tf.records.batching import choose_lengths
 from xlnet_tf.records.examples import ExampleSet
@@ -171,11 +173,17 @@ class ServingModule(tf.Module):
         return self._forward(features)
 
     def use(self, function: Callable[[tf_keras.Model], Any]) -> Any:
-        """Returns function(model), computed with the weights that are to be stored."""
-        if self.int8 is None:
-            return function(self._model())
-        with self.int8.in_place():
-            return function(self._model())
+        """Returns function(model), computed with the weights that are to be stored, and for texts alone.
+
+        Whatever the model does in training, no answer depends on the padding that its text gets here.
+        """
+        model = self._model()
+        pooling = model.pooling if isinstance(model, PooledHead) else None
+        with (
+            self.int8.in_place() if self.int8 else contextlib.nullcontext(),
+            pooling.without_padding() if pooling else contextlib.nullcontext(),
+        ):
+            return function(model)
 
     def pack(
         self, ids_a: tf.RaggedTensor, ids_b: tf.RaggedTensor | None = None, *, padding: str = "left"

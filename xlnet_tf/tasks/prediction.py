@@ -111,10 +111,8 @@ class Run:
         model.override(source.config.to_dict())
         if options.get("pool_padding"):
             logging.warning(
-                "%s: with summary %s, Hugging Face's models take padding for tokens, so their answers depend "
-                "on the padding. Here padding is left out: expect Hugging Face's answers to single texts",
+                "%s pools padding (pool_padding); answers leave it out, as for single texts",
                 model_dir,
-                options["summary"],
             )
         serving = card.serving
         changes = {name: serving[name] for name in ("n_best", "max_answer_len") if name in serving}

@@ -1,0 +1,133 @@
+"""The losses and metrics of `compile` for heads that answer logits: tf_keras takes them for probabilities."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import tf_keras
+
+from xlnet_tf.errors import UserError
+
+# What a head's outputs are, as messages say it.
+CLASSES, LABELS = "logits of classes that exclude each other", "a logit for each label"
+SCORES, VALUES = "scores", "numbers"
+Outputs = str | Mapping[str, str] | None
+
+_LOSSES = {
+    CLASSES: "SparseCategoricalCrossentropy(from_logits=True)",
+    LABELS: "BinaryCrossentropy(from_logits=True)",
+    SCORES: "CategoricalCrossentropy(from_logits=True)",
+    VALUES: "MeanSquaredError()",
+}
+_FUNCTIONS = {
+    "binary_accuracy": "BinaryAccuracy",
+    "binary_crossentropy": "BinaryCrossentropy",
+    "binary_focal_crossentropy": "BinaryFocalCrossentropy",
+    "categorical_accuracy": "CategoricalAccuracy",
+    "categorical_crossentropy": "CategoricalCrossentropy",
+    "categorical_focal_crossentropy": "CategoricalFocalCrossentropy",
+    "kl_divergence": "KLDivergence",
+    "poisson": "Poisson",
+    "sparse_categorical_accuracy": "SparseCategoricalAccuracy",
+    "sparse_categorical_crossentropy": "SparseCategoricalCrossentropy",
+}
+_OF_LABELS = {"AUC", "BinaryAccuracy", "BinaryCrossentropy", "BinaryFocalCrossentropy", "BinaryIoU"}
+_OF_CLASSES = {
+    *("CategoricalAccuracy", "CategoricalCrossentropy", "CategoricalFocalCrossentropy"),
+    *("SparseCategoricalAccuracy", "SparseCategoricalCrossentropy"),
+}
+_UNFIT = {CLASSES: _OF_LABELS, LABELS: _OF_CLASSES, SCORES: set()}
+_WITHOUT_LOGITS = {  # which know no logits
+    *("Accuracy", "FalseNegatives", "FalsePositives", "IoU", "KLDivergence", "MeanIoU", "Poisson"),
+    *("Precision", "PrecisionAtRecall", "Recall", "RecallAtPrecision", "SensitivityAtSpecificity"),
+    *("SpecificityAtSensitivity", "TrueNegatives", "TruePositives"),
+}
+
+
+def for_logits(argument: str, values: Any, outputs: Outputs) -> Any:
+    """Returns losses or metrics that take a head's outputs for what they are.
+
+    A name or a function of tf_keras stands for its form for logits. What users wrote themselves, such as
+    subclasses, is left alone.
+
+    Args:
+        argument: of compile: loss, metrics or weighted_metrics.
+        values: as compile takes it.
+        outputs: what the outputs are, by name if there are several; None: unknown.
+
+    Raises:
+        UserError: an object does not fit the outputs.
+    """
+    if not values or outputs is None:
+        return values
+    if isinstance(outputs, Mapping):
+        by_name = values if isinstance(values, Mapping) else dict.fromkeys(outputs, values)
+        return {name: for_logits(argument, value, outputs.get(name)) for name, value in by_name.items()}
+    if isinstance(values, Mapping) and "class_name" not in values:
+        return {name: for_logits(argument, value, outputs) for name, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [for_logits(argument, value, outputs) for value in values]
+    return _fitting(argument, values, outputs)
+
+
+def _fitting(argument: str, value: Any, outputs: str) -> Any:
+    library = tf_keras.losses if argument == "loss" else tf_keras.metrics
+    short = value.lower() if isinstance(value, str) and argument != "loss" else ""
+    if short in ("accuracy", "acc"):  # of the likeliest class, where there are several
+        return library.BinaryAccuracy(value, threshold=0.0) if outputs == LABELS else value
+    if short in ("crossentropy", "ce"):  # of classes, it depends on the answers which one is meant
+        value = "BinaryCrossentropy" if outputs == LABELS else library.SparseCategoricalCrossentropy()
+    made = _as_object(library, value)
+    kind = type(made).__name__
+    if made is None or (outputs == VALUES and not kind.endswith("Crossentropy")):
+        return value
+    changes = _changes(made)
+    if kind not in _UNFIT.get(outputs, kind) and changes is not None:
+        if not changes:
+            return value
+        if isinstance(value, str) or hasattr(value, "__name__"):
+            return type(made)(**changes)
+        options = ", ".join(f"{name}={setting}" for name, setting in changes.items())
+        line = f"{_path(library)}.{kind}({options})"
+    elif argument == "loss" or kind.endswith("Crossentropy"):
+        line = f"{_path(library)}.{_LOSSES[outputs]}"
+    elif kind.endswith(("Accuracy", "IoU")):
+        own = "BinaryAccuracy(threshold=0.0)" if outputs == LABELS else "SparseCategoricalAccuracy()"
+        line = f"{_path(library)}.{own}"
+    else:
+        function = "tf.sigmoid" if outputs == LABELS else "tf.nn.softmax"
+        line = f"metric.update_state(y, {function}(model.predict(x))) after fit"
+    raise UserError(
+        f"{argument} has {kind}, which does not fit what this model answers, {outputs}: write {line}."
+    )
+
+
+def _path(library: Any) -> str:
+    return f"tf_keras.{library.__name__.rpartition('.')[2]}"
+
+
+def _as_object(library: Any, value: Any) -> Any:
+    """Returns the object of tf_keras that a name, configuration or function stands for; None for others."""
+    if isinstance(value, str | Mapping):
+        value = library.get(value)
+    if not getattr(value, "__module__", "").startswith("tf_keras."):
+        return None
+    if not hasattr(value, "__name__"):
+        return value
+    kind = _FUNCTIONS.get(value.__name__)
+    return kind and (getattr(library, kind, None) or getattr(tf_keras.losses, kind))()
+
+
+def _changes(made: Any) -> dict[str, Any] | None:
+    """Returns the options that make a loss or metric take logits: none if it does; None if no option does."""
+    if type(made).__name__ in _WITHOUT_LOGITS:
+        return None
+    config = made.get_config()
+    if "from_logits" in config:
+        return {} if config["from_logits"] else {"from_logits": True}
+    threshold = config.get("threshold")
+    if threshold is None or not 0 < threshold < 1:
+        return {}
+    if type(made).__name__ in ("F1Score", "FBetaScore"):
+        return None
+    return {"threshold": round(math.log(threshold / (1 - threshold)), 4)}
