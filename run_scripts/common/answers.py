@@ -85,7 +85,7 @@ def _read_rows(path: str) -> Iterator[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line, object_pairs_hook=files.unique_keys)
+            row = files.parse_json(line)
         except files.SecondKey as error:
             raise UserError(f"{path}, line {number}: {error}") from None
         except (ValueError, RecursionError):

@@ -9,7 +9,6 @@ import csv
 import dataclasses
 import gzip
 import itertools
-import json
 import os
 import re
 import zlib
@@ -336,7 +335,7 @@ def csv_reason(error: Exception) -> str:
 def _read_json_lines(path: epath.Path, lines: Iterator[tuple[int, str]]) -> Iterator[Row]:
     for number, line in lines:
         try:
-            values = json.loads(line, object_pairs_hook=files.unique_keys)
+            values = files.parse_json(line)
         except files.SecondKey as error:
             raise UserError(f"{path}:{number}: {error}") from None
         except (ValueError, RecursionError) as error:

@@ -4,7 +4,6 @@ A row is an object of jsonl, a row of a table or of parquet, and of text a line 
 """
 
 import dataclasses
-import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -38,7 +37,7 @@ class Row:
     def of_json(cls, source: str, start: int, line: bytes) -> "Row":
         """Returns the row of a line of jsonl."""
         try:
-            values = json.loads(line, object_pairs_hook=files.unique_keys)
+            values = files.parse_json(line.decode())
         except UnicodeDecodeError as error:
             return cls(source, start, error=not_utf8(error))
         except files.SecondKey as error:

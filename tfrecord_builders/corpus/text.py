@@ -266,7 +266,7 @@ def _document_text(line: bytes, field: str, where: Callable[[int], str]) -> str:
         UserError: it is not a json object, or has no such field of text.
     """
     try:
-        document = json.loads(line, object_pairs_hook=files.unique_keys)
+        document = files.parse_json(line.decode())
     except UnicodeDecodeError as error:
         at = error.start
         raise UserError(f"{where(at)} is not UTF-8 (byte 0x{line[at]:02x})") from None

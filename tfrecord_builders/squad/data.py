@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from etils import epath
 
-from tfrecord_builders.common.rows import Row, half_character, whole_number
+from tfrecord_builders.common.rows import Row, half_character, whole_number, zero_or_one
 from tfrecord_builders.common.tables import (
     DAMAGED_GZIP,
     existing_file,
@@ -88,7 +88,8 @@ class SquadColumns:
         answers: {text: [...], answer_start: [...]} or a list of {text, answer_start}; empty lists for a
             question without an answer. Or texts alone, a list or one, which are found in the passage: near
             answer_start, where a table has such a column. In a table without the column, `answer` is read
-            instead; if it has neither, the answers are not known.
+            instead; if it has neither, the answers are not known. A column is_impossible marks questions
+            without an answer.
         id: if any; else questions are named by file and row.
     """
 
@@ -149,12 +150,15 @@ def _read_rows(path: epath.PathLike, columns: SquadColumns) -> SquadFile:
         if not passages or passages[-1].text != context:
             passages.append(SquadPassage(context, []))
         answers = _row_answers(row, columns.answers if columns.answers in row else _ANSWER)
+        marked = zero_or_one(row.text_or("is_impossible", ""))
+        if answers is None and marked:
+            answers = []
         passages[-1].questions.append(
             SquadQuestion(
                 id=row.text_or(columns.id, row.location),
                 text=row.text(columns.question),
                 answers=answers,
-                impossible=None if answers is None else not answers,
+                impossible=None if answers is None else bool(marked or not answers),
                 location=row.location,
             )
         )
@@ -171,7 +175,9 @@ def _row_answers(row: Row, column: str) -> list[SquadAnswer] | None:
     found = [_entry(text) for text in value] if isinstance(value, list) else _entry(value)
     if isinstance(found, dict):
         parts = [found.get(name) for name in ("text", "answer_start")]
-        if all(isinstance(part, list) for part in parts) and len(parts[0]) == len(parts[1]):
+        if isinstance(parts[0], list) and parts[1] is None:
+            found = parts[0]
+        elif all(isinstance(part, list) for part in parts) and len(parts[0]) == len(parts[1]):
             found = [{"text": text, "answer_start": begin} for text, begin in zip(*parts)]
         elif not any(isinstance(part, list) for part in parts):
             found = [found]
@@ -183,10 +189,15 @@ def _row_answers(row: Row, column: str) -> list[SquadAnswer] | None:
             f"{location} is {str(value)[:60]!r}, expected {{text: [...], answer_start: [...]}} with as many "
             "of each, a list of {text, answer_start}, or texts"
         )
-    return [
-        SquadAnswer(entry.strip(), None) if isinstance(entry, str) else _answer(entry, location)
-        for entry in found
-    ]
+    return [_row_answer(entry, location) for entry in found]
+
+
+def _row_answer(entry: Any, location: str) -> SquadAnswer:
+    """Reads an answer of a row, which may be a text alone."""
+    text = entry
+    if isinstance(entry, dict) and entry.get("answer_start") is None:
+        text = entry.get("text")
+    return SquadAnswer(text.strip(), None) if isinstance(text, str) else _answer(entry, location)
 
 
 def _entry(text: str) -> Any:

@@ -335,10 +335,22 @@ def test_answers_of_a_table_are_near_their_start_if_it_is_given(tmp_path):
     rows = [
         {"context": "ka to ka", "question": "a?", "answer": "ka", "answer_start": 6},
         {"context": "ka to ka", "question": "b?", "answers": ["to", "ka"]},
+        {"context": "ka to ka", "question": "c?", "answers": {"text": ["to", "ka"]}},
+        {
+            "context": "ka to ka",
+            "question": "d?",
+            "answers": [{"text": "to"}, {"text": "ka", "answer_start": 0}],
+        },
+        {"context": "ka to ka", "question": "e?", "answer": None, "is_impossible": True},
+        {"context": "ka to ka", "question": "f?", "answer": "to", "is_impossible": False},
     ]
     (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     [passage] = read_squad(tmp_path / "t.jsonl").passages
-    assert [one.answers for one in passage.questions] == [[("ka", 6)], [("to", None), ("ka", None)]]
+    both = [("to", None), ("ka", None)]
+    assert [one.answers for one in passage.questions] == [
+        [("ka", 6)], both, both, [("to", None), ("ka", 0)], [], [("to", None)],
+    ]  # fmt: skip
+    assert [one.impossible for one in passage.questions] == [False, False, False, False, True, False]
 
 
 def test_token_spans(tokenizer_file):
