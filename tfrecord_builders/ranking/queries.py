@@ -109,7 +109,7 @@ def read_wikiqa(path: epath.PathLike, skip: Skip, labelled: bool = True) -> list
         if (judgement := next(judgements, None)) is None:
             raise UserError(f"{row.location} has no line in the .ref file: the two belong to each other")
         query_id, passage_id, grade, location = judgement
-        if row.text("2") != str(grade):
+        if whole_number(row.text("2")) != grade:
             raise UserError(
                 f"{row.location}: the label is {row.text('2')}, but {grade} in {location}: the files do not "
                 "belong to each other"

@@ -179,10 +179,17 @@ def test_prepared_data_sets_give_the_same_rows(tmp_path, monkeypatch):
             "label": tfds.features.ClassLabel(names=["bad", "fine", "good"]),
             "tags": tfds.features.Sequence(tfds.features.ClassLabel(names=["O", "B-X"])),
             "answers": tfds.features.Sequence({"text": tfds.features.Text(), "answer_start": np.int32}),
+            "more": {"name": tfds.features.Text(), "bytes": tfds.features.Text()},
         }
     )
     found = [
-        {"text": text, "label": number, "tags": [number % 2] * number, "answers": answers}
+        {
+            "text": text,
+            "label": number,
+            "tags": [number % 2] * number,
+            "answers": answers,
+            "more": {"name": "me", "bytes": b"\xff"},
+        }
         for text, number, answers in zip(texts(4), NUMBERS, ANSWERS)
     ]
     tfds.dataset_builders.store_as_tfds_dataset(
@@ -202,6 +209,9 @@ def test_prepared_data_sets_give_the_same_rows(tmp_path, monkeypatch):
             assert row["tags"] == [("O", "B-X")[tag] for tag in expected["tags"]]
             assert row["answers.text"] == expected["answers"]["text"]
             assert row["answers.answer_start"] == list(map(str, expected["answers"]["answer_start"]))
+            assert row["more.name"] == "me" and "more.bytes" in row
+            with pytest.raises(UserError, match=r"tiny/1.0.0/train.*, row \d+: 'more.bytes' is not UTF-8"):
+                row.text("more.bytes")
     for source, message in (
         (f"tfds://{tmp_path}/tiny/1.0.0/dev", "tiny/1.0.0 has the splits train, and no 'dev'"),
         ("tfds://not_there/train", "has no data set 'not_there'.*check the name"),
