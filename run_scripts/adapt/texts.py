@@ -188,7 +188,7 @@ def read_documents(flag: str, options: TextOptions) -> Iterator[str]:
     with _naming(flag):
         for shard in corpus.plan_shards(_sources(flag, options), _SLICE_BYTES):
             for row in corpus.read_rows(shard):
-                missing = [name for name in columns if not isinstance(row.values.get(name), str)]
+                missing = [name for name in columns if not corpus.is_text(row.values.get(name))]
                 if row.error or missing:
                     has = f"{', '.join(row.values)} but no text in {', '.join(missing)}: see --text_column"
                     raise UserError(f"{row.where}: {row.error or f'there is {has}'}")

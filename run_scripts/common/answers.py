@@ -10,6 +10,7 @@ from typing import Any
 
 from tfrecord_builders.common import tables
 from tfrecord_builders.common.rows import other_delimiter
+from tfrecord_builders.corpus import is_text
 from xlnet_tf import files
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.serving.signatures import TensorInfo, printable
@@ -84,7 +85,9 @@ def _read_rows(path: str) -> Iterator[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = files.parse_json(line)
+        except files.SecondKey as error:
+            raise UserError(f"{path}, line {number}: {error}") from None
         except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict):
@@ -196,11 +199,12 @@ def inputs_of_row(
     found = {name: row[chosen[name]] for name in ranks}
     for name, value in found.items():
         if ranks[name] == 1:
-            if not isinstance(value, str):
-                raise UserError(f"{where}: {chosen[name]} is {shown(value, json.dumps)}; expected a text")
+            if not is_text(value):
+                found = shown(value, json.dumps)
+                raise UserError(f"{where}: {chosen[name]} is {found}; expected a text in UTF-8")
             continue
         found[name] = value = parsed(value)
-        if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        if not isinstance(value, list) or not all(map(is_text, value)):
             raise UserError(
                 f"{where}: {chosen[name]} is {shown(str(row[chosen[name]]))}; expected a list, such as "
                 '["a", "b"]'

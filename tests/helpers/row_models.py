@@ -9,6 +9,7 @@ import time
 import numpy as np
 
 from run_scripts.common.sharded.shard import Answerer
+from tfrecord_builders.corpus import is_text
 from xlnet_tf.errors import UserError
 
 
@@ -30,7 +31,7 @@ class Echo:
         del threads
 
         def read(row):
-            if not isinstance(row.get("text"), str):
+            if not is_text(row.get("text")):
                 raise UserError("the row has no text")
             return {"text": row["text"]}
 

@@ -171,10 +171,8 @@ def changed(model_proto, change):
     "change",
     [
         lambda model: setattr(model.trainer_spec, "model_type", model.trainer_spec.BPE),
-        lambda model: setattr(model.trainer_spec, "treat_whitespace_as_suffix", True),
         lambda model: setattr(model.normalizer_spec, "name", "user_defined"),
         lambda model: setattr(model.normalizer_spec, "name", "nmt_nfkc_cf"),
-        lambda model: setattr(model.normalizer_spec, "add_dummy_prefix", False),
         lambda model: setattr(model.normalizer_spec, "remove_extra_whitespaces", False),
     ],
 )

@@ -85,6 +85,14 @@ def test_tokenizer_json_alone_is_the_same_tokenizer(tmp_path, small_tokenizer, c
         ({"model": {"type": "Unigram", "vocab": []}}, "its first pieces are none, expected <unk>"),
         ({"added_tokens": [{"id": 90, "content": "<x>"}]}, "adds '<x>' to the model's 90 pieces: expected"),
         (
+            {"pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "never"}},
+            "tokenizer.json was trained with add_dummy_prefix=false, so its pieces do not show",
+        ),
+        (
+            {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"add_prefix_space": False}]}},
+            "tokenizer.json was trained with add_dummy_prefix=false",
+        ),
+        (
             {"model": {"type": "Unigram", "vocab": [["a", 0.0]]}, "added_tokens": []},
             "tokenizer.json is not an XLNet tokenizer: its first pieces are a, expected <unk>, <s>",
         ),

@@ -53,7 +53,7 @@ def build_classification(options: ClassificationOptions, progress: bool = False)
     dataset = options.dataset()
     tokenizer = options.load_tokenizer()
     packing.truncated([], [], options.seq_len)  # an impossible length stops here
-    dataset = _with_labels(_without_missing_labels(dataset, options), options)
+    dataset = _without_missing_labels(_with_labels(dataset, options), options)
     if len(dataset.labels) != 2 and (wrong := set(dataset.metrics) & set(BINARY_METRICS)):
         raise UserError(f"{', '.join(sorted(wrong))} needs two labels, here are {len(dataset.labels)}")
     marks = DroppedMarks(options.cleaning)
@@ -109,9 +109,13 @@ def _without_missing_labels(dataset: Dataset, options: ClassificationOptions) ->
         if not name.startswith("test"):
             continue
         locations: dict[bool, str] = {}  # whether a row is labelled -> the first such row
+        all_hidden = True
         for _, row in _read(name, dataset, options):
             locations.setdefault(labels_lib.is_labelled(row, source), row.location)
-        if True not in locations:
+            all_hidden = all_hidden and labels_lib.is_hidden(row, source, dataset)
+        if all_hidden:
+            if True in locations:
+                logging.warning("%s: all labels are -1, which is read as: there are none", source.file)
             sources[name] = dataclasses.replace(source, label=())
         elif False in locations and dataset.kind != "multi_label":
             raise UserError(

@@ -6,19 +6,23 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from tfrecord_builders.classification.presets import Dataset, SplitSource
-from tfrecord_builders.common.rows import NestedJson, Row
+from tfrecord_builders.common.rows import HIDDEN_LABELS, NestedJson, Row, zero_or_one
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.layout import Column
 
 UNLABELLED = -1
 _SHOWN = 20  # labels in a message
-# Lists of these alone say which labels a row has. Two of them may be labels themselves, called 0 and 1.
-_ZERO_OR_ONE = {"0", "1", "0.0", "1.0"}
 
 
 def is_labelled(row: Row, source: SplitSource) -> bool:
     """Returns whether a label column of a row is there and not blank."""
     return any(column in row and "".join(row[column]).strip() for column in source.label)
+
+
+def is_hidden(row: Row, source: SplitSource, dataset: Dataset) -> bool:
+    """Returns whether a row has no label, or -1 that is not one of the labels."""
+    hidden = set(HIDDEN_LABELS).difference(dataset.labels)
+    return all(column not in row or "".join(row[column]).strip() in hidden for column in source.label)
 
 
 def read_labels(row: Row, source: SplitSource, dataset: Dataset) -> list[str]:
@@ -43,16 +47,20 @@ def read_labels(row: Row, source: SplitSource, dataset: Dataset) -> list[str]:
                 f"{row.location}: {source.label[0]} is {', '.join(values)[:80]}, expected a list of labels"
             )
         labels = [label for label in map(str.strip, values) if label]
-        if len(labels) > 2 and set(labels) <= _ZERO_OR_ONE:
+        # Two of them may be labels themselves, called 0 and 1.
+        if len(labels) > 2 and None not in map(zero_or_one, labels):
             raise UserError(
                 f"{row.location}: {source.label[0]} is {', '.join(labels[:_SHOWN])}, 0 or 1 for each "
                 "label; expected names: write those of the labels with 1, or a column for each label"
             )
         return labels
-    for column in source.label:
-        if row.text(column) not in ("0", "1"):
-            raise UserError(f"{row.location}: column {column!r} has {row.text(column)!r}, expected 0 or 1")
-    return [column for column in source.label if row.text(column) == "1"]
+    given = {column: zero_or_one(row.text(column)) for column in source.label}
+    if wrong := [column for column, value in given.items() if value is None]:
+        raise UserError(
+            f"{row.location}: column {wrong[0]!r} has {row.text(wrong[0])!r}, expected 0 or 1 (or False or "
+            "True)"
+        )
+    return [column for column, value in given.items() if value]
 
 
 def in_order(labels: Iterable[str]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from xlnet_tf.flags import check_limits, option
 _FILES = f"{{}} data: {tables.SOURCES}; or folders of .txt files"
 _GENERIC_ONLY = (
     "train", "dev", "test", "text_column", "text_pair_column", "label_column", "id_column", "kind", "labels",
-    "label_separator", "format", "header", "quoting", "encoding",
+    "label_separator", "format", "header", "delimiter", "quoting", "encoding",
 )  # fmt: skip
 
 
@@ -47,6 +47,10 @@ class ClassificationOptions(ExampleOptions):
     header: bool | None = option(
         "csv, tsv: the first line names the columns; without, they are 0, 1, ...", None
     )
+    delimiter: str | None = option(
+        "csv, tsv: character between columns. Default: a tab in tsv; in csv what the header has (, ; tab |)",
+        None,
+    )
     quoting: bool | None = option("csv, tsv: double quotes enclose fields. Default: in csv, not in tsv", None)
     encoding: str | None = option("encoding of the files. Default: utf-8", None)
     metrics: Sequence[str] | None = option(
@@ -70,6 +74,8 @@ class ClassificationOptions(ExampleOptions):
             FileNotFoundError: the preset's files are missing.
         """
         check_limits(self)
+        if self.delimiter is not None and (len(self.delimiter) != 1 or self.delimiter in '"\r\n'):
+            raise UserError(f"delimiter is {self.delimiter!r}, expected one character, such as ';'")
         dataset = self._described() if self.preset is None else self._preset()
         if self.truncation == "middle" and any(source.text_pair for source in dataset.sources.values()):
             raise UserError("truncation=middle is for single texts: pairs are cut at their ends")
@@ -147,5 +153,6 @@ class ClassificationOptions(ExampleOptions):
             table = tables.infer_format(file)
         else:
             table = TableFormat(self.format, quoting=self.format == "csv")
-        given = {"header": self.header, "quoting": self.quoting, "encoding": self.encoding}
+        names = ("header", "delimiter", "quoting", "encoding")
+        given = {name: getattr(self, name) for name in names}
         return dataclasses.replace(table, **{k: v for k, v in given.items() if v is not None})

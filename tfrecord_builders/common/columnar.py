@@ -6,12 +6,12 @@ Names of classes, which `datasets` writes into its files, stand for their number
 import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from etils import epath
 
-from tfrecord_builders.common.rows import Row, row_values
+from tfrecord_builders.common.rows import DecodedValues, Row, as_text
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
@@ -54,14 +54,86 @@ def read(path: epath.Path, kind: str) -> Iterator[Row]:
         UserError: a file is damaged or is something else, a column is not UTF-8, or a folder has no such
             files.
     """
-    number = 0
+    number = 1
     for file in _files(path, kind):
         batches = _parquet_batches(file) if kind == "parquet" else _arrow_batches(file)
         with _errors(file, kind):
             for batch, features in batches:
-                for values in batch.to_pylist():
-                    number += 1
-                    yield Row(row_values(with_names(values, features)), str(path), number, numbered=True)
+                yield from rows_of_batch(batch, features, str(path), number)
+                number += batch.num_rows
+
+
+def rows_of_batch(batch: Any, features: Any, source: str, first: int) -> Iterator[Row]:
+    """Yields the rows of a batch of Arrow, of which a column is decoded when it is first asked for.
+
+    Args:
+        batch: a record batch or a table.
+        features: of its columns, as `with_names` takes them.
+        source: where the rows stand, for messages.
+        first: number of the first row.
+    """
+    paths = dict(_paths(batch.schema))
+    decoded: dict[str, list[str | list[str]]] = {}
+    for index in range(batch.num_rows):
+
+        def decode(name: str, index: int = index) -> str | list[str]:
+            if name not in decoded:
+                decoded[name] = _decoded(batch, name, paths[name], features, source, first)
+            return decoded[name][index]
+
+        yield Row(DecodedValues(paths, decode), source, first + index, numbered=True)
+
+
+def _paths(fields: Iterable[Any], above: str = "") -> Iterator[tuple[str, list[int]]]:
+    """Yields the names of columns and, of objects, of their parts, with their numbers among the fields."""
+    import pyarrow
+
+    for number, field in enumerate(fields):
+        name = f"{above}{field.name}"
+        yield name, [number]
+        if pyarrow.types.is_struct(field.type):
+            for part, path in _paths(field.type.fields, f"{name}."):
+                yield part, [number, *path]
+
+
+def _decoded(
+    batch: Any, name: str, path: list[int], features: Any, source: str, first: int
+) -> list[str | list[str]]:
+    """Returns the texts of a column, or of a part of one; raises UserError if a value cannot be decoded."""
+    import pyarrow.compute
+
+    values, features = batch.column(path[0]), part_features(features, batch.schema.names[path[0]])
+    for number in path[1:]:
+        features = part_features(features, values.type.field(number).name)
+        values = pyarrow.compute.struct_field(values, [number])
+    try:
+        return [as_text(with_names(value, features)) for value in values.to_pylist()]
+    except Exception:  # of the types of Python and pandas
+        for number, value in enumerate(values, first):
+            try:
+                as_text(with_names(value.as_py(), features))
+            except Exception as error:
+                raise UserError(f"{source}, row {number}: {name!r} {undecodable(error)}") from None
+        raise
+
+
+def undecodable(error: Exception) -> str:
+    """Says why a value of a column cannot be decoded."""
+    if isinstance(error, UserError):
+        return str(error)
+    if isinstance(error, UnicodeDecodeError):
+        return f"is not UTF-8 (byte 0x{error.object[error.start]:02x}): repair the file"
+    return f"cannot be read ({type(error).__name__}: {' '.join(str(error).split())}): write it as text"
+
+
+def part_features(features: Any, name: str) -> Any:
+    """Returns the features of a column, or of a part of an object, as `with_names` takes them."""
+    if not isinstance(features, Mapping):
+        return None
+    if not isinstance(features.get("_type"), str):
+        return features.get(name)
+    # A sequence of objects is stored as an object of sequences.
+    return {"feature": (features.get("feature") or {}).get(name)}
 
 
 def with_names(value: Any, features: Any) -> Any:
@@ -86,15 +158,7 @@ def with_names(value: Any, features: Any) -> Any:
     if isinstance(value, list):
         return [with_names(item, features.get("feature")) for item in value]
     if isinstance(value, Mapping):
-        # A sequence of objects is stored as an object of sequences.
-        several = isinstance(features.get("_type"), str)
-        inner = features.get("feature", {}) if several else features
-        return {
-            name: [with_names(item, inner.get(name)) for item in part]
-            if several and isinstance(part, list)
-            else with_names(part, inner.get(name))
-            for name, part in value.items()
-        }
+        return {name: with_names(part, part_features(features, name)) for name, part in value.items()}
     return value
 
 
@@ -163,9 +227,6 @@ def _errors(path: epath.Path, kind: str) -> Iterator[None]:
         yield
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-    except UnicodeDecodeError as error:
-        found = f"byte 0x{error.object[error.start]:02x}"
-        raise UserError(f"{path}: a column is not UTF-8 ({found}): repair the file") from None
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{path} cannot be read as {kind} ({reason}): is it damaged?") from None

@@ -16,8 +16,8 @@ from typing import Any
 
 from etils import epath
 
-from tfrecord_builders.common.columnar import with_names
-from tfrecord_builders.common.rows import Row, row_values
+from tfrecord_builders.common.columnar import part_features, rows_of_batch, undecodable, with_names
+from tfrecord_builders.common.rows import DecodedValues, Row, as_text
 from xlnet_tf import hub
 from xlnet_tf.errors import UserError
 
@@ -51,16 +51,15 @@ def read(name: str) -> Iterator[Row]:
     Raises:
         UserError: as `check`; or a row is damaged.
     """
-    rows = _hub_rows(name) if name.startswith(HUB) else _prepared_rows(name)
-    for number, values in enumerate(rows, 1):
-        yield Row(row_values(values), name, number, numbered=True)
+    return _hub_rows(name) if name.startswith(HUB) else _prepared_rows(name)
 
 
-def _hub_rows(name: str) -> Iterator[Mapping[str, Any]]:
-    split = _on_hub(name)
+def _hub_rows(name: str) -> Iterator[Row]:
+    split, number = _on_hub(name), 1
     features = split.features.to_dict()
     for batch in split.with_format("arrow").iter(_BATCH_ROWS):
-        yield from (with_names(values, features) for values in batch.to_pylist())
+        yield from rows_of_batch(batch, features, name, number)
+        number += batch.num_rows
 
 
 @functools.lru_cache(maxsize=8)
@@ -88,7 +87,7 @@ def _on_hub(name: str) -> Any:
         raise UserError(f"{name} cannot be read: {' '.join(str(error).split())}") from error
 
 
-def _prepared_rows(name: str) -> Iterator[Mapping[str, Any]]:
+def _prepared_rows(name: str) -> Iterator[Row]:
     import tensorflow_datasets as tfds
 
     builder, split = _prepared(name)
@@ -98,14 +97,27 @@ def _prepared_rows(name: str) -> Iterator[Mapping[str, Any]]:
         read_config=tfds.ReadConfig(interleave_cycle_length=1, try_autocache=False),
     )
     for number, example in enumerate(tfds.as_numpy(examples), 1):
-        try:
-            values = {column: _plain(value) for column, value in example.items()}
-        except UnicodeDecodeError as error:
-            found = f"byte 0x{error.object[error.start]:02x}"
-            raise UserError(
-                f"{name}, row {number} is not UTF-8 ({found}): prepare the data set again"
-            ) from None
-        yield with_names(values, features)
+        paths = dict(_paths(example))
+
+        def decode(column: str, number: int = number, example: Any = example, paths: Any = paths) -> Any:
+            value, described = example, features
+            for part in paths[column]:
+                value, described = value[part], part_features(described, part)
+            try:
+                return as_text(with_names(_plain(value), described))
+            except Exception as error:
+                raise UserError(f"{name}, row {number}: {column!r} {undecodable(error)}") from None
+
+        yield Row(DecodedValues(paths, decode), name, number, numbered=True)
+
+
+def _paths(example: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yields the names of an example's columns and of their parts, and the way to each."""
+    for name, value in example.items():
+        path = (*above, name)
+        yield ".".join(path), path
+        if isinstance(value, Mapping):
+            yield from _paths(value, path)
 
 
 @functools.lru_cache(maxsize=8)

@@ -3,12 +3,16 @@
 import dataclasses
 import json
 import math
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from xlnet_tf.errors import UserError
 
-MOST_DIGITS = 9  # of whole numbers in rows; Python refuses to read thousands
+# Whole numbers of up to 9 digits, as Python refuses to read thousands; 1.0 is what many tables make of 1.
+_WHOLE_NUMBER = re.compile(r"\d{1,9}(\.0*)?")
+_TRUTH = {"false": 0, "true": 1}
+HIDDEN_LABELS = ("", "-1", "-1.0")  # what test data have where nobody may know the labels
 
 
 class NestedJson(str):
@@ -89,25 +93,52 @@ class Row:
                 parsed = None
             if not isinstance(parsed, list):
                 raise UserError(f"{self.location}: {column} is {value!r}, expected a list")
-            value = _items(parsed)
+            value = [_text(item) for item in parsed]
         return value
+
+
+class DecodedValues(Mapping[str, str | list[str]]):
+    """The values of a row, each of which is decoded when it is first asked for.
+
+    Args:
+        names: of its columns, and of their parts, as answers.text.
+        decode: a name -> its text or list of texts.
+    """
+
+    def __init__(self, names: Collection[str], decode: Callable[[str], str | list[str]]):
+        self._names, self._decode = names, decode
+        self._found: dict[str, str | list[str]] = {}
+
+    def __getitem__(self, name: str) -> str | list[str]:
+        if name not in self._names:
+            raise KeyError(name)
+        if name not in self._found:
+            self._found[name] = self._decode(name)
+        return self._found[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 def row_values(values: Mapping[str, Any]) -> dict[str, str | list[str]]:
     """Returns the values of a row, given those of json's types."""
     found: dict[str, str | list[str]] = {}
     for name, value in values.items():
-        if isinstance(value, list):
-            found[name] = _items(value)
-            continue
-        found[name] = _text(value)
+        found[name] = as_text(value)
         if isinstance(value, Mapping):
             found |= {f"{name}.{part}": inner for part, inner in row_values(value).items()}
     return found
 
 
-def _items(values: list) -> list[str]:
-    return [_text(value) for value in values]
+def as_text(value: Any) -> str | list[str]:
+    """Returns a value of json's types as text, or as a list of texts."""
+    return [_text(item) for item in value] if isinstance(value, list) else _text(value)
 
 
 def _text(value: Any) -> str:
@@ -127,6 +158,17 @@ def _text(value: Any) -> str:
     if isinstance(value, (int, float)):
         return json.dumps(value)
     return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def whole_number(text: str) -> int | None:
+    """Returns the whole number from 0 up that a text spells, as 1 or 1.0; None if it is something else."""
+    return int(text.partition(".")[0]) if _WHOLE_NUMBER.fullmatch(text) else None
+
+
+def zero_or_one(text: str) -> int | None:
+    """Returns 0 or 1 for a text that spells it, as 1, 1.0 or True; None if it is something else."""
+    value = _TRUTH.get(text.strip().lower(), whole_number(text.strip()))
+    return value if value in (0, 1) else None
 
 
 def half_character(values: Any) -> str:

@@ -8,8 +8,9 @@ import codecs
 import csv
 import dataclasses
 import gzip
-import json
+import itertools
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO
@@ -28,11 +29,18 @@ SOURCES = (
     "csv, tsv or jsonl, plain or .gz; Parquet, Arrow, or a folder of such files; "
     "hf://datasets/OWNER/NAME/SPLIT or tfds://NAME/SPLIT"
 )
-_DELIMITERS = {"csv": ",", "tsv": "\t"}
+_DELIMITERS = {"csv": ",;\t|", "tsv": "\t"}  # the usual one first
+_QUOTED = re.compile(r'"[^"]*"?')
 MAX_TEXT_BYTES = 1 << 26  # of a line, or of a file that is one text
 _BLOCK_BYTES = 1 << 20
 # How compressed files begin, and what to do.
-_PACKED = {b"\x1f\x8b": "let its name end in .gz", b"\x28\xb5\x2f\xfd": "unpack it (zstd -d)"}
+_PACKED = {
+    b"\x1f\x8b": "let its name end in .gz",
+    b"\x28\xb5\x2f\xfd": "unpack it (zstd -d)",
+    b"\xfd7zXZ": "unpack it (xz -d)",
+    b"BZh": "unpack it (bzip2 -d)",
+}
+DAMAGED_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
 MAX_FIELD = 1 << 24  # characters; the csv module's own limit is less than a long document
 
 
@@ -45,6 +53,7 @@ class TableFormat:
             label); folders (one folder of .txt files for each label: columns id, text and label); parquet;
             arrow; named (a data set by its name).
         header: csv and tsv: whether the first line names the columns; if not, their names are "0", "1", ...
+        delimiter: csv and tsv: between columns; "": a tab in tsv, in csv what the header shows.
         quoting: csv and tsv: whether double quotes around a field hide delimiters and line breaks.
         replaced: csv and tsv: (what is written, what it stands for) in fields, one after another.
         folders: which folders to read; empty: all.
@@ -52,6 +61,7 @@ class TableFormat:
 
     kind: str
     header: bool = True
+    delimiter: str = ""
     quoting: bool = False
     encoding: str = "utf-8"
     replaced: tuple[tuple[str, str], ...] = ()
@@ -131,6 +141,8 @@ def infer_format(path: epath.PathLike) -> TableFormat:
     if path.is_dir():
         return TableFormat("folders")
     kind = unpacked_name(path).rpartition(".")[2]
+    if kind in ("zst", "bz2", "xz", "zip"):
+        raise UserError(f"{path} is compressed as .{kind}, which tables cannot be: unpack it, or make it .gz")
     if kind not in ("csv", "tsv", "jsonl"):
         raise UserError(
             f"{path}: the name does not show the format: end it in .csv, .tsv, .jsonl, .parquet or .arrow, "
@@ -187,21 +199,48 @@ def decoded_lines(path: epath.Path, encoding: str) -> Iterator[tuple[int, str]]:
                     )
                 text = _decode(line, encoding, f"{name}:{number}")
                 yield number, text.removeprefix("\ufeff") if number == 1 else text
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except DAMAGED_GZIP as error:
         raise UserError(f"{path}:{number + 1}: damaged gzip file ({error}): get it again") from None
+
+
+def _blocks(file: IO[bytes]) -> Iterator[bytes]:
+    """Yields the blocks of a file; of one that is damaged, also what stands before the damage."""
+    read, parts = getattr(file, "read1", file.read), [b"-"]  # read loses what it has read before an error
+    while parts:
+        parts = []
+        try:
+            while (left := _BLOCK_BYTES - sum(map(len, parts))) and (part := read(left)):
+                parts.append(part)
+        except DAMAGED_GZIP:
+            yield b"".join(parts)
+            raise
+        yield b"".join(parts)
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
     """Yields the lines of a file with their ends, and what has been read of one that is too long."""
-    rest = b""
-    while block := file.read(_BLOCK_BYTES):
-        *lines, rest = (rest + block).split(b"\n")
+    rest, end = b"", b""
+    for block in _blocks(file):
+        end = end or line_end(block)
+        *lines, rest = (rest + block).split(end)
         for line in lines:
-            yield line + b"\n"
+            yield line + end
         if len(rest) > MAX_TEXT_BYTES:
             break
     if rest:
         yield rest
+
+
+def line_end(first: bytes) -> bytes:
+    """Returns what ends the lines of a file that begins so: a carriage return or a line feed."""
+    outside = _QUOTED.sub("", first.decode("latin-1")) if b"\r" in first else ""
+    return b"\r" if "\r" in outside[:-1] and "\n" not in outside else b"\n"
+
+
+def delimiter_of(header: str, kind: str) -> str:
+    """Returns what separates the columns of a table: the usual mark of its kind, or another in the header."""
+    marks, names = _DELIMITERS[kind], _QUOTED.sub("", header)
+    return next((mark for mark in marks if mark in names), marks[0])
 
 
 def _known_encoding(encoding: str) -> str:
@@ -233,7 +272,13 @@ def _read_fields(
     table: TableFormat,
     skip: Skip | None,
 ) -> Iterator[Row]:
-    delimiter = _DELIMITERS[table.kind]
+    ahead = []
+    for number, line in lines:
+        ahead.append((number, line))
+        if line.strip():
+            break
+    head = ahead[-1][1] if ahead and table.header else ""
+    delimiter, lines = table.delimiter or delimiter_of(head, table.kind), itertools.chain(ahead, lines)
     names: Sequence[str] = ()
     if table.quoting:
         rows = _quoted_fields(path, lines, delimiter)
@@ -255,7 +300,7 @@ def _read_fields(
                 raise UserError(
                     f"{path}:{number}: {reason} ({', '.join(names)}); the delimiter is {delimiter!r} and "
                     f"double quotes {quotes}. Repair the row; the classification builder can read quotes "
-                    f"otherwise (--{flag}), or leave such rows out (--skip_ragged)"
+                    f"otherwise (--{flag}), take another --delimiter, or leave such rows out (--skip_ragged)"
                     f"{other_delimiter(names)}"
                 )
             skip(reason, f"{path}:{number}")
@@ -276,8 +321,8 @@ def _quoted_fields(path, lines, delimiter) -> Iterator[tuple[int, list[str]]]:
             begin = reader.line_num + 1
     except csv.Error as error:
         raise UserError(
-            f"{path}:{begin}: bad quoting ({csv_reason(error)}): repair it, or, if quotes are text, give the "
-            "classification builder --noquoting"
+            f"{path}:{begin}: bad quoting ({csv_reason(error)}); the delimiter is {delimiter!r}: repair it. "
+            "The classification builder can take quotes as text (--noquoting), or another --delimiter"
         ) from None
 
 
@@ -290,7 +335,9 @@ def csv_reason(error: Exception) -> str:
 def _read_json_lines(path: epath.Path, lines: Iterator[tuple[int, str]]) -> Iterator[Row]:
     for number, line in lines:
         try:
-            values = json.loads(line)
+            values = files.parse_json(line)
+        except files.SecondKey as error:
+            raise UserError(f"{path}:{number}: {error}") from None
         except (ValueError, RecursionError) as error:
             raise UserError(f"{path}:{number}: not json ({error}): expected one object a line") from None
         if half := half_character(values):

@@ -10,7 +10,7 @@ documents.
 
 from tfrecord_builders.corpus.files import Snapshot, is_part
 from tfrecord_builders.corpus.options import CorpusOptions
-from tfrecord_builders.corpus.rows import Row
+from tfrecord_builders.corpus.rows import Row, is_text
 from tfrecord_builders.corpus.shards import (
     CorpusShard,
     Lines,
@@ -32,6 +32,7 @@ __all__ = [
     "Source",
     "find_sources",
     "is_part",
+    "is_text",
     "plan_shards",
     "read_lines",
     "read_rows",

@@ -5,17 +5,37 @@ import csv
 import dataclasses
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from etils import epath
 
-from tfrecord_builders.common.tables import MAX_FIELD, csv_reason
+from tfrecord_builders.common.tables import MAX_FIELD, csv_reason, delimiter_of, line_end
 from tfrecord_builders.corpus.files import file_format
 from tfrecord_builders.corpus.rows import Row, not_utf8
 from tfrecord_builders.corpus.streams import BLOCK_BYTES, Stream, StreamCache
 from tfrecord_builders.corpus.text import BYTE_ORDER_MARK, MAX_DOCUMENT_BYTES
 from xlnet_tf.errors import UserError
 
-_FIELD_END = re.compile(rb"[,\n]")
+
+class Dialect(NamedTuple):
+    """How the rows of a file are written.
+
+    Attributes:
+        delimiter: what separates fields, a character.
+        end: what ends a line, a byte.
+        quoted: whether double quotes enclose fields: in csv they do, in tsv they are text.
+    """
+
+    delimiter: str
+    end: bytes
+    quoted: bool
+
+    @classmethod
+    def of(cls, path: epath.Path, first: bytes) -> "Dialect":
+        """Returns that of a file which begins so."""
+        kind, end = file_format(path).kind, line_end(first)
+        header = first.partition(end)[0].decode(errors="replace")
+        return cls(delimiter_of(header, kind), end, kind == "csv")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +46,7 @@ class TablePart:
         start: first byte, counted in the uncompressed file.
         num_bytes: length of the stretch, uncompressed.
         columns: their names.
+        dialect: how they are written.
         text: its bytes, where the file is compressed; None: to be read from the file.
     """
 
@@ -33,21 +54,22 @@ class TablePart:
     start: int
     num_bytes: int
     columns: tuple[str, ...]
+    dialect: Dialect
     text: bytes | None = dataclasses.field(repr=False)
     ends_document = True
 
     def rows(self, cache: StreamCache) -> Iterator[Row]:
         """Yields the rows; one with other fields than the table has columns is an error."""
         data = self.text if self.text is not None else cache.read(self.path, self.start, self.num_bytes)
-        quoted, begin = is_quoted(self.path), 0
+        begin = 0
         while begin < len(data):
-            end = row_end(data, begin, begin, quoted) or len(data)
-            yield from self._row(data[begin:end], self.start + begin, quoted)
+            end = row_end(data, begin, begin, self.dialect) or len(data)
+            yield from self._row(data[begin:end], self.start + begin)
             begin = end
 
-    def _row(self, line: bytes, start: int, quoted: bool) -> Iterator[Row]:
+    def _row(self, line: bytes, start: int) -> Iterator[Row]:
         try:
-            fields = split(line.decode().rstrip("\r\n"), quoted)
+            fields = split(line.decode().rstrip("\r\n"), self.dialect)
         except UnicodeDecodeError as error:
             yield Row(self.path, start, error=not_utf8(error))
             return
@@ -81,14 +103,14 @@ class _TableCutter(contextlib.AbstractContextManager):
 
     def __init__(self, path: epath.Path):
         self._path = str(path)
-        self._quoted = is_quoted(self._path)
         self._stream = Stream(path)
         first = self._stream.read(BLOCK_BYTES)
+        self._dialect = Dialect.of(path, first)
         self._ahead = first.removeprefix(BYTE_ORDER_MARK)
         self._position = len(first) - len(self._ahead)
         header = self._next_rows(1)
         try:
-            self._columns = tuple(split(header.decode().rstrip("\r\n"), self._quoted))
+            self._columns = tuple(split(header.decode().rstrip("\r\n"), self._dialect))
         except (UnicodeDecodeError, csv.Error) as error:
             reason = csv_reason(error)
             raise UserError(
@@ -114,10 +136,10 @@ class _TableCutter(contextlib.AbstractContextManager):
         del slack
         start, text = self._position, self._next_rows(target)
         kept = text if self._stream.compression else None
-        return TablePart(self._path, start, len(text), self._columns, kept)
+        return TablePart(self._path, start, len(text), self._columns, self._dialect, kept)
 
     def _next_rows(self, target: int) -> bytes:
-        while not (end := row_end(self._ahead, 0, target - 1, self._quoted)):
+        while not (end := row_end(self._ahead, 0, target - 1, self._dialect)):
             if len(self._ahead) > target + MAX_DOCUMENT_BYTES:
                 raise UserError(
                     f"{self._path}: a row of more than {MAX_DOCUMENT_BYTES:,} bytes after byte "
@@ -133,34 +155,29 @@ class _TableCutter(contextlib.AbstractContextManager):
         return text
 
 
-def is_quoted(path: str) -> bool:
-    """Returns whether double quotes enclose fields: in csv they do, in tsv they are text."""
-    return file_format(epath.Path(path)).kind == "csv"
-
-
-def row_end(data: bytes, begin: int, least: int, quoted: bool) -> int:
+def row_end(data: bytes, begin: int, least: int, dialect: Dialect) -> int:
     """Returns where a row ends that holds the byte `least` of those from `begin` on; 0 if it does not."""
-    if not quoted:
-        return data.find(b"\n", max(begin, least)) + 1
-    end = begin
+    if not dialect.quoted:
+        return data.find(dialect.end, max(begin, least)) + 1
+    end, field_end = begin, re.compile(b"[" + re.escape(dialect.delimiter.encode()) + dialect.end + b"]")
     while end <= least:
-        if not (end := _quoted_row_end(data, end)):
+        if not (end := _quoted_row_end(data, end, dialect.end, field_end)):
             return 0
     return end
 
 
-def _quoted_row_end(data: bytes, begin: int) -> int:
+def _quoted_row_end(data: bytes, begin: int, line_mark: bytes, field_end: re.Pattern[bytes]) -> int:
     """Returns where a row of csv ends; 0 if it does not. Only a field that begins with a quote is quoted."""
-    end = data.find(b"\n", begin) + 1
+    end = data.find(line_mark, begin) + 1
     if data.find(b'"', begin, end) < 0:  # as in most rows
         return end
     while True:
         if data[begin : begin + 1] == b'"' and not (begin := _after_quotes(data, begin)):
             return 0
-        if not (border := _FIELD_END.search(data, begin)):
+        if not (border := field_end.search(data, begin)):
             return 0
         begin = border.end()
-        if border[0] == b"\n":
+        if border[0] == line_mark:
             return begin
 
 
@@ -172,14 +189,14 @@ def _after_quotes(data: bytes, begin: int) -> int:
     return end
 
 
-def split(line: str, quoted: bool) -> list[str]:
+def split(line: str, dialect: Dialect) -> list[str]:
     """Returns the fields of a row.
 
     Raises:
         csv.Error: its quotes are wrong.
     """
-    if not quoted:
-        return line.split("\t")
+    if not dialect.quoted:
+        return line.split(dialect.delimiter)
     csv.field_size_limit(MAX_FIELD)
-    [fields] = csv.reader([line], strict=True)
+    [fields] = csv.reader([line], delimiter=dialect.delimiter, strict=True)
     return fields or [""]

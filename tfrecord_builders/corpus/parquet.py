@@ -6,6 +6,7 @@ Memory holds a page of the column and a few rows; a corpus shard has at most fou
 import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow
@@ -48,13 +49,9 @@ class ParquetPart(PartOfRows):
         del cache
         field = self.options.text_field
         for first, batch in _batches(epath.Path(self.path), field, self.start, self.stop):
-            for index in range(batch.num_rows):
-                try:
-                    [values] = batch.slice(index, 1).to_pylist()
-                    yield Row(self.path, first + index, plain_value(values), numbered=True)
-                except UnicodeDecodeError as error:
-                    reason = f"a column is not UTF-8 (byte 0x{error.object[error.start]:02x})"
-                    yield Row(self.path, first + index, error=reason, numbered=True)
+            columns = [_plain_values(column) for column in batch.columns]
+            for row, values in enumerate(zip(*columns), first):
+                yield Row(self.path, row, dict(zip(batch.schema.names, values)), numbered=True)
 
     def _text(self, row: int, value: pyarrow.Scalar) -> str | None:
         try:
@@ -237,6 +234,33 @@ def _row_group_ends(file: pyarrow.parquet.ParquetFile) -> np.ndarray:
     """Returns the row after the last of each group."""
     rows = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
     return np.cumsum(rows, dtype=np.int64)
+
+
+def _plain_values(column: pyarrow.Array) -> list[Any]:
+    """Returns the values of a column as json can hold them, also those that Python has no type for."""
+    try:
+        return [plain_value(value) for value in column.to_pylist()]
+    except Exception:  # of the types of Python and pandas
+        return [_plain_scalar(value) for value in column]
+
+
+def _plain_scalar(value: pyarrow.Scalar) -> Any:
+    with contextlib.suppress(Exception):
+        return plain_value(value.as_py())
+    kind = value.type
+    if pyarrow.types.is_struct(kind):
+        return {name: _plain_scalar(part) for name, part in value.items()}
+    if pyarrow.types.is_nested(kind):
+        return [_plain_scalar(part) for part in value.values]
+    if pyarrow.types.is_dictionary(kind):
+        return _plain_scalar(value.value)
+    if _are_strings(kind):
+        return plain_value(value.as_buffer().to_pybytes())
+    if pyarrow.types.is_timestamp(kind) and kind.tz:  # that nobody knows
+        return _plain_scalar(value.cast(pyarrow.timestamp(kind.unit, "UTC")))
+    with contextlib.suppress(Exception):  # of years after 9999
+        return value.cast(pyarrow.string()).as_py()
+    return f"{value.value} {kind}"
 
 
 def _location(path: epath.PathLike, row: int) -> str:

@@ -4,13 +4,13 @@ A row is an object of jsonl, a row of a table or of parquet, and of text a line 
 """
 
 import dataclasses
-import json
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from tfrecord_builders.common.rows import half_character
 from tfrecord_builders.corpus.streams import line_number
+from xlnet_tf import files
 
 MAX_NUL_SHARE = 0.01  # of a text's bytes; UTF-16 has one at least for each space and line's end
 
@@ -37,9 +37,11 @@ class Row:
     def of_json(cls, source: str, start: int, line: bytes) -> "Row":
         """Returns the row of a line of jsonl."""
         try:
-            values = json.loads(line)
+            values = files.parse_json(line.decode())
         except UnicodeDecodeError as error:
             return cls(source, start, error=not_utf8(error))
+        except files.SecondKey as error:
+            return cls(source, start, error=str(error))
         except (ValueError, RecursionError) as error:
             return cls(source, start, error=f"not json ({error}), expected an object")
         if not isinstance(values, dict):
@@ -84,7 +86,21 @@ def plain_value(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, str | int):
         return value
-    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return NotUtf8(value.decode(errors="backslashreplace"))
+    return str(value)
+
+
+class NotUtf8(str):
+    """Bytes that are not UTF-8, as people can read them; no input of a model."""
+
+
+def is_text(value: Any) -> bool:
+    """Returns whether a value of a row is a text that a model can read."""
+    return isinstance(value, str) and not isinstance(value, NotUtf8)
 
 
 def not_utf8(error: UnicodeDecodeError) -> str:

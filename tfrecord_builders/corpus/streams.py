@@ -1,5 +1,6 @@
 """Reads files forward, compressed or not; what is damaged is an error that names the file."""
 
+import collections
 import contextlib
 import gzip
 import zlib
@@ -30,7 +31,9 @@ class Stream(contextlib.AbstractContextManager):
         self._opened = contextlib.ExitStack()  # a remote file is none before its context begins
         self._raw = self._opened.enter_context(path.open("rb"))
         readers = {"": lambda raw: raw, "gzip": lambda raw: gzip.GzipFile(fileobj=raw), "zstd": _ZstdReader}
-        self._reader = readers[self.compression](self._raw)
+        reader = readers[self.compression](self._raw)
+        # GzipFile.read loses what it has read before an error.
+        self._read = reader.read1 if self.compression == "gzip" else reader.read
         self.position = 0
 
     def __exit__(self, *_) -> None:
@@ -49,7 +52,7 @@ class Stream(contextlib.AbstractContextManager):
         """
         blocks, left = [], count
         try:
-            while left and (block := self._reader.read(left)):
+            while left and (block := self._read(left)):
                 blocks.append(block)
                 left -= len(block)
         except (EOFError, OSError, zlib.error, zstandard.ZstdError) as error:
@@ -73,12 +76,12 @@ class Stream(contextlib.AbstractContextManager):
 
 def line_number(path: str, offset: int) -> int:
     """Returns the number of the line, from 1, that holds a byte of a file; reads the file up to there."""
-    line, left = 1, offset
+    ends, left = collections.Counter[bytes](), offset
     with Stream(epath.Path(path)) as stream:
         while left > 0 and (block := stream.read(min(left, BLOCK_BYTES))):
-            line += block.count(b"\n")
+            ends.update({end: block.count(end) for end in (b"\n", b"\r")})
             left -= len(block)
-    return line
+    return 1 + (ends[b"\n"] or ends[b"\r"])  # some tables have carriage returns alone
 
 
 class StreamCache(contextlib.AbstractContextManager):

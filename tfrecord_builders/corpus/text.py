@@ -15,6 +15,7 @@ from tfrecord_builders.corpus.files import file_format
 from tfrecord_builders.corpus.options import CorpusOptions
 from tfrecord_builders.corpus.rows import MAX_NUL_SHARE, Row
 from tfrecord_builders.corpus.streams import Stream, StreamCache
+from xlnet_tf import files
 from xlnet_tf.errors import UserError, shown
 
 MAX_LINE_BYTES = 1 << 20
@@ -265,10 +266,12 @@ def _document_text(line: bytes, field: str, where: Callable[[int], str]) -> str:
         UserError: it is not a json object, or has no such field of text.
     """
     try:
-        document = json.loads(line)
+        document = files.parse_json(line.decode())
     except UnicodeDecodeError as error:
         at = error.start
         raise UserError(f"{where(at)} is not UTF-8 (byte 0x{line[at]:02x})") from None
+    except files.SecondKey as error:
+        raise UserError(f"{where(0)}: {error}") from None
     except (ValueError, RecursionError) as error:
         found = shown(line.decode(errors="replace"), str)
         raise UserError(

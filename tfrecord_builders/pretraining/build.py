@@ -117,7 +117,14 @@ def _choose_documents(
             found[group[0].index] = of_slices
             bar.add(sum(one.source_bytes for one in group))
     in_order = (one for first in sorted(found) for one in found.pop(first))
-    return Choice(in_order, options.dedup, options.dev_fraction)
+    choice = Choice(in_order, options.dedup, options.dev_fraction)
+    if options.dev_fraction and choice.held_out in (0, choice.documents):
+        raise UserError(
+            f"documents in the corpus: {choice.documents:,}, held out by --dev_fraction="
+            f"{options.dev_fraction}: {choice.held_out:,}; expected some to train on and some held out. In "
+            "text files blank lines separate documents (or see --documents); jsonl and parquet have one a row"
+        )
+    return choice
 
 
 def _is_whole(

@@ -96,6 +96,9 @@ class Choice:
         dedup: whether to leave out documents that are equal to an earlier one.
         dev_fraction: share of the documents that are held out, by their fingerprints: equal documents are on
             the same side, whatever else is in the corpus.
+
+    Attributes:
+        documents, held_out: how many documents there are, and how many are held out; equal ones count, too.
     """
 
     def __init__(self, slices: Iterable[dict[str, Any]], dedup: bool, dev_fraction: float):
@@ -113,6 +116,9 @@ class Choice:
             self._continues[index] = True
             self._repeated[index] = self._repeated[index - 1]
         self._dedup = dedup
+        self.held_out, self.documents = (
+            int(np.count_nonzero(side & ~self._continues)) for side in (self._held_out, True)
+        )
         first_parts = self._repeated & ~self._continues
         self.duplicates = {
             held_out: int(np.count_nonzero(first_parts & (self._held_out == held_out)))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from etils import epath
 
-from tfrecord_builders.common.rows import MOST_DIGITS, NestedJson, Row
+from tfrecord_builders.common.rows import HIDDEN_LABELS, NestedJson, Row, whole_number
 from tfrecord_builders.common.tables import (
     TableFormat,
     existing,
@@ -170,13 +170,14 @@ def _nested_list(value: str, location: str) -> list[str]:
 
 
 def _answer_index(answer: str, count: int, location: str) -> int:
-    """Returns the index of the option that a letter or a number names; -1 for an empty answer."""
-    if not answer:
+    """Returns the index of the option that a letter or a number names; -1 for an empty answer, or -1."""
+    if answer in HIDDEN_LABELS:
         return UNKNOWN
     if not count:
         raise UserError(f"{location}: there are no options")
-    is_number = answer.isdecimal() and len(answer) <= MOST_DIGITS
-    index = int(answer) if is_number else ord(answer) - ord("A") if len(answer) == 1 else -1
+    index = whole_number(answer)
+    if index is None:
+        index = ord(answer) - ord("A") if len(answer) == 1 else -1
     if not 0 <= index < count:
         last = chr(ord("A") + count - 1)
         raise UserError(f"{location}: the answer is {answer!r}, expected A to {last} or 0 to {count - 1}")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from etils import epath
 
-from tfrecord_builders.common.rows import MOST_DIGITS
+from tfrecord_builders.common.rows import HIDDEN_LABELS, whole_number, zero_or_one
 from tfrecord_builders.common.tables import Skip, TableFormat, infer_format, is_gzip, read_table
 from xlnet_tf.errors import UserError
 
@@ -79,7 +79,7 @@ def read_pairs(path: epath.PathLike, columns: PairColumns, skip: Skip, labelled:
         query_id = row.text_or(columns.query_id, "") or None
         passage_id = row.text_or(columns.passage_id, "") or None
         grade = UNKNOWN
-        if labelled or row.text_or(columns.relevance, ""):
+        if labelled or row.text_or(columns.relevance, "") not in HIDDEN_LABELS:
             grade = parse_relevance(row.text(columns.relevance), row.location)
         pairs.add(query_id, text, passage_id, row.text(columns.passage), grade, row.location)
     return pairs.queries()
@@ -109,7 +109,7 @@ def read_wikiqa(path: epath.PathLike, skip: Skip, labelled: bool = True) -> list
         if (judgement := next(judgements, None)) is None:
             raise UserError(f"{row.location} has no line in the .ref file: the two belong to each other")
         query_id, passage_id, grade, location = judgement
-        if row.text("2") != str(grade):
+        if whole_number(row.text("2")) != grade:
             raise UserError(
                 f"{row.location}: the label is {row.text('2')}, but {grade} in {location}: the files do not "
                 "belong to each other"
@@ -130,7 +130,7 @@ def read_judgements(path: epath.PathLike) -> Iterator[tuple[str, str, int, str]]
         UserError: a line has other fields, or a relevance above MAX_RELEVANCE.
     """
     for fields, location in read_words(path):
-        if len(fields) != 4 or not fields[3].removeprefix("-").isdecimal():
+        if len(fields) != 4 or not fields[3].removeprefix("-").replace(".", "", 1).isdecimal():
             raise UserError(
                 f"{location}: {' '.join(fields)!r}, expected 'query-id 0 passage-id relevance', with spaces "
                 "or tabs between them"
@@ -150,12 +150,15 @@ def read_words(path: epath.PathLike) -> Iterator[tuple[list[str], str]]:
 
 def parse_relevance(text: str, location: str) -> int:
     """Returns the relevance that a text spells."""
-    if not text.isdecimal() or len(text) > MOST_DIGITS or int(text) > MAX_RELEVANCE:
+    grade = whole_number(text)
+    if grade is None:
+        grade = zero_or_one(text)  # False and True
+    if grade is None or grade > MAX_RELEVANCE:
         raise UserError(
             f"{location}: the relevance is {text!r}, expected a whole number: 0 for irrelevant, 1 to "
             f"{MAX_RELEVANCE} for relevant"
         )
-    return int(text)
+    return grade
 
 
 class _Pairs:

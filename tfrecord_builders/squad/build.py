@@ -44,7 +44,9 @@ class SquadOptions(ExampleOptions):
     test: str = option(_FILE.format("test"), "")
     context_column: str = option("tables: column of the passage", "context")
     question_column: str = option("tables: column of the question", "question")
-    answers_column: str = option("tables: column of the answers, with their text and answer_start", "answers")
+    answers_column: str = option(
+        "tables: column of the answers, with their text and answer_start, or of one answer's text", "answers"
+    )
     id_column: str = option("tables: column of the question's id, if any", "id")
     seq_len: int = option("tokens of a window with its question", 512, least=5)
     max_question_len: int = option("most tokens of a question; the rest is cut", 64, least=1)
@@ -107,6 +109,12 @@ def build_squad(options: SquadOptions, progress: bool = False) -> dict[str, Exam
     check_offsets(tokenizer, options.tokenizer, "an answer in a passage")
     columns = options.columns_of(SquadColumns)
     read = {split: read_squad(getattr(options, split), columns) for split in options.splits}
+    train = read.get("train")
+    if train and train.columns and not (train.answered or train.unanswerable):
+        raise UserError(
+            f"{options.train} has the columns {', '.join(train.columns)}, and no answer in "
+            f"{columns.answers!r}: name the column of the answers with --answers_column"
+        )
     passages = (passage for file in read.values() for passage in file.passages)
     texts = (
         "\n".join([passage.text, *(question.text for question in passage.questions)]) for passage in passages
@@ -227,14 +235,19 @@ class _SplitBuilder:
         if not question.answers:
             raise Unusable("no answer to a question that is not marked is_impossible")
         for answer in question.answers:
-            begin = locate(passage.text, answer)
-            span = None if begin is None else token_span(encoded, begin, begin + len(answer.text))
+            location = locate(passage.text, answer)
+            span = None if location is None else token_span(encoded, *location)
             if span is None:
                 continue
-            if begin != answer.begin:
+            begin, end = location
+            if answer.begin is None:
+                self.writer.count("questions whose answer was found without an answer_start")
+            elif begin != answer.begin:
                 self.writer.count("questions with a wrong answer_start, repaired")
+            if passage.text[begin:end] != answer.text:
+                self.writer.count("questions whose answer has other white space than the passage")
             found = encoded.begins[span.first], encoded.ends[span.last]
-            if found != (begin, begin + len(answer.text)):
+            if found != location:
                 self.writer.count("questions whose answer begins or ends within a token")
             return span
         raise Unusable("answer not in the passage")

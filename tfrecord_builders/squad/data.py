@@ -4,13 +4,13 @@ import dataclasses
 import gzip
 import json
 import re
-import zlib
 from typing import Any, NamedTuple
 
 from etils import epath
 
-from tfrecord_builders.common.rows import Row, half_character
+from tfrecord_builders.common.rows import Row, half_character, whole_number, zero_or_one
 from tfrecord_builders.common.tables import (
+    DAMAGED_GZIP,
     existing_file,
     infer_format,
     is_columnar,
@@ -18,20 +18,23 @@ from tfrecord_builders.common.tables import (
     read_table,
     unpacked_name,
 )
+from xlnet_tf import files
 from xlnet_tf.errors import UserError
 
 _MAX_BYTES = 1 << 30  # memory holds a file's questions
+_WHITE_SPACE = r"\s*"
+_ANSWER = "answer"  # what tables of one answer a question call its column
 
 
 class SquadAnswer(NamedTuple):
     """An answer as it was given.
 
     Attributes:
-        begin: where the text begins in the passage, in characters; may be wrong.
+        begin: where the text begins in the passage, in characters; may be wrong. None: not given.
     """
 
     text: str
-    begin: int
+    begin: int | None
 
 
 class SquadQuestion(NamedTuple):
@@ -63,10 +66,12 @@ class SquadFile(NamedTuple):
     Attributes:
         passages: with their questions, in the file's order.
         unanswerable: whether some questions have no answer: version 2.0, or a question marked is_impossible.
+        columns: of a table.
     """
 
     passages: list[SquadPassage]
     unanswerable: bool
+    columns: tuple[str, ...] = ()
 
     @property
     def answered(self) -> bool:
@@ -81,7 +86,10 @@ class SquadColumns:
     Attributes:
         context, question: texts.
         answers: {text: [...], answer_start: [...]} or a list of {text, answer_start}; empty lists for a
-            question without an answer. A table without the column has questions whose answers are not known.
+            question without an answer. Or texts alone, a list or one, which are found in the passage: near
+            answer_start, where a table has such a column. In a table without the column, `answer` is read
+            instead; if it has neither, the answers are not known. A column is_impossible marks questions
+            without an answer.
         id: if any; else questions are named by file and row.
     """
 
@@ -114,10 +122,14 @@ def _read_json(path: epath.Path) -> SquadFile:
             content = (gzip.GzipFile(fileobj=file) if is_gzip(path) else file).read(_MAX_BYTES + 1)
         if len(content) > _MAX_BYTES:
             raise UserError(f"{path} has more than {_MAX_BYTES:,} bytes of json: split it into several files")
-        data = json.loads(content)
+        data = json.loads(content, object_pairs_hook=files.unique_keys)
     except UserError:
         raise
-    except (ValueError, RecursionError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except DAMAGED_GZIP as error:
+        raise UserError(f"{path} is a damaged gzip file ({error}): get it again") from None
+    except files.SecondKey as error:
+        raise UserError(f"{path}: {error}") from None
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not json ({error}): expected a file of SQuAD's questions") from None
     passages = []
     for a, article in enumerate(_field(data, "data", list, f"{path}")):
@@ -131,23 +143,28 @@ def _read_json(path: epath.Path) -> SquadFile:
 
 def _read_rows(path: epath.PathLike, columns: SquadColumns) -> SquadFile:
     passages: list[SquadPassage] = []
+    names: tuple[str, ...] = ()
     for row in read_table(path, infer_format(path)):
+        names = names or tuple(row.values)
         context = row.text(columns.context)
         if not passages or passages[-1].text != context:
             passages.append(SquadPassage(context, []))
-        answers = _row_answers(row, columns.answers)
+        answers = _row_answers(row, columns.answers if columns.answers in row else _ANSWER)
+        marked = zero_or_one(row.text_or("is_impossible", ""))
+        if answers is None and marked:
+            answers = []
         passages[-1].questions.append(
             SquadQuestion(
                 id=row.text_or(columns.id, row.location),
                 text=row.text(columns.question),
                 answers=answers,
-                impossible=None if answers is None else not answers,
+                impossible=None if answers is None else bool(marked or not answers),
                 location=row.location,
             )
         )
     _check_ids(passages, path)
     unanswerable = any(question.impossible for passage in passages for question in passage.questions)
-    return SquadFile(passages, unanswerable)
+    return SquadFile(passages, unanswerable, names)
 
 
 def _row_answers(row: Row, column: str) -> list[SquadAnswer] | None:
@@ -155,22 +172,41 @@ def _row_answers(row: Row, column: str) -> list[SquadAnswer] | None:
     if column not in row or not (value := row[column]) and isinstance(value, str):
         return None
     location = f"{row.location}: {column}"
-    try:
-        found = [json.loads(text) for text in value] if isinstance(value, list) else json.loads(value)
-    except ValueError:
-        found = value
+    found = [_entry(text) for text in value] if isinstance(value, list) else _entry(value)
     if isinstance(found, dict):
         parts = [found.get(name) for name in ("text", "answer_start")]
-        if all(isinstance(part, list) for part in parts) and len(parts[0]) == len(parts[1]):
+        if isinstance(parts[0], list) and parts[1] is None:
+            found = parts[0]
+        elif all(isinstance(part, list) for part in parts) and len(parts[0]) == len(parts[1]):
             found = [{"text": text, "answer_start": begin} for text, begin in zip(*parts)]
         elif not any(isinstance(part, list) for part in parts):
             found = [found]
+    elif isinstance(found, str):
+        begin = whole_number(row.text_or("answer_start", ""))
+        found = [found if begin is None else {"text": found, "answer_start": begin}]
     if not isinstance(found, list):
         raise UserError(
             f"{location} is {str(value)[:60]!r}, expected {{text: [...], answer_start: [...]}} with as many "
-            "of each, or a list of {text, answer_start}"
+            "of each, a list of {text, answer_start}, or texts"
         )
-    return [_answer(entry, location) for entry in found]
+    return [_row_answer(entry, location) for entry in found]
+
+
+def _row_answer(entry: Any, location: str) -> SquadAnswer:
+    """Reads an answer of a row, which may be a text alone."""
+    text = entry
+    if isinstance(entry, dict) and entry.get("answer_start") is None:
+        text = entry.get("text")
+    return SquadAnswer(text.strip(), None) if isinstance(text, str) else _answer(entry, location)
+
+
+def _entry(text: str) -> Any:
+    """Returns the object or the list that a text spells as json; else the text."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return found if isinstance(found, dict | list) else text
 
 
 def _check_ids(passages: list[SquadPassage], path: epath.PathLike) -> None:
@@ -184,18 +220,26 @@ def _check_ids(passages: list[SquadPassage], path: epath.PathLike) -> None:
         raise UserError(f"{path} has no questions")
 
 
-def locate(passage: str, answer: SquadAnswer) -> int | None:
-    """Finds an answer in its passage.
+def locate(passage: str, answer: SquadAnswer) -> tuple[int, int] | None:
+    """Finds an answer in its passage; white space may differ if the exact text is nowhere.
 
     Returns:
-        Its offset that is nearest to where it was said to be; None if it is nowhere, or empty.
+        Where it begins and ends (exclusive), nearest to where it was said to be, or the first time; None if
+        it is nowhere, or empty.
     """
     if not answer.text:
         return None
-    if answer.begin >= 0 and passage.startswith(answer.text, answer.begin):
-        return answer.begin
-    begins = [match.start() for match in re.finditer(f"(?={re.escape(answer.text)})", passage)]
-    return min(begins, key=lambda begin: abs(begin - answer.begin)) if begins else None
+    begin = max(answer.begin or 0, 0)
+    if passage.startswith(answer.text, begin):
+        return begin, begin + len(answer.text)
+    exact = re.compile(f"(?=({re.escape(answer.text)}))")
+    loose = re.compile(f"(?=({_WHITE_SPACE.join(map(re.escape, ''.join(answer.text.split())))}))")
+    if there := loose.match(passage, begin):
+        return there.span(1)
+    for pattern in (exact, loose):
+        if spans := [match.span(1) for match in pattern.finditer(passage)]:
+            return min(spans, key=lambda span: abs(span[0] - begin))
+    return None
 
 
 def _passage(paragraph: Any, location: str) -> SquadPassage:
@@ -225,8 +269,12 @@ def _answer(entry: Any, location: str) -> SquadAnswer:
 
 
 def _field(entry: Any, name: str, kind: type, location: str) -> Any:
-    """Returns entry[name]; raises UserError if it is missing or of another kind."""
+    """Returns entry[name]; raises UserError if it is missing or of another kind, but for spellings of one."""
     value = entry.get(name) if isinstance(entry, dict) else None
+    if kind is str and type(value) is int:  # the ids of many files
+        value = str(value)
+    if kind is int and (number := whole_number(str(value))) is not None:
+        value = number
     if not isinstance(value, kind):
         found = f"{name} is {value!r}"[:80] if isinstance(entry, dict) else f"found {entry!r}"[:80]
         raise UserError(f"{location}: {found}, expected an object with {name}, a {kind.__name__}")

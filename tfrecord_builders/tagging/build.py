@@ -126,11 +126,13 @@ def _rows(split: str, options: TaggingOptions) -> Iterator[TaggedWords | Annotat
     tagged = split != "test" or first.types is not None
     for row in itertools.chain([first], rows):
         if (row.types is not None) != tagged:
+            found = f" among the fields {', '.join(row.columns)}" if row.columns else ""
+            reason = f"no tags{found}" if tagged else "tags, but none before"
             raise UserError(
-                f"{row.location}: {'no tags' if tagged else 'tags, but none before'}. Training and dev data "
-                "have tags, test data everywhere or nowhere: in columns, column "
-                f"{options.tag_column} (--tag_column) next to the words in {options.word_column} "
-                '(--word_column); in jsonl, "tags" or "entities"'
+                f"{row.location}: {reason}. Training and dev data have tags, test data everywhere or "
+                f"nowhere: in columns, column {options.tag_column} (--tag_column) next to the words in "
+                f"{options.word_column} (--word_column); in jsonl, {options.tags_column!r} (--tags_column "
+                "names another field) or 'entities'. Tags are names such as B-LOC: write them for numbers"
             )
         yield row
 
@@ -166,7 +168,7 @@ def _check_tags(options: TaggingOptions) -> None:
             word, reason = error.args
             raise UserError(
                 f"{row.location_of(word)}: {reason}. Are the tags in another column (--tag_column, "
-                "--tags_column)? If they are numbers, write the names of the tags"
+                "--tags_column)?"
             ) from None
 
 

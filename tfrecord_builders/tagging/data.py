@@ -36,6 +36,7 @@ class TaggedWords:
         line: in columns that of its first word, which the others follow; else 0.
         words: none of them empty, any characters.
         tags: of the words, as they stand there; None: not known.
+        columns: of a row with all its words, their names.
     """
 
     id: str
@@ -44,6 +45,7 @@ class TaggedWords:
     line: int
     words: list[str]
     tags: list[str] | None
+    columns: tuple[str, ...] = ()
 
     @property
     def location(self) -> str:
@@ -77,6 +79,7 @@ class AnnotatedText:
         document: texts of one document follow one another and have the same.
         location: file and line, for messages.
         entities: in the text's order, of those that begin together the longest first; None: not known.
+        columns: of its row, their names.
     """
 
     id: str
@@ -84,6 +87,7 @@ class AnnotatedText:
     location: str
     text: str
     entities: list[Entity] | None
+    columns: tuple[str, ...] = ()
 
     def location_of(self, word: int) -> str:
         """File and line of a word."""
@@ -248,13 +252,13 @@ def _from_row(row: Row, tokens_column: str, tags_column: str, name: str) -> Tagg
             raise UserError(
                 f"{row.location}: {len(words)} tokens but {len(tags)} tags: expected one for each"
             )
-        return TaggedWords(sentence_id, document, row.location, 0, words, tags)
+        return TaggedWords(sentence_id, document, row.location, 0, words, tags, tuple(row.values))
     if "text" in row:
         text = row.text("text")
         entities = None
         if _given(row, "entities"):
             entities = sorted(_entities(row, text), key=lambda entity: (entity.start, -entity.end))
-        return AnnotatedText(sentence_id, document, row.location, text, entities)
+        return AnnotatedText(sentence_id, document, row.location, text, entities, tuple(row.values))
     raise UserError(
         f'{row.location}: found {", ".join(row.values) or "nothing"}, expected "{tokens_column}" (and '
         f'"{tags_column}"; name them with --tokens_column and --tags_column), or '

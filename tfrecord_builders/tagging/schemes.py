@@ -60,4 +60,5 @@ def _parse(tag: str, scheme: str, index: int) -> tuple[str, str]:
     if tag == OUTSIDE or (dash and kind and prefix in tuple(prefixes)):
         return prefix, kind
     expected = ", ".join([OUTSIDE, *(f"{letter}-TYPE" for letter in prefixes)])
-    raise ValueError(index, f"the tag is {tag!r}, expected {expected} (--scheme={scheme})")
+    names = "; for numbers write the names of the tags" if tag.removeprefix("-").isdecimal() else ""
+    raise ValueError(index, f"the tag is {tag!r}, expected {expected} (--scheme={scheme}){names}")

@@ -74,12 +74,9 @@ def has_fragments(table: PieceTable) -> bool:
     trainer, normalizer = table.trainer, table.normalizer
     return (
         trainer.model_type == trainer.UNIGRAM
-        and not trainer.treat_whitespace_as_suffix
         and normalizer.name in _NORMALIZATIONS
         and not normalizer.normalization_rule_tsv
-        and normalizer.add_dummy_prefix
         and normalizer.remove_extra_whitespaces
-        and normalizer.escape_whitespaces
     )
 
 

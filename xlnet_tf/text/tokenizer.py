@@ -29,7 +29,7 @@ from xlnet_tf.text.tokenizer_json import (
     model_file_of,
     write_tokenizer_json,
 )
-from xlnet_tf.text.vocabulary import MODEL_FILE, UNDERLINE, Vocabulary
+from xlnet_tf.text.vocabulary import MODEL_FILE, UNDERLINE, Vocabulary, check_word_marks
 
 _FEW_TEXTS = 100  # of a batch that is not worth more than SentencePiece's own way
 _BLOCK_CHARACTERS = 1 << 21
@@ -75,8 +75,8 @@ class XLNetTokenizer(Vocabulary):
         cleaning: how texts are cleaned first.
 
     Raises:
-        UserError: the model is not a SentencePiece model, lacks XLNet's special symbols, or differs from the
-            file in SHA256SUMS next to it.
+        UserError: the model is not a SentencePiece model, lacks XLNet's special symbols, does not mark the
+            begin of words, or differs from the file in SHA256SUMS next to it.
     """
 
     def __init__(
@@ -99,6 +99,7 @@ class XLNetTokenizer(Vocabulary):
             raise UserError(
                 f"{source} is not a SentencePiece model ({len(self.model_proto)} bytes)"
             ) from None
+        check_word_marks(self.model_proto, source)
         check_special_symbols(self._processor, source)
 
     from_preset = guesses.NotHere()

@@ -20,7 +20,7 @@ from xlnet_tf import checksums, files
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.text import special_tokens
 from xlnet_tf.text.cleaning import CleaningConfig
-from xlnet_tf.text.vocabulary import MODEL_FILE, UNDERLINE, PieceTable
+from xlnet_tf.text.vocabulary import MODEL_FILE, UNDERLINE, PieceTable, check_word_marks
 
 TOKENIZER_JSON_FILE = "tokenizer.json"
 _Piece = ModelProto.SentencePiece
@@ -120,10 +120,11 @@ def model_file_of(source: epath.Path) -> epath.Path:
 def _made_of(path: str, _changed: float) -> str:
     content = epath.Path(path).read_bytes()
     checksums.check(path, content)
-    model = _model(files.read_json(path, content), path)
+    model = _model(files.read_json(path, content), path).SerializeToString()
+    check_word_marks(model, path)
     folder = tempfile.mkdtemp(prefix="xlnet-tokenizer-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    files.write(f"{folder}/{MODEL_FILE}", model.SerializeToString())
+    files.write(f"{folder}/{MODEL_FILE}", model)
     return f"{folder}/{MODEL_FILE}"
 
 
@@ -144,6 +145,10 @@ def _model(values: dict[str, Any], path: str) -> ModelProto:
         for step in normalizer.get("normalizers", [normalizer]):
             if step.get("type") == "Precompiled":
                 model.normalizer_spec.precompiled_charsmap = base64.b64decode(step["precompiled_charsmap"])
+        pre_tokenizer = values.get("pre_tokenizer") or {}
+        for step in pre_tokenizer.get("pretokenizers", [pre_tokenizer]):
+            if step.get("prepend_scheme") == "never" or step.get("add_prefix_space") is False:
+                model.normalizer_spec.add_dummy_prefix = False
         tokens = values.get("added_tokens") or ()
         added = [token["content"] for token in tokens if token["id"] >= len(model.pieces)]
     except (AttributeError, KeyError, TypeError, ValueError) as error:

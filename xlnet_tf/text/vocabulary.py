@@ -56,6 +56,32 @@ class PieceTable:
         )
 
 
+def check_word_marks(model_proto: bytes, source: str) -> None:
+    """Checks that the pieces of a SentencePiece model show where words begin, which spans of words need.
+
+    Args:
+        model_proto: the serialized model.
+        source: what to call it in an error: its file name.
+
+    Raises:
+        UserError: it was trained otherwise.
+    """
+    model = ModelProto.FromString(model_proto)
+    trainer, normalizer = model.trainer_spec, model.normalizer_spec
+    settings = {
+        "treat_whitespace_as_suffix=true": trainer.treat_whitespace_as_suffix,
+        "split_by_whitespace=false": not trainer.split_by_whitespace,
+        "add_dummy_prefix=false": not normalizer.add_dummy_prefix,
+        "escape_whitespaces=false": not normalizer.escape_whitespaces,
+    }
+    if wrong := [name for name, is_set in settings.items() if is_set]:
+        raise UserError(
+            f"{source} was trained with {', '.join(wrong)}, so its pieces do not show where each word "
+            f"begins; expected {UNDERLINE!r} at the begin of each word, as in XLNet's pieces. Train a "
+            "tokenizer with `xlnet-tf train-tokenizer`."
+        )
+
+
 class Vocabulary:
     """The pieces of a SentencePiece model.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from run_scripts.common.answers import inputs_of_row
 from run_scripts.common.sharded.shard import Answerer, Inputs
+from tfrecord_builders.corpus import is_text
 from xlnet_tf.config import MOST_SEED
 from xlnet_tf.errors import UserError, shown
 from xlnet_tf.flags import option
@@ -133,9 +134,9 @@ class Embedding(TextModel):
 
 def _text_reader(field: str):
     def read(row: Mapping[str, Any]) -> Inputs:
-        if not isinstance(row.get(field), str):
+        if not is_text(row.get(field)):
             found = shown(row[field]) if field in row else "missing"
-            raise UserError(f"{field} is {found}; expected a text")
+            raise UserError(f"{field} is {found}; expected a text in UTF-8")
         return {"text": row[field]}
 
     return read

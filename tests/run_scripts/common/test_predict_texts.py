@@ -137,6 +137,7 @@ def test_an_interrupted_prediction_resumes(run, table, tmp_path, monkeypatch):
         (["--data={table}", "--strategy=mirrored"], "--strategy: texts are answered on one CPU or GPU"),
         (["--data={lines}"], r"rows.jsonl, row 2: text is 5; expected a text"),
         (["--data={semicolons}"], "there is id;text. .*separated by ';': save the table with commas"),
+        (["--data={twice}"], 'twice.jsonl, line 2: "text" is given twice: keep one of them'),
         (["--data={nothing}"], "nothing.csv has no rows: expected some with the model's inputs by name"),
         (["--data={lines}x"], "rows.jsonlx does not exist: check its name"),
         (["--data={lines}", "--model_dir="], "^--model_dir missing: .* or give --server"),
@@ -145,10 +146,12 @@ def test_an_interrupted_prediction_resumes(run, table, tmp_path, monkeypatch):
 def test_what_cannot_be_answered_is_named(run, table, tmp_path, flags, message):
     lines = tmp_path / "rows.jsonl"
     lines.write_text('{"text": "a"}\n{"text": 5}\n')
-    semicolons, nothing = tmp_path / "semicolons.csv", tmp_path / "nothing.csv"
+    twice = tmp_path / "twice.jsonl"
+    twice.write_text('{"text": "a"}\n{"text": "a", "text": "b"}\n')
+    semicolons, nothing = tmp_path / "semicolons.tsv", tmp_path / "nothing.csv"
     semicolons.write_text("id;text\n1;a\n")
     nothing.write_text("id,text\n")
-    paths = {"table": table, "lines": lines, "semicolons": semicolons, "nothing": nothing}
+    paths = {"table": table, "lines": lines, "semicolons": semicolons, "twice": twice, "nothing": nothing}
     with pytest.raises((UserError, FileNotFoundError), match=message):
         predict(run, *(flag.format(**paths) for flag in flags))
 

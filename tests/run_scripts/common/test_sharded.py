@@ -18,13 +18,15 @@ from absl import flags
 from hypothesis import given
 from hypothesis import strategies as st
 
-from run_scripts.common.sharded import job, shard
+from run_scripts.common.answers import inputs_of_row
+from run_scripts.common.sharded import job, models, shard
 from run_scripts.common.sharded.options import ShardOptions, is_wanted
 from tests.conftest import REPOSITORY
 from tests.helpers import command_flags, row_models
 from tests.helpers.profiles import examples
 from tfrecord_builders import corpus
 from tfrecord_builders.common import runners
+from tfrecord_builders.corpus.rows import NotUtf8
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import define_flags
 
@@ -166,6 +168,34 @@ def test_a_row_that_always_fails_is_isolated_and_ends_the_job_with_counts(data, 
     batches = len(list((tmp_path / "log").iterdir()))
     answer(data, tmp_path / "out", tmp_path / "log", max_failed=1)
     assert len(list((tmp_path / "log").iterdir())) == batches
+
+
+@pytest.mark.parametrize("output_format", ["jsonl", "parquet", "tfrecord"])
+def test_columns_that_python_cannot_read_spoil_no_job(tmp_path, capsys, output_format):
+    """They are written as texts. Only a text that a model is to read must be UTF-8."""
+    (tmp_path / "log").mkdir()
+    columns = {
+        "text": pyarrow.array([b"a", b"b\xff", b"c"]).view(pyarrow.string()),
+        "image": [{"bytes": b"\xff\xd8", "path": "a.jpg"}] * 3,
+        "latin": pyarrow.array([b"caf\xe9"] * 3).view(pyarrow.string()),
+        "day": pyarrow.array([3_000_000] * 3, pyarrow.date32()),
+        "took": pyarrow.array([10**17] * 3, pyarrow.duration("s")),
+        "when": pyarrow.array([1] * 3, pyarrow.timestamp("s", tz="Mars/Olympus")),
+    }
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "data.parquet")
+    [row, *_] = job.first_rows(ShardOptions().corpus(str(tmp_path / "data.parquet"), "text"), ShardOptions())
+    options = {"max_failed": 1, "output_format": output_format}
+    answer(tmp_path / "data.parquet", tmp_path / "out", tmp_path / "log", tuple(row.values), **options)
+    assert "3 rows, 1 failed" in capsys.readouterr().out
+    [failed] = (tmp_path / "out").glob("failed-*")
+    failure = json.loads(failed.read_text())
+    assert failure["row"] == 2 and failure["found"].startswith(r'{"text": "b\\xff", "image": {"bytes": ')
+    for read in (models._text_reader("text"), lambda row: inputs_of_row(row, {"text": 1}, {"text": "text"})):
+        assert read(row.values) == {"text": "a"}
+        with pytest.raises(UserError, match=r"text is .*b.*xff.*; expected a text in UTF-8"):
+            read({"text": NotUtf8(r"b\xff")})
+    with pytest.raises(UserError, match="expected a list"):
+        inputs_of_row({"options": ["a", NotUtf8("b")]}, {"options": 2}, {"options": "options"})
 
 
 def test_a_column_that_has_two_names_to_give_is_named(data, tmp_path):

@@ -120,9 +120,28 @@ def test_several_labels_in_columns_of_their_own(build, tmp_path):
     assert built["train"].settings["labels"] == ["rude", "mad"]
     assert labels_of(built["train"]) == [[1, 0], [1, 1]]
     assert labels_of(built["test"]) == [[-1, -1]]
+    for yes, no in (("True", "False"), ("TRUE", "false"), ("1.0", "0.0"), (" 1", "0 ")):
+        table(tmp_path / "t.csv", ("text", "rude", "mad"), ("ka", yes, no), ("mi", yes, yes))
+        built = build(train=train, kind="multi_label", label_column=["rude", "mad"])
+        assert labels_of(built["train"]) == [[1, 0], [1, 1]]
     table(tmp_path / "t.csv", ("text", "rude", "mad"), ("ka", 1, 0), ("mi", 1, "yes"))
     with pytest.raises(UserError, match=r"t\.csv:3: column 'mad' has 'yes', expected 0 or 1"):
         build(train=train, kind="multi_label", label_column=["rude", "mad"])
+
+
+def test_columns_may_be_separated_by_other_marks_than_commas(build, tmp_path):
+    rows = ("ka, to", "bad"), ("mi, ren", "good")
+    for delimiter in ";\t|":
+        train = table(tmp_path / "t.csv", ("text", "label"), *rows, delimiter=delimiter)
+        examples = build(train=train)["train"]
+        assert labels_of(examples) == [0, 1] and next(examples.sidecar())["text"] == "ka, to"
+    names = {"text_column": ["0"], "label_column": ["1"], "header": False}
+    for delimiter in ";#":
+        train = table(tmp_path / "t.csv", *rows, delimiter=delimiter)
+        assert labels_of(build(train=train, delimiter=delimiter, **names)["train"]) == [0, 1]
+    for wrong in ("", ";;", '"', "\n"):
+        with pytest.raises(UserError, match="delimiter is .*, expected one character, such as ';'"):
+            build(train=train, delimiter=wrong)
 
 
 def test_an_unknown_label_in_dev_stops_before_anything_is_written(build, files, tmp_path):
@@ -326,7 +345,30 @@ def test_a_test_split_has_labels_in_all_rows_or_in_none(build, files, tmp_path, 
             build_test(*labels)
 
 
-@pytest.mark.parametrize("flags", [[0, 1, 0], [1.0, 1.0, 0.0], [False, False, True]])
+@pytest.mark.parametrize(
+    ("kind", "labels", "hidden"),
+    [
+        ("classification", ("bad", "good"), [-1, -1]),
+        ("classification", ("0", "1"), ["-1", None]),
+        ("classification", ("-1", "0", "1"), None),  # where -1 is a label
+        ("regression", (), [-1.0, -1]),
+        ("multi_label", ("bad", "good"), [-1, -1]),
+    ],
+)
+def test_labels_of_a_test_split_that_are_all_minus_one_are_none(build, tmp_path, kind, labels, hidden):
+    columns = labels if kind == "multi_label" else ("label",)
+    rows = [{"text": "ka", **dict.fromkeys(columns, label)} for label in hidden or [-1, -1]]
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = {"labels": labels or None, "label_column": columns}
+    examples = build(test=str(tmp_path / "test.jsonl"), kind=kind, **options)["test"]
+    assert examples.settings["labelled"] == (hidden is None)
+    found = examples.arrays()["label"]
+    assert np.isnan(found).all() if kind == "regression" else (found == (-1 if hidden else 0)).all()
+
+
+@pytest.mark.parametrize(
+    "flags", [[0, 1, 0], [1.0, 1.0, 0.0], [False, False, True], ["True", "False", "True"]]
+)
 def test_flags_are_not_taken_for_the_labels_of_a_row(build, tmp_path, flags):
     rows = [{"text": "a", "label": ["0", "1"]}, {"text": "b", "label": flags}]
     (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -179,10 +179,17 @@ def test_prepared_data_sets_give_the_same_rows(tmp_path, monkeypatch):
             "label": tfds.features.ClassLabel(names=["bad", "fine", "good"]),
             "tags": tfds.features.Sequence(tfds.features.ClassLabel(names=["O", "B-X"])),
             "answers": tfds.features.Sequence({"text": tfds.features.Text(), "answer_start": np.int32}),
+            "more": {"name": tfds.features.Text(), "bytes": tfds.features.Text()},
         }
     )
     found = [
-        {"text": text, "label": number, "tags": [number % 2] * number, "answers": answers}
+        {
+            "text": text,
+            "label": number,
+            "tags": [number % 2] * number,
+            "answers": answers,
+            "more": {"name": "me", "bytes": b"\xff"},
+        }
         for text, number, answers in zip(texts(4), NUMBERS, ANSWERS)
     ]
     tfds.dataset_builders.store_as_tfds_dataset(
@@ -202,6 +209,9 @@ def test_prepared_data_sets_give_the_same_rows(tmp_path, monkeypatch):
             assert row["tags"] == [("O", "B-X")[tag] for tag in expected["tags"]]
             assert row["answers.text"] == expected["answers"]["text"]
             assert row["answers.answer_start"] == list(map(str, expected["answers"]["answer_start"]))
+            assert row["more.name"] == "me" and "more.bytes" in row
+            with pytest.raises(UserError, match=r"tiny/1.0.0/train.*, row \d+: 'more.bytes' is not UTF-8"):
+                row.text("more.bytes")
     for source, message in (
         (f"tfds://{tmp_path}/tiny/1.0.0/dev", "tiny/1.0.0 has the splits train, and no 'dev'"),
         ("tfds://not_there/train", "has no data set 'not_there'.*check the name"),
@@ -379,5 +389,67 @@ def test_values_of_any_type_are_plain_texts(tmp_path):
     }
     assert second["text"] == "" and second["label"] == "2.0" and second["words"] == []
     pyarrow.parquet.write_table(pyarrow.table({"text": [b"caf\xe9"]}), tmp_path / "latin.parquet")
-    with pytest.raises(UserError, match=r"latin.parquet: a column is not UTF-8 \(byte 0xe9\)"):
-        list(tables.read_table(tmp_path / "latin.parquet", tables.TableFormat("parquet")))
+    [row] = tables.read_table(tmp_path / "latin.parquet", tables.TableFormat("parquet"))
+    with pytest.raises(UserError, match=r"latin.parquet, row 1: 'text' is not UTF-8 \(byte 0xe9\)"):
+        row.text("text")
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_only_the_columns_that_are_used_are_decoded(tmp_path, tokenizer_file, form):
+    """Images, years after 9999, durations and time zones that nobody knows are often in data of others."""
+    case = CASES["classification"]
+    case.write(tmp_path)
+    expected = case.built(tmp_path / "jsonl records", str(tmp_path / "rows.jsonl"), tokenizer_file)
+    days = pyarrow.array([3_000_000] * N, pyarrow.date32())
+    unused = {
+        "image": pyarrow.array([{"bytes": b"\xff\xd8", "path": "a.jpg"}] * N),
+        "sound": pyarrow.array([b"\xff\xfe"] * N),
+        "words": pyarrow.array([b"\xff"] * N).view(pyarrow.string()),
+        "day": days,
+        "days": pyarrow.array([[day] for day in days], pyarrow.list_(pyarrow.date32())),
+        "took": pyarrow.array([10**9 + 1] * N, pyarrow.duration("ns")),
+        "took_long": pyarrow.array([10**17] * N, pyarrow.duration("s")),
+        "when": pyarrow.array([1] * N, pyarrow.timestamp("s", tz="Mars/Olympus")),
+        "who": pyarrow.array([{"name": "me", "born": 3_000_000, "died": None}] * N, pyarrow.struct(
+            {"name": pyarrow.string(), "born": pyarrow.date32(), "died": pyarrow.duration("ns")}
+        )),
+    }  # fmt: skip
+    table = pyarrow.table(case.plain | unused)
+    path = tmp_path / f"more.{form}"
+    if form == "parquet":
+        pyarrow.parquet.write_table(table, path)
+    else:
+        with pyarrow.ipc.new_file(path, table.schema) as file:
+            file.write_table(table)
+    assert case.built(tmp_path / "records", str(path), tokenizer_file) == expected
+    row = next(tables.read_table(path, tables.infer_format(path)))
+    assert list(row.values) == [
+        *case.plain, "image", "image.bytes", "image.path", "sound", "words", "day", "days", "took",
+        "took_long", "when", "who", "who.name", "who.born", "who.died",
+    ]  # fmt: skip
+    assert row["image.path"] == "a.jpg" and row["who.name"] == "me" and row["who.died"] == ""
+    assert "nothing" not in row
+    for name, reason in (
+        ("sound", "is not UTF-8"),
+        ("words", "is not UTF-8"),
+        ("day", "cannot be read .*: write it as text"),
+        ("image.bytes", "is not UTF-8"),
+        ("when", "cannot be read .*Mars/Olympus.*: write it as text"),
+        ("who.born", "cannot be read"),
+    ):
+        with pytest.raises(UserError, match=rf"more.{form}, row 1: '{name}' {reason}"):
+            row.text(name)
+
+
+def test_the_row_that_cannot_be_decoded_is_named(tmp_path):
+    """Also among others of its batch, and in a column that has names for numbers."""
+    noted = json.dumps({"info": {"features": {"label": classes("a", "b")}}})
+    columns = {"day": pyarrow.array([0, 1, 3_000_000], pyarrow.date32()), "label": [0, 2, 1]}
+    table = pyarrow.table(columns).replace_schema_metadata({"huggingface": noted})
+    pyarrow.parquet.write_table(table, tmp_path / "rows.parquet")
+    rows = list(tables.read_table(tmp_path / "rows.parquet", tables.TableFormat("parquet")))
+    for row in rows:
+        with pytest.raises(UserError, match="rows.parquet, row 3: 'day' cannot be read"):
+            row.text("day")
+    with pytest.raises(UserError, match="rows.parquet, row 2: 'label' class 2 has no name"):
+        rows[0].text("label")

@@ -1,20 +1,24 @@
 """Tables in all their spellings become the same rows; whatever is wrong is told with file and line."""
 
 import csv
+import dataclasses
 import gzip
 import io
 import json
 import os
+import zlib
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfrecord_builders.common import tables
+from tfrecord_builders.common.rows import whole_number, zero_or_one
 from tfrecord_builders.common.tables import TableFormat, decoded_lines, infer_format, read_table
 from xlnet_tf.errors import UserError
 
 CSV = TableFormat("csv", quoting=True)
+CSV_OF_COMMAS = TableFormat("csv", quoting=True, delimiter=",")
 TSV = TableFormat("tsv")
 
 
@@ -151,16 +155,24 @@ def test_long_fields_are_read(file):
     [
         ("text\tlabel\na\t1\nb\t1\t2\n", TSV, r"data:3: 3 fields where there are 2 columns \(text, label\)"),
         ("text,label\na,1\nb\n", CSV, r"data:3: 1 fields where there are 2 columns"),
-        ("text;label\na, b;1\n", CSV, r"data:2: 2 fields .*separated by ';': save the table with commas"),
+        ("text;label\na, b;1;2\n", CSV, r"data:2: 3 fields .*the delimiter is ';'"),
+        ("a;b\n1,2;3,4\n", CSV_OF_COMMAS, r"data:2: 3 fields .*separated by ';': save the table with commas"),
         (
             gzip.compress(b"text\tlabel\n", mtime=0),
             TSV,
             r"data:1: the file is compressed: let its name end in .gz",
         ),
         (b"text\tlabel\nok\t1\ncaf\xe9\t0\n", TSV, r"data:3: byte 4 \(e9\) is not utf-8: .*--encoding"),
-        ('text,label\na,1\n"b,1\n', CSV, r"data:3: bad quoting .*quotes are text"),
+        ('text,label\na,1\n"b,1\n', CSV, r"data:3: bad quoting .*quotes as text"),
         ('text,label\n"a"b,1\n', CSV, r"data:2: bad quoting"),
-        ("text,label\ra,1\r", CSV, r"data:1: bad quoting \(a carriage return outside of quotes\)"),
+        ('text,label\n"a";1\n', CSV, r"data:2: bad quoting .*the delimiter is ',': .*another --delimiter"),
+        ("text,label\na\rb,1\n", CSV, r"data:2: bad quoting \(a carriage return outside of quotes\)"),
+        (
+            '{"text": "a", "label": 1, "text": "b"}',
+            TableFormat("jsonl"),
+            r'data:1: "text" is given twice: keep one',
+        ),
+        ('{"a": {"b": 1, "b": 1}}', TableFormat("jsonl"), r'data:1: "b" is given twice'),
         ("text\ttext\na\t1\n", TSV, r"data:1: two columns have the same name"),
         ('{"text": 1}\n{"text"\n', TableFormat("jsonl"), r"data:2: not json"),
         ('{"text": ["\\ud83d\\ude00", "\\ud83d"]}\n', TableFormat("jsonl"), r"data:1: '.ud83d' is half"),
@@ -176,6 +188,45 @@ def test_errors_of_tables_name_file_and_line(file, data, table, message):
     write(file, data)
     with pytest.raises(UserError, match=message):
         list(read_table(file, table))
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("header", ["a%sb", '"a"%s"b"', '\n"a,;c"%sb'])
+def test_a_header_shows_the_delimiter_of_csv(file, delimiter, end, header):
+    """Whatever ends the lines; quotes hide other delimiters and line ends."""
+    hidden = f"x{delimiter}y,;{end}z"
+    write(file, end.join([header.replace("\n", end) % delimiter, f'"{hidden}"{delimiter}1', ""]))
+    [(values, line)] = rows(file, CSV)
+    assert list(values.values()) == [hidden, "1"] and line == 3 if header.startswith("\n") else 2
+
+
+def test_a_delimiter_may_be_given(file):
+    write(file, "a;b\nc;d")
+    table = TableFormat("csv", header=False, quoting=True)
+    assert rows(file, table)[0][0] == {"0": "a;b"}  # a text as likely as two columns
+    assert rows(file, dataclasses.replace(table, delimiter=";"))[1] == ({"0": "c", "1": "d"}, 2)
+
+
+def test_lines_of_any_table_may_end_in_carriage_returns_alone(file):
+    write(file, "text\tlabel\ra\t1\r\rb\t2")
+    assert rows(file, TSV) == [({"text": "a", "label": "1"}, 2), ({"text": "b", "label": "2"}, 4)]
+    write(file, '{"a": 1}\r{"a": 2}\r')
+    assert rows(file, TableFormat("jsonl")) == [({"a": "1"}, 1), ({"a": "2"}, 2)]
+
+
+@given(st.text(), st.integers(0, 10**12))
+def test_spellings_of_numbers_and_truths(text, number):
+    assert {whole_number(f"{number}{rest}") for rest in ("", ".", ".0", ".00")} == {
+        number if number < 10**9 else None
+    }
+    assert zero_or_one(text) in (None, 0, 1)
+    for value, spellings in enumerate(
+        (("0", "0.0", "false", "False", "FALSE "), ("1", "1.", "True", " tRUE"))
+    ):
+        assert {zero_or_one(spelling) for spelling in spellings} == {value}
+    for other in ("", "-1", "1.5", "2", "1e0", "maybe", "1.0.0"):
+        assert zero_or_one(other) is None
 
 
 def test_ragged_rows_may_be_skipped(file):
@@ -232,6 +283,16 @@ def test_damaged_gzip(tmp_path):
     path = write(tmp_path / "t.tsv.gz", data[:-20])
     with pytest.raises(UserError, match=r"t\.tsv\.gz:\d+: damaged gzip"):
         list(read_table(path, TSV))
+    lines = b"".join(b"%d\n" % number for number in range(100_000))
+    whole = gzip.compress(lines)
+    for size in (20, len(whole) // 3, len(whole) - 9, len(whole) - 1):
+        write(path, whole[:size])
+        there = zlib.decompressobj(31).decompress(whole[:size]).count(b"\n")
+        with pytest.raises(UserError, match=rf"t\.tsv\.gz:{there + 1}: damaged gzip"):
+            list(decoded_lines(path, "utf-8"))
+    write(path, whole[:-8] + b"12345678")
+    with pytest.raises(UserError, match=r"t\.tsv\.gz:100001: damaged gzip file .CRC check failed"):
+        list(decoded_lines(path, "utf-8"))
     write(path, b"text\tlabel\n")
     with pytest.raises(UserError, match=r"t\.tsv\.gz:1: damaged gzip"):
         list(read_table(path, TSV))
@@ -245,6 +306,8 @@ def test_files_that_are_not_there_or_of_unknown_format(tmp_path):
         list(read_table(tmp_path / "pipe.csv", CSV))
     with pytest.raises(FileNotFoundError, match="x.csv does not exist: check its name$"):
         infer_format(tmp_path / "x.csv")
+    with pytest.raises(UserError, match="x.csv.zst is compressed as .zst, which tables cannot be: unpack it"):
+        infer_format(write(tmp_path / "x.csv.zst", ""))
     with pytest.raises(UserError, match="end it in .csv, .tsv, .jsonl, .parquet or .arrow"):
         infer_format(write(tmp_path / "x.txt", ""))
     with pytest.raises(UserError, match="has no folders: expected a folder of .txt files"):

@@ -37,16 +37,25 @@ def pack(path, data):
 @given(
     rows=_ROWS,
     kind=st.sampled_from(["jsonl", "csv", "parquet"]),
+    delimiter=st.sampled_from(",;\t|"),
+    end=st.sampled_from(["\n", "\r\n", "\r"]),
     compression=st.sampled_from(["", ".gz", ".zst"]),
     shard_bytes=st.integers(1, 300),
 )
-def test_rows_do_not_depend_on_the_cuts(rows, kind, compression, shard_bytes, tmp_path_factory):
+def test_rows_do_not_depend_on_the_cuts(
+    rows, kind, delimiter, end, compression, shard_bytes, tmp_path_factory
+):
     path = tmp_path_factory.mktemp("rows") / f"a.{kind}{compression if kind != 'parquet' else ''}"
     if kind == "jsonl":
         pack(path, "".join(json.dumps(row) + "\n" for row in rows).encode())
     elif kind == "csv":
         table = io.StringIO(newline="")
-        writer = csv.DictWriter(table, ["text", "n"])
+        if end == "\r":  # a line feed in a text would be the line's end
+            rows = [{name: text.replace("\n", "") for name, text in row.items()} for row in rows]
+        quoting = csv.QUOTE_MINIMAL if end == "\r\n" else csv.QUOTE_ALL  # the other end is text
+        writer = csv.DictWriter(
+            table, ["text", "n"], delimiter=delimiter, lineterminator=end, quoting=quoting
+        )
         writer.writeheader()
         writer.writerows(rows)
         pack(path, table.getvalue().encode())
@@ -54,7 +63,7 @@ def test_rows_do_not_depend_on_the_cuts(rows, kind, compression, shard_bytes, tm
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path, row_group_size=4)
     with pytest.MonkeyPatch.context() as patched:
         for module in (streams, delimited):
-            patched.setattr(module, "BLOCK_BYTES", 7)
+            patched.setattr(module, "BLOCK_BYTES", 17 if end == "\r" else 7)  # with the end of the header
         found = rows_of(path, shard_bytes)
     assert [dict(row.values) for row in found] == rows and not any(row.error for row in found)
 
@@ -109,6 +118,12 @@ def test_a_csv_file_may_begin_with_a_byte_order_mark(tmp_path):
             {2: "a json list, expected an object", 3: "not json", 5: "is not UTF-8", 6: "half a character"},
         ),
         (
+            "b.jsonl",
+            b'{"text": "a"}\n{"text": "c", "text": "d"}\n{"text": "b"}',
+            {2: '"text" is given twice'},
+        ),
+        ("d.csv", b"text;n\ra;1\rc\rb;2\r", {3: "1 fields where there are 2 columns (text, n)"}),
+        (
             "a.csv",
             b'text,n\na,1\nb\n"b",1,2\n"b"c,1\n\xff,1\n\nb,2\n',
             {3: "1 fields where there are 2", 4: "3 fields", 5: "bad quoting", 6: "byte 1 of the row (0xff)"},
@@ -128,14 +143,54 @@ def test_a_damaged_row_spoils_no_other(tmp_path, name, data, errors):
 
 
 def test_a_damaged_row_of_parquet_has_its_number(tmp_path):
-    column = pyarrow.array([b"a", b"\xff", b"c"]).cast(pyarrow.binary()).view(pyarrow.string())
+    column = pyarrow.array([b"a", b"b\xff", b"c"]).cast(pyarrow.binary()).view(pyarrow.string())
     table = pyarrow.table(
         {"text": column, "day": pyarrow.array([0, 1, 2], pyarrow.date32()), "x": [1.5, None, 2]}
     )
     pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
     first, second, third = rows_of(tmp_path / "a.parquet")
     assert first.values == {"text": "a", "day": "1970-01-01", "x": 1.5} and third.values["text"] == "c"
-    assert second.error and second.location["row"] == 2
+    assert second.values["text"] == r"b\xff" and second.location["row"] == 2
+    assert [corpus.is_text(row.values["text"]) for row in (first, second, third)] == [True, False, True]
+
+
+def test_values_of_parquet_that_python_has_no_type_for_are_texts(tmp_path):
+    """They are written next to the answers, for which nobody reads them."""
+    far = pyarrow.array([3_000_000, None], pyarrow.date32())
+    columns = {
+        "text": ["a", "b"],
+        "image": [{"bytes": b"\xff\xd8", "path": "a.jpg"}, None],
+        "sound": [b"\xff", b"plain"],
+        "latin": pyarrow.array([b"caf\xe9", b"plain"]).view(pyarrow.string()),
+        "day": far,
+        "days": pyarrow.array([[far[0]], []], pyarrow.list_(pyarrow.date32())),
+        "at": pyarrow.array([10**15, None], pyarrow.timestamp("ms")),
+        "took": pyarrow.array([10**17, None], pyarrow.duration("s")),
+        "when": pyarrow.array([10**9, None], pyarrow.timestamp("s", tz="Mars/Olympus")),
+        "who": pyarrow.array([{"born": far[0], "name": "me"}, None], pyarrow.struct(
+            {"born": pyarrow.date32(), "name": pyarrow.string()}
+        )),
+        "map": pyarrow.array([[("a", far[0])], []], pyarrow.map_(pyarrow.string(), pyarrow.date32())),
+    }  # fmt: skip
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "a.parquet")
+    first, second = rows_of(tmp_path / "a.parquet")
+    assert not first.error and not second.error and json.dumps([first.values, second.values])
+    assert first.values["text"] == "a" and second.values["sound"] == second.values["latin"] == "plain"
+    shown = {name: first.values[name] for name in ("image", "sound", "latin", "day", "days", "when", "who")}
+    assert shown == {
+        "image": {"bytes": r"\xff\xd8", "path": "a.jpg"},
+        "sound": r"\xff",
+        "latin": r"caf\xe9",
+        "day": "10183-09-21",
+        "days": ["10183-09-21"],
+        "when": "2001-09-09 01:46:40+00:00",
+        "who": {"born": "10183-09-21", "name": "me"},
+    }
+    assert "1000000000000000" in first.values["at"] and "100000000000000000" in first.values["took"]
+    assert "10183-09-21" in json.dumps(first.values["map"])
+    assert [name for name, value in second.values.items() if value is None] == [
+        "image", "day", "at", "took", "when", "who",
+    ]  # fmt: skip
 
 
 def test_rows_of_parquet_need_no_column_of_a_certain_name(tmp_path):

@@ -200,7 +200,7 @@ def test_one_set_and_two_do_not_share_a_folder(options, tmp_path):
     [
         ({"split": "dev"}, "split is 'dev', which is the held-out set's name"),
         ({"dev_fraction": 0.7}, "dev_fraction is 0.7, expected 0 to 0.5"),
-        ({"dev_fraction": 1e-9}, "the held-out set is too small .*--dev_fraction"),
+        ({"dev_fraction": 1e-9}, "held out by --dev_fraction=1e-09: 0; expected some .*blank lines separate"),
         ({"input": []}, "there is no corpus"),
     ],
 )
@@ -208,6 +208,23 @@ def test_bad_choices_are_refused(options, tmp_path, changes, message):
     with pytest.raises(UserError, match=message):
         build_sets(options(tmp_path, **changes))
     assert not list(tmp_path.rglob("manifest.json"))
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl"])
+def test_one_document_cannot_be_held_out_in_part(options, tmp_path, name, monkeypatch):
+    """It is refused before anything is built; with blank lines, the same command builds both sets."""
+    lines = [f"Ka tomi {number} ren sol du velan quibor." for number in range(800)]
+    path = tmp_path / name
+    path.write_text(json.dumps({"text": "\n".join(lines)}) if name == "a.jsonl" else "\n".join(lines))
+    one = options(tmp_path / "out", input=[str(path)], dev_fraction=0.3)
+    message = "documents in the corpus: 1, held out by --dev_fraction=0.3: [01]; expected some to train on"
+    with monkeypatch.context() as patched, pytest.raises(UserError, match=message):
+        patched.setattr(worker, "build_job", None)
+        build_sets(one)
+    texts = ["\n".join(lines[begin : begin + 40]) for begin in range(0, 800, 40)]
+    rows = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+    path.write_text(rows if name == "a.jsonl" else "\n\n".join(texts))
+    assert [manifest.records > 0 for manifest in build_sets(one)] == [True, True]
 
 
 def test_marks_that_cleaning_drops_are_counted(options, tmp_path):

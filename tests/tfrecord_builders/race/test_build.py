@@ -141,10 +141,11 @@ def test_records_and_sidecar(tmp_path, tokenizer_file):
 def test_own_questions_with_three_options_letters_numbers_and_no_answer(tmp_path, tokenizer_file):
     rows = [{**OWN, "id": None}, {**OWN, "answer": "A", "id": "x"}]
     rows.append({k: v for k, v in OWN.items() if k != "answer"})
+    rows += [{**OWN, "answer": answer} for answer in (1.0, "2.0", -1, "-1.0")]
     test = write_jsonl(tmp_path / "own.jsonl", rows)
     example_set = build(tmp_path, tokenizer_file, test=[test])["test"]
-    assert list(example_set.arrays()["label"]) == [2, 0, -1]
-    assert [row["id"] for row in example_set.sidecar()] == [f"{test}:1", "x", f"{test}:3"]
+    assert list(example_set.arrays()["label"]) == [2, 0, -1, 1, 2, -1, -1]
+    assert [row["id"] for row in example_set.sidecar()][:3] == [f"{test}:1", "x", f"{test}:3"]
 
 
 def test_articles_without_answers_can_be_predicted(tmp_path, tokenizer_file):
@@ -185,6 +186,8 @@ def test_empty_texts_are_skipped_and_counted(tmp_path, tokenizer_file):
     [
         ({**OWN, "answer": "D"}, r"own.jsonl:2: the answer is 'D', expected A to C"),
         ({**OWN, "answer": 3}, r"own.jsonl:2: the answer is '3'"),
+        ({**OWN, "answer": 0.5}, r"own.jsonl:2: the answer is '0.5'"),
+        ({**OWN, "answer": -1}, r"own.jsonl:2: no answer, expected one for each training question"),
         ({**OWN, "answer": "1" * 5000}, r"own.jsonl:2: the answer is '111"),
         ({**OWN, "options": ["a", "b"], "answer": 0}, r"own.jsonl:2: 2 options, expected 3"),
         ({**OWN, "options": "abc"}, r"own.jsonl:2: options is 'abc', expected a list"),
@@ -204,6 +207,17 @@ def test_bad_questions_are_named_with_file_and_line(tmp_path, tokenizer_file, ro
     path = write_jsonl(tmp_path / "own.jsonl", [OWN, row])
     with pytest.raises(UserError, match=message):
         build(tmp_path, tokenizer_file, train=[path])
+
+
+def test_a_key_given_twice_is_refused(tmp_path, tokenizer_file):
+    """In a table, and in a file as RACE has them."""
+    twice = json.dumps(ARTICLE).replace('"id"', '"article": "Mi.", "id"')
+    folder = tmp_path / "dev" / "high"
+    folder.mkdir(parents=True)
+    for path, source in ((tmp_path / "a.jsonl", tmp_path / "a.jsonl"), (folder / "1.txt", folder.parent)):
+        path.write_text(twice)
+        with pytest.raises(UserError, match=rf'{path.name}:1: "article" is given twice: keep one'):
+            build(tmp_path, tokenizer_file, dev=[str(source)])
 
 
 def test_impossible_options_are_refused(tmp_path, tokenizer_file):

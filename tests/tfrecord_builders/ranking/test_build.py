@@ -151,6 +151,16 @@ def test_a_test_split_needs_no_relevance(tmp_path, tokenizer_file):
         build(tmp_path, tokenizer_file, dev=path)
     path = write(tmp_path / "p.tsv", "query\tpassage\trelevance", "ka\tto\t", "ka\tmi\t")
     assert not build(tmp_path, tokenizer_file, test=path)["test"].settings["judged"]
+    path = write(tmp_path / "p.tsv", "query\tpassage\trelevance", "ka\tto\t-1", "ka\tmi\t-1.0")
+    assert not build(tmp_path, tokenizer_file, test=path)["test"].settings["judged"]
+
+
+def test_a_relevance_is_a_whole_number_however_it_is_spelled(tmp_path, tokenizer_file):
+    for spellings in (("1", "0", "3"), ("1.0", "0.0", "3."), ("True", "false", "3")):
+        lines = [f"ka\t{text}\t{grade}" for text, grade in zip(("to", "mi", "du"), spellings)]
+        path = write(tmp_path / "p.tsv", "query\tpassage\trelevance", *lines)
+        built = build(tmp_path, tokenizer_file, dev=path)["dev"]
+        assert sorted(built.arrays()["relevance"][0]) == [-1, 0, 1, 3]
 
 
 @pytest.mark.parametrize(
@@ -323,6 +333,7 @@ class TestTrec:
         ("parts", "message"),
         [
             ({"run": ["1 Q0 d0 1 9"]}, r"run.txt:1: 5 fields, expected 6"),
+            ({"qrels": ["1 0 d0 1.5"]}, r"qrels.txt:1: the relevance is '1.5'"),
             ({"qrels": ["1 0 d0 high"]}, r"qrels.txt:1: '1 0 d0 high', expected"),
             ({"qrels": ["1 0 1 7187158"]}, r"qrels.txt:1: the relevance is '7187158', expected .* 1 to 100"),
             ({"qrels": ["1 0 d0 " + "9" * 5000]}, r"qrels.txt:1: the relevance is '999"),

@@ -1,5 +1,6 @@
 """Examples of SQuAD: every answer is where its positions say, and nothing is left out silently."""
 
+import csv
 import dataclasses
 import gzip
 import json
@@ -8,6 +9,8 @@ import subprocess
 import sys
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from tests.conftest import REPOSITORY
@@ -244,9 +247,110 @@ def test_splits_agree_on_the_version(build):
 
 @pytest.mark.parametrize(("begin", "nearest"), [(0, 0), (-5, 0), (3, 3), (4, 3), (5, 6), (100, 6)])
 def test_answers_are_found_where_they_are_nearest(begin, nearest):
-    assert locate("ka ka ka ka", SquadAnswer("ka ka", begin)) == nearest
+    assert locate("ka ka ka ka", SquadAnswer("ka ka", begin)) == (nearest, nearest + 5)
     assert locate("ka to", SquadAnswer("mi", begin)) is None
     assert locate("ka to", SquadAnswer("", begin)) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "begin", "found"),
+    [
+        ("mi ren", 4, "mi\r\nren"),
+        ("ren sol", 8, "ren  sol"),
+        ("sol,\tdu", 13, "sol, du"),
+        ("to mi\nren", 0, "to\tmi\r\nren"),
+        ("mi", None, "mi"),
+        ("mi  ren", None, "mi\r\nren"),
+        ("5km", 0, "5 km"),
+        ("sol ,du", 0, "sol, du"),
+        ("ka to", 30, "ka to"),  # as it is written, though another is nearer
+        ("ka to", 36, "ka \nto"),  # unless that is where it is said to be
+        ("ka mi", 0, None),
+        (" ", 0, None),
+    ],
+)
+def test_answers_may_have_other_white_space_than_the_passage(answer, begin, found):
+    passage = "to\tmi\r\nren  sol, du 5 km ka to. A \u00a0 ka \nto"
+    span = locate(passage, SquadAnswer(answer.strip(), begin))
+    assert found == (None if span is None else passage[slice(*span)])
+
+
+def test_answers_that_differ_in_white_space_are_learned_and_counted(build):
+    context = "Katomi ren\r\nsol du\tvelan  quibor mi."
+    answers = {"ren sol": 7, "du velan": 16, "velan quibor": 0, "quibor mi": 26}
+    questions = [question(text, text, begin) for text, begin in answers.items()]
+    examples = build(context=context, train=questions)["train"]
+    assert [" ".join(marked_text(examples, number).split()) for number in range(4)] == list(answers)
+    counts = examples.statistics
+    assert counts["questions whose answer has other white space than the passage"] == 3
+    assert counts["questions with a wrong answer_start, repaired"] == 1 and not examples.skipped
+
+
+def test_whole_numbers_are_ids_and_offsets(tmp_path):
+    first = {"id": 7, "question": "q", "answers": [{"text": "sol", "answer_start": 12.0}]}
+    second = {"id": "x", "question": "q", "answers": [{"text": 5000, "answer_start": "25"}]}
+    [passage] = read_squad(write(tmp_path / "a.json", first, second)).passages
+    assert [one.id for one in passage.questions] == ["7", "x"]
+    assert [one.answers for one in passage.questions] == [[("sol", 12)], [("5000", 25)]]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet"])
+@pytest.mark.parametrize("column", ["answer", "answers", "reply"])
+def test_a_column_of_one_answer_is_located_in_the_passage(tmp_path, tokenizer_file, name, column):
+    rows = [
+        {"context": "Katomi ren sol du ren.", "question": "a?", column: "ren"},
+        {"context": "Katomi ren sol du 5 ren.", "question": "b?", column: "5"},
+        {"context": "Katomi ren\tsol du.", "question": "c?", column: "ren sol"},
+        {"context": "Katomi [ren] sol.", "question": "d?", column: "[ren]"},
+        {"context": "Katomi ren sol.", "question": "e?", column: "velan"},
+        {"context": "Katomi ren sol.", "question": "f?", column: ""},
+    ]
+    path = tmp_path / name
+    if name == "t.csv":
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, ["context", "question", column])
+            writer.writeheader()
+            writer.writerows(rows)
+    elif name == "t.jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    options = SquadOptions(
+        str(tokenizer_file), str(tmp_path / "out"), train=str(path), seq_len=40, max_question_len=8
+    )
+    if column == "reply":
+        with pytest.raises(UserError, match="the columns context, question, reply, .*--answers_column"):
+            build_squad(options)
+        options = dataclasses.replace(options, answers_column="reply")
+    examples = build_squad(options)["train"]
+    assert [marked_text(examples, number) for number in range(4)] == ["ren", "5", "ren\tsol", "[ren]"]
+    assert examples.statistics["questions whose answer was found without an answer_start"] == 4
+    assert {reason: one["count"] for reason, one in examples.skipped.items()} == {
+        "answer not in the passage": 1,
+        "no answer to a question that is not marked is_impossible": 1,
+    }
+
+
+def test_answers_of_a_table_are_near_their_start_if_it_is_given(tmp_path):
+    rows = [
+        {"context": "ka to ka", "question": "a?", "answer": "ka", "answer_start": 6},
+        {"context": "ka to ka", "question": "b?", "answers": ["to", "ka"]},
+        {"context": "ka to ka", "question": "c?", "answers": {"text": ["to", "ka"]}},
+        {
+            "context": "ka to ka",
+            "question": "d?",
+            "answers": [{"text": "to"}, {"text": "ka", "answer_start": 0}],
+        },
+        {"context": "ka to ka", "question": "e?", "answer": None, "is_impossible": True},
+        {"context": "ka to ka", "question": "f?", "answer": "to", "is_impossible": False},
+    ]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    [passage] = read_squad(tmp_path / "t.jsonl").passages
+    both = [("to", None), ("ka", None)]
+    assert [one.answers for one in passage.questions] == [
+        [("ka", 6)], both, both, [("to", None), ("ka", 0)], [], [("to", None)],
+    ]  # fmt: skip
+    assert [one.impossible for one in passage.questions] == [False, False, False, False, True, False]
 
 
 def test_token_spans(tokenizer_file):
@@ -282,7 +386,9 @@ def test_targets_of_windows():
         ('{"data": [{"paragraphs": [{"qas": []}]}]}', r"data\[0\].paragraphs\[0\]: context is None"),
         ("[" * 100_000, "is not json"),
         ('{"data": [{"paragraphs": [{"context": "a\\ud83d", "qas": []}]}]}', "context has '.ud83d', half"),
-        ('{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": 7}]}]}]}', r"qas\[0\]: id is 7.*a str"),
+        ('{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": 7.5}]}]}]}', r"id is 7.5.*a str"),
+        ('{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": true}]}]}]}', r"id is True.*a str"),
+        ('{"data": [{"paragraphs": [{"context": "a", "context": "b"}]}]}', '"context" is given twice: keep'),
     ],
 )
 def test_files_that_are_not_squad(tmp_path, content, message):
@@ -306,8 +412,10 @@ def test_wrong_answers_and_ids_are_named(tmp_path):
     with pytest.raises(UserError, match=r"qas\[1\]: id 'a' is that of .*qas\[0\], too"):
         read_squad(write(tmp_path / "b.json", question("a"), question("a")))
     (tmp_path / "c.json.gz").write_bytes(b"plain")
-    with pytest.raises(UserError, match="c.json.gz is not json"):
-        read_squad(tmp_path / "c.json.gz")
+    for damaged in (b"plain", gzip.compress(b'{"data": []}' * 99)[:-9]):
+        (tmp_path / "c.json.gz").write_bytes(damaged)
+        with pytest.raises(UserError, match="c.json.gz is a damaged gzip file"):
+            read_squad(tmp_path / "c.json.gz")
     with pytest.raises(FileNotFoundError):
         read_squad(tmp_path / "absent.json")
     with pytest.raises(UserError, match="is a folder without Parquet or Arrow files: give a file"):

@@ -289,9 +289,22 @@ def test_sentences_without_words_are_counted(tmp_path, tokenizer_file):
         ({"train": "ka O\nto N\n"}, r"train.txt:2: the tag is 'N', expected O, .* column \(--tag_column"),
         (
             {"train": [{"tokens": ["ka", "to"], "tags": [0, 3]}]},
-            r"train.jsonl:1: the tag is '0', expected O, .*If they are numbers, write the names",
+            r"train.jsonl:1: the tag is '0', expected O, .*for numbers write the names of the tags",
         ),
         ({"train": [{"tokens": ["ka"], "tags": None}]}, r"train.jsonl:1: no tags"),
+        (
+            {"train": [{"id": 1, "tokens": ["ka"], "ner_tags": [1]}]},
+            r"train.jsonl:1: no tags among the fields id, tokens, ner_tags\. .*--tags_column.*for numbers",
+        ),
+        (
+            {"train": "ka B-X\n", "dev": [{"tokens": ["ka"], "tags": ["O"]}], "tags_column": "labels"},
+            r"dev.jsonl:1: no tags among the fields tokens, tags\. .*'labels' \(--tags_column",
+        ),
+        ({"train": [{"text": "ka", "spans": []}]}, r"train.jsonl:1: no tags among the fields text, spans"),
+        (
+            {"train": [{"tokens": ["ka"], "tags": ["-100"]}]},
+            r"train.jsonl:1: the tag is '-100'.*for numbers write the names",
+        ),
         ({"train": "ka B-X\nto X\n"}, r"train.txt:2: the tag is 'X', expected O, B-TYPE, I-TYPE"),
         ({"train": "ka I-X\n", "repair": False}, r"train.txt:1: I-X is not allowed"),
         ({"test": "ka\n"}, "give --types"),
