@@ -17,12 +17,12 @@ from xlnet_tf.serving.module import (
     serialized_example,
     signature,
 )
+from xlnet_tf.tasks.metrics.thresholds import DECISION
 from xlnet_tf.text.graph.packing import without_middle
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TRUNCATIONS = ("end", "middle")
 CLASSIFY_NAME, REGRESS_NAME = "classify", "regress"
-_ASSIGNED = 0.5  # the probability from which a label of several is assigned
 
 
 class AlertRule(NamedTuple):
@@ -161,7 +161,7 @@ class ClassificationModule(_OneVector):
             "probabilities": probabilities,
         }
         if self.multi_label:
-            answers["assigned"] = to_probabilities(logits) >= _ASSIGNED
+            answers["assigned"] = to_probabilities(logits) >= DECISION
         else:
             answers["label"] = tf.gather(labels, tf.argmax(logits, axis=-1))
             answers["score"] = tf.reduce_max(probabilities, axis=-1)

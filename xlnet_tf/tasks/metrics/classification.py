@@ -7,9 +7,10 @@ import numpy as np
 import scipy.stats
 from sklearn import metrics as sk
 
+from xlnet_tf.tasks.metrics.thresholds import DECISION, threshold_between
+
 SCORE = "score"  # the first of a set's metrics, turned so that higher is better
 LOWER_IS_BETTER = ("log_loss", "rmse")
-DECISION = 0.5  # of several labels, those with at least this probability are predicted
 _SMALLEST = 1e-7
 
 
@@ -123,7 +124,8 @@ def alert_threshold(
         recall: the same for recall.
 
     Returns:
-        The threshold; without a wish, that of the best F1. All nan if no text has the class.
+        The threshold (see `threshold_between`); without a wish, that of the best F1. All nan if no text has
+        the class.
     """
     if not np.any(targets):
         return Alert(np.nan, np.nan, np.nan)
@@ -135,7 +137,8 @@ def alert_threshold(
         best = _reaching(recalls, recall, precisions)
     else:
         best = np.argmax(2 * precisions * recalls / np.maximum(precisions + recalls, _SMALLEST))
-    return Alert(float(thresholds[best]), float(precisions[best]), float(recalls[best]))
+    threshold = threshold_between(thresholds[best], thresholds[best - 1] if best else 0.0)
+    return Alert(threshold, float(precisions[best]), float(recalls[best]))
 
 
 def alert_at(threshold: float, targets: np.ndarray, alerts: np.ndarray) -> Alert:

@@ -12,7 +12,8 @@ from xlnet_tf import files
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.shards import is_plain_name
 from xlnet_tf.tasks import compatibility
-from xlnet_tf.tasks.metrics.classification import DECISION, decide
+from xlnet_tf.tasks.metrics.classification import decide
+from xlnet_tf.tasks.metrics.thresholds import DECISION
 
 TABLE_FILE, LINES_FILE = "predictions.tsv", "predictions.jsonl"
 _GRADES = 0, 5  # of STS-B, the only regression with a submission
