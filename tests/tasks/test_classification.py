@@ -15,7 +15,7 @@ from tfrecord_builders.classification.build import ClassificationOptions, build_
 from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
-from xlnet_tf.tasks import classification, prediction
+from xlnet_tf.tasks import classification, prediction, seeds
 from xlnet_tf.tasks.finetuning import build_task, finetune, read_metrics
 
 STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")
@@ -212,6 +212,22 @@ def test_texts_without_labels_are_predicted_only(data, run, tmp_path):
     params.task.validation_data.input_path = str(data / "records/test")
     with pytest.raises(UserError, match="examples without answers: it can only be predicted"):
         finetune(params, classification.ClassificationTask, STRATEGY, str(tmp_path / "run"))
+
+
+def test_a_metric_that_the_dev_examples_leave_undefined_is_warned_of_and_fails_no_run(
+    tmp_path, small_tokenizer, caplog
+):
+    (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    for split, labels in (("train", (1, 2)), ("dev", (3, 3))):
+        rows = "".join(f"{text},{label}\n" for text, label in zip(("ka tomi", "ren"), labels))
+        (tmp_path / f"{split}.csv").write_text(f"text,label\n{rows}")
+    files = {split: str(tmp_path / f"{split}.csv") for split in ("train", "dev")}
+    options = {"tokenizer": str(tmp_path / "spiece.model"), "output_dir": str(tmp_path / "records")}
+    build_classification(ClassificationOptions(kind="regression", seq_len=16, **files, **options))
+    task = classification.ClassificationTask(settings(tmp_path).task)
+    assert "pearson is undefined for the dev examples, as all have one label" in caplog.text
+    (tmp_path / "history.jsonl").write_text("")
+    assert seeds._problem(task, {"score": np.nan}, str(tmp_path)) == ""  # not "learned nothing"
 
 
 def test_other_labels_are_refused(data, run, tmp_path):

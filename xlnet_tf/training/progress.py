@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Mapping
 
+import numpy as np
 import orbit
 import tensorflow as tf
 import tqdm
@@ -11,6 +12,11 @@ import tqdm
 from xlnet_tf import files
 from xlnet_tf.checkpoints.of_runs import HISTORY, read_history
 from xlnet_tf.progress_bar import ProgressBar
+
+
+def number(value: tf.Tensor | float) -> float:
+    """Returns a metric as a number of Python's; counts are whole ones."""
+    return np.asarray(orbit.utils.get_value(value)).item()
 
 
 class Progress:
@@ -84,7 +90,7 @@ class Progress:
         self._bar.refresh()
 
     def _record(self, kind: str, logs) -> dict[str, float]:
-        values = {name: float(orbit.utils.get_value(value)) for name, value in logs.items()}
+        values = {name: number(value) for name, value in logs.items()}
         if self._write:
             line = {"step": int(self._step.numpy()), "kind": kind} | values
             with files.writing(self._path), tf.io.gfile.GFile(self._path, "a") as file:

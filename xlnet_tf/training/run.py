@@ -32,7 +32,7 @@ from xlnet_tf.training.guard import Watch
 from xlnet_tf.training.interruption import OnAnyHost, Preemption, has_peers, lost_hosts
 from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.profile import Profile
-from xlnet_tf.training.progress import Progress
+from xlnet_tf.training.progress import Progress, number
 from xlnet_tf.training.saving import Checkpoints
 from xlnet_tf.training.task import Task
 from xlnet_tf.training.trainer import Trainer
@@ -307,7 +307,7 @@ class _Run:
 
             self._trainer.on_eval_step = after_step
             logs = self._runner.controller.evaluate(self._validation_steps)
-        metrics = {name: float(value) for name, value in logs.items() if name != "steps_per_second"}
+        metrics = {name: number(value) for name, value in logs.items() if name != "steps_per_second"}
         step = self._step
         # Not where a run resumes between two evaluations: what is best must not depend on where it stopped.
         if self._owner and (step % self._interval == 0 or step == self._train_steps):

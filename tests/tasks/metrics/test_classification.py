@@ -106,11 +106,17 @@ def test_as_sklearn_and_scipy(data):
         assert values["spearman"] == pytest.approx(scipy.stats.spearmanr(*numbers).statistic, abs=1e-12)
 
 
-def test_undefined_metrics_are_nan_and_score_worst():
-    one_class = cm.scores("classification", ["auc"], np.array([1, 1]), np.array([[0.5, 0.5], [0.1, 0.9]]))
-    assert math.isnan(one_class["auc"]) and one_class[cm.SCORE] == -math.inf
+def test_undefined_metrics_are_nan_and_score_worst_unless_the_targets_are_the_reason():
     constant = cm.scores("regression", ["pearson"], np.array([1.0, 2.0]), np.array([3.0, 3.0]))
     assert math.isnan(constant["pearson"]) and constant[cm.SCORE] == -math.inf
+    for kind, name, targets, outputs in (
+        ("classification", "auc", np.array([1, 1]), np.array([[0.5, 0.5], [0.1, 0.9]])),
+        ("regression", "spearman", np.array([2.0, 2.0]), np.array([1.0, 3.0])),
+        ("multi_label", "auc", np.array([[1, 0], [1, 0]]), np.array([[0.5, 0.2], [0.6, 0.1]])),
+    ):
+        values = cm.scores(kind, [name], targets, outputs)
+        assert math.isnan(values[name]) and math.isnan(values[cm.SCORE])
+        assert cm.constant_score(kind, name, targets, 2) is None
     targets, outputs = np.array([1.0, 2.0]), np.array([1.1, 2.1])
     lost = cm.scores("regression", ["rmse"], targets, np.full(2, np.nan))[cm.SCORE]
     assert lost < cm.scores("regression", ["rmse"], targets, outputs)[cm.SCORE] < 0

@@ -84,9 +84,30 @@ def test_numbers_as_labels_are_in_their_order(build, tmp_path):
 
 def test_labels_that_are_nan_are_last_in_any_order_of_the_input():
     labels = ["nan", "2", "-inf", "1.0", "1", "NaN"]
-    assert {in_order(each) for each in itertools.permutations(labels)} == {
-        ("-inf", "1", "1.0", "2", "NaN", "nan")
-    }
+    assert {in_order(each) for each in itertools.permutations(labels)} == {("-inf", "1", "2", "NaN", "nan")}
+
+
+def test_one_and_one_point_zero_are_one_label(build, tmp_path):
+    """As in json, where one writer gives 1 and another 1.0, and in csv, where pandas does."""
+    rows = {"train": [1, 1.0, 0, 2.5, "1.10"], "dev": ["1.0", 0.0, 2.5, "1.10", 1]}
+    for split, labels in rows.items():
+        lines = [json.dumps({"text": "Ka tomi.", "label": label}) for label in labels]
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
+    built = build(**{split: str(tmp_path / f"{split}.jsonl") for split in rows})
+    assert built["train"].settings["labels"] == ["0", "1", "1.10", "2.5"]
+    assert built["train"].arrays()["label"].tolist() == [1, 1, 0, 3, 2]
+    assert built["dev"].arrays()["label"].tolist() == [1, 0, 3, 2, 1]
+    assert in_order(["1.0", "0.0"]) == ("0.0", "1.0")  # as before where there is one spelling
+    same = table(tmp_path / "same.csv", ("text", "label"), ("Ka.", "1"), ("Du.", "1.0"))
+    with pytest.raises(UserError, match="only the label 1 "):
+        build(train=same, output_dir=str(tmp_path / "other"))
+
+
+@pytest.mark.parametrize("label", ["1e39", "-3.5e38"])
+def test_a_number_beyond_float32_is_named_with_its_row(build, tmp_path, label):
+    train = table(tmp_path / "t.csv", ("text", "label"), ("Ka.", 3.4e38), ("Du.", label))
+    with pytest.raises(UserError, match=rf"t.csv:3: the label is '{label}', expected at most 3.403e\+38"):
+        build(train=train, kind="regression")
 
 
 def test_regression(build, tmp_path):
