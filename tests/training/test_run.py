@@ -199,6 +199,16 @@ def test_the_curve_of_a_pretraining_has_early_points(folder, tmp_path):
     assert [line["step"] for line in history if line["kind"] == "train"] == [2, 4, 6, 8, 10, 12]
 
 
+@pytest.mark.integration
+def test_checkpoints_are_saved_at_their_steps_within_a_loop_of_steps(folder, tmp_path):
+    params = settings(folder, checkpoint_interval=3)
+    params.trainer.max_to_keep = 9
+    assert (params.trainer.train_steps, params.trainer.steps_per_loop) == (12, 2)
+    pretraining.pretrain(params, str(tmp_path))
+    saved = {int(path.stem.removeprefix("ckpt-")) for path in tmp_path.glob("ckpt-*.index")}
+    assert saved == {3, 6, 9, 12}
+
+
 def test_summaries_on_a_full_disk_are_one_error(tmp_path):
     with (
         pytest.raises(

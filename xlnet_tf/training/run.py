@@ -271,7 +271,7 @@ class _Run:
             while step < self._train_steps:
                 evaluated = self._next_evaluation(step)
                 self._profile.at(step)
-                step = self._profile.stop_before(step, evaluated)
+                step = self._profile.stop_before(step, min(evaluated, self._next_checkpoint(step)))
                 runner.controller.train(step, checkpoint_at_completion=step == self._train_steps)
                 if step != evaluated:
                     continue
@@ -290,6 +290,11 @@ class _Run:
         early = [self._interval // part // loop * loop for part in (8, 4, 2) if self._task.early_evaluations]
         later = (step // self._interval + 1) * self._interval
         return min(self._train_steps, *(one for one in early if one > step), later)
+
+    def _next_checkpoint(self, step: int) -> int:
+        """Returns the step at which the next checkpoint is due, be it within a loop of steps or not."""
+        interval = self._params.trainer.checkpoint_interval
+        return (step // interval + 1) * interval
 
     def _evaluation(self) -> dict[str, float]:
         """Evaluates, where there is a set for it; returns the metrics."""
