@@ -18,6 +18,7 @@ from tfrecord_builders.common.tables import (
 )
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
+from xlnet_tf.records.examples import option_letters
 
 UNKNOWN = -1
 LEVELS = ("middle", "high")
@@ -175,11 +176,11 @@ def _answer_index(answer: str, count: int, location: str) -> int:
         return UNKNOWN
     if not count:
         raise UserError(f"{location}: there are no options")
-    is_number = answer.isdecimal() and len(answer) <= MOST_DIGITS
-    index = int(answer) if is_number else ord(answer) - ord("A") if len(answer) == 1 else -1
+    is_number, letters = answer.isdecimal() and len(answer) <= MOST_DIGITS, option_letters(count)
+    index = int(answer) if is_number else letters.index(answer) if answer in letters else -1
     if not 0 <= index < count:
-        last = chr(ord("A") + count - 1)
-        raise UserError(f"{location}: the answer is {answer!r}, expected A to {last} or 0 to {count - 1}")
+        expected = f"A to {letters[-1]} or 0 to {count - 1}"
+        raise UserError(f"{location}: the answer is {answer!r}, expected {expected}")
     return index
 
 

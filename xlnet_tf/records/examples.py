@@ -14,7 +14,9 @@ Padding is not stored: it is where the piece id is that of `<pad>`, which no tex
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
+import string
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -55,6 +57,12 @@ class ExampleLayout(Layout):
     """The columns of one example."""
 
     columns: tuple[Column, ...]
+
+
+def option_letters(count: int) -> list[str]:
+    """Returns the names of a question's options: A to Z, then AA, AB, ..., as spreadsheets name columns."""
+    words = (itertools.product(string.ascii_uppercase, repeat=length) for length in itertools.count(1))
+    return ["".join(word) for word in itertools.islice(itertools.chain.from_iterable(words), count)]
 
 
 def sequence_columns(length: int, vocab_size: int) -> tuple[Column, ...]:

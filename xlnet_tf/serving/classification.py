@@ -147,8 +147,8 @@ class ClassificationModule(_OneVector):
         answer = dict(answer)
         answer["probabilities"] = dict(zip(labels := answer.pop("labels"), answer["probabilities"]))
         if "assigned" in answer:
-            assigned = zip(labels, answer.pop("assigned"))
-            return {"labels": [label for label, is_assigned in assigned if is_assigned], **answer}
+            assigned = [label for label, is_one in zip(labels, answer.pop("assigned")) if is_one]
+            return {"assigned": assigned, "labels": assigned, **answer}  # `labels` is the old name
         return {name: answer.pop(name) for name in ("label", "score")} | answer
 
     def serve_tokens(self, features):
