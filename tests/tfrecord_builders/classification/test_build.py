@@ -11,6 +11,7 @@ from tfrecord_builders.classification.labels import in_order
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import example_report
 from xlnet_tf.records.examples import ExampleSet
+from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.packing import pack
 from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -100,7 +101,7 @@ def test_one_and_one_point_zero_are_one_label(build, tmp_path):
     assert in_order(["1.0", "0.0"]) == ("0.0", "1.0")  # as before where there is one spelling
     same = table(tmp_path / "same.csv", ("text", "label"), ("Ka.", "1"), ("Du.", "1.0"))
     with pytest.raises(UserError, match="only the label 1 "):
-        build(train=same, output_dir=str(tmp_path / "other"))
+        build(train=same)
 
 
 @pytest.mark.parametrize("label", ["1e39", "-3.5e38"])
@@ -248,6 +249,24 @@ def test_empty_texts_are_left_out_of_training_only(build, files, tmp_path):
     table(tmp_path / "dev.csv", ("text", "label"), ("", "bad"))
     with pytest.raises(UserError, match="all texts of .*dev.csv are empty: is text the column"):
         build(**files)
+
+
+@pytest.mark.parametrize("name", ["run", "run/spiece.model"])
+def test_texts_are_cleaned_as_those_of_the_model_that_the_tokenizer_is_of(
+    build, files, tmp_path, tokenizer, caplog, name
+):
+    run = tmp_path / "run"
+    tokenizer.save_pretrained(run)
+    cleaning = CleaningConfig(lower=True, normalize_quotes=False)
+    (run / "manifest.json").write_text(json.dumps({"cleaning": cleaning.to_dict()}))
+    built = build(**files, tokenizer=str(tmp_path / name))["train"]
+    assert built.cleaning == cleaning.to_dict() and not caplog.text
+    packed = pack(tokenizer.encode(TRAIN[0][0].lower()), seq_len=32)
+    np.testing.assert_array_equal(built.arrays()["input_ids"][0], packed.input_ids)
+    options = {"lower": False, "output_dir": str(tmp_path / "other")}
+    other = build(**files, tokenizer=str(tmp_path / name), **options)["train"]
+    assert other.cleaning == {**cleaning.to_dict(), "lower": False}
+    assert "reads texts with lower True, and these are built with lower False" in caplog.text
 
 
 def test_long_texts_are_cut_at_the_end_or_in_the_middle(build, files, tmp_path, tokenizer):
