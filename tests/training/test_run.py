@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -565,4 +566,16 @@ def test_a_remote_task_reads_examples_with_tensorflow_only(tmp_path, small_token
 def test_progress_shows_the_dev_loss_and_the_metric_of_the_task(tmp_path, capsys):
     with Progress(str(tmp_path), tf.Variable(0, dtype=tf.int64), 10, "f1") as progress:
         progress.evaluation({"loss": tf.constant(0.672), "f1": tf.constant(0.5), "other": tf.constant(1.0)})
-    assert "dev_loss=0.672, dev_f1=0.500]" in capsys.readouterr().err
+    assert "dev_f1=0.500, dev_loss=0.672]" in capsys.readouterr().err
+
+
+def test_80_columns_have_room_for_loss_learning_rate_and_the_metric(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with Progress(str(tmp_path), tf.Variable(12_000, dtype=tf.int64), 500_000, "score") as progress:
+        progress._bar.dynamic_ncols, progress._bar.ncols = None, 80
+        progress._bar.start_t -= 3600  # so that hours are left
+        progress.evaluation({"loss": 0.672, "score": 0.5})
+        progress.train({"training_loss": 0.5, "learning_rate": 2e-5, "tokens_per_second": 123_456.0})
+    line = [line for line in re.split(r"[\r\n]+", sys.stderr.getvalue()) if "loss" in line][-1]
+    assert "loss=0.500, lr=2.0e-05, dev_score=0.500" in line and len(line) <= 80
