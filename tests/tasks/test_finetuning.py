@@ -544,6 +544,20 @@ def test_best_weights_without_metrics_are_not_a_checkpoint(run, registered, data
     assert not read_metrics(str(tmp_path / "run" / BEST))
 
 
+def test_the_folder_of_several_runs_is_not_taken_for_a_run(run, registered, data, tmp_path):
+    """Neither that of --num_seeds nor that of a --sweep."""
+    shutil.copytree(run[0], tmp_path / "runs" / "seed-0")
+    shutil.copytree(run[0], tmp_path / "runs" / "seed-1")
+    said = "holds runs .seed-0, seed-1., and is not one itself: give one of them, as .*runs/seed-0"
+    for use in (
+        lambda: prediction.Run.open(str(tmp_path / "runs"), str(data / "dev")),
+        lambda: prediction.Run.open(str(tmp_path / "runs"), ""),
+        lambda: open_checkpoint(str(tmp_path / "runs")),
+    ):
+        with pytest.raises(UserError, match=said):
+            use()
+
+
 def cut(content: bytes) -> bytes:
     return content[: len(content) // 2]
 

@@ -251,6 +251,16 @@ def test_empty_texts_are_left_out_of_training_only(build, files, tmp_path):
         build(**files)
 
 
+def test_a_set_of_which_most_texts_are_cut_is_warned_of(build, tmp_path):
+    long = "Ka tomi ren sol du velan qui bor. " * 10
+    rows = (long, "bad"), (f"Sol. {long}", "good"), ("ka", "good")
+    built = build(train=table(tmp_path / "train.csv", ("text", "label"), *rows))
+    assert example_report.summary(built).splitlines()[-1] == (
+        "WARNING: texts cut: 2 of 3 in train, and no model reads what is cut. Raise --seq_len, 32 now, or "
+        "the limit of that part, if there is one"
+    )
+
+
 @pytest.mark.parametrize("name", ["run", "run/spiece.model"])
 def test_texts_are_cleaned_as_those_of_the_model_that_the_tokenizer_is_of(
     build, files, tmp_path, tokenizer, caplog, name
@@ -275,6 +285,7 @@ def test_long_texts_are_cut_at_the_end_or_in_the_middle(build, files, tmp_path, 
     ids = tokenizer.encode(text)
     examples = build(train=files["train"])["train"]
     assert examples.arrays()["input_ids"][0].tolist() == [*ids[:30], SEP_ID, CLS_ID]
+    assert not example_report.warnings(examples)  # one of two
     assert examples.statistics["texts cut"] == 1 and examples.statistics["pieces cut"] == len(ids) - 30
     assert examples.statistics["pieces of a text, longest"] == len(ids)
     examples = build(train=files["train"], truncation="middle")["train"]
