@@ -389,9 +389,10 @@ def test_the_median_over_seeds_counts_a_failed_seed_as_worst(data, tmp_path):
     assert json.loads((tmp_path / "runs" / "seeds.json").read_text())[1]["last"]["loss"] == losses[1]
 
     failed = [seeds.Result(seed, "accuracy", {}, {}, "diverged") for seed in (3, 4, 5)]
-    header, *_, medians = seeds.table(failed + results).splitlines()
+    header, *_, medians, _, _, problem = seeds.table(failed + results).splitlines()
     assert header.split()[1:] == ["best", "accuracy", "accuracy", "loss"]
     assert medians.split() == ["median", "-inf", "-inf", "nan"]  # -inf would be the best loss
+    assert problem == "seed 5: diverged"
 
 
 @pytest.mark.integration
