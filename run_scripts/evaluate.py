@@ -106,14 +106,10 @@ def best(results: dict[str, dict[str, float]], metric: str) -> str:
 
 def table(results: dict[str, dict[str, float]], metric: str) -> str:
     """Returns a table of metrics, a row for each checkpoint, the best marked."""
-    names = [metric, *(name for name in next(iter(results.values())) if name != metric)]
-    width = max(map(len, results))
-    marked = best(results, metric)
-    lines = [" " * width + "  " + "  ".join(f"{name:>16}" for name in names)]
-    for checkpoint, result in results.items():
-        mark = "  <- best" if checkpoint == marked else ""
-        lines.append(f"{checkpoint:<{width}}  " + "  ".join(f"{result[n]:>16.4f}" for n in names) + mark)
-    return "\n".join(lines)
+    from xlnet_tf.tasks.metrics.table import metric_table
+
+    rows = {name: {metric: result[metric], **result} for name, result in results.items()}
+    return metric_table(rows, notes={best(results, metric): "<- best"})
 
 
 if __name__ == "__main__":

@@ -271,6 +271,16 @@ def test_a_shard_that_was_replaced_is_named_with_its_record(write, monkeypatch):
         list(dataset)
 
 
+@pytest.mark.parametrize("splits", [(), ("train", "dev")])
+def test_records_given_for_examples_are_named(tmp_path, splits):
+    """As finetune --data=RECORDS, which looks for the split train."""
+    for split in splits or ("",):
+        (tmp_path / split).mkdir(exist_ok=True)
+        (tmp_path / split / "manifest.json").write_text(json.dumps({"kind": "pretraining"}))
+    with pytest.raises(UserError, match="has pretraining records.*xlnet-tf build TASK.*pretrain` trains on"):
+        ExampleSet.load(tmp_path / "train")
+
+
 @pytest.mark.parametrize(
     ("harm", "message"),
     [(damage, "is damaged in record"), (truncate, "bytes, expected"), (cut_off, "not JSON")],

@@ -16,8 +16,9 @@ from xlnet_tf.checkpoints import open_checkpoint, save_checkpoint
 from xlnet_tf.errors import UserError
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.serving import models
-from xlnet_tf.tasks import classification, prediction
+from xlnet_tf.tasks import classification, prediction, seeds
 from xlnet_tf.tasks.finetuning import build_task, finetune, read_metrics
+from xlnet_tf.tasks.predictions.classification import write_files
 
 STRATEGY = tf.distribute.OneDeviceStrategy("CPU:0")
 # Each text holds one to three of these words, which alone decide about its label.
@@ -76,7 +77,8 @@ def predict(data, run, split, folder):
 
 
 def read_tsv(path):
-    header, *rows = [line.split("\t") for line in path.read_text().splitlines()]
+    with path.open(newline="") as file:
+        header, *rows = csv.reader(file, delimiter="\t")
     return header, rows
 
 
@@ -135,7 +137,8 @@ def test_it_learns_and_predicts_into_files(data, run, tmp_path):
     assert [path.rpartition("/")[2] for path in paths] == ["predictions.tsv", "predictions.jsonl"]
     if task.kind == "regression":
         assert header == ["id", "prediction"] and task.tables(examples, predictions) == ""
-        np.testing.assert_allclose([float(row[1]) for row in rows], predictions["outputs"], atol=1e-4)
+        assert [np.float32(row[1]) for row in rows] == [np.float32(line["value"]) for line in lines]
+        np.testing.assert_array_equal([np.float32(row[1]) for row in rows], predictions["outputs"])
         return
     assert header == ["id", "prediction", "few", "new", "old", "alert"]
     np.testing.assert_allclose(
@@ -145,7 +148,28 @@ def test_it_learns_and_predicts_into_files(data, run, tmp_path):
     for line in lines:
         likely = [name for name, value in line["probabilities"].items() if value >= 0.5]
         best = max(line["probabilities"], key=line["probabilities"].get)
-        assert line["prediction"] == (likely if task.kind == "multi_label" else best)
+        name, answer = ("assigned", likely) if task.kind == "multi_label" else ("label", best)
+        assert line[name] == line["prediction"] == answer  # the second is the old name
+
+
+@pytest.mark.parametrize("kind", ["classification", "multi_label"])
+def test_any_label_is_read_back_from_the_table(tmp_path, small_tokenizer, kind):
+    labels = ["a", "b, c", "d  e", 'f "g"', "h\ti", "j\nk", "n\ro", "l,", '"', "m"]
+    (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    rows = [{"text": "ka", "label": [label] if kind == "multi_label" else label} for label in labels]
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = {"tokenizer": str(tmp_path / "spiece.model"), "output_dir": str(tmp_path / "records")}
+    given = {"test": str(tmp_path / "test.jsonl"), "labels": labels, "kind": kind, "seq_len": 16}
+    examples = build_classification(ClassificationOptions(**given, **options))["test"]
+    outputs = np.eye(len(labels), dtype=np.float32)
+    if kind == "multi_label":
+        outputs = np.tril(np.ones_like(outputs))  # the first label, the first two, ...
+    write_files(examples, outputs, None, tmp_path)
+    header, rows = read_tsv(tmp_path / "predictions.tsv")
+    assert header[2:] == labels
+    found = [row[1] if kind == "classification" else next(csv.reader([row[1]])) for row in rows]
+    expected = labels if kind == "classification" else [labels[: n + 1] for n in range(len(labels))]
+    assert found == expected
 
 
 @pytest.mark.integration
@@ -217,6 +241,22 @@ def test_texts_without_labels_are_predicted_only(data, run, tmp_path):
     params.task.validation_data.input_path = str(data / "records/test")
     with pytest.raises(UserError, match="examples without answers: it can only be predicted"):
         finetune(params, classification.ClassificationTask, STRATEGY, str(tmp_path / "run"))
+
+
+def test_a_metric_that_the_dev_examples_leave_undefined_is_warned_of_and_fails_no_run(
+    tmp_path, small_tokenizer, caplog
+):
+    (tmp_path / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    for split, labels in (("train", (1, 2)), ("dev", (3, 3))):
+        rows = "".join(f"{text},{label}\n" for text, label in zip(("ka tomi", "ren"), labels))
+        (tmp_path / f"{split}.csv").write_text(f"text,label\n{rows}")
+    files = {split: str(tmp_path / f"{split}.csv") for split in ("train", "dev")}
+    options = {"tokenizer": str(tmp_path / "spiece.model"), "output_dir": str(tmp_path / "records")}
+    build_classification(ClassificationOptions(kind="regression", seq_len=16, **files, **options))
+    task = classification.ClassificationTask(settings(tmp_path).task)
+    assert "pearson is undefined for the dev examples, as all have one label" in caplog.text
+    (tmp_path / "history.jsonl").write_text("")
+    assert seeds._problem(task, {"score": np.nan}, str(tmp_path)) == ""  # not "learned nothing"
 
 
 def test_other_labels_are_refused(data, run, tmp_path):

@@ -26,6 +26,7 @@ from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.tasks import prediction, seeds
 from xlnet_tf.tasks.finetuning import BEST, finetune, read_metrics, row_weights
 from xlnet_tf.tasks.settings import complete
+from xlnet_tf.training.config import check_types, flatten, override
 from xlnet_tf.training.guard import Diverged
 from xlnet_tf.training.progress import Progress, read_history
 from xlnet_tf.training.task import Ratio
@@ -205,6 +206,32 @@ def test_epochs_are_counted_in_examples(data):
     assert params.trainer.validation_interval == params.trainer.checkpoint_interval == 2
 
 
+def test_every_number_may_be_a_whole_one(data, tmp_path):
+    """Settings that have a point by default, given without, as yaml, --params_override and --sweep may."""
+    params, changes = settings(data, trainer={"train_steps": 1}), {}
+    for name, value in flatten(params.as_dict()).items():
+        if isinstance(value, float):
+            low = name.endswith(("dropout", "warmup_fraction")) or ".beta_" in name
+            changes[name] = value if ".beta_" in name else 0 if low else 1  # betas are between 0 and 1
+    assert changes["trainer.optimizer_config.learning_rate"] == 1 and len(changes) > 15
+    override(params, ",".join(f"{name}={value}" for name, value in changes.items()), "--params_override")
+    check_types(params, settings(data))
+    metrics = finetune(params, toy.ToyTask, STRATEGY, str(tmp_path))
+    assert 0 <= metrics["accuracy"] <= 1
+
+
+def test_a_run_without_a_step_is_refused(data):
+    for epochs in (0, 0.0):
+        with pytest.raises(UserError, match=r"\(--epochs\) is 0.* and train_steps is 0: expected more"):
+            complete(settings(data, task={"epochs": epochs}), 64)
+    params = settings(data, task={"epochs": 0}, trainer={"train_steps": 3})
+    complete(params, 64)
+    assert params.trainer.train_steps == 3
+    params = settings(data, task={"epochs": 1e-9})
+    complete(params, 64)
+    assert params.trainer.train_steps == 1
+
+
 def test_an_evaluation_reads_as_much_at_once_as_a_part_of_a_step(data):
     """What fits with gradients fits without, and divides over the devices as the batch does."""
     data_of_step = {"train_data": {"global_batch_size": 32}, "validation_data": {"global_batch_size": 0}}
@@ -362,9 +389,10 @@ def test_the_median_over_seeds_counts_a_failed_seed_as_worst(data, tmp_path):
     assert json.loads((tmp_path / "runs" / "seeds.json").read_text())[1]["last"]["loss"] == losses[1]
 
     failed = [seeds.Result(seed, "accuracy", {}, {}, "diverged") for seed in (3, 4, 5)]
-    header, *_, medians = seeds.table(failed + results).splitlines()
+    header, *_, medians, _, _, problem = seeds.table(failed + results).splitlines()
     assert header.split()[1:] == ["best", "accuracy", "accuracy", "loss"]
     assert medians.split() == ["median", "-inf", "-inf", "nan"]  # -inf would be the best loss
+    assert problem == "seed 5: diverged"
 
 
 @pytest.mark.integration
@@ -408,7 +436,43 @@ def test_a_run_that_learns_nothing_is_flagged(data, tmp_path):
         settings(data, task={"epochs": 3.0}), Constant, STRATEGY, str(tmp_path / "other")
     )
     assert result.problem == "learned nothing: the same answer for every text scores 1.0000"
-    assert "Try a higher --learning_rate" in seeds.table([result])
+    assert seeds.table([result]).splitlines()[-2:] == [
+        "seed 0: learned nothing: the same answer for every text scores 1.0000",
+        "Try a lower --learning_rate, more --epochs, a longer --warmup_fraction or another --seed, with a "
+        "new --model_dir: rates from 0.0003 to 0.003 suit tiny models, and this run had 0.02",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rate", "d_model", "said"),
+    [
+        (2e-5, 16, "Try a higher --learning_rate, more"),
+        (1e-3, 16, "Try more --epochs"),
+        (0.1, 16, "Try a lower --learning_rate, more"),
+        (1e-3, 1024, "Try a lower --learning_rate, more"),
+        (2e-5, 1024, "Try more --epochs"),
+    ],
+)
+def test_advice_does_not_name_the_rate_that_was_given(data, rate, d_model, said):
+    task = toy.ToyTask(settings(data, task={"model": {"d_model": d_model}}).task)
+    assert seeds._advice(rate, task).startswith(said)
+
+
+def test_a_table_of_seeds_fits_into_a_terminal():
+    """80 columns, no word broken; counts are whole numbers, the median's, too."""
+    names = ["map", "mrr", "mrr_at_10", "ndcg_at_10", "queries_left_out", "a_metric_of_a_long_name", "loss"]
+    results = [
+        seeds.Result(seed, "map", {**dict.fromkeys(names, 0.5), "queries": 18}, {"map": 0.75})
+        for seed in (3, 4)
+    ]
+    printed = seeds.table(results)
+    assert max(map(len, printed.splitlines())) <= 80
+    blocks = [[line.split() for line in block.splitlines()] for block in printed.split("\n\n")]
+    assert {tuple(row[0] for row in block) for block in blocks} == {("seed", "3", "4", "median")}
+    columns = [dict(zip(block[0], row)) for block in blocks[1:] for row in block[1:]]
+    assert {name for row in columns for name in row} >= {*names[5:], "queries"}
+    assert {row["queries"] for row in columns if "queries" in row} == {"18"}
+    assert {row["loss"] for row in columns if "loss" in row} == {"0.5000"}
 
 
 def test_an_interrupted_prediction_resumes(run, registered, data, tmp_path, monkeypatch):
@@ -479,6 +543,20 @@ def test_best_weights_without_metrics_are_not_a_checkpoint(run, registered, data
     opened = prediction.Run.open(str(tmp_path / "run"), str(data / "dev"))
     assert opened.checkpoint("") == str(tmp_path / "run" / "ckpt-64")
     assert not read_metrics(str(tmp_path / "run" / BEST))
+
+
+def test_the_folder_of_several_runs_is_not_taken_for_a_run(run, registered, data, tmp_path):
+    """Neither that of --num_seeds nor that of a --sweep."""
+    shutil.copytree(run[0], tmp_path / "runs" / "seed-0")
+    shutil.copytree(run[0], tmp_path / "runs" / "seed-1")
+    said = "holds runs .seed-0, seed-1., and is not one itself: give one of them, as .*runs/seed-0"
+    for use in (
+        lambda: prediction.Run.open(str(tmp_path / "runs"), str(data / "dev")),
+        lambda: prediction.Run.open(str(tmp_path / "runs"), ""),
+        lambda: open_checkpoint(str(tmp_path / "runs")),
+    ):
+        with pytest.raises(UserError, match=said):
+            use()
 
 
 def cut(content: bytes) -> bytes:

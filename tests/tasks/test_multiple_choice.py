@@ -90,7 +90,21 @@ def test_predictions_of_questions_without_answers(run, data, tmp_path):
         assert sum(probabilities) == pytest.approx(1, abs=1e-5)
         assert row["answer"] == line["answer"] == "ABC"[np.argmax(probabilities)]
         assert line["answer_text"] == line["options"]["ABC".index(row["answer"])]
-        assert line["answer_text"].startswith("tor")
+        assert line["option"] == line["answer_text"] and line["answer_text"].startswith("tor")
+        np.testing.assert_allclose(line["probabilities"], probabilities, atol=1e-6)
+    stored = predictions["probabilities"].tolist()
+    assert [line["probabilities"] for line in lines] == stored  # all their digits
+
+
+def test_more_options_than_letters_are_called_as_a_spreadsheets_columns(tmp_path):
+    options = [f"tor {number}" for number in range(28)]
+    question = {"id": "q", "level": "", "question": "", "options": options}
+    tsv, jsonl = multiple_choice.write_files([question], np.eye(28, dtype=np.float32)[27:], tmp_path)
+    with open(tsv) as file:
+        (row,) = csv.DictReader(file, delimiter="\t")
+    assert [*row][26:] == ["Y", "Z", "AA", "AB"] and row["answer"] == "AB"
+    with open(jsonl) as file:
+        assert json.loads(file.read())["option"] == "tor 27"
 
 
 def test_training_on_questions_without_answers_is_refused(data, tmp_path):

@@ -90,6 +90,14 @@ def test_the_best_is_that_of_the_median_and_failures_count(tmp_path):
     assert [f">{count} failed<" in drawn for count in (1, 2, 3)] == [True, True, False]
 
 
+def test_a_sweep_whose_every_run_failed_names_no_best(tmp_path):
+    trials = [trial("a", 0.5, 0.5), trial("b", -math.inf, 0.5)]
+    assert sweep.best(trials) is None
+    printed = sweep.table(trials)
+    assert "<-" not in printed and "Every run has diverged or learned nothing, so none is the best" in printed
+    sweep.draw_picture(trials, tmp_path / "sweep.svg")
+
+
 @pytest.fixture
 def settings(tmp_path, small_tokenizer):
     """Returns settings with some of the optimizer's changed, and a strategy."""

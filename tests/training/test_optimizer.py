@@ -62,6 +62,21 @@ def test_schedule_refuses_impossible_settings(changes):
         WarmupDecay(OptimizerConfig(**changes).as_dict(), 10)
 
 
+@pytest.mark.parametrize("decay", ["linear", "cosine"])
+@pytest.mark.parametrize("number", [0, 1, 3_000_000_000])
+def test_a_whole_number_is_as_good_as_one_with_a_point(number, decay):
+    """As yaml, --params_override and --sweep have them: learning_rate: 1."""
+    for name in ("learning_rate", "min_lr_ratio"):
+        rates = [
+            [float(WarmupDecay(config.as_dict(), 10)(tf.constant(step, tf.int64))) for step in (0, 1, 5, 10)]
+            for config in (
+                OptimizerConfig(**{"warmup_steps": 2, "decay": decay, name: kind(number)})
+                for kind in (int, float)
+            )
+        ]
+        assert rates[0] == rates[1]
+
+
 def numpy_adamw(values, gradients, rates, decays, *, steps_rate, clip, bias_correction):
     """Replays AdamW in float64: {name: value}, a list of {name: gradient}; returns values and slots."""
     values = {k: v.astype(np.float64) for k, v in values.items()}

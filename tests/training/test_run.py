@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -211,6 +212,16 @@ def test_the_curve_of_a_pretraining_has_early_points(folder, tmp_path):
     history = read_history(str(tmp_path / "history.jsonl"))
     assert [line["step"] for line in history if line["kind"] == "dev"] == [0, 2, 4, 8, 12]
     assert [line["step"] for line in history if line["kind"] == "train"] == [2, 4, 6, 8, 10, 12]
+
+
+@pytest.mark.integration
+def test_checkpoints_are_saved_at_their_steps_within_a_loop_of_steps(folder, tmp_path):
+    params = settings(folder, checkpoint_interval=3)
+    params.trainer.max_to_keep = 9
+    assert (params.trainer.train_steps, params.trainer.steps_per_loop) == (12, 2)
+    pretraining.pretrain(params, str(tmp_path))
+    saved = {int(path.stem.removeprefix("ckpt-")) for path in tmp_path.glob("ckpt-*.index")}
+    assert saved == {3, 6, 9, 12}
 
 
 def test_summaries_on_a_full_disk_are_one_error(tmp_path):
@@ -569,4 +580,16 @@ def test_a_remote_task_reads_examples_with_tensorflow_only(tmp_path, small_token
 def test_progress_shows_the_dev_loss_and_the_metric_of_the_task(tmp_path, capsys):
     with Progress(str(tmp_path), tf.Variable(0, dtype=tf.int64), 10, "f1") as progress:
         progress.evaluation({"loss": tf.constant(0.672), "f1": tf.constant(0.5), "other": tf.constant(1.0)})
-    assert "dev_loss=0.672, dev_f1=0.500]" in capsys.readouterr().err
+    assert "dev_f1=0.500, dev_loss=0.672]" in capsys.readouterr().err
+
+
+def test_80_columns_have_room_for_loss_learning_rate_and_the_metric(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with Progress(str(tmp_path), tf.Variable(12_000, dtype=tf.int64), 500_000, "score") as progress:
+        progress._bar.dynamic_ncols, progress._bar.ncols = None, 80
+        progress._bar.start_t -= 3600  # so that hours are left
+        progress.evaluation({"loss": 0.672, "score": 0.5})
+        progress.train({"training_loss": 0.5, "learning_rate": 2e-5, "tokens_per_second": 123_456.0})
+    line = [line for line in re.split(r"[\r\n]+", sys.stderr.getvalue()) if "loss" in line][-1]
+    assert "loss=0.500, lr=2.0e-05, dev_score=0.500" in line and len(line) <= 80

@@ -237,6 +237,14 @@ def test_a_host_lost_while_saving_is_not_a_disk_error(folder, monkeypatch):
         run.at(14)
 
 
+def test_checkpoints_are_due_at_multiples_wherever_a_run_was_stopped(folder):
+    run = Saved(folder)
+    assert run.restored() == 10
+    run.step.assign(11)
+    assert run.manager.save(checkpoint_number=11, check_interval=False)  # told to end
+    assert [step for step in (11, 12, 13, 14) if run.at(step)] == [12, 14]
+
+
 def test_checkpoints_wait_while_steps_fail(folder):
     run = Saved(folder)
     run.hold.assign(1)

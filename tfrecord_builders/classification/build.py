@@ -135,20 +135,20 @@ def _with_labels(dataset: Dataset, options: ClassificationOptions) -> Dataset:
         rows += 1
     if not rows:
         raise UserError(f"{source.file} has no rows")
-    if len(found) < 2:
-        only = f"only the label {', '.join(found)}" if found else "no label"
+    if len(labels := labels_lib.in_order(found)) < 2:
+        only = f"only the label {', '.join(labels)}" if labels else "no label"
         raise UserError(f"{source.file} has {only} in column {source.label[0]!r}; expected at least 2")
-    if len(found) > max(_COUNTED_LABELS, _MOST_LABELS * rows):
+    if len(labels) > max(_COUNTED_LABELS, _MOST_LABELS * rows):
         logging.warning(
             "%s has %d labels in %d rows, nearly every row one of its own: is %s the column of the label "
             "(--label_column)? Numbers are learned with --kind=regression, several labels of a row with "
             "--kind=multi_label",
             source.file,
-            len(found),
+            len(labels),
             rows,
             source.label[0],
         )
-    return dataclasses.replace(dataset, labels=labels_lib.in_order(found))
+    return dataclasses.replace(dataset, labels=labels)
 
 
 def _choose(name: str, dataset: Dataset, options: ClassificationOptions, marks: DroppedMarks) -> list[_Split]:

@@ -1,6 +1,7 @@
 """Labels of rows: which ones there are, and their numbers."""
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -12,6 +13,7 @@ from xlnet_tf.records.layout import Column
 
 UNLABELLED = -1
 _SHOWN = 20  # labels in a message
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 def is_labelled(row: Row, source: SplitSource) -> bool:
@@ -64,8 +66,12 @@ def read_labels(row: Row, source: SplitSource, dataset: Dataset) -> list[str]:
 
 
 def in_order(labels: Iterable[str]) -> tuple[str, ...]:
-    """Returns each label once: numbers by their value, NaN last, other labels by their spelling."""
+    """Returns each label once: numbers by their value, NaN last, other labels by their spelling.
+
+    1 and 1.0 are one label, which has the shorter name if both occur.
+    """
     labels = set(labels)
+    labels = {label for label in labels if _whole(label) == label or _whole(label) not in labels}
     try:
         return tuple(sorted(labels, key=_by_value))
     except ValueError:
@@ -75,6 +81,11 @@ def in_order(labels: Iterable[str]) -> tuple[str, ...]:
 def _by_value(label: str) -> tuple[bool, float, str]:
     value = float(label)
     return (True, 0.0, label) if math.isnan(value) else (False, value, label)
+
+
+def _whole(label: str) -> str:
+    """Returns a label without the .0 that some tables and json writers give whole numbers."""
+    return label.removesuffix(".0") if re.fullmatch(r"-?\d+\.0", label) else label
 
 
 def encode(row: Row, source: SplitSource, dataset: Dataset) -> int | float | np.ndarray:
@@ -117,6 +128,11 @@ def _number(label: str, row: Row) -> float:
         value = math.nan
     if not math.isfinite(value):
         raise UserError(f"{row.location}: the label is {label!r}, expected a number")
+    if abs(value) > _LARGEST:
+        raise UserError(
+            f"{row.location}: the label is {label!r}, expected at most {_LARGEST:.4g} either way, the "
+            "largest number of float32: give it in another unit"
+        )
     return value
 
 
@@ -124,6 +140,9 @@ def _index(label: str, labels: Sequence[str], row: Row) -> int:
     try:
         return labels.index(label)
     except ValueError:
+        for number, other in enumerate(labels):
+            if _whole(other) == _whole(label):
+                return number
         known = ", ".join(labels[:_SHOWN]) + (", ..." if len(labels) > _SHOWN else "")
         raise UserError(
             f"{row.location}: unknown label {label!r}; known are {known} (from the training data, --labels "

@@ -1,6 +1,7 @@
 """What all builders of labelled examples share: their options and their command."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ from xlnet_tf.flags import check_limits, define_flags, from_flags, option
 from xlnet_tf.records import example_report
 from xlnet_tf.records.examples import ExampleSet, ExampleWriter, check_replaceable
 from xlnet_tf.text.cleaning import CleaningConfig
-from xlnet_tf.text.tokenizer import XLNetTokenizer, find_file
+from xlnet_tf.text.tokenizer import XLNetTokenizer, cleaning_for, find_file
 
 SPLITS = ("train", "dev", "test")
 BUILDS_ANEW = "the same command builds the examples anew"
@@ -34,12 +35,14 @@ class ExampleOptions:
     output_dir: str = option("folder for the examples, one folder in it for each split")
     _: dataclasses.KW_ONLY
     seq_len: int = option("tokens of a sequence", 128, least=5)
-    lower: bool = option("lower-case the text", False)
-    keep_accents: bool = option("keep accents (the released models drop them)", False)
+    lower: bool | None = option("lower-case the text. Default: as a model next to the tokenizer, or no", None)
+    keep_accents: bool | None = option(
+        "keep accents (the released models drop them). Default: as a model next to the tokenizer, or no", None
+    )
 
-    @property
+    @functools.cached_property
     def cleaning(self) -> CleaningConfig:
-        return CleaningConfig(lower=self.lower, keep_accents=self.keep_accents)
+        return cleaning_for(self.tokenizer, lower=self.lower, keep_accents=self.keep_accents)
 
     @property
     def splits(self) -> list[str]:

@@ -11,7 +11,7 @@ from tfrecord_builders.inspection.plot_distributions import BLUE
 from xlnet_tf import figures, files
 from xlnet_tf.records import example_report
 from xlnet_tf.records.example_report import Found
-from xlnet_tf.records.examples import ExampleSet
+from xlnet_tf.records.examples import ExampleSet, option_letters
 from xlnet_tf.records.input_counts import PIECES, UNKNOWN_PIECES
 
 _BINS = 32
@@ -84,7 +84,7 @@ def labels(examples: ExampleSet) -> dict[str, int]:
         values = examples.column("tags")
     elif "label" in columns and examples.settings.get("kind") != "regression":
         values = examples.column("label")
-        names = names or [chr(ord("A") + option) for option in range(examples.sequences)]
+        names = names or option_letters(examples.sequences)
     else:
         return {}
     if examples.settings.get("kind") == "multi_label":

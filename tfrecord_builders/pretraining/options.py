@@ -1,6 +1,7 @@
 """What the pretraining builder can be asked for: options and their checks."""
 
 import dataclasses
+import functools
 import re
 
 from etils import epath
@@ -14,6 +15,7 @@ from xlnet_tf.flags import check_limits, option
 from xlnet_tf.records import manifest, ranks, segments, spans
 from xlnet_tf.records.spec import MAX_PASSES, MAX_SEQ_LEN
 from xlnet_tf.text.cleaning import CleaningConfig
+from xlnet_tf.text.tokenizer import cleaning_for
 
 DEV = "dev"  # name of the held-out set
 
@@ -86,8 +88,10 @@ class PretrainingOptions(CorpusOptions, runners.RunnerOptions):
         least=1,
         most=MAX_PASSES,
     )
-    lower: bool = option("lower-case the text", False)
-    keep_accents: bool = option("keep accents (the released models drop them)", False)
+    lower: bool | None = option("lower-case the text. Default: as a model next to the tokenizer, or no", None)
+    keep_accents: bool | None = option(
+        "keep accents (the released models drop them). Default: as a model next to the tokenizer, or no", None
+    )
     use_eod: bool = option("write an <eod> token where a document ends", True)
     sentence_split: str = option(
         "language code (en, de, zh, ...) if the corpus has "
@@ -176,9 +180,9 @@ class PretrainingOptions(CorpusOptions, runners.RunnerOptions):
         names = (field.name for field in dataclasses.fields(CorpusOptions))
         return CorpusOptions(**{name: getattr(self, name) for name in names})
 
-    @property
+    @functools.cached_property
     def cleaning(self) -> CleaningConfig:
-        return CleaningConfig(lower=self.lower, keep_accents=self.keep_accents)
+        return cleaning_for(self.tokenizer, lower=self.lower, keep_accents=self.keep_accents)
 
     @property
     def slice_bytes(self) -> int:

@@ -18,6 +18,7 @@ from tfrecord_builders.common.tables import (
 )
 from xlnet_tf import files
 from xlnet_tf.errors import UserError
+from xlnet_tf.records.examples import option_letters
 
 UNKNOWN = -1
 LEVELS = ("middle", "high")
@@ -175,12 +176,12 @@ def _answer_index(answer: str, count: int, location: str) -> int:
         return UNKNOWN
     if not count:
         raise UserError(f"{location}: there are no options")
-    index = whole_number(answer)
+    index, letters = whole_number(answer), option_letters(count)
     if index is None:
-        index = ord(answer) - ord("A") if len(answer) == 1 else -1
+        index = letters.index(answer) if answer in letters else -1
     if not 0 <= index < count:
-        last = chr(ord("A") + count - 1)
-        raise UserError(f"{location}: the answer is {answer!r}, expected A to {last} or 0 to {count - 1}")
+        expected = f"A to {letters[-1]} or 0 to {count - 1}"
+        raise UserError(f"{location}: the answer is {answer!r}, expected {expected}")
     return index
 
 

@@ -25,7 +25,7 @@ from xlnet_tf.checkpoints.model_card import (
     ModelCard,
     task_of,
 )
-from xlnet_tf.checkpoints.of_runs import newest
+from xlnet_tf.checkpoints.of_runs import newest, runs_below
 from xlnet_tf.checkpoints.safetensors_file import read_safetensors, write_safetensors
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
@@ -383,6 +383,8 @@ def _find_weights(path: str) -> str:
     original = f"{folder}/{tensorflow_files.ORIGINAL_FILE}"
     prefix = original if tensorflow_files.is_tensorflow(original) else _newest(folder)
     if not prefix:
+        if runs := runs_below(folder):
+            raise UserError(runs)
         files = sorted(tf.io.gfile.listdir(folder))
         versions = sorted((n for name in files if (n := name.rstrip("/")).isdecimal()), key=int)
         exported = [path for n in versions if tf.io.gfile.exists(path := f"{folder}/{n}/{_SAVED_MODEL}")]

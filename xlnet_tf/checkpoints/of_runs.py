@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from xlnet_tf import files
 from xlnet_tf.checkpoints.checkpoint import Checkpoint
-from xlnet_tf.checkpoints.model_card import BEST, METRICS_FILE
+from xlnet_tf.checkpoints.model_card import BEST, METRICS_FILE, PARAMS_FILE
 from xlnet_tf.errors import UserError
 
 NAME = "ckpt"
@@ -65,6 +65,20 @@ def newest_first(model_dir: str) -> list[str]:
     paths = files.beginning_with(os.path.join(model_dir, f"{NAME}-"))
     found = [match for path in paths if (match := re.fullmatch(rf"(.*{NAME}-([0-9]+))\.index", path))]
     return [match[1] for match in sorted(found, key=lambda m: -int(m[2]))]
+
+
+def runs_below(folder: str) -> str:
+    """Says which runs, of several seeds or of a sweep, lie in a folder; "" if none do."""
+    marks = (PARAMS_FILE, "seeds.json")
+    names = [
+        name
+        for name in sorted(name.rstrip("/") for name in tf.io.gfile.listdir(folder))
+        if name != BEST and any(tf.io.gfile.exists(f"{folder}/{name}/{mark}") for mark in marks)
+    ]
+    if not names:
+        return ""
+    listed = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+    return f"{folder} holds runs ({listed}), and is not one itself: give one of them, as {folder}/{names[0]}"
 
 
 def read_history(path: str) -> list[dict]:

@@ -12,6 +12,7 @@ from xlnet_tf.records.input_counts import PIECES, TEXTS, UNKNOWN_PIECES, UNKNOWN
 from xlnet_tf.text.special_tokens import PAD_ID
 
 MAX_UNKNOWN_SHARE = 0.01
+MAX_CUT_SHARE = 0.5
 SHOWN = 3  # examples in a message or a table
 _WIDTH = 60  # of their texts
 
@@ -22,17 +23,31 @@ def warnings(examples: ExampleSet) -> list[str]:
     Args:
         examples: a set; those of earlier versions have no counts, and so no warnings.
     """
+    return [*_of_cut_inputs(examples), *_of_unknown_pieces(examples)]
+
+
+def _of_cut_inputs(examples: ExampleSet) -> Iterator[str]:
+    for name, count in examples.statistics.items():
+        total = examples.statistics.get("candidates", 0) if name.startswith("passages") else examples.records
+        if name.endswith(" cut") and not name.startswith("pieces") and count > MAX_CUT_SHARE * total:
+            yield (
+                f"{name}: {count:,} of {total:,} in {examples.split}, and no model reads what is cut. Raise "
+                f"--seq_len, {examples.seq_len} now, or the limit of that part, if there is one"
+            )
+
+
+def _of_unknown_pieces(examples: ExampleSet) -> Iterator[str]:
     pieces, unknown = (examples.statistics.get(name, 0) for name in (PIECES, UNKNOWN_PIECES))
     if not pieces or unknown < MAX_UNKNOWN_SHARE * pieces:
-        return []
+        return
     alone, texts = (examples.statistics.get(name, 0) for name in (UNKNOWN_TEXTS, TEXTS))
     only = f", and {alone:,} of {texts:,} texts have no other" if alone else ""
-    return [
+    yield (
         f"{unknown / pieces:.1%} of the pieces of {examples.split} are <unk>{only}: the tokenizer cannot "
         "write this text, and the model cannot distinguish such words. Take a tokenizer and weights "
         "of the text's language, script and case (--lower), or train them "
         f"({command_line.spelled('python -m run_scripts.train_tokenizer')})"
-    ]
+    )
 
 
 def summary(sets: Mapping[str, ExampleSet]) -> str:

@@ -14,7 +14,9 @@ Padding is not stored: it is where the piece id is that of `<pad>`, which no tex
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
+import string
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -55,6 +57,21 @@ class ExampleLayout(Layout):
     """The columns of one example."""
 
     columns: tuple[Column, ...]
+
+
+def option_letters(count: int) -> list[str]:
+    """Returns the names of a question's options: A to Z, then AA, AB, ..., as spreadsheets name columns."""
+    words = (itertools.product(string.ascii_uppercase, repeat=length) for length in itertools.count(1))
+    return ["".join(word) for word in itertools.islice(itertools.chain.from_iterable(words), count)]
+
+
+def _refuse_records(folder: epath.Path, manifest: Mapping[str, Any]) -> None:
+    """Raises UserError if a folder's manifest is that of pretraining records."""
+    if manifest.get("kind") == "pretraining":
+        raise UserError(
+            f"{folder} has pretraining records, or is a run on them; expected fine-tuning examples, or a run "
+            f"on those. {_BUILD}; `xlnet-tf pretrain` trains on records"
+        )
 
 
 def sequence_columns(length: int, vocab_size: int) -> tuple[Column, ...]:
@@ -138,19 +155,16 @@ class ExampleSet:
                 for folder in (path.parent, path.parent.parent)
             )
             hint = f"; it has sets in {inside}" if inside else f"; next to it are {nearby}" if nearby else ""
-            if (path.parent.parent / MANIFEST_FILE).exists():
+            if (above := path.parent.parent / MANIFEST_FILE).exists():
+                _refuse_records(above.parent, files.read_json(above, fix=_FIX))
                 hint = f"; {path.parent.parent} is one itself: give the folder that it is in"
             raise FileNotFoundError(
                 f"{path} does not exist: expected a folder of finished fine-tuning examples{hint}. {_BUILD}"
             )
         values = files.read_json(path, fix=_FIX)
+        _refuse_records(path.parent, values)
         found = [values.get(name) for name in ("kind", "schema_version")]
         if found != [KIND, SCHEMA_VERSION]:
-            if found[:1] == ["pretraining"]:
-                raise UserError(
-                    f"{path.parent} has pretraining records, or is a run on them; "
-                    "expected fine-tuning examples, or a run on those"
-                )
             raise UserError(
                 f"{path}: kind and schema_version are {found}, expected {[KIND, SCHEMA_VERSION]}: "
                 "not fine-tuning examples, or of another version; build them again"

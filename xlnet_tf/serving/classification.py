@@ -17,12 +17,12 @@ from xlnet_tf.serving.module import (
     serialized_example,
     signature,
 )
+from xlnet_tf.tasks.metrics.thresholds import DECISION
 from xlnet_tf.text.graph.packing import without_middle
 from xlnet_tf.text.tokenizer import XLNetTokenizer
 
 TRUNCATIONS = ("end", "middle")
 CLASSIFY_NAME, REGRESS_NAME = "classify", "regress"
-_ASSIGNED = 0.5  # the probability from which a label of several is assigned
 
 
 class AlertRule(NamedTuple):
@@ -147,8 +147,8 @@ class ClassificationModule(_OneVector):
         answer = dict(answer)
         answer["probabilities"] = dict(zip(labels := answer.pop("labels"), answer["probabilities"]))
         if "assigned" in answer:
-            assigned = zip(labels, answer.pop("assigned"))
-            return {"labels": [label for label, is_assigned in assigned if is_assigned], **answer}
+            assigned = [label for label, is_one in zip(labels, answer.pop("assigned")) if is_one]
+            return {"assigned": assigned, "labels": assigned, **answer}  # `labels` is the old name
         return {name: answer.pop(name) for name in ("label", "score")} | answer
 
     def serve_tokens(self, features):
@@ -161,7 +161,7 @@ class ClassificationModule(_OneVector):
             "probabilities": probabilities,
         }
         if self.multi_label:
-            answers["assigned"] = to_probabilities(logits) >= _ASSIGNED
+            answers["assigned"] = to_probabilities(logits) >= DECISION
         else:
             answers["label"] = tf.gather(labels, tf.argmax(logits, axis=-1))
             answers["score"] = tf.reduce_max(probabilities, axis=-1)

@@ -254,8 +254,8 @@ class FinetuningTask(Task):
         """Warns of a model that gives all examples of a set the same outputs."""
         if examples.records > 1 and self.outputs_alike(examples, predictions):
             logging.warning(
-                "the model's scores are all alike for %s: it has collapsed, and its metrics are those of "
-                "chance. Lower the learning rate, raise warmup_fraction, or take another seed",
+                "the model's scores are all alike for %s: it has collapsed or not begun to learn, and its "
+                "metrics are those of chance",
                 examples.folder,
             )
 

@@ -12,6 +12,7 @@ from etils import epath
 
 from xlnet_tf import files
 from xlnet_tf.models.multiple_choice import XLNetMultipleChoice
+from xlnet_tf.records.examples import option_letters
 from xlnet_tf.records.layout import Column
 from xlnet_tf.task_registry import Sizes
 from xlnet_tf.tasks.finetuning import FinetuningTask, alike, register, row_weights
@@ -71,7 +72,7 @@ class MultipleChoiceTask(FinetuningTask):
 
     def probabilities(self, examples, predictions):
         values = predictions["probabilities"]
-        letters = [chr(ord("A") + option) for option in range(values.shape[1])]
+        letters = option_letters(values.shape[1])
         targets = np.arange(len(letters)) == predictions["label"][:, None]
         return Probabilities(values, targets, letters, True, predictions["logits"])
 
@@ -109,7 +110,7 @@ def write_files(questions, probabilities: np.ndarray, folder: epath.PathLike) ->
         The files' paths.
     """
     folder = files.make_folder(folder)
-    letters = [chr(ord("A") + option) for option in range(probabilities.shape[1])]
+    letters = option_letters(probabilities.shape[1])
     with files.replacing(folder / TSV_FILE) as tsv, files.replacing(folder / JSONL_FILE) as jsonl:
         table = csv.writer(tsv, delimiter="\t", lineterminator="\n")
         table.writerow(["id", "answer", *letters])
@@ -119,8 +120,9 @@ def write_files(questions, probabilities: np.ndarray, folder: epath.PathLike) ->
             line = {
                 **question,
                 "answer": letters[best],
-                "answer_text": question["options"][best],
-                "probabilities": [round(float(p), 6) for p in row],
+                "option": question["options"][best],
+                "answer_text": question["options"][best],  # the old name
+                "probabilities": row.tolist(),
             }
             jsonl.write(json.dumps(line, ensure_ascii=False) + "\n")
     return [str(folder / TSV_FILE), str(folder / JSONL_FILE)]

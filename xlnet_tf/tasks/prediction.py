@@ -19,7 +19,7 @@ from xlnet_tf.checkpoints import load_into, open_checkpoint
 from xlnet_tf.checkpoints.checkpoint import CONFIG_FILE
 from xlnet_tf.checkpoints.model_card import BEST, task_of
 from xlnet_tf.checkpoints.model_card import METRICS_FILE as BEST_METRICS
-from xlnet_tf.checkpoints.of_runs import newest_first
+from xlnet_tf.checkpoints.of_runs import newest_first, runs_below
 from xlnet_tf.config import XLNetConfig
 from xlnet_tf.errors import UserError
 from xlnet_tf.layers.kernels import device
@@ -169,8 +169,10 @@ def _architecture(model_dir: str) -> XLNetConfig:
     return source.config
 
 
-def _no_run(path: str) -> FileNotFoundError:
+def _no_run(path: str) -> UserError | FileNotFoundError:
     folder = path.rpartition("/")[0]
+    if tf.io.gfile.isdir(folder) and (runs := runs_below(folder)):
+        return UserError(runs)
     tip = "" if tf.io.gfile.exists(folder) else hub.similar(folder)
     return FileNotFoundError(f"{path} does not exist: expected the folder of a fine-tuned run{tip}")
 

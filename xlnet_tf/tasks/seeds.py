@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -14,16 +15,14 @@ from official.core import config_definitions as cfg
 from xlnet_tf import files
 from xlnet_tf.checkpoints.model_card import PARAMS_FILE
 from xlnet_tf.tasks.finetuning import BEST, UNREACHED, FinetuningTask, finetune, keep_batches, read_metrics
+from xlnet_tf.tasks.metrics.table import metric_table
 from xlnet_tf.training.guard import Diverged
 from xlnet_tf.training.progress import HISTORY, read_history
 from xlnet_tf.training.run import own
 
 SUMMARY = "seeds.json"
 _LEARNED = 0.95  # of its first value, which the training loss must have fallen below
-_ADVICE = (
-    "Try a higher --learning_rate (1e-5 to 5e-5 suit released weights, about 1e-3 suits tiny models), more "
-    "--epochs or another --seed, with a new --model_dir"
-)
+_WIDE = 512  # d_model, from which on a model is like the released ones
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +35,7 @@ class Result:
         last: metrics of the last evaluation.
         best: metrics of the evaluation that did best, and its step.
         problem: empty, or how the run failed: diverged, or learned nothing.
+        advice: what to try then, a sentence without a full stop; empty for none.
     """
 
     seed: int
@@ -43,6 +43,7 @@ class Result:
     last: dict
     best: dict
     problem: str = ""
+    advice: str = ""
 
 
 def finetune_seeds(
@@ -131,7 +132,8 @@ def _finetune_seed(params, task_class, strategy, folder: str) -> Result:
     problem = _problem(task, last, folder)
     if shortfall := task.shortfall(best):
         logging.warning("%s: %s", folder, shortfall + UNREACHED)
-    return Result(params.task.seed, task_class.BEST_METRIC, last, best, problem)
+    advice = _advice(params.trainer.optimizer_config.learning_rate, task) if problem else ""
+    return Result(params.task.seed, task_class.BEST_METRIC, last, best, problem, advice)
 
 
 def _problem(task: FinetuningTask, last: Mapping[str, float], model_dir: str) -> str:
@@ -149,25 +151,48 @@ def _problem(task: FinetuningTask, last: Mapping[str, float], model_dir: str) ->
     return ""
 
 
+def _advice(rate: float, task: FinetuningTask) -> str:
+    """Returns what to try where a run with a learning rate has learned nothing."""
+    models, low, high = "tiny models", 3e-4, 3e-3
+    if task.xlnet_config.d_model >= _WIDE:
+        models, low, high = "models of the released sizes", 1e-5, 5e-5
+    other = "" if low <= rate <= high else f"a {'higher' if rate < low else 'lower'} --learning_rate, "
+    return (
+        f"Try {other}more --epochs, a longer --warmup_fraction or another --seed, with a new --model_dir: "
+        f"rates from {low:g} to {high:g} suit {models}, and this run had {rate:g}"
+    )
+
+
 def table(results: Sequence[Result]) -> str:
     """Returns the results as a table: a row each, and the medians, failed runs included."""
     if not results[0].last and not results[0].problem:
         return "trained without an evaluation"
     metric = results[0].metric
+    best_metric = f"best {metric}"
     known = dict.fromkeys(name for result in results for name in result.last)  # diverged runs have none
-    names = [metric, *(name for name in known if name != metric)]
-    lines = [f"{'seed':>8}  {'best ' + metric:>16}  " + "  ".join(f"{name:>16}" for name in names)]
-    for result in results:
-        cells = [result.best.get(metric, np.nan), *(result.last.get(name, np.nan) for name in names)]
-        lines.append(f"{result.seed:>8}  " + "  ".join(f"{c:>16.4f}" for c in cells) + f"  {result.problem}")
+    names = [best_metric, metric, *(name for name in known if name != metric)]
+    rows = {
+        str(result.seed): {best_metric: result.best.get(metric, math.nan), metric: math.nan, **result.last}
+        for result in results
+    }
     if len(results) > 1:
         # A diverged run counts as the worst; of other metrics than the one that counts, lower may be better.
-        medians = [np.median([r.best.get(metric, -np.inf) for r in results])]
-        medians += [
-            np.median([r.last.get(name, -np.inf if name == metric else np.nan) for r in results])
+        failed = {str(result.seed): -math.inf for result in results if not result.last}
+        rows["median"] = {
+            name: _median(
+                [
+                    failed.get(seed, values[name]) if name in names[:2] else values.get(name, math.nan)
+                    for seed, values in rows.items()
+                ]
+            )
             for name in names
-        ]
-        lines.append(f"{'median':>8}  " + "  ".join(f"{value:>16.4f}" for value in medians))
-    if any(result.problem.startswith("learned nothing") for result in results):
-        lines.append(_ADVICE)
-    return "\n".join(line.rstrip() for line in lines)
+        }
+    problems = [f"seed {result.seed}: {result.problem}" for result in results if result.problem]
+    advice = dict.fromkeys(result.advice for result in results if result.advice)
+    return "\n".join([metric_table(rows, "seed"), *problems, *advice])
+
+
+def _median(values: Sequence[float]) -> float:
+    """Returns the median; that of whole numbers, such as counts, is one if it can be."""
+    median = float(np.median(values))
+    return int(median) if all(isinstance(value, int) for value in values) and median.is_integer() else median

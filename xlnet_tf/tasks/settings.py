@@ -6,6 +6,7 @@ import math
 from official.core import config_definitions as cfg
 from official.modeling.hyperparams import base_config
 
+from xlnet_tf.errors import UserError
 from xlnet_tf.records.batching import WINDOW
 from xlnet_tf.tasks.model_config import READING, EncoderModelConfig
 from xlnet_tf.training.config import RuntimeConfig, TrainerConfig
@@ -78,8 +79,16 @@ def finetuning_experiment(task: FinetuningConfig) -> cfg.ExperimentConfig:
 
 
 def complete(params: cfg.ExperimentConfig, records: int):
-    """Fills in what depends on the size of the training set: steps, warm-up, intervals, batch sizes."""
+    """Fills in what depends on the size of the training set: steps, warm-up, intervals, batch sizes.
+
+    Raises:
+        UserError: there is nothing to train.
+    """
     task, trainer = params.task, params.trainer
+    if task.epochs <= 0 and not trainer.train_steps:
+        raise UserError(
+            f"task.epochs (--epochs) is {task.epochs} and train_steps is 0: expected more of either"
+        )
     batch_size = task.train_data.global_batch_size
     trainer.train_steps = trainer.train_steps or max(1, math.ceil(task.epochs * records / batch_size))
     trainer.validation_interval = trainer.validation_interval or min(

@@ -22,6 +22,7 @@ from official.core import config_definitions as cfg
 from xlnet_tf import figures, files
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks.finetuning import FinetuningTask, build_task
+from xlnet_tf.tasks.metrics.table import metric_table
 from xlnet_tf.tasks.seeds import Result, finetune_seeds, runs, trained_again
 from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.run import check_batch_sizes, check_memory, check_resumable, check_settings, own
@@ -132,8 +133,11 @@ class Trial:
 
     @property
     def values(self) -> list[float]:
-        """The best metric of each seed on dev; minus infinity for runs that have none."""
-        return [result.best.get(result.metric, -math.inf) for result in self.results]
+        """The best metric of each seed on dev; of runs without, minus infinity if they failed, else nan."""
+        return [
+            result.best.get(result.metric, -math.inf if result.problem else math.nan)
+            for result in self.results
+        ]
 
     @property
     def median(self) -> float:
@@ -273,21 +277,37 @@ def check(planned: Iterable[Training], strategy: tf.distribute.Strategy):
                 check_resumable(params, training.task, folder)
 
 
-def best(trials: Sequence[Trial]) -> Trial:
-    """Returns the trial with the highest median on dev; of equal ones the one with fewer failures."""
-    return max(trials, key=lambda trial: (np.nan_to_num(trial.median, nan=-math.inf), -trial.failed))
+def best(trials: Sequence[Trial]) -> Trial | None:
+    """Returns the trial with the highest median on dev; of equal ones the one with fewer failures.
+
+    Trials whose every run has failed do not count; None if there are no others.
+    """
+    learned = [trial for trial in trials if trial.failed < len(trial.results)]
+    return max(
+        learned,
+        key=lambda trial: (np.nan_to_num(trial.median, nan=-math.inf), -trial.failed),
+        default=None,
+    )
 
 
 def table(trials: Sequence[Trial]) -> str:
     """Returns the trials as a table, the best marked."""
-    metric, marked = trials[0].results[0].metric, best(trials)
-    width = max(len(label(trial.point)) for trial in trials)
-    lines = [f"{'':<{width}}  {'median ' + metric:>16}  {'lowest':>8}  {'highest':>8}  failed"]
-    for trial in trials:
-        row = f"{label(trial.point):<{width}}  {trial.median:>16.4f}  {min(trial.values):>8.4f}  "
-        row += f"{max(trial.values):>8.4f}  {trial.failed} of {len(trial.results)}"
-        lines.append(row + ("  <- best on dev" if trial is marked else ""))
-    return "\n".join(lines)
+    median, marked = f"median {trials[0].results[0].metric}", best(trials)
+    rows: dict[str, dict[str, float | str]] = {
+        label(trial.point): {
+            median: trial.median,
+            "lowest": min(trial.values),
+            "highest": max(trial.values),
+            "failed": f"{trial.failed} of {len(trial.results)}",
+        }
+        for trial in trials
+    }
+    if marked is None:
+        failed = (
+            f"Every run has diverged or learned nothing, so none is the best: {SUMMARY} says how each failed"
+        )
+        return f"{metric_table(rows)}\n{failed}"
+    return metric_table(rows, notes={label(marked.point): "<- best on dev"})
 
 
 def draw_picture(trials: Sequence[Trial], path: epath.PathLike) -> None:

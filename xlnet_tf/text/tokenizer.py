@@ -1,5 +1,6 @@
 """XLNet's tokenizer: cleaning, SentencePiece, and the original's rule for commas after digits."""
 
+import dataclasses
 import functools
 import hashlib
 import itertools
@@ -450,6 +451,29 @@ def _load_processor(model_proto: bytes) -> sentencepiece.SentencePieceProcessor:
     if not (model_proto and processor.LoadFromSerializedProto(model_proto)):
         raise RuntimeError("not a SentencePiece model")
     return processor
+
+
+def cleaning_for(path: str | os.PathLike, **given: bool | None) -> CleaningConfig:
+    """Returns how to clean texts for a tokenizer: as files next to it say, if any do, but for what is given.
+
+    Args:
+        path: as in XLNetTokenizer.from_pretrained.
+        **given: fields of CleaningConfig; None: not given.
+    """
+    found = _find(path)
+    folder = found if found.is_dir() else found.parent
+    there = cleaning_lib.find(files.fields_reader(folder), folder)
+    chosen = {name: value for name, value in given.items() if value is not None}
+    cleaning = dataclasses.replace(there or DEFAULT_CLEANING, **chosen)
+    if there and (other := [name for name in chosen if getattr(there, name) != chosen[name]]):
+        logging.warning(
+            "the model of %s reads texts with %s, and these are built with %s: it cannot be trained on them. "
+            "Leave out %s to build them for it",
+            path,
+            *(", ".join(f"{name} {getattr(each, name)}" for name in other) for each in (there, cleaning)),
+            ", ".join(f"--{name}" for name in other),
+        )
+    return cleaning
 
 
 def find_file(path: str | os.PathLike) -> epath.Path:

@@ -109,7 +109,7 @@ def _compose(config: OptimizerConfig, train_steps: int) -> Schedule:
             f"warmup_steps is {config.warmup_steps} and train_steps is {train_steps}: expected "
             "0 <= warmup_steps < train_steps. Lower --warmup_steps or raise --train_steps."
         )
-    peak, last = config.learning_rate, config.min_lr_ratio
+    peak, last = float(config.learning_rate), float(config.min_lr_ratio)  # yaml's 1 is a whole number
     shared = {"offset": config.warmup_steps, "initial_learning_rate": peak, "decay_steps": decay_steps}
     if config.decay == "linear":
         schedule = lr_schedule.PolynomialDecayWithOffset(end_learning_rate=peak * last, **shared)

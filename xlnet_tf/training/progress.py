@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Mapping
 
+import numpy as np
 import orbit
 import tensorflow as tf
 import tqdm
@@ -11,6 +12,14 @@ import tqdm
 from xlnet_tf import files
 from xlnet_tf.checkpoints.of_runs import HISTORY, read_history
 from xlnet_tf.progress_bar import ProgressBar
+
+# Without the time so far and the steps per second, so that loss and learning rate fit into 80 columns.
+_BAR = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} {remaining}{postfix}"
+
+
+def number(value: tf.Tensor | float) -> float:
+    """Returns a metric as a number of Python's; counts are whole ones."""
+    return np.asarray(orbit.utils.get_value(value)).item()
 
 
 class Progress:
@@ -33,13 +42,15 @@ class Progress:
         self._train_steps = train_steps
         self._metric = metric
         self._write = write
-        self._shown: dict[str, str] = {}
+        # In the order in which a narrow terminal has room for them.
+        self._shown = dict.fromkeys(("loss", "lr", f"dev_{metric}", "tokens", "dev_loss"), "")
 
     def __enter__(self) -> "Progress":
         step = int(self._step.numpy())
         if self._write:
             self._drop_after(step)
-        self._bar = self._new_bar(total=self._train_steps, initial=step, desc="train")
+        options = {"bar_format": _BAR} if sys.stderr.isatty() else {}
+        self._bar = self._new_bar(total=self._train_steps, initial=step, desc="train", **options)
         return self
 
     def __exit__(self, *error):
@@ -79,12 +90,12 @@ class Progress:
 
     def _show(self, **values: str):
         self._shown |= values
-        self._bar.set_postfix(self._shown, refresh=False)
+        self._bar.set_postfix({name: value for name, value in self._shown.items() if value}, refresh=False)
         self._bar.n = int(self._step.numpy())
         self._bar.refresh()
 
     def _record(self, kind: str, logs) -> dict[str, float]:
-        values = {name: float(orbit.utils.get_value(value)) for name, value in logs.items()}
+        values = {name: number(value) for name, value in logs.items()}
         if self._write:
             line = {"step": int(self._step.numpy()), "kind": kind} | values
             with files.writing(self._path), tf.io.gfile.GFile(self._path, "a") as file:

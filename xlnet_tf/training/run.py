@@ -32,7 +32,7 @@ from xlnet_tf.training.guard import Watch
 from xlnet_tf.training.interruption import OnAnyHost, Preemption, has_peers, lost_hosts
 from xlnet_tf.training.optimizer import build_optimizer
 from xlnet_tf.training.profile import Profile
-from xlnet_tf.training.progress import Progress
+from xlnet_tf.training.progress import Progress, number
 from xlnet_tf.training.saving import Checkpoints
 from xlnet_tf.training.task import Task
 from xlnet_tf.training.trainer import Trainer
@@ -273,7 +273,7 @@ class _Run:
             while step < self._train_steps:
                 evaluated = self._next_evaluation(step)
                 self._profile.at(step)
-                step = self._profile.stop_before(step, evaluated)
+                step = self._profile.stop_before(step, min(evaluated, self._next_checkpoint(step)))
                 try:
                     runner.controller.train(step, checkpoint_at_completion=step == self._train_steps)
                 except HoursUsed:
@@ -298,6 +298,11 @@ class _Run:
         later = (step // self._interval + 1) * self._interval
         return min(self._train_steps, *(one for one in early if one > step), later)
 
+    def _next_checkpoint(self, step: int) -> int:
+        """Returns the step at which the next checkpoint is due, be it within a loop of steps or not."""
+        interval = self._params.trainer.checkpoint_interval
+        return (step // interval + 1) * interval
+
     def _evaluation(self) -> dict[str, float]:
         """Evaluates, where there is a set for it; returns the metrics."""
         if not self._evaluate:
@@ -314,7 +319,7 @@ class _Run:
 
             self._trainer.on_eval_step = after_step
             logs = self._runner.controller.evaluate(self._validation_steps)
-        metrics = {name: float(value) for name, value in logs.items() if name != "steps_per_second"}
+        metrics = {name: number(value) for name, value in logs.items() if name != "steps_per_second"}
         step = self._step
         # Not where a run resumes between two evaluations: what is best must not depend on where it stopped.
         if self._owner and (step % self._interval == 0 or step == self._train_steps):

@@ -92,8 +92,8 @@ class Checkpoints(tf.train.CheckpointManager):
         for name, rows, _ in _saved(checkpoint):
             slices[name].append(rows)
         self._latest_checkpoint = newest_intact(model_dir, slices, on_any_host)
-        # Intervals count from step 0, not from a first checkpoint after the first loop: with equal intervals
-        # checkpoints fall on evaluations.
+        # Intervals count from step 0, wherever a run was stopped: with equal intervals checkpoints fall on
+        # evaluations.
         self._last_checkpoint_step = 0
 
     def restore_or_initialize(self) -> str | None:
@@ -126,7 +126,7 @@ class Checkpoints(tf.train.CheckpointManager):
         """
         self._check()
         step = int(self._step_counter.numpy())
-        early = step < self._last_checkpoint_step + self._checkpoint_interval
+        early = step // self._checkpoint_interval == self._last_checkpoint_step // self._checkpoint_interval
         held = int(self._hold.numpy()) > 0
         if step == self._last_checkpoint_step or check_interval and (early or held):
             return None

@@ -10,11 +10,11 @@ def table(path, columns, *rows, delimiter=","):
 
 
 def builder(tmp_path, tokenizer_file):
-    """Returns a function that builds with given options into tmp_path/records."""
+    """Returns a function that builds with given options, by default into tmp_path/records."""
 
     def build(**options):
-        options = {"tokenizer": str(tokenizer_file), "seq_len": 32, **options}
-        return build_classification(ClassificationOptions(output_dir=str(tmp_path / "records"), **options))
+        given = {"tokenizer": str(tokenizer_file), "output_dir": str(tmp_path / "records"), "seq_len": 32}
+        return build_classification(ClassificationOptions(**given | options))
 
     return build
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from xlnet_tf.errors import UserError
 from xlnet_tf.tasks.metrics import calibration
 from xlnet_tf.tasks.metrics.calibration import Probabilities, fit_temperature
+from xlnet_tf.tasks.metrics.thresholds import threshold_between
 
 LABELS = ["a", "b", "c"]
 
@@ -117,3 +118,21 @@ def test_thresholds_count_what_is_said():
     assert (low.precision, low.recall, low.said) == (pytest.approx(2 / 3), pytest.approx(2 / 3), 3)
     assert (high.precision, high.recall, high.said) == (1.0, pytest.approx(1 / 3), 1)
     assert np.isnan(out_of_reach.precision) and (out_of_reach.recall, out_of_reach.said) == (0, 0)
+
+
+def test_a_threshold_counts_what_it_counts_as_it_is_written():
+    """0.15 of the table is 0.15 to who uses it, not 0.15000000000000002."""
+    by_threshold = {
+        p.threshold: p.said for p in calibration.threshold_curve(np.array([0.15]), np.array([True]))
+    }
+    assert by_threshold[0.15] == 1 and by_threshold[0.2] == 0
+
+
+@given(st.floats(0, 1, width=32), st.integers(-3, 3))
+def test_thresholds_between_neighbours_decide_in_float32(accepted, steps):
+    rejected = accepted
+    for _ in range(abs(steps)):
+        rejected = np.nextafter(np.float32(rejected), np.float32(steps * np.inf))
+    threshold = np.float32(threshold_between(accepted, rejected))
+    assert min(accepted, rejected) <= threshold <= max(accepted, rejected)
+    assert threshold != rejected or not steps

@@ -106,11 +106,17 @@ def test_as_sklearn_and_scipy(data):
         assert values["spearman"] == pytest.approx(scipy.stats.spearmanr(*numbers).statistic, abs=1e-12)
 
 
-def test_undefined_metrics_are_nan_and_score_worst():
-    one_class = cm.scores("classification", ["auc"], np.array([1, 1]), np.array([[0.5, 0.5], [0.1, 0.9]]))
-    assert math.isnan(one_class["auc"]) and one_class[cm.SCORE] == -math.inf
+def test_undefined_metrics_are_nan_and_score_worst_unless_the_targets_are_the_reason():
     constant = cm.scores("regression", ["pearson"], np.array([1.0, 2.0]), np.array([3.0, 3.0]))
     assert math.isnan(constant["pearson"]) and constant[cm.SCORE] == -math.inf
+    for kind, name, targets, outputs in (
+        ("classification", "auc", np.array([1, 1]), np.array([[0.5, 0.5], [0.1, 0.9]])),
+        ("regression", "spearman", np.array([2.0, 2.0]), np.array([1.0, 3.0])),
+        ("multi_label", "auc", np.array([[1, 0], [1, 0]]), np.array([[0.5, 0.2], [0.6, 0.1]])),
+    ):
+        values = cm.scores(kind, [name], targets, outputs)
+        assert math.isnan(values[name]) and math.isnan(values[cm.SCORE])
+        assert cm.constant_score(kind, name, targets, 2) is None
     targets, outputs = np.array([1.0, 2.0]), np.array([1.1, 2.1])
     lost = cm.scores("regression", ["rmse"], targets, np.full(2, np.nan))[cm.SCORE]
     assert lost < cm.scores("regression", ["rmse"], targets, outputs)[cm.SCORE] < 0
@@ -149,11 +155,15 @@ def test_builders_offer_exactly_the_metrics_there_are():
 
 def test_thresholds_of_alerts():
     # From 0.9 on: 1 of 3 found, nothing wrong. From 0.7: a false alarm. From 0.6: 2 of 3. From 0.2: all.
-    assert cm.alert_threshold(BINARY, OF_ONE, precision=0.9) == pytest.approx((0.9, 1, 1 / 3))
-    assert cm.alert_threshold(BINARY, OF_ONE, precision=0.7) == pytest.approx((0.2, 0.75, 1))
-    assert cm.alert_threshold(BINARY, OF_ONE, recall=0.5) == pytest.approx((0.2, 0.75, 1))
-    assert cm.alert_threshold(BINARY, OF_ONE, recall=0.3) == pytest.approx((0.9, 1, 1 / 3))
-    assert cm.alert_threshold(BINARY, OF_ONE) == pytest.approx((0.2, 0.75, 1))
+    # The threshold is half-way to the next score below: 0.7 and 0.1.
+    assert cm.alert_threshold(BINARY, OF_ONE, precision=0.9) == pytest.approx((0.8, 1, 1 / 3))
+    assert cm.alert_threshold(BINARY, OF_ONE, precision=0.7) == pytest.approx((0.15, 0.75, 1))
+    assert cm.alert_threshold(BINARY, OF_ONE, recall=0.5) == pytest.approx((0.15, 0.75, 1))
+    assert cm.alert_threshold(BINARY, OF_ONE, recall=0.3) == pytest.approx((0.8, 1, 1 / 3))
+    assert cm.alert_threshold(BINARY, OF_ONE) == pytest.approx((0.15, 0.75, 1))
+    assert cm.alert_threshold(np.ones(2), np.array([0.6, 0.4])) == pytest.approx(
+        (0.2, 1, 1)
+    )  # all are alerts
     assert all(map(math.isnan, cm.alert_threshold(np.zeros(2), np.array([0.1, 0.2]))))
     assert cm.alert_at(0.2, BINARY, OF_ONE >= 0.2) == pytest.approx((0.2, 0.75, 1))
     assert cm.alert_at(1.1, BINARY, OF_ONE >= 1.1) == pytest.approx((1.1, math.nan, 0), nan_ok=True)
@@ -174,6 +184,7 @@ def test_no_threshold_is_better(pairs, wish):
 
     alert = cm.alert_threshold(targets, probabilities, **wish)
     assert at(alert.threshold) == pytest.approx({"precision": alert.precision, "recall": alert.recall})
+    assert alert.threshold not in set(probabilities) - {0.0}  # another route's rounding decides alike
     ((name, wanted),) = wish.items()
     other = {"precision": "recall", "recall": "precision"}[name]
     all_there_are = [at(threshold) for threshold in np.unique(probabilities)]

@@ -131,6 +131,7 @@ def test_the_best_threshold_is_the_best_of_all(questions):
     def mean(threshold):
         return np.where(logits > threshold, refused, answered).mean()
 
+    assert threshold not in logits  # another route's rounding decides alike
     assert score == pytest.approx(mean(threshold))
     assert score == pytest.approx(max(mean(t) for t in np.arange(-4.5, 4)))
 
@@ -142,6 +143,16 @@ def test_a_precision_sets_the_threshold_of_the_scores():
     assert scores == squad_answers.score(units, scores["precise_threshold"], precision=0.6)
     best = squad_answers.score(units, scores["best_f1_threshold"], precision=0.6)
     assert best["f1"] == pytest.approx(best["best_f1"]) and best["f1"] > scores["f1"]
+
+
+def test_no_question_is_on_the_threshold():
+    """An export and the run compute a question's logit with other last digits, and decide alike."""
+    right, logits = np.array([1.0, 1.0, 0.0]), np.array([0.1, 0.22315134, 0.9])
+    assert squad_answers.precise_threshold(right, logits, 0.9).threshold == pytest.approx(
+        (0.22315134 + 0.9) / 2
+    )
+    assert squad_answers.precise_threshold(right, logits, 0.5).threshold == pytest.approx(1.4)  # answers all
+    assert squad_answers.best_threshold(np.zeros(3), np.ones(3), logits) == (1, pytest.approx(-0.4))  # none
 
 
 def make_predictions(count, seed=0):
@@ -165,7 +176,10 @@ def test_thresholds_are_those_of_the_official_scorer():
     scores = squad_answers.score(squad_answers.question_scores(predictions, unanswerable=True))
     for name in ("exact", "f1"):
         assert scores[f"best_{name}"] == pytest.approx(official[f"final_{name}"])
-        assert scores[f"best_{name}_threshold"] == official[f"final_{name}_thresh"]
+        # Half-way from the official one, which is a question's own, to the next.
+        theirs = official[f"final_{name}_thresh"]
+        next_one = min(p.no_answer_logit for p in predictions if p.no_answer_logit > theirs)
+        assert scores[f"best_{name}_threshold"] == pytest.approx((theirs + next_one) / 2)
     assert scores["f1"] == pytest.approx(scores["best_f1"])
     everything = squad_answers.score(squad_answers.question_scores(predictions, unanswerable=True), 2.0)
     assert everything["no_answer_exact"] == 0 < everything["has_answer_f1"]

@@ -11,6 +11,7 @@ from tfrecord_builders.classification.labels import in_order
 from xlnet_tf.errors import UserError
 from xlnet_tf.records import example_report
 from xlnet_tf.records.examples import ExampleSet
+from xlnet_tf.text.cleaning import CleaningConfig
 from xlnet_tf.text.packing import pack
 from xlnet_tf.text.special_tokens import CLS_ID, SEP_ID
 from xlnet_tf.text.tokenizer import XLNetTokenizer
@@ -84,9 +85,30 @@ def test_numbers_as_labels_are_in_their_order(build, tmp_path):
 
 def test_labels_that_are_nan_are_last_in_any_order_of_the_input():
     labels = ["nan", "2", "-inf", "1.0", "1", "NaN"]
-    assert {in_order(each) for each in itertools.permutations(labels)} == {
-        ("-inf", "1", "1.0", "2", "NaN", "nan")
-    }
+    assert {in_order(each) for each in itertools.permutations(labels)} == {("-inf", "1", "2", "NaN", "nan")}
+
+
+def test_one_and_one_point_zero_are_one_label(build, tmp_path):
+    """As in json, where one writer gives 1 and another 1.0, and in csv, where pandas does."""
+    rows = {"train": [1, 1.0, 0, 2.5, "1.10"], "dev": ["1.0", 0.0, 2.5, "1.10", 1]}
+    for split, labels in rows.items():
+        lines = [json.dumps({"text": "Ka tomi.", "label": label}) for label in labels]
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
+    built = build(**{split: str(tmp_path / f"{split}.jsonl") for split in rows})
+    assert built["train"].settings["labels"] == ["0", "1", "1.10", "2.5"]
+    assert built["train"].arrays()["label"].tolist() == [1, 1, 0, 3, 2]
+    assert built["dev"].arrays()["label"].tolist() == [1, 0, 3, 2, 1]
+    assert in_order(["1.0", "0.0"]) == ("0.0", "1.0")  # as before where there is one spelling
+    same = table(tmp_path / "same.csv", ("text", "label"), ("Ka.", "1"), ("Du.", "1.0"))
+    with pytest.raises(UserError, match="only the label 1 "):
+        build(train=same)
+
+
+@pytest.mark.parametrize("label", ["1e39", "-3.5e38"])
+def test_a_number_beyond_float32_is_named_with_its_row(build, tmp_path, label):
+    train = table(tmp_path / "t.csv", ("text", "label"), ("Ka.", 3.4e38), ("Du.", label))
+    with pytest.raises(UserError, match=rf"t.csv:3: the label is '{label}', expected at most 3.403e\+38"):
+        build(train=train, kind="regression")
 
 
 def test_regression(build, tmp_path):
@@ -248,12 +270,41 @@ def test_empty_texts_are_left_out_of_training_only(build, files, tmp_path):
         build(**files)
 
 
+def test_a_set_of_which_most_texts_are_cut_is_warned_of(build, tmp_path):
+    long = "Ka tomi ren sol du velan qui bor. " * 10
+    rows = (long, "bad"), (f"Sol. {long}", "good"), ("ka", "good")
+    built = build(train=table(tmp_path / "train.csv", ("text", "label"), *rows))
+    assert example_report.summary(built).splitlines()[-1] == (
+        "WARNING: texts cut: 2 of 3 in train, and no model reads what is cut. Raise --seq_len, 32 now, or "
+        "the limit of that part, if there is one"
+    )
+
+
+@pytest.mark.parametrize("name", ["run", "run/spiece.model"])
+def test_texts_are_cleaned_as_those_of_the_model_that_the_tokenizer_is_of(
+    build, files, tmp_path, tokenizer, caplog, name
+):
+    run = tmp_path / "run"
+    tokenizer.save_pretrained(run)
+    cleaning = CleaningConfig(lower=True, normalize_quotes=False)
+    (run / "manifest.json").write_text(json.dumps({"cleaning": cleaning.to_dict()}))
+    built = build(**files, tokenizer=str(tmp_path / name))["train"]
+    assert built.cleaning == cleaning.to_dict() and not caplog.text
+    packed = pack(tokenizer.encode(TRAIN[0][0].lower()), seq_len=32)
+    np.testing.assert_array_equal(built.arrays()["input_ids"][0], packed.input_ids)
+    options = {"lower": False, "output_dir": str(tmp_path / "other")}
+    other = build(**files, tokenizer=str(tmp_path / name), **options)["train"]
+    assert other.cleaning == {**cleaning.to_dict(), "lower": False}
+    assert "reads texts with lower True, and these are built with lower False" in caplog.text
+
+
 def test_long_texts_are_cut_at_the_end_or_in_the_middle(build, files, tmp_path, tokenizer):
     text = "Ka tomi ren sol du velan qui bor. " * 10
     table(tmp_path / "train.csv", ("text", "label"), (text, "bad"), ("ka", "good"))
     ids = tokenizer.encode(text)
     examples = build(train=files["train"])["train"]
     assert examples.arrays()["input_ids"][0].tolist() == [*ids[:30], SEP_ID, CLS_ID]
+    assert not example_report.warnings(examples)  # one of two
     assert examples.statistics["texts cut"] == 1 and examples.statistics["pieces cut"] == len(ids) - 30
     assert examples.statistics["pieces of a text, longest"] == len(ids)
     examples = build(train=files["train"], truncation="middle")["train"]

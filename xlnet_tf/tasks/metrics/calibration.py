@@ -113,12 +113,12 @@ def threshold_curve(
         thresholds: to try.
     """
     points = []
-    for threshold in thresholds:
+    for threshold in (round(float(each), 4) for each in thresholds):
         said = values >= threshold
         hits, all_said, all_true = np.sum(said & targets), int(np.sum(said)), np.sum(targets)
         precision = float(hits / all_said) if all_said else np.nan
         recall = float(hits / all_true) if all_true else np.nan
-        points.append(Point(round(float(threshold), 4), precision, recall, all_said))
+        points.append(Point(threshold, precision, recall, all_said))
     return points
 
 

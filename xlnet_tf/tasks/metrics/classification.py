@@ -7,9 +7,10 @@ import numpy as np
 import scipy.stats
 from sklearn import metrics as sk
 
+from xlnet_tf.tasks.metrics.thresholds import DECISION, threshold_between
+
 SCORE = "score"  # the first of a set's metrics, turned so that higher is better
 LOWER_IS_BETTER = ("log_loss", "rmse")
-DECISION = 0.5  # of several labels, those with at least this probability are predicted
 _SMALLEST = 1e-7
 
 
@@ -24,17 +25,30 @@ def scores(kind: str, names: Sequence[str], targets: np.ndarray, outputs: np.nda
         outputs: probabilities [N, C]; regression: values [N].
 
     Returns:
-        SCORE and each metric by name; nan where it is undefined (AUC of one class, correlation of constants),
-        which is the worst SCORE.
+        SCORE and each metric by name; nan where it is undefined. A correlation with outputs that are all the
+        same is the worst SCORE; of targets that no outputs have a metric for, SCORE is undefined, too.
     """
     values = {name: float(METRICS[kind][name](targets, outputs)) for name in names}
     first = values[names[0]]
     score = -first if names[0] in LOWER_IS_BETTER else first
-    return {SCORE: -np.inf if np.isnan(score) else score, **values}
+    if np.isnan(score) and is_defined(kind, names[0], targets, np.shape(outputs)[-1]):
+        score = -np.inf
+    return {SCORE: score, **values}
 
 
-def constant_score(kind: str, name: str, targets: np.ndarray, num_labels: int) -> float:
-    """Returns the best SCORE, by one of METRICS[kind], of an answer that is the same for all texts."""
+def is_defined(kind: str, name: str, targets: np.ndarray, num_labels: int) -> bool:
+    """Returns whether any outputs have a metric: no correlation is with targets that are all the same."""
+    right = np.eye(num_labels)[targets] if kind == "classification" else targets
+    return not np.isnan(METRICS[kind][name](targets, right))
+
+
+def constant_score(kind: str, name: str, targets: np.ndarray, num_labels: int) -> float | None:
+    """Returns the best SCORE, by one of METRICS[kind], of an answer that is the same for all texts.
+
+    None if the metric is undefined for these targets.
+    """
+    if not is_defined(kind, name, targets, num_labels):
+        return None
     if kind == "regression":
         constants = [np.mean(targets)]
     elif kind == "multi_label":
@@ -123,7 +137,8 @@ def alert_threshold(
         recall: the same for recall.
 
     Returns:
-        The threshold; without a wish, that of the best F1. All nan if no text has the class.
+        The threshold (see `threshold_between`); without a wish, that of the best F1. All nan if no text has
+        the class.
     """
     if not np.any(targets):
         return Alert(np.nan, np.nan, np.nan)
@@ -135,7 +150,8 @@ def alert_threshold(
         best = _reaching(recalls, recall, precisions)
     else:
         best = np.argmax(2 * precisions * recalls / np.maximum(precisions + recalls, _SMALLEST))
-    return Alert(float(thresholds[best]), float(precisions[best]), float(recalls[best]))
+    threshold = threshold_between(thresholds[best], thresholds[best - 1] if best else 0.0)
+    return Alert(threshold, float(precisions[best]), float(recalls[best]))
 
 
 def alert_at(threshold: float, targets: np.ndarray, alerts: np.ndarray) -> Alert:

@@ -12,6 +12,7 @@ from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
 from xlnet_tf import files
 from xlnet_tf.records.examples import ExampleSet
 from xlnet_tf.records.passages import Passage
+from xlnet_tf.tasks.metrics.thresholds import threshold_between
 from xlnet_tf.text.windows import Window, best_windows
 
 N_BEST = 5
@@ -224,9 +225,8 @@ def precise_threshold(right: np.ndarray, logits: np.ndarray, precision: float) -
     ends = np.append(logits[order][:-1] != logits[order][1:], True)  # equal logits go together
     reached = np.flatnonzero(ends & (shares >= precision))
     best = reached[-1] if len(reached) else np.flatnonzero(ends)[np.argmax(shares[ends])]
-    return PreciseThreshold(
-        float(logits[order][best]), float(shares[best]), float(answered[best] / len(order))
-    )
+    threshold = _threshold_after(logits[order], best)
+    return PreciseThreshold(threshold, float(shares[best]), float(answered[best] / len(order)))
 
 
 def best_threshold(answered: np.ndarray, refused: np.ndarray, logits: np.ndarray) -> tuple[float, float]:
@@ -238,15 +238,21 @@ def best_threshold(answered: np.ndarray, refused: np.ndarray, logits: np.ndarray
         logits: [N] no-answer logits.
 
     Returns:
-        The mean score, and the threshold, as SQuAD's own scorer has it: the logit of a question that is still
-        answered, or one less than the lowest if none is.
+        The mean score, and the threshold: SQuAD's own scorer has the logit of the last question that is
+        answered, or one less than the lowest if none is; here it is between that and the next one's.
     """
     order = np.argsort(logits, kind="stable")
     sums = refused.sum() + np.concatenate([[0.0], np.cumsum((answered - refused)[order])])
     candidates = np.concatenate([[logits.min() - 1], logits[order]])
     possible = np.append(candidates[:-1] != candidates[1:], True)  # equal logits go together
     best = np.flatnonzero(possible)[np.argmax(sums[possible])]
-    return float(sums[best] / len(logits)), float(candidates[best])
+    return float(sums[best] / len(logits)), _threshold_after(candidates, best)
+
+
+def _threshold_after(logits: np.ndarray, last: int) -> float:
+    """Returns the threshold that answers the questions up to the number `last`, given their rising logits."""
+    following = logits[last + 1] if last + 1 < len(logits) else logits[last] + 1
+    return threshold_between(logits[last], following)
 
 
 def share_without_answer(examples: ExampleSet) -> float:
