@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from xlnet_tf import errors, hub
+from xlnet_tf import errors, folders, hub
 from xlnet_tf.errors import UserError
 
 FLAGS = flags.FLAGS
@@ -35,6 +35,8 @@ def convert(
         UserError: the checkpoint is damaged, of another model, or cannot be written in this format.
         FileNotFoundError: there is no checkpoint.
     """
+    if output is not None:
+        folders.claim(output, folders.WEIGHTS, flag="--output")
     import tensorflow as tf  # which --help need not wait for
 
     from xlnet_tf import checkpoints
