@@ -35,8 +35,6 @@ def convert(
         UserError: the checkpoint is damaged, of another model, or cannot be written in this format.
         FileNotFoundError: there is no checkpoint.
     """
-    if output is not None:
-        folders.claim(output, folders.WEIGHTS, flag="--output")
     import tensorflow as tf  # which --help need not wait for
 
     from xlnet_tf import checkpoints
@@ -62,6 +60,8 @@ def convert(
 def main(_: Sequence[str]) -> None:
     if FLAGS.output is None and FLAGS["format"].present:
         raise UserError(f"--format={FLAGS.format} writes nothing without --output: give --output=FOLDER")
+    if FLAGS.output is not None:
+        folders.claim(FLAGS.output, folders.WEIGHTS, flag="--output")
     hub.require(FLAGS.input)
     print(convert(FLAGS.input, FLAGS.output, FLAGS.format, FLAGS.config_file, FLAGS.strict))
 

@@ -14,7 +14,7 @@ from run_scripts import pretrain
 from run_scripts.adapt import texts
 from run_scripts.adapt.texts import TextOptions
 from run_scripts.common import experiment
-from xlnet_tf import files, folders, ownership
+from xlnet_tf import files, ownership
 from xlnet_tf import flags as options
 from xlnet_tf.errors import UserError
 from xlnet_tf.flags import Setting
@@ -51,7 +51,6 @@ class Adaptation:
 
     def __init__(self, values: flags.FlagValues):
         self.folder = epath.Path(values.model_dir)
-        folders.claim(self.folder, folders.ADAPTATION, flag="--model_dir")
         self.texts = options.from_flags(TextOptions, values)
         texts.check(self.texts)
         if not (self.folder / NOTE).exists():  # what an earlier start has chosen of them is not read again

@@ -20,7 +20,7 @@ from absl import flags
 
 from run_scripts.benchmark import timing
 from run_scripts.benchmark_learning.measure import TrainingSettings, draw, table, train_both
-from xlnet_tf import errors
+from xlnet_tf import errors, folders
 from xlnet_tf import flags as options
 from xlnet_tf.config import PRESETS, XLNetConfig
 from xlnet_tf.records.manifest import Manifest
@@ -28,6 +28,7 @@ from xlnet_tf.records.manifest import Manifest
 
 def main(_: Sequence[str]) -> None:
     values = flags.FLAGS
+    folders.claim(values.output_dir, *folders.TAKE_RESULTS, flag="--output_dir")
     report = {"machine": timing.machine()} | train_both(
         XLNetConfig.preset(values.preset),
         Manifest.load(values.train_data),

@@ -20,7 +20,7 @@ from run_scripts.launch.job import Job, load
 from run_scripts.launch.machine import Machine, Phase, Step
 from run_scripts.launch.state import State
 from run_scripts.launch.tools import Tools
-from xlnet_tf import errors, folders, ownership
+from xlnet_tf import errors, ownership
 
 FLAGS = flags.FLAGS
 
@@ -47,7 +47,6 @@ def main(_: Sequence[str]) -> None:
         plan += place(job, tools, state.token).steps()
         print("\n\n".join(map(shown, plan)))
         return
-    folders.claim(folder, flag="name for the job's file")
     folder.mkdir(exist_ok=True)
     with ownership.owning(folder, "launching", "job"):
         state = State.of(folder, job)

@@ -609,6 +609,7 @@ def test_the_tokenizer_of_another_model_is_warned_of(tmp_path, caplog, small_tok
 
 def test_settings_and_labels_of_another_model_are_warned_of(tmp_path, caplog):
     checkpoint = random_checkpoint(CONFIGS["micro"])
+    save_checkpoint(checkpoint, str(tmp_path), "original")
     (tmp_path / "params.yaml").write_text("task: {model: {clamp_len: 3}}")
     save_checkpoint(checkpoint, str(tmp_path), "original")
     said = "holds params.yaml, too, which does not come with these weights: whoever reads the folder takes it"

@@ -111,13 +111,14 @@ class ExampleOptions:
             )
             for split, arguments in splits.items()
         }
-        there = _sets_in(folder)
-        new = _settings(next(iter(writers.values())).example_set)
-        differences = {name: settings_difference(_settings(one), new) for name, one in there.items()}
-        if (
-            different := {name: lines for name, lines in differences.items() if lines}
-        ) and not self.overwrite:
-            listed = "\n".join(f"  {name}: {line}" for name, lines in different.items() for line in lines)
+        there, new = _sets_in(folder), _settings(next(iter(writers.values())).example_set)
+        different = [
+            f"  {name}: {line}"
+            for name, examples in there.items()
+            for line in settings_difference(_settings(examples), new)
+        ]
+        if different and not self.overwrite:
+            listed = "\n".join(different)
             raise UserError(
                 f"{folder} holds examples with other settings: choose another --output_dir, or give "
                 f"--overwrite to replace them. Differences:\n{listed}"
@@ -125,7 +126,7 @@ class ExampleOptions:
         others = [] if self.overwrite else sorted(there.keys() - writers.keys())
         for name in there.keys() - set(others):
             discard(folder / name)
-            if others and name in writers:
+            if others and name == "train":  # data to evaluate on may change by themselves
                 writers[name].expect(there[name].digest, others)
         return writers
 

@@ -316,7 +316,6 @@ def _write(checkpoint: Checkpoint, card: ModelCard, folder: str, format: str) ->
     """Writes weights and what lies next to them, their checksums last; returns the files' names."""
     arrays = checkpoint.arrays
     checksums.remove(folder)
-    card.write(folder)  # first: a conversion that was killed is known by it
     if format == "original":
         written = tensorflow_files.write_original(arrays, checkpoint.config, folder)
     elif format == "hugging_face":
@@ -325,6 +324,7 @@ def _write(checkpoint: Checkpoint, card: ModelCard, folder: str, format: str) ->
         written = [CONFIG_FILE, OUR_FILE]
         files.write(f"{folder}/{CONFIG_FILE}", checkpoint.config.to_json())
         write_safetensors(arrays, f"{folder}/{OUR_FILE}")
+    card.write(folder)  # with the weights: it says whose they are, also after a kill
     for path in map(checkpoint.path_of, COMPANIONS):
         name = os.path.basename(path)
         if name not in written and tf.io.gfile.exists(path):
