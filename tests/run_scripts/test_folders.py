@@ -7,9 +7,11 @@ import types
 
 import pytest
 
+from run_scripts import train_tokenizer
 from run_scripts.common.sharded import job
 from tests.helpers.commands import run_command, run_in_fork
 from tfrecord_builders.conversion import original_format
+from tfrecord_builders.corpus import CorpusOptions
 from xlnet_tf import folders
 from xlnet_tf.checkpoints import save_checkpoint, save_model
 from xlnet_tf.errors import UserError
@@ -171,3 +173,22 @@ def test_commands_refuse_before_tensorflow_is_loaded(tmp_path, name):
     ended = run_in_fork(module, f"--{flag}={folder}", *arguments)
     assert f"{folder} holds fine-tuning examples (manifest.json); expected a new folder" in ended.stderr
     assert ended.returncode == 1 and (not ended.heavy or name == "convert-records")
+
+
+@pytest.mark.parametrize("case", ["records", "examples", "a run", "our weights", "a tokenizer", "notes"])
+def test_a_tokenizer_replaces_none_of_a_set_or_model(tmp_path, small_tokenizer, case):
+    folder = make(tmp_path, case)
+    (folder / "spiece.model").write_text("pieces")
+    before = contents(tmp_path)
+    corpus = CorpusOptions(input=[str(tmp_path / "x.csv")])
+    if CASES[case][0] in (EMPTY, FOREIGN):
+        small_tokenizer.save_pretrained(folder)
+        assert (folder / "spiece.model").read_bytes() == small_tokenizer.model_proto
+        return
+    with pytest.raises(UserError, match=f"{folder} holds .*: choose another folder$"):
+        small_tokenizer.save_pretrained(folder)
+    with pytest.raises(UserError, match=f"{folder} holds .*: choose another --output_prefix$"):
+        train_tokenizer.train(corpus, folder / "spiece", 99, overwrite=True)
+    assert contents(tmp_path) == before
+    (folder / "spiece.model").write_bytes(small_tokenizer.model_proto)
+    small_tokenizer.save_pretrained(folder)  # the same one, also as transformers reads it
