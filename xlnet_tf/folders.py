@@ -10,7 +10,7 @@ from xlnet_tf.errors import UserError
 
 RECORDS, EXAMPLES = "pretraining records", "fine-tuning examples"
 RUN, RUNS, ADAPTATION = "a run", "the runs of several seeds or settings", "an adaptation"
-WEIGHTS, EXPORT = "a model's weights", "an exported model"
+WEIGHTS, EXPORT, SAVED_MODEL = "a model's weights", "an exported model", "a SavedModel"
 PART = "a part of something else"
 FOREIGN, EMPTY = "other files", "nothing"
 # Answers and reports have names of their own, and replace nothing there.
@@ -54,8 +54,6 @@ def look(folder: epath.PathLike) -> tuple[str, str]:
     names = {name for name in found if not files.is_unfinished(name)} - _OF_TOKENIZERS - {ownership.FILE}
     if not names:
         return EMPTY, ""
-    if "saved_model.pb" in names:
-        return PART, f"the exported model {folder.parent}"
     return next(((kind, name) for kind, name in _signs(folder, sorted(names)) if name), (FOREIGN, ""))
 
 
@@ -72,6 +70,7 @@ def _signs(folder: epath.Path, names: list[str]) -> Iterator[tuple[str, str]]:
     settings, manifest = first("params.yaml"), first("manifest.json")
     yield ADAPTATION, first("adaptation.json")
     yield RUN, next(matching(r"ckpt-\d+\.index"), settings and first("best"))
+    yield SAVED_MODEL, first("saved_model.pb")  # one version of an export, or Keras' own
     yield WEIGHTS, next(matching(_OF_WEIGHTS), "")
     yield RUN, settings or (manifest and first("xlnet_config.json"))  # it has saved nothing yet
     yield WEIGHTS, first("model.json") if "format_version" in _fields(folder / "model.json") else ""

@@ -15,7 +15,20 @@ from tfrecord_builders.corpus import CorpusOptions
 from xlnet_tf import folders
 from xlnet_tf.checkpoints import save_checkpoint, save_model
 from xlnet_tf.errors import UserError
-from xlnet_tf.folders import ADAPTATION, EMPTY, EXAMPLES, EXPORT, FOREIGN, PART, RECORDS, RUN, RUNS, WEIGHTS
+from xlnet_tf.folders import (
+    ADAPTATION,
+    EMPTY,
+    EXAMPLES,
+    EXPORT,
+    FOREIGN,
+    PART,
+    RECORDS,
+    RUN,
+    RUNS,
+    SAVED_MODEL,
+    WEIGHTS,
+)
+from xlnet_tf.models.saving import ShapeFreeModel
 from xlnet_tf.records.examples import ExampleWriter
 from xlnet_tf.serving.export import export
 from xlnet_tf.tasks.seeds import finetune_seeds
@@ -47,7 +60,7 @@ CASES = {
     "the original's weights": (WEIGHTS, {"train/xlnet_model.ckpt.index": "w"}),
     "weights, begun": (WEIGHTS, {"train/model.json": CARD}),
     "an exported model": (EXPORT, {"train/1/saved_model.pb": "g", "train/models.config": "m"}),
-    "a version of one": (PART, {"train/saved_model.pb": "g", "train/model.json": CARD}),
+    "a version of one": (SAVED_MODEL, {"train/saved_model.pb": "g", "train/model.json": CARD}),
     "a sweep": (RUNS, {"train/sweep.json": "[]", "train/rate=0.1/params.yaml": ""}),
     "seeds, killed": (RUNS, {"train/seed-0/params.yaml": "", "train/seed-0/ckpt-5.index": "c"}),
     "an adaptation": (ADAPTATION, {"train/adaptation.json": "{}", "train/params.yaml": ""}),
@@ -137,6 +150,7 @@ WRITERS = {
     "sweep": ([RUN, RUNS], lambda folder: sweep([], None, None, str(folder))),
     "save_model": ([WEIGHTS], lambda folder: save_model(None, folder)),
     "save_checkpoint": ([WEIGHTS], lambda folder: save_checkpoint(None, str(folder), "ours")),
+    "model.save": ([SAVED_MODEL], lambda folder: ShapeFreeModel().save(folder)),
     "export()": ([EXPORT], lambda folder: export(None, str(folder))),
     "shards": (RESULTS, write_shards),
 }
